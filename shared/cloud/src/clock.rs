@@ -1,0 +1,38 @@
+//! The only module that reads clocks.
+//!
+//! Code that needs the time takes it as a value or calls one of these three; a
+//! lint bans the standard library's clocks everywhere else. Waiting is done with
+//! the async runtime's timers, which tests can pause.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+/// Wall-clock time, for timestamps that other programs read: events, leases, logs.
+/// Never use it to measure a duration: it steps.
+pub fn wall() -> Timestamp {
+    Timestamp::now()
+}
+
+/// Time since boot including suspend (`CLOCK_BOOTTIME`).
+///
+/// The monotonic clock stands still while a machine sleeps or a VM is paused, so
+/// a leader that trusts it alone wakes up believing in a term that has ended.
+#[cfg(target_os = "linux")]
+pub fn since_boot() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// Time since boot. Systems other than Linux offer only the monotonic clock here.
+#[cfg(not(target_os = "linux"))]
+pub fn since_boot() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// Seconds since the Unix epoch, with fractions. Metrics such as
+/// `process_start_time_seconds` are defined in these units.
+pub fn unix_seconds() -> f64 {
+    wall().as_duration().as_secs_f64()
+}

@@ -1,0 +1,141 @@
+//! What can go wrong between a controller and a cloud.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// The kinds of failure that a controller treats differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// Something the call depends on does not exist. Never proof that an instance
+    /// is gone: that is [`crate::Lookup::Gone`].
+    NotFound,
+    /// The cloud asks to be called less often.
+    Throttled,
+    /// The credentials are missing, wrong or expired.
+    Unauthorized,
+    /// The credentials are good, but lack a right.
+    Forbidden,
+    /// A quota of the project is used up.
+    QuotaExceeded,
+    /// The request itself is wrong; it fails again until a person changes something.
+    Invalid,
+    /// Two things contradict each other, for instance two servers of one name.
+    Conflict,
+    /// The cloud answered that it cannot work now, or the connection failed.
+    Unavailable,
+    /// No answer within the call's time.
+    Timeout,
+    /// The provider does not offer this.
+    Unsupported,
+    /// The answer could not be understood.
+    Malformed,
+}
+
+impl ErrorKind {
+    /// Every kind, for metric registration and exhaustive tests.
+    pub const ALL: [Self; 11] = [
+        Self::NotFound,
+        Self::Throttled,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::QuotaExceeded,
+        Self::Invalid,
+        Self::Conflict,
+        Self::Unavailable,
+        Self::Timeout,
+        Self::Unsupported,
+        Self::Malformed,
+    ];
+
+    /// A short, stable name for metric labels, event reasons and log fields.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::Throttled => "throttled",
+            Self::Unauthorized => "unauthorized",
+            Self::Forbidden => "forbidden",
+            Self::QuotaExceeded => "quota_exceeded",
+            Self::Invalid => "invalid",
+            Self::Conflict => "conflict",
+            Self::Unavailable => "unavailable",
+            Self::Timeout => "timeout",
+            Self::Unsupported => "unsupported",
+            Self::Malformed => "malformed",
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason())
+    }
+}
+
+/// What a caller should do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryClass {
+    /// Try again with back-off.
+    Retry,
+    /// Try again, but not before this time has passed.
+    RetryAfter(Duration),
+    /// Trying again changes nothing until a person acts; look again rarely.
+    Permanent,
+}
+
+/// An answer of the cloud that is not the wanted one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub struct CloudError {
+    /// What kind of failure it is.
+    pub kind: ErrorKind,
+    /// The cloud's own words, one line, without secrets.
+    pub message: String,
+    /// The cloud's ID of the failed request, for its support desk.
+    pub request_id: Option<String>,
+    /// How long the cloud asked us to wait.
+    pub retry_after: Option<Duration>,
+}
+
+impl fmt::Display for CloudError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind, self.message)?;
+        if let Some(after) = self.retry_after {
+            write!(f, " (retry after {} s)", after.as_secs_f64())?;
+        }
+        if let Some(id) = &self.request_id {
+            write!(f, " (request {id})")?;
+        }
+        Ok(())
+    }
+}
+
+impl CloudError {
+    /// An error of this kind with the cloud's message.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), request_id: None, retry_after: None }
+    }
+
+    /// Adds the cloud's request ID.
+    #[must_use]
+    pub fn with_request_id(mut self, id: impl Into<String>) -> Self {
+        self.request_id = Some(id.into());
+        self
+    }
+
+    /// Adds the wait that the cloud asked for.
+    #[must_use]
+    pub fn with_retry_after(mut self, after: Duration) -> Self {
+        self.retry_after = Some(after);
+        self
+    }
+
+    /// What to do about it.
+    pub fn class(&self) -> RetryClass {
+        match (self.kind, self.retry_after) {
+            (_, Some(after)) => RetryClass::RetryAfter(after),
+            (ErrorKind::Invalid | ErrorKind::Unsupported, None) => RetryClass::Permanent,
+            (_, None) => RetryClass::Retry,
+        }
+    }
+}

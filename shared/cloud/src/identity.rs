@@ -1,0 +1,129 @@
+//! Who a node says it is, and whose it is.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A provider ID: `<scheme>://<rest>`, as in `Node.spec.providerID`.
+///
+/// The scheme names the kind of provider; everything behind `://` belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ProviderId {
+    text: Box<str>,
+    scheme: usize,
+}
+
+/// Why a text is not a provider ID.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("provider ID {text:?} is not of the form <scheme>://<id>")]
+pub struct ProviderIdError {
+    /// The text as it was given.
+    pub text: String,
+}
+
+impl ProviderId {
+    /// Parses `<scheme>://<rest>`. Both parts must be non-empty; the scheme holds
+    /// lower-case letters, digits, `+`, `-` and `.` and starts with a letter.
+    pub fn parse(text: &str) -> Result<Self, ProviderIdError> {
+        let wrong = || ProviderIdError { text: text.to_owned() };
+        let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+        let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.');
+        let starts_well = scheme.starts_with(|c: char| c.is_ascii_lowercase());
+        if !starts_well || !scheme.chars().all(legal) || rest.is_empty() {
+            return Err(wrong());
+        }
+        Ok(Self { text: text.into(), scheme: scheme.len() })
+    }
+
+    /// The part before `://`.
+    pub fn scheme(&self) -> &str {
+        self.text.get(..self.scheme).unwrap_or_default()
+    }
+
+    /// The part behind `://`, which only the provider can read.
+    pub fn rest(&self) -> &str {
+        self.text.get(self.scheme + "://".len()..).unwrap_or_default()
+    }
+
+    /// The whole text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for ProviderId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl TryFrom<String> for ProviderId {
+    type Error = ProviderIdError;
+    fn try_from(text: String) -> Result<Self, ProviderIdError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<ProviderId> for String {
+    fn from(id: ProviderId) -> Self {
+        id.text.into()
+    }
+}
+
+/// What a node tells about itself: all that a provider may use to find its instance.
+///
+/// Providers try the provider ID first, then the system UUID, then the exact name.
+/// More than one match is an error ([`crate::ErrorKind::Conflict`]), never a guess.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NodeIdentity {
+    /// The Node object's name.
+    pub name: String,
+    /// `spec.providerID` as it stands on the node; it may be malformed.
+    pub provider_id: Option<String>,
+    /// `status.nodeInfo.systemUUID` (SMBIOS), as kubelet reported it.
+    pub system_uuid: Option<String>,
+}
+
+impl NodeIdentity {
+    /// An identity with nothing but a name.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+}
+
+/// Whose node is this, judged by its provider ID alone and without asking the cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// The provider ID's scheme is this provider's.
+    Ours,
+    /// The provider ID is another provider's: the node is counted, never touched.
+    Foreign,
+    /// The node has no provider ID yet; only a lookup can tell.
+    Unclaimed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn provider_ids_keep_scheme_and_rest() {
+        for (text, expect) in [
+            ("sim://i-1", Some(("sim", "i-1"))),
+            ("openstack:///uuid", Some(("openstack", "/uuid"))),
+            ("openstack://region-1/uuid", Some(("openstack", "region-1/uuid"))),
+            ("aws://12345", Some(("aws", "12345"))),
+            ("node0.aws.12345", None),
+            ("://x", None),
+            ("sim://", None),
+            ("Sim://x", None),
+            ("1sim://x", None),
+            ("", None),
+        ] {
+            let got = ProviderId::parse(text);
+            let parts = got.as_ref().ok().map(|id| (id.scheme(), id.rest()));
+            assert_eq!(parts, expect, "{text}");
+        }
+    }
+}

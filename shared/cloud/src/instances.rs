@@ -1,0 +1,198 @@
+//! The instances capability: the machines behind the nodes.
+
+use std::{collections::BTreeMap, fmt};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::{Call, CloudError, NodeIdentity, ProviderId};
+
+/// The kinds of node address that Kubernetes knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum AddressKind {
+    /// An address reachable inside the cluster's network.
+    #[serde(rename = "InternalIP")]
+    InternalIp,
+    /// An address reachable from outside.
+    #[serde(rename = "ExternalIP")]
+    ExternalIp,
+    /// The host name as the machine itself reports it.
+    Hostname,
+    /// A DNS name that resolves to an internal address.
+    #[serde(rename = "InternalDNS")]
+    InternalDns,
+    /// A DNS name that resolves to an external address.
+    #[serde(rename = "ExternalDNS")]
+    ExternalDns,
+}
+
+impl AddressKind {
+    /// The spelling of the Kubernetes API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InternalIp => "InternalIP",
+            Self::ExternalIp => "ExternalIP",
+            Self::Hostname => "Hostname",
+            Self::InternalDns => "InternalDNS",
+            Self::ExternalDns => "ExternalDNS",
+        }
+    }
+
+    /// Reads the spelling of the Kubernetes API.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::InternalIp, Self::ExternalIp, Self::Hostname, Self::InternalDns, Self::ExternalDns]
+            .into_iter()
+            .find(|kind| kind.as_str() == text)
+    }
+}
+
+impl fmt::Display for AddressKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One address of an instance. Order matters: the first of a kind is the primary one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NodeAddress {
+    /// What the address is for.
+    pub kind: AddressKind,
+    /// The address in the cloud's own spelling.
+    pub address: String,
+}
+
+impl NodeAddress {
+    /// An address of this kind.
+    pub fn new(kind: AddressKind, address: impl Into<String>) -> Self {
+        Self { kind, address: address.into() }
+    }
+
+    /// Appends `more` to `list`, leaving out entries that are in it already.
+    pub fn append_new(list: &mut Vec<Self>, more: impl IntoIterator<Item = Self>) {
+        for address in more {
+            if !list.contains(&address) {
+                list.push(address);
+            }
+        }
+    }
+}
+
+/// Whether the machine runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PowerState {
+    /// It runs.
+    Running,
+    /// It is shut down and stays so until somebody starts it. It still exists.
+    Stopped,
+    /// It is between two states (building, rebooting, migrating).
+    Changing,
+    /// The cloud does not say, or says something this version does not know.
+    #[default]
+    Unknown,
+}
+
+/// One machine as the cloud describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instance {
+    /// The ID to write into `spec.providerID` of a node that has none.
+    pub provider_id: ProviderId,
+    /// Other spellings of the ID that mean this instance, so that a node that was
+    /// registered under an older spelling is still recognised.
+    pub other_ids: Vec<ProviderId>,
+    /// The machine's name in the cloud.
+    pub name: String,
+    /// Its type (flavor, size), for the label `node.kubernetes.io/instance-type`.
+    pub instance_type: Option<String>,
+    /// Its zone, for the label `topology.kubernetes.io/zone`.
+    pub zone: Option<String>,
+    /// Its region, for the label `topology.kubernetes.io/region`.
+    pub region: Option<String>,
+    /// Its addresses, in the order in which the node should show them.
+    pub addresses: Vec<NodeAddress>,
+    /// Further labels that the cloud wants on the node.
+    pub labels: BTreeMap<String, String>,
+    /// Whether it runs.
+    pub power: PowerState,
+}
+
+impl Instance {
+    /// An instance of which only ID and name are known.
+    pub fn new(provider_id: ProviderId, name: impl Into<String>) -> Self {
+        Self {
+            provider_id,
+            other_ids: Vec::new(),
+            name: name.into(),
+            instance_type: None,
+            zone: None,
+            region: None,
+            addresses: Vec::new(),
+            labels: BTreeMap::new(),
+            power: PowerState::default(),
+        }
+    }
+}
+
+/// By what the cloud was asked when it said that an instance is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProofMethod {
+    /// The instance's own ID: the strongest proof.
+    ById,
+    /// The system UUID.
+    BySystemUuid,
+    /// The exact name, among all instances that these credentials can see.
+    ByName,
+}
+
+/// The cloud's own word that an instance does not exist.
+///
+/// Only an authoritative answer about the object earns one; an error, an empty
+/// list, a cache or a wrong path never does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AbsenceProof {
+    /// By what the cloud was asked.
+    pub method: ProofMethod,
+    /// What was asked for and what came back, in the cloud's words.
+    pub evidence: String,
+    /// The cloud's ID of the request.
+    pub request_id: Option<String>,
+}
+
+/// What the cloud knows about one node's instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// It exists.
+    Found(Box<Instance>),
+    /// It does not exist; here is the proof.
+    Gone(AbsenceProof),
+    /// It is not this provider's, for the reason given.
+    NotOurs(String),
+}
+
+/// The answer for one node of a batch: an error concerns this node alone.
+pub type LookupResult = Result<Lookup, CloudError>;
+
+/// All instances that the provider can see, read at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fleet {
+    /// The instances that could be read.
+    pub instances: Vec<Instance>,
+    /// Entries of the cloud's answer that could not be understood, one line each.
+    /// They never make the rest unusable.
+    pub malformed: Vec<String>,
+}
+
+/// The machines behind the nodes.
+#[async_trait]
+pub trait Instances: Send + Sync {
+    /// Looks up many nodes at once. The answer has exactly one entry per node, in
+    /// the same order. Providers split large requests themselves.
+    async fn lookup(&self, nodes: &[NodeIdentity], call: Call) -> Vec<LookupResult>;
+
+    /// Reads the whole fleet, page by page as the cloud demands.
+    ///
+    /// Confirms presence and shows changes. An instance that is missing here is
+    /// *not* thereby gone: ask [`Instances::lookup`].
+    async fn list(&self, call: Call) -> Result<Fleet, CloudError>;
+}

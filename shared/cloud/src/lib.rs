@@ -1,0 +1,33 @@
+//! The provider contract: what a cloud must answer so that Quartet's
+//! controllers can work with it.
+//!
+//! Everything here is plain: values, errors and traits. There is no Kubernetes
+//! client, no HTTP and no async runtime in this crate, so a provider can be
+//! written, tested and served (see `ccm-providers`' external protocol) on its own.
+//!
+//! Five rules hold for every capability:
+//!
+//! 1. **Batch first**: calls take many objects and answer each one by itself.
+//! 2. **Four answers**: found, gone (with proof), not ours, or an error.
+//! 3. **Never wait inside**: a call does its work or says what it waits for.
+//! 4. **Typed errors** ([`CloudError`]), with the cloud's own message and request ID.
+//! 5. **Ownership**: what is not ours is counted and never touched.
+//!
+//! This is also the home of [`clock`], the one module that reads clocks.
+
+pub mod clock;
+mod call;
+mod error;
+mod identity;
+mod instances;
+mod provider;
+mod registry;
+
+pub use call::{Call, CallClass, CallGate, CallReport, OpenGate, Priority};
+pub use error::{CloudError, ErrorKind, RetryClass};
+pub use identity::{Claim, NodeIdentity, ProviderId, ProviderIdError};
+pub use instances::{
+    AbsenceProof, AddressKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeAddress, PowerState, ProofMethod,
+};
+pub use provider::{Capability, Cloud};
+pub use registry::{ProviderConfig, ProviderContext, ProviderFactory, ProviderRegistry, RegistryError};

@@ -1,0 +1,60 @@
+//! A cloud as a whole.
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+
+use crate::{Call, Claim, CloudError, Instances, ProviderId};
+
+/// The capabilities that a provider may offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Capability {
+    /// [`Cloud::instances`].
+    Instances,
+}
+
+impl Capability {
+    /// The name used in logs, on `/readyz` and on the external protocol.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Instances => "instances",
+        }
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One cloud, reached with one set of credentials.
+///
+/// Building one must not need the cloud to answer: a cloud that is down at start is
+/// "not ready", never a crash. What has to be discovered is discovered on first use.
+#[async_trait]
+pub trait Cloud: Send + Sync {
+    /// The provider's name as configured with `--cloud-provider`.
+    fn name(&self) -> &str;
+
+    /// The provider ID schemes that are this provider's. Empty while the provider has
+    /// not been able to discover them: then every provider ID counts as foreign.
+    fn schemes(&self) -> Vec<String>;
+
+    /// Whose node this is, by its provider ID alone. Cheap, asks nobody.
+    fn claim(&self, provider_id: Option<&str>) -> Claim {
+        let Some(text) = provider_id.filter(|text| !text.is_empty()) else { return Claim::Unclaimed };
+        match ProviderId::parse(text) {
+            Ok(id) if self.schemes().iter().any(|scheme| scheme == id.scheme()) => Claim::Ours,
+            _ => Claim::Foreign,
+        }
+    }
+
+    /// The machines behind the nodes, if the provider offers them.
+    ///
+    /// `Ok(None)` says "not offered"; an error says that this is not known yet.
+    fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError>;
+
+    /// One cheap call that shows whether the cloud answers and accepts our credentials.
+    async fn health(&self, call: Call) -> Result<(), CloudError>;
+}
