@@ -1,1 +1,17 @@
-//! placeholder
+//! Everything in Quartet that speaks Kubernetes: the client stack, lean types,
+//! informers and their stores, patches and events.
+//!
+//! No kube type leaves this crate but [`kube::Client`], so that a new major version
+//! of kube is a change of this crate alone.
+
+pub mod client;
+pub mod error;
+pub mod events;
+pub mod informer;
+pub mod metrics;
+pub mod node;
+pub mod nodes;
+pub mod patch;
+pub mod store;
+
+pub use error::ApiError;

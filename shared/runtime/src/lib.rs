@@ -1,1 +1,17 @@
-//! placeholder
+//! Everything a controller process is: its options, its life from start to drain,
+//! leadership, work queue, limits, metrics and health.
+
+pub mod cloud_gate;
+pub mod health;
+pub mod http;
+pub mod inventory;
+pub mod leadership;
+pub mod limits;
+pub mod logging;
+pub mod metrics;
+pub mod options;
+pub mod process;
+pub mod program;
+pub mod queue;
+pub mod settings;
+pub mod supervisor;

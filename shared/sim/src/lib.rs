@@ -1,1 +1,5 @@
-//! placeholder
+//! A simulated API server and a simulated cloud, with faults on demand, for the
+//! playground and the scenario tests.
+
+pub mod apiserver;
+pub mod cloud;
