@@ -1,0 +1,58 @@
+# Everything a newcomer, a developer and CI run. `make help` lists it.
+
+CARGO ?= cargo
+LOCKED := --locked
+BENCH ?= all
+
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-check test test-cluster lint deny fmt docs bench model-check tools clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+tools: # what every target needs; says what is missing and how to get it
+	@tests/need.sh
+
+demo: tools ## a simulated cluster and cloud, the real programs, a story on the terminal; Ctrl-C ends it
+	$(CARGO) build $(LOCKED) --workspace --bins
+	target/debug/playground
+
+demo-check: tools ## the story once, without staying: fails when a step fails
+	$(CARGO) build $(LOCKED) --workspace --bins
+	target/debug/playground --check
+
+test: tools ## all tests that need nothing but this checkout
+	$(CARGO) build $(LOCKED) --workspace --bins
+	QUARTET_CLUSTER=sim $(CARGO) test $(LOCKED) --workspace
+
+test-cluster: tools ## the scenarios on a real kube-apiserver and etcd (built once from their Go modules, or KUBEBUILDER_ASSETS)
+	tests/kube-apiserver/build.sh
+	$(CARGO) build $(LOCKED) --workspace --bins
+	QUARTET_CLUSTER=real $(CARGO) test $(LOCKED) -p ccm-tests --test scenarios -- --test-threads=1
+
+lint: tools ## formatting, clippy without warnings, documentation without broken links
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(LOCKED) --workspace --no-deps --quiet
+
+deny: ## licences, sources and duplicates of dependencies (installs cargo-deny when it is missing)
+	command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
+	cargo-deny --offline check bans licenses sources
+
+fmt: ## format
+	$(CARGO) fmt --all
+
+docs: tools ## write the generated pages of docs/ anew
+	$(CARGO) build $(LOCKED) -p node-ccm
+	target/debug/node-ccm --print-options-markdown > docs/options.md
+
+bench: tools ## the figures: requests, calls, bytes, memory, seconds (BENCH=name runs one)
+	tests/kube-apiserver/build.sh
+	$(CARGO) build $(LOCKED) --release --workspace --bins
+	target/release/bench $(BENCH)
+
+model-check: tools ## the whole model of leader election: minutes, gigabytes
+	$(CARGO) run $(LOCKED) --release -p ccm-runtime --example model-check
+
+clean: ## remove what was built here
+	$(CARGO) clean

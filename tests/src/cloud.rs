@@ -1,0 +1,1 @@
+//! The simulated cloud, served to the programs over the external protocol.

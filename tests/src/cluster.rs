@@ -1,0 +1,125 @@
+//! The cluster that a scenario runs on: simulated, or a real kube-apiserver.
+
+use std::{path::{Path, PathBuf}, str::FromStr};
+
+use anyhow::{Context as _, Result};
+use kube::{Client, Config, config::{KubeConfigOptions, Kubeconfig}};
+
+pub mod audit;
+pub mod real;
+pub mod simulated;
+
+pub use audit::Request;
+
+/// Which cluster to run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `ccm_sim::apiserver`, in this process.
+    Simulated,
+    /// kube-apiserver and etcd as child processes.
+    Real,
+}
+
+impl FromStr for Kind {
+    type Err = anyhow::Error;
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "sim" => Ok(Self::Simulated),
+            "real" => Ok(Self::Real),
+            other => anyhow::bail!("QUARTET_CLUSTER={other}: must be sim or real"),
+        }
+    }
+}
+
+/// A running cluster.
+pub enum Cluster {
+    /// The simulated one.
+    Simulated(simulated::SimulatedCluster),
+    /// The real one.
+    Real(real::RealCluster),
+}
+
+impl Cluster {
+    /// Starts a cluster of this kind.
+    pub async fn start(kind: Kind) -> Result<Self> {
+        Ok(match kind {
+            Kind::Simulated => Self::Simulated(simulated::SimulatedCluster::start().await?),
+            Kind::Real => Self::Real(real::RealCluster::start(&real::Options::default()).await?),
+        })
+    }
+
+    /// The file that programs and kubectl reach it with.
+    pub fn kubeconfig(&self) -> &Path {
+        match self {
+            Self::Simulated(cluster) => cluster.kubeconfig(),
+            Self::Real(cluster) => cluster.kubeconfig(),
+        }
+    }
+
+    /// A client with all rights, without kube's silent retries.
+    pub async fn client(&self) -> Result<Client> {
+        client_of(self.kubeconfig()).await
+    }
+
+    /// The requests that the server itself has recorded, in order, of all user agents
+    /// that start with `user_agent`.
+    pub async fn requests(&self, user_agent: &str) -> Result<Vec<Request>> {
+        let all = match self {
+            Self::Simulated(cluster) => cluster.requests(),
+            Self::Real(cluster) => cluster.requests().await?,
+        };
+        Ok(all.into_iter().filter(|request| request.user_agent.starts_with(user_agent)).collect())
+    }
+
+    /// The simulated API server, for scenarios that need its faults.
+    pub fn simulated(&self) -> Option<&simulated::SimulatedCluster> {
+        match self {
+            Self::Simulated(cluster) => Some(cluster),
+            Self::Real(_) => None,
+        }
+    }
+
+    /// The real API server, for scenarios that freeze or restart it.
+    pub fn real(&self) -> Option<&real::RealCluster> {
+        match self {
+            Self::Real(cluster) => Some(cluster),
+            Self::Simulated(_) => None,
+        }
+    }
+
+    /// Ends it.
+    pub async fn stop(self) -> Result<()> {
+        match self {
+            Self::Simulated(cluster) => {
+                cluster.stop();
+                Ok(())
+            }
+            Self::Real(cluster) => cluster.stop().await,
+        }
+    }
+}
+
+/// A client for the cluster of this kubeconfig.
+pub async fn client_of(kubeconfig: &Path) -> Result<Client> {
+    let file = Kubeconfig::read_from(kubeconfig).with_context(|| format!("reading {}", kubeconfig.display()))?;
+    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    config.default_retry = false;
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static("scenario")));
+    Ok(Client::try_from(config)?)
+}
+
+/// The root of the checkout.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}
+
+/// The folder with kube-apiserver, etcd and kubectl; builds them when they are missing.
+pub fn assets() -> Result<PathBuf> {
+    let script = repository().join("tests/kube-apiserver/build.sh");
+    let out = std::process::Command::new(&script)
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .with_context(|| format!("running {}", script.display()))?;
+    anyhow::ensure!(out.status.success(), "{} ended with {}", script.display(), out.status);
+    Ok(PathBuf::from(String::from_utf8(out.stdout)?.trim()))
+}

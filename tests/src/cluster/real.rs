@@ -1,0 +1,262 @@
+//! kube-apiserver and etcd as child processes on loopback.
+
+use std::{
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+
+use super::audit::{self, Request};
+use crate::poll;
+
+/// What a test may choose about the API server.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Further flags of kube-apiserver.
+    pub apiserver_flags: Vec<String>,
+    /// Without an audit log the server has a little more time for the requests.
+    pub no_audit: bool,
+}
+
+/// A running kube-apiserver with its etcd.
+pub struct RealCluster {
+    folder: tempfile::TempDir,
+    kubeconfig: PathBuf,
+    apiserver: parking_lot::Mutex<Option<Child>>,
+    etcd: Child,
+    assets: PathBuf,
+    ports: Ports,
+    options: Options,
+}
+
+#[derive(Clone, Copy)]
+struct Ports {
+    etcd: u16,
+    etcd_peer: u16,
+    apiserver: u16,
+}
+
+/// Everyone's token in the test cluster.
+const ADMIN_TOKEN: &str = "scenario-admin";
+
+const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+";
+
+impl RealCluster {
+    /// Starts both and waits until the API server is ready.
+    pub async fn start(options: &Options) -> Result<Self> {
+        let assets = tokio::task::spawn_blocking(super::assets).await??;
+        let folder = tempfile::Builder::new().prefix("quartet-cluster-").tempdir()?;
+        let ports = Ports { etcd: free_port()?, etcd_peer: free_port()?, apiserver: free_port()? };
+        write_files(folder.path())?;
+        let etcd = spawn_etcd(&assets, folder.path(), ports)?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        let cluster = Self {
+            apiserver: parking_lot::Mutex::new(None),
+            kubeconfig,
+            etcd,
+            assets,
+            ports,
+            folder,
+            options: options.clone(),
+        };
+        cluster.start_apiserver().await?;
+        Ok(cluster)
+    }
+
+    /// The admin's kubeconfig.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The requests of the audit log. The server writes it behind its answers, so this
+    /// waits a moment for it to settle.
+    pub async fn requests(&self) -> Result<Vec<Request>> {
+        let path = self.folder.path().join("audit.log");
+        let mut size = None;
+        loop {
+            let now = tokio::fs::metadata(&path).await.map(|meta| meta.len()).ok();
+            if now == size {
+                break;
+            }
+            size = now;
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        let log = tokio::fs::read(&path).await.context("reading the audit log")?;
+        Ok(audit::parse(&String::from_utf8_lossy(&log)))
+    }
+
+    /// Freezes (`SIGSTOP`) the API server: connections stay open and nothing answers.
+    pub fn freeze(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets a frozen API server go on.
+    pub fn thaw(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    /// Stops the API server and starts it again on the same etcd and port.
+    pub async fn restart_apiserver(&self) -> Result<()> {
+        let child = self.apiserver.lock().take();
+        if let Some(child) = child {
+            end(child).await?;
+        }
+        self.start_apiserver().await
+    }
+
+    /// The processor time that the API server has used so far, in seconds.
+    pub fn apiserver_cpu_seconds(&self) -> Result<f64> {
+        let pid = self.apiserver.lock().as_ref().and_then(Child::id).context("the API server is not running")?;
+        crate::program::cpu_seconds(pid)
+    }
+
+    /// Ends the API server first: with etcd gone it would hang on SIGTERM.
+    pub async fn stop(self) -> Result<()> {
+        let child = self.apiserver.lock().take();
+        if let Some(child) = child {
+            end(child).await?;
+        }
+        end(self.etcd).await
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let id = self.apiserver.lock().as_ref().and_then(Child::id).context("the API server is not running")?;
+        Ok(kill_process(pid(id)?, signal)?)
+    }
+
+    async fn start_apiserver(&self) -> Result<()> {
+        let folder = self.folder.path();
+        let mut child = self.apiserver_command()?.spawn().context("starting kube-apiserver")?;
+        let certificate = folder.join("certs/apiserver.crt");
+        let ready = poll::until("kube-apiserver to be ready", Duration::from_secs(90), || {
+            let ended = child.try_wait();
+            async {
+                if let Some(status) = ended? {
+                    return Ok(Some(Err(self.obituary(status))));
+                }
+                let Ok(authority) = std::fs::read_to_string(&certificate) else { return Ok(None) };
+                write_kubeconfig(&self.kubeconfig, self.ports.apiserver, &authority)?;
+                let client = super::client_of(&self.kubeconfig).await?;
+                let answer = client.request_text(http::Request::get("/readyz").body(Vec::new())?).await?;
+                Ok((answer == "ok").then_some(Ok(())))
+            }
+        })
+        .await;
+        *self.apiserver.lock() = Some(child);
+        ready?
+    }
+
+    fn obituary(&self, status: std::process::ExitStatus) -> anyhow::Error {
+        let log = std::fs::read_to_string(self.folder.path().join("apiserver.log")).unwrap_or_default();
+        let tail: Vec<_> = log.lines().rev().take(15).collect();
+        anyhow::anyhow!("kube-apiserver ended with {status}; newest line first:\n{}", tail.join("\n"))
+    }
+
+    fn apiserver_command(&self) -> Result<Command> {
+        let folder = self.folder.path();
+        let at = |name: &str| folder.join(name).display().to_string();
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("apiserver.log"))?;
+        let mut command = Command::new(self.assets.join("kube-apiserver"));
+        command
+            .arg(format!("--etcd-servers=http://127.0.0.1:{}", self.ports.etcd))
+            .arg("--bind-address=127.0.0.1")
+            .arg("--advertise-address=192.0.2.1")
+            .arg(format!("--secure-port={}", self.ports.apiserver))
+            .arg(format!("--cert-dir={}", at("certs")))
+            .arg("--service-account-issuer=https://kubernetes.default.svc")
+            .arg(format!("--service-account-key-file={}", at("sa.pub")))
+            .arg(format!("--service-account-signing-key-file={}", at("sa.key")))
+            .arg("--authorization-mode=RBAC,Node")
+            .arg(format!("--token-auth-file={}", at("tokens.csv")))
+            .arg("--service-cluster-ip-range=10.96.0.0/16")
+            .arg("--disable-admission-plugins=ServiceAccount")
+            .arg("--allow-privileged=true")
+            .arg("--event-ttl=10m");
+        if !self.options.no_audit {
+            command
+                .arg(format!("--audit-policy-file={}", at("audit-policy.yaml")))
+                .arg(format!("--audit-log-path={}", at("audit.log")));
+        }
+        command
+            .args(&self.options.apiserver_flags)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true);
+        Ok(command)
+    }
+}
+
+fn spawn_etcd(assets: &Path, folder: &Path, ports: Ports) -> Result<Child> {
+    let (client, peer) = (format!("http://127.0.0.1:{}", ports.etcd), format!("http://127.0.0.1:{}", ports.etcd_peer));
+    let log = std::fs::File::create(folder.join("etcd.log"))?;
+    Command::new(assets.join("etcd"))
+        .arg(format!("--data-dir={}", folder.join("etcd").display()))
+        .arg("--unsafe-no-fsync")
+        .arg(format!("--listen-client-urls={client}"))
+        .arg(format!("--advertise-client-urls={client}"))
+        .arg(format!("--listen-peer-urls={peer}"))
+        .arg(format!("--initial-advertise-peer-urls={peer}"))
+        .arg(format!("--initial-cluster=default={peer}"))
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .kill_on_drop(true)
+        .spawn()
+        .context("starting etcd")
+}
+
+fn write_files(folder: &Path) -> Result<()> {
+    let key = rcgen::KeyPair::generate()?;
+    std::fs::write(folder.join("sa.key"), key.serialize_pem())?;
+    std::fs::write(folder.join("sa.pub"), key.public_key_pem())?;
+    std::fs::write(folder.join("tokens.csv"), format!("{ADMIN_TOKEN},admin,admin-uid,\"system:masters\"\n"))?;
+    std::fs::write(folder.join("audit-policy.yaml"), AUDIT_POLICY)?;
+    Ok(())
+}
+
+fn write_kubeconfig(path: &Path, port: u16, authority: &str) -> Result<()> {
+    let folder = path.parent().context("a kubeconfig has a folder")?;
+    let ca = folder.join("ca.crt");
+    std::fs::write(&ca, authority)?;
+    let config = serde_json::json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {"server": format!("https://127.0.0.1:{port}"), "certificate-authority": ca}}],
+        "users": [{"name": "admin", "user": {"token": ADMIN_TOKEN}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
+    });
+    std::fs::write(path, serde_json::to_vec_pretty(&config)?)?;
+    Ok(())
+}
+
+/// A port that nobody listens on now.
+pub fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+/// The process ID as the kernel's calls want it.
+pub fn pid(id: u32) -> Result<Pid> {
+    i32::try_from(id).ok().and_then(Pid::from_raw).context("not a process ID")
+}
+
+/// SIGTERM, and SIGKILL when that is not heard within five seconds.
+async fn end(mut child: Child) -> Result<()> {
+    if let Some(id) = child.id() {
+        kill_process(pid(id)?, Signal::CONT).ok();
+        kill_process(pid(id)?, Signal::TERM).ok();
+    }
+    if tokio::time::timeout(Duration::from_secs(5), child.wait()).await.is_err() {
+        child.kill().await?;
+    }
+    Ok(())
+}

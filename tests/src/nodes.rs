@@ -1,0 +1,149 @@
+//! Nodes as a kubelet registers them.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::{Event, Node};
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::poll;
+
+/// The taint that kubelet sets with `--cloud-provider=external`.
+pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// A node that kubelet has just registered, without addresses of its own.
+pub fn fresh(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}},
+        "spec": {"taints": [{"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}]},
+        "status": {
+            "addresses": [{"type": "Hostname", "address": name}],
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+            "nodeInfo": {
+                "systemUUID": uuid_of(name), "machineID": "", "bootID": "", "kernelVersion": "6.1.0", "osImage": "Debian GNU/Linux 12",
+                "containerRuntimeVersion": "containerd://2.1.0", "kubeletVersion": "v1.36.3", "kubeProxyVersion": "", "operatingSystem": "linux",
+                "architecture": "amd64"
+            }
+        }
+    })
+}
+
+/// A system UUID that depends on the name alone.
+pub fn uuid_of(name: &str) -> String {
+    uuid::Uuid::from_u128(name.bytes().fold(0, |sum: u128, byte| sum.wrapping_mul(257).wrapping_add(byte.into()))).to_string()
+}
+
+/// A node as large as those of a busy cluster: about `kib` KiB of JSON, most of it the
+/// images that kubelet lists.
+pub fn realistic(name: &str, kib: usize) -> Value {
+    const PER_IMAGE: usize = 200;
+    let mut node = fresh(name);
+    let images: Vec<_> = (0..kib * 1024 / PER_IMAGE)
+        .map(|n| {
+            let digest = format!("{n:04x}").repeat(16);
+            json!({"names": [format!("registry.example/team-{n}/service-{n}@sha256:{digest}"), format!("registry.example/team-{n}/service-{n}:v1.{n}.0")], "sizeBytes": 30_000_000 + n})
+        })
+        .collect();
+    node["status"]["images"] = images.into();
+    node["metadata"]["annotations"] = json!({
+        "csi.volume.kubernetes.io/nodeid": format!("{{\"csi.example.com\":\"{name}\"}}"),
+        "volumes.kubernetes.io/controller-managed-attach-detach": "true"
+    });
+    node
+}
+
+/// Registers this node.
+pub async fn register(client: &Client, node: &Value) -> Result<()> {
+    let node: Node = serde_json::from_value(node.clone())?;
+    Api::<Node>::all(client.clone()).create(&PostParams::default(), &node).await?;
+    Ok(())
+}
+
+/// Registers many, `at_once` at a time.
+pub async fn register_all(client: &Client, nodes: Vec<Value>, at_once: usize) -> Result<()> {
+    stream::iter(nodes)
+        .map(|node| async move { register(client, &node).await })
+        .buffer_unordered(at_once)
+        .try_collect::<Vec<()>>()
+        .await?;
+    Ok(())
+}
+
+/// The node as the API server has it.
+pub async fn get(client: &Client, name: &str) -> Result<Node> {
+    Ok(Api::<Node>::all(client.clone()).get(name).await?)
+}
+
+/// Changes the node's main resource by a merge patch.
+pub async fn patch(client: &Client, name: &str, patch: Value) -> Result<Node> {
+    Ok(Api::<Node>::all(client.clone()).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?)
+}
+
+/// Whether the node still carries the uninitialized taint.
+pub fn is_tainted(node: &Node) -> bool {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+    taints.is_some_and(|taints| taints.iter().any(|taint| taint.key == UNINITIALIZED))
+}
+
+/// The node's addresses as `InternalIP=10.0.0.1`.
+pub fn addresses(node: &Node) -> Vec<String> {
+    let list = node.status.as_ref().and_then(|status| status.addresses.as_ref());
+    list.map(|list| list.iter().map(|entry| format!("{}={}", entry.type_, entry.address)).collect()).unwrap_or_default()
+}
+
+/// One label of the node.
+pub fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+/// Waits until the node is as wanted and returns it.
+pub async fn wait_for(client: &Client, name: &str, what: &str, limit: Duration, wanted: impl Fn(&Node) -> bool) -> Result<Node> {
+    let mut last = None;
+    let end = tokio::time::Instant::now() + limit;
+    while tokio::time::Instant::now() < end {
+        let node = get(client, name).await?;
+        if wanted(&node) {
+            return Ok(node);
+        }
+        last = Some(node);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let seen = last.map(|node| serde_json::to_string(&node)).transpose()?.unwrap_or_default();
+    anyhow::bail!("node {name}: after {limit:?} not yet: {what}; it is {seen}")
+}
+
+/// Waits until no node is tainted any more and returns how many nodes there are.
+pub async fn all_initialised(client: &Client, limit: Duration) -> Result<usize> {
+    let api = Api::<Node>::all(client.clone());
+    poll::until("all nodes to be initialised", limit, || async {
+        let list = api.list(&ListParams::default()).await?;
+        let waiting = list.items.iter().filter(|node| is_tainted(node)).count();
+        anyhow::ensure!(waiting == 0, "{waiting} of {} nodes are still tainted", list.items.len());
+        Ok(Some(list.items.len()))
+    })
+    .await
+}
+
+/// The events about an object of this name: `Reason: message`.
+pub async fn events(client: &Client, name: &str) -> Result<Vec<String>> {
+    let params = ListParams::default().fields(&format!("involvedObject.name={name}"));
+    let list = Api::<Event>::all(client.clone()).list(&params).await?;
+    let line = |event: Event| format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default());
+    Ok(list.items.into_iter().map(line).collect())
+}
+
+/// Waits for an event about this object that holds `part`.
+pub async fn event(client: &Client, name: &str, part: &str, limit: Duration) -> Result<String> {
+    poll::until(&format!("an event about {name} with {part:?}"), limit, || async {
+        let lines = events(client, name).await?;
+        let found = lines.iter().find(|line| line.contains(part)).cloned();
+        found.map(Some).with_context(|| format!("events are {lines:?}"))
+    })
+    .await
+}

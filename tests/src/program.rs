@@ -1,0 +1,243 @@
+//! The built programs as child processes: start, look at, signal, end.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Bytes;
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use rustix::process::{Signal, kill_process};
+use tokio::process::{Child, Command};
+
+use crate::{cluster::real, poll};
+
+/// The folder of the built programs: where this test or benchmark was built itself.
+/// `QUARTET_BIN` names another one.
+pub fn binaries() -> Result<PathBuf> {
+    if let Some(folder) = std::env::var_os("QUARTET_BIN") {
+        return Ok(PathBuf::from(folder));
+    }
+    let this = std::env::current_exe()?;
+    let mut folder = this.parent().context("a program has a folder")?;
+    if folder.ends_with("deps") {
+        folder = folder.parent().context("deps has a parent")?;
+    }
+    Ok(folder.to_path_buf())
+}
+
+/// How to start a program.
+pub struct Launch {
+    name: String,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+impl Launch {
+    /// The program of this name, without arguments.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), arguments: Vec::new(), environment: Vec::new() }
+    }
+
+    /// node-ccm against this cluster and this configuration of the external provider.
+    pub fn node_ccm(kubeconfig: &Path, cloud_config: &Path) -> Self {
+        Self::new("node-ccm")
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .arg("--cloud-provider=external")
+            .arg(format!("--cloud-config={}", cloud_config.display()))
+            .arg("--bind-address=127.0.0.1")
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, argument: impl Into<String>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Adds a variable to the environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.environment.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Starts it with its log in `folder`, on a free port of its own.
+    pub fn start(&self, folder: &Path) -> Result<Program> {
+        let port = real::free_port()?;
+        let log = folder.join(format!("{}-{port}.log", self.name));
+        let file = std::fs::File::create(&log)?;
+        let child = self
+            .command()?
+            .arg(format!("--secure-port={port}"))
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("starting {}", self.name))?;
+        Ok(Program { name: self.name.clone(), child, port, log })
+    }
+
+    /// Runs it to its end, which must come within `limit`.
+    pub async fn run(&self, limit: Duration) -> Result<Finished> {
+        let child = self.command()?.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let out = tokio::time::timeout(limit, child.wait_with_output())
+            .await
+            .with_context(|| format!("{} {:?} still runs after {limit:?}", self.name, self.arguments))??;
+        Ok(Finished {
+            status: out.status,
+            stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
+        })
+    }
+
+    fn command(&self) -> Result<Command> {
+        let path = binaries()?.join(&self.name);
+        if !path.exists() {
+            bail!("{} is not built; `make test` builds it, or run `cargo build --workspace`", path.display());
+        }
+        let mut command = Command::new(path);
+        command
+            .args(&self.arguments)
+            .env_remove("KUBECONFIG")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        Ok(command)
+    }
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// How.
+    pub status: ExitStatus,
+    /// What it printed.
+    pub stdout: String,
+    /// What it logged.
+    pub stderr: String,
+}
+
+/// A running program. Dropping it kills it.
+pub struct Program {
+    name: String,
+    child: Child,
+    port: u16,
+    log: PathBuf,
+}
+
+impl Program {
+    /// Its HTTP address.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// Its process ID.
+    pub fn id(&self) -> Result<u32> {
+        self.child.id().with_context(|| format!("{} has ended", self.name))
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// `GET` of one of its pages: status and body.
+    pub async fn get(&self, path: &str) -> Result<(u16, String)> {
+        let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+        let answer = tokio::time::timeout(Duration::from_secs(5), async {
+            let answer = client.get(self.url(path).parse()?).await?;
+            let status = answer.status().as_u16();
+            let body = answer.into_body().collect().await?.to_bytes();
+            anyhow::Ok((status, String::from_utf8_lossy(&body).into_owned()))
+        });
+        answer.await.with_context(|| format!("{} does not answer on {path}", self.name))?
+    }
+
+    /// All samples of `/metrics`: the line's name with labels, and its value.
+    pub async fn metrics(&self) -> Result<BTreeMap<String, f64>> {
+        let (status, text) = self.get("/metrics").await?;
+        anyhow::ensure!(status == 200, "/metrics answers {status}");
+        let samples = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+            let (name, value) = line.rsplit_once(' ')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        });
+        Ok(samples.collect())
+    }
+
+    /// The sum of all samples whose name starts with this; labels follow the name.
+    pub async fn metric(&self, name: &str) -> Result<f64> {
+        Ok(self.metrics().await?.iter().filter(|(sample, _)| sample.starts_with(name)).map(|(_, value)| value).sum())
+    }
+
+    /// Waits until `/readyz` answers 200.
+    pub async fn ready(&mut self) -> Result<()> {
+        let limit = Duration::from_secs(20);
+        let name = self.name.clone();
+        let end = tokio::time::Instant::now() + limit;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("{name} ended with {status}:\n{}", self.log());
+            }
+            if matches!(self.get("/readyz").await, Ok((200, _))) {
+                return Ok(());
+            }
+            if tokio::time::Instant::now() > end {
+                let page = self.get("/readyz?verbose").await.unwrap_or_default().1;
+                bail!("{name} is not ready after {limit:?}:\n{page}\n{}", self.log());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Whether it says that it leads.
+    pub async fn leads(&self) -> Result<bool> {
+        Ok(self.metric("leader_election_master_status{").await? > 0.0)
+    }
+
+    /// Waits until it leads.
+    pub async fn leading(&self, limit: Duration) -> Result<()> {
+        poll::until(&format!("{} to lead", self.name), limit, || async { Ok(self.leads().await?.then_some(())) })
+            .await
+            .with_context(|| self.log())
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(real::pid(self.id()?)?, signal)?)
+    }
+
+    /// SIGTERM, and how it ended.
+    pub async fn terminate(mut self) -> Result<ExitStatus> {
+        self.signal(Signal::TERM)?;
+        self.wait(Duration::from_secs(40)).await
+    }
+
+    /// Waits for its own end.
+    pub async fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
+        tokio::time::timeout(limit, self.child.wait())
+            .await
+            .with_context(|| format!("{} still runs after {limit:?}:\n{}", self.name, self.log()))?
+            .map_err(Into::into)
+    }
+
+    /// Its resident memory in bytes.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()?))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(kib * 1024)
+    }
+}
+
+/// The processor time of a process so far, in seconds.
+pub fn cpu_seconds(id: u32) -> Result<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat"))?;
+    // The program's name, field 2, may hold blanks and parentheses: count behind it.
+    let fields: Vec<_> = stat.rsplit_once(')').context("odd stat line")?.1.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+    Ok((ticks(11) + ticks(12)) as f64 / rustix::param::clock_ticks_per_second() as f64)
+}

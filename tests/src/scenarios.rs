@@ -1,0 +1,1 @@
+//! What must happen, told as scenarios that run on any cluster.
