@@ -1,21 +1,16 @@
-//! bench
-use std::time::{Duration};
+//! The figures of Quartet, counted and printed: `make bench`, or `make bench BENCH=burst`.
+
 use anyhow::Result;
-use ccm_tests::{cluster::{Cluster, Kind, audit}, nodes};
+use ccm_tests::cluster::{Cluster, Kind};
+
+mod burst;
+mod plain;
+
 #[tokio::main]
 async fn main() -> Result<()> {
-    let t = tokio::time::Instant::now();
     let cluster = Cluster::start(Kind::Real).await?;
-    println!("started {:?}", t.elapsed());
+    plain::compare_patches(&cluster, 500).await?;
     let client = cluster.client().await?;
-    let t = tokio::time::Instant::now();
-    let list: Vec<_> = (0..300).map(|n| nodes::realistic(&format!("node-{n}"), 10)).collect();
-    println!("size {}", serde_json::to_vec(&list[0])?.len());
-    nodes::register_all(&client, list, 16).await?;
-    println!("registered {:?}", t.elapsed());
-    println!("{:?}", audit::count(&cluster.requests("scenario").await?));
-    println!("{}", nodes::is_tainted(&nodes::get(&client, "node-3").await?));
-    let _ = Duration::ZERO;
-    cluster.stop().await?;
-    Ok(())
+    println!("{}", plain::registering(&client, 1000).await?);
+    cluster.stop().await
 }
