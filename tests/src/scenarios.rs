@@ -1,1 +1,200 @@
 //! What must happen, told as scenarios that run on any cluster.
+
+use std::{future::Future, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+
+use anyhow::Result;
+use ccm_cloud::Instance;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::{Event, Node}};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams},
+};
+
+use crate::{
+    cloud::{self, CloudServer},
+    cluster::{Cluster, Kind, Request},
+    nodes, poll,
+    program::{Launch, Program},
+};
+
+mod bad_input;
+mod cloud_faults;
+mod initialise;
+mod keep_true;
+mod leadership;
+mod server_faults;
+
+/// How long a scenario waits for what should take moments.
+pub const SOON: Duration = Duration::from_secs(15);
+
+/// The user agent that all clients of node-ccm start with.
+pub const NODE_CCM: &str = "node-ccm/";
+
+/// What a scenario works with: a cluster without nodes and a cloud without instances.
+pub struct Env {
+    /// The cluster.
+    pub cluster: Arc<Cluster>,
+    /// A client with all rights.
+    pub client: Client,
+    /// The cloud.
+    pub cloud: CloudServer,
+    folder: tempfile::TempDir,
+    mark: usize,
+}
+
+impl Env {
+    /// Clears the cluster and starts a cloud.
+    pub async fn new(cluster: Arc<Cluster>) -> Result<Self> {
+        let client = cluster.client().await?;
+        clear(&client).await?;
+        let folder = tempfile::Builder::new().prefix("quartet-scenario-").tempdir()?;
+        let cloud = CloudServer::start(folder.path()).await?;
+        let mark = cluster.requests("").await?.len();
+        Ok(Self { cluster, client, cloud, folder, mark })
+    }
+
+    /// A node-ccm for this cluster and cloud, with quick periods.
+    pub fn node_ccm(&self) -> Launch {
+        Launch::node_ccm(self.cluster.kubeconfig(), self.cloud.config())
+    }
+
+    /// Starts it and waits until it is ready and leads.
+    pub async fn start(&self, launch: &Launch) -> Result<Program> {
+        let mut program = launch.start(self.folder.path())?;
+        program.ready().await?;
+        program.leading(SOON).await?;
+        Ok(program)
+    }
+
+    /// Starts it and waits until it is ready.
+    pub async fn start_standby(&self, launch: &Launch) -> Result<Program> {
+        let mut program = launch.start(self.folder.path())?;
+        program.ready().await?;
+        Ok(program)
+    }
+
+    /// Starts it and waits for nothing.
+    pub fn start_only(&self, launch: &Launch) -> Result<Program> {
+        launch.start(self.folder.path())
+    }
+
+    /// A path for a file of this scenario.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Registers a node and creates its instance.
+    pub async fn add_node(&self, name: &str) -> Result<Instance> {
+        let instance = cloud::instance(name);
+        self.cloud.add(instance.clone());
+        nodes::register(&self.client, &nodes::fresh(name)).await?;
+        Ok(instance)
+    }
+
+    /// Waits until the node has lost its taint.
+    pub async fn initialised(&self, name: &str) -> Result<Node> {
+        nodes::wait_for(&self.client, name, "no longer tainted", SOON, |node| !nodes::is_tainted(node)).await
+    }
+
+    /// What the API server recorded of node-ccm since the scenario began.
+    pub async fn requests(&self) -> Result<Vec<Request>> {
+        let all = self.cluster.requests("").await?;
+        Ok(all.into_iter().skip(self.mark).filter(|request| request.user_agent.starts_with(NODE_CCM)).collect())
+    }
+
+    /// The writes of node-ccm to nodes since the scenario began.
+    pub async fn node_writes(&self) -> Result<Vec<Request>> {
+        let all = self.requests().await?;
+        Ok(all.into_iter().filter(|request| request.is_write() && request.resource == "nodes").collect())
+    }
+
+    /// Forgets what was recorded so far.
+    pub async fn forget_requests(&mut self) -> Result<()> {
+        self.mark = self.cluster.requests("").await?.len();
+        Ok(())
+    }
+}
+
+/// Removes what an earlier scenario left.
+async fn clear(client: &Client) -> Result<()> {
+    let (delete, all) = (DeleteParams::default(), ListParams::default());
+    let nodes = Api::<Node>::all(client.clone());
+    nodes.delete_collection(&delete, &all).await?;
+    Api::<Event>::namespaced(client.clone(), "default").delete_collection(&delete, &all).await?;
+    Api::<Event>::namespaced(client.clone(), "kube-system").delete_collection(&delete, &all).await?;
+    Api::<Lease>::namespaced(client.clone(), "kube-system").delete_collection(&delete, &all).await?;
+    poll::until("the nodes of the scenario before to be gone", SOON, || async {
+        Ok(nodes.list_metadata(&all).await?.items.is_empty().then_some(()))
+    })
+    .await
+}
+
+/// A scenario: its name, the clusters it makes sense on, and what it does.
+pub struct Scenario {
+    /// The test's name.
+    pub name: &'static str,
+    /// The clusters it runs on.
+    pub on: &'static [Kind],
+    run: fn(Env) -> Running,
+}
+
+type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+const BOTH: &[Kind] = &[Kind::Simulated, Kind::Real];
+const SIMULATED: &[Kind] = &[Kind::Simulated];
+const REAL: &[Kind] = &[Kind::Real];
+
+impl Scenario {
+    /// Runs it.
+    pub async fn run(&self, env: Env) -> Result<()> {
+        (self.run)(env).await
+    }
+}
+
+/// Names each function once: the test is called as the function is.
+macro_rules! scenarios {
+    ($($on:ident: $($module:ident::$name:ident),+ $(,)?;)+) => {
+        vec![$($(Scenario {
+            name: concat!(stringify!($module), "::", stringify!($name)),
+            on: $on,
+            run: |env| Box::pin($module::$name(env)),
+        }),+),+]
+    };
+}
+
+/// All scenarios.
+pub fn all() -> Vec<Scenario> {
+    scenarios! {
+        BOTH:
+            initialise::a_new_node_becomes_schedulable,
+            initialise::addresses_are_there_before_the_taint_goes,
+            initialise::a_burst_costs_two_writes_a_node_and_few_cloud_calls,
+            initialise::foreign_nodes_and_foreign_taints_are_left_alone,
+            initialise::an_illegal_label_is_dropped_and_told,
+            initialise::a_refused_node_ip_is_told_and_mended_by_the_user,
+            initialise::kubelet_writing_at_the_same_time_does_no_harm,
+            keep_true::a_changed_instance_changes_its_node,
+            keep_true::a_label_edited_by_hand_is_put_back,
+            keep_true::a_restart_writes_nothing_but_the_lease,
+            keep_true::limits_change_without_a_restart,
+            cloud_faults::a_throttling_cloud_is_waited_for,
+            cloud_faults::errors_of_the_cloud_are_told_and_survived,
+            cloud_faults::a_hanging_cloud_does_not_stop_the_rest,
+            cloud_faults::one_malformed_instance_does_not_stop_the_rest,
+            cloud_faults::a_cloud_that_is_down_at_start_is_not_ready,
+            leadership::a_released_lease_is_taken_over_at_once,
+            leadership::a_killed_leader_is_replaced_within_its_lease,
+            leadership::a_frozen_leader_ends_when_it_wakes,
+            leadership::a_deleted_lease_does_no_harm,
+            bad_input::is_refused_in_one_line,
+            bad_input::several_problems_are_told_at_once;
+        SIMULATED:
+            server_faults::throttled_and_broken_requests_are_repeated,
+            server_faults::cut_watches_and_expired_versions_are_survived,
+            server_faults::a_malformed_object_does_not_stop_the_rest,
+            server_faults::an_answer_that_is_lost_after_the_write_does_no_harm;
+        REAL:
+            server_faults::a_restarted_api_server_is_survived,
+            server_faults::a_frozen_api_server_ends_the_leader_and_nothing_is_lost;
+    }
+}
