@@ -1,1 +1,71 @@
-fn main() {}
+//! `make demo`: a simulated cluster and a simulated cloud, the real programs against
+//! them as child processes, and a story on the terminal while it happens.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+
+mod chapters;
+mod stage;
+mod story;
+
+use stage::Stage;
+use story::Story;
+
+/// Shows Quartet at work on a simulated cluster and cloud.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Tell the story once and end; the exit code is 1 if any step failed.
+    #[arg(long)]
+    check: bool,
+
+    /// How many nodes register in the first step.
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u16).range(1..=2000))]
+    nodes: u16,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let mut story = Story::new();
+    match run(&arguments, &mut story).await {
+        Ok(()) if story.failures() == 0 => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::FAILURE,
+        Err(error) => {
+            story.failed(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: &Arguments, story: &mut Story) -> Result<()> {
+    let mut stage = tokio::select! {
+        stage = Stage::set(story) => stage?,
+        () = interrupted() => return Ok(()),
+    };
+    tokio::select! {
+        told = chapters::node::tell(&mut stage, story, arguments.nodes.into()) => told?,
+        () = interrupted() => return Ok(()),
+    }
+    story.summary();
+    if !arguments.check {
+        stage.describe(story);
+        interrupted().await;
+    }
+    stage.strike().await
+}
+
+/// Ctrl-C or SIGTERM. The programs get the terminal's Ctrl-C as well and release
+/// their lease by themselves.
+async fn interrupted() {
+    let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        Ok(signal) => signal,
+        Err(_) => return std::future::pending().await,
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => (),
+        _ = terminate.recv() => (),
+    }
+}

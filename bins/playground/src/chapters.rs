@@ -1,0 +1,3 @@
+//! The story, a chapter for each controller.
+
+pub mod node;
