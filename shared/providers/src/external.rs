@@ -1,1 +1,51 @@
-//! Being written.
+//! The provider contract over gRPC.
+//!
+//! [`ExternalCloud`] is the client: it makes a process that speaks the protocol look
+//! like any other provider. [`server`] is the other side: it serves any implementation
+//! of the contract. What one end of the contract promises survives the wire: four
+//! answers per node, typed errors with the cloud's words, deadlines.
+//!
+//! The protocol itself is `proto/quartet/cloud/v1/cloud.proto`.
+
+mod client;
+mod config;
+mod connection;
+mod convert;
+mod description;
+mod instances;
+mod keeper;
+mod nearest;
+mod rpc;
+pub mod server;
+mod status;
+
+/// The protocol's messages and services, generated from the `.proto` file.
+#[allow(
+    clippy::pedantic,
+    clippy::allow_attributes_without_reason,
+    missing_docs,
+    unreachable_pub,
+    reason = "generated code; its documentation is the .proto file's"
+)]
+pub mod proto {
+    tonic::include_proto!("quartet.cloud.v1");
+}
+
+pub use client::{ExternalCloud, ExternalFactory};
+pub use config::{ExternalConfig, Target, TlsFiles};
+
+/// The provider's name for `--cloud-provider`.
+pub const NAME: &str = "external";
+
+/// The largest number of nodes in one lookup, and of instances on one page.
+pub const MAX_BATCH: usize = 500;
+
+/// The revision of the protocol that this build speaks.
+pub const PROTOCOL_REVISION: u32 = 1;
+
+/// The largest answer accepted, in bytes: a page of 500 instances has some 500 kB, a
+/// server of another make may send more at once.
+const MAX_ANSWER: usize = 64 << 20;
+
+/// The largest question accepted by the server side, in bytes.
+const MAX_QUESTION: usize = 16 << 20;

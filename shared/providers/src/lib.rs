@@ -1,10 +1,16 @@
 //! The clouds that Quartet's programs are built with.
+//!
+//! | name | cloud |
+//! |---|---|
+//! | `external` | whatever serves [the protocol](external::proto) on a socket: a side-car in any language |
+//!
+//! `docs/writing-a-provider.md` shows how to add one.
 
 pub mod external;
 
 use ccm_cloud::ProviderRegistry;
 
-/// All providers of this build, by name.
+/// All providers of this build, by the name that `--cloud-provider` takes.
 pub fn registry() -> ProviderRegistry {
-    ProviderRegistry::new()
+    ProviderRegistry::new().with(external::ExternalFactory)
 }

@@ -1,0 +1,65 @@
+//! What a provider says about itself.
+
+use std::fmt;
+
+use ccm_cloud::{Capability, CloudError, ErrorKind, ProviderId};
+
+use super::{MAX_BATCH, PROTOCOL_REVISION, proto, status::one_line};
+
+/// The answer of `Describe`, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Description {
+    pub(super) provider: String,
+    pub(super) schemes: Vec<String>,
+    pub(super) capabilities: Vec<String>,
+    pub(super) revision: u32,
+    pub(super) max_batch: usize,
+}
+
+impl Description {
+    pub(super) fn offers(&self, capability: Capability) -> bool {
+        self.capabilities.iter().any(|name| name == capability.as_str())
+    }
+}
+
+impl TryFrom<proto::DescribeResponse> for Description {
+    type Error = CloudError;
+
+    fn try_from(wire: proto::DescribeResponse) -> Result<Self, CloudError> {
+        let malformed = |what: String| CloudError::new(ErrorKind::Malformed, one_line(&what));
+        if wire.protocol_revision < PROTOCOL_REVISION {
+            return Err(malformed(format!(
+                "the provider {:?} says protocol revision {}; expected {PROTOCOL_REVISION} or later",
+                wire.provider, wire.protocol_revision
+            )));
+        }
+        if let Some(scheme) = wire.schemes.iter().find(|scheme| !is_scheme(scheme)) {
+            return Err(malformed(format!(
+                "the provider {:?} claims {scheme:?}, which is no provider ID scheme; expected lower-case letters, digits, +, - and .",
+                wire.provider
+            )));
+        }
+        let max_batch = match usize::try_from(wire.max_batch).unwrap_or(MAX_BATCH) {
+            0 => MAX_BATCH,
+            some => some.min(MAX_BATCH),
+        };
+        Ok(Self {
+            provider: one_line(&wire.provider),
+            schemes: wire.schemes,
+            capabilities: wire.capabilities,
+            revision: wire.protocol_revision,
+            max_batch,
+        })
+    }
+}
+
+fn is_scheme(text: &str) -> bool {
+    ProviderId::parse(&format!("{text}://x")).is_ok_and(|id| id.scheme() == text)
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |words: &[String]| if words.is_empty() { "none".to_owned() } else { words.join(",") };
+        write!(f, "{} (schemes {}, capabilities {})", self.provider, list(&self.schemes), list(&self.capabilities))
+    }
+}

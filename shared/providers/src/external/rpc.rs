@@ -1,0 +1,124 @@
+//! One call on the wire: through the gate, under the deadline, with typed errors.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind, Priority};
+use tokio::time::{Instant, timeout_at};
+use tonic::{Code, Response, Status, transport::Channel};
+
+use super::{
+    connection::{Connection, chain},
+    proto::{instances_client::InstancesClient, provider_client::ProviderClient},
+    status,
+};
+
+/// No call waits longer than this, whatever it was given: the timers need a bound.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// The end of a whole operation, which may take several calls.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadline {
+    at: Instant,
+    priority: Priority,
+}
+
+impl Deadline {
+    /// Starts the clock of `call`.
+    pub(super) fn start(call: Call) -> Self {
+        Self { at: Instant::now() + call.timeout.min(LONGEST), priority: call.priority }
+    }
+
+    /// What is left, as the terms of the next call.
+    pub(super) fn rest(&self) -> Call {
+        Call { timeout: self.at.saturating_duration_since(Instant::now()), priority: self.priority }
+    }
+
+    fn passed(&self) -> bool {
+        Instant::now() >= self.at
+    }
+}
+
+/// What each call needs.
+pub(super) struct Wire {
+    pub(super) connection: Connection,
+    pub(super) gate: Arc<dyn CallGate>,
+}
+
+/// A question with its deadline written on it, so that the server can stop working
+/// when nobody listens any more.
+pub(super) fn question<Q>(message: Q, terms: Call) -> tonic::Request<Q> {
+    let mut request = tonic::Request::new(message);
+    request.set_timeout(terms.timeout);
+    request
+}
+
+pub(super) fn provider_client(channel: Channel) -> ProviderClient<Channel> {
+    ProviderClient::new(channel)
+}
+
+pub(super) fn instances_client(channel: Channel) -> InstancesClient<Channel> {
+    InstancesClient::new(channel).max_decoding_message_size(super::MAX_ANSWER)
+}
+
+impl Wire {
+    /// Makes one call: `send` is given the channel and what is left of the time.
+    pub(super) async fn call<A, F>(
+        &self,
+        operation: &'static str,
+        deadline: Deadline,
+        send: impl FnOnce(Channel, Call) -> F,
+    ) -> Result<A, CloudError>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let class = CallClass { service: super::NAME, operation, write: false };
+        timeout_at(deadline.at, self.gate.admit(class, deadline.rest()))
+            .await
+            .map_err(|_| timeout(operation, "no time was left after waiting for the rate limit"))??;
+        let started = Instant::now();
+        let terms = deadline.rest();
+        let outcome = match timeout_at(deadline.at, send(self.connection.channel(), terms)).await {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err(self.understand(operation, &status, deadline)),
+            Err(_) => Err(self.silence(operation, terms.timeout)),
+        };
+        let error = outcome.as_ref().err();
+        if error.is_some_and(|error| error.kind == ErrorKind::Timeout) {
+            // The connection may be dead without knowing it; the keeper finds out.
+            self.connection.connections.changed.notify_one();
+        }
+        let report = CallReport {
+            error: error.map(|error| error.kind),
+            retry_after: error.and_then(|error| error.retry_after),
+            took: started.elapsed(),
+        };
+        self.gate.report(class, report);
+        outcome
+    }
+
+    fn silence(&self, operation: &str, waited: Duration) -> CloudError {
+        let waited = waited.as_secs_f64();
+        timeout(operation, &format!("{} did not answer within {waited:.1} s", self.connection.endpoint()))
+    }
+
+    fn understand(&self, operation: &str, status: &Status, deadline: Deadline) -> CloudError {
+        // tonic says "cancelled" when a deadline that it was given itself has passed.
+        if status.code() == Code::Cancelled && (deadline.passed() || is_timer(status)) {
+            return self.silence(operation, Duration::ZERO.max(deadline.rest().timeout));
+        }
+        let mut error = status::from_status(status);
+        if let Some(cause) = std::error::Error::source(status) {
+            // The library's own word for a failed connection names no endpoint.
+            error.message = status::one_line(&format!("{}: {}", self.connection.endpoint(), chain(cause)));
+        }
+        error
+    }
+}
+
+fn is_timer(status: &Status) -> bool {
+    std::error::Error::source(status).is_some_and(|source| source.is::<tonic::TimeoutExpired>())
+}
+
+fn timeout(operation: &str, why: &str) -> CloudError {
+    CloudError::new(ErrorKind::Timeout, format!("{operation}: {why}"))
+}

@@ -1,0 +1,119 @@
+//! The other side of the wire: serves any implementation of the contract.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use ccm_cloud::Cloud;
+//! use ccm_providers::external::server::{Listener, ServeError, serve};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! async fn run(cloud: Arc<dyn Cloud>, stop: CancellationToken) -> Result<(), ServeError> {
+//!     let listener = Listener::bind("unix:///run/quartet/cloud.sock").await?;
+//!     serve(cloud, listener, None, stop).await
+//! }
+//! ```
+
+mod listener;
+mod service;
+mod snapshots;
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::Cloud;
+use futures::StreamExt;
+use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tokio_util::{either::Either, sync::CancellationToken};
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
+
+use self::{
+    listener::Socket,
+    service::{InstancesService, ProviderService},
+};
+use super::{
+    MAX_QUESTION,
+    connection::chain,
+    proto::{instances_server::InstancesServer, provider_server::ProviderServer},
+};
+
+pub use listener::Listener;
+
+/// How long calls under way may go on after the stop.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Certificate and key of the server, as PEM.
+#[derive(Clone)]
+pub struct ServerTls {
+    /// The server's certificate, with its intermediates.
+    pub cert: Vec<u8>,
+    /// Its private key.
+    pub key: Vec<u8>,
+    /// If given, only clients with a certificate of this authority are served.
+    pub client_ca: Option<Vec<u8>>,
+}
+
+/// Why a provider cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The endpoint is not one.
+    #[error("endpoint {endpoint:?} {what}")]
+    Endpoint {
+        /// The endpoint as given.
+        endpoint: String,
+        /// What is wrong and what would be right.
+        what: String,
+    },
+    /// The endpoint cannot be listened on.
+    #[error("cannot listen on {endpoint}")]
+    Bind {
+        /// The endpoint.
+        endpoint: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Certificate and key cannot be used.
+    #[error("the server's certificate cannot be used: {0}")]
+    Tls(String),
+    /// The server ended by itself.
+    #[error("the server failed: {0}")]
+    Server(String),
+}
+
+/// Serves `cloud` on `listener` until `stop` is cancelled, then lets calls under way
+/// end for at most five seconds.
+pub async fn serve(cloud: Arc<dyn Cloud>, listener: Listener, tls: Option<ServerTls>, stop: CancellationToken) -> Result<(), ServeError> {
+    let mut builder = Server::builder();
+    if let Some(tls) = tls {
+        builder = builder.tls_config(server_tls(&tls)).map_err(|error| ServeError::Tls(chain(&error)))?;
+    }
+    let router = builder
+        .add_service(ProviderServer::new(ProviderService::new(Arc::clone(&cloud))))
+        .add_service(InstancesServer::new(InstancesService::new(cloud)).max_decoding_message_size(MAX_QUESTION));
+    let (socket, _unlink) = listener.into_parts();
+    let incoming = match socket {
+        Socket::Unix(socket) => UnixListenerStream::new(socket).map(|stream| stream.map(Either::Left)).left_stream(),
+        Socket::Tcp(socket) => TcpListenerStream::new(socket).map(|stream| stream.and_then(without_delay).map(Either::Right)).right_stream(),
+    };
+    let stopped = stop.clone();
+    let serving = router.serve_with_incoming_shutdown(incoming.map(|stream| stream.map(listener::Accepted)), stopped.cancelled_owned());
+    let drained = async {
+        stop.cancelled().await;
+        tokio::time::sleep(DRAIN).await;
+    };
+    tokio::select! {
+        ended = serving => ended.map_err(|error| ServeError::Server(chain(&error))),
+        () = drained => Ok(()),
+    }
+}
+
+fn without_delay(stream: tokio::net::TcpStream) -> std::io::Result<tokio::net::TcpStream> {
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn server_tls(tls: &ServerTls) -> ServerTlsConfig {
+    let config = ServerTlsConfig::new().identity(Identity::from_pem(&tls.cert, &tls.key));
+    match &tls.client_ca {
+        Some(ca) => config.client_ca_root(Certificate::from_pem(ca)),
+        None => config,
+    }
+}

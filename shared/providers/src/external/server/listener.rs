@@ -1,0 +1,127 @@
+//! Where a provider listens.
+
+use std::{
+    io,
+    os::unix::fs::FileTypeExt,
+    path::{Path, PathBuf},
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
+};
+use tokio_util::either::Either;
+use tonic::transport::server::Connected;
+
+use super::ServeError;
+use crate::external::config::{Target, parse_target};
+
+/// A bound socket: clients can connect from now on and are served once
+/// [`serve`](super::serve) runs.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    endpoint: String,
+    unlink: Option<Unlink>,
+}
+
+#[derive(Debug)]
+pub(super) enum Socket {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+/// Removes a unix socket's file at the end.
+#[derive(Debug)]
+pub(super) struct Unlink(PathBuf);
+
+impl Drop for Unlink {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.0)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::debug!(socket = %self.0.display(), error = %error, "socket file not removed");
+        }
+    }
+}
+
+impl Listener {
+    /// Listens on an endpoint in the spelling of the client's configuration. Port 0
+    /// takes a free one.
+    pub async fn bind(endpoint: &str) -> Result<Self, ServeError> {
+        // The client's parser refuses port 0, to which nobody can connect.
+        let (text, any_port) = match endpoint.strip_suffix(":0") {
+            Some(start) => (format!("{start}:1"), true),
+            None => (endpoint.to_owned(), false),
+        };
+        let target = parse_target(&text).map_err(|what| ServeError::Endpoint { endpoint: endpoint.to_owned(), what })?;
+        let failed = |source| ServeError::Bind { endpoint: endpoint.to_owned(), source };
+        let (scheme, host, port) = match target {
+            Target::Unix(path) => return bind_unix(path).await.map_err(failed),
+            Target::Tcp { host, port } => ("http", host, port),
+            Target::Tls { host, port } => ("https", host, port),
+        };
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let socket = TcpListener::bind((bare, if any_port { 0 } else { port })).await.map_err(failed)?;
+        let port = socket.local_addr().map_err(failed)?.port();
+        Ok(Self { socket: Socket::Tcp(socket), endpoint: format!("{scheme}://{host}:{port}"), unlink: None })
+    }
+
+    /// What a client writes into its configuration to get here.
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    pub(super) fn into_parts(self) -> (Socket, Option<Unlink>) {
+        (self.socket, self.unlink)
+    }
+}
+
+async fn bind_unix(path: PathBuf) -> io::Result<Listener> {
+    let socket = match UnixListener::bind(&path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_abandoned(&path).await => {
+            std::fs::remove_file(&path)?;
+            UnixListener::bind(&path)?
+        }
+        other => other?,
+    };
+    let endpoint = format!("unix://{}", path.display());
+    Ok(Listener { socket: Socket::Unix(socket), endpoint, unlink: Some(Unlink(path)) })
+}
+
+/// Whether this is the socket of a process that is no more. Anything else, and a
+/// socket on which somebody answers, is left alone.
+async fn is_abandoned(path: &Path) -> bool {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    is_socket && UnixStream::connect(path).await.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// An accepted connection of either kind.
+pub(super) struct Accepted(pub(super) Either<UnixStream, TcpStream>);
+
+impl Connected for Accepted {
+    type ConnectInfo = ();
+    fn connect_info(&self) -> Self::ConnectInfo {}
+}
+
+impl AsyncRead for Accepted {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Accepted {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().0).poll_write(cx, buffer)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_shutdown(cx)
+    }
+}

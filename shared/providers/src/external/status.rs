@@ -1,0 +1,171 @@
+//! Errors on the wire: [`CloudError`] as a message, as a gRPC status, and back.
+
+use std::time::Duration;
+
+use ccm_cloud::{CloudError, ErrorKind};
+use prost::Message;
+use tonic::{Code, Status};
+
+use super::proto;
+
+/// Messages are cut here: they travel in HTTP headers and end in events and logs.
+const MAX_MESSAGE: usize = 1024;
+/// Waits beyond this are not a wait but an outage; longer ones are cut.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
+
+const ERROR_TYPE: &str = "type.googleapis.com/quartet.cloud.v1.Error";
+const RETRY_INFO_TYPE: &str = "type.googleapis.com/google.rpc.RetryInfo";
+const REQUEST_INFO_TYPE: &str = "type.googleapis.com/google.rpc.RequestInfo";
+
+/// `google.rpc.Status`, the form of `grpc-status-details-bin` that gRPC libraries of
+/// all languages write and read.
+#[derive(Clone, PartialEq, Message)]
+struct RpcStatus {
+    #[prost(int32, tag = "1")]
+    code: i32,
+    #[prost(string, tag = "2")]
+    message: String,
+    #[prost(message, repeated, tag = "3")]
+    details: Vec<prost_types::Any>,
+}
+
+/// `google.rpc.RetryInfo`.
+#[derive(Clone, PartialEq, Message)]
+struct RetryInfo {
+    #[prost(message, optional, tag = "1")]
+    retry_delay: Option<prost_types::Duration>,
+}
+
+/// `google.rpc.RequestInfo`.
+#[derive(Clone, PartialEq, Message)]
+struct RequestInfo {
+    #[prost(string, tag = "1")]
+    request_id: String,
+}
+
+/// One line of at most [`MAX_MESSAGE`] bytes, without control characters.
+pub(super) fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
+        let space = usize::from(!line.is_empty());
+        if line.len() + space + word.len() > MAX_MESSAGE {
+            line.extend(" ...".chars().skip(1 - space));
+            break;
+        }
+        line.extend(" ".chars().take(space));
+        line.push_str(word);
+    }
+    line
+}
+
+impl From<&CloudError> for proto::Error {
+    fn from(error: &CloudError) -> Self {
+        Self {
+            kind: kind_to_wire(error.kind).into(),
+            message: one_line(&error.message),
+            request_id: error.request_id.as_deref().map(one_line),
+            retry_after: error.retry_after.and_then(|after| prost_types::Duration::try_from(after.min(MAX_RETRY_AFTER)).ok()),
+        }
+    }
+}
+
+impl From<proto::Error> for CloudError {
+    fn from(error: proto::Error) -> Self {
+        let message = one_line(&error.message);
+        let (kind, message) = match proto::ErrorKind::try_from(error.kind).ok().and_then(kind_from_wire) {
+            Some(kind) if message.is_empty() => (kind, "the provider gave no message".to_owned()),
+            Some(kind) => (kind, message),
+            None => (ErrorKind::Malformed, format!("an error of unknown kind {}: {message}", error.kind)),
+        };
+        let request_id = error.request_id.map(|id| one_line(&id)).filter(|id| !id.is_empty());
+        CloudError { kind, message, request_id, retry_after: error.retry_after.and_then(wait) }
+    }
+}
+
+/// A wait that makes sense; a negative one does not.
+fn wait(duration: prost_types::Duration) -> Option<Duration> {
+    Duration::try_from(duration).ok().map(|wait| wait.min(MAX_RETRY_AFTER))
+}
+
+fn kind_to_wire(kind: ErrorKind) -> proto::ErrorKind {
+    match kind {
+        ErrorKind::NotFound => proto::ErrorKind::NotFound,
+        ErrorKind::Throttled => proto::ErrorKind::Throttled,
+        ErrorKind::Unauthorized => proto::ErrorKind::Unauthorized,
+        ErrorKind::Forbidden => proto::ErrorKind::Forbidden,
+        ErrorKind::QuotaExceeded => proto::ErrorKind::QuotaExceeded,
+        ErrorKind::Invalid => proto::ErrorKind::Invalid,
+        ErrorKind::Conflict => proto::ErrorKind::Conflict,
+        ErrorKind::Unavailable => proto::ErrorKind::Unavailable,
+        ErrorKind::Timeout => proto::ErrorKind::Timeout,
+        ErrorKind::Unsupported => proto::ErrorKind::Unsupported,
+        ErrorKind::Malformed => proto::ErrorKind::Malformed,
+    }
+}
+
+fn kind_from_wire(kind: proto::ErrorKind) -> Option<ErrorKind> {
+    ErrorKind::ALL.into_iter().find(|known| kind_to_wire(*known) == kind)
+}
+
+/// The status of a call that failed as a whole.
+pub(super) fn to_status(error: &CloudError) -> Status {
+    let code = match error.kind {
+        ErrorKind::NotFound => Code::NotFound,
+        ErrorKind::Throttled | ErrorKind::QuotaExceeded => Code::ResourceExhausted,
+        ErrorKind::Unauthorized => Code::Unauthenticated,
+        ErrorKind::Forbidden => Code::PermissionDenied,
+        ErrorKind::Invalid => Code::InvalidArgument,
+        ErrorKind::Conflict => Code::Aborted,
+        ErrorKind::Unavailable => Code::Unavailable,
+        ErrorKind::Timeout => Code::DeadlineExceeded,
+        ErrorKind::Unsupported => Code::Unimplemented,
+        ErrorKind::Malformed => Code::DataLoss,
+    };
+    let wire = proto::Error::from(error);
+    let message = wire.message.clone();
+    let details = vec![prost_types::Any { type_url: ERROR_TYPE.to_owned(), value: wire.encode_to_vec() }];
+    let status = RpcStatus { code: code.into(), message: message.clone(), details };
+    Status::with_details(code, message, status.encode_to_vec().into())
+}
+
+/// What a failed call means. The details of our own protocol are believed first, then
+/// those that gRPC servers commonly send, then the bare code.
+pub(super) fn from_status(status: &Status) -> CloudError {
+    let details = RpcStatus::decode(status.details()).unwrap_or_default().details;
+    let part = |url: &str| details.iter().find(|any| any.type_url == url).map(|any| any.value.as_slice());
+    if let Some(error) = part(ERROR_TYPE).and_then(|bytes| proto::Error::decode(bytes).ok()) {
+        return error.into();
+    }
+    let message = match one_line(status.message()) {
+        text if text.is_empty() => format!("the provider answered {:?} without a message", status.code()),
+        text => text,
+    };
+    let mut error = CloudError::new(kind_of(status.code()), message);
+    error.retry_after =
+        part(RETRY_INFO_TYPE).and_then(|bytes| RetryInfo::decode(bytes).ok()).and_then(|info| info.retry_delay).and_then(wait);
+    error.request_id = part(REQUEST_INFO_TYPE)
+        .and_then(|bytes| RequestInfo::decode(bytes).ok())
+        .map(|info| one_line(&info.request_id))
+        .filter(|id| !id.is_empty());
+    error
+}
+
+/// What a bare code means. `Unavailable` is for everything that may pass by itself.
+fn kind_of(code: Code) -> ErrorKind {
+    match code {
+        Code::NotFound => ErrorKind::NotFound,
+        Code::ResourceExhausted => ErrorKind::Throttled,
+        Code::Unauthenticated => ErrorKind::Unauthorized,
+        Code::PermissionDenied => ErrorKind::Forbidden,
+        Code::InvalidArgument => ErrorKind::Invalid,
+        Code::AlreadyExists | Code::Aborted | Code::FailedPrecondition => ErrorKind::Conflict,
+        Code::DeadlineExceeded => ErrorKind::Timeout,
+        Code::Unimplemented => ErrorKind::Unsupported,
+        // OutOfRange is how the client's own library reports an oversized answer.
+        Code::Ok | Code::DataLoss | Code::OutOfRange => ErrorKind::Malformed,
+        Code::Cancelled | Code::Unknown | Code::Internal | Code::Unavailable => ErrorKind::Unavailable,
+    }
+}
+
+#[cfg(test)]
+mod tests;
