@@ -1,1 +1,266 @@
-//! Being written.
+//! The client stack: how a request gets to the API server and an answer back.
+//!
+//! [`Clients::connect`] builds four clients, each with connections of its own, so
+//! that none waits for another:
+//!
+//! | client | for | limited | retried |
+//! |---|---|---|---|
+//! | `main` | reads and writes of the controllers | yes | yes |
+//! | `watch` | informers: lists and watches | lists only | lists only |
+//! | `events` | events | yes | yes |
+//! | [`Clients::lease_client`] | leader election | no | no |
+//!
+//! A request passes these layers, outermost first:
+//!
+//! | layer | what it does |
+//! |---|---|
+//! | base URI | the server's address, and a path prefix if there is one |
+//! | [`deadline`] | bounds the whole call: waits, retries, head and body of the answer |
+//! | [`watch_status`] | an answer other than 2xx becomes an error with the server's message |
+//! | [`encoding`] | gzip, but never on watches |
+//! | [`retry`] | a few more attempts where a request can be repeated safely |
+//! | [`throttle`] | each attempt pays the limiter |
+//! | [`measure`] | `rest_client_*` metrics, per attempt |
+//! | authentication | the token, read again for each attempt |
+//! | headers | user agent, impersonation |
+//! | [`transport`] | sends; forgets a connection whose credentials were refused |
+//!
+//! `kube::Client` runs all requests of a client through one queue: a layer that
+//! waited before accepting a request would hold up everything behind it. Here every
+//! layer is a [`middleware::Middleware`], which can wait in its response future and
+//! nowhere else.
+//!
+//! Limits. A credential that an exec plugin hands out as a *certificate* is obtained
+//! once: kube refreshes exec tokens, not exec certificates. Client certificate files
+//! named by a kubeconfig are read again (see [`identity`]), as are the token and the
+//! CA of a pod. A kubeconfig itself is read once.
+
+mod class;
+mod connector;
+mod deadline;
+mod encoding;
+mod identity;
+mod in_cluster;
+mod limiter;
+mod measure;
+mod middleware;
+mod prepare;
+mod problem;
+mod proxy;
+mod retry;
+mod retry_after;
+mod source;
+mod throttle;
+mod transport;
+mod watch_status;
+
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, header::USER_AGENT};
+use http_body_util::BodyExt as _;
+use kube::client::{Body, ConfigExt, middleware::AuthLayer};
+use tower::{BoxError, Layer, Service, ServiceBuilder, util::BoxCloneSyncService};
+
+pub use class::RequestClass;
+pub use deadline::DeadlineExceeded;
+pub use limiter::{RequestLimiter, Unlimited};
+pub use problem::ClientError;
+pub use retry_after::RETRY_AFTER_LIMIT;
+
+use self::{
+    deadline::Deadlines,
+    measure::Measure,
+    middleware::{Next, around},
+    retry::Retry,
+    source::Surroundings,
+    throttle::Throttle,
+    watch_status::Refusals,
+};
+use crate::metrics::{Recorder, RestMetrics};
+
+/// Body of an answer on its way through the layers.
+pub type ResponseBody = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
+
+/// The stack that sends lease requests: no retry, no limiter, own connections.
+/// A failed attempt must reach the elector at once; it knows what time is left.
+pub type LeaseService = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
+
+/// What the clients are built from.
+#[derive(Clone)]
+pub struct ClientConfig {
+    /// `--kubeconfig`. Without it: `KUBECONFIG`, then `~/.kube/config`, then the pod.
+    pub kubeconfig: Option<PathBuf>,
+    /// `--master`: the API server's URL, in place of the configured one.
+    pub master: Option<String>,
+    /// Start of the user agent, such as `node-ccm/0.1.0 (linux/amd64)`; each client
+    /// adds `/main`, `/watch`, `/events` or `/leader-election`.
+    pub user_agent: String,
+    /// Longest time for a call, all attempts and the whole answer included. On a
+    /// watch it bounds the time until the watch starts.
+    pub request_timeout: Duration,
+    /// Who admits requests.
+    pub limiter: Arc<dyn RequestLimiter>,
+    /// Where requests are counted.
+    pub metrics: Arc<RestMetrics>,
+}
+
+/// The clients of a process. Cheap to clone; clones share connections.
+#[derive(Clone)]
+pub struct Clients {
+    /// For what controllers read and write.
+    pub main: kube::Client,
+    /// For informers: lists and watches.
+    pub watch: kube::Client,
+    /// For Events.
+    pub events: kube::Client,
+    /// The API server, as `host:port`.
+    pub server: String,
+    lease: LeaseService,
+    namespace: String,
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl Clients {
+    /// Builds the clients. Reads files and runs an exec plugin if the kubeconfig names
+    /// one, but never contacts the server: that it cannot be reached is the matter of a
+    /// readiness check, not a reason to end. Needs a tokio runtime.
+    ///
+    /// Every [`ClientError`] is a mistake in the configuration.
+    pub async fn connect(config: ClientConfig) -> Result<Self, ClientError> {
+        Self::connect_in(config, Surroundings::of_process()).await
+    }
+
+    async fn connect_in(config: ClientConfig, surroundings: Surroundings) -> Result<Self, ClientError> {
+        let found = source::find(config.kubeconfig.as_deref(), config.master.as_deref(), &surroundings)?;
+        let plan = prepare::prepare(found, surroundings.no_proxy).await?;
+        let transport = |role: Role| transport::transport(plan.connector(), role.idle_connections());
+        Self::assemble(&config, &plan.config, plan.auth.as_ref(), transport)
+    }
+
+    /// Clients over a transport of the caller in place of connections, with all layers.
+    /// For simulated API servers that live in the process, where time can be paused.
+    pub fn in_process<S, B>(transport: S, config: &ClientConfig) -> Result<Self, ClientError>
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let transport = ServiceBuilder::new()
+            .map_response(|response: Response<B>| response.map(|body| body.map_err(Into::into).boxed_unsync()))
+            .map_err(Into::into)
+            .service(transport);
+        let kube = kube::Config::new(http::Uri::from_static("http://in-process:80"));
+        Self::assemble(config, &kube, None, |_role| Next::new(transport.clone()))
+    }
+
+    fn assemble(
+        config: &ClientConfig,
+        kube: &kube::Config,
+        auth: Option<&AuthLayer>,
+        transport: impl Fn(Role) -> Next,
+    ) -> Result<Self, ClientError> {
+        let server = host_and_port(&kube.cluster_url);
+        let recorder = Recorder::new(Arc::clone(&config.metrics), server.as_str().into());
+        let stack = |role| stack(role, config, kube, auth, &recorder, transport(role));
+        let client = |role| Ok(kube::Client::new(stack(role)?, kube.default_namespace.clone()));
+        Ok(Self {
+            main: client(Role::Main)?,
+            watch: client(Role::Watch)?,
+            events: client(Role::Events)?,
+            lease: stack(Role::Lease)?,
+            namespace: kube.default_namespace.clone(),
+            server,
+        })
+    }
+
+    /// A client for the Lease with `layer` around it: the place for what has to see
+    /// each lease request and each answer. All clients made here share connections.
+    pub fn lease_client<L, B>(&self, layer: L) -> kube::Client
+    where
+        L: Layer<LeaseService>,
+        L::Service: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+        <L::Service as Service<Request<Body>>>::Future: Send + 'static,
+        <L::Service as Service<Request<Body>>>::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        kube::Client::new(layer.layer(self.lease.clone()), self.namespace.clone())
+    }
+}
+
+/// What a client is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Main,
+    Watch,
+    Events,
+    Lease,
+}
+
+impl Role {
+    /// End of the user agent. API priority-and-fairness rules and audit logs go by it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Main => "main",
+            Self::Watch => "watch",
+            Self::Events => "events",
+            Self::Lease => "leader-election",
+        }
+    }
+
+    /// Connections kept while idle: as many as requests are usually in flight at once.
+    const fn idle_connections(self) -> usize {
+        match self {
+            Self::Main => 40,
+            Self::Watch => 8,
+            Self::Events | Self::Lease => 2,
+        }
+    }
+}
+
+/// The layers of a client around its transport, innermost first.
+fn stack(
+    role: Role,
+    config: &ClientConfig,
+    kube: &kube::Config,
+    auth: Option<&AuthLayer>,
+    recorder: &Recorder,
+    transport: Next,
+) -> Result<Next, ClientError> {
+    let agent = format!("{}/{}", config.user_agent, role.name());
+    let header = HeaderValue::try_from(&agent).map_err(|_| ClientError::UserAgent(agent))?;
+    let mut kube = kube.clone();
+    kube.headers.push((USER_AGENT, header));
+    let headers = kube.extra_headers_layer().map_err(|problem| prepare::impersonation(&problem))?;
+
+    let mut next = Next::new(headers.layer(transport));
+    if let Some(auth) = auth {
+        next = Next::new(auth.layer(next));
+    }
+    next = around(Measure { recorder: recorder.clone() }, next);
+    if role != Role::Lease {
+        next = around(Throttle { limiter: Arc::clone(&config.limiter), recorder: recorder.clone() }, next);
+        next = around(Retry { recorder: recorder.clone() }, next);
+    }
+    next = encoding::decompressed(!kube.disable_compression, next);
+    next = around(Refusals, next);
+    next = around(Deadlines { timeout: config.request_timeout }, next);
+    Ok(Next::new(kube.base_uri_layer().layer(next)))
+}
+
+/// The server's address with the port written out.
+fn host_and_port(server: &http::Uri) -> String {
+    let port = server.port_u16().unwrap_or(if server.scheme_str() == Some("http") { 80 } else { 443 });
+    format!("{}:{port}", server.host().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

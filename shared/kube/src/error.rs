@@ -1,5 +1,232 @@
 //! What the API server can answer when it does not do what was asked.
 
-/// An answer of the API server that is not the wanted one.
-#[derive(Debug, thiserror::Error)]
-pub enum ApiError {}
+use std::{error::Error, time::Duration};
+
+use ccm_cloud::RetryClass;
+use kube::core::Status;
+
+use crate::client::DeadlineExceeded;
+
+/// Longest message kept from a server; the rest says nothing new and fills logs.
+const MESSAGE_LIMIT: usize = 400;
+
+/// An answer of the API server that is not the wanted one, or none at all.
+///
+/// Displayed as one line with the server's own message. Bodies are never part of
+/// it: they can hold secrets.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApiError {
+    /// The object does not exist (404).
+    #[error("the object does not exist")]
+    NotFound,
+    /// The object has changed since it was read (409).
+    #[error("the object has changed since it was read")]
+    Conflict,
+    /// An object of this name exists already (409, reason `AlreadyExists`).
+    #[error("an object of this name exists already")]
+    AlreadyExists,
+    /// The resource version is too old to go on from (410): list again.
+    #[error("the resource version is too old: {0}")]
+    Expired(String),
+    /// The server asks for fewer requests (429).
+    #[error("the API server asks for fewer requests{}", retry_hint(*retry_after))]
+    Throttled {
+        /// How long the server wants to be left alone, if it said so.
+        retry_after: Option<Duration>,
+    },
+    /// The request is wrong and stays wrong (400, 405, 406, 413, 415, 422).
+    #[error("refused as invalid: {0}")]
+    Invalid(String),
+    /// The credentials are good but lack a right (403).
+    #[error("forbidden: {0}")]
+    Forbidden(String),
+    /// The credentials are missing, wrong or expired (401).
+    #[error("the API server does not accept the credentials")]
+    Unauthorized,
+    /// The credentials could not be obtained on this side: token file, exec plugin.
+    #[error("no credentials to send: {0}")]
+    Credentials(String),
+    /// No complete answer in time, by our deadline or by the server's (504).
+    #[error("no answer in time")]
+    Timeout,
+    /// The server cannot work now, or could not be reached, or the connection broke.
+    #[error("unavailable: {0}")]
+    Unavailable(String),
+    /// The answer could not be understood.
+    #[error("the answer could not be understood: {0}")]
+    Decode(String),
+    /// An answer that no other variant describes.
+    #[error("unexpected answer {code}: {message}")]
+    Unexpected {
+        /// The HTTP status, 0 if there was none.
+        code: u16,
+        /// The server's message.
+        message: String,
+    },
+}
+
+impl ApiError {
+    /// What to do about it. Only a request that is wrong in itself is permanent:
+    /// rights and credentials come back without anybody touching this process.
+    pub fn class(&self) -> RetryClass {
+        match self {
+            Self::Throttled { retry_after: Some(after) } => RetryClass::RetryAfter(*after),
+            Self::Invalid(_) => RetryClass::Permanent,
+            _ => RetryClass::Retry,
+        }
+    }
+
+    /// A short, stable name for metric labels and log fields.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::Conflict => "conflict",
+            Self::AlreadyExists => "already_exists",
+            Self::Expired(_) => "expired",
+            Self::Throttled { .. } => "throttled",
+            Self::Invalid(_) => "invalid",
+            Self::Forbidden(_) => "forbidden",
+            Self::Unauthorized => "unauthorized",
+            Self::Credentials(_) => "credentials",
+            Self::Timeout => "timeout",
+            Self::Unavailable(_) => "unavailable",
+            Self::Decode(_) => "decode",
+            Self::Unexpected { .. } => "unexpected",
+        }
+    }
+
+    /// From a Kubernetes `Status`, be it a response or an item of a watch.
+    pub fn from_status(status: &Status) -> Self {
+        let message = || one_line(&status.message);
+        let code = if status.code == 0 { code_of(&status.reason) } else { status.code };
+        match code {
+            400 | 405 | 406 | 413 | 415 | 422 => Self::Invalid(message()),
+            401 => Self::Unauthorized,
+            403 => Self::Forbidden(message()),
+            404 => Self::NotFound,
+            409 if status.is_already_exists() => Self::AlreadyExists,
+            409 => Self::Conflict,
+            410 => Self::Expired(message()),
+            429 => Self::Throttled { retry_after: retry_after(status) },
+            504 => Self::Timeout,
+            500..=599 => Self::Unavailable(message()),
+            _ => Self::Unexpected { code, message: message() },
+        }
+    }
+
+    /// From whatever went wrong between a request and the head or body of its answer.
+    fn from_transport(error: &(dyn Error + 'static)) -> Self {
+        if causes(error).any(|cause| cause.is::<DeadlineExceeded>()) {
+            return Self::Timeout;
+        }
+        if let Some(auth) = causes(error).find_map(|cause| cause.downcast_ref::<kube::client::AuthError>()) {
+            return Self::Credentials(auth_problem(auth));
+        }
+        Self::Unavailable(chain(error))
+    }
+}
+
+impl From<kube::Error> for ApiError {
+    fn from(error: kube::Error) -> Self {
+        match &error {
+            kube::Error::Api(status) => Self::from_status(status),
+            kube::Error::SerdeError(problem) => Self::Decode(decode_problem(problem)),
+            kube::Error::FromUtf8(_) => Self::Decode("not UTF-8".to_owned()),
+            kube::Error::Auth(problem) => Self::Credentials(auth_problem(problem)),
+            kube::Error::BuildRequest(problem) => Self::Invalid(one_line(&problem.to_string())),
+            kube::Error::Service(source) => Self::from_transport(source.as_ref()),
+            kube::Error::HyperError(source) => Self::from_transport(source),
+            kube::Error::ReadEvents(source) => Self::from_transport(source),
+            other => Self::Unexpected { code: 0, message: one_line(&other.to_string()) },
+        }
+    }
+}
+
+fn retry_hint(after: Option<Duration>) -> String {
+    after.map(|after| format!(" (retry after {} s)", after.as_secs_f64())).unwrap_or_default()
+}
+
+fn retry_after(status: &Status) -> Option<Duration> {
+    let seconds = status.details.as_ref()?.retry_after_seconds;
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(crate::client::RETRY_AFTER_LIMIT))
+}
+
+/// The HTTP code of a status that carries only a reason.
+fn code_of(reason: &str) -> u16 {
+    match reason {
+        "BadRequest" => 400,
+        "Unauthorized" => 401,
+        "Forbidden" => 403,
+        "NotFound" => 404,
+        "Conflict" | "AlreadyExists" => 409,
+        "Gone" | "Expired" => 410,
+        "Invalid" => 422,
+        "TooManyRequests" => 429,
+        "InternalError" | "ServerTimeout" => 500,
+        "ServiceUnavailable" => 503,
+        "Timeout" => 504,
+        _ => 0,
+    }
+}
+
+/// What a JSON parser complains about, without the value it choked on.
+fn decode_problem(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!("line {} column {}", error.line(), error.column());
+    // This one message names a field of our own type and quotes nothing.
+    match text.split_once(" at line") {
+        Some((what, _)) if what.starts_with("missing field") => format!("{what} at {place}"),
+        _ => format!("{:?} error at {place}", error.classify()).to_lowercase(),
+    }
+}
+
+/// What is wrong with the credentials, without what a plugin printed.
+fn auth_problem(error: &kube::client::AuthError) -> String {
+    match error {
+        kube::client::AuthError::AuthExecRun { cmd, status, .. } => {
+            format!("exec plugin {} ended with {status}", one_line(cmd))
+        }
+        kube::client::AuthError::AuthExecParse(_) => "the exec plugin's output is not an ExecCredential".to_owned(),
+        other => one_line(&other.to_string()),
+    }
+}
+
+/// The error and its causes, outermost first.
+pub(crate) fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
+}
+
+/// The error and its causes in one line. A cause whose text is part of the line
+/// already is left out.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut line = String::new();
+    for cause in causes(error) {
+        let text = cause.to_string();
+        if !line.contains(&text) {
+            if !line.is_empty() {
+                line.push_str(": ");
+            }
+            line.push_str(&text);
+        }
+    }
+    one_line(&line)
+}
+
+/// Text of others as one line of bounded length.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
+        if line.chars().count() + word.chars().count() > MESSAGE_LIMIT {
+            line.push_str(" ...");
+            break;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests;

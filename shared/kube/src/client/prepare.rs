@@ -1,0 +1,90 @@
+//! From a configuration to what connections are made with.
+
+use std::{sync::Arc, time::Duration};
+
+use hyper_util::client::proxy::matcher::Intercept;
+use kube::client::{ConfigExt as _, middleware::AuthLayer};
+use rustls::{crypto::CryptoProvider, pki_types::ServerName};
+use tokio::{task::spawn_blocking, time::timeout};
+
+use super::{
+    connector::{Connector, dial},
+    identity::ReloadingIdentity,
+    problem::{ClientError, Problem},
+    proxy,
+    source::{Found, Origin},
+};
+
+/// Longest time for files and an exec plugin.
+const PREPARE: Duration = Duration::from_secs(60);
+
+/// What the clients of one API server share.
+pub(super) struct Plan {
+    pub(super) config: kube::Config,
+    pub(super) auth: Option<AuthLayer>,
+    tls: rustls::ClientConfig,
+    server_name: Option<ServerName<'static>>,
+    proxy: Option<Intercept>,
+}
+
+impl Plan {
+    /// A connector of its own, so that clients do not share connections.
+    pub(super) fn connector(&self) -> Connector {
+        Connector::new(dial(self.proxy.as_ref()), self.tls.clone(), self.server_name.clone())
+    }
+}
+
+/// Reads certificates and obtains credentials. An exec plugin blocks, so this happens
+/// on a thread where that is no harm.
+pub(super) async fn prepare(found: Found, no_proxy: Option<String>) -> Result<Plan, ClientError> {
+    let origin = found.origin.clone();
+    let plan = timeout(PREPARE, spawn_blocking(move || read(found, no_proxy.as_deref()))).await;
+    let late = || {
+        Problem::new(
+            format!("the exec plugin gave no credentials within {} s", PREPARE.as_secs()),
+            "name one in users[].user.exec that needs no terminal",
+        )
+    };
+    let failed = |_| Problem::new("reading the credentials failed", "see the log before this line");
+    match plan {
+        Ok(Ok(Ok(plan))) => Ok(plan),
+        Ok(Ok(Err(problem))) => Err(origin.blame(problem)),
+        Ok(Err(ended)) => Err(origin.blame(failed(ended))),
+        Err(_elapsed) => Err(origin.blame(late())),
+    }
+}
+
+fn read(Found { config, own_proxy, .. }: Found, no_proxy: Option<&str>) -> Result<Plan, Problem> {
+    let provider = provider();
+    let no_proxy = no_proxy.filter(|_| !own_proxy);
+    let proxy = proxy::choose(&config.cluster_url, config.proxy_url.as_ref(), no_proxy)?;
+    let auth = config.auth_layer()?;
+    let mut tls = config.rustls_client_config()?;
+    if let Some(identity) = ReloadingIdentity::of(&config.auth_info, provider) {
+        tls.client_auth_cert_resolver = Arc::new(identity);
+    }
+    let server_name = config.tls_server_name.clone().map(ServerName::try_from).transpose();
+    let server_name = server_name.map_err(|_| {
+        Problem::new("tls-server-name is not a host name", "give a name that the server's certificate holds")
+    })?;
+    Ok(Plan { config, auth, tls, server_name, proxy })
+}
+
+/// The process's cryptography; rustls refuses to choose if a program links several.
+fn provider() -> Arc<CryptoProvider> {
+    if let Some(provider) = CryptoProvider::get_default() {
+        return Arc::clone(provider);
+    }
+    // Somebody may have been faster; then theirs is as good.
+    let mine = Arc::new(rustls::crypto::ring::default_provider());
+    match rustls::crypto::ring::default_provider().install_default() {
+        Ok(()) => mine,
+        Err(theirs) => theirs,
+    }
+}
+
+/// Names to impersonate that cannot be sent.
+pub(super) fn impersonation(_problem: &kube::Error) -> ClientError {
+    let problem = Problem::new("the user to impersonate cannot be sent in a header", "use visible ASCII in users[].user.as");
+    Origin::Kubeconfig("kubeconfig".to_owned()).blame(problem)
+}

@@ -1,0 +1,158 @@
+//! Where the configuration of the clients comes from.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use http::Uri;
+use kube::{Config, config::Kubeconfig};
+
+use super::{
+    in_cluster::{Pod, SERVICE_ACCOUNT},
+    problem::{ClientError, Problem},
+};
+
+/// What the process's surroundings say. A value, so that tests need no real ones.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Surroundings {
+    /// `KUBECONFIG`: one file or several, separated by colons.
+    pub(super) kubeconfig: Option<OsString>,
+    /// The user's home.
+    pub(super) home: Option<PathBuf>,
+    /// Set inside a pod.
+    pub(super) pod: Option<Pod>,
+    /// `NO_PROXY`.
+    pub(super) no_proxy: Option<String>,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    pub(super) fn of_process() -> Self {
+        let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self {
+            kubeconfig: std::env::var_os("KUBECONFIG"),
+            home: std::env::home_dir(),
+            pod: var("KUBERNETES_SERVICE_HOST").map(|host| Pod {
+                host,
+                port: var("KUBERNETES_SERVICE_PORT"),
+                account: SERVICE_ACCOUNT.into(),
+            }),
+            no_proxy: var("NO_PROXY").or_else(|| var("no_proxy")),
+        }
+    }
+}
+
+/// Whose configuration it is; errors found later are blamed on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A kubeconfig, with the setting that names it.
+    Kubeconfig(String),
+    /// The pod.
+    InCluster,
+    /// Nothing but `--master`.
+    Master(String),
+}
+
+impl Origin {
+    /// Blames a problem on the setting it came from.
+    pub(super) fn blame(&self, Problem { what, remedy }: Problem) -> ClientError {
+        match self {
+            Self::Kubeconfig(origin) => ClientError::Kubeconfig { origin: origin.clone(), problem: what, remedy },
+            Self::InCluster => ClientError::InCluster { problem: what, remedy },
+            Self::Master(value) => ClientError::Master { value: value.clone(), problem: what },
+        }
+    }
+}
+
+/// A configuration that was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) config: Config,
+    pub(super) origin: Origin,
+    /// Whether the kubeconfig names the proxy, which `NO_PROXY` then does not undo.
+    pub(super) own_proxy: bool,
+}
+
+/// Finds the configuration: the flag, else `KUBECONFIG`, else `~/.kube/config` if it
+/// exists, else the pod, else `master` alone. A source that is named has to be good:
+/// falling back to another cluster's would be worse than stopping.
+pub(super) fn find(
+    flag: Option<&Path>,
+    master: Option<&str>,
+    surroundings: &Surroundings,
+) -> Result<Found, ClientError> {
+    let master = master.filter(|value| !value.is_empty());
+    let home = surroundings.home.as_ref().map(|home| home.join(".kube/config"));
+    let variable: Vec<PathBuf> = surroundings.kubeconfig.iter().flat_map(std::env::split_paths).collect();
+    let named: Vec<PathBuf> = variable.into_iter().filter(|path| !path.as_os_str().is_empty()).collect();
+    let mut found = if let Some(path) = flag.filter(|path| !path.as_os_str().is_empty()) {
+        of_files(&[path.to_owned()], format!("--kubeconfig={}", path.display()))?
+    } else if !named.is_empty() {
+        let value = surroundings.kubeconfig.as_deref().unwrap_or_default();
+        of_files(&named, format!("KUBECONFIG={}", value.display()))?
+    } else if let Some(path) = home.as_ref().filter(|path| path.exists()) {
+        of_files(std::slice::from_ref(path), path.display().to_string())?
+    } else if let Some(pod) = &surroundings.pod {
+        let config = pod.config().map_err(|problem| Origin::InCluster.blame(problem))?;
+        Found { config, origin: Origin::InCluster, own_proxy: false }
+    } else if let Some(master) = master {
+        let origin = Origin::Master(master.to_owned());
+        Found { config: Config::new(Uri::from_static("http://localhost")), origin, own_proxy: false }
+    } else {
+        let home = home.unwrap_or_else(|| PathBuf::from("~/.kube/config"));
+        return Err(ClientError::NotConfigured { home: home.display().to_string() });
+    };
+    if let Some(master) = master {
+        found.config.cluster_url = parse_server(master)
+            .map_err(|problem| ClientError::Master { value: master.to_owned(), problem: problem.what })?;
+    }
+    check(&found.config).map_err(|problem| found.origin.blame(problem))?;
+    Ok(found)
+}
+
+fn of_files(paths: &[PathBuf], origin: String) -> Result<Found, ClientError> {
+    let origin = Origin::Kubeconfig(origin);
+    match merged(paths) {
+        Ok((config, own_proxy)) => Ok(Found { config, origin, own_proxy }),
+        Err(problem) => Err(origin.blame(problem)),
+    }
+}
+
+fn merged(paths: &[PathBuf]) -> Result<(Config, bool), Problem> {
+    let files =
+        paths.iter().try_fold(Kubeconfig::default(), |merged, path| merged.merge(Kubeconfig::read_from(path)?))?;
+    let context = files.contexts.iter().find(|context| Some(&context.name) == files.current_context.as_ref());
+    let context = context.and_then(|context| context.context.as_ref());
+    if let Some(user) = context.and_then(|context| context.user.as_ref()).filter(|user| !user.is_empty())
+        && !files.auth_infos.iter().any(|known| known.name == *user)
+    {
+        return Err(Problem::new(
+            format!("the context's user {user:?} is not among the users"),
+            "name a user of this file in the context",
+        ));
+    }
+    let cluster = files.clusters.iter().find(|cluster| context.is_some_and(|context| context.cluster == cluster.name));
+    let proxy = cluster.and_then(|cluster| cluster.cluster.as_ref()?.proxy_url.as_ref());
+    let own_proxy = proxy.is_some_and(|proxy| !proxy.is_empty());
+    Ok((Config::try_from(files)?, own_proxy))
+}
+
+/// What kube accepts but no request could be made with.
+fn check(config: &Config) -> Result<(), Problem> {
+    parse_server(&config.cluster_url.to_string())?;
+    if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
+        return Err(Problem::no_certificate());
+    }
+    Ok(())
+}
+
+fn parse_server(text: &str) -> Result<Uri, Problem> {
+    let problem = |why: &str| Problem::new(format!("server {text:?} {why}"), "set it to https://host:port");
+    let server: Uri = text.parse().map_err(|_| problem("is not a URL"))?;
+    match (server.scheme_str(), server.host()) {
+        (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(server),
+        (Some("http" | "https"), _) => Err(problem("has no host")),
+        _ => Err(problem("does not start with https:// or http://")),
+    }
+}
