@@ -1,1 +1,164 @@
-//! Being written.
+//! A simulated cloud.
+//!
+//! [`SimCloud`] holds instances in memory and implements the provider contract over
+//! them as a real cloud would be used: lookups in batches of 500, lists in pages of
+//! 500, each of them one call that is counted and that the [`FaultPlan`] may hit.
+//! Served through `ccm_providers::external::server` it is a cloud for programs of
+//! their own.
+
+mod counts;
+mod fleet;
+mod instance;
+mod service;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ccm_cloud::{
+    CallGate, Cloud, CloudError, OpenGate, PowerState, ProviderContext, ProviderFactory, ProviderId,
+};
+use parking_lot::RwLock;
+
+pub use counts::{Calls, Operation};
+pub use instance::SimInstance;
+
+use self::{counts::Counter, fleet::Fleet};
+use crate::faults::FaultPlan;
+
+/// The provider's name and the scheme of its provider IDs.
+pub const SCHEME: &str = "sim";
+
+/// The most nodes in one lookup call, and the most instances on one page of a list.
+pub const PAGE: usize = 500;
+
+/// A cloud in memory. Clones share the state; [`SimCloud::behind`] gives a view of
+/// it whose calls pass a gate.
+#[derive(Clone)]
+pub struct SimCloud {
+    state: Arc<State>,
+    gate: Arc<dyn CallGate>,
+}
+
+struct State {
+    fleet: RwLock<Fleet>,
+    faults: FaultPlan,
+    counter: Counter,
+}
+
+impl Default for SimCloud {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SimCloud {
+    /// An empty cloud where nothing goes wrong.
+    pub fn new() -> Self {
+        Self::with_faults(FaultPlan::default())
+    }
+
+    /// An empty cloud with these faults.
+    pub fn with_faults(faults: FaultPlan) -> Self {
+        let state = State { fleet: RwLock::default(), faults, counter: Counter::default() };
+        Self { state: Arc::new(state), gate: Arc::new(OpenGate) }
+    }
+
+    /// The same cloud, reached through a gate.
+    #[must_use]
+    pub fn behind(&self, gate: Arc<dyn CallGate>) -> Self {
+        Self { state: Arc::clone(&self.state), gate }
+    }
+
+    /// What goes wrong, to add to and to clear.
+    pub fn faults(&self) -> &FaultPlan {
+        &self.state.faults
+    }
+
+    /// The calls that were made until now, as the cloud's bill would count them:
+    /// refused and failed ones too.
+    pub fn calls(&self) -> Calls {
+        self.state.counter.read()
+    }
+
+    /// Starts counting from zero and gives what was counted before.
+    pub fn reset_calls(&self) -> Calls {
+        self.state.counter.reset()
+    }
+
+    /// Adds an instance; one of the same ID is replaced.
+    pub fn add(&self, instance: SimInstance) -> ProviderId {
+        let id = instance.provider_id();
+        self.state.fleet.write().insert(instance);
+        id
+    }
+
+    /// Adds the instances numbered `from` to `from + count - 1` (see
+    /// [`SimInstance::numbered`]) and returns them.
+    pub fn add_many(&self, from: usize, count: usize) -> Vec<SimInstance> {
+        let instances: Vec<_> = (from..from + count).map(SimInstance::numbered).collect();
+        let mut fleet = self.state.fleet.write();
+        instances.iter().for_each(|instance| fleet.insert(instance.clone()));
+        instances
+    }
+
+    /// The instance of this ID (the part of the provider ID behind `sim://`).
+    pub fn get(&self, id: &str) -> Option<SimInstance> {
+        self.state.fleet.read().get(id).cloned()
+    }
+
+    /// The first instance of this name.
+    pub fn find(&self, name: &str) -> Option<SimInstance> {
+        self.state.fleet.read().named(name).first().map(|instance| (*instance).clone())
+    }
+
+    /// Changes an instance. `false` if there is none of this ID.
+    pub fn update(&self, id: &str, change: impl FnOnce(&mut SimInstance)) -> bool {
+        let mut fleet = self.state.fleet.write();
+        let Some(mut instance) = fleet.remove(id) else { return false };
+        change(&mut instance);
+        id.clone_into(&mut instance.id);
+        fleet.insert(instance);
+        true
+    }
+
+    /// Starts, stops or moves an instance. `false` if there is none of this ID.
+    pub fn set_power(&self, id: &str, power: PowerState) -> bool {
+        self.update(id, |instance| instance.power = power)
+    }
+
+    /// Deletes an instance.
+    pub fn remove(&self, id: &str) -> Option<SimInstance> {
+        self.state.fleet.write().remove(id)
+    }
+
+    /// Deletes all instances.
+    pub fn clear(&self) {
+        *self.state.fleet.write() = Fleet::default();
+    }
+
+    /// How many instances there are.
+    pub fn len(&self) -> usize {
+        self.state.fleet.read().len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Registers the simulated cloud under the name `sim`, for programs that run in the
+/// same process as the cloud.
+#[async_trait]
+impl ProviderFactory for SimCloud {
+    fn name(&self) -> &'static str {
+        SCHEME
+    }
+
+    async fn build(&self, context: ProviderContext) -> Result<Arc<dyn Cloud>, CloudError> {
+        Ok(Arc::new(self.behind(context.gate)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

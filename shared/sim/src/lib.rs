@@ -3,3 +3,6 @@
 
 pub mod apiserver;
 pub mod cloud;
+pub mod faults;
+pub mod poll;
+pub mod program;

@@ -1,0 +1,173 @@
+//! The provider contract over the simulated machines.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ccm_cloud::{
+    AbsenceProof, Call, CallClass, CallReport, Claim, Cloud, CloudError, ErrorKind, Fleet, Instances, Lookup, LookupResult,
+    NodeIdentity, ProofMethod,
+};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{Operation, PAGE, SCHEME, SimCloud, SimInstance};
+use crate::faults::Effect;
+
+#[async_trait]
+impl Cloud for SimCloud {
+    fn name(&self) -> &str {
+        SCHEME
+    }
+
+    fn schemes(&self) -> Vec<String> {
+        vec![SCHEME.to_owned()]
+    }
+
+    fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
+        Ok(Some(Arc::new(self.clone())))
+    }
+
+    async fn health(&self, call: Call) -> Result<(), CloudError> {
+        self.call(Operation::Health, 0, ends(call), call).await.map(|_| ())
+    }
+}
+
+#[async_trait]
+impl Instances for SimCloud {
+    async fn lookup(&self, nodes: &[NodeIdentity], call: Call) -> Vec<LookupResult> {
+        let ends = ends(call);
+        let mut answers = Vec::with_capacity(nodes.len());
+        for batch in nodes.chunks(PAGE) {
+            match self.call(Operation::Lookup, batch.len(), ends, call).await {
+                Ok(effect) => answers.extend(self.answer(batch, effect.as_ref())),
+                Err(error) => answers.extend(vec![Err(error); batch.len()]),
+            }
+        }
+        answers
+    }
+
+    async fn list(&self, call: Call) -> Result<Fleet, CloudError> {
+        let ends = ends(call);
+        let all: Vec<SimInstance> = self.state.fleet.read().iter().cloned().collect();
+        let mut fleet = Fleet::default();
+        let mut pages = all.chunks(PAGE);
+        // An empty cloud has one page, too.
+        let mut page = pages.next().unwrap_or_default();
+        loop {
+            let effect = self.call(Operation::List, 0, ends, call).await?;
+            match effect {
+                Some(Effect::EmptyList | Effect::WrongProject) => return Ok(Fleet::default()),
+                Some(Effect::TruncatedList(most)) => {
+                    add(&mut fleet, page, None);
+                    fleet.instances.truncate(most);
+                    return Ok(fleet);
+                }
+                effect => add(&mut fleet, page, effect.as_ref()),
+            }
+            let Some(next) = pages.next() else { return Ok(fleet) };
+            page = next;
+        }
+    }
+}
+
+/// Adds a page of the list.
+fn add(fleet: &mut Fleet, page: &[SimInstance], effect: Option<&Effect>) {
+    for instance in page {
+        if is_malformed(instance, effect) {
+            fleet.malformed.push(nonsense(instance));
+        } else {
+            fleet.instances.push(instance.describe());
+        }
+    }
+}
+
+fn is_malformed(instance: &SimInstance, effect: Option<&Effect>) -> bool {
+    match effect {
+        Some(Effect::MalformedInstances(names)) => names.is_empty() || names.contains(&instance.name),
+        _ => false,
+    }
+}
+
+fn nonsense(instance: &SimInstance) -> String {
+    format!("instance {:?} ({:?}): the cloud's answer makes no sense", instance.id, instance.name)
+}
+
+/// When a call's time is over.
+fn ends(call: Call) -> Instant {
+    Instant::now() + call.timeout.min(std::time::Duration::from_secs(24 * 3600))
+}
+
+impl SimCloud {
+    /// One call to the cloud: through the gate, counted, hit by what is planned.
+    async fn call(&self, operation: Operation, nodes: usize, ends: Instant, call: Call) -> Result<Option<Effect>, CloudError> {
+        let late = || CloudError::new(ErrorKind::Timeout, format!("{} took too long", operation.as_str()));
+        let class = CallClass { service: SCHEME, operation: operation.as_str(), write: false };
+        let rest = Call { timeout: ends.saturating_duration_since(Instant::now()), ..call };
+        timeout_at(ends, self.gate.admit(class, rest)).await.map_err(|_| late())??;
+        let started = Instant::now();
+        self.state.counter.count(operation, nodes);
+        let outcome = timeout_at(ends, self.suffer(operation)).await.unwrap_or_else(|_| Err(late()));
+        let error = outcome.as_ref().err();
+        let report = CallReport {
+            error: error.map(|error| error.kind),
+            retry_after: error.and_then(|error| error.retry_after),
+            took: started.elapsed(),
+        };
+        self.gate.report(class, report);
+        outcome
+    }
+
+    /// What is planned for this call: an error, or an effect on its answer.
+    async fn suffer(&self, operation: Operation) -> Result<Option<Effect>, CloudError> {
+        let strike = self.state.faults.strike(operation);
+        if !strike.delay.is_zero() {
+            sleep(strike.delay).await;
+        }
+        match strike.effect {
+            Some(Effect::Hang) => std::future::pending().await,
+            Some(effect) => effect.error().map_or(Ok(Some(effect)), Err),
+            None => Ok(None),
+        }
+    }
+
+    fn answer(&self, batch: &[NodeIdentity], effect: Option<&Effect>) -> Vec<LookupResult> {
+        let mut answers: Vec<LookupResult> = batch.iter().map(|node| self.look(node, effect)).collect();
+        if let Some(Effect::AnswerCount(more)) = effect {
+            let count = answers.len().saturating_add_signed(*more);
+            let filler = CloudError::new(ErrorKind::NotFound, "an answer that nobody asked for");
+            answers.resize(count, Err(filler));
+        }
+        answers
+    }
+
+    /// Looks for one node's machine: by provider ID, else by system UUID, else by name.
+    fn look(&self, node: &NodeIdentity, effect: Option<&Effect>) -> LookupResult {
+        let fleet = self.state.fleet.read();
+        if let Some(Effect::FailNodes(names, error)) = effect
+            && names.contains(&node.name)
+        {
+            return Err(error.clone());
+        }
+        let hidden = effect == Some(&Effect::WrongProject);
+        let id = node.provider_id.as_deref().filter(|id| !id.is_empty());
+        let (found, method, what) = match (self.claim(id), id) {
+            (Claim::Foreign, Some(id)) => return Ok(Lookup::NotOurs(format!("provider ID {id:?} is not of the form {SCHEME}://<id>"))),
+            (Claim::Ours, Some(id)) => (fleet.spelt(id), ProofMethod::ById, format!("no instance {id}")),
+            _ => {
+                let by_uuid = node.system_uuid.as_deref().map(|uuid| fleet.with_uuid(uuid)).unwrap_or_default();
+                let found = if by_uuid.is_empty() { fleet.named(&node.name) } else { by_uuid };
+                (found, ProofMethod::ByName, format!("no instance named {:?}", node.name))
+            }
+        };
+        match found.as_slice() {
+            [] => Ok(Lookup::Gone(AbsenceProof { method, evidence: what, request_id: None })),
+            _ if hidden => Ok(Lookup::Gone(AbsenceProof { method, evidence: what, request_id: None })),
+            [one] if is_malformed(one, effect) => Err(CloudError::new(ErrorKind::Malformed, nonsense(one))),
+            [one] => Ok(Lookup::Found(Box::new(one.describe()))),
+            several => {
+                let ids: Vec<_> = several.iter().map(|instance| instance.id.as_str()).collect();
+                let what = format!("node {:?} matches {} instances: {}", node.name, ids.len(), ids.join(", "));
+                Err(CloudError::new(ErrorKind::Conflict, what))
+            }
+        }
+    }
+}

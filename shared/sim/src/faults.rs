@@ -1,0 +1,277 @@
+//! What goes wrong in the simulated cloud, and when.
+//!
+//! A [`Fault`] says what happens, to which calls, and for how long. Many may be in
+//! force at once: delays add up, then the first other effect that applies decides.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use ccm_sim::{cloud::Operation, faults::{Effect, Fault, FaultPlan}};
+//!
+//! let plan = FaultPlan::seeded(7);
+//! plan.add(Fault::new(Effect::Throttle { retry_after: Some(Duration::from_secs(2)) }).on(Operation::Lookup).times(3));
+//! plan.add(Fault::new(Effect::Latency(Duration::from_millis(80))).lasting(Duration::from_secs(60)));
+//! plan.add(Fault::new(Effect::Unavailable).with_probability(0.05));
+//! ```
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::{CloudError, ErrorKind};
+use parking_lot::Mutex;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tokio::time::Instant;
+
+use crate::cloud::Operation;
+
+/// What happens to a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// It takes this much longer.
+    Latency(Duration),
+    /// It takes longer by a random time between the two.
+    LatencyBetween(Duration, Duration),
+    /// It is refused: too many calls.
+    Throttle {
+        /// The wait that the cloud asks for, if it names one.
+        retry_after: Option<Duration>,
+    },
+    /// It is refused: bad credentials.
+    Unauthorized,
+    /// The cloud is down.
+    Unavailable,
+    /// It fails in this way.
+    Error(CloudError),
+    /// It is never answered; the caller's deadline ends it.
+    Hang,
+    /// A list shows nothing, though the call succeeds.
+    EmptyList,
+    /// A list ends after so many instances, though the call succeeds.
+    TruncatedList(usize),
+    /// The cloud's data about these instances makes no sense: none of the name means
+    /// all instances.
+    MalformedInstances(Vec<String>),
+    /// A lookup of a node of one of these names fails alone, in this way.
+    FailNodes(Vec<String>, CloudError),
+    /// A lookup answers about fewer (negative) or more nodes than it was asked about.
+    AnswerCount(isize),
+    /// A lookup says of every node that it is gone, as a cloud does when it is asked
+    /// with the credentials of the wrong project; lists are empty.
+    WrongProject,
+}
+
+/// One thing that goes wrong.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    effect: Effect,
+    operation: Option<Operation>,
+    skip: u64,
+    times: Option<u64>,
+    lasting: Option<Duration>,
+    probability: f64,
+}
+
+impl Fault {
+    /// A fault that hits every call until it is removed.
+    pub fn new(effect: Effect) -> Self {
+        Self { effect, operation: None, skip: 0, times: None, lasting: None, probability: 1.0 }
+    }
+
+    /// Only calls of this operation.
+    #[must_use]
+    pub fn on(mut self, operation: Operation) -> Self {
+        self.operation = Some(operation);
+        self
+    }
+
+    /// Only the next `calls` calls that it applies to.
+    #[must_use]
+    pub fn times(mut self, calls: u64) -> Self {
+        self.times = Some(calls);
+        self
+    }
+
+    /// The first `calls` calls that it would apply to are spared.
+    #[must_use]
+    pub fn after(mut self, calls: u64) -> Self {
+        self.skip = calls;
+        self
+    }
+
+    /// Only for this time, counted from when the fault is added to a plan.
+    #[must_use]
+    pub fn lasting(mut self, time: Duration) -> Self {
+        self.lasting = Some(time);
+        self
+    }
+
+    /// Hits a call with this probability, from 0 to 1.
+    #[must_use]
+    pub fn with_probability(mut self, probability: f64) -> Self {
+        self.probability = probability.clamp(0.0, 1.0);
+        self
+    }
+}
+
+/// The name of a fault in its plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FaultId(u64);
+
+/// The faults in force. Clones are the same plan.
+#[derive(Clone, Debug)]
+pub struct FaultPlan {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    faults: Vec<Active>,
+    next: u64,
+    random: StdRng,
+}
+
+#[derive(Debug)]
+struct Active {
+    id: FaultId,
+    fault: Fault,
+    ends: Option<Instant>,
+}
+
+impl Default for FaultPlan {
+    fn default() -> Self {
+        Self::seeded(0)
+    }
+}
+
+impl FaultPlan {
+    /// An empty plan whose chances repeat for the same seed and the same calls.
+    pub fn seeded(seed: u64) -> Self {
+        let inner = Inner { faults: Vec::new(), next: 0, random: StdRng::seed_from_u64(seed) };
+        Self { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// Puts a fault in force. Must be called inside the async runtime.
+    pub fn add(&self, fault: Fault) -> FaultId {
+        let mut inner = self.inner.lock();
+        let id = FaultId(inner.next);
+        inner.next += 1;
+        let ends = fault.lasting.map(|lasting| Instant::now() + lasting);
+        inner.faults.push(Active { id, fault, ends });
+        id
+    }
+
+    /// Ends a fault. `false` if it has ended already.
+    pub fn remove(&self, id: FaultId) -> bool {
+        let mut inner = self.inner.lock();
+        let before = inner.faults.len();
+        inner.faults.retain(|active| active.id != id);
+        inner.faults.len() < before
+    }
+
+    /// Ends all faults.
+    pub fn clear(&self) {
+        self.inner.lock().faults.clear();
+    }
+
+    /// How many faults are in force.
+    pub fn len(&self) -> usize {
+        let mut inner = self.inner.lock();
+        inner.expire();
+        inner.faults.len()
+    }
+
+    /// Whether nothing goes wrong.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What happens to the next call of this operation.
+    pub(crate) fn strike(&self, operation: Operation) -> Strike {
+        self.inner.lock().strike(operation)
+    }
+}
+
+/// What happens to one call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Strike {
+    /// It takes this much longer.
+    pub(crate) delay: Duration,
+    /// And then this.
+    pub(crate) effect: Option<Effect>,
+}
+
+impl Inner {
+    fn expire(&mut self) {
+        let now = Instant::now();
+        self.faults.retain(|active| active.ends.is_none_or(|ends| now < ends) && active.fault.times != Some(0));
+    }
+
+    fn strike(&mut self, operation: Operation) -> Strike {
+        self.expire();
+        let mut strike = Strike::default();
+        for Active { fault, .. } in &mut self.faults {
+            let delays = matches!(fault.effect, Effect::Latency(_) | Effect::LatencyBetween(..));
+            if !fault.applies_to(operation) || (!delays && strike.effect.is_some()) || !fault.hits(&mut self.random) {
+                continue;
+            }
+            match &fault.effect {
+                Effect::Latency(time) => strike.delay += *time,
+                Effect::LatencyBetween(least, most) => {
+                    strike.delay += *least + most.saturating_sub(*least).mul_f64(self.random.random());
+                }
+                effect => strike.effect = Some(effect.clone()),
+            }
+        }
+        strike
+    }
+}
+
+impl Fault {
+    fn applies_to(&self, operation: Operation) -> bool {
+        self.operation.is_none_or(|only| only == operation) && self.effect.concerns(operation)
+    }
+
+    /// Whether this call is hit; counts it if so.
+    fn hits(&mut self, random: &mut StdRng) -> bool {
+        if self.probability < 1.0 && !random.random_bool(self.probability) {
+            return false;
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+            return false;
+        }
+        if let Some(times) = &mut self.times {
+            *times = times.saturating_sub(1);
+        }
+        true
+    }
+}
+
+impl Effect {
+    /// Some effects make sense for one operation only.
+    fn concerns(&self, operation: Operation) -> bool {
+        match self {
+            Self::EmptyList | Self::TruncatedList(_) => operation == Operation::List,
+            Self::FailNodes(..) | Self::AnswerCount(_) => operation == Operation::Lookup,
+            Self::MalformedInstances(_) | Self::WrongProject => operation != Operation::Health,
+            _ => true,
+        }
+    }
+
+    /// The error that the whole call ends with, if it does.
+    pub(crate) fn error(&self) -> Option<CloudError> {
+        let error = match self {
+            Self::Throttle { retry_after } => {
+                let error = CloudError::new(ErrorKind::Throttled, "too many requests");
+                retry_after.iter().fold(error, |error, after| error.with_retry_after(*after))
+            }
+            Self::Unauthorized => CloudError::new(ErrorKind::Unauthorized, "the credentials are not valid"),
+            Self::Unavailable => CloudError::new(ErrorKind::Unavailable, "the cloud is down for maintenance"),
+            Self::Error(error) => error.clone(),
+            _ => return None,
+        };
+        Some(error)
+    }
+}
+
+#[cfg(test)]
+mod tests;
