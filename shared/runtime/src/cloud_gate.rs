@@ -1,1 +1,168 @@
-//! Being written.
+//! The gate that every request to a cloud passes: limits, metrics, and what `/readyz`
+//! tells about each of the cloud's services.
+
+mod metrics;
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use self::metrics::{GateMetrics, RefusalLabel};
+use crate::{
+    limits::{CloudLimits, Refused},
+    metrics::Metrics,
+    queue::backoff::later,
+};
+
+/// Says whether a write that may take so long is covered by the term of leadership.
+/// An error says in one line why not.
+pub type WriteGuard = Box<dyn Fn(Duration) -> Result<(), String> + Send + Sync>;
+
+/// The gate. Clones are the same gate.
+///
+/// A request waits for its turn in the bucket of its service and kind, and fails with
+/// [`ErrorKind::Throttled`] as soon as it is certain that its turn does not come
+/// within its time. A 429 of a service slows down that service's bucket, and its
+/// `Retry-After` closes that bucket; other services go on.
+#[derive(Clone)]
+pub struct CloudGate {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    limits: CloudLimits,
+    metrics: GateMetrics,
+    guard: Option<WriteGuard>,
+    services: Mutex<BTreeMap<&'static str, ServiceState>>,
+}
+
+/// How a service of the cloud has been answering.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServiceState {
+    /// When it last did what was asked, or said that what was asked for is not there.
+    pub last_success: Option<Instant>,
+    /// When it last did not, and how.
+    pub last_failure: Option<(Instant, ErrorKind)>,
+}
+
+impl fmt::Debug for CloudGate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CloudGate").finish_non_exhaustive()
+    }
+}
+
+impl CloudGate {
+    /// A gate with these limits. Registers its metrics, so once per registry. With a
+    /// guard, writes are let through only while it agrees.
+    pub fn new(limits: CloudLimits, metrics: &Metrics, guard: Option<WriteGuard>) -> Self {
+        let metrics = GateMetrics::new(metrics);
+        Self { shared: Arc::new(Shared { limits, metrics, guard, services: Mutex::default() }) }
+    }
+
+    /// Each service that was called so far, by name, and how it has been answering.
+    pub fn services(&self) -> Vec<(&'static str, ServiceState)> {
+        self.shared.services.lock().iter().map(|(name, state)| (*name, *state)).collect()
+    }
+
+    /// The limits, to change their rates.
+    pub fn limits(&self) -> &CloudLimits {
+        &self.shared.limits
+    }
+}
+
+impl Shared {
+    fn guarded(&self, class: CallClass, time: Duration) -> Result<(), CloudError> {
+        let Some(guard) = self.guard.as_ref().filter(|_| class.write) else { return Ok(()) };
+        guard(time).map_err(|why| {
+            self.metrics.refused(class, RefusalLabel::Leadership);
+            CloudError::new(
+                ErrorKind::Unavailable,
+                format!("{} {} not sent: {why}", class.service, class.operation),
+            )
+        })
+    }
+
+    async fn admit(&self, class: CallClass, call: Call) -> Result<(), CloudError> {
+        self.guarded(class, call.timeout)?;
+        let bucket = self.limits.bucket(class.service, class.write);
+        let deadline = later(Instant::now(), call.timeout);
+        match bucket.admit_by(call.priority, deadline).await {
+            Ok(waited) => {
+                self.metrics.waited(class, waited);
+                // The term may have ended during the wait.
+                self.guarded(class, call.timeout.saturating_sub(waited))
+            }
+            Err(refused) => Err(self.refusal(class, call, refused, bucket.in_force())),
+        }
+    }
+
+    fn refusal(
+        &self,
+        class: CallClass,
+        call: Call,
+        refused: Refused,
+        in_force: Option<f64>,
+    ) -> CloudError {
+        let what = format!("{} {} not sent", class.service, class.operation);
+        let (kind, timeout) =
+            (if class.write { "writes" } else { "reads" }, call.timeout.as_secs_f64());
+        let (label, message, retry_after) = match refused {
+            Refused::Closed { left } => (
+                RefusalLabel::Closed,
+                format!(
+                    "{what}: the cloud asked for a pause of {kind}, which lasts longer than the {timeout} s that the call has"
+                ),
+                Some(left),
+            ),
+            Refused::NoTurn => {
+                let rate = in_force
+                    .map_or_else(|| "no limit".to_owned(), |rate| format!("{rate} requests/s"));
+                let why = format!(
+                    "{what}: the limit of {kind}, {rate} now, gives it no turn within its {timeout} s"
+                );
+                (RefusalLabel::RateLimit, why, None)
+            }
+        };
+        self.metrics.refused(class, label);
+        CloudError { retry_after, ..CloudError::new(ErrorKind::Throttled, message) }
+    }
+
+    fn report(&self, class: CallClass, report: CallReport) {
+        self.metrics.answered(class, &report);
+        let bucket = self.limits.bucket(class.service, class.write);
+        match report.error {
+            Some(ErrorKind::Throttled) => bucket.refused(),
+            Some(ErrorKind::Unavailable | ErrorKind::Timeout) => {}
+            _ => bucket.succeeded(),
+        }
+        if let Some(time) = report.retry_after {
+            tracing::warn!(
+                service = class.service,
+                operation = class.operation,
+                seconds = time.as_secs_f64(),
+                "the cloud asks for a pause"
+            );
+            bucket.close_for(time);
+        }
+        let now = Instant::now();
+        let mut services = self.services.lock();
+        let state = services.entry(class.service).or_default();
+        match report.error {
+            None | Some(ErrorKind::NotFound) => state.last_success = Some(now),
+            Some(kind) => state.last_failure = Some((now, kind)),
+        }
+    }
+}
+
+impl CallGate for CloudGate {
+    fn admit(&self, class: CallClass, call: Call) -> BoxFuture<'_, Result<(), CloudError>> {
+        Box::pin(self.shared.admit(class, call))
+    }
+
+    fn report(&self, class: CallClass, report: CallReport) {
+        self.shared.report(class, report);
+    }
+}

@@ -1,1 +1,227 @@
-//! Being written.
+//! The fleet as last listed, so that routine work costs one list and not a lookup per
+//! node.
+//!
+//! The inventory confirms presence and shows changes; it never proves absence. An
+//! instance can be missing from a list because the cloud had a bad moment, a page was
+//! shifted, an entry could not be read, or the instance is younger than the list. Only
+//! a lookup can say that an instance is gone, with a proof.
+//!
+//! Readers get a whole snapshot without a lock; every change swaps it.
+
+mod diff;
+mod index;
+mod metrics;
+
+use std::{sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use ccm_cloud::{Fleet, Instance, ProviderId};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use self::index::Index;
+use crate::metrics::Metrics;
+
+/// What a new list of the fleet shows, compared with what was known before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Instances that were not known.
+    pub new: Vec<Arc<Instance>>,
+    /// Instances that differ from what was known, as they are now.
+    pub changed: Vec<Arc<Instance>>,
+    /// Instances that are not in the list, as they were known. Missing never means
+    /// gone: ask [`ccm_cloud::Instances::lookup`].
+    pub missing: Vec<Arc<Instance>>,
+}
+
+impl Changes {
+    /// Whether the list showed nothing new.
+    pub fn is_empty(&self) -> bool {
+        self.new.is_empty() && self.changed.is_empty() && self.missing.is_empty()
+    }
+}
+
+/// Two or more instances claim the same ID or name. Which one is meant cannot be
+/// known, so none is answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {text:?} is claimed by {} entries of the cloud's list: {}", claimed_by.len(), join(claimed_by))]
+pub struct Ambiguous {
+    /// `provider ID` or `instance name`.
+    pub what: &'static str,
+    /// The ID or name.
+    pub text: String,
+    /// The provider IDs of those who claim it.
+    pub claimed_by: Vec<ProviderId>,
+}
+
+fn join(ids: &[ProviderId]) -> String {
+    ids.iter().map(ProviderId::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// One instance, and when it was seen like this.
+#[derive(Clone, Debug)]
+struct Entry {
+    instance: Arc<Instance>,
+    /// The time at which the question was asked whose answer this is.
+    seen: Instant,
+}
+
+impl Entry {
+    fn id(&self) -> &ProviderId {
+        &self.instance.provider_id
+    }
+}
+
+/// What is known of the fleet. A value: it never changes.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    /// Sorted by provider ID. One ID twice is possible: then the cloud's list had two
+    /// entries of it that differ.
+    entries: Vec<Entry>,
+    ids: Index,
+    names: Index,
+    listed: Option<Instant>,
+    malformed: usize,
+}
+
+impl Snapshot {
+    fn new(mut entries: Vec<Entry>, listed: Option<Instant>, malformed: usize) -> Self {
+        entries.sort_by(|a, b| a.id().cmp(b.id()));
+        let ids = Index::new(&entries, index::spellings);
+        let names = Index::new(&entries, index::names);
+        Self { entries, ids, names, listed, malformed }
+    }
+
+    /// The instance that this provider ID means, in any of its spellings.
+    pub fn get(&self, id: &str) -> Result<Option<Arc<Instance>>, Ambiguous> {
+        one("provider ID", id, self.ids.find(&self.entries, index::spellings, id))
+    }
+
+    /// The instance of exactly this name.
+    pub fn by_name(&self, name: &str) -> Result<Option<Arc<Instance>>, Ambiguous> {
+        one("instance name", name, self.names.find(&self.entries, index::names, name))
+    }
+
+    /// The instances, sorted by provider ID.
+    pub fn instances(&self) -> impl Iterator<Item = &Arc<Instance>> {
+        self.entries.iter().map(|entry| &entry.instance)
+    }
+
+    /// How many instances are known.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether no instance is known.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// When the last list that was applied was asked for; `None` before the first.
+    pub fn listed(&self) -> Option<Instant> {
+        self.listed
+    }
+
+    /// How many entries of the last list could not be understood.
+    pub fn malformed(&self) -> usize {
+        self.malformed
+    }
+}
+
+/// The one entry that was found, unless there are several.
+fn one<'a>(
+    what: &'static str,
+    text: &str,
+    mut found: impl Iterator<Item = &'a Entry>,
+) -> Result<Option<Arc<Instance>>, Ambiguous> {
+    let Some(first) = found.next() else { return Ok(None) };
+    let claimed_by: Vec<ProviderId> =
+        std::iter::once(first).chain(found).map(|entry| entry.id().clone()).collect();
+    if claimed_by.len() > 1 {
+        return Err(Ambiguous { what, text: text.to_owned(), claimed_by });
+    }
+    Ok(Some(Arc::clone(&first.instance)))
+}
+
+/// The fleet as last listed. Clones are the same inventory.
+#[derive(Clone, Debug, Default)]
+pub struct Inventory {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    snapshot: ArcSwap<Snapshot>,
+    /// Held while a new snapshot is made from the old one.
+    changing: Mutex<()>,
+}
+
+impl Inventory {
+    /// An inventory that knows nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What is known now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.shared.snapshot.load_full()
+    }
+
+    /// Takes over a list of the whole fleet that was asked for at `at`.
+    ///
+    /// What [`Inventory::update`] learned after `at` is newer than the list and stays.
+    /// Instances that have not changed keep their place in memory.
+    pub fn apply(&self, fleet: Fleet, at: Instant) -> Changes {
+        let _changing = self.shared.changing.lock();
+        let old = self.snapshot();
+        let (entries, changes) = diff::apply(&old.entries, fleet.instances, at);
+        self.shared.snapshot.store(Arc::new(Snapshot::new(
+            entries,
+            Some(at),
+            fleet.malformed.len(),
+        )));
+        changes
+    }
+
+    /// Takes over one instance that a lookup found; the lookup began at `at`. Returns
+    /// whether it differs from what was known.
+    pub fn update(&self, instance: Instance, at: Instant) -> bool {
+        !self.update_all([instance], at).is_empty()
+    }
+
+    /// Takes over the instances that a lookup of many found; the lookup began at `at`.
+    /// Returns those that differ from what was known.
+    ///
+    /// The cost is that of the whole inventory, once per call: give a batch at once.
+    pub fn update_all(
+        &self,
+        found: impl IntoIterator<Item = Instance>,
+        at: Instant,
+    ) -> Vec<Arc<Instance>> {
+        let _changing = self.shared.changing.lock();
+        let old = self.snapshot();
+        let (entries, changed) = diff::update(&old.entries, found, at);
+        self.shared.snapshot.store(Arc::new(Snapshot::new(entries, old.listed, old.malformed)));
+        changed
+    }
+
+    /// See [`Snapshot::get`].
+    pub fn get(&self, id: &str) -> Result<Option<Arc<Instance>>, Ambiguous> {
+        self.shared.snapshot.load().get(id)
+    }
+
+    /// See [`Snapshot::by_name`].
+    pub fn by_name(&self, name: &str) -> Result<Option<Arc<Instance>>, Ambiguous> {
+        self.shared.snapshot.load().by_name(name)
+    }
+
+    /// How old the last list is; `None` before the first.
+    pub fn age(&self) -> Option<Duration> {
+        self.shared.snapshot.load().listed.map(|at| at.elapsed())
+    }
+
+    /// Registers `ccm_inventory_*`; to be called once per registry.
+    pub fn register(&self, metrics: &Metrics) {
+        metrics.collect(metrics::InventoryCollector(self.clone()));
+    }
+}

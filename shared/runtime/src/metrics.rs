@@ -1,1 +1,229 @@
-//! Being written.
+//! The registry behind `/metrics`, and what every program reports about itself.
+//!
+//! Names are upstream's where upstream has one, so that dashboards keep working;
+//! new ones begin with `ccm_`. A help text begins with the metric's stability in
+//! brackets, as the Kubernetes components do it. Each component owns a struct of its
+//! metrics and registers it here; there are no global metrics, so tests have
+//! registries of their own. An object's name is never a label.
+
+use std::{fmt, sync::Arc};
+
+use parking_lot::Mutex;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text},
+    metrics::{MetricType, counter::ConstCounter, family::Family, gauge::ConstGauge, gauge::Gauge},
+    registry::{Metric, Registry},
+};
+
+use crate::process::ProcessCollector;
+
+/// Histogram bounds in seconds for one request over the network, as client-go has
+/// them for `rest_client_request_duration_seconds`.
+pub const REQUEST_SECONDS: [f64; 12] =
+    [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+
+/// The value of the label `manager` of [`RunningController`]: what dashboards for the
+/// monolithic cloud controller manager select on.
+pub const MANAGER: &str = "cloud-controller-manager";
+
+/// What this program was built from. The image build passes what the compiler cannot
+/// know in the environment variables `QUARTET_GIT_COMMIT`, `QUARTET_GIT_TREE_STATE`
+/// and `QUARTET_BUILD_DATE`; without them the values are empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuildInfo {
+    /// The version, without a leading `v`.
+    pub version: &'static str,
+    /// The commit, in full.
+    pub commit: &'static str,
+    /// `clean` or `dirty`.
+    pub tree_state: &'static str,
+    /// When it was built, RFC 3339.
+    pub date: &'static str,
+}
+
+/// `Option::unwrap_or` for constants.
+const fn given(value: Option<&'static str>) -> &'static str {
+    match value {
+        Some(value) => value,
+        None => "",
+    }
+}
+
+impl BuildInfo {
+    /// What is running now.
+    pub const CURRENT: Self = Self {
+        version: env!("CARGO_PKG_VERSION"),
+        commit: given(option_env!("QUARTET_GIT_COMMIT")),
+        tree_state: given(option_env!("QUARTET_GIT_TREE_STATE")),
+        date: given(option_env!("QUARTET_BUILD_DATE")),
+    };
+
+    /// Major and minor version.
+    fn parts(self) -> (&'static str, &'static str) {
+        let mut parts = self.version.split('.');
+        (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
+    }
+}
+
+/// The labels of `kubernetes_build_info`, complete as upstream has them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KubernetesBuildLabels {
+    major: &'static str,
+    minor: &'static str,
+    git_version: String,
+    git_commit: &'static str,
+    git_tree_state: &'static str,
+    build_date: &'static str,
+    go_version: &'static str,
+    compiler: &'static str,
+    platform: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BuildLabels {
+    version: &'static str,
+    commit: &'static str,
+    platform: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ControllerLabels {
+    name: &'static str,
+    manager: &'static str,
+}
+
+/// The registry, shared by all components of a process. Clones are the same registry.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Arc<Mutex<Registry>>,
+    running: Family<ControllerLabels, Gauge>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// A registry that reports the build and the process.
+    pub fn new() -> Self {
+        let mut registry = Registry::default();
+        register_build(&mut registry, BuildInfo::CURRENT);
+        registry.register_collector(Box::new(ProcessCollector));
+        let running = Family::<ControllerLabels, Gauge>::default();
+        registry.register(
+            "running_managed_controllers",
+            "[BETA] Whether the controller runs: 1 on the replica that leads, 0 after it stopped",
+            running.clone(),
+        );
+        Self { registry: Arc::new(Mutex::new(registry)), running }
+    }
+
+    /// Adds metrics, for instance `metrics.with(|registry| mine.register(registry))`.
+    pub fn with<R>(&self, add: impl FnOnce(&mut Registry) -> R) -> R {
+        add(&mut self.registry.lock())
+    }
+
+    /// Adds one metric. `help` begins with its stability, for instance `[ALPHA] `,
+    /// and has no full stop at its end; the registry adds one.
+    pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
+        self.with(|registry| registry.register(name, help, metric));
+    }
+
+    /// Adds a collector, which computes its values when they are asked for.
+    pub fn collect(&self, collector: impl Collector) {
+        self.with(|registry| registry.register_collector(Box::new(collector)));
+    }
+
+    /// Everything in the OpenMetrics text format. Its media type is
+    /// [`Metrics::CONTENT_TYPE`].
+    pub fn encode(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        text::encode(&mut text, &self.registry.lock())?;
+        Ok(text)
+    }
+
+    /// The media type of what [`Metrics::encode`] returns.
+    pub const CONTENT_TYPE: &'static str =
+        "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+    /// Reports that the controller of this name runs, until the result is dropped.
+    pub fn running(&self, name: &'static str) -> RunningController {
+        let gauge = self.running.get_or_create_owned(&ControllerLabels { name, manager: MANAGER });
+        gauge.set(1);
+        RunningController { gauge }
+    }
+}
+
+/// Keeps `running_managed_controllers` at 1 while it lives.
+#[derive(Debug)]
+pub struct RunningController {
+    gauge: Gauge,
+}
+
+impl Drop for RunningController {
+    fn drop(&mut self) {
+        self.gauge.set(0);
+    }
+}
+
+fn register_build(registry: &mut Registry, build: BuildInfo) {
+    let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
+    let (major, minor) = build.parts();
+    let upstream = Family::<KubernetesBuildLabels, Gauge>::default();
+    upstream
+        .get_or_create(&KubernetesBuildLabels {
+            major,
+            minor,
+            git_version: format!("v{}", build.version),
+            git_commit: build.commit,
+            git_tree_state: build.tree_state,
+            build_date: build.date,
+            go_version: "",
+            compiler: "rustc",
+            platform: platform.clone(),
+        })
+        .set(1);
+    registry.register(
+        "kubernetes_build_info",
+        "[ALPHA] What this program was built from; the version is Quartet's own, the value is 1",
+        upstream,
+    );
+    let own = Family::<BuildLabels, Gauge>::default();
+    own.get_or_create(&BuildLabels { version: build.version, commit: build.commit, platform })
+        .set(1);
+    registry.register("ccm_build_info", "[ALPHA] Quartet's version; the value is 1", own);
+}
+
+/// Name and help text of a metric of a collector, and how its value is computed. Unlike
+/// those of registered metrics the help text brings its full stop along.
+pub(crate) type Column<S, V> = (&'static str, &'static str, fn(&S) -> V);
+
+/// Writes one gauge per label set, for collectors.
+pub(crate) fn encode_gauges<L: EncodeLabelSet>(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    values: impl IntoIterator<Item = (L, f64)>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in values {
+        ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+/// Writes one counter per label set, for collectors. The name goes without `_total`,
+/// which the encoder adds.
+pub(crate) fn encode_counters<L: EncodeLabelSet>(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    values: impl IntoIterator<Item = (L, u64)>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, value) in values {
+        ConstCounter::new(value).encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
+}

@@ -1,1 +1,298 @@
-//! Being written.
+//! The work queue: which keys want to be looked at, in which order, and when again.
+//!
+//! The rules are client-go's. A key that is added several times is handed out once. A
+//! key that is added while it is being processed is handed out again afterwards, and
+//! never to two workers at once. Failures put off a key exponentially. Beyond that:
+//!
+//! * Two priorities. What a user waits for goes first, yet routine work always gets a share.
+//! * A back-off holds: a routine add does not end it, an urgent one shortens it to
+//!   [`QueueConfig::urgent_gap`] at most. A wait that the other side asked for
+//!   ([`WorkQueue::retry_after`]) is not shortened by anything.
+//! * Batches: [`WorkQueue::get_batch`] waits a little, so that a burst of keys costs
+//!   few calls. [`Linger`] decides how long.
+//! * [`WorkQueue::shut_down`] ends handing out at once; what is left over is dropped,
+//!   because the next leader looks at everything anyway.
+//!
+//! `state` decides everything and knows no clock; this file waits and wakes.
+
+pub(crate) mod backoff;
+
+mod linger;
+mod metrics;
+mod state;
+pub(crate) mod turns;
+
+use std::{
+    fmt::{self, Debug},
+    hash::Hash,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, futures::Notified},
+    time::{Instant, sleep_until},
+};
+
+use self::{
+    backoff::later,
+    state::{Core, Next, Taken},
+};
+pub use self::{
+    linger::{Linger, LingerConfig},
+    metrics::QueueMetrics,
+};
+
+/// How soon a key is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// A user or a new node waits for it.
+    Urgent,
+    /// Resync, drift checks, refresh.
+    #[default]
+    Routine,
+}
+
+/// How a queue spaces its retries and divides its turns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueConfig {
+    /// The wait after a key's first failure. It doubles with each further one.
+    pub base: Duration,
+    /// The longest wait after a failure.
+    pub max: Duration,
+    /// The share of a wait, between 0 and 1, that is taken off at random, so that
+    /// keys which failed together do not come back together.
+    pub jitter: f64,
+    /// An urgent add during a key's back-off brings the key forward, but not closer
+    /// to its last failure than this.
+    pub urgent_gap: Duration,
+    /// The longest wait that [`WorkQueue::retry_after`] grants, so that a wrong
+    /// `Retry-After` cannot put a key to sleep for days.
+    pub max_retry_after: Duration,
+    /// How many failed keys a second may come back, over all keys; 0 for no limit.
+    pub retry_rate: f64,
+    /// How many failed keys may come back at once before `retry_rate` holds.
+    pub retry_burst: u32,
+    /// After so many urgent keys in a row one routine key is handed out, if any waits.
+    pub urgent_streak: u32,
+}
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        Self {
+            base: Duration::from_millis(5),
+            max: Duration::from_mins(1),
+            jitter: 0.2,
+            urgent_gap: Duration::from_secs(1),
+            max_retry_after: Duration::from_mins(5),
+            retry_rate: 500.0,
+            retry_burst: 1000,
+            urgent_streak: 8,
+        }
+    }
+}
+
+/// A work queue. Clones are the same queue.
+pub struct WorkQueue<K> {
+    shared: Arc<Shared<K>>,
+}
+
+struct Shared<K> {
+    core: Mutex<Core<K>>,
+    /// Tells those who wait in `get` to look again.
+    changed: Notify,
+    observed: metrics::Observed,
+}
+
+impl<K> Clone for WorkQueue<K> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<K> Debug for WorkQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkQueue").finish_non_exhaustive()
+    }
+}
+
+impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
+    /// An empty queue. `name` is the label of its metrics.
+    pub fn new(name: &'static str, config: QueueConfig, metrics: &QueueMetrics) -> Self {
+        let core = Mutex::new(Core::new(config));
+        let observed = metrics.observed(name);
+        let shared = Arc::new(Shared { core, changed: Notify::new(), observed });
+        let weak = Arc::downgrade(&shared);
+        metrics.watch(name, move || {
+            let shared = weak.upgrade()?;
+            let snapshot = shared.core.lock().snapshot(Instant::now());
+            Some(snapshot)
+        });
+        Self { shared }
+    }
+
+    /// Changes the core and lets those who wait look again.
+    fn change<R>(&self, change: impl FnOnce(&mut Core<K>, Instant) -> R) -> R {
+        let result = {
+            let mut core = self.shared.core.lock();
+            let now = Instant::now();
+            change(&mut core, now)
+        };
+        self.shared.changed.notify_waiters();
+        result
+    }
+
+    /// Wants this key looked at. Nothing happens if it is waiting already, but for an
+    /// urgent add of a routine key, which makes it urgent.
+    pub fn add(&self, key: K, priority: Priority) {
+        self.change(|core, now| core.add(key, priority, now));
+    }
+
+    /// Adds the key when this time has passed. Of several such calls the earliest
+    /// counts. Does not keep the key from being added by other means before that.
+    pub fn add_after(&self, key: K, after: Duration, priority: Priority) {
+        self.change(|core, now| core.add_after(key, after, priority, now));
+    }
+
+    /// Reports a failure: the key comes back after its back-off, with the priority it
+    /// was handed out with. To be called before [`WorkQueue::done`].
+    pub fn retry(&self, key: K) {
+        let unit = rand::random::<f64>();
+        self.change(|core, now| core.retry(key, unit, now));
+    }
+
+    /// The other side asked to be left alone for so long: the key comes back after
+    /// that, and not before, whoever adds it. Does not count as a failure.
+    pub fn retry_after(&self, key: K, after: Duration) {
+        self.change(|core, now| core.retry_after(key, after, now));
+    }
+
+    /// Reports success: the key's next back-off begins with the shortest wait again.
+    pub fn forget(&self, key: &K) {
+        self.shared.core.lock().forget(key);
+    }
+
+    /// How often the key has failed since it was last forgotten.
+    pub fn failures(&self, key: &K) -> u32 {
+        self.shared.core.lock().failures(key)
+    }
+
+    /// Gives back a key that was handed out. Every key must be given back, failed or not.
+    pub fn done(&self, key: &K) {
+        if let Some(took) = self.change(|core, now| core.done(key, now)) {
+            self.shared.observed.worked(took);
+        }
+    }
+
+    /// How many keys wait to be handed out now.
+    pub fn len(&self) -> usize {
+        self.shared.core.lock().ready_len(Instant::now())
+    }
+
+    /// Whether no key waits to be handed out now.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Hands out nothing any more. Adds are ignored from now on; keys that were
+    /// handed out can still be given back.
+    pub fn shut_down(&self) {
+        self.change(|core, _| core.shut_down());
+    }
+
+    /// Waits until every key that was handed out has been given back.
+    pub async fn drained(&self) {
+        loop {
+            let mut changed = pin!(self.shared.changed.notified());
+            changed.as_mut().enable();
+            if self.shared.core.lock().processing_len() == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// The next key, as soon as there is one; `None` after [`WorkQueue::shut_down`].
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub async fn get(&self) -> Option<K> {
+        loop {
+            let mut changed = pin!(self.shared.changed.notified());
+            changed.as_mut().enable();
+            let next = {
+                let mut core = self.shared.core.lock();
+                core.take(Instant::now())
+            };
+            match next {
+                Next::Taken(taken) => return Some(self.handed_out(taken)),
+                Next::ShutDown => return None,
+                Next::Wait(due) => wait(changed, due).await,
+            }
+        }
+    }
+
+    /// Up to `max` keys, but at least one; `None` after [`WorkQueue::shut_down`].
+    ///
+    /// From the first key on it waits for more as long as `linger` says, or until
+    /// `max` keys wait. Other workers may take keys meanwhile. Nothing is lost when
+    /// the future is dropped.
+    pub async fn get_batch(&self, max: usize, linger: &mut Linger) -> Option<Vec<K>> {
+        let max = max.max(1);
+        loop {
+            let oldest = self.wait_for(1, None).await?;
+            let window = linger.window(oldest);
+            self.wait_for(max, Some(later(Instant::now(), window))).await?;
+            let taken = {
+                let mut core = self.shared.core.lock();
+                core.take_batch(max, Instant::now())
+            };
+            if !taken.is_empty() {
+                linger.taken(window, Instant::now());
+                return Some(taken.into_iter().map(|taken| self.handed_out(taken)).collect());
+            }
+        }
+    }
+
+    /// Waits until so many keys wait, or until the deadline. Returns since when the
+    /// oldest one waits; `None` once the queue is shut down.
+    async fn wait_for(&self, count: usize, deadline: Option<Instant>) -> Option<Instant> {
+        loop {
+            let mut changed = pin!(self.shared.changed.notified());
+            changed.as_mut().enable();
+            let now = Instant::now();
+            let due = {
+                let mut core = self.shared.core.lock();
+                if core.is_shut_down() {
+                    return None;
+                }
+                let enough = core.ready_len(now) >= count
+                    || deadline.is_some_and(|deadline| deadline <= now);
+                if enough {
+                    return Some(core.oldest().unwrap_or(now));
+                }
+                core.next_due()
+            };
+            wait(changed, due.into_iter().chain(deadline).min()).await;
+        }
+    }
+
+    fn handed_out(&self, taken: Taken<K>) -> K {
+        self.shared.observed.waited(taken.waited);
+        taken.key
+    }
+}
+
+/// Waits for a change, or until something is due.
+async fn wait(changed: Pin<&mut Notified<'_>>, due: Option<Instant>) {
+    match due {
+        None => changed.await,
+        Some(due) => {
+            tokio::select! {
+                () = changed => {}
+                () = sleep_until(due) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! `ccm_cloud_*`.
+
+use std::{fmt, time::Duration};
+
+use ccm_cloud::{CallClass, CallReport, ErrorKind};
+use prometheus_client::{
+    encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
+};
+
+use crate::metrics::{Metrics, REQUEST_SECONDS};
+
+/// How a request ended: `success`, or the kind of error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct ResultLabel(Option<ErrorKind>);
+
+impl EncodeLabelValue for ResultLabel {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        self.0.map_or("success", ErrorKind::reason).encode(encoder)
+    }
+}
+
+/// Why a request was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum RefusalLabel {
+    /// The limit gives it no turn in its time.
+    RateLimit,
+    /// The cloud asked for a pause that lasts longer than its time.
+    Closed,
+    /// The term of leadership does not cover it.
+    Leadership,
+}
+
+impl EncodeLabelValue for RefusalLabel {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        let text = match self {
+            Self::RateLimit => "rate_limit",
+            Self::Closed => "closed",
+            Self::Leadership => "leadership",
+        };
+        text.encode(encoder)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    service: &'static str,
+    operation: &'static str,
+    result: ResultLabel,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabels {
+    service: &'static str,
+    operation: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ServiceLabels {
+    service: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusalLabels {
+    service: &'static str,
+    reason: RefusalLabel,
+}
+
+fn histogram() -> Histogram {
+    Histogram::new(REQUEST_SECONDS)
+}
+
+#[derive(Debug)]
+pub(super) struct GateMetrics {
+    requests: Family<RequestLabels, Counter>,
+    durations: Family<OperationLabels, Histogram, fn() -> Histogram>,
+    waits: Family<ServiceLabels, Histogram, fn() -> Histogram>,
+    refused: Family<RefusalLabels, Counter>,
+}
+
+impl GateMetrics {
+    pub(super) fn new(metrics: &Metrics) -> Self {
+        let this = Self {
+            requests: Family::default(),
+            durations: Family::new_with_constructor(histogram),
+            waits: Family::new_with_constructor(histogram),
+            refused: Family::default(),
+        };
+        metrics.register(
+            "ccm_cloud_requests",
+            "[ALPHA] Requests that were sent to the cloud, by how they ended",
+            this.requests.clone(),
+        );
+        metrics.register(
+            "ccm_cloud_request_duration_seconds",
+            "[ALPHA] From sending a request to the end of its answer",
+            this.durations.clone(),
+        );
+        metrics.register(
+            "ccm_cloud_limiter_wait_seconds",
+            "[ALPHA] How long requests to the cloud waited for their turn",
+            this.waits.clone(),
+        );
+        metrics.register(
+            "ccm_cloud_requests_refused",
+            "[ALPHA] Requests that were not sent, by why",
+            this.refused.clone(),
+        );
+        this
+    }
+
+    pub(super) fn waited(&self, class: CallClass, waited: Duration) {
+        self.waits
+            .get_or_create(&ServiceLabels { service: class.service })
+            .observe(waited.as_secs_f64());
+    }
+
+    pub(super) fn refused(&self, class: CallClass, reason: RefusalLabel) {
+        self.refused.get_or_create(&RefusalLabels { service: class.service, reason }).inc();
+    }
+
+    pub(super) fn answered(&self, class: CallClass, report: &CallReport) {
+        let CallClass { service, operation, write: _ } = class;
+        self.requests
+            .get_or_create(&RequestLabels { service, operation, result: ResultLabel(report.error) })
+            .inc();
+        self.durations
+            .get_or_create(&OperationLabels { service, operation })
+            .observe(report.took.as_secs_f64());
+    }
+}

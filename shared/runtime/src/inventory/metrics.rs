@@ -1,0 +1,40 @@
+//! `ccm_inventory_*`.
+
+use std::fmt;
+
+use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
+
+use super::Inventory;
+use crate::metrics::encode_gauges;
+
+const NO_LABELS: [(&str, &str); 0] = [];
+
+/// Reads the inventory when it is asked.
+#[derive(Debug)]
+pub(super) struct InventoryCollector(pub(super) Inventory);
+
+impl Collector for InventoryCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let snapshot = self.0.snapshot();
+        let mut gauge = |name: &str, help: &str, value: f64| {
+            encode_gauges(&mut encoder, (name, help), [(NO_LABELS, value)])
+        };
+        gauge(
+            "ccm_inventory_instances",
+            "[ALPHA] Instances that are known.",
+            snapshot.len() as f64,
+        )?;
+        gauge(
+            "ccm_inventory_malformed",
+            "[ALPHA] Entries of the last list that could not be understood.",
+            snapshot.malformed() as f64,
+        )?;
+        // Before the first list there is no age: the series is missing, not zero.
+        let Some(age) = self.0.age() else { return Ok(()) };
+        gauge(
+            "ccm_inventory_age_seconds",
+            "[ALPHA] Time since the last list was asked for.",
+            age.as_secs_f64(),
+        )
+    }
+}

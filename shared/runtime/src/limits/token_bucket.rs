@@ -1,0 +1,268 @@
+//! A bucket that callers wait at.
+
+use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
+
+use ccm_cloud::Priority;
+use parking_lot::Mutex;
+use prometheus_client::metrics::histogram::Histogram;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+use super::bucket::{Bucket, Rate, Tuning};
+use crate::queue::turns::Turns;
+
+/// Why a request may not be sent within its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The other side asked for a pause.
+    #[error("the other side asked for a pause that lasts {} s more", left.as_secs_f64())]
+    Closed {
+        /// How long it lasts yet.
+        left: Duration,
+    },
+    /// There is no turn in time.
+    #[error("no turn in time")]
+    NoTurn,
+}
+
+/// A limit of requests per second, at which callers wait. Clones are the same limit.
+#[derive(Clone, Debug)]
+pub struct TokenBucket {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// How long those waited who were let through, in seconds.
+    waits: Histogram,
+}
+
+/// Waiters in the order in which they are served; the first of each priority may be next.
+type Line = BTreeMap<(Priority, u64), Arc<Notify>>;
+
+#[derive(Debug)]
+struct State {
+    bucket: Bucket,
+    line: Line,
+    turns: Turns,
+    last: u64,
+}
+
+/// How a bucket stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Standing {
+    /// `None` for no limit.
+    pub(super) per_second: Option<f64>,
+    pub(super) tokens: f64,
+    pub(super) closed_for: Duration,
+    pub(super) throttled: u64,
+    pub(super) waiting: usize,
+}
+
+/// The first waiter of this priority.
+fn first(line: &Line, priority: Priority) -> Option<(&(Priority, u64), &Arc<Notify>)> {
+    line.range((priority, 0)..=(priority, u64::MAX)).next()
+}
+
+impl State {
+    /// Whose turn it is.
+    fn head(&self) -> Option<(&(Priority, u64), &Arc<Notify>)> {
+        let (urgent, routine) =
+            (first(&self.line, Priority::Waiting), first(&self.line, Priority::Routine));
+        if self.turns.urgent_next(urgent.is_some(), routine.is_some()) { urgent } else { routine }
+    }
+
+    /// Lets the one whose turn it is look again.
+    fn wake(&self) {
+        if let Some((_, notify)) = self.head() {
+            notify.notify_one();
+        }
+    }
+
+    /// Lets all look again: what they were told about their time no longer holds.
+    fn wake_all(&self) {
+        self.line.values().for_each(|notify| notify.notify_one());
+    }
+
+    fn leave(&mut self, ticket: (Priority, u64)) {
+        if self.line.remove(&ticket).is_some() {
+            self.wake();
+        }
+    }
+
+    /// Tries to let this waiter through. An error tells when to look again, unless
+    /// woken before; `None` if only a wake-up can help.
+    fn turn(&mut self, ticket: (Priority, u64), now: Instant) -> Result<(), Option<Instant>> {
+        if self.head().is_none_or(|(head, _)| *head != ticket) {
+            return Err(None);
+        }
+        self.bucket.take(now).map_err(Some)?;
+        let routine_waits = first(&self.line, Priority::Routine).is_some();
+        self.turns.took(ticket.0 == Priority::Waiting, routine_waits);
+        self.leave(ticket);
+        Ok(())
+    }
+
+    /// Why this waiter cannot be through by the deadline, if that is certain already.
+    fn hopeless(
+        &self,
+        ticket: (Priority, u64),
+        deadline: Instant,
+        now: Instant,
+    ) -> Option<Refused> {
+        if let Some(left) = self.bucket.closed_for(now).filter(|left| now + *left > deadline) {
+            return Some(Refused::Closed { left });
+        }
+        let ahead = self.line.range((ticket.0, 0)..ticket).count();
+        (self.bucket.earliest(ahead, now) > deadline || deadline <= now).then_some(Refused::NoTurn)
+    }
+}
+
+/// A place in the line, given up when dropped.
+struct Place<'a> {
+    shared: &'a Shared,
+    ticket: (Priority, u64),
+    notify: Arc<Notify>,
+}
+
+impl<'a> Place<'a> {
+    fn take(shared: &'a Shared, priority: Priority) -> Self {
+        let notify = Arc::new(Notify::new());
+        let mut state = shared.state.lock();
+        state.last += 1;
+        let ticket = (priority, state.last);
+        state.line.insert(ticket, Arc::clone(&notify));
+        Self { shared, ticket, notify }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.shared.state.lock().leave(self.ticket);
+    }
+}
+
+impl TokenBucket {
+    /// A bucket that is full. The histogram takes the seconds that each request waited.
+    pub fn new(rate: Rate, tuning: Tuning, waits: Histogram) -> Self {
+        let state = State {
+            bucket: Bucket::new(rate, tuning, Instant::now()),
+            line: BTreeMap::new(),
+            turns: Turns::new(tuning.urgent_streak),
+            last: 0,
+        };
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), waits }) }
+    }
+
+    /// Waits for a turn, however long, and returns how long it was. Who gives up
+    /// waiting has taken nothing.
+    pub async fn admit(&self, priority: Priority) -> Duration {
+        loop {
+            // Without a deadline there is no refusal.
+            if let Ok(waited) = self.enter(priority, None).await {
+                return waited;
+            }
+        }
+    }
+
+    /// Waits for a turn, and fails as soon as it is certain that there is none by the
+    /// deadline.
+    pub async fn admit_by(
+        &self,
+        priority: Priority,
+        deadline: Instant,
+    ) -> Result<Duration, Refused> {
+        self.enter(priority, Some(deadline)).await
+    }
+
+    async fn enter(
+        &self,
+        priority: Priority,
+        deadline: Option<Instant>,
+    ) -> Result<Duration, Refused> {
+        let began = Instant::now();
+        let place = Place::take(&self.shared, priority);
+        loop {
+            let again = {
+                let mut state = self.shared.state.lock();
+                let now = Instant::now();
+                match state.turn(place.ticket, now) {
+                    Ok(()) => break,
+                    Err(again) => match deadline
+                        .and_then(|deadline| state.hopeless(place.ticket, deadline, now))
+                    {
+                        Some(refused) => return Err(refused),
+                        None => again,
+                    },
+                }
+            };
+            let woken = pin!(place.notify.notified());
+            match again.into_iter().chain(deadline).min() {
+                None => woken.await,
+                Some(at) => {
+                    tokio::select! {
+                        () = woken => {}
+                        () = sleep_until(at) => {}
+                    }
+                }
+            }
+        }
+        let waited = began.elapsed();
+        self.shared.waits.observe(waited.as_secs_f64());
+        Ok(waited)
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Bucket, Instant) -> R) -> R {
+        let mut state = self.shared.state.lock();
+        let result = change(&mut state.bucket, Instant::now());
+        state.wake_all();
+        result
+    }
+
+    /// Changes rate and burst, for those who wait as well.
+    pub fn configure(&self, rate: Rate) {
+        self.change(|bucket, now| bucket.configure(rate, now));
+    }
+
+    /// Lets nothing through for so long, or for [`Tuning::max_closed`] if that is
+    /// shorter. Does not shorten a closing that lasts longer.
+    pub fn close_for(&self, time: Duration) {
+        self.change(|bucket, now| bucket.close(time, now));
+    }
+
+    /// Reports that the other side refused a request because there were too many.
+    pub fn refused(&self) {
+        self.change(Bucket::refused);
+    }
+
+    /// Reports that the other side did not find a request too much.
+    pub fn succeeded(&self) {
+        // The rate can only grow by this: who waits looks again soon enough.
+        self.shared.state.lock().bucket.succeeded(Instant::now());
+    }
+
+    /// The requests per second that are let through now; `None` for no limit.
+    pub fn in_force(&self) -> Option<f64> {
+        self.shared.state.lock().bucket.in_force()
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.shared.state.lock().line.len()
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        let mut state = self.shared.state.lock();
+        let now = Instant::now();
+        Standing {
+            per_second: state.bucket.in_force(),
+            tokens: state.bucket.tokens(now),
+            closed_for: state.bucket.closed_for(now).unwrap_or_default(),
+            throttled: state.bucket.throttled_total(),
+            waiting: state.line.len(),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! How long a failed key waits.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::QueueConfig;
+
+/// A time so far ahead; a year at most, so that no wait that somebody asks for can
+/// overflow the clock.
+pub(crate) fn later(now: Instant, wait: Duration) -> Instant {
+    now + wait.min(Duration::from_hours(365 * 24))
+}
+
+/// The wait after this many failures of one key (1 is the first): the base doubled
+/// with each, never above the maximum, less a random share. `unit` is the random
+/// number, between 0 and 1.
+pub(super) fn delay(config: &QueueConfig, failures: u32, unit: f64) -> Duration {
+    let doublings = failures.saturating_sub(1).min(31);
+    let full = config.base.saturating_mul(1 << doublings).min(config.max);
+    full.mul_f64(1.0 - config.jitter.clamp(0.0, 1.0) * unit.clamp(0.0, 1.0))
+}
+
+/// Spaces the retries of all keys together: a burst at once, then a steady rate.
+///
+/// `full_at` is when everything that was granted has been paid for; a grant lies as
+/// far ahead as that time exceeds what the burst covers (the generic cell rate
+/// algorithm of ATM).
+#[derive(Clone, Debug)]
+pub(super) struct Overall {
+    interval: Duration,
+    burst: Duration,
+    full_at: Option<Instant>,
+}
+
+impl Overall {
+    /// A rate of 0 or less, or one that is no number, is no limit.
+    pub(super) fn new(rate: f64, burst: u32) -> Self {
+        let interval = if rate > 0.0 {
+            Duration::try_from_secs_f64(1.0 / rate).unwrap_or_default()
+        } else {
+            Duration::ZERO
+        };
+        let interval = interval.min(Duration::from_mins(1));
+        Self { interval, burst: interval.saturating_mul(burst.saturating_sub(1)), full_at: None }
+    }
+
+    /// Grants one retry and tells how far ahead it lies.
+    pub(super) fn reserve(&mut self, now: Instant) -> Duration {
+        let start = self.full_at.map_or(now, |at| at.max(now));
+        self.full_at = Some(start + self.interval);
+        start.duration_since(now).saturating_sub(self.burst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_doubles_up_to_the_cap() {
+        let config = QueueConfig { jitter: 0.0, ..QueueConfig::default() };
+        for (failures, expect) in [
+            (0, 5),
+            (1, 5),
+            (2, 10),
+            (3, 20),
+            (10, 2560),
+            (14, 40_960),
+            (15, 60_000),
+            (u32::MAX, 60_000),
+        ] {
+            assert_eq!(delay(&config, failures, 0.9), Duration::from_millis(expect), "{failures}");
+        }
+    }
+
+    #[test]
+    fn jitter_only_shortens() {
+        let config = QueueConfig { jitter: 0.2, ..QueueConfig::default() };
+        for (unit, expect) in [(0.0, 60_000), (0.5, 54_000), (1.0, 48_000), (7.0, 48_000)] {
+            assert_eq!(delay(&config, 40, unit), Duration::from_millis(expect), "{unit}");
+        }
+    }
+
+    #[test]
+    fn overall_grants_a_burst_and_then_a_rate() {
+        let now = Instant::now();
+        let mut overall = Overall::new(10.0, 3);
+        let waits: Vec<u128> = (0..6).map(|_| overall.reserve(now).as_millis()).collect();
+        assert_eq!(waits, [0, 0, 0, 100, 200, 300]);
+        let later = now + Duration::from_secs(10);
+        assert_eq!(overall.reserve(later), Duration::ZERO, "the burst has grown back");
+    }
+
+    #[test]
+    fn no_rate_is_no_limit() {
+        let now = Instant::now();
+        for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let mut overall = Overall::new(rate, 1);
+            assert!((0..1000).all(|_| overall.reserve(now).is_zero()), "{rate}");
+        }
+    }
+}

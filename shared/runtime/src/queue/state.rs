@@ -1,0 +1,410 @@
+//! The queue as a state machine: no clock, no waiting, no locks.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::Hash,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{
+    Priority, QueueConfig,
+    backoff::{self, Overall, later},
+    turns::Turns,
+};
+
+/// A point in time, and a number that orders what is due at the same time.
+type Due = (Instant, u64);
+
+/// What is known of one key. It is kept while any field says something.
+///
+/// A held key is never wanted: what wants it is taken into the hold, and comes out of
+/// it as one add when the hold ends.
+#[derive(Debug, Default)]
+struct Entry {
+    wanted: Option<Wanted>,
+    work: Option<Work>,
+    hold: Option<Hold>,
+    delayed: Option<Delayed>,
+    failures: u32,
+}
+
+/// The key is to be handed out: now if nobody works on it, else when it is given back.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    priority: Priority,
+    seq: u64,
+    since: Instant,
+}
+
+/// A worker has the key.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    priority: Priority,
+    started: Instant,
+}
+
+/// The key is not to be handed out before `due`, and is added then.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    due: Due,
+    began: Instant,
+    priority: Priority,
+    /// No add ends it early.
+    strict: bool,
+}
+
+/// The key is added at `due`.
+#[derive(Clone, Copy, Debug)]
+struct Delayed {
+    due: Due,
+    priority: Priority,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Timer {
+    Hold,
+    Delayed,
+}
+
+/// A key that is handed out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Taken<K> {
+    pub(super) key: K,
+    /// How long it waited.
+    pub(super) waited: Duration,
+}
+
+/// What a worker gets to hear.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next<K> {
+    Taken(Taken<K>),
+    /// Nothing now; something is due then.
+    Wait(Option<Instant>),
+    ShutDown,
+}
+
+/// How a queue stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Snapshot {
+    pub(super) depth: usize,
+    pub(super) adds: u64,
+    pub(super) retries: u64,
+    /// The age of the key that has waited longest.
+    pub(super) oldest: Duration,
+    /// The ages of all keys in work, summed up.
+    pub(super) unfinished: Duration,
+    /// The age of the key that has been in work longest.
+    pub(super) longest: Duration,
+}
+
+#[derive(Debug)]
+pub(super) struct Core<K> {
+    config: QueueConfig,
+    entries: HashMap<K, Entry>,
+    urgent: BTreeMap<u64, K>,
+    routine: BTreeMap<u64, K>,
+    timers: BTreeMap<Due, (K, Timer)>,
+    turns: Turns,
+    overall: Overall,
+    /// The last number given out; it grows with time, so it orders by age too.
+    seq: u64,
+    processing: usize,
+    adds: u64,
+    retries: u64,
+    shut_down: bool,
+}
+
+impl<K: Clone + Eq + Hash> Core<K> {
+    pub(super) fn new(config: QueueConfig) -> Self {
+        Self {
+            turns: Turns::new(config.urgent_streak),
+            overall: Overall::new(config.retry_rate, config.retry_burst),
+            config,
+            entries: HashMap::new(),
+            urgent: BTreeMap::new(),
+            routine: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            seq: 0,
+            processing: 0,
+            adds: 0,
+            retries: 0,
+            shut_down: false,
+        }
+    }
+
+    pub(super) fn add(&mut self, key: K, priority: Priority, now: Instant) {
+        self.advance(now);
+        self.want(key, priority, now);
+        // An urgent add may have ended a hold.
+        self.advance(now);
+    }
+
+    pub(super) fn add_after(&mut self, key: K, after: Duration, priority: Priority, now: Instant) {
+        if self.shut_down {
+            return;
+        }
+        self.retries += 1;
+        if after.is_zero() {
+            return self.add(key, priority, now);
+        }
+        self.advance(now);
+        let due = (later(now, after), self.next_seq());
+        let entry = self.entries.entry(key.clone()).or_default();
+        let priority = entry.delayed.map_or(priority, |old| old.priority.min(priority));
+        match &mut entry.delayed {
+            Some(old) if old.due <= due => old.priority = priority,
+            old => {
+                if let Some(old) = old {
+                    self.timers.remove(&old.due);
+                }
+                *old = Some(Delayed { due, priority });
+                self.timers.insert(due, (key, Timer::Delayed));
+            }
+        }
+    }
+
+    /// `unit` is a random number between 0 and 1.
+    pub(super) fn retry(&mut self, key: K, unit: f64, now: Instant) {
+        if self.shut_down {
+            return;
+        }
+        let entry = self.entries.entry(key.clone()).or_default();
+        entry.failures = entry.failures.saturating_add(1);
+        let delay = backoff::delay(&self.config, entry.failures, unit);
+        let delay = delay.max(self.overall.reserve(now));
+        self.hold(key, delay, false, now);
+    }
+
+    pub(super) fn retry_after(&mut self, key: K, after: Duration, now: Instant) {
+        if !self.shut_down {
+            self.hold(key, after.min(self.config.max_retry_after), true, now);
+        }
+    }
+
+    pub(super) fn forget(&mut self, key: &K) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.failures = 0;
+            self.prune(key);
+        }
+    }
+
+    pub(super) fn failures(&self, key: &K) -> u32 {
+        self.entries.get(key).map_or(0, |entry| entry.failures)
+    }
+
+    /// Returns how long the key was in work; `None` if it was not.
+    pub(super) fn done(&mut self, key: &K, now: Instant) -> Option<Duration> {
+        self.advance(now);
+        let entry = self.entries.get_mut(key)?;
+        let work = entry.work.take()?;
+        self.processing -= 1;
+        if let Some(wanted) = entry.wanted {
+            self.ready(wanted.priority).insert(wanted.seq, key.clone());
+        }
+        self.prune(key);
+        Some(now.saturating_duration_since(work.started))
+    }
+
+    pub(super) fn take(&mut self, now: Instant) -> Next<K> {
+        if self.shut_down {
+            return Next::ShutDown;
+        }
+        self.advance(now);
+        match self.pop(now) {
+            Some(taken) => Next::Taken(taken),
+            None => Next::Wait(self.next_due()),
+        }
+    }
+
+    /// Up to `max` keys; none if none waits or the queue is shut down.
+    pub(super) fn take_batch(&mut self, max: usize, now: Instant) -> Vec<Taken<K>> {
+        self.advance(now);
+        let mut batch = Vec::with_capacity(max.min(self.urgent.len() + self.routine.len()));
+        while batch.len() < max
+            && let Some(taken) = self.pop(now)
+        {
+            batch.push(taken);
+        }
+        batch
+    }
+
+    pub(super) fn shut_down(&mut self) {
+        self.shut_down = true;
+        self.urgent.clear();
+        self.routine.clear();
+        self.timers.clear();
+        self.entries.retain(|_, entry| {
+            *entry = Entry { work: entry.work, ..Entry::default() };
+            entry.work.is_some()
+        });
+    }
+
+    pub(super) fn is_shut_down(&self) -> bool {
+        self.shut_down
+    }
+
+    pub(super) fn processing_len(&self) -> usize {
+        self.processing
+    }
+
+    /// How many keys wait to be handed out.
+    pub(super) fn ready_len(&mut self, now: Instant) -> usize {
+        self.advance(now);
+        self.urgent.len() + self.routine.len()
+    }
+
+    /// Since when the oldest of the keys that wait has been waiting.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        [&self.urgent, &self.routine]
+            .into_iter()
+            .filter_map(|ready| ready.first_key_value())
+            .filter_map(|(_, key)| Some(self.entries.get(key)?.wanted?.since))
+            .min()
+    }
+
+    /// When something is due without anybody doing anything.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.timers.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    pub(super) fn snapshot(&mut self, now: Instant) -> Snapshot {
+        let depth = self.ready_len(now);
+        let age = |since: Instant| now.saturating_duration_since(since);
+        let work =
+            || self.entries.values().filter_map(|entry| entry.work).map(|work| age(work.started));
+        Snapshot {
+            depth,
+            adds: self.adds,
+            retries: self.retries,
+            oldest: self.oldest().map(age).unwrap_or_default(),
+            unfinished: work().fold(Duration::ZERO, Duration::saturating_add),
+            longest: work().max().unwrap_or_default(),
+        }
+    }
+
+    fn next_seq(&mut self) -> u64 {
+        self.seq += 1;
+        self.seq
+    }
+
+    fn ready(&mut self, priority: Priority) -> &mut BTreeMap<u64, K> {
+        match priority {
+            Priority::Urgent => &mut self.urgent,
+            Priority::Routine => &mut self.routine,
+        }
+    }
+
+    /// Marks the key as wanted, or takes the wish into its hold.
+    fn want(&mut self, key: K, priority: Priority, now: Instant) {
+        if self.shut_down {
+            return;
+        }
+        let seq = self.next_seq();
+        let entry = self.entries.entry(key.clone()).or_default();
+        if let Some(hold) = &mut entry.hold {
+            hold.priority = hold.priority.min(priority);
+            let forward = now.max(later(hold.began, self.config.urgent_gap));
+            if priority == Priority::Urgent && !hold.strict && forward < hold.due.0 {
+                self.timers.remove(&hold.due);
+                hold.due = (forward, seq);
+                self.timers.insert(hold.due, (key, Timer::Hold));
+            }
+            return;
+        }
+        let free = entry.work.is_none();
+        match &mut entry.wanted {
+            Some(wanted) if wanted.priority <= priority => {}
+            Some(wanted) => {
+                // It keeps its number: among the urgent it stands as old as it is.
+                let (old, seq) = (wanted.priority, wanted.seq);
+                wanted.priority = priority;
+                if free {
+                    self.ready(old).remove(&seq);
+                    self.ready(priority).insert(seq, key);
+                }
+            }
+            None => {
+                entry.wanted = Some(Wanted { priority, seq, since: now });
+                self.adds += 1;
+                if free {
+                    self.ready(priority).insert(seq, key);
+                }
+            }
+        }
+    }
+
+    /// Keeps the key back, together with what wants it now. Of two holds the later end counts.
+    fn hold(&mut self, key: K, delay: Duration, strict: bool, now: Instant) {
+        self.advance(now);
+        self.retries += 1;
+        let seq = self.next_seq();
+        let entry = self.entries.entry(key.clone()).or_default();
+        let mut hold =
+            Hold { due: (later(now, delay), seq), began: now, priority: Priority::Routine, strict };
+        if let Some(work) = entry.work {
+            hold.priority = work.priority;
+        }
+        if let Some(old) = entry.hold.take() {
+            self.timers.remove(&old.due);
+            hold.due = hold.due.max(old.due);
+            hold.strict |= old.strict;
+            hold.priority = hold.priority.min(old.priority);
+        }
+        let wanted = entry.wanted.take();
+        if let Some(wanted) = wanted {
+            hold.priority = hold.priority.min(wanted.priority);
+            if wanted.priority == Priority::Urgent && !hold.strict {
+                hold.due.0 = hold.due.0.min(later(now, self.config.urgent_gap));
+            }
+        }
+        let free = entry.work.is_none();
+        entry.hold = Some(hold);
+        if let Some(wanted) = wanted.filter(|_| free) {
+            self.ready(wanted.priority).remove(&wanted.seq);
+        }
+        self.timers.insert(hold.due, (key, Timer::Hold));
+    }
+
+    /// Does what has become due, in order.
+    fn advance(&mut self, now: Instant) {
+        while let Some(first) = self.timers.first_entry().filter(|first| first.key().0 <= now) {
+            let ((due, _), (key, timer)) = first.remove_entry();
+            let Some(entry) = self.entries.get_mut(&key) else { continue };
+            let priority = match timer {
+                Timer::Hold => entry.hold.take().map(|hold| hold.priority),
+                Timer::Delayed => entry.delayed.take().map(|delayed| delayed.priority),
+            };
+            if let Some(priority) = priority {
+                self.want(key, priority, due);
+            }
+        }
+    }
+
+    fn pop(&mut self, now: Instant) -> Option<Taken<K>> {
+        let urgent = self.turns.urgent_next(!self.urgent.is_empty(), !self.routine.is_empty());
+        let priority = if urgent { Priority::Urgent } else { Priority::Routine };
+        let (_, key) = self.ready(priority).pop_first()?;
+        self.turns.took(urgent, !self.routine.is_empty());
+        let entry = self.entries.get_mut(&key)?;
+        let wanted = entry.wanted.take()?;
+        entry.work = Some(Work { priority: wanted.priority, started: now });
+        self.processing += 1;
+        Some(Taken { key, waited: now.saturating_duration_since(wanted.since) })
+    }
+
+    /// Drops an entry that says nothing.
+    fn prune(&mut self, key: &K) {
+        let idle = |entry: &Entry| {
+            entry.wanted.is_none()
+                && entry.work.is_none()
+                && entry.hold.is_none()
+                && entry.delayed.is_none()
+                && entry.failures == 0
+        };
+        if self.entries.get(key).is_some_and(idle) {
+            self.entries.remove(key);
+        }
+    }
+}
