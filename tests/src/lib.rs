@@ -1,13 +1,10 @@
 //! End-to-end tests: the built programs against a cluster and a simulated cloud.
 //!
 //! [`cluster`] starts the cluster (the simulated API server, or a real
-//! kube-apiserver with etcd), [`cloud`] serves the simulated cloud over the external
-//! protocol, [`program`] runs the built programs as child processes, and
+//! kube-apiserver with etcd), [`ccm_sim::served`] serves the simulated cloud over the
+//! external protocol, [`ccm_sim::program`] runs the built programs as child processes, and
 //! [`scenarios`] tells what must happen. The same scenarios run on both clusters.
 
-pub mod cloud;
 pub mod cluster;
 pub mod nodes;
-pub mod poll;
-pub mod program;
 pub mod scenarios;

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use ccm_cloud::{AddressKind, NodeAddress};
+use ccm_sim::{cloud::SimInstance, poll};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::{
@@ -11,7 +13,6 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::poll;
 
 /// The taint that kubelet sets with `--cloud-provider=external`.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -32,6 +33,27 @@ pub fn fresh(name: &str) -> Value {
             }
         }
     })
+}
+
+/// The machine behind the node of this name, with everything that a machine has.
+pub fn instance(name: &str) -> SimInstance {
+    let uuid = uuid_of(name);
+    let mut instance = SimInstance::new(format!("i-{name}"), name);
+    instance.instance_type = Some("m1.large".to_owned());
+    instance.zone = Some("zone-1".to_owned());
+    instance.region = Some("region-1".to_owned());
+    instance.addresses = vec![
+        NodeAddress::new(AddressKind::InternalIp, format!("10.{}", address_of(name))),
+        NodeAddress::new(AddressKind::ExternalIp, format!("198.{}", address_of(name))),
+    ];
+    instance.system_uuid = Some(uuid);
+    instance
+}
+
+/// The last three parts of an IPv4 address, which depend on the name alone.
+fn address_of(name: &str) -> String {
+    let number = name.bytes().fold(7u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    format!("{}.{}.{}", number >> 16 & 0xff, number >> 8 & 0xff, number & 0xff)
 }
 
 /// A system UUID that depends on the name alone.

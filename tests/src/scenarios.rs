@@ -3,7 +3,12 @@
 use std::{future::Future, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use anyhow::Result;
-use ccm_cloud::Instance;
+use ccm_sim::{
+    cloud::{SimCloud, SimInstance},
+    poll,
+    program::{Launch, Program},
+    served::ServedCloud,
+};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::{Event, Node}};
 use kube::{
     Api, Client,
@@ -11,10 +16,8 @@ use kube::{
 };
 
 use crate::{
-    cloud::{self, CloudServer},
     cluster::{Cluster, Kind, Request},
-    nodes, poll,
-    program::{Launch, Program},
+    nodes,
 };
 
 mod bad_input;
@@ -37,7 +40,7 @@ pub struct Env {
     /// A client with all rights.
     pub client: Client,
     /// The cloud.
-    pub cloud: CloudServer,
+    pub served: ServedCloud,
     folder: tempfile::TempDir,
     mark: usize,
 }
@@ -48,14 +51,25 @@ impl Env {
         let client = cluster.client().await?;
         clear(&client).await?;
         let folder = tempfile::Builder::new().prefix("quartet-scenario-").tempdir()?;
-        let cloud = CloudServer::start(folder.path()).await?;
+        let served = ServedCloud::start(folder.path()).await?;
         let mark = cluster.requests("").await?.len();
-        Ok(Self { cluster, client, cloud, folder, mark })
+        Ok(Self { cluster, client, served, folder, mark })
+    }
+
+    /// The cloud, to fill and to break.
+    pub fn cloud(&self) -> &SimCloud {
+        self.served.cloud()
+    }
+
+    /// How many calls the cloud has had, those for its health left out.
+    pub fn cloud_calls(&self) -> u64 {
+        let calls = self.cloud().calls();
+        calls.lookup + calls.list
     }
 
     /// A node-ccm for this cluster and cloud, with quick periods.
     pub fn node_ccm(&self) -> Launch {
-        Launch::node_ccm(self.cluster.kubeconfig(), self.cloud.config())
+        Launch::node_ccm(self.cluster.kubeconfig(), self.served.config())
     }
 
     /// Starts it and waits until it is ready and leads.
@@ -84,9 +98,9 @@ impl Env {
     }
 
     /// Registers a node and creates its instance.
-    pub async fn add_node(&self, name: &str) -> Result<Instance> {
-        let instance = cloud::instance(name);
-        self.cloud.add(instance.clone());
+    pub async fn add_node(&self, name: &str) -> Result<SimInstance> {
+        let instance = nodes::instance(name);
+        self.cloud().add(instance.clone());
         nodes::register(&self.client, &nodes::fresh(name)).await?;
         Ok(instance)
     }

@@ -6,3 +6,4 @@ pub mod cloud;
 pub mod faults;
 pub mod poll;
 pub mod program;
+pub mod served;

@@ -1,18 +1,20 @@
 //! kube-apiserver and etcd as child processes on loopback.
 
 use std::{
-    net::TcpListener,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
 
 use anyhow::{Context as _, Result};
-use rustix::process::{Pid, Signal, kill_process};
+use ccm_sim::{
+    poll,
+    program::{self, free_port, pid},
+};
+use rustix::process::{Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use super::audit::{self, Request};
-use crate::poll;
 
 /// What a test may choose about the API server.
 #[derive(Clone, Debug, Default)]
@@ -117,7 +119,7 @@ impl RealCluster {
     /// The processor time that the API server has used so far, in seconds.
     pub fn apiserver_cpu_seconds(&self) -> Result<f64> {
         let pid = self.apiserver.lock().as_ref().and_then(Child::id).context("the API server is not running")?;
-        crate::program::cpu_seconds(pid)
+        program::cpu_seconds(pid)
     }
 
     /// Ends the API server first: with etcd gone it would hang on SIGTERM.
@@ -237,16 +239,6 @@ fn write_kubeconfig(path: &Path, port: u16, authority: &str) -> Result<()> {
     });
     std::fs::write(path, serde_json::to_vec_pretty(&config)?)?;
     Ok(())
-}
-
-/// A port that nobody listens on now.
-pub fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
-}
-
-/// The process ID as the kernel's calls want it.
-pub fn pid(id: u32) -> Result<Pid> {
-    i32::try_from(id).ok().and_then(Pid::from_raw).context("not a process ID")
 }
 
 /// SIGTERM, and SIGKILL when that is not heard within five seconds.

@@ -1,20 +1,32 @@
 //! The simulated API server behind an HTTP listener.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::Result;
+use ccm_sim::apiserver::{ApiServer, FaultPlan, ListenHandle, Options};
 
 use super::Request;
 
 /// A running simulated API server.
 pub struct SimulatedCluster {
+    server: Arc<ApiServer>,
+    listener: ListenHandle,
     kubeconfig: PathBuf,
+    _folder: tempfile::TempDir,
 }
 
 impl SimulatedCluster {
     /// Starts it on a free port.
     pub async fn start() -> Result<Self> {
-        anyhow::bail!("not there yet")
+        let folder = tempfile::Builder::new().prefix("quartet-sim-").tempdir()?;
+        let server = ApiServer::new(Options::default());
+        let listener = server.listen("127.0.0.1:0").await?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, server.kubeconfig(listener.addr()))?;
+        Ok(Self { server, listener, kubeconfig, _folder: folder })
     }
 
     /// The kubeconfig for it.
@@ -22,11 +34,31 @@ impl SimulatedCluster {
         &self.kubeconfig
     }
 
+    /// What goes wrong there, to add to and to clear.
+    pub fn faults(&self) -> &FaultPlan {
+        self.server.faults()
+    }
+
+    /// Ends all watches that are open now.
+    pub fn cut_watches(&self) {
+        self.server.cut_watches();
+    }
+
     /// What it was asked.
     pub fn requests(&self) -> Vec<Request> {
-        Vec::new()
+        let request = |record: ccm_sim::apiserver::Record| Request {
+            verb: record.verb.as_str().to_owned(),
+            code: record.outcome.code(),
+            resource: record.resource,
+            subresource: record.subresource,
+            name: record.name,
+            user_agent: record.user_agent,
+        };
+        self.server.audit().records().into_iter().map(request).collect()
     }
 
     /// Ends it.
-    pub fn stop(self) {}
+    pub fn stop(self) {
+        self.listener.shutdown();
+    }
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use ccm_sim::program::{Finished, Launch};
 
 use super::Env;
-use crate::program::{Finished, Launch};
 
 const LIMIT: Duration = Duration::from_secs(10);
 

@@ -10,7 +10,7 @@ use kube::{Api, runtime::watcher};
 use serde_json::json;
 
 use super::{Env, SOON};
-use crate::{cloud, cluster::audit, nodes};
+use crate::{cluster::audit, nodes};
 
 pub(super) async fn a_new_node_becomes_schedulable(env: Env) -> Result<()> {
     let program = env.start(&env.node_ccm()).await?;
@@ -18,7 +18,7 @@ pub(super) async fn a_new_node_becomes_schedulable(env: Env) -> Result<()> {
     let node = env.initialised("node-1").await?;
 
     let id = node.spec.as_ref().and_then(|spec| spec.provider_id.clone());
-    ensure!(id.as_deref() == Some(instance.provider_id.as_str()), "provider ID is {id:?}");
+    ensure!(id.as_deref() == Some(instance.provider_id().as_str()), "provider ID is {id:?}");
     for (key, value) in [
         ("node.kubernetes.io/instance-type", &instance.instance_type),
         ("beta.kubernetes.io/instance-type", &instance.instance_type),
@@ -73,13 +73,13 @@ pub(super) async fn a_burst_costs_two_writes_a_node_and_few_cloud_calls(env: Env
     let _program = env.start(&env.node_ccm()).await?;
     let names: Vec<_> = (0..NODES).map(|number| format!("node-{number}")).collect();
     for name in &names {
-        env.cloud.add(cloud::instance(name));
+        env.cloud().add(nodes::instance(name));
     }
-    let before = env.cloud.calls();
+    let before = env.cloud_calls();
     nodes::register_all(&env.client, names.iter().map(|name| nodes::fresh(name)).collect(), 16).await?;
     nodes::all_initialised(&env.client, Duration::from_secs(60)).await?;
 
-    let calls = env.cloud.calls() - before;
+    let calls = env.cloud_calls() - before;
     ensure!(calls <= 20, "{NODES} nodes took {calls} cloud calls");
     let mut writes: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for request in env.requests().await?.iter().filter(|request| request.resource == "nodes") {
@@ -105,7 +105,7 @@ pub(super) async fn foreign_nodes_and_foreign_taints_are_left_alone(env: Env) ->
         {"key": nodes::UNINITIALIZED, "value": "true", "effect": "NoSchedule"},
         {"key": "example.com/second", "value": "x", "effect": "PreferNoSchedule"},
     ]);
-    env.cloud.add(cloud::instance("node-1"));
+    env.cloud().add(nodes::instance("node-1"));
     nodes::register(&env.client, &ours).await?;
 
     let node = env.initialised("node-1").await?;
@@ -124,11 +124,11 @@ pub(super) async fn foreign_nodes_and_foreign_taints_are_left_alone(env: Env) ->
 
 pub(super) async fn an_illegal_label_is_dropped_and_told(env: Env) -> Result<()> {
     let _program = env.start(&env.node_ccm()).await?;
-    let mut instance = cloud::instance("node-1");
+    let mut instance = nodes::instance("node-1");
     instance.zone = Some("zone one".to_owned());
     instance.labels.insert("example.com/good".to_owned(), "yes".to_owned());
     instance.labels.insert("example.com/bad".to_owned(), "not a legal value!".to_owned());
-    env.cloud.add(instance);
+    env.cloud().add(instance);
     nodes::register(&env.client, &nodes::fresh("node-1")).await?;
 
     let node = env.initialised("node-1").await?;
@@ -141,9 +141,9 @@ pub(super) async fn an_illegal_label_is_dropped_and_told(env: Env) -> Result<()>
 
 pub(super) async fn a_refused_node_ip_is_told_and_mended_by_the_user(env: Env) -> Result<()> {
     let _program = env.start(&env.node_ccm()).await?;
-    let mut instance = cloud::instance("node-1");
+    let mut instance = nodes::instance("node-1");
     instance.addresses.push(NodeAddress::new(AddressKind::InternalIp, "10.99.0.7"));
-    env.cloud.add(instance);
+    env.cloud().add(instance);
     let mut node = nodes::fresh("node-1");
     node["metadata"]["annotations"] = json!({"alpha.kubernetes.io/provided-node-ip": "192.0.2.77"});
     nodes::register(&env.client, &node).await?;

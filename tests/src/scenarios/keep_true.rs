@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use ccm_cloud::{AddressKind, NodeAddress};
+use ccm_sim::poll;
 use serde_json::json;
 
 use super::{Env, SOON};
-use crate::{cloud, nodes, poll};
+use crate::nodes;
 
 pub(super) async fn a_changed_instance_changes_its_node(env: Env) -> Result<()> {
     let _program = env.start(&env.node_ccm().arg("--node-status-update-frequency=10s")).await?;
@@ -20,7 +21,7 @@ pub(super) async fn a_changed_instance_changes_its_node(env: Env) -> Result<()> 
         NodeAddress::new(AddressKind::InternalIp, "10.77.0.1"),
         NodeAddress::new(AddressKind::InternalIp, "fd00::77"),
     ];
-    env.cloud.add(instance);
+    env.cloud().add(instance);
     let node = nodes::wait_for(&env.client, "node-1", "as its instance", 2 * SOON, |node| {
         nodes::label(node, "node.kubernetes.io/instance-type") == Some("m1.huge")
             && nodes::addresses(node).first().map(String::as_str) == Some("InternalIP=10.77.0.1")
@@ -37,7 +38,7 @@ pub(super) async fn a_label_edited_by_hand_is_put_back(env: Env) -> Result<()> {
     let _program = env.start(&env.node_ccm()).await?;
     let instance = env.add_node("node-1").await?;
     env.initialised("node-1").await?;
-    let calls = env.cloud.calls();
+    let calls = env.cloud_calls();
 
     let edit = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": "elsewhere", "example.com/mine": "kept"}}});
     nodes::patch(&env.client, "node-1", edit).await?;
@@ -46,7 +47,7 @@ pub(super) async fn a_label_edited_by_hand_is_put_back(env: Env) -> Result<()> {
     })
     .await?;
     ensure!(nodes::label(&node, "example.com/mine") == Some("kept"), "what is not ours is left alone");
-    ensure!(env.cloud.calls() <= calls + 1, "putting a label back took {} cloud calls", env.cloud.calls() - calls);
+    ensure!(env.cloud_calls() <= calls + 1, "putting a label back took {} cloud calls", env.cloud_calls() - calls);
     Ok(())
 }
 
@@ -54,7 +55,7 @@ pub(super) async fn a_restart_writes_nothing_but_the_lease(mut env: Env) -> Resu
     const NODES: usize = 100;
     let names: Vec<_> = (0..NODES).map(|number| format!("node-{number}")).collect();
     for name in &names {
-        env.cloud.add(cloud::instance(name));
+        env.cloud().add(nodes::instance(name));
     }
     let program = env.start(&env.node_ccm()).await?;
     nodes::register_all(&env.client, names.iter().map(|name| nodes::fresh(name)).collect(), 16).await?;
@@ -64,10 +65,10 @@ pub(super) async fn a_restart_writes_nothing_but_the_lease(mut env: Env) -> Resu
     ensure!(ended.success(), "SIGTERM ends it well, not with {ended}");
 
     env.forget_requests().await?;
-    let calls = env.cloud.calls();
+    let calls = env.cloud_calls();
     let program = env.start(&env.node_ccm()).await?;
     poll::until("a refresh of the fleet after the restart", SOON, || async {
-        Ok((env.cloud.calls() > calls).then_some(()))
+        Ok((env.cloud_calls() > calls).then_some(()))
     })
     .await?;
     tokio::time::sleep(Duration::from_secs(2)).await;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, api::DeleteParams};
-use rustix::process::Signal;
+use ccm_sim::program::{Launch, Program, Signal};
 use tokio::time::Instant;
 
 use super::{Env, SOON};
-use crate::{nodes, program::{Launch, Program}};
+use crate::nodes;
 
 /// Short terms, so that the tests are short; the proportions are the defaults'.
 fn quick(env: &Env) -> Launch {

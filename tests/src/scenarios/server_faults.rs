@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ccm_sim::apiserver::{Action, Fault, Verb};
 
 use super::{Env, NODE_CCM, SOON};
-use crate::{cloud, nodes};
+use crate::nodes;
 
 /// A fault that hits node-ccm alone, not this test's own client.
 fn fault(action: Action) -> Fault {
@@ -85,7 +85,7 @@ pub(super) async fn a_restarted_api_server_is_survived(env: Env) -> Result<()> {
     env.add_node("node-0").await?;
     env.initialised("node-0").await?;
     env.cluster.real().context("real")?.restart_apiserver().await?;
-    env.cloud.add(cloud::instance("node-1"));
+    env.cloud().add(nodes::instance("node-1"));
     nodes::register(&env.client, &nodes::fresh("node-1")).await?;
     nodes::wait_for(&env.client, "node-1", "initialised", 4 * SOON, |node| !nodes::is_tainted(node)).await?;
     ensure!(program.leads().await?, "a restart within the deadline costs no lease");

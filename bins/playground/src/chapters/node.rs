@@ -78,7 +78,7 @@ async fn change(stage: &Stage) -> Result<String> {
     let mut instance = stage::instance("node-000");
     instance.instance_type = Some("m1.xlarge".to_owned());
     instance.addresses = vec![NodeAddress::new(AddressKind::InternalIp, "10.200.0.1")];
-    stage.cloud().update(instance);
+    stage.cloud().add(instance);
     let start = Instant::now();
     poll::until("node-000 to follow", PATIENCE, || async {
         let node = stage.node("node-000").context("node-000 is there")?;

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::TcpListener,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::Duration,
@@ -11,12 +12,13 @@ use anyhow::{Context as _, Result, bail};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Bytes;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-use rustix::process::{Signal, kill_process};
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
 use tokio::process::{Child, Command};
 
-use crate::{cluster::real, poll};
+use crate::poll;
 
-/// The folder of the built programs: where this test or benchmark was built itself.
+/// The folder of the built programs: where the running program was built itself.
 /// `QUARTET_BIN` names another one.
 pub fn binaries() -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os("QUARTET_BIN") {
@@ -68,7 +70,7 @@ impl Launch {
 
     /// Starts it with its log in `folder`, on a free port of its own.
     pub fn start(&self, folder: &Path) -> Result<Program> {
-        let port = real::free_port()?;
+        let port = free_port()?;
         let log = folder.join(format!("{}-{port}.log", self.name));
         let file = std::fs::File::create(&log)?;
         let child = self
@@ -97,7 +99,7 @@ impl Launch {
     fn command(&self) -> Result<Command> {
         let path = binaries()?.join(&self.name);
         if !path.exists() {
-            bail!("{} is not built; `make test` builds it, or run `cargo build --workspace`", path.display());
+            bail!("{} is not built; run `cargo build --workspace --bins`", path.display());
         }
         let mut command = Command::new(path);
         command
@@ -207,7 +209,7 @@ impl Program {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        Ok(kill_process(real::pid(self.id()?)?, signal)?)
+        Ok(kill_process(pid(self.id()?)?, signal)?)
     }
 
     /// SIGTERM, and how it ended.
@@ -231,6 +233,16 @@ impl Program {
         let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
         Ok(kib * 1024)
     }
+}
+
+/// A port that nobody listens on now.
+pub fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+/// The process ID as the kernel's calls want it.
+pub fn pid(id: u32) -> Result<Pid> {
+    i32::try_from(id).ok().and_then(Pid::from_raw).context("not a process ID")
 }
 
 /// The processor time of a process so far, in seconds.

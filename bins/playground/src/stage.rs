@@ -1,0 +1,183 @@
+//! What the story happens on: the simulated API server and cloud in this process, and
+//! the real programs beside it.
+
+use std::{path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+use ccm_cloud::{AddressKind, NodeAddress};
+use ccm_sim::{
+    apiserver::{ApiServer, ListenHandle, Options},
+    cloud::{Operation, SimCloud, SimInstance},
+    faults::{Effect, Fault},
+    poll,
+    program::{Launch, Program, Signal},
+    served::ServedCloud,
+};
+use serde_json::{Value, json};
+
+use crate::story::Story;
+
+/// The taint that a kubelet registers with when a cloud controller is to initialise its node.
+pub const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// How often the programs list the fleet here; five minutes by default elsewhere.
+pub const REFRESH: &str = "10s";
+
+/// How long a program may take to start.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The simulated world with the programs in it.
+pub struct Stage {
+    folder: tempfile::TempDir,
+    server: Arc<ApiServer>,
+    listener: ListenHandle,
+    kubeconfig: PathBuf,
+    served: ServedCloud,
+    programs: Vec<(String, Program)>,
+}
+
+impl Stage {
+    /// Starts everything and waits until all programs are ready.
+    pub async fn set(story: &Story) -> Result<Self> {
+        story.chapter("a simulated cluster, a simulated cloud, and the real programs");
+        let folder = tempfile::Builder::new().prefix("quartet-playground-").tempdir()?;
+        let server = ApiServer::new(Options::default());
+        let listener = server.listen("127.0.0.1:0").await.context("starting the simulated API server")?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        tokio::fs::write(&kubeconfig, server.kubeconfig(listener.addr())).await?;
+        let served = ServedCloud::start(folder.path()).await?;
+        let mut stage = Self { folder, server, listener, kubeconfig, served, programs: Vec::new() };
+        for name in ["node-ccm-a", "node-ccm-b"] {
+            stage.start(name).await?;
+        }
+        stage.describe(story);
+        Ok(stage)
+    }
+
+    /// Says how to look at it from another terminal.
+    pub fn describe(&self, story: &Story) {
+        story.say(format!("kubectl --kubeconfig={} get nodes -w", self.kubeconfig.display()));
+        for (name, program) in &self.programs {
+            story.say(format!("{name}: curl {}  (and /readyz?verbose, /configz)", program.url("/metrics")));
+        }
+        story.say(format!("logs: {}", self.folder.path().display()));
+    }
+
+    /// The cloud, to fill and to change.
+    pub fn cloud(&self) -> &SimCloud {
+        self.served.cloud()
+    }
+
+    /// How many calls the cloud has had, those for its health left out.
+    pub fn cloud_calls(&self) -> u64 {
+        let calls = self.cloud().calls();
+        calls.lookup + calls.list
+    }
+
+    /// Refuses all lookups for a while, as a cloud does whose quota is used up.
+    pub fn throttle(&self, time: Duration) {
+        let effect = Effect::Throttle { retry_after: Some(Duration::from_secs(2)) };
+        self.cloud().faults().add(Fault::new(effect).on(Operation::Lookup).lasting(time));
+    }
+
+    /// Registers a node as its kubelet would.
+    pub fn register(&self, name: &str) -> Result<()> {
+        self.server.create(&json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}},
+            "spec": {"taints": [{"key": TAINT, "value": "true", "effect": "NoSchedule"}]},
+            "status": {
+                "addresses": [{"type": "Hostname", "address": name}],
+                "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}],
+                "nodeInfo": {"kubeletVersion": "v1.36.3", "osImage": "Simulated Linux", "kernelVersion": "6.1.0", "containerRuntimeVersion": "containerd://2.1.0", "architecture": "amd64", "operatingSystem": "linux"}
+            }
+        }))?;
+        Ok(())
+    }
+
+    /// The node as the API server has it.
+    pub fn node(&self, name: &str) -> Option<Value> {
+        self.server.get("nodes", "", name)
+    }
+
+    /// Whether the node still carries the taint, or is not there.
+    pub fn is_tainted(&self, name: &str) -> bool {
+        let Some(node) = self.node(name) else { return true };
+        node["spec"]["taints"].as_array().is_some_and(|taints| taints.iter().any(|taint| taint["key"] == TAINT))
+    }
+
+    /// Waits until the node has lost its taint.
+    pub async fn untainted(&self, name: &str, limit: Duration) -> Result<()> {
+        poll::until(&format!("{name} to lose its taint"), limit, || async { Ok((!self.is_tainted(name)).then_some(())) }).await
+    }
+
+    /// How often the programs have written a node.
+    pub fn node_writes(&self) -> usize {
+        let records = self.server.audit().records();
+        records.iter().filter(|record| record.verb.is_write() && record.resource == "nodes" && record.user_agent.starts_with("node-ccm/")).count()
+    }
+
+    /// The events about a node: `Reason: message`.
+    pub fn events(&self, name: &str) -> Vec<String> {
+        let about = |event: &Value| event["involvedObject"]["name"] == name;
+        let line = |event: &Value| format!("{}: {}", event["reason"].as_str().unwrap_or(""), event["message"].as_str().unwrap_or(""));
+        self.server.list("events").iter().filter(|event| about(event)).map(line).collect()
+    }
+
+    /// The programs that say that they lead.
+    pub async fn leading(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for (name, program) in &self.programs {
+            if program.leads().await.unwrap_or(false) {
+                names.push(name.clone());
+            }
+        }
+        names
+    }
+
+    /// Stops a program as Kubernetes does, and says how it ended.
+    pub async fn terminate(&mut self, name: &str) -> Result<ExitStatus> {
+        let at = self.programs.iter().position(|(each, _)| each == name).with_context(|| format!("{name} runs"))?;
+        let (_, program) = self.programs.remove(at);
+        program.terminate().await
+    }
+
+    /// Starts a program anew, as a Deployment does.
+    pub async fn replace(&mut self, name: &str) -> Result<()> {
+        self.start(name).await
+    }
+
+    /// Ends everything.
+    pub async fn strike(mut self) -> Result<()> {
+        for (_, program) in &self.programs {
+            // One that has ended by itself has nothing left to hear.
+            program.signal(Signal::TERM).ok();
+        }
+        for (_, program) in &mut self.programs {
+            program.wait(PATIENCE).await?;
+        }
+        self.served.pause().await?;
+        self.listener.shutdown();
+        Ok(())
+    }
+
+    async fn start(&mut self, name: &str) -> Result<()> {
+        let launch = Launch::node_ccm(&self.kubeconfig, self.served.config())
+            .arg(format!("--node-status-update-frequency={REFRESH}"))
+            .arg("-v=2");
+        let mut program = launch.start(self.folder.path())?;
+        program.ready().await?;
+        self.programs.push((name.to_owned(), program));
+        Ok(())
+    }
+}
+
+/// The machine behind the node of this name.
+pub fn instance(name: &str) -> SimInstance {
+    let number: usize = name.trim_start_matches(|letter: char| !letter.is_ascii_digit()).parse().unwrap_or(900);
+    let mut instance = SimInstance::numbered(number);
+    instance.id = format!("i-{name}");
+    name.clone_into(&mut instance.name);
+    instance.addresses = vec![NodeAddress::new(AddressKind::InternalIp, format!("10.100.{}.{}", number / 250, number % 250 + 1))];
+    instance
+}

@@ -1,1 +1,0 @@
-//! The simulated cloud, served to the programs over the external protocol.
