@@ -1,1 +1,14 @@
-//! Being written.
+//! The command line: upstream's flag names and habits.
+
+mod catalogue;
+mod command;
+pub mod controllers;
+pub mod duration;
+mod foreign;
+mod markdown;
+mod nearest;
+
+pub(crate) use catalogue::{Catalogue, Entry, Known};
+pub(crate) use command::{SPECIAL, parse};
+pub use command::{Action, CommandLine, UsageError};
+pub use markdown::options_markdown;

@@ -1,0 +1,126 @@
+//! Lengths of time as Go's `time.ParseDuration` reads and `Duration.String` writes
+//! them, because that is what existing manifests contain.
+
+use std::{fmt::Write as _, time::Duration};
+
+/// A text that is no length of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DurationError {
+    /// It cannot be read.
+    #[error("must be a duration such as 5m0s, 1h30m or 250ms")]
+    Unreadable,
+    /// It is negative.
+    #[error("must be a duration of zero or more, such as 5m0s")]
+    Negative,
+    /// It is longer than Go can hold (about 292 years).
+    #[error("must be a duration below 2562047h")]
+    TooLong,
+}
+
+const UNITS: [(&str, u64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("\u{b5}s", 1_000),
+    ("\u{3bc}s", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// Reads a length of time: numbers with units, fractions allowed, without blanks.
+/// `0` alone needs no unit.
+pub fn parse(text: &str) -> Result<Duration, DurationError> {
+    let (negative, unsigned) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if unsigned == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let nanoseconds = sum_of_parts(unsigned)?;
+    match (negative, u64::try_from(nanoseconds)) {
+        (true, Ok(0)) => Ok(Duration::ZERO),
+        (true, _) => Err(DurationError::Negative),
+        (false, Ok(nanoseconds)) if i64::try_from(nanoseconds).is_ok() => Ok(Duration::from_nanos(nanoseconds)),
+        (false, _) => Err(DurationError::TooLong),
+    }
+}
+
+fn sum_of_parts(text: &str) -> Result<u128, DurationError> {
+    if text.is_empty() {
+        return Err(DurationError::Unreadable);
+    }
+    let mut rest = text;
+    let mut total: u128 = 0;
+    while !rest.is_empty() {
+        let (number, behind) = split_where(rest, |c| !c.is_ascii_digit() && c != '.');
+        let (unit, behind) = split_where(behind, |c| c.is_ascii_digit() || c == '.');
+        let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(DurationError::Unreadable)?;
+        total = total.checked_add(scaled(number, *scale)?).ok_or(DurationError::TooLong)?;
+        rest = behind;
+    }
+    Ok(total)
+}
+
+fn split_where(text: &str, end: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(end).unwrap_or(text.len()))
+}
+
+/// `number`, which may have a fraction, in nanoseconds.
+fn scaled(number: &str, scale: u64) -> Result<u128, DurationError> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+        return Err(DurationError::Unreadable);
+    }
+    let digits = |text: &str| match text {
+        "" => Ok(0),
+        text => text.parse::<u64>().map_err(|_| DurationError::TooLong),
+    };
+    let whole = u128::from(digits(whole)?) * u128::from(scale);
+    // Beyond 18 digits nothing is left of a fraction, not even of an hour.
+    let fraction: String = fraction.chars().take(18).collect();
+    let part = u128::from(digits(&fraction)?) * u128::from(scale);
+    let divisor = 10_u128.pow(u32::try_from(fraction.len()).unwrap_or(18));
+    Ok(whole + part / divisor)
+}
+
+/// Writes a length of time: `5m0s`, `1h30m0s`, `1.5s`, `250ms`, `0s`.
+pub fn format(duration: Duration) -> String {
+    let nanoseconds = duration.as_nanos();
+    if nanoseconds == 0 {
+        return "0s".to_owned();
+    }
+    for (unit, scale, next) in [("ns", 1, 1_000), ("\u{b5}s", 1_000, 1_000_000), ("ms", 1_000_000, 1_000_000_000)] {
+        if nanoseconds < next {
+            return format!("{}{unit}", decimal(nanoseconds, scale));
+        }
+    }
+    let seconds = duration.as_secs();
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    if seconds >= 3600 {
+        write!(text, "{}h", seconds / 3600).unwrap_or_default();
+    }
+    if seconds >= 60 {
+        write!(text, "{}m", seconds / 60 % 60).unwrap_or_default();
+    }
+    let below_minute = u128::from(seconds % 60) * 1_000_000_000 + u128::from(duration.subsec_nanos());
+    text + &decimal(below_minute, 1_000_000_000) + "s"
+}
+
+/// `value / scale` without trailing zeros; `scale` is a power of ten.
+fn decimal(value: u128, scale: u128) -> String {
+    let fraction = value % scale;
+    if fraction == 0 {
+        return (value / scale).to_string();
+    }
+    let digits = scale.to_string().len() - 1;
+    let fraction = format!("{fraction:0digits$}");
+    format!("{}.{}", value / scale, fraction.trim_end_matches('0'))
+}
+
+/// Serialises a length of time as Go writes it; for `#[serde(serialize_with)]`.
+pub fn serialize<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&format(*duration))
+}

@@ -1,0 +1,209 @@
+//! The layers and how they are merged.
+
+use std::{collections::BTreeMap, path::Path};
+
+use config::{Config, ConfigError, FileFormat, Map, Source, Value, ValueKind};
+
+use super::{
+    Origin, Problems, RawSettings, RawValue,
+    doc::{VARIABLE_PREFIX, flag_of, key_of, variable_of},
+};
+use crate::options::{Catalogue, Known};
+
+/// What the command line and the environment say. It stays the same while the process
+/// runs, so it is kept for the next reading of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Given {
+    /// By key.
+    pub(crate) flags: BTreeMap<String, String>,
+    /// All variables of the process; those of Quartet are picked out here.
+    pub(crate) environment: BTreeMap<String, String>,
+}
+
+impl Given {
+    /// The path of the configuration file. Only a flag or a variable can name it.
+    pub(crate) fn config_path(&self) -> Option<&str> {
+        let flag = self.flags.get("config");
+        flag.or_else(|| self.environment.get(&variable_of("config"))).map(String::as_str).filter(|path| !path.is_empty())
+    }
+}
+
+/// The merged layers, and what a person should know about them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Merged {
+    pub(crate) raw: RawSettings,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Merges defaults, the file's text, the environment and the flags.
+pub(crate) fn merge(
+    catalogue: &Catalogue,
+    given: &Given,
+    file: Option<&str>,
+    problems: &mut Problems,
+) -> Merged {
+    let mut warnings = Vec::new();
+    let defaults = catalogue.entries().iter().map(|entry| (entry.doc.key(), entry.default.to_string()));
+    let file_layer = match (given.config_path(), file) {
+        (Some(path), Some(text)) => file_values(catalogue, path, text, &mut warnings, problems),
+        _ => BTreeMap::new(),
+    };
+    let environment = environment_values(catalogue, &given.environment, &mut warnings, problems);
+    let file_origin = given.config_path().unwrap_or_default();
+    let merged = Config::builder()
+        .add_source(Layer::new(DEFAULT, defaults))
+        .add_source(Layer::new(file_origin, file_layer))
+        .add_source(Layer::new(ENVIRONMENT, environment))
+        .add_source(Layer::new(FLAG, given.flags.clone()))
+        .build()
+        .and_then(|merged| merged.collect());
+    let mut raw = RawSettings::default();
+    match merged {
+        Err(error) => problems.add("settings", one_line(&error.to_string())),
+        Ok(values) => {
+            for (key, value) in values {
+                let origin = match value.origin() {
+                    Some(DEFAULT) | None => Origin::Default,
+                    Some(ENVIRONMENT) => Origin::Environment,
+                    Some(FLAG) => Origin::Flag,
+                    Some(path) => Origin::File(path.to_owned()),
+                };
+                raw.insert(key, RawValue { text: text_of(&value).unwrap_or_default(), origin });
+            }
+        }
+    }
+    Merged { raw, warnings }
+}
+
+const DEFAULT: &str = "\0default";
+const ENVIRONMENT: &str = "\0environment";
+const FLAG: &str = "\0flag";
+
+/// Values that all come from one place.
+#[derive(Clone, Debug)]
+struct Layer {
+    values: Map<String, Value>,
+}
+
+impl Layer {
+    fn new(origin: &str, values: impl IntoIterator<Item = (String, String)>) -> Self {
+        let origin = origin.to_owned();
+        let value = |text: String| Value::new(Some(&origin), ValueKind::String(text));
+        Self { values: values.into_iter().map(|(key, text)| (key, value(text))).collect() }
+    }
+}
+
+impl Source for Layer {
+    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn collect(&self) -> Result<Map<String, Value>, ConfigError> {
+        Ok(self.values.clone())
+    }
+}
+
+/// The settings in a file's text, by key. Keys may have hyphens.
+fn file_values(
+    catalogue: &Catalogue,
+    path: &str,
+    text: &str,
+    warnings: &mut Vec<String>,
+    problems: &mut Problems,
+) -> BTreeMap<String, String> {
+    let Some(format) = format_of(path) else {
+        problems.add(format!("--config={path}"), "must be a file that ends in .yaml, .yml, .json or .toml");
+        return BTreeMap::new();
+    };
+    let read = Config::builder().add_source(config::File::from_str(text, format)).build();
+    let values = match read.and_then(|read| read.collect()) {
+        Ok(values) => values,
+        Err(error) => {
+            problems.add(path, format!("cannot be read: {}", one_line(&error.to_string())));
+            return BTreeMap::new();
+        }
+    };
+    let mut known = BTreeMap::new();
+    // Sorted, so that a person gets the same lines in the same order each time.
+    for (key, value) in values.into_iter().collect::<BTreeMap<_, _>>() {
+        match catalogue.find(&key) {
+            _ if key_of(&key) == "config" => problems.add(format!("{key} ({path})"), "must be given as flag --config"),
+            Some(Known::Setting(_)) => match text_of(&value) {
+                Some(text) => {
+                    if known.insert(key_of(&key), text).is_some() {
+                        problems.add(format!("{key} ({path})"), "must be given once");
+                    }
+                }
+                None if matches!(value.kind, ValueKind::Nil) => {}
+                None => problems.add(format!("{key} ({path})"), "must be a single value or a list"),
+            },
+            Some(Known::Foreign(foreign)) => warnings.push(format!("{key} ({path}) has no effect here: {}", foreign.why)),
+            None => problems.add(format!("{key} ({path})"), unknown_key(catalogue, &key)),
+        }
+    }
+    known
+}
+
+fn unknown_key(catalogue: &Catalogue, key: &str) -> String {
+    match catalogue.nearest_key(key) {
+        Some(near) => format!("unknown setting; did you mean {near}?"),
+        None => "unknown setting; --help shows the known ones".to_owned(),
+    }
+}
+
+/// The settings in the environment, by key.
+fn environment_values(
+    catalogue: &Catalogue,
+    environment: &BTreeMap<String, String>,
+    warnings: &mut Vec<String>,
+    problems: &mut Problems,
+) -> BTreeMap<String, String> {
+    let mut known = BTreeMap::new();
+    for (variable, text) in environment {
+        let Some(key) = variable.strip_prefix(VARIABLE_PREFIX).map(str::to_lowercase) else { continue };
+        match catalogue.find(&key) {
+            Some(Known::Setting(_)) => {
+                known.insert(key, text.clone());
+            }
+            Some(Known::Foreign(foreign)) => {
+                warnings.push(format!("{variable} (environment) has no effect here: {}", foreign.why));
+            }
+            None => {
+                let hint = match catalogue.nearest_key(&key) {
+                    Some(near) => format!("unknown setting; did you mean {}?", variable_of(&flag_of(&near))),
+                    None => "unknown setting; --help shows the known ones".to_owned(),
+                };
+                problems.add(format!("{variable} (environment)"), hint);
+            }
+        }
+    }
+    known
+}
+
+/// The format that a file's ending stands for.
+fn format_of(path: &str) -> Option<FileFormat> {
+    let ending = Path::new(path).extension()?.to_str()?.to_ascii_lowercase();
+    match ending.as_str() {
+        "yaml" | "yml" => Some(FileFormat::Yaml),
+        "json" => Some(FileFormat::Json),
+        "toml" => Some(FileFormat::Toml),
+        _ => None,
+    }
+}
+
+/// A single value or a list of them as text.
+fn text_of(value: &Value) -> Option<String> {
+    match &value.kind {
+        ValueKind::Nil | ValueKind::Table(_) => None,
+        ValueKind::Array(items) => {
+            let items: Option<Vec<String>> = items.iter().map(text_of).collect();
+            items.map(|items| items.join(","))
+        }
+        single => Some(single.to_string()),
+    }
+}
+
+/// A message without line breaks.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

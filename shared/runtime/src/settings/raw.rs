@@ -1,0 +1,125 @@
+//! The merged layers: each value with where it came from.
+
+use std::{collections::BTreeMap, fmt};
+
+use super::{
+    Problems,
+    doc::{flag_of, key_of, variable_of},
+    value::{SettingValue, redact},
+};
+
+/// The layer that a value came from. Later ones win.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// The configuration file.
+    File(String),
+    /// An environment variable.
+    Environment,
+    /// The command line.
+    Flag,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => f.write_str(path),
+            Self::Environment => f.write_str("environment"),
+            Self::Flag => f.write_str("flag"),
+        }
+    }
+}
+
+/// One value as it was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawValue {
+    /// Its text; a list is joined with commas.
+    pub text: String,
+    /// Its layer.
+    pub origin: Origin,
+}
+
+/// All settings of a program as they were given, merged. Settings are named by
+/// their flag (`kube-api-qps`) or their key (`kube_api_qps`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RawSettings {
+    values: BTreeMap<String, RawValue>,
+}
+
+impl RawSettings {
+    /// Every setting by its key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
+        self.values.iter().map(|(key, value)| (key.as_str(), value))
+    }
+
+    /// The value of this setting.
+    pub fn value(&self, name: &str) -> Option<&RawValue> {
+        self.values.get(&key_of(name))
+    }
+
+    /// Puts a value in place of the one there is.
+    pub(crate) fn insert(&mut self, key: String, value: RawValue) {
+        self.values.insert(key, value);
+    }
+
+    /// Reads a setting that must have a value. A problem is recorded, and `None`
+    /// returned, when it has none or cannot be read.
+    pub fn get<T: SettingValue>(&self, name: &str, problems: &mut Problems) -> Option<T> {
+        let Some(value) = self.value(name) else {
+            problems.add(format!("--{}", flag_of(name)), "must be described in the program's table of settings");
+            return None;
+        };
+        match T::parse(value.text.trim()) {
+            Ok(read) => Some(read),
+            Err(rule) => {
+                problems.add(self.describe(name), rule);
+                None
+            }
+        }
+    }
+
+    /// Reads a setting that may be empty: `Some(None)` then.
+    #[allow(clippy::option_option, reason = "the outer level says whether it could be read, as in `get`")]
+    pub fn optional<T: SettingValue>(&self, name: &str, problems: &mut Problems) -> Option<Option<T>> {
+        match self.value(name) {
+            Some(value) if value.text.trim().is_empty() => Some(None),
+            _ => self.get(name, problems).map(Some),
+        }
+    }
+
+    /// Reads a setting that must also pass `test`; `rule` says what would be right,
+    /// for instance `must be at least 1`.
+    pub fn checked<T: SettingValue>(
+        &self,
+        name: &str,
+        rule: &str,
+        problems: &mut Problems,
+        test: impl FnOnce(&T) -> bool,
+    ) -> Option<T> {
+        let read = self.get(name, problems)?;
+        if test(&read) {
+            return Some(read);
+        }
+        problems.add(self.describe(name), rule);
+        None
+    }
+
+    /// Records a problem with a setting that could be read.
+    pub fn reject(&self, name: &str, rule: impl Into<String>, problems: &mut Problems) {
+        problems.add(self.describe(name), rule);
+    }
+
+    /// The setting as a person wrote it, and where: `--concurrent-node-syncs=0 (flag)`.
+    pub fn describe(&self, name: &str) -> String {
+        let flag = flag_of(name);
+        let Some(RawValue { text, origin }) = self.value(name) else { return format!("--{flag}") };
+        let text = redact(text);
+        match origin {
+            Origin::Default | Origin::Flag => format!("--{flag}={text} ({origin})"),
+            Origin::Environment => format!("{}={text} ({origin})", variable_of(&flag)),
+            Origin::File(_) => format!("{}: {text} ({origin})", key_of(name)),
+        }
+    }
+}
