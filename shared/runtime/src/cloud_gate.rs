@@ -166,3 +166,6 @@ impl CallGate for CloudGate {
         self.shared.report(class, report);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -225,3 +225,6 @@ impl Inventory {
         metrics.collect(metrics::InventoryCollector(self.clone()));
     }
 }
+
+#[cfg(test)]
+mod tests;

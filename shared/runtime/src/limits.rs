@@ -22,3 +22,6 @@ pub use self::{
     metrics::LimitMetrics,
     token_bucket::{Refused, TokenBucket},
 };
+
+#[cfg(test)]
+mod tests;

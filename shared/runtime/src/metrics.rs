@@ -214,6 +214,15 @@ pub(crate) fn encode_gauges<L: EncodeLabelSet>(
     Ok(())
 }
 
+/// Writes one gauge without labels, for collectors.
+pub(crate) fn encode_gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    value: f64,
+) -> fmt::Result {
+    ConstGauge::new(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
+}
+
 /// Writes one counter per label set, for collectors. The name goes without `_total`,
 /// which the encoder adds.
 pub(crate) fn encode_counters<L: EncodeLabelSet>(
@@ -226,4 +235,112 @@ pub(crate) fn encode_counters<L: EncodeLabelSet>(
         ConstCounter::new(value).encode(metric.encode_family(&labels)?)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_build_and_the_process_are_reported() {
+        let text = Metrics::new().encode().unwrap();
+        let version = env!("CARGO_PKG_VERSION");
+        let upstream =
+            text.lines().find(|line| line.starts_with("kubernetes_build_info{")).unwrap();
+        for label in [
+            "major",
+            "minor",
+            "git_version",
+            "git_commit",
+            "git_tree_state",
+            "build_date",
+            "go_version",
+            "compiler",
+            "platform",
+        ] {
+            assert!(upstream.contains(&format!("{label}=\"")), "{label} in {upstream}");
+        }
+        assert!(
+            upstream.contains(&format!("git_version=\"v{version}\"")) && upstream.ends_with(" 1"),
+            "{upstream}"
+        );
+        let own = text.lines().find(|line| line.starts_with("ccm_build_info{")).unwrap();
+        assert!(own.contains(&format!("version=\"{version}\"")) && own.ends_with(" 1"), "{own}");
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_process_is_reported() {
+        let text = Metrics::new().encode().unwrap();
+        let value = |name: &str| -> f64 {
+            let line = text.lines().find(|line| line.split(' ').next() == Some(name));
+            line.unwrap_or_else(|| panic!("{name} in\n{text}"))
+                .rsplit(' ')
+                .next()
+                .unwrap()
+                .parse()
+                .unwrap()
+        };
+        assert!(value("process_cpu_seconds_total") >= 0.0);
+        assert!(value("process_resident_memory_bytes") > 1e5);
+        assert!(value("process_virtual_memory_bytes") >= value("process_resident_memory_bytes"));
+        assert!(value("process_virtual_memory_max_bytes") > 0.0);
+        assert!((3.0..=value("process_max_fds")).contains(&value("process_open_fds")));
+        let age = ccm_cloud::clock::unix_seconds() - value("process_start_time_seconds");
+        assert!((-2.0..3600.0).contains(&age), "started {age} s ago");
+        assert!(!text.contains("ccm_runtime_workers "), "there is no async runtime here");
+    }
+
+    #[tokio::test]
+    async fn the_async_runtime_is_reported() {
+        let text = Metrics::new().encode().unwrap();
+        assert!(text.contains("ccm_runtime_workers 1"), "{text}");
+    }
+
+    #[test]
+    fn a_controller_runs_until_it_is_dropped() {
+        let metrics = Metrics::new();
+        let line = |value: u8| {
+            format!(
+                "running_managed_controllers{{name=\"cloud-node\",manager=\"cloud-controller-manager\"}} {value}\n"
+            )
+        };
+        assert!(
+            !metrics.encode().unwrap().contains("running_managed_controllers{"),
+            "a standby reports nothing"
+        );
+        let running = metrics.running("cloud-node");
+        assert!(metrics.encode().unwrap().contains(&line(1)));
+        drop(running);
+        assert!(metrics.encode().unwrap().contains(&line(0)));
+    }
+
+    #[test]
+    fn no_name_is_used_twice() {
+        let metrics = Metrics::new();
+        crate::queue::QueueMetrics::new(&metrics);
+        let limits = crate::limits::LimitMetrics::new(&metrics);
+        let rate = crate::limits::Rate::UNLIMITED;
+        let rates = crate::limits::CloudRates { read: rate, write: rate };
+        crate::cloud_gate::CloudGate::new(
+            crate::limits::CloudLimits::new(rates, &limits),
+            &metrics,
+            None,
+        );
+        crate::inventory::Inventory::new().register(&metrics);
+        let text = metrics.encode().unwrap();
+        let mut names: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        let all = names.len();
+        assert!(all > 20, "{text}");
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        for help in text.lines().filter(|line| line.starts_with("# HELP ")) {
+            let own = help.contains(" ccm_") || help.contains("HELP kubernetes_");
+            assert!(!own || help.contains(" [ALPHA] "), "no stability: {help}");
+            assert!(help.ends_with('.') && !help.ends_with(".."), "{help}");
+        }
+    }
 }

@@ -5,8 +5,10 @@ use std::fs;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{counter::ConstCounter, gauge::ConstGauge},
+    metrics::counter::ConstCounter,
 };
+
+use crate::metrics::encode_gauge;
 
 /// Reads `/proc/self` at each scrape and reports what could be read. On systems
 /// without `/proc` it reports nothing but the async runtime's gauges.
@@ -77,8 +79,7 @@ struct Writer<'a>(DescriptorEncoder<'a>);
 impl Writer<'_> {
     fn gauge(&mut self, name: &str, help: &str, value: Option<f64>) -> std::fmt::Result {
         let Some(value) = value else { return Ok(()) };
-        let gauge = ConstGauge::new(value);
-        gauge.encode(self.0.encode_descriptor(name, help, None, gauge.metric_type())?)
+        encode_gauge(&mut self.0, (name, help), value)
     }
 
     fn counter(&mut self, name: &str, help: &str, value: Option<f64>) -> std::fmt::Result {
@@ -100,43 +101,43 @@ impl Writer<'_> {
 
         self.counter(
             "process_cpu_seconds",
-            "Seconds of processor time, user and system",
+            "Seconds of processor time, user and system.",
             stat.map(|stat| stat.cpu_ticks as f64 / ticks),
         )?;
         self.gauge(
             "process_resident_memory_bytes",
-            "Memory held in RAM",
+            "Memory held in RAM.",
             stat.map(|stat| stat.resident_pages as f64 * page),
         )?;
         self.gauge(
             "process_virtual_memory_bytes",
-            "Size of the address space",
+            "Size of the address space.",
             stat.map(|stat| stat.virtual_bytes as f64),
         )?;
         self.gauge(
             "process_virtual_memory_max_bytes",
-            "Limit of the address space",
+            "Limit of the address space.",
             limit(&limits, "Max address space"),
         )?;
-        self.gauge("process_open_fds", "Open file descriptors", open)?;
+        self.gauge("process_open_fds", "Open file descriptors.", open)?;
         self.gauge(
             "process_max_fds",
-            "Limit of open file descriptors",
+            "Limit of open file descriptors.",
             limit(&limits, "Max open files"),
         )?;
         self.gauge(
             "process_start_time_seconds",
-            "Start of the process, seconds since the Unix epoch",
+            "Start of the process, seconds since the Unix epoch.",
             started,
         )?;
         self.counter(
             "process_network_receive_bytes",
-            "Bytes received in this network namespace",
+            "Bytes received in this network namespace.",
             network.map(|(received, _)| received as f64),
         )?;
         self.counter(
             "process_network_transmit_bytes",
-            "Bytes sent in this network namespace",
+            "Bytes sent in this network namespace.",
             network.map(|(_, sent)| sent as f64),
         )
     }
@@ -146,17 +147,17 @@ impl Writer<'_> {
         let metrics = metrics.as_ref();
         self.gauge(
             "ccm_runtime_workers",
-            "[ALPHA] Threads that run async tasks",
+            "[ALPHA] Threads that run async tasks.",
             metrics.map(|metrics| metrics.num_workers() as f64),
         )?;
         self.gauge(
             "ccm_runtime_tasks",
-            "[ALPHA] Async tasks that have not ended",
+            "[ALPHA] Async tasks that have not ended.",
             metrics.map(|metrics| metrics.num_alive_tasks() as f64),
         )?;
         self.gauge(
             "ccm_runtime_queued_tasks",
-            "[ALPHA] Async tasks that wait in the shared run queue",
+            "[ALPHA] Async tasks that wait in the shared run queue.",
             metrics.map(|metrics| metrics.global_queue_depth() as f64),
         )
     }

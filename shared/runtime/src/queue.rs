@@ -296,3 +296,6 @@ async fn wait(changed: Pin<&mut Notified<'_>>, due: Option<Instant>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

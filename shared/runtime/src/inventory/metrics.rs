@@ -5,9 +5,7 @@ use std::fmt;
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 
 use super::Inventory;
-use crate::metrics::encode_gauges;
-
-const NO_LABELS: [(&str, &str); 0] = [];
+use crate::metrics::encode_gauge;
 
 /// Reads the inventory when it is asked.
 #[derive(Debug)]
@@ -16,9 +14,8 @@ pub(super) struct InventoryCollector(pub(super) Inventory);
 impl Collector for InventoryCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let snapshot = self.0.snapshot();
-        let mut gauge = |name: &str, help: &str, value: f64| {
-            encode_gauges(&mut encoder, (name, help), [(NO_LABELS, value)])
-        };
+        let mut gauge =
+            |name: &str, help: &str, value: f64| encode_gauge(&mut encoder, (name, help), value);
         gauge(
             "ccm_inventory_instances",
             "[ALPHA] Instances that are known.",

@@ -245,6 +245,12 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.shut_down
     }
 
+    /// How many keys something is kept of.
+    #[cfg(test)]
+    pub(super) fn known(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(super) fn processing_len(&self) -> usize {
         self.processing
     }

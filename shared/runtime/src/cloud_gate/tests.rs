@@ -1,0 +1,207 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::time::sleep;
+
+use super::*;
+use crate::limits::{CloudRates, LimitMetrics, Rate};
+
+const LIST: CallClass = CallClass { service: "compute", operation: "list_servers", write: false };
+const SHOW: CallClass = CallClass { service: "compute", operation: "show_server", write: false };
+const CREATE: CallClass = CallClass { service: "compute", operation: "create_server", write: true };
+const PORTS: CallClass = CallClass { service: "network", operation: "list_ports", write: false };
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn call(millis: u64) -> Call {
+    Call::waiting(ms(millis))
+}
+
+fn gate(per_second: f64, burst: f64) -> (CloudGate, Metrics) {
+    guarded_gate(per_second, burst, None)
+}
+
+fn guarded_gate(per_second: f64, burst: f64, guard: Option<WriteGuard>) -> (CloudGate, Metrics) {
+    let metrics = Metrics::new();
+    let rate = Rate::new(per_second, burst);
+    let limits =
+        CloudLimits::new(CloudRates { read: rate, write: rate }, &LimitMetrics::new(&metrics));
+    (CloudGate::new(limits, &metrics, guard), metrics)
+}
+
+fn report(error: Option<ErrorKind>, retry_after: Option<Duration>) -> CallReport {
+    CallReport { error, retry_after, took: ms(200) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_its_turn_within_its_time() {
+    let (gate, _) = gate(10.0, 1.0);
+    let began = Instant::now();
+    gate.admit(LIST, call(1000)).await.unwrap();
+    gate.admit(SHOW, call(1000)).await.unwrap();
+    assert!(
+        (100..105).contains(&began.elapsed().as_millis()),
+        "one bucket for the reads of a service"
+    );
+    gate.admit(PORTS, call(0)).await.unwrap();
+    gate.admit(CREATE, call(0)).await.unwrap();
+    assert!(began.elapsed() < ms(105), "another service and writes have their own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_turn_in_its_time_fails_at_once_and_says_why() {
+    let (gate, metrics) = gate(0.1, 1.0);
+    gate.admit(LIST, call(1000)).await.unwrap();
+    let began = Instant::now();
+    let error = gate.admit(LIST, call(5000)).await.unwrap_err();
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert_eq!(
+        error.to_string(),
+        "throttled: compute list_servers not sent: the limit of reads, 0.1 requests/s now, gives it no turn within its 5 s"
+    );
+    assert_eq!(error.retry_after, None);
+    let text = metrics.encode().unwrap();
+    assert!(
+        text.contains(
+            r#"ccm_cloud_requests_refused_total{service="compute",reason="rate_limit"} 1"#
+        ),
+        "{text}"
+    );
+    assert!(
+        !text.contains("ccm_cloud_requests_total{"),
+        "what was not sent is not counted as sent: {text}"
+    );
+    gate.admit(LIST, Call { timeout: Duration::MAX, ..call(0) }).await.unwrap();
+    assert!((10_000..10_010).contains(&began.elapsed().as_millis()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_closes_the_bucket_of_that_service_alone() {
+    let (gate, metrics) = gate(100.0, 100.0);
+    gate.report(LIST, report(Some(ErrorKind::Throttled), Some(ms(30_000))));
+    let error = gate.admit(SHOW, call(10_000)).await.unwrap_err();
+    assert_eq!((error.kind, error.retry_after), (ErrorKind::Throttled, Some(ms(30_000))));
+    assert_eq!(
+        error.message,
+        "compute show_server not sent: the cloud asked for a pause of reads, which lasts longer than the 10 s that the call has"
+    );
+    gate.admit(PORTS, call(0)).await.unwrap();
+    let began = Instant::now();
+    gate.admit(SHOW, call(31_000)).await.unwrap();
+    assert_eq!(began.elapsed(), ms(30_000));
+    assert_eq!(gate.limits().bucket("compute", false).in_force(), Some(50.0));
+    assert_eq!(gate.limits().bucket("network", false).in_force(), Some(100.0));
+    let text = metrics.encode().unwrap();
+    assert!(
+        text.contains(r#"ccm_cloud_requests_refused_total{service="compute",reason="closed"} 1"#),
+        "{text}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_answers_that_are_no_complaint_restore_the_rate() {
+    for (error, grows) in [
+        (None, true),
+        (Some(ErrorKind::NotFound), true),
+        (Some(ErrorKind::Conflict), true),
+        (Some(ErrorKind::Timeout), false),
+        (Some(ErrorKind::Unavailable), false),
+    ] {
+        let (gate, _) = gate(100.0, 1.0);
+        gate.report(LIST, report(Some(ErrorKind::Throttled), None));
+        sleep(ms(5000)).await;
+        gate.report(LIST, report(error, None));
+        let rate = gate.limits().bucket("compute", false).in_force().unwrap();
+        assert_eq!(rate > 50.0, grows, "{error:?}: {rate}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_report_when_they_last_answered() {
+    let (gate, _) = gate(0.0, 1.0);
+    let start = Instant::now();
+    gate.report(LIST, report(None, None));
+    gate.report(PORTS, report(Some(ErrorKind::Unauthorized), None));
+    sleep(ms(100)).await;
+    gate.report(SHOW, report(Some(ErrorKind::NotFound), None));
+    gate.report(CREATE, report(Some(ErrorKind::QuotaExceeded), None));
+    let later = start + ms(100);
+    assert_eq!(
+        gate.services(),
+        [
+            (
+                "compute",
+                ServiceState {
+                    last_success: Some(later),
+                    last_failure: Some((later, ErrorKind::QuotaExceeded)),
+                }
+            ),
+            (
+                "network",
+                ServiceState {
+                    last_success: None,
+                    last_failure: Some((start, ErrorKind::Unauthorized))
+                }
+            ),
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_count_what_was_sent() {
+    let (gate, metrics) = gate(10.0, 1.0);
+    gate.admit(LIST, call(1000)).await.unwrap();
+    gate.report(LIST, report(None, None));
+    gate.admit(LIST, call(1000)).await.unwrap();
+    for kind in ErrorKind::ALL {
+        gate.report(LIST, report(Some(kind), None));
+    }
+    let text = metrics.encode().unwrap();
+    let mut lines = vec![
+        r#"ccm_cloud_requests_total{service="compute",operation="list_servers",result="success"} 1"#.to_owned(),
+        r#"ccm_cloud_request_duration_seconds_count{service="compute",operation="list_servers"} 12"#.to_owned(),
+        r#"ccm_cloud_request_duration_seconds_bucket{le="0.25",service="compute",operation="list_servers"} 12"#.to_owned(),
+        r#"ccm_cloud_request_duration_seconds_bucket{le="0.1",service="compute",operation="list_servers"} 0"#.to_owned(),
+        r#"ccm_cloud_limiter_wait_seconds_count{service="compute"} 2"#.to_owned(),
+        r#"ccm_cloud_limiter_wait_seconds_bucket{le="0.1",service="compute"} 1"#.to_owned(),
+    ];
+    lines.extend(ErrorKind::ALL.map(|kind| {
+        format!(r#"ccm_cloud_requests_total{{service="compute",operation="list_servers",result="{kind}"}} 1"#)
+    }));
+    for line in lines {
+        assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_need_the_guard_before_and_after_the_wait() {
+    let leads = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&leads);
+    let guard: WriteGuard = Box::new(move |time| {
+        assert!(time <= ms(1000));
+        asked.load(Ordering::Relaxed).then_some(()).ok_or_else(|| "the term has ended".to_owned())
+    });
+    let (gate, metrics) = guarded_gate(10.0, 1.0, Some(guard));
+    gate.admit(CREATE, call(1000)).await.unwrap();
+    let end = async {
+        sleep(ms(50)).await;
+        leads.store(false, Ordering::Relaxed);
+    };
+    let (during, ()) = tokio::join!(gate.admit(CREATE, call(1000)), end);
+    assert_eq!(
+        during.unwrap_err().to_string(),
+        "unavailable: compute create_server not sent: the term has ended"
+    );
+    let began = Instant::now();
+    assert!(gate.admit(CREATE, call(1000)).await.is_err());
+    assert_eq!(began.elapsed(), Duration::ZERO, "it does not wait first");
+    gate.admit(LIST, call(0)).await.unwrap();
+    let text = metrics.encode().unwrap();
+    assert!(
+        text.contains(
+            r#"ccm_cloud_requests_refused_total{service="compute",reason="leadership"} 2"#
+        ),
+        "{text}"
+    );
+}

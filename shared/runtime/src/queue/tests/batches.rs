@@ -1,0 +1,137 @@
+//! What a burst of keys costs, and what a lone key waits.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::{
+    metrics::Metrics,
+    queue::{Linger, Priority, QueueConfig, QueueMetrics, WorkQueue},
+};
+
+const MAX: usize = 500;
+
+fn queue() -> WorkQueue<u32> {
+    WorkQueue::new("Nodes", QueueConfig::default(), &QueueMetrics::new(&Metrics::new()))
+}
+
+/// Takes so many keys in batches, each key costing `1 / rate` seconds before the next
+/// batch is asked for. Returns the sizes of the batches.
+async fn consume(queue: &WorkQueue<u32>, count: usize, rate: f64) -> Vec<usize> {
+    let mut linger = Linger::default();
+    let mut sizes = Vec::new();
+    while sizes.iter().sum::<usize>() < count {
+        let batch = queue.get_batch(MAX, &mut linger).await.unwrap();
+        sizes.push(batch.len());
+        sleep(Duration::from_secs_f64(batch.len() as f64 / rate)).await;
+        for key in &batch {
+            queue.done(key);
+        }
+    }
+    sizes
+}
+
+/// Adds so many keys evenly over this time.
+async fn produce(queue: &WorkQueue<u32>, count: u32, over: Duration) {
+    let start = Instant::now();
+    for key in 0..count {
+        sleep_until(start + over * key / count).await;
+        queue.add(key, Priority::Urgent);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_thousands_costs_few_batches() {
+    for seconds in [17, 30, 40] {
+        for rate in [150.0, 300.0] {
+            let queue = queue();
+            let (sizes, ()) = tokio::join!(
+                consume(&queue, 5000, rate),
+                produce(&queue, 5000, Duration::from_secs(seconds))
+            );
+            assert_eq!(sizes.iter().sum::<usize>(), 5000);
+            assert!(sizes.iter().all(|size| *size <= MAX), "{sizes:?}");
+            assert!(
+                sizes.len() <= 20,
+                "{} batches in {seconds} s at {rate}/s: {sizes:?}",
+                sizes.len()
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lone_key_waits_ten_milliseconds() {
+    let queue = queue();
+    let mut linger = Linger::default();
+    for round in 0..3 {
+        // A burst in between must not make a later lone key wait.
+        let (_, ()) = tokio::join!(
+            consume(&queue, 200, 1000.0),
+            produce(&queue, 200, Duration::from_secs(1))
+        );
+        sleep(Duration::from_mins(1)).await;
+        queue.add(1, Priority::Urgent);
+        let began = Instant::now();
+        assert_eq!(queue.get_batch(MAX, &mut linger).await, Some(vec![1]));
+        assert_eq!(began.elapsed(), Duration::from_millis(10), "round {round}");
+        queue.done(&1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_batch_goes_at_once() {
+    let queue = queue();
+    let mut linger = Linger::default();
+    (0..25).for_each(|key| queue.add(key, Priority::Routine));
+    let began = Instant::now();
+    for _ in 0..2 {
+        assert_eq!(queue.get_batch(10, &mut linger).await.unwrap().len(), 10);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+    assert_eq!(queue.get_batch(10, &mut linger).await.unwrap().len(), 5);
+    assert_eq!(began.elapsed(), Duration::from_millis(40), "a third batch in a row");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_fills_up_goes_before_its_time() {
+    let queue = queue();
+    let mut linger = Linger::default();
+    let began = Instant::now();
+    let add = async {
+        for key in 0..3 {
+            sleep(Duration::from_millis(3)).await;
+            queue.add(key, Priority::Routine);
+        }
+    };
+    let (batch, ()) = tokio::join!(queue.get_batch(3, &mut linger), add);
+    assert_eq!(batch, Some(vec![0, 1, 2]));
+    assert_eq!(began.elapsed(), Duration::from_millis(9));
+}
+
+#[tokio::test(start_paused = true)]
+async fn giving_up_on_a_batch_loses_nothing() {
+    let queue = queue();
+    let mut linger = Linger::default();
+    queue.add(7, Priority::Routine);
+    let given_up =
+        tokio::time::timeout(Duration::from_millis(5), queue.get_batch(10, &mut linger)).await;
+    assert!(given_up.is_err());
+    assert_eq!(queue.len(), 1);
+    assert_eq!(queue.get_batch(10, &mut linger).await, Some(vec![7]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_goes_on_waiting_when_others_take_its_keys() {
+    let queue = queue();
+    let mut linger = Linger::default();
+    queue.add(1, Priority::Routine);
+    let other = async {
+        sleep(Duration::from_millis(5)).await;
+        assert_eq!(queue.get().await, Some(1));
+        sleep(Duration::from_secs(5)).await;
+        queue.add(2, Priority::Routine);
+    };
+    let (batch, ()) = tokio::join!(queue.get_batch(10, &mut linger), other);
+    assert_eq!(batch, Some(vec![2]));
+}
