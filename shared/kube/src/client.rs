@@ -50,6 +50,7 @@ mod proxy;
 mod retry;
 mod retry_after;
 mod source;
+mod stack;
 mod throttle;
 mod transport;
 mod watch_status;
@@ -57,9 +58,9 @@ mod watch_status;
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, header::USER_AGENT};
+use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use kube::client::{Body, ConfigExt, middleware::AuthLayer};
+use kube::client::Body;
 use tower::{BoxError, Layer, Service, ServiceBuilder, util::BoxCloneSyncService};
 
 pub use class::RequestClass;
@@ -69,15 +70,13 @@ pub use problem::ClientError;
 pub use retry_after::RETRY_AFTER_LIMIT;
 
 use self::{
-    deadline::Deadlines,
-    measure::Measure,
-    middleware::{Next, around},
-    retry::Retry,
-    source::Surroundings,
-    throttle::Throttle,
-    watch_status::Refusals,
+    middleware::Next,
+    prepare::Plan,
+    problem::Problem,
+    source::{Origin, Surroundings},
+    stack::{Layers, Role},
 };
-use crate::metrics::{Recorder, RestMetrics};
+use crate::metrics::RestMetrics;
 
 /// Body of an answer on its way through the layers.
 pub type ResponseBody = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
@@ -136,11 +135,17 @@ impl Clients {
         Self::connect_in(config, Surroundings::of_process()).await
     }
 
-    async fn connect_in(config: ClientConfig, surroundings: Surroundings) -> Result<Self, ClientError> {
-        let found = source::find(config.kubeconfig.as_deref(), config.master.as_deref(), &surroundings)?;
-        let plan = prepare::prepare(found, surroundings.no_proxy).await?;
-        let transport = |role: Role| transport::transport(plan.connector(), role.idle_connections());
-        Self::assemble(&config, &plan.config, plan.auth.as_ref(), transport)
+    async fn connect_in(
+        config: ClientConfig,
+        surroundings: Surroundings,
+    ) -> Result<Self, ClientError> {
+        let found =
+            source::find(config.kubeconfig.as_deref(), config.master.as_deref(), &surroundings)?;
+        let plan = Plan::make(found, surroundings.no_proxy).await?;
+        let transport =
+            |role: Role| transport::transport(plan.connector(), role.idle_connections());
+        Self::assemble(&Layers::new(&config, &plan.config, plan.auth.as_ref()), transport)
+            .map_err(|problem| plan.origin.blame(problem))
     }
 
     /// Clients over a transport of the caller in place of connections, with all layers.
@@ -154,30 +159,27 @@ impl Clients {
         B::Error: Into<BoxError>,
     {
         let transport = ServiceBuilder::new()
-            .map_response(|response: Response<B>| response.map(|body| body.map_err(Into::into).boxed_unsync()))
+            .map_response(|response: Response<B>| {
+                response.map(|body| body.map_err(Into::into).boxed_unsync())
+            })
             .map_err(Into::into)
             .service(transport);
         let kube = kube::Config::new(http::Uri::from_static("http://in-process:80"));
-        Self::assemble(config, &kube, None, |_role| Next::new(transport.clone()))
+        Self::assemble(&Layers::new(config, &kube, None), |_role| Next::new(transport.clone()))
+            .map_err(|problem| Origin::InProcess.blame(problem))
     }
 
-    fn assemble(
-        config: &ClientConfig,
-        kube: &kube::Config,
-        auth: Option<&AuthLayer>,
-        transport: impl Fn(Role) -> Next,
-    ) -> Result<Self, ClientError> {
-        let server = host_and_port(&kube.cluster_url);
-        let recorder = Recorder::new(Arc::clone(&config.metrics), server.as_str().into());
-        let stack = |role| stack(role, config, kube, auth, &recorder, transport(role));
-        let client = |role| Ok(kube::Client::new(stack(role)?, kube.default_namespace.clone()));
+    fn assemble(layers: &Layers<'_>, transport: impl Fn(Role) -> Next) -> Result<Self, Problem> {
+        let stack = |role| layers.around(role, transport(role));
+        let namespace = layers.namespace();
+        let client = |role| Ok::<_, Problem>(kube::Client::new(stack(role)?, namespace));
         Ok(Self {
             main: client(Role::Main)?,
             watch: client(Role::Watch)?,
             events: client(Role::Events)?,
             lease: stack(Role::Lease)?,
-            namespace: kube.default_namespace.clone(),
-            server,
+            namespace: namespace.to_owned(),
+            server: layers.server().to_owned(),
         })
     }
 
@@ -194,72 +196,6 @@ impl Clients {
     {
         kube::Client::new(layer.layer(self.lease.clone()), self.namespace.clone())
     }
-}
-
-/// What a client is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    Main,
-    Watch,
-    Events,
-    Lease,
-}
-
-impl Role {
-    /// End of the user agent. API priority-and-fairness rules and audit logs go by it.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Main => "main",
-            Self::Watch => "watch",
-            Self::Events => "events",
-            Self::Lease => "leader-election",
-        }
-    }
-
-    /// Connections kept while idle: as many as requests are usually in flight at once.
-    const fn idle_connections(self) -> usize {
-        match self {
-            Self::Main => 40,
-            Self::Watch => 8,
-            Self::Events | Self::Lease => 2,
-        }
-    }
-}
-
-/// The layers of a client around its transport, innermost first.
-fn stack(
-    role: Role,
-    config: &ClientConfig,
-    kube: &kube::Config,
-    auth: Option<&AuthLayer>,
-    recorder: &Recorder,
-    transport: Next,
-) -> Result<Next, ClientError> {
-    let agent = format!("{}/{}", config.user_agent, role.name());
-    let header = HeaderValue::try_from(&agent).map_err(|_| ClientError::UserAgent(agent))?;
-    let mut kube = kube.clone();
-    kube.headers.push((USER_AGENT, header));
-    let headers = kube.extra_headers_layer().map_err(|problem| prepare::impersonation(&problem))?;
-
-    let mut next = Next::new(headers.layer(transport));
-    if let Some(auth) = auth {
-        next = Next::new(auth.layer(next));
-    }
-    next = around(Measure { recorder: recorder.clone() }, next);
-    if role != Role::Lease {
-        next = around(Throttle { limiter: Arc::clone(&config.limiter), recorder: recorder.clone() }, next);
-        next = around(Retry { recorder: recorder.clone() }, next);
-    }
-    next = encoding::decompressed(!kube.disable_compression, next);
-    next = around(Refusals, next);
-    next = around(Deadlines { timeout: config.request_timeout }, next);
-    Ok(Next::new(kube.base_uri_layer().layer(next)))
-}
-
-/// The server's address with the port written out.
-fn host_and_port(server: &http::Uri) -> String {
-    let port = server.port_u16().unwrap_or(if server.scheme_str() == Some("http") { 80 } else { 443 });
-    format!("{}:{port}", server.host().unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -119,7 +119,9 @@ impl ApiError {
         if causes(error).any(|cause| cause.is::<DeadlineExceeded>()) {
             return Self::Timeout;
         }
-        if let Some(auth) = causes(error).find_map(|cause| cause.downcast_ref::<kube::client::AuthError>()) {
+        if let Some(auth) =
+            causes(error).find_map(<dyn Error>::downcast_ref::<kube::client::AuthError>)
+        {
             return Self::Credentials(auth_problem(auth));
         }
         Self::Unavailable(chain(error))
@@ -186,13 +188,17 @@ fn auth_problem(error: &kube::client::AuthError) -> String {
         kube::client::AuthError::AuthExecRun { cmd, status, .. } => {
             format!("exec plugin {} ended with {status}", one_line(cmd))
         }
-        kube::client::AuthError::AuthExecParse(_) => "the exec plugin's output is not an ExecCredential".to_owned(),
+        kube::client::AuthError::AuthExecParse(_) => {
+            "the exec plugin's output is not an ExecCredential".to_owned()
+        }
         other => one_line(&other.to_string()),
     }
 }
 
 /// The error and its causes, outermost first.
-pub(crate) fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+pub(crate) fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
 }
 
@@ -215,7 +221,9 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
 /// Text of others as one line of bounded length.
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::new();
-    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
+    for word in
+        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty())
+    {
         if line.chars().count() + word.chars().count() > MESSAGE_LIMIT {
             line.push_str(" ...");
             break;

@@ -1,1 +1,18 @@
-//! Being written.
+//! Events about objects, off the path of everything else.
+
+/// What an event is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ObjectRef {
+    /// For instance `v1`.
+    pub api_version: &'static str,
+    /// For instance `Node`.
+    pub kind: &'static str,
+    /// Empty for objects of the whole cluster.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The version that was looked at.
+    pub resource_version: String,
+}

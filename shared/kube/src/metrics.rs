@@ -20,8 +20,19 @@ use prometheus_client::{
 const SECONDS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
 /// Bounds of the size histograms, in bytes.
-const BYTES: [f64; 11] =
-    [64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
+const BYTES: [f64; 11] = [
+    64.0,
+    256.0,
+    512.0,
+    1024.0,
+    4096.0,
+    16384.0,
+    65536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
+];
 
 /// An HTTP method as label value. Unknown ones share a value, so that the number of
 /// series is bounded.
@@ -160,14 +171,22 @@ impl Recorder {
 
     /// An attempt ended: with an answer, or without.
     pub(crate) fn attempt(&self, method: &Method, status: Option<StatusCode>, took: Duration) {
-        let labels = RequestLabels { code: code(status), method: Verb::of(method), host: Arc::clone(&self.host) };
+        let labels = RequestLabels {
+            code: code(status),
+            method: Verb::of(method),
+            host: Arc::clone(&self.host),
+        };
         self.metrics.requests.get_or_create(&labels).inc();
         self.metrics.durations.get_or_create(&self.call(method)).observe(took.as_secs_f64());
     }
 
     /// A request is about to be sent again because of this answer.
     pub(crate) fn retry(&self, method: &Method, status: Option<StatusCode>) {
-        let labels = RetryLabels { code: code(status), verb: Verb::of(method), host: Arc::clone(&self.host) };
+        let labels = RetryLabels {
+            code: code(status),
+            verb: Verb::of(method),
+            host: Arc::clone(&self.host),
+        };
         self.metrics.retries.get_or_create(&labels).inc();
     }
 

@@ -30,7 +30,8 @@ pub(super) fn classify<B>(request: &Request<B>) -> Option<RequestClass> {
 
 /// Whether the request opens a watch.
 pub(super) fn is_watch(uri: &Uri) -> bool {
-    uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1"))
+    uri.query()
+        .is_some_and(|query| query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1"))
 }
 
 /// The resource (`nodes`, `events`, ...) of an API path. The path may start with a
@@ -67,7 +68,11 @@ mod tests {
         check("PATCH", "/api/v1/namespaces/events", Some(RequestClass::Write));
         check("POST", "/api/v1/namespaces/x/events", Some(RequestClass::Event));
         check("PATCH", "/api/v1/namespaces/leases/events/e", Some(RequestClass::Event));
-        check("POST", "https://h/prefix/apis/events.k8s.io/v1/namespaces/x/events", Some(RequestClass::Event));
+        check(
+            "POST",
+            "https://h/prefix/apis/events.k8s.io/v1/namespaces/x/events",
+            Some(RequestClass::Event),
+        );
         check("GET", "/api/v1/nodes?watch=true&resourceVersion=1", None);
         check("GET", "/api/v1/nodes?watch=1", None);
         check("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/node-ccm", None);

@@ -11,7 +11,9 @@ use std::{
 
 use futures::future::BoxFuture;
 use http::Uri;
-use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_rustls::{
+    FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream,
+};
 use hyper_util::{
     client::{
         legacy::connect::{HttpConnector, proxy::Tunnel},
@@ -70,7 +72,11 @@ pub(super) struct Connector(HttpsConnector<Dial>);
 
 impl Connector {
     /// HTTP/1.1 over `dial`; `server_name` replaces the URL's host in the TLS handshake.
-    pub(super) fn new(dial: Dial, tls: rustls::ClientConfig, server_name: Option<ServerName<'static>>) -> Self {
+    pub(super) fn new(
+        dial: Dial,
+        tls: rustls::ClientConfig,
+        server_name: Option<ServerName<'static>>,
+    ) -> Self {
         let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
         let builder = match server_name {
             Some(name) => builder.with_server_name_resolver(FixedServerNameResolver::new(name)),
@@ -91,6 +97,8 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, server: Uri) -> Self::Future {
         let connection = self.0.call(server);
-        Box::pin(async move { timeout(ESTABLISH, connection).await.map_err(|_elapsed| NotEstablished)? })
+        Box::pin(
+            async move { timeout(ESTABLISH, connection).await.map_err(|_elapsed| NotEstablished)? },
+        )
     }
 }

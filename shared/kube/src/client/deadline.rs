@@ -27,7 +27,7 @@ use super::{
 };
 
 /// A time-out this long is none; adding more could overflow the clock.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+const LONGEST: Duration = Duration::from_hours(24);
 
 /// The call took longer than it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,12 +53,15 @@ impl Middleware for Deadlines {
         let deadline = Instant::now() + timeout;
         let endless = is_watch(request.uri());
         request.extensions_mut().insert(Deadline(deadline));
-        let response =
-            timeout_at(deadline, send(&next, request)).await.map_err(|_elapsed| DeadlineExceeded(timeout))??;
+        let response = timeout_at(deadline, send(&next, request))
+            .await
+            .map_err(|_elapsed| DeadlineExceeded(timeout))??;
         if endless {
             return Ok(response);
         }
-        Ok(response.map(|body| BoundedBody { body, end: Box::pin(sleep_until(deadline)), timeout }.boxed_unsync()))
+        Ok(response.map(|body| {
+            BoundedBody { body, end: Box::pin(sleep_until(deadline)), timeout }.boxed_unsync()
+        }))
     }
 }
 

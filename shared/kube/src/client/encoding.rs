@@ -33,7 +33,8 @@ pub(super) fn decompressed(gzip: bool, next: Next) -> Next {
     let layer = DecompressionLayer::new().no_br().no_deflate().no_zstd().gzip(gzip);
     let next = ServiceBuilder::new()
         .map_response(|response: http::Response<_>| {
-            response.map(|body: tower_http::decompression::DecompressionBody<_>| body.boxed_unsync())
+            response
+                .map(|body: tower_http::decompression::DecompressionBody<_>| body.boxed_unsync())
         })
         .layer(layer)
         .service(next);

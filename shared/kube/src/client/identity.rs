@@ -49,11 +49,18 @@ impl ReloadingIdentity {
             return None;
         }
         let (certificate, key) = (user.client_certificate.as_ref()?, user.client_key.as_ref()?);
-        Some(Self { certificate: certificate.into(), key: key.into(), provider, current: Mutex::new(None) })
+        Some(Self {
+            certificate: certificate.into(),
+            key: key.into(),
+            provider,
+            current: Mutex::new(None),
+        })
     }
 
     fn reload(&self, current: &mut Option<Current>) -> Result<(), IdentityError> {
-        let read = |path: &PathBuf| fs::read(path).map_err(|source| IdentityError::Read { path: path.clone(), source });
+        let read = |path: &PathBuf| {
+            fs::read(path).map_err(|source| IdentityError::Read { path: path.clone(), source })
+        };
         let pem = (read(&self.certificate)?, read(&self.key)?);
         if current.as_ref().is_some_and(|current| current.pem == pem) {
             return Ok(());
@@ -70,11 +77,18 @@ impl ReloadingIdentity {
 }
 
 impl ResolvesClientCert for ReloadingIdentity {
-    fn resolve(&self, _issuers: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+    fn resolve(
+        &self,
+        _issuers: &[&[u8]],
+        _schemes: &[SignatureScheme],
+    ) -> Option<Arc<CertifiedKey>> {
         let mut current = self.current.lock();
         // Half-written files happen during renewal: go on with what worked before.
         if let Err(error) = self.reload(&mut current) {
-            tracing::warn!(error = crate::error::chain(&error), "client certificate not read again, using the last one");
+            tracing::warn!(
+                error = crate::error::chain(&error),
+                "client certificate not read again, using the last one"
+            );
         }
         current.as_ref().map(|current| Arc::clone(&current.identity))
     }
@@ -86,6 +100,8 @@ impl ResolvesClientCert for ReloadingIdentity {
 
 impl fmt::Debug for ReloadingIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReloadingIdentity").field("certificate", &self.certificate).finish_non_exhaustive()
+        f.debug_struct("ReloadingIdentity")
+            .field("certificate", &self.certificate)
+            .finish_non_exhaustive()
     }
 }

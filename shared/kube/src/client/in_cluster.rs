@@ -7,10 +7,7 @@ use std::{
 };
 
 use http::Uri;
-use kube::{
-    Config,
-    config::AuthInfo,
-};
+use kube::{Config, config::AuthInfo};
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
 use super::problem::Problem;
@@ -47,7 +44,8 @@ impl Pod {
         }
         config.root_cert = Some(certificates);
         config.root_cert_file = Some(ca);
-        config.auth_info = AuthInfo { token_file: Some(token.display().to_string()), ..AuthInfo::default() };
+        config.auth_info =
+            AuthInfo { token_file: Some(token.display().to_string()), ..AuthInfo::default() };
         if let Ok(namespace) = fs::read_to_string(self.account.join("namespace")) {
             namespace.trim().clone_into(&mut config.default_namespace);
         }
@@ -63,7 +61,10 @@ impl Pod {
         let valid = port.parse::<u16>().is_ok_and(|port| port > 0);
         format!("https://{host}:{port}").parse().ok().filter(|_: &Uri| valid).ok_or_else(|| {
             Problem::new(
-                format!("KUBERNETES_SERVICE_HOST={} and KUBERNETES_SERVICE_PORT={port} name no server", self.host),
+                format!(
+                    "KUBERNETES_SERVICE_HOST={} and KUBERNETES_SERVICE_PORT={port} name no server",
+                    self.host
+                ),
                 "leave them as the kubelet sets them, or set them to a reachable API server",
             )
         })

@@ -26,5 +26,6 @@ impl RequestLimiter for Unlimited {
         futures::future::ready(()).boxed()
     }
 
-    fn answered(&self, _class: RequestClass, _status: Option<u16>, _retry_after: Option<Duration>) {}
+    fn answered(&self, _class: RequestClass, _status: Option<u16>, _retry_after: Option<Duration>) {
+    }
 }

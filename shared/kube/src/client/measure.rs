@@ -31,7 +31,12 @@ impl Middleware for Measure {
         if let Some(bytes) = request.body().size_hint().exact() {
             self.recorder.request_size(&method, bytes);
         }
-        let mut attempt = Attempt { recorder: &self.recorder, method: &method, sent: Instant::now(), status: None };
+        let mut attempt = Attempt {
+            recorder: &self.recorder,
+            method: &method,
+            sent: Instant::now(),
+            status: None,
+        };
         let response = send(&next, request).await?;
         attempt.status = Some(response.status());
         drop(attempt);

@@ -16,58 +16,75 @@ use super::{
 };
 
 /// Longest time for files and an exec plugin.
-const PREPARE: Duration = Duration::from_secs(60);
+const PREPARE: Duration = Duration::from_mins(1);
 
 /// What the clients of one API server share.
 pub(super) struct Plan {
     pub(super) config: kube::Config,
     pub(super) auth: Option<AuthLayer>,
+    pub(super) origin: Origin,
     tls: rustls::ClientConfig,
     server_name: Option<ServerName<'static>>,
     proxy: Option<Intercept>,
 }
 
 impl Plan {
+    /// Reads certificates and obtains credentials. An exec plugin blocks, so this
+    /// happens on a thread where that is no harm.
+    pub(super) async fn make(found: Found, no_proxy: Option<String>) -> Result<Self, ClientError> {
+        let origin = found.origin.clone();
+        let plan = timeout(PREPARE, spawn_blocking(move || read(found, no_proxy.as_deref()))).await;
+        let problem = match plan {
+            Ok(Ok(Ok(plan))) => return Ok(plan),
+            Ok(Ok(Err(problem))) => problem,
+            Ok(Err(_ended)) => {
+                Problem::new("reading the credentials failed", "see the log before this line")
+            }
+            Err(_elapsed) => Problem::new(
+                format!("the exec plugin gave no credentials within {} s", PREPARE.as_secs()),
+                "name one in users[].user.exec that needs no terminal",
+            ),
+        };
+        Err(origin.blame(problem))
+    }
+
     /// A connector of its own, so that clients do not share connections.
     pub(super) fn connector(&self) -> Connector {
         Connector::new(dial(self.proxy.as_ref()), self.tls.clone(), self.server_name.clone())
     }
 }
 
-/// Reads certificates and obtains credentials. An exec plugin blocks, so this happens
-/// on a thread where that is no harm.
-pub(super) async fn prepare(found: Found, no_proxy: Option<String>) -> Result<Plan, ClientError> {
-    let origin = found.origin.clone();
-    let plan = timeout(PREPARE, spawn_blocking(move || read(found, no_proxy.as_deref()))).await;
-    let late = || {
-        Problem::new(
-            format!("the exec plugin gave no credentials within {} s", PREPARE.as_secs()),
-            "name one in users[].user.exec that needs no terminal",
-        )
-    };
-    let failed = |_| Problem::new("reading the credentials failed", "see the log before this line");
-    match plan {
-        Ok(Ok(Ok(plan))) => Ok(plan),
-        Ok(Ok(Err(problem))) => Err(origin.blame(problem)),
-        Ok(Err(ended)) => Err(origin.blame(failed(ended))),
-        Err(_elapsed) => Err(origin.blame(late())),
-    }
-}
-
-fn read(Found { config, own_proxy, .. }: Found, no_proxy: Option<&str>) -> Result<Plan, Problem> {
+fn read(
+    Found { config, origin, own_proxy }: Found,
+    no_proxy: Option<&str>,
+) -> Result<Plan, Problem> {
     let provider = provider();
     let no_proxy = no_proxy.filter(|_| !own_proxy);
     let proxy = proxy::choose(&config.cluster_url, config.proxy_url.as_ref(), no_proxy)?;
     let auth = config.auth_layer()?;
-    let mut tls = config.rustls_client_config()?;
+    let mut tls = tls(&config)?;
     if let Some(identity) = ReloadingIdentity::of(&config.auth_info, provider) {
         tls.client_auth_cert_resolver = Arc::new(identity);
     }
     let server_name = config.tls_server_name.clone().map(ServerName::try_from).transpose();
     let server_name = server_name.map_err(|_| {
-        Problem::new("tls-server-name is not a host name", "give a name that the server's certificate holds")
+        Problem::new(
+            "tls-server-name is not a host name",
+            "give a name that the server's certificate holds",
+        )
     })?;
-    Ok(Plan { config, auth, tls, server_name, proxy })
+    Ok(Plan { config, auth, origin, tls, server_name, proxy })
+}
+
+/// A server without TLS needs no roots of trust, which a small image may not have.
+fn tls(config: &kube::Config) -> Result<rustls::ClientConfig, Problem> {
+    if config.cluster_url.scheme_str() == Some("http") {
+        let nobody = rustls::RootCertStore::empty();
+        return Ok(rustls::ClientConfig::builder()
+            .with_root_certificates(nobody)
+            .with_no_client_auth());
+    }
+    Ok(config.rustls_client_config()?)
 }
 
 /// The process's cryptography; rustls refuses to choose if a program links several.
@@ -81,10 +98,4 @@ fn provider() -> Arc<CryptoProvider> {
         Ok(()) => mine,
         Err(theirs) => theirs,
     }
-}
-
-/// Names to impersonate that cannot be sent.
-pub(super) fn impersonation(_problem: &kube::Error) -> ClientError {
-    let problem = Problem::new("the user to impersonate cannot be sent in a header", "use visible ASCII in users[].user.as");
-    Origin::Kubeconfig("kubeconfig".to_owned()).blame(problem)
 }

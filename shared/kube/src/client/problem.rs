@@ -46,9 +46,14 @@ pub enum ClientError {
         /// What is wrong.
         problem: String,
     },
-    /// The user agent cannot be sent.
-    #[error("user agent {0:?} holds characters that HTTP headers cannot; use visible ASCII")]
-    UserAgent(String),
+    /// The clients were made for a server in this process, but cannot be.
+    #[error("in-process clients: {problem}; {remedy}")]
+    InProcess {
+        /// What is wrong.
+        problem: String,
+        /// What would be right.
+        remedy: String,
+    },
 }
 
 /// A problem and its remedy, before it is known whose it is.
@@ -82,18 +87,24 @@ impl From<KubeconfigError> for Problem {
                 format!("cannot read {}: {problem}", path.display()),
                 "give the path of a kubeconfig file that this process may read",
             ),
-            E::Parse(problem) => Self::new(parse_problem(&problem.to_string()), "give a kubeconfig file in YAML"),
-            E::MissingClusterUrl => {
-                Self::new("the cluster has no server", "set clusters[].cluster.server to https://host:port")
+            E::Parse(problem) => {
+                Self::new(parse_problem(&problem.to_string()), "give a kubeconfig file in YAML")
             }
-            E::ParseClusterUrl(problem) => {
-                Self::new(format!("the cluster's server is not a URL: {problem}"), "set it to https://host:port")
-            }
+            E::MissingClusterUrl => Self::new(
+                "the cluster has no server",
+                "set clusters[].cluster.server to https://host:port",
+            ),
+            E::ParseClusterUrl(problem) => Self::new(
+                format!("the cluster's server is not a URL: {problem}"),
+                "set it to https://host:port",
+            ),
             E::ParseProxyUrl(problem) => Self::new(
                 format!("the proxy is not a URL: {problem}"),
                 "set proxy-url or HTTPS_PROXY to http://host:port",
             ),
-            E::LoadCertificateAuthority(problem) => Self::of_data("certificate-authority", &problem),
+            E::LoadCertificateAuthority(problem) => {
+                Self::of_data("certificate-authority", &problem)
+            }
             E::LoadClientCertificate(problem) => Self::of_data("client-certificate", &problem),
             E::LoadClientKey(problem) => Self::of_data("client-key", &problem),
             E::ParseCertificates(_) => Self::no_certificate(),
@@ -108,7 +119,9 @@ impl From<kube::Error> for Problem {
             kube::Error::InferKubeconfig(problem) => problem.into(),
             kube::Error::Auth(problem) => problem.into(),
             kube::Error::RustlsTls(problem) => problem.into(),
-            other => Self::new(chain(&other), "correct the cluster and user that the context names"),
+            other => {
+                Self::new(chain(&other), "correct the cluster and user that the context names")
+            }
         }
     }
 }
@@ -153,9 +166,10 @@ impl From<RustlsTlsError> for Problem {
                 format!("client-certificate and client-key are not usable: {}", chain(&problem)),
                 "give a certificate and its own key, both in PEM",
             ),
-            E::InvalidServerName(_) => {
-                Self::new("tls-server-name is not a host name", "give a name that the server's certificate holds")
-            }
+            E::InvalidServerName(_) => Self::new(
+                "tls-server-name is not a host name",
+                "give a name that the server's certificate holds",
+            ),
             other => Self::new(chain(&other), "correct the cluster that the context names"),
         }
     }
@@ -164,7 +178,10 @@ impl From<RustlsTlsError> for Problem {
 impl Problem {
     /// The CA is there, but holds nothing.
     pub(super) fn no_certificate() -> Self {
-        Self::new("certificate-authority holds no certificate", "give the API server's CA certificates in PEM")
+        Self::new(
+            "certificate-authority holds no certificate",
+            "give the API server's CA certificates in PEM",
+        )
     }
 
     fn of_data(field: &str, error: &LoadDataError) -> Self {
@@ -176,9 +193,10 @@ impl Problem {
                 format!("cannot read {field} {}: {problem}", path.display()),
                 "give a file that this process may read",
             ),
-            LoadDataError::NoBase64DataOrFile => {
-                Self::new(format!("{field} is missing"), "give both client-certificate and client-key, or neither")
-            }
+            LoadDataError::NoBase64DataOrFile => Self::new(
+                format!("{field} is missing"),
+                "give both client-certificate and client-key, or neither",
+            ),
         }
     }
 }
@@ -186,7 +204,11 @@ impl Problem {
 /// Where a YAML parser gave up. Its text may quote the file, which holds secrets.
 fn parse_problem(text: &str) -> String {
     let place = text.find("line ").map(|at| {
-        let place: String = text.chars().skip(at).take_while(|c| c.is_ascii_alphanumeric() || " ,:".contains(*c)).collect();
+        let place: String = text
+            .chars()
+            .skip(at)
+            .take_while(|c| c.is_ascii_alphanumeric() || " ,:".contains(*c))
+            .collect();
         one_line(&place)
     });
     match place {

@@ -46,10 +46,14 @@ impl Middleware for Retry {
         let mut spare = if is_watch(&parts.uri) { None } else { body.try_clone() };
         let mut answer = send(&next, Request::from_parts(parts.clone(), body)).await;
         for attempt in 1..ATTEMPTS {
-            let (Some(body), Some(wait)) = (spare.take(), wait_before_retry(&parts.method, &answer, attempt)) else {
+            let (Some(body), Some(wait)) =
+                (spare.take(), wait_before_retry(&parts.method, &answer, attempt))
+            else {
                 return answer;
             };
-            if deadline.is_some_and(|Deadline(end)| end.saturating_duration_since(Instant::now()) <= wait) {
+            if deadline
+                .is_some_and(|Deadline(end)| end.saturating_duration_since(Instant::now()) <= wait)
+            {
                 return answer;
             }
             self.recorder.retry(&parts.method, answer.as_ref().ok().map(http::Response::status));

@@ -52,15 +52,20 @@ pub(super) enum Origin {
     InCluster,
     /// Nothing but `--master`.
     Master(String),
+    /// A server in this process.
+    InProcess,
 }
 
 impl Origin {
     /// Blames a problem on the setting it came from.
     pub(super) fn blame(&self, Problem { what, remedy }: Problem) -> ClientError {
         match self {
-            Self::Kubeconfig(origin) => ClientError::Kubeconfig { origin: origin.clone(), problem: what, remedy },
+            Self::Kubeconfig(origin) => {
+                ClientError::Kubeconfig { origin: origin.clone(), problem: what, remedy }
+            }
             Self::InCluster => ClientError::InCluster { problem: what, remedy },
             Self::Master(value) => ClientError::Master { value: value.clone(), problem: what },
+            Self::InProcess => ClientError::InProcess { problem: what, remedy },
         }
     }
 }
@@ -84,8 +89,10 @@ pub(super) fn find(
 ) -> Result<Found, ClientError> {
     let master = master.filter(|value| !value.is_empty());
     let home = surroundings.home.as_ref().map(|home| home.join(".kube/config"));
-    let variable: Vec<PathBuf> = surroundings.kubeconfig.iter().flat_map(std::env::split_paths).collect();
-    let named: Vec<PathBuf> = variable.into_iter().filter(|path| !path.as_os_str().is_empty()).collect();
+    let variable: Vec<PathBuf> =
+        surroundings.kubeconfig.iter().flat_map(std::env::split_paths).collect();
+    let named: Vec<PathBuf> =
+        variable.into_iter().filter(|path| !path.as_os_str().is_empty()).collect();
     let mut found = if let Some(path) = flag.filter(|path| !path.as_os_str().is_empty()) {
         of_files(&[path.to_owned()], format!("--kubeconfig={}", path.display()))?
     } else if !named.is_empty() {
@@ -98,14 +105,20 @@ pub(super) fn find(
         Found { config, origin: Origin::InCluster, own_proxy: false }
     } else if let Some(master) = master {
         let origin = Origin::Master(master.to_owned());
-        Found { config: Config::new(Uri::from_static("http://localhost")), origin, own_proxy: false }
+        Found {
+            config: Config::new(Uri::from_static("http://localhost")),
+            origin,
+            own_proxy: false,
+        }
     } else {
         let home = home.unwrap_or_else(|| PathBuf::from("~/.kube/config"));
         return Err(ClientError::NotConfigured { home: home.display().to_string() });
     };
     if let Some(master) = master {
-        found.config.cluster_url = parse_server(master)
-            .map_err(|problem| ClientError::Master { value: master.to_owned(), problem: problem.what })?;
+        found.config.cluster_url = parse_server(master).map_err(|problem| ClientError::Master {
+            value: master.to_owned(),
+            problem: problem.what,
+        })?;
     }
     check(&found.config).map_err(|problem| found.origin.blame(problem))?;
     Ok(found)
@@ -120,11 +133,14 @@ fn of_files(paths: &[PathBuf], origin: String) -> Result<Found, ClientError> {
 }
 
 fn merged(paths: &[PathBuf]) -> Result<(Config, bool), Problem> {
-    let files =
-        paths.iter().try_fold(Kubeconfig::default(), |merged, path| merged.merge(Kubeconfig::read_from(path)?))?;
-    let context = files.contexts.iter().find(|context| Some(&context.name) == files.current_context.as_ref());
+    let files = paths.iter().try_fold(Kubeconfig::default(), |merged, path| {
+        merged.merge(Kubeconfig::read_from(path)?)
+    })?;
+    let context =
+        files.contexts.iter().find(|context| Some(&context.name) == files.current_context.as_ref());
     let context = context.and_then(|context| context.context.as_ref());
-    if let Some(user) = context.and_then(|context| context.user.as_ref()).filter(|user| !user.is_empty())
+    if let Some(user) =
+        context.and_then(|context| context.user.as_ref()).filter(|user| !user.is_empty())
         && !files.auth_infos.iter().any(|known| known.name == *user)
     {
         return Err(Problem::new(
@@ -132,7 +148,10 @@ fn merged(paths: &[PathBuf]) -> Result<(Config, bool), Problem> {
             "name a user of this file in the context",
         ));
     }
-    let cluster = files.clusters.iter().find(|cluster| context.is_some_and(|context| context.cluster == cluster.name));
+    let cluster = files
+        .clusters
+        .iter()
+        .find(|cluster| context.is_some_and(|context| context.cluster == cluster.name));
     let proxy = cluster.and_then(|cluster| cluster.cluster.as_ref()?.proxy_url.as_ref());
     let own_proxy = proxy.is_some_and(|proxy| !proxy.is_empty());
     Ok((Config::try_from(files)?, own_proxy))
@@ -148,11 +167,23 @@ fn check(config: &Config) -> Result<(), Problem> {
 }
 
 fn parse_server(text: &str) -> Result<Uri, Problem> {
-    let problem = |why: &str| Problem::new(format!("server {text:?} {why}"), "set it to https://host:port");
+    let problem =
+        |why: &str| Problem::new(format!("server {text:?} {why}"), "set it to https://host:port");
     let server: Uri = text.parse().map_err(|_| problem("is not a URL"))?;
-    match (server.scheme_str(), server.host()) {
-        (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(server),
-        (Some("http" | "https"), _) => Err(problem("has no host")),
-        _ => Err(problem("does not start with https:// or http://")),
+    if !matches!(server.scheme_str(), Some("http" | "https")) {
+        return Err(problem("does not start with https:// or http://"));
     }
+    let Some(authority) = server.authority().filter(|authority| !authority.host().is_empty())
+    else {
+        return Err(problem("has no host"));
+    };
+    // An unusable port is silently taken for none.
+    let port = authority.as_str().rsplit_once(']').or_else(|| authority.as_str().rsplit_once('@'));
+    let port = port.map_or(authority.as_str(), |(_, rest)| rest).split_once(':');
+    if port.is_some_and(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0))
+        || port.is_none()
+    {
+        return Ok(server);
+    }
+    Err(problem("has no usable port"))
 }

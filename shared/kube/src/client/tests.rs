@@ -1,1 +1,333 @@
+//! Configurations, good and bad, and what connections are made of.
 
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use tempfile::TempDir;
+
+use super::{
+    ClientConfig, ClientError, Clients, RestMetrics, Unlimited,
+    connector::dial,
+    in_cluster::Pod,
+    source::{Surroundings, find},
+};
+
+/// A CA certificate in PEM.
+fn ca() -> String {
+    let key = rcgen::KeyPair::generate().unwrap();
+    rcgen::CertificateParams::new(Vec::new()).unwrap().self_signed(&key).unwrap().pem()
+}
+
+/// A kubeconfig with these parts, in YAML flow style.
+fn kubeconfig(context: &str, cluster: &str, user: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {context}}}]\n\
+         clusters: [{{name: k, cluster: {cluster}}}]\nusers: [{{name: u, user: {user}}}]\n"
+    )
+}
+
+const CONTEXT: &str = "{cluster: k, user: u}";
+const CLUSTER: &str = "{server: \"https://10.0.0.1:6443\"}";
+
+fn config(flag: Option<&Path>, master: Option<&str>) -> ClientConfig {
+    ClientConfig {
+        kubeconfig: flag.map(Path::to_owned),
+        master: master.map(str::to_owned),
+        user_agent: "test/1".to_owned(),
+        request_timeout: Duration::from_secs(30),
+        limiter: Arc::new(Unlimited),
+        metrics: Arc::new(RestMetrics::default()),
+    }
+}
+
+/// The error of connecting with this kubeconfig; `$FILE` and `$DIR` stand for its place.
+async fn problem(dir: &TempDir, text: &str) -> String {
+    let path = dir.path().join("config");
+    fs::write(&path, text).unwrap();
+    let error = Clients::connect_in(config(Some(&path), None), Surroundings::default()).await;
+    let line = error.expect_err(text).to_string();
+    line.replace(&path.display().to_string(), "$FILE")
+        .replace(&dir.path().display().to_string(), "$DIR")
+}
+
+#[tokio::test]
+async fn each_mistake_in_a_kubeconfig_is_one_clear_line() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("empty"), "").unwrap();
+    fs::write(dir.path().join("ca.crt"), ca()).unwrap();
+    let check = async |text: String, expect: &str| {
+        assert_eq!(problem(&dir, &text).await, format!("--kubeconfig=$FILE: {expect}"), "{text}");
+    };
+    let with_user = |user: &str| kubeconfig(CONTEXT, CLUSTER, user);
+    let with_cluster = |cluster: &str| kubeconfig(CONTEXT, cluster, "{}");
+
+    let no_context = "no current-context; set it with `kubectl config use-context <name>`";
+    check(String::new(), no_context).await;
+    check("apiVersion: v1\n".to_owned(), no_context).await;
+    check(kubeconfig(CONTEXT, CLUSTER, "{}").replace("current-context: c", "current-context: x"),
+        "current-context \"x\" is not among the contexts; choose one that `kubectl config get-contexts` lists").await;
+    check(kubeconfig("{cluster: x, user: u}", CLUSTER, "{}"),
+        "the context's cluster \"x\" is not among the clusters; name a cluster of this file in the context").await;
+    check(
+        kubeconfig("{cluster: k, user: x}", CLUSTER, "{}"),
+        "the context's user \"x\" is not among the users; name a user of this file in the context",
+    )
+    .await;
+    check(
+        with_cluster("{}"),
+        "the cluster has no server; set clusters[].cluster.server to https://host:port",
+    )
+    .await;
+    check(with_cluster("{server: \"10.0.0.1:6443\"}"),
+        "server \"10.0.0.1:6443\" does not start with https:// or http://; set it to https://host:port").await;
+    check(
+        with_cluster("{server: \"https://h:x\"}"),
+        "server \"https://h:x/\" has no usable port; set it to https://host:port",
+    )
+    .await;
+    check(
+        with_cluster("{server: \"https://h\", certificate-authority: gone.crt}"),
+        "cannot read certificate-authority $DIR/gone.crt: No such file or directory (os error 2); \
+         give a file that this process may read",
+    )
+    .await;
+    check(
+        with_cluster("{server: \"https://h\", certificate-authority: empty}"),
+        "certificate-authority holds no certificate; give the API server's CA certificates in PEM",
+    )
+    .await;
+    check(
+        with_cluster("{server: \"https://h\", certificate-authority-data: \"!\"}"),
+        "certificate-authority-data is not base64; encode it with `base64 -w0`",
+    )
+    .await;
+    check(with_cluster("{server: \"https://h\", proxy-url: \"socks5://p:1\"}"),
+        "the proxy's scheme socks5 is not supported; set proxy-url or HTTPS_PROXY to http://host:port, \
+         or name the server in NO_PROXY").await;
+    check(
+        with_cluster(
+            "{server: \"https://h\", tls-server-name: \"a b\", certificate-authority: ca.crt}",
+        ),
+        "tls-server-name is not a host name; give a name that the server's certificate holds",
+    )
+    .await;
+    check(
+        with_user("{tokenFile: gone}"),
+        "cannot read the token file $DIR/gone: No such file or directory (os error 2); \
+         give the path of a token file that this process may read",
+    )
+    .await;
+    check(
+        with_user("{client-certificate: gone.crt, client-key: gone.key}"),
+        "cannot read client-certificate $DIR/gone.crt: No such file or directory (os error 2); \
+         give a file that this process may read",
+    )
+    .await;
+    check(
+        with_user("{client-certificate: ca.crt}"),
+        "client-key is missing; give both client-certificate and client-key, or neither",
+    )
+    .await;
+    check(
+        with_user("{client-certificate: ca.crt, client-key: empty}"),
+        "client-certificate and client-key are not usable: identity PEM is missing a private key: \
+         the key must be PKCS8 or RSA/PKCS1; give a certificate and its own key, both in PEM",
+    )
+    .await;
+    check(with_user("{exec: {apiVersion: client.authentication.k8s.io/v1, command: ./gone, interactiveMode: Never}}"),
+        "cannot start the exec plugin: No such file or directory (os error 2); \
+         install the command that users[].user.exec names, or give its full path").await;
+    check(with_user("{exec: {apiVersion: client.authentication.k8s.io/v1, command: \"false\", interactiveMode: Never}}"),
+        "the exec plugin \"false\" ended with exit status: 1; run it by hand to see what it lacks").await;
+    check(
+        with_user("{as: \"a\\nb\"}"),
+        "the user or group to impersonate cannot be sent; use visible ASCII in users[].user.as",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_yaml_is_said_so_without_quoting_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for text in [
+        "users: [{name: u, user: {token: hunter2",
+        "hunter2",
+        "users: hunter2",
+        "clusters:\n  - name: [hunter2]\n",
+        "\thunter2",
+    ] {
+        let line = problem(&dir, text).await;
+        assert!(line.starts_with("--kubeconfig=$FILE: not a kubeconfig"), "{text:?}: {line}");
+        assert!(line.ends_with("; give a kubeconfig file in YAML"), "{text:?}: {line}");
+        assert!(
+            !line.contains("hunter2") && !line.contains('\n') && line.len() < 160,
+            "{text:?}: {line}"
+        );
+    }
+}
+
+#[test]
+fn sources_are_tried_in_order_and_a_named_one_has_to_be_good() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, server: &str| {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, kubeconfig(CONTEXT, &format!("{{server: \"https://{server}\"}}"), "{}"))
+            .unwrap();
+        path
+    };
+    let (flag, variable) = (write("flag", "flag"), write("variable", "variable"));
+    let gone = dir.path().join("gone");
+    let account = dir.path().join("account");
+    fs::create_dir(&account).unwrap();
+    fs::write(account.join("token"), "t").unwrap();
+    fs::write(account.join("ca.crt"), ca()).unwrap();
+    let pod = Pod { host: "fd00::1".to_owned(), port: Some("443".to_owned()), account };
+    let home = dir.path().join("home");
+    let mut around = Surroundings {
+        kubeconfig: Some(variable.clone().into()),
+        home: Some(home.clone()),
+        pod: Some(pod.clone()),
+        no_proxy: None,
+    };
+    let server = |flag: Option<&Path>, master, around: &Surroundings| {
+        find(flag, master, around)
+            .map(|found| found.config.cluster_url.to_string())
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(server(Some(&flag), None, &around).unwrap(), "https://flag/");
+    assert_eq!(server(Some(&flag), Some("http://m:8080"), &around).unwrap(), "http://m:8080/");
+    assert_eq!(server(None, None, &around).unwrap(), "https://variable/");
+    // A named file that is missing is an error, though others would be there.
+    let missing = |setting: &str| {
+        format!(
+            "{setting}={0}: cannot read {0}: No such file or directory (os error 2); \
+                 give the path of a kubeconfig file that this process may read",
+            gone.display()
+        )
+    };
+    assert_eq!(server(Some(&gone), None, &around).unwrap_err(), missing("--kubeconfig"));
+    around.kubeconfig = Some(gone.clone().into());
+    assert_eq!(server(None, None, &around).unwrap_err(), missing("KUBECONFIG"));
+    // Several files, of which the first to say something counts.
+    around.kubeconfig = Some(std::env::join_paths([Path::new(""), &variable, &flag]).unwrap());
+    assert_eq!(server(None, None, &around).unwrap(), "https://variable/");
+    around.kubeconfig = Some("".into());
+    assert_eq!(server(None, None, &around).unwrap(), "https://[fd00::1]:443/");
+    write("home/.kube/config", "home");
+    assert_eq!(server(None, None, &around).unwrap(), "https://home/");
+    assert_eq!(server(Some(Path::new("")), Some(""), &around).unwrap(), "https://home/");
+
+    let nothing = Surroundings { home: Some("/nowhere".into()), ..Surroundings::default() };
+    assert_eq!(server(None, Some("http://m:8080"), &nothing).unwrap(), "http://m:8080/");
+    assert_eq!(
+        server(None, None, &nothing).unwrap_err(),
+        "no Kubernetes configuration: --kubeconfig and KUBECONFIG are not set, /nowhere/.kube/config does not exist, \
+         and this is not a pod (KUBERNETES_SERVICE_HOST is not set); give --kubeconfig=<file>"
+    );
+    assert_eq!(
+        server(None, Some("m:8080"), &nothing).unwrap_err(),
+        "--master=m:8080: server \"m:8080\" does not start with https:// or http://; \
+         give a URL such as https://10.0.0.1:6443"
+    );
+}
+
+#[test]
+fn a_pod_without_a_usable_service_account_says_what_it_lacks() {
+    let dir = tempfile::tempdir().unwrap();
+    let pod = |host: &str, port: Option<&str>| Pod {
+        host: host.to_owned(),
+        port: port.map(str::to_owned),
+        account: dir.path().to_owned(),
+    };
+    let check = |pod: Pod, expect: Result<&str, &str>| {
+        let around = Surroundings { pod: Some(pod.clone()), ..Surroundings::default() };
+        let found = find(None, None, &around).map_err(|error| error.to_string());
+        let found = found.map(|found| {
+            format!("{} {}", found.config.cluster_url, found.config.default_namespace)
+        });
+        let found = found.map_err(|line| line.replace(&dir.path().display().to_string(), "$DIR"));
+        assert_eq!(found.as_deref().map_err(String::as_str), expect, "{pod:?}");
+    };
+    let account =
+        "the pod needs a service account with automountServiceAccountToken, or --kubeconfig=<file>";
+    let missing = |file: &str| {
+        format!(
+            "in-cluster configuration: cannot read $DIR/{file}: No such file or directory (os error 2); {account}"
+        )
+    };
+    check(pod("10.0.0.1", None), Err(&missing("token")));
+    fs::write(dir.path().join("token"), "t").unwrap();
+    check(pod("10.0.0.1", None), Err(&missing("ca.crt")));
+    fs::write(dir.path().join("ca.crt"), "nothing").unwrap();
+    check(
+        pod("10.0.0.1", None),
+        Err("in-cluster configuration: $DIR/ca.crt holds no certificate; \
+         the ConfigMap kube-root-ca.crt has to hold the API server's CA"),
+    );
+    fs::write(dir.path().join("ca.crt"), ca()).unwrap();
+    check(pod("10.0.0.1", None), Ok("https://10.0.0.1:443/ default"));
+    fs::write(dir.path().join("namespace"), "kube-system\n").unwrap();
+    check(
+        pod("kubernetes.default.svc", Some("6443")),
+        Ok("https://kubernetes.default.svc:6443/ kube-system"),
+    );
+    for (host, port) in
+        [("10.0.0.1", "tcp"), ("10.0.0.1", "0"), ("10.0.0.1", "70000"), ("a b", "443")]
+    {
+        check(
+            pod(host, Some(port)),
+            Err(&format!(
+                "in-cluster configuration: KUBERNETES_SERVICE_HOST={host} and KUBERNETES_SERVICE_PORT={port} name no \
+             server; leave them as the kubelet sets them, or set them to a reachable API server"
+            )),
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_user_agent_that_cannot_be_sent_is_refused() {
+    let config =
+        ClientConfig { user_agent: "a\nb".to_owned(), ..config(None, Some("http://127.0.0.1:1")) };
+    let error = Clients::connect_in(config, Surroundings::default()).await.unwrap_err();
+    assert!(matches!(error, ClientError::Master { .. }));
+    assert!(error.to_string().contains("the user agent \"a\\nb/main\" cannot be sent"), "{error}");
+}
+
+/// The values that make TCP notice a peer that is gone, read back from a connection.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn connections_notice_a_dead_peer() {
+    use tower::ServiceExt as _;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let connection = dial(None).oneshot(server).await.unwrap();
+    let socket = socket2::SockRef::from(connection.inner());
+    assert!(socket.keepalive().unwrap());
+    assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(30));
+    assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(10));
+    assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
+    assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(30)));
+    assert!(socket.tcp_nodelay().unwrap());
+}
+
+/// A connection attempt into nothing ends long before the call's deadline: a peer
+/// that accepts but never says a word of TLS.
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_hangs_ends() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (dir, started) = (tempfile::tempdir().unwrap(), tokio::time::Instant::now());
+    fs::write(dir.path().join("ca.crt"), ca()).unwrap();
+    let cluster = format!(
+        "{{server: \"https://{}\", certificate-authority: ca.crt}}",
+        listener.local_addr().unwrap()
+    );
+    fs::write(dir.path().join("config"), kubeconfig(CONTEXT, &cluster, "{}")).unwrap();
+    let clients = Clients::connect_in(
+        config(Some(&dir.path().join("config")), None),
+        Surroundings::default(),
+    );
+    let lease = clients.await.unwrap().lease_client(tower::layer::util::Identity::new());
+    let error = crate::ApiError::from(lease.apiserver_version().await.unwrap_err());
+    assert!(error.to_string().contains("no connection within 10 s"), "{error}");
+    assert_eq!(started.elapsed().as_secs(), 10);
+}

@@ -15,7 +15,7 @@ use super::{connector::Connector, middleware::Next};
 
 /// An idle connection is kept for so long. Shorter than what load balancers and
 /// firewalls on the way usually grant, so that we close it and not they.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_mins(1);
 
 /// Sends requests over connections of its own, at most `idle` of which are kept
 /// while not in use.

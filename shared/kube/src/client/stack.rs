@@ -1,0 +1,124 @@
+//! Which layers a client has, and in which order.
+
+use std::sync::Arc;
+
+use http::{HeaderValue, Uri, header::USER_AGENT};
+use kube::client::{ConfigExt as _, middleware::AuthLayer};
+use tower::Layer as _;
+
+use super::{
+    ClientConfig,
+    deadline::Deadlines,
+    encoding,
+    measure::Measure,
+    middleware::{Next, around},
+    problem::Problem,
+    retry::Retry,
+    throttle::Throttle,
+    watch_status::Refusals,
+};
+use crate::metrics::Recorder;
+
+/// What a client is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Main,
+    Watch,
+    Events,
+    Lease,
+}
+
+impl Role {
+    /// End of the user agent. API priority-and-fairness rules and audit logs go by it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Main => "main",
+            Self::Watch => "watch",
+            Self::Events => "events",
+            Self::Lease => "leader-election",
+        }
+    }
+
+    /// Connections kept while idle: as many as requests are usually in flight at once.
+    pub(super) const fn idle_connections(self) -> usize {
+        match self {
+            Self::Main => 40,
+            Self::Watch => 8,
+            Self::Events | Self::Lease => 2,
+        }
+    }
+}
+
+/// What the stacks of all clients of a process have in common.
+pub(super) struct Layers<'a> {
+    config: &'a ClientConfig,
+    kube: &'a kube::Config,
+    auth: Option<&'a AuthLayer>,
+    recorder: Recorder,
+    server: String,
+}
+
+impl<'a> Layers<'a> {
+    pub(super) fn new(
+        config: &'a ClientConfig,
+        kube: &'a kube::Config,
+        auth: Option<&'a AuthLayer>,
+    ) -> Self {
+        let server = host_and_port(&kube.cluster_url);
+        let recorder = Recorder::new(Arc::clone(&config.metrics), server.as_str().into());
+        Self { config, kube, auth, recorder, server }
+    }
+
+    /// The API server as `host:port`.
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The namespace of the kubeconfig's context, or the pod's.
+    pub(super) fn namespace(&self) -> &str {
+        &self.kube.default_namespace
+    }
+
+    /// The layers of a client around its transport; the last one put on sees a request
+    /// first.
+    pub(super) fn around(&self, role: Role, transport: Next) -> Result<Next, Problem> {
+        let mut next = self.with_headers(role, transport)?;
+        if let Some(auth) = self.auth {
+            next = Next::new(auth.layer(next));
+        }
+        next = around(Measure { recorder: self.recorder.clone() }, next);
+        if role != Role::Lease {
+            let limiter = Arc::clone(&self.config.limiter);
+            next = around(Throttle { limiter, recorder: self.recorder.clone() }, next);
+            next = around(Retry { recorder: self.recorder.clone() }, next);
+        }
+        next = encoding::decompressed(!self.kube.disable_compression, next);
+        next = around(Refusals, next);
+        next = around(Deadlines { timeout: self.config.request_timeout }, next);
+        Ok(Next::new(self.kube.base_uri_layer().layer(next)))
+    }
+
+    /// The user agent, and whom to impersonate.
+    fn with_headers(&self, role: Role, transport: Next) -> Result<Next, Problem> {
+        let agent = format!("{}/{}", self.config.user_agent, role.name());
+        let header = HeaderValue::try_from(&agent).map_err(|_| {
+            Problem::new(format!("the user agent {agent:?} cannot be sent"), "use visible ASCII")
+        })?;
+        let mut kube = self.kube.clone();
+        kube.headers.push((USER_AGENT, header));
+        let headers = kube.extra_headers_layer().map_err(|_| {
+            Problem::new(
+                "the user or group to impersonate cannot be sent",
+                "use visible ASCII in users[].user.as",
+            )
+        })?;
+        Ok(Next::new(headers.layer(transport)))
+    }
+}
+
+/// The server's address with the port written out.
+fn host_and_port(server: &Uri) -> String {
+    let port =
+        server.port_u16().unwrap_or(if server.scheme_str() == Some("http") { 80 } else { 443 });
+    format!("{}:{port}", server.host().unwrap_or_default())
+}
