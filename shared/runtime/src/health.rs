@@ -130,3 +130,6 @@ impl Condition {
         Verdict::clone(&self.verdict.load())
     }
 }
+
+#[cfg(test)]
+mod tests;

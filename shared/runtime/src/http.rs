@@ -1,1 +1,16 @@
-//! Being written.
+//! The HTTP pages: `/healthz`, `/livez`, `/readyz`, `/metrics`, `/configz`.
+//!
+//! Plain HTTP/1.1 by default, so that a scraper needs neither a token nor a CA; TLS
+//! with files that are read again when they change. The pages show no secrets and
+//! change nothing.
+
+mod pages;
+mod server;
+mod tls;
+
+pub use pages::Pages;
+pub use server::{ServeError, Server};
+pub use tls::TlsError;
+
+#[cfg(test)]
+mod tests;

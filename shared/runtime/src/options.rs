@@ -7,6 +7,8 @@ pub mod duration;
 mod foreign;
 mod markdown;
 mod nearest;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use catalogue::{Catalogue, Entry, Known};
 pub(crate) use command::{SPECIAL, parse};

@@ -1,6 +1,8 @@
 //! A controller program and its life.
 
 mod identity;
+#[cfg(test)]
+pub(crate) mod sample;
 
 pub use identity::{Failure, Identity, VERSION};
 

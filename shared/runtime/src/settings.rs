@@ -13,6 +13,8 @@ mod problem;
 mod raw;
 mod reload;
 mod table;
+#[cfg(test)]
+mod tests;
 mod value;
 
 pub use common::{

@@ -1,8 +1,8 @@
 //! Named tasks with one token: no task is detached, and none ends unnoticed.
 //!
 //! A process that has lost one of its tasks looks alive and does half its work.
-//! Here an unexpected end, an error or a panic of any task is a failure of the
-//! whole: [`Supervisor::failed`] reports the first one, and the program ends.
+//! Here an unexpected end or a panic of any task is a failure of the whole:
+//! [`Supervisor::failed`] reports the first one, and the program ends.
 
 use std::{
     any::Any,
@@ -22,24 +22,6 @@ use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument as _;
 
-/// What a task may return: nothing, or a result whose error is a failure.
-pub trait TaskOutput: Send {
-    /// The error to report, if there is one.
-    fn problem(self) -> Option<String>;
-}
-
-impl TaskOutput for () {
-    fn problem(self) -> Option<String> {
-        None
-    }
-}
-
-impl<E: std::error::Error + Send> TaskOutput for Result<(), E> {
-    fn problem(self) -> Option<String> {
-        self.err().map(|error| chain(&error))
-    }
-}
-
 /// An error with its sources, on one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut line = error.to_string();
@@ -58,7 +40,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 pub struct TaskFailure {
     /// The task's name.
     pub task: Cow<'static, str>,
-    /// What it did: ended, failed, panicked.
+    /// What it did: ended, panicked.
     pub what: String,
 }
 
@@ -104,42 +86,38 @@ impl Supervisor {
         &self.group.token
     }
 
-    /// Starts a task that runs until the token is cancelled. Ending earlier, an
-    /// error and a panic are failures.
+    /// Starts a task that runs until the token is cancelled. Ending earlier and a panic
+    /// are failures.
     pub fn spawn<F>(&self, name: impl Into<Cow<'static, str>>, future: F)
     where
-        F: Future<Output: TaskOutput> + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
     {
         self.start(name.into(), true, future);
     }
 
-    /// Starts a task that may end when its work is done. An error and a panic are
-    /// failures.
+    /// Starts a task that may end when its work is done. A panic is a failure.
     pub fn spawn_job<F>(&self, name: impl Into<Cow<'static, str>>, future: F)
     where
-        F: Future<Output: TaskOutput> + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
     {
         self.start(name.into(), false, future);
     }
 
     fn start<F>(&self, name: Cow<'static, str>, endless: bool, future: F)
     where
-        F: Future<Output: TaskOutput> + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
     {
         let id = self.group.next.fetch_add(1, Ordering::Relaxed);
         self.group.names.lock().insert(id, name.clone());
-        let span = tracing::info_span!("task", name = %name);
+        let span = tracing::info_span!("run", task = %name);
         let group = Arc::clone(&self.group);
         let watched = async move {
             let outcome = AssertUnwindSafe(future).catch_unwind().await;
             group.names.lock().remove(&id);
             let what = match outcome {
                 Err(panic) => Some(format!("panicked: {}", panic_text(panic.as_ref()))),
-                Ok(output) => match output.problem() {
-                    Some(problem) => Some(format!("failed: {problem}")),
-                    None if endless && !group.token.is_cancelled() => Some("ended though it must not".to_owned()),
-                    None => None,
-                },
+                Ok(()) if endless && !group.token.is_cancelled() => Some("ended though it must not".to_owned()),
+                Ok(()) => None,
             };
             if let Some(what) = what {
                 group.failure.send_if_modified(|first| {
@@ -189,3 +167,6 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("without a message")
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! The settings that every program has, typed.
 
 use std::{
+    fmt,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     time::Duration,
@@ -8,7 +9,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Problems, RawSettings, SettingValue};
+use super::{Problems, RawSettings, SettingValue, value::redact};
 use crate::{
     options::{controllers, duration},
     program::Identity,
@@ -47,7 +48,7 @@ pub struct RateSettings {
 }
 
 /// How the API server is reached.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, PartialEq, Serialize)]
 pub struct KubeSettings {
     /// `--kubeconfig`.
     pub kubeconfig: Option<PathBuf>,
@@ -61,6 +62,19 @@ pub struct KubeSettings {
     pub requests: RateSettings,
     /// Events.
     pub events: RateSettings,
+}
+
+impl fmt::Debug for KubeSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kubeconfig, master, timeout, requests, events } = self;
+        f.debug_struct("KubeSettings")
+            .field("kubeconfig", kubeconfig)
+            .field("master", &master.as_deref().map(redact))
+            .field("timeout", timeout)
+            .field("requests", requests)
+            .field("events", events)
+            .finish()
+    }
 }
 
 /// The cloud provider.

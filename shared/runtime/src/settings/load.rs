@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    fmt,
     sync::Arc,
 };
 
@@ -53,7 +54,6 @@ pub enum LoadError {
 }
 
 /// The settings of a program, read once.
-#[derive(Debug)]
 pub struct Loaded<P: Program> {
     /// What every program has.
     pub common: Arc<CommonSettings>,
@@ -66,6 +66,12 @@ pub struct Loaded<P: Program> {
     /// The text of the configuration file.
     pub(crate) file: Option<String>,
     pub(crate) given: Given,
+}
+
+impl<P: Program> fmt::Debug for Loaded<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaded").field("common", &self.common).field("own", &self.own).finish_non_exhaustive()
+    }
 }
 
 /// Reads the command line; of the settings only what is given there.

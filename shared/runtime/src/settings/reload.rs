@@ -56,7 +56,7 @@ impl ConfigMetrics {
     fn register(metrics: &Metrics) -> Self {
         let this = Self::default();
         for result in [Outcome::success, Outcome::failure] {
-            this.reloads.get_or_create(&Labels { result });
+            drop(this.reloads.get_or_create(&Labels { result }));
         }
         this.valid.set(1);
         let help = "[ALPHA] New versions of the configuration file, by whether they were taken over";
@@ -259,3 +259,6 @@ fn publish<T: PartialEq>(sender: &watch::Sender<Arc<T>>, value: &Arc<T>) {
 fn digest(text: &str) -> [u8; 32] {
     Sha256::digest(text).into()
 }
+
+#[cfg(test)]
+mod tests;

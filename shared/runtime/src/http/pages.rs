@@ -1,0 +1,194 @@
+//! What each path answers.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Response, StatusCode,
+    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
+};
+use http_body_util::Full;
+
+use crate::{
+    health::{Finding, Health, Scope},
+    metrics::Metrics,
+};
+
+/// What the pages are made of. Clones share it.
+#[derive(Clone)]
+pub struct Pages {
+    /// The checks.
+    pub health: Health,
+    /// The registry behind `/metrics`.
+    pub metrics: Metrics,
+    /// The text of `/configz`, JSON.
+    pub configz: Arc<ArcSwap<String>>,
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// One of the three health pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct HealthPage {
+    name: &'static str,
+    /// Whether checks count that say "cannot work now".
+    readiness: bool,
+    /// Whether the answer says why. `/healthz` never did, and people compare.
+    reasons: bool,
+}
+
+const HEALTH_PAGES: [HealthPage; 3] = [
+    HealthPage { name: "healthz", readiness: false, reasons: false },
+    HealthPage { name: "livez", readiness: false, reasons: true },
+    HealthPage { name: "readyz", readiness: true, reasons: true },
+];
+
+impl Pages {
+    /// The answer to a request.
+    pub fn answer(&self, method: &Method, path: &str, query: &str) -> Response<Full<Bytes>> {
+        let Some(page) = self.page(path, query) else {
+            return reply(StatusCode::NOT_FOUND, TEXT, "404 page not found\n".to_owned());
+        };
+        if method != Method::GET && method != Method::HEAD {
+            let mut answer = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, "use GET or HEAD\n".to_owned());
+            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return answer;
+        }
+        page
+    }
+
+    fn page(&self, path: &str, query: &str) -> Option<Response<Full<Bytes>>> {
+        let path = path.strip_prefix('/')?;
+        let (first, check) = match path.split_once('/') {
+            Some((first, check)) => (first, Some(check)),
+            None => (path, None),
+        };
+        match (first, check) {
+            ("metrics", None) => Some(match self.metrics.encode() {
+                Ok(text) => reply(StatusCode::OK, Metrics::CONTENT_TYPE, text),
+                Err(error) => reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("cannot encode metrics: {error}\n")),
+            }),
+            ("configz", None) => {
+                let text = String::clone(&self.configz.load());
+                Some(reply(StatusCode::OK, "application/json", text))
+            }
+            _ => {
+                let page = HEALTH_PAGES.into_iter().find(|page| page.name == first)?;
+                match check {
+                    None => Some(self.all_checks(page, &Query::parse(query))),
+                    Some(name) => self.one_check(page, name),
+                }
+            }
+        }
+    }
+
+    fn all_checks(&self, page: HealthPage, query: &Query<'_>) -> Response<Full<Bytes>> {
+        let findings: Vec<Finding> = self.health.findings().into_iter().filter(|finding| page.shows(finding)).collect();
+        let mut text = String::new();
+        let mut good = true;
+        for finding in &findings {
+            let excluded = query.excluded.contains(&finding.name.as_str());
+            good &= excluded || !page.fails(finding);
+            page.line(&mut text, finding, excluded);
+        }
+        let unmatched: Vec<String> = query
+            .excluded
+            .iter()
+            .filter(|name| !findings.iter().any(|finding| finding.name == **name))
+            .map(|name| format!("{name:?}"))
+            .collect();
+        if !unmatched.is_empty() {
+            let names = unmatched.join(",");
+            add(&mut text, format_args!("warn: some health checks cannot be excluded: no matches for {names}"));
+        }
+        match (good, query.verbose) {
+            (true, false) => reply(StatusCode::OK, TEXT, "ok".to_owned()),
+            (true, true) => {
+                add(&mut text, format_args!("{} check passed", page.name));
+                reply(StatusCode::OK, TEXT, text)
+            }
+            (false, _) => {
+                add(&mut text, format_args!("{} check failed", page.name));
+                reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text)
+            }
+        }
+    }
+
+    fn one_check(&self, page: HealthPage, name: &str) -> Option<Response<Full<Bytes>>> {
+        let finding = self.health.findings().into_iter().find(|finding| page.shows(finding) && finding.name == name)?;
+        Some(if page.fails(&finding) {
+            let reason = if page.reasons { finding.verdict.detail() } else { "reason withheld" };
+            reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("internal server error: {reason}\n"))
+        } else {
+            reply(StatusCode::OK, TEXT, "ok".to_owned())
+        })
+    }
+}
+
+impl HealthPage {
+    /// Whether a finding belongs on this page.
+    fn shows(self, finding: &Finding) -> bool {
+        self.readiness || finding.scope == Scope::Liveness
+    }
+
+    /// Whether a finding makes this page fail.
+    fn fails(self, finding: &Finding) -> bool {
+        finding.scope != Scope::Information && !finding.verdict.is_passed()
+    }
+
+    /// The finding's line. What `kubectl get --raw` users and probes' logs look for is
+    /// the beginning; the details follow it.
+    fn line(self, text: &mut String, finding: &Finding, excluded: bool) {
+        let name = &finding.name;
+        let detail = finding.verdict.detail();
+        if excluded {
+            add(text, format_args!("[+]{name} excluded: ok"));
+        } else if self.fails(finding) {
+            let reason = if self.reasons { detail } else { "reason withheld" };
+            add(text, format_args!("[-]{name} failed: {reason}"));
+        } else if !finding.verdict.is_passed() {
+            add(text, format_args!("[!]{name}: {detail}"));
+        } else if self.reasons && !detail.is_empty() {
+            add(text, format_args!("[+]{name} ok: {detail}"));
+        } else {
+            add(text, format_args!("[+]{name} ok"));
+        }
+    }
+}
+
+/// The part of a URL behind the question mark.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Query<'a> {
+    verbose: bool,
+    excluded: Vec<&'a str>,
+}
+
+impl<'a> Query<'a> {
+    fn parse(query: &'a str) -> Self {
+        let mut parsed = Self::default();
+        for part in query.split('&') {
+            match part.split_once('=').unwrap_or((part, "")) {
+                ("verbose", _) => parsed.verbose = true,
+                ("exclude", name) if !name.is_empty() => parsed.excluded.push(name),
+                _ => {}
+            }
+        }
+        parsed
+    }
+}
+
+/// Adds a line. Writing to a String cannot fail.
+fn add(text: &mut String, line: std::fmt::Arguments<'_>) {
+    writeln!(text, "{line}").unwrap_or_default();
+}
+
+fn reply(status: StatusCode, content_type: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::new(Bytes::from(text)));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}

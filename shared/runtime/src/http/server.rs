@@ -1,0 +1,163 @@
+//! The server behind the pages.
+
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Pages,
+    tls::{Certificate, TlsError},
+};
+use crate::settings::PageSettings;
+
+/// Connections at one time. Probes and a few scrapers need a handful; further ones
+/// wait in the system's queue.
+const CONNECTIONS: usize = 64;
+/// From the connection, or the end of the last answer, to the end of the next
+/// request's header.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// For the handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The life of a connection, so that a client that never reads its answer does not
+/// hold one for ever.
+const CONNECTION_LIFE: Duration = Duration::from_secs(600);
+/// What an answer that was begun gets at the end.
+const LAST_ANSWER: Duration = Duration::from_secs(2);
+/// Largest request header.
+const HEADER_BYTES: usize = 16 * 1024;
+
+/// The pages cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be had.
+    #[error("--bind-address and --secure-port: cannot listen on {address}{}", hint(source))]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The certificate cannot be used.
+    #[error("the certificate of the HTTP pages cannot be used")]
+    Tls(#[from] TlsError),
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => ", which another process uses; give --secure-port another port",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need a right that this process lacks",
+        io::ErrorKind::AddrNotAvailable => "; --bind-address must be an address of this machine",
+        _ => "",
+    }
+}
+
+/// A server with an address.
+pub struct Server {
+    listener: TcpListener,
+    certificate: Option<Certificate>,
+    pages: Pages,
+}
+
+impl Server {
+    /// Takes the address and reads the certificate.
+    pub async fn bind(settings: &PageSettings, pages: Pages) -> Result<Self, ServeError> {
+        let certificate = settings.tls.as_ref().map(Certificate::read).transpose()?;
+        let address = settings.address;
+        let listener =
+            TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
+        Ok(Self { listener, certificate, pages })
+    }
+
+    /// The address, with the port that port 0 became.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until the token is cancelled, then ends what was begun.
+    pub async fn run(self, token: CancellationToken) {
+        let Self { listener, certificate, pages } = self;
+        let acceptor = certificate.as_ref().map(Certificate::acceptor);
+        let mut tasks = JoinSet::new();
+        if let Some(certificate) = certificate {
+            tasks.spawn(certificate.follow(token.clone()));
+        }
+        let slots = Arc::new(Semaphore::new(CONNECTIONS));
+        while let Some(accepted) = token.run_until_cancelled(next(&listener, &slots)).await {
+            while tasks.try_join_next().is_some() {}
+            let (stream, slot) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of file descriptors, most likely: give others time to close theirs.
+                    tracing::warn!(%error, "cannot accept a connection to the HTTP pages");
+                    sleep(Duration::from_secs(1)).await;
+                    continue;
+                }
+            };
+            let (acceptor, pages, token) = (acceptor.clone(), pages.clone(), token.clone());
+            tasks.spawn(async move {
+                let _slot = slot;
+                match acceptor {
+                    None => converse(stream, pages, token).await,
+                    Some(acceptor) => secure(acceptor, stream, pages, token).await,
+                }
+            });
+        }
+        let ended = timeout(LAST_ANSWER, async { while tasks.join_next().await.is_some() {} }).await;
+        if ended.is_err() {
+            tracing::debug!(connections = tasks.len(), "cut connections to the HTTP pages");
+        }
+    }
+}
+
+/// The next connection, once there is a slot for it.
+async fn next(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, slot))
+}
+
+async fn secure(acceptor: TlsAcceptor, stream: TcpStream, pages: Pages, token: CancellationToken) {
+    match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => converse(stream, pages, token).await,
+        Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
+        Err(_) => tracing::debug!("TLS handshake took too long"),
+    }
+}
+
+/// Answers the requests of one connection.
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, pages: Pages, token: CancellationToken) {
+    let service = service_fn(move |request: http::Request<Incoming>| {
+        let uri = request.uri();
+        let answer = pages.answer(request.method(), uri.path(), uri.query().unwrap_or_default());
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(HEADER_BYTES)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = async { tokio::select! { () = token.cancelled() => {}, () = sleep(CONNECTION_LIFE) => {} } } => {
+            connection.as_mut().graceful_shutdown();
+            timeout(LAST_ANSWER, connection).await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection to the HTTP pages ended early");
+    }
+}

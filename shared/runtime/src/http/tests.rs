@@ -1,0 +1,274 @@
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use http::{Method, StatusCode, header};
+use http_body_util::BodyExt as _;
+use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Pages, Server};
+use crate::{
+    health::{Health, Scope, Verdict},
+    metrics::Metrics,
+    settings::{PageSettings, TlsSettings},
+};
+
+fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -> Pages {
+    let health = Health::new();
+    for (name, scope, result) in checks {
+        let verdict = match *result {
+            Ok(text) => Verdict::Passed(text.to_owned()),
+            Err(text) => Verdict::Failed(text.to_owned()),
+        };
+        health.add(*name, *scope, move || verdict.clone());
+    }
+    Pages { health, metrics: Metrics::new(), configz: Arc::new(ArcSwap::from_pointee("{}\n".to_owned())) }
+}
+
+/// Status and text of a page.
+async fn get(pages: &Pages, target: &str) -> (u16, String) {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let answer = pages.answer(&Method::GET, path, query);
+    assert_eq!(answer.headers()[header::CACHE_CONTROL], "no-cache, private", "{target}");
+    let status = answer.status().as_u16();
+    let text = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(text.to_vec()).unwrap())
+}
+
+async fn check(pages: &Pages, target: &str, status: u16, text: &str) {
+    assert_eq!(get(pages, target).await, (status, text.to_owned()), "{target}");
+}
+
+#[tokio::test]
+async fn healthz_is_as_upstream_has_it() {
+    let none = pages(&[]);
+    check(&none, "/healthz", 200, "ok").await;
+    check(&none, "/healthz?verbose", 200, "healthz check passed\n").await;
+
+    let good = pages(&[("good", Scope::Liveness, Ok("leads"))]);
+    check(&good, "/healthz", 200, "ok").await;
+    check(&good, "/healthz?verbose=true", 200, "[+]good ok\nhealthz check passed\n").await;
+    check(&good, "/healthz/good", 200, "ok").await;
+    check(&good, "/healthz/other", 404, "404 page not found\n").await;
+
+    let mixed = pages(&[("good", Scope::Liveness, Ok("")), ("bad", Scope::Liveness, Err("secret reason"))]);
+    let lines = "[+]good ok\n[-]bad failed: reason withheld\nhealthz check failed\n";
+    check(&mixed, "/healthz", 500, lines).await;
+    check(&mixed, "/healthz?verbose", 500, lines).await;
+    check(&mixed, "/healthz/bad", 500, "internal server error: reason withheld\n").await;
+    check(&mixed, "/healthz?exclude=bad", 200, "ok").await;
+    let excluded = "[+]good ok\n[+]bad excluded: ok\nhealthz check passed\n";
+    check(&mixed, "/healthz?verbose&exclude=bad", 200, excluded).await;
+    let warned = "[+]good excluded: ok\n[+]bad excluded: ok\n\
+                  warn: some health checks cannot be excluded: no matches for \"x\",\"y\"\nhealthz check passed\n";
+    check(&mixed, "/healthz?verbose&exclude=bad&exclude=good&exclude=x&exclude=y", 200, warned).await;
+}
+
+#[tokio::test]
+async fn a_check_that_comes_later_counts() {
+    let pages = pages(&[("good", Scope::Liveness, Ok(""))]);
+    check(&pages, "/healthz", 200, "ok").await;
+    pages.health.condition("late", Scope::Liveness, "broken");
+    let lines = "[+]good ok\n[-]late failed: reason withheld\nhealthz check failed\n";
+    check(&pages, "/healthz", 500, lines).await;
+}
+
+#[tokio::test]
+async fn readyz_says_why_and_livez_only_what_a_restart_mends() {
+    let pages = pages(&[
+        ("leaderElection", Scope::Liveness, Ok("standby")),
+        ("nodes", Scope::Readiness, Err("the first list is not complete")),
+        ("config", Scope::Information, Err("refused")),
+    ]);
+    check(&pages, "/livez", 200, "ok").await;
+    check(&pages, "/livez?verbose", 200, "[+]leaderElection ok: standby\nlivez check passed\n").await;
+    check(&pages, "/healthz?verbose", 200, "[+]leaderElection ok\nhealthz check passed\n").await;
+    let lines = "[+]leaderElection ok: standby\n[-]nodes failed: the first list is not complete\n[!]config: refused\n\
+                 readyz check failed\n";
+    check(&pages, "/readyz", 500, lines).await;
+    check(&pages, "/readyz?exclude=nodes", 200, "ok").await;
+    check(&pages, "/readyz/nodes", 500, "internal server error: the first list is not complete\n").await;
+    check(&pages, "/readyz/config", 200, "ok").await;
+    check(&pages, "/livez/nodes", 404, "404 page not found\n").await;
+}
+
+#[tokio::test]
+async fn other_paths_and_methods_are_refused() {
+    let pages = pages(&[]);
+    for path in ["/", "/version", "/healthz/", "/metrics/", "/metrics/x", "/debug/pprof", "healthz", "", "//healthz"] {
+        check(&pages, path, 404, "404 page not found\n").await;
+    }
+    for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
+        let answer = pages.answer(&method, "/metrics", "");
+        assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
+        assert_eq!(answer.headers()[header::ALLOW], "GET, HEAD");
+        assert_eq!(pages.answer(&method, "/nothing", "").status(), StatusCode::NOT_FOUND, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn metrics_and_configz_have_their_types() {
+    let pages = pages(&[]);
+    let metrics = pages.answer(&Method::GET, "/metrics", "");
+    assert_eq!(metrics.headers()[header::CONTENT_TYPE], Metrics::CONTENT_TYPE);
+    assert!(get(&pages, "/metrics").await.1.ends_with("# EOF\n"));
+    assert_eq!(pages.answer(&Method::GET, "/configz", "").headers()[header::CONTENT_TYPE], "application/json");
+    pages.configz.store(Arc::new("{\"new\": 1}\n".to_owned()));
+    check(&pages, "/configz", 200, "{\"new\": 1}\n").await;
+}
+
+/// A server on a free port of the loopback.
+async fn serve(tls: Option<TlsSettings>) -> (SocketAddr, CancellationToken, tokio::task::JoinSet<()>) {
+    let settings = PageSettings { address: SocketAddr::from(([127, 0, 0, 1], 0)), tls };
+    let server = Server::bind(&settings, pages(&[])).await.unwrap();
+    let (address, token) = (server.address().unwrap(), CancellationToken::new());
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(server.run(token.clone()));
+    (address, token, tasks)
+}
+
+/// Sends a text and reads until the other side ends, which it may do before it has
+/// read everything.
+async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> String {
+    stream.write_all(request.as_bytes()).await.ok();
+    let mut answer = Vec::new();
+    timeout(Duration::from_secs(5), stream.read_to_end(&mut answer)).await.expect("an end").ok();
+    String::from_utf8(answer).unwrap()
+}
+
+const GET_AND_CLOSE: &str = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+
+#[tokio::test]
+async fn a_socket_is_answered() {
+    let (address, token, mut tasks) = serve(None).await;
+    let ask = async |request: &str| exchange(TcpStream::connect(address).await.unwrap(), request).await;
+    let answer = ask(GET_AND_CLOSE).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok"), "{answer}");
+    let head = ask(&GET_AND_CLOSE.replace("GET", "HEAD")).await;
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("content-length: 2\r\n"), "{head}");
+    assert!(head.ends_with("\r\n\r\n"), "HEAD has no body: {head}");
+    let long = ask(&format!("GET /healthz HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "y".repeat(100_000))).await;
+    assert!(long.is_empty() || long.starts_with("HTTP/1.1 431"), "a header without end is refused: {long}");
+    let rubbish = ask("\u{1}\u{2}\r\n\r\n").await;
+    assert!(rubbish.is_empty() || rubbish.starts_with("HTTP/1.1 400"), "{rubbish}");
+    token.cancel();
+    timeout(Duration::from_secs(5), tasks.join_next()).await.unwrap();
+    TcpStream::connect(address).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn idle_connections_do_not_hold_up_the_end() {
+    let (address, token, mut tasks) = serve(None).await;
+    let mut idle = TcpStream::connect(address).await.unwrap();
+    let mut half = TcpStream::connect(address).await.unwrap();
+    half.write_all(b"GET /healthz HT").await.unwrap();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut first = [0; 12];
+    idle.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    token.cancel();
+    timeout(Duration::from_secs(5), tasks.join_next()).await.expect("the server ends");
+}
+
+#[tokio::test]
+async fn a_port_in_use_gives_one_clear_line() {
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap();
+    let settings = PageSettings { address, tls: None };
+    let Err(error) = Server::bind(&settings, pages(&[])).await else { panic!("two servers on {address}") };
+    let expect = format!(
+        "--bind-address and --secure-port: cannot listen on {address}, which another process uses; give --secure-port another port"
+    );
+    assert_eq!(error.to_string(), expect);
+}
+
+/// A certificate for `localhost` in two files.
+struct Pair {
+    der: CertificateDer<'static>,
+    certificate: String,
+    key: String,
+}
+
+fn pair() -> Pair {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    Pair { der: made.cert.der().clone(), certificate: made.cert.pem(), key: made.signing_key.serialize_pem() }
+}
+
+fn write(folder: &std::path::Path, certificate: &str, key: &str) -> TlsSettings {
+    let path = |name: &str, text: &str| -> PathBuf {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    TlsSettings { certificate: path("tls.crt", certificate), key: path("tls.key", key), only_tls13: true }
+}
+
+/// Whether a client that trusts only this certificate gets an answer.
+async fn trusted(address: SocketAddr, certificate: &CertificateDer<'static>) -> bool {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(address).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    match tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await {
+        Ok(stream) => exchange(stream, GET_AND_CLOSE).await.ends_with("ok"),
+        Err(_) => false,
+    }
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_taken_over_while_serving() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (pair(), pair());
+    let settings = write(folder.path(), &first.certificate, &first.key);
+    let mut certificate = super::tls::Certificate::read(&settings).unwrap();
+    assert!(!certificate.look().unwrap(), "nothing is new");
+    // Only one of the two files is new: they do not fit, the old pair stays.
+    write(folder.path(), &second.certificate, &first.key);
+    certificate.look().unwrap_err();
+    write(folder.path(), &second.certificate, &second.key);
+    assert!(certificate.look().unwrap());
+
+    write(folder.path(), &first.certificate, &first.key);
+    let (address, token, _tasks) = serve(Some(settings)).await;
+    assert!(trusted(address, &first.der).await);
+    assert!(!trusted(address, &second.der).await);
+    write(folder.path(), &second.certificate, &second.key);
+    let taken = async {
+        while !trusted(address, &second.der).await {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(Duration::from_secs(15), taken).await.expect("the new certificate is served");
+    token.cancel();
+}
+
+#[test]
+fn certificates_that_cannot_be_used_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (good, other) = (pair(), pair());
+    let check = |certificate: &str, key: &str, expect: &str| {
+        let settings = write(folder.path(), certificate, key);
+        let Err(error) = super::tls::Certificate::read(&settings) else { panic!("{expect}: accepted") };
+        let line = error.to_string().replace(&format!("{}/", folder.path().display()), "");
+        assert_eq!(line, expect);
+    };
+    check("", &good.key, "tls.crt must contain certificates (PEM)");
+    check("no certificate", &good.key, "tls.crt must contain certificates (PEM)");
+    check(&good.certificate, "", "tls.key must contain a private key (PEM)");
+    check(&good.certificate, &good.certificate, "tls.key must contain a private key (PEM)");
+    check(&good.certificate, &other.key, "tls.key must be the key of the first certificate in tls.crt");
+    let missing = TlsSettings { certificate: "/nowhere/a".into(), key: "/nowhere/b".into(), only_tls13: false };
+    let Err(error) = super::tls::Certificate::read(&missing) else { panic!("accepted") };
+    assert_eq!(crate::supervisor::chain(&error), "cannot read /nowhere/a: No such file or directory (os error 2)");
+}
