@@ -97,7 +97,9 @@ impl SimCloud {
     pub fn add_many(&self, from: usize, count: usize) -> Vec<SimInstance> {
         let instances: Vec<_> = (from..from + count).map(SimInstance::numbered).collect();
         let mut fleet = self.state.fleet.write();
-        instances.iter().for_each(|instance| fleet.insert(instance.clone()));
+        for instance in &instances {
+            fleet.insert(instance.clone());
+        }
         instances
     }
 

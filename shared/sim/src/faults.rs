@@ -202,7 +202,9 @@ pub(crate) struct Strike {
 impl Inner {
     fn expire(&mut self) {
         let now = Instant::now();
-        self.faults.retain(|active| active.ends.is_none_or(|ends| now < ends) && active.fault.times != Some(0));
+        self.faults.retain(|active| {
+            active.ends.is_none_or(|ends| now < ends) && active.fault.times != Some(0)
+        });
     }
 
     fn strike(&mut self, operation: Operation) -> Strike {
@@ -210,13 +212,17 @@ impl Inner {
         let mut strike = Strike::default();
         for Active { fault, .. } in &mut self.faults {
             let delays = matches!(fault.effect, Effect::Latency(_) | Effect::LatencyBetween(..));
-            if !fault.applies_to(operation) || (!delays && strike.effect.is_some()) || !fault.hits(&mut self.random) {
+            if !fault.applies_to(operation)
+                || (!delays && strike.effect.is_some())
+                || !fault.hits(&mut self.random)
+            {
                 continue;
             }
             match &fault.effect {
                 Effect::Latency(time) => strike.delay += *time,
                 Effect::LatencyBetween(least, most) => {
-                    strike.delay += *least + most.saturating_sub(*least).mul_f64(self.random.random());
+                    strike.delay +=
+                        *least + most.saturating_sub(*least).mul_f64(self.random.random());
                 }
                 effect => strike.effect = Some(effect.clone()),
             }
@@ -264,8 +270,12 @@ impl Effect {
                 let error = CloudError::new(ErrorKind::Throttled, "too many requests");
                 retry_after.iter().fold(error, |error, after| error.with_retry_after(*after))
             }
-            Self::Unauthorized => CloudError::new(ErrorKind::Unauthorized, "the credentials are not valid"),
-            Self::Unavailable => CloudError::new(ErrorKind::Unavailable, "the cloud is down for maintenance"),
+            Self::Unauthorized => {
+                CloudError::new(ErrorKind::Unauthorized, "the credentials are not valid")
+            }
+            Self::Unavailable => {
+                CloudError::new(ErrorKind::Unavailable, "the cloud is down for maintenance")
+            }
             Self::Error(error) => error.clone(),
             _ => return None,
         };

@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use ccm_cloud::{Call, Capability, Cloud, CloudError, ErrorKind, Instances, ProviderContext, ProviderFactory};
+use ccm_cloud::{
+    Call, Capability, Cloud, CloudError, ErrorKind, Instances, ProviderContext, ProviderFactory,
+};
 use parking_lot::{Mutex, RwLock};
 use tokio::task::JoinSet;
 
@@ -81,7 +83,9 @@ impl Cloud for ExternalCloud {
     }
 
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
-        let Some(description) = self.shared.description() else { return Err(self.shared.unknown()) };
+        let Some(description) = self.shared.description() else {
+            return Err(self.shared.unknown());
+        };
         if !description.offers(Capability::Instances) {
             return Ok(None);
         }
@@ -117,7 +121,10 @@ impl Shared {
             Some(error) => format!("has not described itself yet: {error}"),
             None => "has not been asked yet".to_owned(),
         };
-        CloudError::new(ErrorKind::Unavailable, format!("the provider at {} {why}", self.wire.connection.endpoint()))
+        CloudError::new(
+            ErrorKind::Unavailable,
+            format!("the provider at {} {why}", self.wire.connection.endpoint()),
+        )
     }
 
     /// Asks the provider about itself and remembers the answer. What is known already
@@ -133,27 +140,27 @@ impl Shared {
     fn learn(&self, outcome: Result<Description, CloudError>) -> Result<(), CloudError> {
         let endpoint = self.wire.connection.endpoint();
         let mut known = self.known.write();
-        match outcome {
-            Ok(new) => {
-                let recovered = known.last_error.take().is_some();
-                match &known.description {
-                    Some(old) if **old != new => {
-                        tracing::warn!(endpoint, old = %old, new = %new, "the provider now describes itself differently");
-                    }
-                    Some(_) if !recovered => {}
-                    _ => tracing::info!(endpoint, provider = %new, revision = new.revision, max_batch = new.max_batch, "provider answers"),
-                }
-                known.description = Some(Arc::new(new));
-                Ok(())
-            }
+        let new = match outcome {
+            Ok(new) => Arc::new(new),
             Err(error) => {
                 if known.last_error.as_ref().map(|last| last.kind) != Some(error.kind) {
-                    tracing::warn!(endpoint, error = %error, "the provider cannot be asked about itself; asking again");
+                    tracing::warn!(endpoint, error = %error, "the provider does not describe itself; asking again");
                 }
                 known.last_error = Some(error.clone());
-                Err(error)
+                return Err(error);
+            }
+        };
+        let recovered = known.last_error.take().is_some();
+        match known.description.replace(Arc::clone(&new)) {
+            Some(old) if old != new => {
+                tracing::warn!(endpoint, old = %old, new = %new, "the provider describes itself differently");
+            }
+            Some(_) if !recovered => {}
+            _ => {
+                tracing::info!(endpoint, provider = %new, max_batch = new.max_batch, "provider answers");
             }
         }
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use ccm_cloud::{CloudError, ErrorKind};
+use rustls::pki_types::ServerName;
 use serde_yaml_ng::{Mapping, Value};
 
 use super::nearest::nearest;
@@ -14,8 +15,10 @@ use super::nearest::nearest;
 const KEYS: [&str; 3] = ["endpoint", "tls", "connectTimeout"];
 const TLS_KEYS: [&str; 4] = ["ca", "cert", "key", "serverName"];
 const ENDPOINT_FORMS: &str = "unix:///path/to.sock, http://host:port or https://host:port";
+const CA_MISSING: &str = "tls.ca: missing; an https endpoint needs the PEM file of the authority \
+                          that signed the server's certificate";
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-const MAX_CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+const MAX_CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Where the provider listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,9 +78,13 @@ impl ExternalConfig {
     /// [`ErrorKind::Invalid`].
     pub async fn read(path: Option<&Path>) -> Result<Self, CloudError> {
         let path = path.ok_or_else(|| {
-            invalid(format!("--cloud-config: missing; the external provider needs a file with an endpoint: {ENDPOINT_FORMS}"))
+            invalid(format!(
+                "--cloud-config: missing; the external provider needs a file with an endpoint: {ENDPOINT_FORMS}"
+            ))
         })?;
-        let text = read_file(path).await.map_err(|error| invalid(format!("--cloud-config {}: {error}", path.display())))?;
+        let text = read_file(path)
+            .await
+            .map_err(|error| invalid(format!("--cloud-config {}: {error}", path.display())))?;
         Self::parse(path, &text)
     }
 
@@ -85,9 +92,10 @@ impl ExternalConfig {
     /// file's folder.
     pub fn parse(path: &Path, text: &str) -> Result<Self, CloudError> {
         let wrong = |what: String| invalid(format!("--cloud-config {}: {what}", path.display()));
-        let value: Value =
-            serde_yaml_ng::from_str(text).map_err(|error| wrong(format!("not valid YAML: {}", one_line(&error.to_string()))))?;
-        let mut reader = Reader { folder: path.parent().unwrap_or(Path::new("")), problems: Vec::new() };
+        let value: Value = serde_yaml_ng::from_str(text)
+            .map_err(|error| wrong(format!("not valid YAML: {}", one_line(&error.to_string()))))?;
+        let mut reader =
+            Reader { folder: path.parent().unwrap_or(Path::new("")), problems: Vec::new() };
         let config = reader.config(&value);
         match config {
             Some(config) if reader.problems.is_empty() => Ok(config),
@@ -143,8 +151,10 @@ impl Reader<'_> {
             if known.contains(&name.as_str()) {
                 continue;
             }
-            let hint = nearest(&name, known)
-                .map_or_else(|| format!("known are {}", known.join(", ")), |near| format!("did you mean {prefix}{near}?"));
+            let hint = nearest(&name, known).map_or_else(
+                || format!("known are {}", known.join(", ")),
+                |near| format!("did you mean {prefix}{near}?"),
+            );
             self.problems.push(format!("{prefix}{name}: unknown key; {hint}"));
         }
     }
@@ -155,7 +165,8 @@ impl Reader<'_> {
             Value::Null => None,
             Value::String(text) if !text.trim().is_empty() => Some(text.trim().to_owned()),
             Value::String(_) => {
-                self.problems.push(format!("{prefix}{key}: empty; leave the key out or give a value"));
+                self.problems
+                    .push(format!("{prefix}{key}: empty; leave the key out or give a value"));
                 None
             }
             _ => {
@@ -185,18 +196,21 @@ impl Reader<'_> {
     fn connect_timeout(&mut self, map: &Mapping) -> Duration {
         let parsed = match map.get("connectTimeout") {
             None | Some(Value::Null) => return DEFAULT_CONNECT_TIMEOUT,
-            Some(Value::Number(seconds)) => seconds.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+            Some(Value::Number(seconds)) => {
+                seconds.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            }
             Some(Value::String(text)) => humantime::parse_duration(text).ok(),
             Some(_) => None,
         };
-        match parsed.filter(|timeout| !timeout.is_zero() && *timeout <= MAX_CONNECT_TIMEOUT) {
-            Some(timeout) => timeout,
-            None => {
-                let most = MAX_CONNECT_TIMEOUT.as_secs();
-                self.problems.push(format!("connectTimeout: must be a duration above 0 and at most {most} s, such as 5s or 500ms"));
-                DEFAULT_CONNECT_TIMEOUT
-            }
+        let parsed = parsed.filter(|given| !given.is_zero() && *given <= MAX_CONNECT_TIMEOUT);
+        if parsed.is_none() {
+            let most = MAX_CONNECT_TIMEOUT.as_secs();
+            self.problems.push(format!(
+                "connectTimeout: must be a duration above 0 and at most {most} s, \
+                 such as 5s or 500ms"
+            ));
         }
+        parsed.unwrap_or(DEFAULT_CONNECT_TIMEOUT)
     }
 
     fn tls(&mut self, map: &Mapping, target: Option<&Target>) -> Option<TlsFiles> {
@@ -204,25 +218,35 @@ impl Reader<'_> {
         let map = match map.get("tls") {
             None | Some(Value::Null) => {
                 if wanted {
-                    self.problems.push("tls.ca: missing; an https endpoint needs the PEM file of the authority that signed the server's certificate".to_owned());
+                    self.problems.push(CA_MISSING.to_owned());
                 }
                 return None;
             }
             Some(Value::Mapping(map)) => map,
             Some(_) => {
-                self.problems.push(format!("tls: must be a mapping with the keys {}", TLS_KEYS.join(", ")));
+                self.problems
+                    .push(format!("tls: must be a mapping with the keys {}", TLS_KEYS.join(", ")));
                 return None;
             }
         };
         if let (false, Some(target)) = (wanted, target) {
-            self.problems.push(format!("tls: endpoint {target} does not use TLS; use https:// or leave tls out"));
+            self.problems.push(format!(
+                "tls: endpoint {target} does not use TLS; use https:// or leave tls out"
+            ));
         }
         self.unknown_keys(map, "tls.", &TLS_KEYS);
-        let file = |reader: &mut Self, key| reader.text(map, "tls.", key).map(|text| reader.folder.join(text));
+        let file = |reader: &mut Self, key| {
+            reader.text(map, "tls.", key).map(|text| reader.folder.join(text))
+        };
         let (ca, cert, key) = (file(self, "ca"), file(self, "cert"), file(self, "key"));
         let server_name = self.text(map, "tls.", "serverName");
+        if let Some(name) =
+            server_name.as_deref().filter(|name| ServerName::try_from(*name).is_err())
+        {
+            self.problems.push(format!("tls.serverName: {name:?} is no host name or address"));
+        }
         if ca.is_none() && !self.problems.iter().any(|problem| problem.starts_with("tls.ca:")) {
-            self.problems.push("tls.ca: missing; expected the PEM file of the authority that signed the server's certificate".to_owned());
+            self.problems.push(CA_MISSING.to_owned());
         }
         let identity = match (cert, key) {
             (Some(cert), Some(key)) => Some((cert, key)),
@@ -242,7 +266,9 @@ impl Reader<'_> {
 
 /// Understands an endpoint, or says what is wrong with it.
 pub(super) fn parse_target(text: &str) -> Result<Target, String> {
-    let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("has no scheme; expected {ENDPOINT_FORMS}"))?;
+    let (scheme, rest) = text
+        .split_once("://")
+        .ok_or_else(|| format!("has no scheme; expected {ENDPOINT_FORMS}"))?;
     if scheme == "unix" {
         return match Path::new(rest) {
             path if path.is_absolute() => Ok(Target::Unix(path.to_owned())),
@@ -253,15 +279,25 @@ pub(super) fn parse_target(text: &str) -> Result<Target, String> {
         return Err(format!("has the unknown scheme {scheme:?}; expected {ENDPOINT_FORMS}"));
     }
     let authority = rest.strip_suffix('/').unwrap_or(rest);
-    let (host, port) = authority.rsplit_once(':').ok_or("has no port; expected scheme://host:port")?;
-    let port = port.parse::<u16>().ok().filter(|port| *port != 0).ok_or("needs a port from 1 to 65535; expected scheme://host:port")?;
+    let (host, port) =
+        authority.rsplit_once(':').ok_or("has no port; expected scheme://host:port")?;
+    let port = port
+        .parse::<u16>()
+        .ok()
+        .filter(|port| *port != 0)
+        .ok_or("needs a port from 1 to 65535; expected scheme://host:port")?;
     let bracketed = host.starts_with('[') && host.ends_with(']');
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     if host.is_empty() || (!bracketed && !host.chars().all(legal)) {
-        return Err("needs a host name or an address (IPv6 in brackets); expected scheme://host:port".to_owned());
+        return Err(
+            "needs a host name or an address (IPv6 in brackets); expected scheme://host:port"
+                .to_owned(),
+        );
     }
-    if bracketed && !host.trim_matches(['[', ']']).parse::<std::net::Ipv6Addr>().is_ok() {
-        return Err("holds no IPv6 address between the brackets; expected scheme://[::1]:port".to_owned());
+    if bracketed && host.trim_matches(['[', ']']).parse::<std::net::Ipv6Addr>().is_err() {
+        return Err(
+            "holds no IPv6 address between the brackets; expected scheme://[::1]:port".to_owned()
+        );
     }
     let host = host.to_owned();
     Ok(if scheme == "http" { Target::Tcp { host, port } } else { Target::Tls { host, port } })

@@ -27,6 +27,7 @@ use super::config::{ExternalConfig, Target, TlsFiles};
 /// are equal exactly if nothing changed on disk.
 #[derive(Clone, PartialEq)]
 struct Settings {
+    path: PathBuf,
     config: ExternalConfig,
     tls: Option<Pem>,
 }
@@ -41,8 +42,11 @@ struct Pem {
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     count: AtomicU64,
-    /// Wakes the keeper of the description.
+    /// Wakes the keeper of the description: there is a new connection.
     pub(super) changed: Notify,
+    /// Wakes the keeper: a call was not answered, perhaps because the connection is
+    /// dead without knowing it.
+    pub(super) suspect: Notify,
 }
 
 impl Connections {
@@ -66,7 +70,10 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Reads the configuration. Does not connect yet.
-    pub(super) async fn configure(path: Option<PathBuf>, user_agent: String) -> Result<Self, CloudError> {
+    pub(super) async fn configure(
+        path: Option<PathBuf>,
+        user_agent: String,
+    ) -> Result<Self, CloudError> {
         let settings = Settings::read(path.as_deref()).await?;
         let connections = Arc::new(Connections::default());
         let channel = settings.channel(&user_agent, &connections)?;
@@ -113,18 +120,24 @@ impl Connection {
 impl Settings {
     async fn read(path: Option<&Path>) -> Result<Self, CloudError> {
         let config = ExternalConfig::read(path).await?;
+        let path = path.unwrap_or(Path::new("")).to_owned();
         let tls = match &config.tls {
             None => None,
-            Some(files) => Some(Pem::read(files).await.map_err(|what| invalid(path, &what))?),
+            Some(files) => Some(Pem::read(files).await.map_err(|what| invalid(&path, &what))?),
         };
-        Ok(Self { config, tls })
+        Ok(Self { path, config, tls })
     }
 
-    fn channel(&self, user_agent: &str, connections: &Arc<Connections>) -> Result<Channel, CloudError> {
+    fn channel(
+        &self,
+        user_agent: &str,
+        connections: &Arc<Connections>,
+    ) -> Result<Channel, CloudError> {
+        let target = self.config.target.clone();
         let endpoint = self.endpoint(user_agent).map_err(|error| {
-            CloudError::new(ErrorKind::Invalid, format!("--cloud-config: endpoint {}: {}", self.config.target, chain(&error)))
+            invalid(&self.path, &format!("endpoint {target}: {}", chain(&error)))
         })?;
-        let (target, connections) = (self.config.target.clone(), Arc::clone(connections));
+        let connections = Arc::clone(connections);
         Ok(endpoint.connect_with_connector_lazy(tower::service_fn(move |_| {
             let (target, connections) = (target.clone(), Arc::clone(&connections));
             async move {
@@ -141,7 +154,9 @@ impl Settings {
             Target::Unix(_) => "http://localhost".to_owned(),
             target => target.to_string(),
         };
-        let endpoint = Endpoint::from_shared(address)?.user_agent(user_agent)?.connect_timeout(self.config.connect_timeout);
+        let endpoint = Endpoint::from_shared(address)?
+            .user_agent(user_agent)?
+            .connect_timeout(self.config.connect_timeout);
         let Some(pem) = &self.tls else { return Ok(endpoint) };
         let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&pem.ca));
         if let Some((cert, key)) = &pem.identity {
@@ -162,10 +177,12 @@ impl Pem {
         let identity = match &files.identity {
             None => None,
             Some((cert_file, key_file)) => {
-                let (cert, key) = (read(cert_file, "tls.cert").await?, read(key_file, "tls.key").await?);
+                let (cert, key) =
+                    (read(cert_file, "tls.cert").await?, read(key_file, "tls.key").await?);
                 require_certificate(&cert, cert_file, "tls.cert")?;
-                PrivateKeyDer::from_pem_slice(&key)
-                    .map_err(|_| format!("tls.key: {} holds no private key in PEM form", key_file.display()))?;
+                PrivateKeyDer::from_pem_slice(&key).map_err(|_| {
+                    format!("tls.key: {} holds no private key in PEM form", key_file.display())
+                })?;
                 Some((cert, key))
             }
         };
@@ -183,13 +200,14 @@ async fn read(file: &Path, key: &str) -> Result<Vec<u8>, String> {
 fn require_certificate(pem: &[u8], file: &Path, key: &str) -> Result<(), String> {
     match CertificateDer::pem_slice_iter(pem).next() {
         Some(Ok(_)) => Ok(()),
-        Some(Err(_)) | None => Err(format!("{key}: {} holds no certificate in PEM form", file.display())),
+        Some(Err(_)) | None => {
+            Err(format!("{key}: {} holds no certificate in PEM form", file.display()))
+        }
     }
 }
 
-fn invalid(path: Option<&Path>, what: &str) -> CloudError {
-    let path = path.map(|path| path.display().to_string()).unwrap_or_default();
-    CloudError::new(ErrorKind::Invalid, format!("--cloud-config {path}: {what}"))
+fn invalid(path: &Path, what: &str) -> CloudError {
+    CloudError::new(ErrorKind::Invalid, format!("--cloud-config {}: {what}", path.display()))
 }
 
 async fn dial(target: &Target) -> io::Result<Either<UnixStream, TcpStream>> {
@@ -206,7 +224,8 @@ async fn dial(target: &Target) -> io::Result<Either<UnixStream, TcpStream>> {
 
 fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    host == "localhost"
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// An error with its causes, for messages that reach a person without them.

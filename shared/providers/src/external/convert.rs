@@ -4,8 +4,8 @@
 use std::fmt::Display;
 
 use ccm_cloud::{
-    AbsenceProof, AddressKind, Call, CloudError, ErrorKind, Instance, Lookup, LookupResult, NodeAddress, NodeIdentity, PowerState,
-    Priority, ProofMethod, ProviderId,
+    AbsenceProof, AddressKind, Call, CloudError, ErrorKind, Instance, Lookup, LookupResult,
+    NodeAddress, NodeIdentity, PowerState, Priority, ProofMethod, ProviderId,
 };
 
 use super::{
@@ -19,7 +19,11 @@ fn malformed(what: impl Into<String>) -> CloudError {
 
 impl From<&NodeIdentity> for proto::NodeIdentity {
     fn from(node: &NodeIdentity) -> Self {
-        Self { name: node.name.clone(), provider_id: node.provider_id.clone(), system_uuid: node.system_uuid.clone() }
+        Self {
+            name: node.name.clone(),
+            provider_id: node.provider_id.clone(),
+            system_uuid: node.system_uuid.clone(),
+        }
     }
 }
 
@@ -65,18 +69,25 @@ impl TryFrom<proto::Instance> for Instance {
     type Error = CloudError;
 
     fn try_from(wire: proto::Instance) -> Result<Self, CloudError> {
-        let about = |what: &dyn Display| malformed(format!("instance {:?} ({:?}): {what}", wire.provider_id, wire.name));
+        let about = |what: &dyn Display| {
+            malformed(format!("instance {:?} ({:?}): {what}", wire.provider_id, wire.name))
+        };
         let id = |text: &String| ProviderId::parse(text).map_err(|error| about(&error));
         let text = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
         Ok(Self {
             provider_id: id(&wire.provider_id)?,
             other_ids: wire.other_ids.iter().map(id).collect::<Result<_, _>>()?,
-            addresses: wire.addresses.iter().map(|address| address_from_wire(address).map_err(|what| about(&what))).collect::<Result<_, _>>()?,
+            addresses: wire
+                .addresses
+                .iter()
+                .map(|address| address_from_wire(address).map_err(|what| about(&what)))
+                .collect::<Result<_, _>>()?,
             instance_type: text(&wire.instance_type),
             zone: text(&wire.zone),
             region: text(&wire.region),
             // A state that this version does not know is what `Unknown` is for.
-            power: proto::PowerState::try_from(wire.power).map_or(PowerState::Unknown, power_from_wire),
+            power: proto::PowerState::try_from(wire.power)
+                .map_or(PowerState::Unknown, power_from_wire),
             name: wire.name,
             labels: wire.labels,
         })
@@ -143,14 +154,19 @@ pub(super) fn answer_to_wire(node: &str, result: &LookupResult) -> proto::Lookup
 /// The answer about `node`. What cannot be understood is an error for this node alone.
 pub(super) fn answer_from_wire(node: &NodeIdentity, wire: proto::LookupAnswer) -> LookupResult {
     if wire.node != node.name {
-        return Err(malformed(format!("asked about node {:?}, the provider answered about {:?}", node.name, wire.node)));
+        return Err(malformed(format!(
+            "asked about node {:?}, the provider answered about {:?}",
+            node.name, wire.node
+        )));
     }
     match wire.answer {
         Some(Answer::Found(instance)) => Ok(Lookup::Found(Box::new(instance.try_into()?))),
         Some(Answer::Gone(absence)) => absence_from_wire(absence).map(Lookup::Gone),
         Some(Answer::NotOurs(not_ours)) => Ok(Lookup::NotOurs(not_ours.reason)),
         Some(Answer::Error(error)) => Err(error.into()),
-        None => Err(malformed("the provider's answer holds none of found, gone, not_ours and error")),
+        None => {
+            Err(malformed("the provider's answer holds none of found, gone, not_ours and error"))
+        }
     }
 }
 
@@ -160,7 +176,11 @@ fn absence_to_wire(proof: &AbsenceProof) -> proto::Absence {
         ProofMethod::BySystemUuid => proto::ProofMethod::BySystemUuid,
         ProofMethod::ByName => proto::ProofMethod::ByName,
     };
-    proto::Absence { method: method.into(), evidence: proof.evidence.clone(), request_id: proof.request_id.clone() }
+    proto::Absence {
+        method: method.into(),
+        evidence: proof.evidence.clone(),
+        request_id: proof.request_id.clone(),
+    }
 }
 
 /// Nodes are deleted on this word, so half a proof is none.
@@ -170,13 +190,20 @@ fn absence_from_wire(wire: proto::Absence) -> Result<AbsenceProof, CloudError> {
         Ok(proto::ProofMethod::BySystemUuid) => ProofMethod::BySystemUuid,
         Ok(proto::ProofMethod::ByName) => ProofMethod::ByName,
         Ok(proto::ProofMethod::Unspecified) | Err(_) => {
-            return Err(malformed(format!("the provider says gone by the unknown method {}", wire.method)));
+            return Err(malformed(format!(
+                "the provider says gone by the unknown method {}",
+                wire.method
+            )));
         }
     };
     if wire.evidence.trim().is_empty() {
         return Err(malformed("the provider says gone without evidence"));
     }
-    Ok(AbsenceProof { method, evidence: wire.evidence, request_id: wire.request_id.filter(|id| !id.is_empty()) })
+    Ok(AbsenceProof {
+        method,
+        evidence: wire.evidence,
+        request_id: wire.request_id.filter(|id| !id.is_empty()),
+    })
 }
 
 #[cfg(test)]

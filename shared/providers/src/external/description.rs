@@ -59,7 +59,14 @@ fn is_scheme(text: &str) -> bool {
 
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |words: &[String]| if words.is_empty() { "none".to_owned() } else { words.join(",") };
-        write!(f, "{} (schemes {}, capabilities {})", self.provider, list(&self.schemes), list(&self.capabilities))
+        let list =
+            |words: &[String]| if words.is_empty() { "none".to_owned() } else { words.join(",") };
+        write!(
+            f,
+            "{} (schemes {}, capabilities {})",
+            self.provider,
+            list(&self.schemes),
+            list(&self.capabilities)
+        )
     }
 }

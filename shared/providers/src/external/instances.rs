@@ -3,7 +3,9 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
-use ccm_cloud::{Call, CloudError, ErrorKind, Fleet, Instance, Instances, LookupResult, NodeIdentity};
+use ccm_cloud::{
+    Call, CloudError, ErrorKind, Fleet, Instance, Instances, LookupResult, NodeIdentity,
+};
 use futures::{StreamExt, stream};
 
 use super::{
@@ -31,8 +33,12 @@ pub(super) struct ExternalInstances {
 impl Instances for ExternalInstances {
     async fn lookup(&self, nodes: &[NodeIdentity], call: Call) -> Vec<LookupResult> {
         let deadline = Deadline::start(call);
-        let parts: Vec<_> = nodes.chunks(self.shared.max_batch()).map(|part| self.lookup_part(part, deadline)).collect();
-        let answers: Vec<Vec<LookupResult>> = stream::iter(parts).buffered(PARTS_AT_ONCE).collect().await;
+        let parts: Vec<_> = nodes
+            .chunks(self.shared.max_batch())
+            .map(|part| self.lookup_part(part, deadline))
+            .collect();
+        let answers: Vec<Vec<LookupResult>> =
+            stream::iter(parts).buffered(PARTS_AT_ONCE).collect().await;
         answers.into_iter().flatten().collect()
     }
 
@@ -45,7 +51,10 @@ impl Instances for ExternalInstances {
                 return Ok(reading.fleet);
             }
         }
-        Err(CloudError::new(ErrorKind::Malformed, format!("the list of instances has more than {MAX_PAGES} pages")))
+        Err(CloudError::new(
+            ErrorKind::Malformed,
+            format!("the list of instances has more than {MAX_PAGES} pages"),
+        ))
     }
 }
 
@@ -56,29 +65,47 @@ impl ExternalInstances {
             nodes: nodes.iter().map(Into::into).collect(),
             priority: priority_to_wire(&deadline.rest()),
         };
-        let answer = self.shared.wire.call("lookup_instances", deadline, |channel, terms| async move {
-            instances_client(channel).lookup_instances(question(message, terms)).await
-        });
+        let answer =
+            self.shared.wire.call("lookup_instances", deadline, |channel, terms| async move {
+                instances_client(channel).lookup_instances(question(message, terms)).await
+            });
         let failed = match answer.await {
             Ok(response) if response.answers.len() == nodes.len() => {
-                return nodes.iter().zip(response.answers).map(|(node, answer)| answer_from_wire(node, answer)).collect();
+                return nodes
+                    .iter()
+                    .zip(response.answers)
+                    .map(|(node, answer)| answer_from_wire(node, answer))
+                    .collect();
             }
             // Which answer is missing cannot be known, so none can be trusted.
             Ok(response) => CloudError::new(
                 ErrorKind::Malformed,
-                format!("asked about {} nodes, the provider gave {} answers", nodes.len(), response.answers.len()),
+                format!(
+                    "asked about {} nodes, the provider gave {} answers",
+                    nodes.len(),
+                    response.answers.len()
+                ),
             ),
             Err(error) => error,
         };
         vec![Err(failed); nodes.len()]
     }
 
-    async fn page(&self, page_token: String, deadline: Deadline) -> Result<proto::ListInstancesResponse, CloudError> {
+    async fn page(
+        &self,
+        page_token: String,
+        deadline: Deadline,
+    ) -> Result<proto::ListInstancesResponse, CloudError> {
         let page_size = u32::try_from(MAX_BATCH).unwrap_or(u32::MAX);
-        let message = proto::ListInstancesRequest { page_token, page_size, priority: priority_to_wire(&deadline.rest()) };
-        let answer = self.shared.wire.call("list_instances", deadline, |channel, terms| async move {
-            instances_client(channel).list_instances(question(message, terms)).await
-        });
+        let message = proto::ListInstancesRequest {
+            page_token,
+            page_size,
+            priority: priority_to_wire(&deadline.rest()),
+        };
+        let answer =
+            self.shared.wire.call("list_instances", deadline, |channel, terms| async move {
+                instances_client(channel).list_instances(question(message, terms)).await
+            });
         answer.await
     }
 }

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// How often a provider that answers is asked about itself.
-const REFRESH: Duration = Duration::from_secs(60);
+const REFRESH: Duration = Duration::from_mins(1);
 /// The waits after failures double from the first to the last of these. The last is
 /// short, because asking a neighbour is cheap and everything waits for the answer.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
@@ -35,7 +35,10 @@ pub(super) async fn run(shared: Arc<Shared>) {
             renew(&shared);
         }
         let asked = Instant::now();
-        let again = asked + outcome.as_ref().map_or_else(|error| pause_after(error, failures), |()| jittered(REFRESH));
+        let again = asked
+            + outcome
+                .as_ref()
+                .map_or_else(|error| pause_after(error, failures), |()| jittered(REFRESH));
         loop {
             tokio::select! {
                 () = sleep_until(again) => break,
@@ -45,17 +48,21 @@ pub(super) async fn run(shared: Arc<Shared>) {
                         break;
                     }
                 }
+                // After a failure the question is repeated soon anyhow, and the
+                // connection that the question itself made tells nothing new.
                 () = connections.changed.notified() => {
-                    // A connection that the last question itself made tells nothing new,
-                    // and after a failure the question is repeated soon anyhow.
-                    let timed_out = connections.count() == described;
-                    if outcome.is_ok() && (timed_out && asked.elapsed() > PAUSE || !timed_out) {
+                    if outcome.is_ok() && connections.count() != described {
+                        break;
+                    }
+                }
+                () = connections.suspect.notified() => {
+                    if outcome.is_ok() {
                         break;
                     }
                 }
             }
         }
-        tokio::time::sleep_until(asked + PAUSE).await;
+        sleep_until(asked + PAUSE).await;
     }
 }
 
@@ -65,7 +72,10 @@ async fn reload(shared: &Shared, told: &mut Option<CloudError>) -> bool {
         Ok(changed) => {
             *told = None;
             if changed {
-                tracing::info!(endpoint = shared.wire.connection.endpoint(), "provider configuration changed");
+                tracing::info!(
+                    endpoint = shared.wire.connection.endpoint(),
+                    "provider configuration changed"
+                );
             }
             changed
         }

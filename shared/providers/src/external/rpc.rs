@@ -13,7 +13,7 @@ use super::{
 };
 
 /// No call waits longer than this, whatever it was given: the timers need a bound.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+const LONGEST: Duration = Duration::from_hours(24);
 
 /// The end of a whole operation, which may take several calls.
 #[derive(Clone, Copy, Debug)]
@@ -31,10 +31,6 @@ impl Deadline {
     /// What is left, as the terms of the next call.
     pub(super) fn rest(&self) -> Call {
         Call { timeout: self.at.saturating_duration_since(Instant::now()), priority: self.priority }
-    }
-
-    fn passed(&self) -> bool {
-        Instant::now() >= self.at
     }
 }
 
@@ -72,20 +68,22 @@ impl Wire {
         F: Future<Output = Result<Response<A>, Status>>,
     {
         let class = CallClass { service: super::NAME, operation, write: false };
+        let no_time = || timeout(operation, "no time was left to send it");
         timeout_at(deadline.at, self.gate.admit(class, deadline.rest()))
             .await
-            .map_err(|_| timeout(operation, "no time was left after waiting for the rate limit"))??;
-        let started = Instant::now();
-        let terms = deadline.rest();
+            .map_err(|_| no_time())??;
+        let (started, terms) = (Instant::now(), deadline.rest());
+        if terms.timeout.is_zero() {
+            return Err(no_time());
+        }
         let outcome = match timeout_at(deadline.at, send(self.connection.channel(), terms)).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(self.understand(operation, &status, deadline)),
+            Ok(Err(status)) => Err(self.understand(operation, &status, terms.timeout)),
             Err(_) => Err(self.silence(operation, terms.timeout)),
         };
         let error = outcome.as_ref().err();
         if error.is_some_and(|error| error.kind == ErrorKind::Timeout) {
-            // The connection may be dead without knowing it; the keeper finds out.
-            self.connection.connections.changed.notify_one();
+            self.connection.connections.suspect.notify_one();
         }
         let report = CallReport {
             error: error.map(|error| error.kind),
@@ -98,25 +96,37 @@ impl Wire {
 
     fn silence(&self, operation: &str, waited: Duration) -> CloudError {
         let waited = waited.as_secs_f64();
-        timeout(operation, &format!("{} did not answer within {waited:.1} s", self.connection.endpoint()))
+        timeout(
+            operation,
+            &format!("{} did not answer within {waited:.1} s", self.connection.endpoint()),
+        )
     }
 
-    fn understand(&self, operation: &str, status: &Status, deadline: Deadline) -> CloudError {
+    fn understand(&self, operation: &str, status: &Status, waited: Duration) -> CloudError {
         // tonic says "cancelled" when a deadline that it was given itself has passed.
-        if status.code() == Code::Cancelled && (deadline.passed() || is_timer(status)) {
-            return self.silence(operation, Duration::ZERO.max(deadline.rest().timeout));
+        if status.code() == Code::Cancelled && is_timer(status) {
+            return self.silence(operation, waited);
         }
         let mut error = status::from_status(status);
         if let Some(cause) = std::error::Error::source(status) {
             // The library's own word for a failed connection names no endpoint.
-            error.message = status::one_line(&format!("{}: {}", self.connection.endpoint(), chain(cause)));
+            error.message =
+                status::one_line(&format!("{}: {}", self.connection.endpoint(), chain(cause)));
         }
         error
     }
 }
 
+/// Whether the library's own timer ended the call.
 fn is_timer(status: &Status) -> bool {
-    std::error::Error::source(status).is_some_and(|source| source.is::<tonic::TimeoutExpired>())
+    let mut source = std::error::Error::source(status);
+    while let Some(cause) = source {
+        if cause.is::<tonic::TimeoutExpired>() {
+            return true;
+        }
+        source = cause.source();
+    }
+    false
 }
 
 fn timeout(operation: &str, why: &str) -> CloudError {

@@ -17,16 +17,16 @@ mod listener;
 mod service;
 mod snapshots;
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use ccm_cloud::Cloud;
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tokio_util::{either::Either, sync::CancellationToken};
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 
 use self::{
-    listener::Socket,
+    listener::{Accepted, Socket},
     service::{InstancesService, ProviderService},
 };
 use super::{
@@ -68,7 +68,7 @@ pub enum ServeError {
         /// The endpoint.
         endpoint: String,
         /// Why not.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Certificate and key cannot be used.
     #[error("the server's certificate cannot be used: {0}")]
@@ -79,22 +79,27 @@ pub enum ServeError {
 }
 
 /// Serves `cloud` on `listener` until `stop` is cancelled, then lets calls under way
-/// end for at most five seconds.
-pub async fn serve(cloud: Arc<dyn Cloud>, listener: Listener, tls: Option<ServerTls>, stop: CancellationToken) -> Result<(), ServeError> {
+/// end for at most five seconds. Dropping the future cuts all connections at once.
+pub async fn serve(
+    cloud: Arc<dyn Cloud>,
+    listener: Listener,
+    tls: Option<ServerTls>,
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
     let mut builder = Server::builder();
     if let Some(tls) = tls {
-        builder = builder.tls_config(server_tls(&tls)).map_err(|error| ServeError::Tls(chain(&error)))?;
+        let config = server_tls(&tls);
+        builder = builder.tls_config(config).map_err(|error| ServeError::Tls(chain(&error)))?;
     }
+    let provider = ProviderServer::new(ProviderService::new(Arc::clone(&cloud)));
+    let instances = InstancesServer::new(InstancesService::new(cloud));
     let router = builder
-        .add_service(ProviderServer::new(ProviderService::new(Arc::clone(&cloud))))
-        .add_service(InstancesServer::new(InstancesService::new(cloud)).max_decoding_message_size(MAX_QUESTION));
-    let (socket, _unlink) = listener.into_parts();
-    let incoming = match socket {
-        Socket::Unix(socket) => UnixListenerStream::new(socket).map(|stream| stream.map(Either::Left)).left_stream(),
-        Socket::Tcp(socket) => TcpListenerStream::new(socket).map(|stream| stream.and_then(without_delay).map(Either::Right)).right_stream(),
-    };
-    let stopped = stop.clone();
-    let serving = router.serve_with_incoming_shutdown(incoming.map(|stream| stream.map(listener::Accepted)), stopped.cancelled_owned());
+        .add_service(provider)
+        .add_service(instances.max_decoding_message_size(MAX_QUESTION));
+    let cut = CancellationToken::new();
+    let _cut_at_the_end = cut.clone().drop_guard();
+    let serving = router
+        .serve_with_incoming_shutdown(incoming(listener, cut), stop.clone().cancelled_owned());
     let drained = async {
         stop.cancelled().await;
         tokio::time::sleep(DRAIN).await;
@@ -105,7 +110,28 @@ pub async fn serve(cloud: Arc<dyn Cloud>, listener: Listener, tls: Option<Server
     }
 }
 
-fn without_delay(stream: tokio::net::TcpStream) -> std::io::Result<tokio::net::TcpStream> {
+/// The connections that clients make. The socket's file goes with the stream, so that
+/// nobody finds a file on which nobody listens.
+fn incoming(
+    listener: Listener,
+    cut: CancellationToken,
+) -> impl Stream<Item = io::Result<Accepted>> {
+    let (socket, unlink) = listener.into_parts();
+    let streams = match socket {
+        Socket::Unix(socket) => {
+            UnixListenerStream::new(socket).map(|stream| stream.map(Either::Left)).left_stream()
+        }
+        Socket::Tcp(socket) => TcpListenerStream::new(socket)
+            .map(|stream| stream.and_then(without_delay).map(Either::Right))
+            .right_stream(),
+    };
+    streams.map(move |stream| {
+        let _goes_with_the_stream = &unlink;
+        stream.map(|stream| Accepted::new(stream, &cut))
+    })
+}
+
+fn without_delay(stream: tokio::net::TcpStream) -> io::Result<tokio::net::TcpStream> {
     stream.set_nodelay(true)?;
     Ok(stream)
 }

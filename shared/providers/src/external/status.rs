@@ -11,7 +11,7 @@ use super::proto;
 /// Messages are cut here: they travel in HTTP headers and end in events and logs.
 const MAX_MESSAGE: usize = 1024;
 /// Waits beyond this are not a wait but an outage; longer ones are cut.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
+const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
 
 const ERROR_TYPE: &str = "type.googleapis.com/quartet.cloud.v1.Error";
 const RETRY_INFO_TYPE: &str = "type.googleapis.com/google.rpc.RetryInfo";
@@ -46,7 +46,9 @@ struct RequestInfo {
 /// One line of at most [`MAX_MESSAGE`] bytes, without control characters.
 pub(super) fn one_line(text: &str) -> String {
     let mut line = String::new();
-    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
+    for word in
+        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty())
+    {
         let space = usize::from(!line.is_empty());
         if line.len() + space + word.len() > MAX_MESSAGE {
             line.extend(" ...".chars().skip(1 - space));
@@ -64,7 +66,9 @@ impl From<&CloudError> for proto::Error {
             kind: kind_to_wire(error.kind).into(),
             message: one_line(&error.message),
             request_id: error.request_id.as_deref().map(one_line),
-            retry_after: error.retry_after.and_then(|after| prost_types::Duration::try_from(after.min(MAX_RETRY_AFTER)).ok()),
+            retry_after: error
+                .retry_after
+                .and_then(|after| prost_types::Duration::try_from(after.min(MAX_RETRY_AFTER)).ok()),
         }
     }
 }
@@ -72,19 +76,28 @@ impl From<&CloudError> for proto::Error {
 impl From<proto::Error> for CloudError {
     fn from(error: proto::Error) -> Self {
         let message = one_line(&error.message);
-        let (kind, message) = match proto::ErrorKind::try_from(error.kind).ok().and_then(kind_from_wire) {
+        let (kind, message) = match proto::ErrorKind::try_from(error.kind)
+            .ok()
+            .and_then(kind_from_wire)
+        {
             Some(kind) if message.is_empty() => (kind, "the provider gave no message".to_owned()),
             Some(kind) => (kind, message),
-            None => (ErrorKind::Malformed, format!("an error of unknown kind {}: {message}", error.kind)),
+            None => (
+                ErrorKind::Malformed,
+                format!("an error of unknown kind {}: {message}", error.kind),
+            ),
         };
         let request_id = error.request_id.map(|id| one_line(&id)).filter(|id| !id.is_empty());
         CloudError { kind, message, request_id, retry_after: error.retry_after.and_then(wait) }
     }
 }
 
-/// A wait that makes sense; a negative one does not.
+/// A wait that makes sense; a negative one does not. By hand, because the library's
+/// own conversion overflows for the smallest number of seconds.
 fn wait(duration: prost_types::Duration) -> Option<Duration> {
-    Duration::try_from(duration).ok().map(|wait| wait.min(MAX_RETRY_AFTER))
+    let seconds = u64::try_from(duration.seconds).ok()?;
+    let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(seconds, nanos).min(MAX_RETRY_AFTER))
 }
 
 fn kind_to_wire(kind: ErrorKind) -> proto::ErrorKind {
@@ -123,7 +136,8 @@ pub(super) fn to_status(error: &CloudError) -> Status {
     };
     let wire = proto::Error::from(error);
     let message = wire.message.clone();
-    let details = vec![prost_types::Any { type_url: ERROR_TYPE.to_owned(), value: wire.encode_to_vec() }];
+    let details =
+        vec![prost_types::Any { type_url: ERROR_TYPE.to_owned(), value: wire.encode_to_vec() }];
     let status = RpcStatus { code: code.into(), message: message.clone(), details };
     Status::with_details(code, message, status.encode_to_vec().into())
 }
@@ -132,17 +146,22 @@ pub(super) fn to_status(error: &CloudError) -> Status {
 /// those that gRPC servers commonly send, then the bare code.
 pub(super) fn from_status(status: &Status) -> CloudError {
     let details = RpcStatus::decode(status.details()).unwrap_or_default().details;
-    let part = |url: &str| details.iter().find(|any| any.type_url == url).map(|any| any.value.as_slice());
+    let part =
+        |url: &str| details.iter().find(|any| any.type_url == url).map(|any| any.value.as_slice());
     if let Some(error) = part(ERROR_TYPE).and_then(|bytes| proto::Error::decode(bytes).ok()) {
         return error.into();
     }
     let message = match one_line(status.message()) {
-        text if text.is_empty() => format!("the provider answered {:?} without a message", status.code()),
+        text if text.is_empty() => {
+            format!("the provider answered {:?} without a message", status.code())
+        }
         text => text,
     };
     let mut error = CloudError::new(kind_of(status.code()), message);
-    error.retry_after =
-        part(RETRY_INFO_TYPE).and_then(|bytes| RetryInfo::decode(bytes).ok()).and_then(|info| info.retry_delay).and_then(wait);
+    error.retry_after = part(RETRY_INFO_TYPE)
+        .and_then(|bytes| RetryInfo::decode(bytes).ok())
+        .and_then(|info| info.retry_delay)
+        .and_then(wait);
     error.request_id = part(REQUEST_INFO_TYPE)
         .and_then(|bytes| RequestInfo::decode(bytes).ok())
         .map(|info| one_line(&info.request_id))
@@ -163,7 +182,9 @@ fn kind_of(code: Code) -> ErrorKind {
         Code::Unimplemented => ErrorKind::Unsupported,
         // OutOfRange is how the client's own library reports an oversized answer.
         Code::Ok | Code::DataLoss | Code::OutOfRange => ErrorKind::Malformed,
-        Code::Cancelled | Code::Unknown | Code::Internal | Code::Unavailable => ErrorKind::Unavailable,
+        Code::Cancelled | Code::Unknown | Code::Internal | Code::Unavailable => {
+            ErrorKind::Unavailable
+        }
     }
 }
 

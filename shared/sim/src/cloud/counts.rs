@@ -61,7 +61,10 @@ impl Calls {
 impl fmt::Display for Calls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { lookup, list, health, nodes_looked_up } = self;
-        write!(f, "{lookup} lookups of {nodes_looked_up} nodes, {list} list pages, {health} health checks")
+        write!(
+            f,
+            "{lookup} lookups of {nodes_looked_up} nodes, {list} list pages, {health} health checks"
+        )
     }
 }
 
@@ -93,6 +96,11 @@ impl Counter {
     }
 
     fn collect(&self, take: impl Fn(&AtomicU64) -> u64) -> Calls {
-        Calls { lookup: take(&self.lookup), list: take(&self.list), health: take(&self.health), nodes_looked_up: take(&self.nodes) }
+        Calls {
+            lookup: take(&self.lookup),
+            list: take(&self.list),
+            health: take(&self.health),
+            nodes_looked_up: take(&self.nodes),
+        }
     }
 }

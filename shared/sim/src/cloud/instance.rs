@@ -61,7 +61,10 @@ impl SimInstance {
         instance.system_uuid = Some(format!("00000000-0000-4000-8000-{number:012x}"));
         instance.addresses = vec![
             NodeAddress::new(AddressKind::InternalIp, internal),
-            NodeAddress::new(AddressKind::ExternalIp, format!("198.{}.{middle}.{low}", 18 + high % 2)),
+            NodeAddress::new(
+                AddressKind::ExternalIp,
+                format!("198.{}.{middle}.{low}", 18 + high % 2),
+            ),
             NodeAddress::new(AddressKind::Hostname, instance.name.clone()),
         ];
         instance
@@ -71,7 +74,8 @@ impl SimInstance {
     /// provider ID needs a text behind the scheme.
     pub fn provider_id(&self) -> ProviderId {
         let id = if self.id.is_empty() { "unnamed" } else { &self.id };
-        ProviderId::parse(&format!("{SCHEME}://{id}")).unwrap_or_else(|error| unreachable!("scheme and ID are not empty: {error}"))
+        ProviderId::parse(&format!("{SCHEME}://{id}"))
+            .unwrap_or_else(|error| unreachable!("scheme and ID are not empty: {error}"))
     }
 
     /// What the cloud tells about it.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    AbsenceProof, Call, CallClass, CallReport, Claim, Cloud, CloudError, ErrorKind, Fleet, Instances, Lookup, LookupResult,
-    NodeIdentity, ProofMethod,
+    AbsenceProof, Call, CallClass, CallReport, Claim, Cloud, CloudError, ErrorKind, Fleet,
+    Instances, Lookup, LookupResult, NodeIdentity, ProofMethod,
 };
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -82,7 +82,9 @@ fn add(fleet: &mut Fleet, page: &[SimInstance], effect: Option<&Effect>) {
 
 fn is_malformed(instance: &SimInstance, effect: Option<&Effect>) -> bool {
     match effect {
-        Some(Effect::MalformedInstances(names)) => names.is_empty() || names.contains(&instance.name),
+        Some(Effect::MalformedInstances(names)) => {
+            names.is_empty() || names.contains(&instance.name)
+        }
         _ => false,
     }
 }
@@ -93,19 +95,30 @@ fn nonsense(instance: &SimInstance) -> String {
 
 /// When a call's time is over.
 fn ends(call: Call) -> Instant {
-    Instant::now() + call.timeout.min(std::time::Duration::from_secs(24 * 3600))
+    Instant::now() + call.timeout.min(std::time::Duration::from_hours(24))
 }
 
 impl SimCloud {
     /// One call to the cloud: through the gate, counted, hit by what is planned.
-    async fn call(&self, operation: Operation, nodes: usize, ends: Instant, call: Call) -> Result<Option<Effect>, CloudError> {
-        let late = || CloudError::new(ErrorKind::Timeout, format!("{} took too long", operation.as_str()));
+    async fn call(
+        &self,
+        operation: Operation,
+        nodes: usize,
+        ends: Instant,
+        call: Call,
+    ) -> Result<Option<Effect>, CloudError> {
+        let late =
+            || CloudError::new(ErrorKind::Timeout, format!("{} took too long", operation.as_str()));
         let class = CallClass { service: SCHEME, operation: operation.as_str(), write: false };
         let rest = Call { timeout: ends.saturating_duration_since(Instant::now()), ..call };
         timeout_at(ends, self.gate.admit(class, rest)).await.map_err(|_| late())??;
         let started = Instant::now();
+        if started >= ends {
+            return Err(late());
+        }
         self.state.counter.count(operation, nodes);
-        let outcome = timeout_at(ends, self.suffer(operation)).await.unwrap_or_else(|_| Err(late()));
+        let outcome =
+            timeout_at(ends, self.suffer(operation)).await.unwrap_or_else(|_| Err(late()));
         let error = outcome.as_ref().err();
         let report = CallReport {
             error: error.map(|error| error.kind),
@@ -130,7 +143,8 @@ impl SimCloud {
     }
 
     fn answer(&self, batch: &[NodeIdentity], effect: Option<&Effect>) -> Vec<LookupResult> {
-        let mut answers: Vec<LookupResult> = batch.iter().map(|node| self.look(node, effect)).collect();
+        let mut answers: Vec<LookupResult> =
+            batch.iter().map(|node| self.look(node, effect)).collect();
         if let Some(Effect::AnswerCount(more)) = effect {
             let count = answers.len().saturating_add_signed(*more);
             let filler = CloudError::new(ErrorKind::NotFound, "an answer that nobody asked for");
@@ -150,22 +164,41 @@ impl SimCloud {
         let hidden = effect == Some(&Effect::WrongProject);
         let id = node.provider_id.as_deref().filter(|id| !id.is_empty());
         let (found, method, what) = match (self.claim(id), id) {
-            (Claim::Foreign, Some(id)) => return Ok(Lookup::NotOurs(format!("provider ID {id:?} is not of the form {SCHEME}://<id>"))),
-            (Claim::Ours, Some(id)) => (fleet.spelt(id), ProofMethod::ById, format!("no instance {id}")),
+            (Claim::Foreign, Some(id)) => {
+                return Ok(Lookup::NotOurs(format!(
+                    "provider ID {id:?} is not of the form {SCHEME}://<id>"
+                )));
+            }
+            (Claim::Ours, Some(id)) => {
+                (fleet.spelt(id), ProofMethod::ById, format!("no instance {id}"))
+            }
             _ => {
-                let by_uuid = node.system_uuid.as_deref().map(|uuid| fleet.with_uuid(uuid)).unwrap_or_default();
+                let by_uuid = node
+                    .system_uuid
+                    .as_deref()
+                    .map(|uuid| fleet.with_uuid(uuid))
+                    .unwrap_or_default();
                 let found = if by_uuid.is_empty() { fleet.named(&node.name) } else { by_uuid };
                 (found, ProofMethod::ByName, format!("no instance named {:?}", node.name))
             }
         };
         match found.as_slice() {
             [] => Ok(Lookup::Gone(AbsenceProof { method, evidence: what, request_id: None })),
-            _ if hidden => Ok(Lookup::Gone(AbsenceProof { method, evidence: what, request_id: None })),
-            [one] if is_malformed(one, effect) => Err(CloudError::new(ErrorKind::Malformed, nonsense(one))),
+            _ if hidden => {
+                Ok(Lookup::Gone(AbsenceProof { method, evidence: what, request_id: None }))
+            }
+            [one] if is_malformed(one, effect) => {
+                Err(CloudError::new(ErrorKind::Malformed, nonsense(one)))
+            }
             [one] => Ok(Lookup::Found(Box::new(one.describe()))),
             several => {
                 let ids: Vec<_> = several.iter().map(|instance| instance.id.as_str()).collect();
-                let what = format!("node {:?} matches {} instances: {}", node.name, ids.len(), ids.join(", "));
+                let what = format!(
+                    "node {:?} matches {} instances: {}",
+                    node.name,
+                    ids.len(),
+                    ids.join(", ")
+                );
                 Err(CloudError::new(ErrorKind::Conflict, what))
             }
         }

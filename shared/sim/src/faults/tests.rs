@@ -1,0 +1,91 @@
+use super::*;
+
+fn effects(plan: &FaultPlan, operation: Operation, calls: usize) -> Vec<bool> {
+    (0..calls).map(|_| plan.strike(operation).effect.is_some()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_hits_the_calls_it_was_made_for() {
+    let plan = FaultPlan::default();
+    plan.add(Fault::new(Effect::Unavailable).on(Operation::Lookup).after(1).times(2));
+    assert_eq!(effects(&plan, Operation::List, 3), [false; 3], "another operation");
+    assert_eq!(effects(&plan, Operation::Lookup, 5), [false, true, true, false, false]);
+    assert!(plan.is_empty(), "a fault that is used up is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_ends_with_its_time() {
+    let plan = FaultPlan::default();
+    plan.add(Fault::new(Effect::Unauthorized).lasting(Duration::from_secs(5)));
+    tokio::time::advance(Duration::from_millis(4999)).await;
+    assert_eq!(effects(&plan, Operation::Health, 1), [true]);
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert_eq!(effects(&plan, Operation::Health, 1), [false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_are_taken_back() {
+    let plan = FaultPlan::default();
+    let (one, two) =
+        (plan.add(Fault::new(Effect::Hang)), plan.add(Fault::new(Effect::Unavailable)));
+    assert_eq!(plan.strike(Operation::List).effect, Some(Effect::Hang), "the first one decides");
+    assert!(plan.remove(one) && !plan.remove(one));
+    assert_eq!(plan.strike(Operation::List).effect, Some(Effect::Unavailable));
+    assert!(plan.remove(two));
+    plan.add(Fault::new(Effect::Hang));
+    plan.clear();
+    assert_eq!(plan.strike(Operation::List), Strike::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn delays_add_up_and_leave_room_for_an_effect() {
+    let plan = FaultPlan::default();
+    let ms = Duration::from_millis;
+    plan.add(Fault::new(Effect::Latency(ms(10))));
+    plan.add(Fault::new(Effect::Unavailable));
+    plan.add(Fault::new(Effect::LatencyBetween(ms(5), ms(7))));
+    for _ in 0..50 {
+        let strike = plan.strike(Operation::List);
+        assert!((ms(15)..=ms(17)).contains(&strike.delay), "{strike:?}");
+        assert_eq!(strike.effect, Some(Effect::Unavailable));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn chances_repeat_for_the_same_seed() {
+    let run = |seed, probability| {
+        let plan = FaultPlan::seeded(seed);
+        plan.add(Fault::new(Effect::Unavailable).with_probability(probability));
+        effects(&plan, Operation::List, 2000)
+    };
+    assert_eq!(run(1, 0.3), run(1, 0.3));
+    assert_ne!(run(1, 0.3), run(2, 0.3));
+    let hits = run(3, 0.3).iter().filter(|hit| **hit).count();
+    assert!((500..700).contains(&hits), "{hits} of 2000 at 0.3");
+    for (probability, expect) in [(0.0, 0), (1.0, 2000), (7.0, 2000), (-1.0, 0)] {
+        assert_eq!(run(4, probability).iter().filter(|hit| **hit).count(), expect);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn effects_on_answers_spare_other_operations() {
+    use Operation::{Health, List, Lookup};
+    let error = || CloudError::new(ErrorKind::Conflict, "x");
+    for (effect, concerned) in [
+        (Effect::EmptyList, vec![List]),
+        (Effect::TruncatedList(1), vec![List]),
+        (Effect::AnswerCount(1), vec![Lookup]),
+        (Effect::FailNodes(Vec::new(), error()), vec![Lookup]),
+        (Effect::MalformedInstances(Vec::new()), vec![Lookup, List]),
+        (Effect::WrongProject, vec![Lookup, List]),
+        (Effect::Hang, vec![Lookup, List, Health]),
+        (Effect::Error(error()), vec![Lookup, List, Health]),
+    ] {
+        let plan = FaultPlan::default();
+        plan.add(Fault::new(effect.clone()));
+        for operation in [Lookup, List, Health] {
+            let hit = plan.strike(operation).effect.is_some();
+            assert_eq!(hit, concerned.contains(&operation), "{effect:?} on {operation:?}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+use super::*;
+
+fn instance() -> Instance {
+    let id = |text| ProviderId::parse(text).unwrap();
+    let mut instance = Instance::new(id("sim://a/1"), "one");
+    instance.other_ids = vec![id("sim:///1"), id("old://1")];
+    instance.instance_type = Some("large".to_owned());
+    instance.zone = Some("z".to_owned());
+    instance.region = Some("r".to_owned());
+    instance.addresses = [
+        (AddressKind::ExternalIp, "2001:db8::1"),
+        (AddressKind::InternalIp, "10.0.0.1"),
+        (AddressKind::InternalIp, "10.0.0.2"),
+        (AddressKind::Hostname, "one"),
+        (AddressKind::InternalDns, "one.internal"),
+        (AddressKind::ExternalDns, "one.example.com"),
+    ]
+    .map(|(kind, address)| NodeAddress::new(kind, address))
+    .to_vec();
+    instance.labels = [("a".to_owned(), "b".to_owned()), ("c".to_owned(), String::new())].into();
+    instance
+}
+
+#[test]
+fn instances_survive_the_wire_whole() {
+    for power in
+        [PowerState::Running, PowerState::Stopped, PowerState::Changing, PowerState::Unknown]
+    {
+        let sent = Instance { power, ..instance() };
+        assert_eq!(Instance::try_from(proto::Instance::from(&sent)), Ok(sent));
+    }
+    let bare = Instance::new(ProviderId::parse("sim://x").unwrap(), "");
+    assert_eq!(Instance::try_from(proto::Instance::from(&bare)), Ok(bare));
+}
+
+#[test]
+fn answers_survive_the_wire_whole() {
+    let proof = |method, request_id: Option<&str>| {
+        let evidence = "404 itemNotFound".to_owned();
+        Ok(Lookup::Gone(AbsenceProof {
+            method,
+            evidence,
+            request_id: request_id.map(str::to_owned),
+        }))
+    };
+    for sent in [
+        Ok(Lookup::Found(Box::new(instance()))),
+        proof(ProofMethod::ById, Some("req-1")),
+        proof(ProofMethod::BySystemUuid, None),
+        proof(ProofMethod::ByName, None),
+        Ok(Lookup::NotOurs("another scheme".to_owned())),
+        Err(CloudError::new(ErrorKind::Conflict, "two of one name")),
+    ] {
+        let wire = answer_to_wire("n", &sent);
+        assert_eq!(answer_from_wire(&NodeIdentity::named("n"), wire), sent);
+    }
+}
+
+/// Every way to spoil an instance makes it an error that says which and what.
+#[test]
+fn spoilt_instances_are_malformed() {
+    type Spoil = fn(&mut proto::Instance);
+    let spoil: [(&str, Spoil); 7] = [
+        ("not of the form", |wire| wire.provider_id = "one".to_owned()),
+        ("not of the form", |wire| wire.provider_id.clear()),
+        ("not of the form", |wire| wire.other_ids.push("://".to_owned())),
+        ("unknown kind 0", |wire| wire.addresses[0].kind = 0),
+        ("unknown kind 77", |wire| wire.addresses[1].kind = 77),
+        ("unknown kind -1", |wire| wire.addresses[1].kind = -1),
+        ("InternalIP is empty", |wire| wire.addresses[1].address.clear()),
+    ];
+    for (expect, spoil) in spoil {
+        let mut wire = proto::Instance::from(&instance());
+        spoil(&mut wire);
+        let error = Instance::try_from(wire).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Malformed);
+        assert!(error.message.contains(expect) && error.message.contains("\"one\""), "{error}");
+    }
+}
+
+#[test]
+fn harmless_oddities_are_read_leniently() {
+    let mut wire = proto::Instance::from(&instance());
+    wire.power = 99;
+    wire.zone = Some(String::new());
+    let read = Instance::try_from(wire).unwrap();
+    assert_eq!((read.power, read.zone), (PowerState::Unknown, None));
+}
+
+/// Nodes are deleted on the word "gone": half of it must not count.
+#[test]
+fn an_answer_that_is_not_whole_is_malformed() {
+    let gone = |method, evidence: &str| {
+        Some(Answer::Gone(proto::Absence {
+            method,
+            evidence: evidence.to_owned(),
+            request_id: None,
+        }))
+    };
+    let node = NodeIdentity::named("n");
+    for (name, answer, expect) in [
+        ("n", None, "none of found"),
+        ("n", gone(0, "404"), "unknown method 0"),
+        ("n", gone(9, "404"), "unknown method 9"),
+        ("n", gone(1, " "), "without evidence"),
+        ("m", gone(1, "404"), "answered about \"m\""),
+        ("", Some(Answer::NotOurs(proto::NotOurs::default())), "answered about \"\""),
+    ] {
+        let wire = proto::LookupAnswer { node: name.to_owned(), answer };
+        let error = answer_from_wire(&node, wire).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Malformed);
+        assert!(error.message.contains(expect), "{error}");
+    }
+}
+
+#[test]
+fn priorities_cross_over() {
+    for (priority, wire) in [
+        (Priority::Waiting, proto::Priority::Waiting),
+        (Priority::Routine, proto::Priority::Routine),
+    ] {
+        let call = Call { timeout: std::time::Duration::ZERO, priority };
+        assert_eq!(priority_to_wire(&call), i32::from(wire));
+        assert_eq!(priority_from_wire(wire), priority);
+    }
+    assert_eq!(priority_from_wire(proto::Priority::Unspecified), Priority::Waiting);
+}

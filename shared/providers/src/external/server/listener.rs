@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    os::unix::fs::FileTypeExt,
+    os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
     pin::Pin,
     task::{Context, Poll},
@@ -12,7 +12,10 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
 };
-use tokio_util::either::Either;
+use tokio_util::{
+    either::Either,
+    sync::{CancellationToken, WaitForCancellationFutureOwned},
+};
 use tonic::transport::server::Connected;
 
 use super::ServeError;
@@ -33,16 +36,24 @@ pub(super) enum Socket {
     Tcp(TcpListener),
 }
 
-/// Removes a unix socket's file at the end.
+/// Removes a unix socket's file at the end, unless another process has put its own
+/// in that place.
 #[derive(Debug)]
-pub(super) struct Unlink(PathBuf);
+pub(super) struct Unlink {
+    path: PathBuf,
+    file: (u64, u64),
+}
+
+/// What makes a file this file.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
+}
 
 impl Drop for Unlink {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.0)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::debug!(socket = %self.0.display(), error = %error, "socket file not removed");
+        let ours = identity(&self.path).is_ok_and(|file| file == self.file);
+        if ours && let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::debug!(socket = %self.path.display(), error = %error, "socket file not removed");
         }
     }
 }
@@ -56,7 +67,8 @@ impl Listener {
             Some(start) => (format!("{start}:1"), true),
             None => (endpoint.to_owned(), false),
         };
-        let target = parse_target(&text).map_err(|what| ServeError::Endpoint { endpoint: endpoint.to_owned(), what })?;
+        let target = parse_target(&text)
+            .map_err(|what| ServeError::Endpoint { endpoint: endpoint.to_owned(), what })?;
         let failed = |source| ServeError::Bind { endpoint: endpoint.to_owned(), source };
         let (scheme, host, port) = match target {
             Target::Unix(path) => return bind_unix(path).await.map_err(failed),
@@ -64,9 +76,14 @@ impl Listener {
             Target::Tls { host, port } => ("https", host, port),
         };
         let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let socket = TcpListener::bind((bare, if any_port { 0 } else { port })).await.map_err(failed)?;
+        let socket =
+            TcpListener::bind((bare, if any_port { 0 } else { port })).await.map_err(failed)?;
         let port = socket.local_addr().map_err(failed)?.port();
-        Ok(Self { socket: Socket::Tcp(socket), endpoint: format!("{scheme}://{host}:{port}"), unlink: None })
+        Ok(Self {
+            socket: Socket::Tcp(socket),
+            endpoint: format!("{scheme}://{host}:{port}"),
+            unlink: None,
+        })
     }
 
     /// What a client writes into its configuration to get here.
@@ -88,18 +105,43 @@ async fn bind_unix(path: PathBuf) -> io::Result<Listener> {
         other => other?,
     };
     let endpoint = format!("unix://{}", path.display());
-    Ok(Listener { socket: Socket::Unix(socket), endpoint, unlink: Some(Unlink(path)) })
+    Ok(Listener {
+        socket: Socket::Unix(socket),
+        endpoint,
+        unlink: Some(Unlink { file: identity(&path)?, path }),
+    })
 }
 
 /// Whether this is the socket of a process that is no more. Anything else, and a
 /// socket on which somebody answers, is left alone.
 async fn is_abandoned(path: &Path) -> bool {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    is_socket && UnixStream::connect(path).await.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    is_socket
+        && UnixStream::connect(path)
+            .await
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// An accepted connection of either kind.
-pub(super) struct Accepted(pub(super) Either<UnixStream, TcpStream>);
+/// An accepted connection of either kind, which ends when it is cut.
+pub(super) struct Accepted {
+    stream: Either<UnixStream, TcpStream>,
+    cut: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl Accepted {
+    pub(super) fn new(stream: Either<UnixStream, TcpStream>, cut: &CancellationToken) -> Self {
+        Self { stream, cut: Box::pin(cut.clone().cancelled_owned()) }
+    }
+
+    /// Fails once the connection is cut. Called on every read, and somebody always
+    /// waits to read, so that a silent connection ends as well.
+    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        match self.cut.as_mut().poll(cx) {
+            Poll::Ready(()) => Err(io::ErrorKind::ConnectionAborted.into()),
+            Poll::Pending => Ok(()),
+        }
+    }
+}
 
 impl Connected for Accepted {
     type ConnectInfo = ();
@@ -107,21 +149,30 @@ impl Connected for Accepted {
 }
 
 impl AsyncRead for Accepted {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().0).poll_read(cx, buffer)
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check(cx)?;
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
 impl AsyncWrite for Accepted {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().0).poll_write(cx, buffer)
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buffer)
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().0).poll_flush(cx)
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().0).poll_shutdown(cx)
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Capability, Cloud, CloudError, ErrorKind, Fleet, Instances, NodeIdentity, Priority};
+use ccm_cloud::{
+    Call, Capability, Cloud, CloudError, ErrorKind, Fleet, Instances, NodeIdentity, Priority,
+};
 use tokio::time::timeout;
 use tonic::{Request, Response, Status, async_trait, metadata::MetadataMap};
 
@@ -31,7 +33,10 @@ impl ProviderService {
 
 #[async_trait]
 impl provider_server::Provider for ProviderService {
-    async fn describe(&self, _: Request<proto::DescribeRequest>) -> Result<Response<proto::DescribeResponse>, Status> {
+    async fn describe(
+        &self,
+        _: Request<proto::DescribeRequest>,
+    ) -> Result<Response<proto::DescribeResponse>, Status> {
         let instances = self.cloud.instances().map_err(|error| to_status(&error))?;
         let capabilities = instances.map(|_| Capability::Instances.as_str().to_owned());
         Ok(Response::new(proto::DescribeResponse {
@@ -43,7 +48,10 @@ impl provider_server::Provider for ProviderService {
         }))
     }
 
-    async fn health(&self, request: Request<proto::HealthRequest>) -> Result<Response<proto::HealthResponse>, Status> {
+    async fn health(
+        &self,
+        request: Request<proto::HealthRequest>,
+    ) -> Result<Response<proto::HealthResponse>, Status> {
         let call = terms(request.metadata(), request.get_ref().priority());
         within(call, self.cloud.health(call)).await?.map_err(|error| to_status(&error))?;
         Ok(Response::new(proto::HealthResponse {}))
@@ -61,18 +69,29 @@ impl InstancesService {
     }
 
     fn instances(&self) -> Result<Arc<dyn Instances>, CloudError> {
-        let none = || CloudError::new(ErrorKind::Unsupported, format!("the provider {:?} does not offer instances", self.cloud.name()));
+        let none = || {
+            CloudError::new(
+                ErrorKind::Unsupported,
+                format!("the provider {:?} does not offer instances", self.cloud.name()),
+            )
+        };
         self.cloud.instances()?.ok_or_else(none)
     }
 
     /// The list that a page belongs to, with its number and the page's beginning.
-    async fn list(&self, page_token: &str, call: Call) -> Result<(Option<u64>, usize, Arc<Fleet>), Status> {
+    async fn list(
+        &self,
+        page_token: &str,
+        call: Call,
+    ) -> Result<(Option<u64>, usize, Arc<Fleet>), Status> {
         if page_token.is_empty() {
             let instances = self.instances().map_err(|error| to_status(&error))?;
-            let fleet = within(call, instances.list(call)).await?.map_err(|error| to_status(&error))?;
+            let fleet =
+                within(call, instances.list(call)).await?.map_err(|error| to_status(&error))?;
             return Ok((None, 0, Arc::new(fleet)));
         }
-        let kept = snapshots::parse(page_token).and_then(|(id, offset)| Some((id, offset, self.snapshots.get(id)?)));
+        let kept = snapshots::parse(page_token)
+            .and_then(|(id, offset)| Some((id, offset, self.snapshots.get(id)?)));
         let (id, offset, fleet) = kept.ok_or_else(|| {
             let what = "the page token is not known (any more); list again from the first page";
             to_status(&CloudError::new(ErrorKind::Conflict, what))
@@ -88,19 +107,26 @@ impl instances_server::Instances for InstancesService {
         request: Request<proto::LookupInstancesRequest>,
     ) -> Result<Response<proto::LookupInstancesResponse>, Status> {
         let call = terms(request.metadata(), request.get_ref().priority());
-        let nodes: Vec<NodeIdentity> = request.into_inner().nodes.into_iter().map(Into::into).collect();
+        let nodes: Vec<NodeIdentity> =
+            request.into_inner().nodes.into_iter().map(Into::into).collect();
         if nodes.len() > MAX_BATCH {
-            let what = format!("{} nodes in one lookup; at most {MAX_BATCH} are taken", nodes.len());
+            let what =
+                format!("{} nodes in one lookup; at most {MAX_BATCH} are taken", nodes.len());
             return Err(to_status(&CloudError::new(ErrorKind::Invalid, what)));
         }
         let instances = self.instances().map_err(|error| to_status(&error))?;
         let mut answers = within(call, instances.lookup(&nodes, call)).await?;
         if answers.len() != nodes.len() {
             // Which answer is missing cannot be known, so none is passed on.
-            let what = format!("the cloud gave {} answers about {} nodes", answers.len(), nodes.len());
+            let what =
+                format!("the cloud gave {} answers about {} nodes", answers.len(), nodes.len());
             answers = vec![Err(CloudError::new(ErrorKind::Malformed, what)); nodes.len()];
         }
-        let answers = nodes.iter().zip(&answers).map(|(node, answer)| answer_to_wire(&node.name, answer)).collect();
+        let answers = nodes
+            .iter()
+            .zip(&answers)
+            .map(|(node, answer)| answer_to_wire(&node.name, answer))
+            .collect();
         Ok(Response::new(proto::LookupInstancesResponse { answers }))
     }
 
@@ -115,7 +141,10 @@ impl instances_server::Instances for InstancesService {
         let size = if wanted == 0 { MAX_BATCH } else { wanted.min(MAX_BATCH) };
         let end = offset.saturating_add(size).min(fleet.instances.len());
         let page = fleet.instances.get(offset..end).unwrap_or_default();
-        let mut answer = proto::ListInstancesResponse { instances: page.iter().map(Into::into).collect(), ..Default::default() };
+        let mut answer = proto::ListInstancesResponse {
+            instances: page.iter().map(Into::into).collect(),
+            ..Default::default()
+        };
         if offset == 0 {
             answer.malformed.clone_from(&fleet.malformed);
         }
@@ -131,8 +160,10 @@ impl instances_server::Instances for InstancesService {
 
 /// How the client wants the call made.
 fn terms(metadata: &MetadataMap, priority: proto::Priority) -> Call {
-    let given = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).and_then(parse_timeout);
-    let timeout = given.map_or(DEFAULT_TIMEOUT, |given| given.saturating_sub(HEAD_START.min(given / 4)));
+    let given =
+        metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).and_then(parse_timeout);
+    let timeout =
+        given.map_or(DEFAULT_TIMEOUT, |given| given.saturating_sub(HEAD_START.min(given / 4)));
     match priority_from_wire(priority) {
         Priority::Waiting => Call::waiting(timeout),
         Priority::Routine => Call::routine(timeout),
@@ -171,8 +202,8 @@ mod tests {
         for (text, expect) in [
             ("30000000u", Some(Duration::from_secs(30))),
             ("5S", Some(Duration::from_secs(5))),
-            ("2M", Some(Duration::from_secs(120))),
-            ("1H", Some(Duration::from_secs(3600))),
+            ("2M", Some(Duration::from_mins(2))),
+            ("1H", Some(Duration::from_hours(1))),
             ("7m", Some(Duration::from_millis(7))),
             ("9n", Some(Duration::from_nanos(9))),
             ("5", None),
@@ -192,7 +223,11 @@ mod tests {
         for (given, expect) in [("10S", 9_980), ("40m", 30), ("0m", 0)] {
             metadata.insert("grpc-timeout", given.parse().unwrap());
             let call = terms(&metadata, proto::Priority::Routine);
-            assert_eq!((call.timeout, call.priority), (Duration::from_millis(expect), Priority::Routine), "{given}");
+            assert_eq!(
+                (call.timeout, call.priority),
+                (Duration::from_millis(expect), Priority::Routine),
+                "{given}"
+            );
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// So many lists are kept at once; the oldest goes first.
 const KEPT: usize = 16;
 /// A list of which no page was asked for in this time is forgotten.
-const LIFETIME: Duration = Duration::from_secs(120);
+const LIFETIME: Duration = Duration::from_mins(2);
 
 struct Snapshot {
     id: u64,

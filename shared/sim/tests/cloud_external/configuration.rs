@@ -1,0 +1,83 @@
+//! The configuration file, at start and while running.
+
+use std::time::Duration;
+
+use ccm_cloud::{ErrorKind, ProviderConfig, ProviderContext};
+use ccm_sim::cloud::SimCloud;
+
+use crate::place::{CALL, Place, Served, Stub, instances, skip, until};
+
+#[tokio::test]
+async fn a_wrong_configuration_is_refused_with_one_line() {
+    let place = Place::new();
+    let https = "endpoint: https://localhost:1\ntls: ";
+    let pem = rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap();
+    place.write("cert.pem", pem.cert.pem());
+    place.write("key.pem", pem.signing_key.serialize_pem());
+    place.write("other.pem", rcgen::KeyPair::generate().unwrap().serialize_pem());
+    place.write("empty.pem", "");
+    for (text, expect) in [
+        ("endpont: unix:///s".to_owned(), "did you mean endpoint?"),
+        (format!("{https}{{ca: none.pem}}"), "tls.ca: there is no file"),
+        (format!("{https}{{ca: empty.pem}}"), "tls.ca: "),
+        (format!("{https}{{ca: key.pem}}"), "holds no certificate in PEM form"),
+        (format!("{https}{{ca: cert.pem, cert: key.pem, key: key.pem}}"), "tls.cert: "),
+        (
+            format!("{https}{{ca: cert.pem, cert: cert.pem, key: cert.pem}}"),
+            "holds no private key in PEM form",
+        ),
+        (
+            format!("{https}{{ca: cert.pem, cert: cert.pem, key: none.pem}}"),
+            "tls.key: there is no file",
+        ),
+        (format!("{https}{{ca: cert.pem, cert: cert.pem, key: other.pem}}"), "KeyMismatch"),
+        (
+            format!("{https}{{ca: cert.pem, serverName: 'a b'}}"),
+            "tls.serverName: \"a b\" is no host name or address",
+        ),
+    ] {
+        place.write("cloud.yaml", &text);
+        let error = place.client().await.err().unwrap_or_else(|| panic!("{text} was accepted"));
+        assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+        assert!(error.message.contains(expect), "{text:?}: {error}");
+        assert!(error.message.contains("cloud.yaml"), "{error}");
+        assert_eq!(error.message.lines().count(), 1, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn the_registry_knows_the_provider() {
+    let factory = ccm_providers::registry().get("external").unwrap();
+    let context = ProviderContext {
+        config: ProviderConfig::default(),
+        gate: std::sync::Arc::new(ccm_cloud::OpenGate),
+        user_agent: "test/1".to_owned(),
+    };
+    let error = factory.build(context).await.err().expect("no file is given");
+    assert_eq!(error.kind, ErrorKind::Invalid);
+    assert!(error.message.contains("--cloud-config: missing"), "{error}");
+}
+
+#[tokio::test]
+async fn a_changed_file_is_used_and_a_wrong_one_is_not() {
+    let place = Place::new();
+    let (first, second) = (place.socket("first"), place.socket("second"));
+    let sim = SimCloud::new();
+    let _one = Served::start(sim.clone(), &first, None).await;
+    let _two = Served::start(Stub::offering("second", Ok(None)), &second, None).await;
+    place.configure(&first);
+    let cloud = place.client().await.unwrap();
+    let old = instances(&cloud).await;
+    assert_eq!(cloud.schemes(), ["sim"]);
+
+    place.write("cloud.yaml", "endpoint: nowhere");
+    skip(Duration::from_secs(11)).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(cloud.schemes(), ["sim"]);
+    old.list(CALL).await.expect("the old configuration stays in use");
+
+    place.configure(&second);
+    skip(Duration::from_secs(11)).await;
+    until("the second provider is in use", || (cloud.schemes() == ["second"]).then_some(())).await;
+    assert!(matches!(cloud.instances(), Ok(None)));
+}

@@ -1,0 +1,209 @@
+//! Providers that come, go and change.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::{Call, Claim, CloudError, ErrorKind, Lookup, NodeIdentity};
+use ccm_sim::{
+    cloud::{Operation, SimCloud, SimInstance},
+    faults::{Effect, Fault},
+};
+use tokio::time::Instant;
+
+use crate::place::{CALL, Place, Served, Stub, instances, skip, until};
+
+#[tokio::test]
+async fn a_provider_that_is_down_at_start_is_waited_for() {
+    let place = Place::new();
+    place.configure(&place.socket("s"));
+    let cloud = place.client().await.expect("building asks nobody");
+    until("the first failure is known", || {
+        cloud.instances().err().filter(|error| error.message.contains("yet:"))
+    })
+    .await;
+    let error = cloud.instances().err().unwrap();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(error.message.contains(&place.socket("s")), "{error}");
+    assert_eq!(
+        cloud.claim(Some("sim://x")),
+        Claim::Foreign,
+        "nothing is ours until the provider says so"
+    );
+    let error = cloud.health(CALL).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(error.message.contains("No such file"), "{error}");
+
+    let sim = SimCloud::new();
+    sim.add_many(0, 1);
+    let _served = Served::start(sim.clone(), &place.socket("s"), None).await;
+    assert_eq!(cloud.health(CALL).await, Ok(()), "health finds out at once");
+    assert_eq!(cloud.claim(Some("sim://x")), Claim::Ours);
+    assert_eq!(instances(&cloud).await.list(CALL).await.unwrap().instances.len(), 1);
+}
+
+#[tokio::test]
+async fn the_background_finds_a_late_provider_without_being_asked() {
+    let place = Place::new();
+    place.configure(&place.socket("s"));
+    let cloud = place.client().await.unwrap();
+    until("a failure", || cloud.instances().err().filter(|error| error.message.contains("yet:")))
+        .await;
+    let _served = Served::start(SimCloud::new(), &place.socket("s"), None).await;
+    until("found", || cloud.instances().ok()).await;
+}
+
+#[tokio::test]
+async fn a_crash_fails_calls_at_once_and_a_restart_heals() {
+    let place = Place::new();
+    place.configure(&place.socket("s"));
+    let sim = SimCloud::new();
+    sim.add_many(0, 3);
+    let served = Served::start(sim.clone(), &place.socket("s"), None).await;
+    let cloud = place.client().await.unwrap();
+    let instances = instances(&cloud).await;
+
+    let hang = sim.faults().add(Fault::new(Effect::Hang).on(Operation::Lookup));
+    let node = [NodeIdentity::named("node-00001")];
+    let started = Instant::now();
+    let (answers, ()) = tokio::join!(instances.lookup(&node, CALL), async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        served.crash().await;
+    });
+    assert_eq!(answers[0].as_ref().unwrap_err().kind, ErrorKind::Unavailable, "{answers:?}");
+    assert!(
+        started.elapsed() < Duration::from_secs(3),
+        "the crash ends the call, not its deadline"
+    );
+    assert_eq!(instances.list(CALL).await.unwrap_err().kind, ErrorKind::Unavailable);
+    assert_eq!(cloud.claim(Some("sim://x")), Claim::Ours, "what was known stays known");
+
+    sim.faults().remove(hang);
+    let _served = Served::start(sim.clone(), &place.socket("s"), None).await;
+    let answers = instances.lookup(&node, CALL).await;
+    assert_eq!(answers, [Ok(Lookup::Found(Box::new(SimInstance::numbered(1).describe())))]);
+}
+
+#[tokio::test]
+async fn a_stop_lets_calls_end_and_closes_the_door() {
+    let place = Place::new();
+    place.configure(&place.socket("s"));
+    let sim = SimCloud::new();
+    sim.add_many(0, 1);
+    let served = Served::start(sim.clone(), &place.socket("s"), None).await;
+    let cloud = place.client().await.unwrap();
+    let instances = instances(&cloud).await;
+    sim.faults().add(Fault::new(Effect::Latency(Duration::from_millis(300))).times(1));
+    let (list, ()) = tokio::join!(instances.list(CALL), async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        served.stop().await;
+    });
+    assert_eq!(list.unwrap().instances.len(), 1, "the call under way ended well");
+    assert!(!place.path("s").exists(), "the socket file is removed");
+    assert_eq!(instances.list(CALL).await.unwrap_err().kind, ErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_replaced_provider_is_noticed_with_the_new_connection() {
+    let place = Place::new();
+    place.configure(&place.socket("s"));
+    let served = Served::start(SimCloud::new(), &place.socket("s"), None).await;
+    let cloud = place.client().await.unwrap();
+    let old = instances(&cloud).await;
+    served.crash().await;
+    let _served = Served::start(Stub::offering("other", Ok(None)), &place.socket("s"), None).await;
+    // The next calls make the new connection.
+    let mut answer = old.list(CALL).await;
+    for _ in 0..100 {
+        if answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Unsupported) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        answer = old.list(CALL).await;
+    }
+    assert_eq!(answer.unwrap_err().kind, ErrorKind::Unsupported);
+    until("the new schemes are known", || (cloud.schemes() == ["other"]).then_some(())).await;
+    assert!(matches!(cloud.instances(), Ok(None)), "it offers no instances");
+    assert_eq!(cloud.claim(Some("sim://x")), Claim::Foreign);
+}
+
+#[tokio::test]
+async fn a_change_without_a_new_connection_is_noticed_within_a_minute() {
+    let place = Place::new();
+    place.configure(&place.socket("s"));
+    let stub = Stub::offering("stub", Ok(None));
+    let _served = Served::start(stub.clone(), &place.socket("s"), None).await;
+    let cloud = place.client().await.unwrap();
+    until("known", || cloud.instances().ok()).await;
+    *stub.instances.lock() = Some(Ok(Some(Arc::new(SimCloud::new()))));
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert!(matches!(cloud.instances(), Ok(None)), "not asked all the time");
+    skip(Duration::from_secs(67)).await;
+    until("instances are offered now", || cloud.instances().ok().flatten()).await;
+}
+
+#[tokio::test]
+async fn a_provider_that_is_still_discovering_is_not_ready() {
+    let place = Place::new();
+    place.configure(&place.socket("s"));
+    let discovering = CloudError::new(ErrorKind::Unauthorized, "no token yet");
+    let stub = Stub::offering("stub", Err(discovering));
+    let _served = Served::start(stub.clone(), &place.socket("s"), None).await;
+    let cloud = place.client().await.unwrap();
+    let error = until("the reason is known", || {
+        cloud.instances().err().filter(|error| error.message.contains("yet:"))
+    })
+    .await;
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(error.message.contains("unauthorized: no token yet"), "{error}");
+    *stub.instances.lock() = Some(Ok(Some(Arc::new(SimCloud::new()))));
+    instances(&cloud).await;
+    assert_eq!(cloud.schemes(), ["stub"]);
+}
+
+#[tokio::test]
+async fn every_call_passes_the_gate() {
+    let place = Place::new();
+    place.configure(&place.socket("s"));
+    let sim = SimCloud::new();
+    let known = sim.add_many(0, 1001);
+    let _served = Served::start(sim.clone(), &place.socket("s"), None).await;
+    let cloud = place.client().await.unwrap();
+    let instances = instances(&cloud).await;
+    place.gate.take();
+    place.gate.admitted.lock().clear();
+    sim.reset_calls();
+
+    let nodes: Vec<_> = known.iter().map(|instance| NodeIdentity::named(&instance.name)).collect();
+    instances.lookup(&nodes, Call::routine(Duration::from_secs(10))).await;
+    instances.list(CALL).await.unwrap();
+    cloud.health(CALL).await.unwrap();
+    let wait = Duration::from_secs(9);
+    sim.faults().add(Fault::new(Effect::Throttle { retry_after: Some(wait) }).times(1));
+    instances.list(CALL).await.unwrap_err();
+
+    let reported = place.gate.take();
+    let count = |name: &str| reported.iter().filter(|(operation, _)| *operation == name).count();
+    assert_eq!((count("lookup_instances"), count("list_instances"), count("health")), (3, 4, 1));
+    assert_eq!(reported.len(), 8);
+    let (_, last) = reported.last().unwrap();
+    assert_eq!((last.error, last.retry_after), (Some(ErrorKind::Throttled), Some(wait)));
+    assert!(reported.iter().take(7).all(|(_, report)| report.error.is_none()));
+    let admitted = std::mem::take(&mut *place.gate.admitted.lock());
+    assert_eq!(admitted.len(), 8, "each is admitted once: {admitted:?}");
+    assert!(admitted.iter().all(|(class, call)| class.service == "external"
+        && !class.write
+        && call.timeout <= CALL.timeout));
+    let calls = sim.reset_calls();
+    assert_eq!(
+        (calls.lookup, calls.list, calls.health),
+        (3, 4, 1),
+        "the gate counts what the cloud counts"
+    );
+
+    // What the gate refuses is not sent.
+    let refusal = CloudError::new(ErrorKind::Throttled, "budget used up").with_retry_after(wait);
+    *place.gate.refuse.lock() = Some(refusal.clone());
+    assert_eq!(instances.list(CALL).await, Err(refusal.clone()));
+    assert_eq!(instances.lookup(&nodes[..2], CALL).await, [Err(refusal.clone()), Err(refusal)]);
+    assert_eq!(sim.calls().total(), 0);
+    assert_eq!(place.gate.take().len(), 0, "what was not sent is not reported");
+}

@@ -1,0 +1,180 @@
+//! A folder with a configuration, servers that come and go, and a gate that keeps a
+//! record.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use ccm_cloud::{
+    Call, CallClass, CallGate, CallReport, Cloud, CloudError, Instances, ProviderConfig,
+    ProviderContext, ProviderFactory,
+};
+use ccm_providers::external::{
+    ExternalFactory,
+    server::{Listener, ServeError, ServerTls, serve},
+};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub const CALL: Call = Call::waiting(Duration::from_secs(10));
+
+/// Where a test happens.
+pub struct Place {
+    pub folder: tempfile::TempDir,
+    pub gate: Arc<Recorder>,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), gate: Arc::default() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The endpoint of a unix socket of this name.
+    pub fn socket(&self, name: &str) -> String {
+        format!("unix://{}", self.path(name).display())
+    }
+
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    pub fn configure(&self, endpoint: &str) {
+        self.write("cloud.yaml", format!("endpoint: {endpoint}\n"));
+    }
+
+    pub async fn client(&self) -> Result<Arc<dyn Cloud>, CloudError> {
+        let config =
+            ProviderConfig { path: Some(self.path("cloud.yaml")), cluster_name: "test".to_owned() };
+        let gate = Arc::clone(&self.gate) as Arc<dyn CallGate>;
+        ExternalFactory
+            .build(ProviderContext { config, gate, user_agent: "test/1".to_owned() })
+            .await
+    }
+}
+
+/// A server under way. Dropped, it is gone as after a crash.
+pub struct Served {
+    pub endpoint: String,
+    stop: CancellationToken,
+    tasks: JoinSet<Result<(), ServeError>>,
+}
+
+impl Served {
+    pub async fn start(
+        cloud: impl Cloud + 'static,
+        endpoint: &str,
+        tls: Option<ServerTls>,
+    ) -> Self {
+        let listener = Listener::bind(endpoint).await.unwrap();
+        let (endpoint, stop, mut tasks) =
+            (listener.endpoint().to_owned(), CancellationToken::new(), JoinSet::new());
+        tasks.spawn(serve(Arc::new(cloud), listener, tls, stop.clone()));
+        Self { endpoint, stop, tasks }
+    }
+
+    /// Ends it as SIGTERM would.
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        self.tasks.join_next().await.unwrap().unwrap().unwrap();
+    }
+
+    /// Ends it as SIGKILL would.
+    pub async fn crash(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+type Offer = Result<Option<Arc<dyn Instances>>, CloudError>;
+
+/// A cloud that is nothing but what it says about itself.
+#[derive(Clone, Default)]
+pub struct Stub {
+    pub schemes: Vec<&'static str>,
+    pub instances: Arc<Mutex<Option<Offer>>>,
+}
+
+impl Stub {
+    pub fn offering(scheme: &'static str, offer: Offer) -> Self {
+        Self { schemes: vec![scheme], instances: Arc::new(Mutex::new(Some(offer))) }
+    }
+}
+
+#[async_trait]
+impl Cloud for Stub {
+    fn name(&self) -> &'static str {
+        "stub"
+    }
+
+    fn schemes(&self) -> Vec<String> {
+        self.schemes.iter().map(|scheme| (*scheme).to_owned()).collect()
+    }
+
+    fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
+        self.instances.lock().clone().unwrap_or(Ok(None))
+    }
+
+    async fn health(&self, _: Call) -> Result<(), CloudError> {
+        Ok(())
+    }
+}
+
+/// Records what passes, and refuses what it is told to.
+#[derive(Default)]
+pub struct Recorder {
+    pub admitted: Mutex<Vec<(CallClass, Call)>>,
+    pub reported: Mutex<Vec<(CallClass, CallReport)>>,
+    pub refuse: Mutex<Option<CloudError>>,
+}
+
+impl Recorder {
+    /// The operations reported since the last time, without those of the keeper.
+    pub fn take(&self) -> Vec<(&'static str, CallReport)> {
+        let all = std::mem::take(&mut *self.reported.lock());
+        all.into_iter()
+            .map(|(class, report)| (class.operation, report))
+            .filter(|(name, _)| *name != "describe")
+            .collect()
+    }
+}
+
+impl CallGate for Recorder {
+    fn admit(&self, class: CallClass, call: Call) -> BoxFuture<'_, Result<(), CloudError>> {
+        self.admitted.lock().push((class, call));
+        let refused = self.refuse.lock().clone().filter(|_| class.operation != "describe");
+        Box::pin(std::future::ready(refused.map_or(Ok(()), Err)))
+    }
+
+    fn report(&self, class: CallClass, report: CallReport) {
+        self.reported.lock().push((class, report));
+    }
+}
+
+/// Waits until `done` gives something.
+pub async fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..1000 {
+        if let Some(value) = done() {
+            return value;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never happened: {what}");
+}
+
+/// The instances, as soon as they are known.
+pub async fn instances(cloud: &Arc<dyn Cloud>) -> Arc<dyn Instances> {
+    until("the provider describes itself", || cloud.instances().ok())
+        .await
+        .expect("instances are offered")
+}
+
+/// Lets the timers believe that this time has passed. Sockets go on in real time.
+pub async fn skip(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}

@@ -1,0 +1,164 @@
+//! The server side: sockets, limits, page tokens, clouds that break the contract.
+
+use std::time::Duration;
+
+use ccm_cloud::{Call, ErrorKind, NodeIdentity};
+use ccm_providers::external::{
+    proto::{self, instances_client::InstancesClient, provider_client::ProviderClient},
+    server::Listener,
+};
+use ccm_sim::{
+    cloud::SimCloud,
+    faults::{Effect, Fault},
+};
+use tonic::{Code, transport::Channel};
+
+use crate::place::{CALL, Place, Served, Stub, instances};
+
+async fn raw(served: &Served) -> Channel {
+    Channel::from_shared(served.endpoint.clone()).unwrap().connect().await.unwrap()
+}
+
+#[tokio::test]
+async fn sockets_of_the_dead_are_taken_over_and_those_of_the_living_are_not() {
+    let place = Place::new();
+    let endpoint = place.socket("s");
+    drop(std::os::unix::net::UnixListener::bind(place.path("s")).unwrap());
+    assert!(place.path("s").exists(), "a crash leaves the file");
+    let first =
+        Listener::bind(&endpoint).await.expect("the file of a dead process is in nobody's way");
+    let error = Listener::bind(&endpoint).await.unwrap_err();
+    assert!(error.to_string().contains(&endpoint), "{error}");
+    // A successor's file is not removed by its predecessor.
+    std::fs::remove_file(place.path("s")).unwrap();
+    let second = Listener::bind(&endpoint).await.unwrap();
+    drop(first);
+    assert!(place.path("s").exists());
+    drop(second);
+    assert!(!place.path("s").exists());
+    // What is no socket is left alone.
+    place.write("file", "precious");
+    Listener::bind(&place.socket("file")).await.unwrap_err();
+    assert_eq!(std::fs::read(place.path("file")).unwrap(), b"precious");
+}
+
+#[tokio::test]
+async fn endpoints_are_spelt_as_the_client_spells_them() {
+    for endpoint in ["unix://relative", "127.0.0.1:80", "http://127.0.0.1", "ftp://127.0.0.1:0"] {
+        let error = Listener::bind(endpoint).await.unwrap_err();
+        assert!(error.to_string().contains(endpoint), "{error}");
+    }
+    let listener = Listener::bind("http://127.0.0.1:0").await.unwrap();
+    let port: u16 = listener.endpoint().strip_prefix("http://127.0.0.1:").unwrap().parse().unwrap();
+    assert_ne!(port, 0);
+    assert!(
+        Listener::bind("https://[::1]:0").await.unwrap().endpoint().starts_with("https://[::1]:")
+    );
+}
+
+#[tokio::test]
+async fn limits_are_said_and_kept() {
+    let sim = SimCloud::new();
+    sim.add_many(0, 1100);
+    let served = Served::start(sim.clone(), "http://127.0.0.1:0", None).await;
+    let channel = raw(&served).await;
+    let description = ProviderClient::new(channel.clone())
+        .describe(proto::DescribeRequest {})
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!((description.max_batch, description.protocol_revision), (500, 1));
+    assert_eq!(
+        (description.provider.as_str(), description.capabilities),
+        ("sim", vec!["instances".to_owned()])
+    );
+
+    let mut client = InstancesClient::new(channel);
+    let nodes = vec![proto::NodeIdentity::default(); 501];
+    let status = client
+        .lookup_instances(proto::LookupInstancesRequest { nodes, priority: 0 })
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("at most 500"), "{status}");
+
+    let page = |page_token: &str, page_size| proto::ListInstancesRequest {
+        page_token: page_token.to_owned(),
+        page_size,
+        priority: 0,
+    };
+    for (size, expect) in [(0, 500), (10, 10), (100_000, 500)] {
+        assert_eq!(
+            client.list_instances(page("", size)).await.unwrap().into_inner().instances.len(),
+            expect
+        );
+    }
+    // A list is read as it was when its first page was asked for.
+    let first = client.list_instances(page("", 500)).await.unwrap().into_inner();
+    sim.clear();
+    let second =
+        client.list_instances(page(&first.next_page_token, 500)).await.unwrap().into_inner();
+    let third =
+        client.list_instances(page(&second.next_page_token, 500)).await.unwrap().into_inner();
+    assert_eq!((second.instances.len(), third.instances.len()), (500, 100));
+    assert_eq!(third.next_page_token, "");
+    for token in [&second.next_page_token, "x", "0.5", "0000000000000000.0", "."] {
+        let status = client.list_instances(page(token, 500)).await.unwrap_err();
+        assert_eq!(status.code(), Code::Aborted, "{token}");
+        assert!(status.message().contains("list again from the first page"), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_offered_is_said_so() {
+    let served = Served::start(Stub::offering("stub", Ok(None)), "http://127.0.0.1:0", None).await;
+    let mut client = InstancesClient::new(raw(&served).await);
+    let status = client.list_instances(proto::ListInstancesRequest::default()).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+    assert!(status.message().contains("does not offer instances"), "{status}");
+}
+
+#[tokio::test]
+async fn a_cloud_that_answers_too_little_or_too_much_is_not_believed() {
+    let place = Place::new();
+    place.configure(&place.socket("s"));
+    let sim = SimCloud::new();
+    let known = sim.add_many(0, 600);
+    let _served = Served::start(sim.clone(), &place.socket("s"), None).await;
+    let cloud = place.client().await.unwrap();
+    let instances = instances(&cloud).await;
+    let nodes: Vec<_> = known.iter().map(|instance| NodeIdentity::named(&instance.name)).collect();
+    for more in [-1, 1, -100] {
+        sim.faults().add(Fault::new(Effect::AnswerCount(more)).times(1));
+        let answers = instances.lookup(&nodes, CALL).await;
+        assert_eq!(answers.len(), nodes.len());
+        let malformed = answers.iter().filter(|answer| {
+            answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Malformed)
+        });
+        let count = malformed.count();
+        assert!(count == 500 || count == 100, "one part only: {count}");
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 600 - count);
+    }
+}
+
+#[tokio::test]
+async fn a_cloud_that_ignores_its_deadline_is_cut_off() {
+    let served = Served::start(SimCloud::new(), "http://127.0.0.1:0", None).await;
+    let mut client = ProviderClient::new(raw(&served).await);
+    let mut question = tonic::Request::new(proto::HealthRequest::default());
+    question.set_timeout(Duration::from_secs(5));
+    client.health(question).await.unwrap();
+
+    let place = Place::new();
+    let sim = SimCloud::new();
+    sim.faults().add(Fault::new(Effect::Hang));
+    let served = Served::start(sim, &place.socket("s"), None).await;
+    place.configure(&served.endpoint);
+    let cloud = place.client().await.unwrap();
+    let error = cloud.health(Call::waiting(Duration::from_millis(400))).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Timeout);
+    assert!(
+        error.message.contains("too long") || error.message.contains("did not answer"),
+        "{error}"
+    );
+}
