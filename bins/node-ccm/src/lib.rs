@@ -1,0 +1,2 @@
+//! The node controller.
+pub mod plan;

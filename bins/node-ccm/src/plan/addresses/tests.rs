@@ -1,0 +1,67 @@
+//! The numbers are those of the scenarios in docs/parity.md.
+
+use ccm_cloud::ProviderId;
+
+use super::*;
+
+fn node(addresses: &[(&str, &str)]) -> NodeFacts {
+    NodeFacts {
+        name: "node0".to_owned(),
+        addresses: addresses.iter().map(|(kind, address)| Address::new(*kind, *address)).collect(),
+        ..NodeFacts::default()
+    }
+}
+
+fn instance(addresses: &[(AddressKind, &str)]) -> Instance {
+    let mut instance = Instance::new(ProviderId::parse("sim://i-0").unwrap(), "node0");
+    instance.addresses = addresses.iter().map(|(kind, address)| NodeAddress::new(*kind, *address)).collect();
+    instance
+}
+
+const INTERNAL: (AddressKind, &str) = (AddressKind::InternalIp, "10.0.0.1");
+const EXTERNAL: (AddressKind, &str) = (AddressKind::ExternalIp, "132.143.154.163");
+const HOSTNAME: (AddressKind, &str) = (AddressKind::Hostname, "node0.cloud.internal");
+
+/// The list for a node with these addresses of its own, `-` if it keeps them.
+fn check(scenario: &str, own: &[(&str, &str)], cloud: &[(AddressKind, &str)], annotation: Option<&str>, expect: &str) {
+    let mut node = node(own);
+    node.provided_node_ip = annotation.map(str::to_owned);
+    let got = match desired(&node, &instance(cloud)) {
+        Ok(Some(list)) => list.iter().map(|entry| entry.address.as_str()).collect::<Vec<_>>().join(" "),
+        Ok(None) => "-".to_owned(),
+        Err(error) => format!("error: {error}"),
+    };
+    assert!(got == expect || (expect == "error" && got.starts_with("error: ")), "{scenario}: {got}");
+}
+
+#[test]
+fn the_clouds_list_rules_and_kubelets_hostname_is_kept() {
+    let own: &[_] = &[("Hostname", "node0-own")];
+    check("1", own, &[HOSTNAME, INTERNAL, EXTERNAL], None, "node0.cloud.internal 10.0.0.1 132.143.154.163");
+    check("2", own, &[INTERNAL, EXTERNAL], None, "10.0.0.1 132.143.154.163 node0-own");
+    check("3", &[], &[HOSTNAME, INTERNAL, EXTERNAL], None, "node0.cloud.internal 10.0.0.1 132.143.154.163");
+    check("own addresses other than the host name go", &[("InternalIP", "10.9.9.9")], &[INTERNAL], None, "10.0.0.1");
+    check("quirk 22", &[("Hostname", "a"), ("Hostname", "b"), ("Hostname", "c")], &[INTERNAL], None, "10.0.0.1 a");
+    check("no address", own, &[], None, "-");
+    check("twice the same", &[], &[INTERNAL, EXTERNAL, INTERNAL], None, "10.0.0.1 132.143.154.163");
+    let dual = &[INTERNAL, (AddressKind::InternalIp, "fd00::1")];
+    check("both families stay", &[], dual, None, "10.0.0.1 fd00::1");
+}
+
+#[test]
+fn the_annotation_chooses() {
+    let own: &[_] = &[("Hostname", "node0-own")];
+    let cloud = &[(AddressKind::InternalIp, "10.0.0.9"), INTERNAL, EXTERNAL];
+    check("7, 17", own, cloud, Some("10.0.0.1"), "10.0.0.1 132.143.154.163 node0-own");
+    check("8", own, cloud, Some("invalid-ip"), "error");
+    check("9", own, cloud, Some("10.0.0.2"), "error");
+    check("an empty one is wrong, not absent", own, cloud, Some(""), "error");
+    check("no address to choose from", own, &[], Some("10.0.0.1"), "error");
+}
+
+#[test]
+fn primary_is_the_first_internal_ip() {
+    let list = node(&[("ExternalIP", "1.1.1.1"), ("InternalIP", "10.0.0.2"), ("InternalIP", "10.0.0.1")]).addresses;
+    assert_eq!(primary(&list), Some("10.0.0.2"));
+    assert_eq!(primary(&[]), None);
+}

@@ -1,0 +1,105 @@
+//! The labels that a node should carry.
+//!
+//! Two kinds, with different owners:
+//!
+//! * **Instance type, zone and region** belong to the cloud: while it names a value,
+//!   both spellings of the label (GA and beta) have it, always. When it names none,
+//!   what stands on the node stays, and the beta label is mirrored to the GA one, as
+//!   cloud-controller-manager does.
+//! * **Additional labels** are set where the key is free. Those that node-ccm has set
+//!   are recorded in an annotation on the node and follow the cloud from then on, up to
+//!   being removed; all others belong to whoever set them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ccm_cloud::Instance;
+
+use super::{Note, facts::NodeFacts, label_rules};
+
+/// Beta and GA key of each label that belongs to the cloud.
+pub const INSTANCE_TYPE: (&str, &str) = ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type");
+/// See [`INSTANCE_TYPE`].
+pub const ZONE: (&str, &str) = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
+/// See [`INSTANCE_TYPE`].
+pub const REGION: (&str, &str) = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region");
+
+/// What has to change on the node's labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelChanges {
+    /// Label values to set, `None` for those to remove.
+    pub labels: BTreeMap<String, Option<String>>,
+    /// The additional labels that node-ccm owns from now on, if that differs from what
+    /// is recorded.
+    pub owned: Option<BTreeSet<String>>,
+    /// What a person should know.
+    pub notes: Vec<Note>,
+}
+
+/// Compares the node's labels with what the cloud says.
+pub fn changes(node: &NodeFacts, instance: &Instance) -> LabelChanges {
+    let mut changes = LabelChanges::default();
+    for (keys, value) in
+        [(INSTANCE_TYPE, &instance.instance_type), (ZONE, &instance.zone), (REGION, &instance.region)]
+    {
+        changes.belonging_to_the_cloud(node, keys, value.as_deref().unwrap_or_default());
+    }
+    changes.additional(node, &instance.labels);
+    changes
+}
+
+impl LabelChanges {
+    fn belonging_to_the_cloud(&mut self, node: &NodeFacts, (beta, ga): (&str, &str), value: &str) {
+        if let Err(problem) = label_rules::check_value(value) {
+            self.notes.push(Note::invalid_label(ga, value, problem));
+        } else if !value.is_empty() {
+            self.set(node, beta, value);
+            self.set(node, ga, value);
+            return;
+        }
+        if let Some(mirrored) = node.labels.get(beta) {
+            self.set(node, ga, mirrored);
+        }
+    }
+
+    fn additional(&mut self, node: &NodeFacts, wanted: &BTreeMap<String, String>) {
+        let mut owned = BTreeSet::new();
+        for (key, value) in wanted {
+            if label_rules::is_reserved(key) {
+                self.notes.push(Note::ReservedLabel { key: key.clone() });
+                continue;
+            }
+            let is_owned = node.owned_labels.contains(key);
+            if let Err(problem) = label_rules::check(key, value) {
+                self.notes.push(Note::invalid_label(key, value, problem));
+                if is_owned {
+                    owned.insert(key.clone());
+                }
+                continue;
+            }
+            match node.labels.get(key) {
+                Some(present) if present != value && !is_owned => {
+                    self.notes.push(Note::LabelKept { key: key.clone(), node: present.clone(), cloud: value.clone() });
+                    continue;
+                }
+                Some(_) if !is_owned => continue,
+                _ => self.set(node, key, value),
+            }
+            owned.insert(key.clone());
+        }
+        // A reserved key gets into the record only by hand; it is not ours to remove.
+        let dropped = node.owned_labels.iter().filter(|key| !wanted.contains_key(*key) && !label_rules::is_reserved(key));
+        for key in dropped.filter(|key| node.labels.contains_key(*key)) {
+            self.labels.insert(key.clone(), None);
+        }
+        self.owned = (owned != node.owned_labels).then_some(owned);
+    }
+
+    fn set(&mut self, node: &NodeFacts, key: &str, value: &str) {
+        if node.labels.get(key).is_none_or(|present| present != value) {
+            self.labels.insert(key.to_owned(), Some(value.to_owned()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! The annotation `alpha.kubernetes.io/provided-node-ip`: which of the cloud's
+//! addresses kubelet was told to use (`--node-ip`).
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::facts::Address;
+
+/// Why the annotation cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NodeIpError {
+    /// A part of the annotation is not an IP address.
+    #[error("could not parse {0:?}: it must be an IP address without blanks")]
+    Unparsable(String),
+    /// Three or more addresses, or two of one family.
+    #[error("{0:?} must contain either a single IP or a dual-stack pair of IPs")]
+    NeitherSingleNorPair(String),
+    /// A pair with an unspecified address.
+    #[error("{0:?}: dual-stack node IP cannot include '0.0.0.0' or '::'")]
+    UnspecifiedInPair(String),
+    /// The instance has no such address.
+    #[error("failed to get node address from cloud provider that matches ip: {wanted}; the cloud's addresses are {}", join(.known))]
+    NotTheClouds {
+        /// The address that the annotation asks for.
+        wanted: IpAddr,
+        /// The addresses that the cloud knows.
+        known: Vec<Address>,
+    },
+}
+
+fn join(addresses: &[Address]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Reads the annotation: one address, or one of each family. Strict: no blanks, no
+/// names, no networks. Leading zeros in IPv4 octets are decimal, as kubelet reads them.
+pub fn parse(text: &str) -> Result<Vec<IpAddr>, NodeIpError> {
+    let ips: Vec<IpAddr> = text
+        .split(',')
+        .map(|part| parse_ip(part).ok_or_else(|| NodeIpError::Unparsable(part.to_owned())))
+        .collect::<Result<_, _>>()?;
+    match ips.as_slice() {
+        [_] => Ok(ips),
+        [first, second] if first.is_ipv4() != second.is_ipv4() => {
+            if first.is_unspecified() || second.is_unspecified() {
+                return Err(NodeIpError::UnspecifiedInPair(text.to_owned()));
+            }
+            Ok(ips)
+        }
+        _ => Err(NodeIpError::NeitherSingleNorPair(text.to_owned())),
+    }
+}
+
+/// Chooses from the cloud's addresses: for each wanted IP the entries equal to it, then
+/// the entries of those kinds that no wanted IP has matched.
+///
+/// So a wanted InternalIP drops the other InternalIPs and keeps names and ExternalIPs.
+/// Entries keep the cloud's spelling and, among themselves, the cloud's order.
+pub fn select(addresses: &[Address], wanted: &[IpAddr]) -> Result<Vec<Address>, NodeIpError> {
+    let mut chosen: Vec<Address> = Vec::new();
+    for ip in wanted {
+        let mut matching = addresses.iter().filter(|entry| parse_ip(&entry.address) == Some(*ip)).peekable();
+        if matching.peek().is_none() {
+            return Err(NodeIpError::NotTheClouds { wanted: *ip, known: addresses.to_vec() });
+        }
+        chosen.extend(matching.cloned());
+    }
+    let rest: Vec<Address> =
+        addresses.iter().filter(|entry| !chosen.iter().any(|taken| taken.kind == entry.kind)).cloned().collect();
+    chosen.extend(rest);
+    Ok(chosen)
+}
+
+/// An IP address; an IPv4 address written as IPv6 (`::ffff:10.0.0.1`) is IPv4.
+fn parse_ip(text: &str) -> Option<IpAddr> {
+    let ip = text.parse::<IpAddr>().ok().or_else(|| parse_padded_ipv4(text).map(IpAddr::V4))?;
+    Some(ip.to_canonical())
+}
+
+/// Four decimal octets with leading zeros allowed.
+fn parse_padded_ipv4(text: &str) -> Option<Ipv4Addr> {
+    let octets: Vec<u8> = text
+        .split('.')
+        .map(|octet| {
+            let digits = !octet.is_empty() && octet.bytes().all(|byte| byte.is_ascii_digit());
+            digits.then(|| octet.trim_start_matches('0')).and_then(|rest| if rest.is_empty() { Some(0) } else { rest.parse().ok() })
+        })
+        .collect::<Option<_>>()?;
+    <[u8; 4]>::try_from(octets).ok().map(Ipv4Addr::from)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! The numbers are those of the scenarios in docs/parity.md.
+
+mod properties;
+
+use std::time::Duration;
+
+use ccm_cloud::{AddressKind, NodeAddress, ProofMethod, ProviderId};
+use insta::assert_snapshot;
+
+use super::*;
+
+fn taint(key: &str, value: &str) -> Taint {
+    Taint { key: key.to_owned(), value: Some(value.to_owned()), effect: "NoSchedule".to_owned(), time_added: None }
+}
+
+/// A node that has just been registered.
+fn tainted() -> NodeFacts {
+    NodeFacts {
+        name: "node0".to_owned(),
+        taints: vec![taint(UNINITIALIZED, "true")],
+        addresses: vec![Address::new("Hostname", "node0-own")],
+        ready: true,
+        ..NodeFacts::default()
+    }
+}
+
+fn instance() -> Instance {
+    let mut instance = Instance::new(ProviderId::parse("fake://12345").unwrap(), "node0");
+    instance.addresses = vec![
+        NodeAddress::new(AddressKind::InternalIp, "10.0.0.1"),
+        NodeAddress::new(AddressKind::ExternalIp, "132.143.154.163"),
+    ];
+    instance
+}
+
+fn full_instance() -> Instance {
+    let mut instance = instance();
+    instance.instance_type = Some("t1.micro".to_owned());
+    instance.zone = Some("us-west-1a".to_owned());
+    instance.region = Some("us-west".to_owned());
+    instance
+}
+
+fn plan_for(node: &NodeFacts, instance: Instance) -> Plan {
+    plan(node, Claim::Unclaimed, &Answer::Found(Arc::new(instance)), Policy::default())
+}
+
+fn failed(kind: ErrorKind) -> Answer {
+    let error = CloudError::new(kind, "the cloud's own words").with_request_id("req-7");
+    Answer::Failed(error.with_retry_after(Duration::from_secs(3)))
+}
+
+#[test]
+fn a_new_node_is_initialised_addresses_first_and_taint_last() {
+    assert_snapshot!(plan_for(&tainted(), full_instance()), @r"
+    initialised
+    1. addresses: InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0-own (the node has Hostname node0-own)
+    2. node: the cloud knows the instance by this provider ID; labels follow the instance; the node is initialised
+       providerID: fake://12345
+       label beta.kubernetes.io/instance-type=t1.micro
+       label failure-domain.beta.kubernetes.io/region=us-west
+       label failure-domain.beta.kubernetes.io/zone=us-west-1a
+       label node.kubernetes.io/instance-type=t1.micro
+       label topology.kubernetes.io/region=us-west
+       label topology.kubernetes.io/zone=us-west-1a
+       taint node.cloudprovider.kubernetes.io/uninitialized removed
+    ");
+}
+
+/// Scenarios 6, 16, 20: foreign taints, and a provider ID that is there already.
+#[test]
+fn foreign_taints_and_a_present_provider_id_are_kept() {
+    let mut node = tainted();
+    node.provider_id = Some("fake://12345".to_owned());
+    node.taints.insert(0, taint("ImproveCoverageTaint", "true"));
+    node.taints.push(taint(UNINITIALIZED, "other value"));
+    node.taints.push(Taint { time_added: Some("2026-01-01T00:00:00Z".to_owned()), effect: "Odd".to_owned(), ..taint("x", "") });
+    let got = plan(&node, Claim::Ours, &Answer::Found(Arc::new(instance())), Policy::default());
+    assert_snapshot!(got, @r"
+    initialised
+    1. addresses: InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0-own (the node has Hostname node0-own)
+    2. node: the node is initialised
+       taint node.cloudprovider.kubernetes.io/uninitialized removed, kept: ImproveCoverageTaint, x
+    ");
+    let Some(Step::ChangeNode(NodeChange { taints: Some(taints), .. })) = got.steps.last() else { panic!("{got}") };
+    assert_eq!(taints.as_slice(), [node.taints[0].clone(), node.taints[3].clone()]);
+}
+
+/// Scenarios 7 and 17.
+#[test]
+fn the_annotation_chooses_among_the_clouds_addresses() {
+    let mut node = tainted();
+    node.provided_node_ip = Some("10.0.0.1".to_owned());
+    let mut instance = instance();
+    instance.addresses.insert(0, NodeAddress::new(AddressKind::InternalIp, "10.9.9.9"));
+    assert_snapshot!(plan_for(&node, instance), @r"
+    initialised
+    1. addresses: InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0-own (the node has Hostname node0-own)
+    2. node: the cloud knows the instance by this provider ID; the node is initialised
+       providerID: fake://12345
+       taint node.cloudprovider.kubernetes.io/uninitialized removed
+    ");
+}
+
+/// Scenarios 8 and 9: nothing is written, the node stays tainted.
+#[test]
+fn an_annotation_that_does_not_fit_blocks_the_initialisation() {
+    for annotation in ["invalid-ip", "10.0.0.2", ""] {
+        let node = NodeFacts { provided_node_ip: Some(annotation.to_owned()), ..tainted() };
+        let got = plan_for(&node, full_instance());
+        let Outcome::Waits(wait) = &got.outcome else { panic!("{annotation}: {got}") };
+        assert_eq!(wait.reason, WaitReason::NodeIp, "{annotation}");
+        assert!(got.steps.is_empty(), "{annotation}: {got}");
+    }
+}
+
+/// Scenarios 11 and 34: a cloud without addresses does not keep a node from starting.
+#[test]
+fn without_addresses_of_the_cloud_the_node_keeps_its_own() {
+    let mut instance = instance();
+    instance.addresses.clear();
+    assert_snapshot!(plan_for(&tainted(), instance), @r"
+    initialised
+    1. node: the cloud knows the instance by this provider ID; the node is initialised
+       providerID: fake://12345
+       taint node.cloudprovider.kubernetes.io/uninitialized removed
+    ");
+}
+
+/// Scenarios 12 and 22, quirk 3: no answer and no instance are outcomes, not accidents.
+#[test]
+fn a_node_without_an_answer_waits_and_says_why() {
+    let gone = |request: Option<&str>| {
+        let evidence = "no instance named \"node0\"".to_owned();
+        Answer::Gone(AbsenceProof { method: ProofMethod::ByName, evidence, request_id: request.map(str::to_owned) })
+    };
+    let mut initialised = tainted();
+    initialised.taints.clear();
+    for (node, answer, expect) in [
+        (tainted(), gone(Some("req-1")), "waits (instance_not_found): no instance named \"node0\" (request req-1)"),
+        (tainted(), gone(None), "waits (instance_not_found): no instance named \"node0\""),
+        (initialised.clone(), gone(None), "instance gone: left alone"),
+        (
+            tainted(),
+            failed(ErrorKind::Throttled),
+            "waits (throttled): throttled: the cloud's own words (retry after 3 s) (request req-7)",
+        ),
+        (initialised, failed(ErrorKind::Malformed), "unanswered (malformed): left alone"),
+        (tainted(), Answer::NotOurs("another region".to_owned()), "not ours: another region"),
+    ] {
+        assert_eq!(plan(&node, Claim::Unclaimed, &answer, Policy::default()).to_string(), expect);
+    }
+}
+
+#[test]
+fn a_foreign_node_is_left_alone_whatever_the_cloud_says() {
+    let node = NodeFacts { provider_id: Some("elsewhere://i-1".to_owned()), ..tainted() };
+    let answer = Answer::Found(Arc::new(full_instance()));
+    assert_eq!(plan(&node, Claim::Foreign, &answer, Policy::default()).to_string(), "foreign: left alone");
+}
+
+/// An initialised node that is as it should be.
+fn settled(instance: &Instance) -> NodeFacts {
+    properties::after(&tainted(), &plan_for(&tainted(), instance.clone()))
+}
+
+/// Scenarios 4 and 14, quirk 11: untouched while nothing differs, true to the instance
+/// when something does.
+#[test]
+fn an_initialised_node_follows_its_instance() {
+    let node = settled(&full_instance());
+    assert_eq!(plan_for(&node, full_instance()).to_string(), "kept true");
+
+    let mut resized = full_instance();
+    resized.instance_type = Some("t1.huge".to_owned());
+    resized.addresses[1].address = "132.143.154.164".to_owned();
+    assert_snapshot!(plan_for(&node, resized), @r"
+    kept true
+    1. addresses: InternalIP 10.0.0.1, ExternalIP 132.143.154.164, Hostname node0-own (the node has InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0-own)
+    2. node: labels follow the instance
+       label beta.kubernetes.io/instance-type=t1.huge
+       label node.kubernetes.io/instance-type=t1.huge
+    ");
+}
+
+/// Scenarios 26 to 30, quirks 1 and 2: lists are compared in order, exactly.
+#[test]
+fn address_lists_differ_when_any_entry_or_the_order_does() {
+    let (a, b, e) = (("InternalIP", "10.0.0.1"), ("InternalIP", "fd00::1"), ("ExternalIP", "1.1.1.1"));
+    let host = ("Hostname", "h");
+    for (what, old, new, differs) in [
+        ("26", vec![a, e], vec![a, e], false),
+        ("27", vec![a, e], vec![a, ("ExternalIP", "2.2.2.2")], true),
+        ("28: a type that the cloud does not name", vec![a, e, ("InternalDNS", "d")], vec![a, e], true),
+        ("28: kubelet's host name is kept", vec![a, e, host], vec![a, e], false),
+        ("29", vec![a], vec![a, e], true),
+        ("30", vec![a, e], vec![("ExternalIP", a.1), ("InternalIP", e.1)], true),
+        ("quirk 1: dual-stack", vec![a, b, e], vec![a, b, e], false),
+        ("quirk 2: order", vec![a, b], vec![b, a], true),
+        ("quirk 2: replaced by a copy", vec![a, b], vec![b], true),
+        ("quirk 2: kind and address", vec![a, e], vec![a, ("InternalIP", "10.0.0.2")], true),
+    ] {
+        let mut node = settled(&instance());
+        node.addresses = old.iter().map(|(kind, address)| Address::new(*kind, *address)).collect();
+        let mut instance = instance();
+        let parsed = |(kind, address): &(&str, &str)| NodeAddress::new(AddressKind::parse(kind).unwrap(), *address);
+        instance.addresses = new.iter().map(parsed).collect();
+        let got = plan_for(&node, instance);
+        assert_eq!(!got.steps.is_empty(), differs, "{what}: {got}");
+    }
+}
+
+#[test]
+fn the_first_internal_ip_of_a_ready_node_changes_loudly_or_not_at_all() {
+    let node = settled(&instance());
+    let mut moved = full_instance();
+    moved.addresses[0].address = "10.0.0.2".to_owned();
+    let found = Answer::Found(Arc::new(moved));
+    let hold = Policy { internal_ip_change: InternalIpChange::Hold };
+    let notes_and_steps = |node: &NodeFacts, policy| {
+        let got = plan(node, Claim::Ours, &found, policy);
+        let addressed = got.steps.iter().any(|step| matches!(step, Step::SetAddresses { .. }));
+        (got.notes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "), addressed, got.steps.len())
+    };
+    assert_eq!(
+        notes_and_steps(&node, Policy::default()),
+        ("the first InternalIP of this Ready node changes from 10.0.0.1 to 10.0.0.2".to_owned(), true, 2)
+    );
+    let held = "the cloud says that the first InternalIP is 10.0.0.2; this node is Ready and keeps 10.0.0.1 \
+                (--node-internal-ip-change=hold)";
+    assert_eq!(notes_and_steps(&node, hold), (held.to_owned(), false, 1), "labels follow nevertheless");
+    let not_ready = NodeFacts { ready: false, ..node.clone() };
+    assert_eq!(notes_and_steps(&not_ready, hold), (String::new(), true, 2));
+    let fresh = NodeFacts { taints: tainted().taints, ..node };
+    assert_eq!(notes_and_steps(&fresh, hold), (String::new(), true, 2), "a new node has nothing to lose");
+}
+
+#[test]
+fn a_refused_annotation_of_an_initialised_node_freezes_its_addresses_alone() {
+    let node = NodeFacts { provided_node_ip: Some("10.0.0.2".to_owned()), ..settled(&instance()) };
+    let got = plan_for(&node, full_instance());
+    assert!(matches!(got.notes.as_slice(), [Note::NodeIpRefused(_)]), "{got}");
+    assert!(matches!(got.steps.as_slice(), [Step::ChangeNode(change)] if change.labels.len() == 6), "{got}");
+}
+
+#[test]
+fn a_plan_can_be_serialised() {
+    let got = serde_json::to_value(plan_for(&tainted(), full_instance())).unwrap();
+    assert_eq!(got["steps"][1]["ChangeNode"]["provider_id"], "fake://12345");
+    assert_eq!(got["outcome"], "Initialised");
+}

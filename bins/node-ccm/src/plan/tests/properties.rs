@@ -1,0 +1,174 @@
+//! What holds for every node and every answer.
+
+use std::collections::BTreeSet;
+
+use proptest::{collection::vec, option, prelude::*, sample::select};
+
+use super::*;
+
+/// The node as the API server has it after the plan's steps.
+pub(super) fn after(node: &NodeFacts, plan: &Plan) -> NodeFacts {
+    let mut node = node.clone();
+    for step in &plan.steps {
+        match step {
+            Step::SetAddresses { addresses, .. } => node.addresses.clone_from(addresses),
+            Step::ChangeNode(change) => apply(&mut node, change),
+        }
+    }
+    node
+}
+
+fn apply(node: &mut NodeFacts, change: &NodeChange) {
+    if let Some(id) = &change.provider_id {
+        assert_eq!(node.provider_id, None, "a provider ID is set once");
+        node.provider_id = Some(id.clone());
+    }
+    for (key, value) in &change.labels {
+        match value {
+            Some(value) => assert_ne!(node.labels.insert(key.clone(), value.clone()).as_ref(), Some(value), "{key}"),
+            None => assert!(node.labels.remove(key).is_some(), "{key} is removed though it is not there"),
+        }
+    }
+    if let Some(value) = change.annotations.get(OWNED_LABELS) {
+        node.owned_labels = facts::parse_owned_labels(value.as_deref().unwrap_or_default());
+    }
+    if let Some(taints) = &change.taints {
+        node.taints.clone_from(taints);
+    }
+}
+
+const KEYS: [&str; 9] = [
+    "beta.kubernetes.io/instance-type",
+    "node.kubernetes.io/instance-type",
+    "failure-domain.beta.kubernetes.io/zone",
+    "topology.kubernetes.io/zone",
+    "kubernetes.io/hostname",
+    "e.com/a",
+    "e.com/b",
+    "e.com/c",
+    "bad key",
+];
+const VALUES: [&str; 5] = ["", "a", "b", "zone one", "-"];
+const IPS: [&str; 6] = ["10.0.0.1", "10.0.0.2", "fd00::1", "::ffff:10.0.0.1", "host", ""];
+const KINDS: [&str; 4] = ["InternalIP", "ExternalIP", "Hostname", "Other"];
+const TAINTS: [&str; 3] = [UNINITIALIZED, "e.com/x", "e.com/y"];
+
+fn labels() -> impl Strategy<Value = BTreeMap<String, String>> {
+    vec((select(&KEYS[..]), select(&VALUES[..])), 0..7)
+        .prop_map(|pairs| pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+}
+
+fn taints() -> impl Strategy<Value = Vec<Taint>> {
+    vec((select(&TAINTS[..]), select(&VALUES[..])), 0..5)
+        .prop_map(|list| list.into_iter().map(|(key, value)| taint(key, value)).collect())
+}
+
+prop_compose! {
+    fn nodes()(
+        labels in labels(),
+        owned in vec(select(&KEYS[..]), 0..4),
+        taints in taints(),
+        addresses in vec((select(&KINDS[..]), select(&IPS[..])), 0..5),
+        annotation in option::weighted(0.3, select(vec!["10.0.0.1", "10.0.0.2", "10.0.0.1,fd00::1", "x", ""])),
+        provider_id in option::of(Just("fake://12345".to_owned())),
+        ready: bool,
+    ) -> NodeFacts {
+        NodeFacts {
+            name: "node0".to_owned(),
+            provider_id,
+            labels,
+            owned_labels: owned.into_iter().map(str::to_owned).collect::<BTreeSet<_>>(),
+            provided_node_ip: annotation.map(str::to_owned),
+            taints,
+            addresses: addresses.into_iter().map(|(kind, address)| Address::new(kind, address)).collect(),
+            ready,
+        }
+    }
+}
+
+prop_compose! {
+    fn instances()(
+        labels in labels(),
+        addresses in vec((select(&KINDS[..3]), select(&IPS[..])), 0..5),
+        zone in option::of(select(&VALUES[..])),
+        instance_type in option::of(select(&VALUES[..])),
+    ) -> Instance {
+        let mut instance = instance();
+        instance.labels = labels;
+        let parsed = |(kind, address): (&str, &str)| NodeAddress::new(AddressKind::parse(kind).unwrap(), address);
+        instance.addresses = addresses.into_iter().map(parsed).collect();
+        instance.zone = zone.map(str::to_owned);
+        instance.instance_type = instance_type.map(str::to_owned);
+        instance
+    }
+}
+
+fn answers() -> impl Strategy<Value = Answer> {
+    let gone = AbsenceProof { method: ProofMethod::ById, evidence: "404".to_owned(), request_id: None };
+    prop_oneof![
+        6 => instances().prop_map(|instance| Answer::Found(Arc::new(instance))),
+        1 => Just(Answer::Gone(gone)),
+        1 => Just(Answer::NotOurs("elsewhere".to_owned())),
+        1 => select(&ErrorKind::ALL[..]).prop_map(failed),
+    ]
+}
+
+fn policies() -> impl Strategy<Value = Policy> {
+    select(vec![InternalIpChange::Apply, InternalIpChange::Hold]).prop_map(|internal_ip_change| Policy { internal_ip_change })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_plan_carried_out_leaves_nothing_to_do(node in nodes(), answer in answers(), policy in policies()) {
+        let first = plan(&node, Claim::Ours, &answer, policy);
+        let second = plan(&after(&node, &first), Claim::Ours, &answer, policy);
+        prop_assert!(second.steps.is_empty(), "first {first}\nthen {second}");
+    }
+
+    #[test]
+    fn a_foreign_node_is_never_touched(node in nodes(), answer in answers(), policy in policies()) {
+        prop_assert!(plan(&node, Claim::Foreign, &answer, policy).steps.is_empty());
+    }
+
+    #[test]
+    fn only_an_instance_leads_to_a_write(node in nodes(), answer in answers(), policy in policies()) {
+        let got = plan(&node, Claim::Ours, &answer, policy);
+        prop_assert!(got.steps.is_empty() || matches!(answer, Answer::Found(_)), "{got}");
+    }
+
+    #[test]
+    fn the_taint_goes_last_and_alone(node in nodes(), answer in answers(), policy in policies()) {
+        let got = plan(&node, Claim::Ours, &answer, policy);
+        prop_assert!(got.steps.len() <= 2, "{got}");
+        let writes_node = |step: &Step| matches!(step, Step::ChangeNode(_));
+        prop_assert!(got.steps.iter().rev().skip(1).all(|step| !writes_node(step)), "{got}");
+        let others = |taints: &[Taint]| taints.iter().filter(|taint| taint.key != UNINITIALIZED).cloned().collect::<Vec<_>>();
+        let done = after(&node, &got);
+        prop_assert_eq!(others(&done.taints), others(&node.taints));
+        if node.is_uninitialised() {
+            let initialised = got.outcome == Outcome::Initialised;
+            prop_assert_eq!(done.is_uninitialised(), !initialised);
+            prop_assert!(initialised || got.steps.is_empty(), "what waits is not written: {}", got);
+        } else {
+            prop_assert_eq!(&done.taints, &node.taints);
+        }
+    }
+
+    #[test]
+    fn every_label_written_is_legal_and_none_of_anothers_is_removed(node in nodes(), answer in answers()) {
+        let got = plan(&node, Claim::Ours, &answer, Policy::default());
+        for step in &got.steps {
+            let Step::ChangeNode(change) = step else { continue };
+            for (key, value) in &change.labels {
+                match value {
+                    // A mirrored value was accepted by the API server when it was written.
+                    Some(value) if node.labels.values().any(|present| present == value) => {}
+                    Some(value) => prop_assert!(label_rules::check(key, value).is_ok(), "{key}={value:?}"),
+                    None => prop_assert!(node.owned_labels.contains(key), "{key}"),
+                }
+            }
+        }
+    }
+}

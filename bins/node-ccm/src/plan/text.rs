@@ -1,0 +1,116 @@
+//! Plans as text, for logs, dry runs and snapshots.
+
+use std::fmt;
+
+use super::{Address, NodeChange, Note, Outcome, Plan, Step, UNINITIALIZED, Wait, WaitReason};
+
+/// Addresses on one line.
+pub(super) fn list(addresses: &[Address]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.outcome)?;
+        for (at, step) in self.steps.iter().enumerate() {
+            write!(f, "\n{}. {step}", at + 1)?;
+        }
+        for note in &self.notes {
+            write!(f, "\nnote: {note}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign => f.write_str("foreign: left alone"),
+            Self::NotOurs(why) => write!(f, "not ours: {why}"),
+            Self::Waits(wait) => write!(f, "{wait}"),
+            Self::Initialised => f.write_str("initialised"),
+            Self::KeptTrue => f.write_str("kept true"),
+            Self::InstanceGone => f.write_str("instance gone: left alone"),
+            Self::Unanswered(kind) => write!(f, "unanswered ({kind}): left alone"),
+        }
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "waits ({}): {}", self.reason.as_str(), self.message)
+    }
+}
+
+impl WaitReason {
+    /// A short, stable name for metric labels and log fields.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cloud(kind) => kind.reason(),
+            Self::InstanceNotFound => "instance_not_found",
+            Self::NodeIp => "node_ip",
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SetAddresses { addresses, why } => write!(f, "addresses: {} ({why})", list(addresses)),
+            Self::ChangeNode(change) => write!(f, "{change}"),
+        }
+    }
+}
+
+impl fmt::Display for NodeChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node: {}", self.why.join("; "))?;
+        if let Some(id) = &self.provider_id {
+            write!(f, "\n   providerID: {id}")?;
+        }
+        for (what, changes) in [("label", &self.labels), ("annotation", &self.annotations)] {
+            for (key, value) in changes {
+                match value {
+                    Some(value) => write!(f, "\n   {what} {key}={value}")?,
+                    None => write!(f, "\n   {what} {key} removed")?,
+                }
+            }
+        }
+        if let Some(taints) = &self.taints {
+            write!(f, "\n   taint {UNINITIALIZED} removed")?;
+            if !taints.is_empty() {
+                let kept: Vec<_> = taints.iter().map(|taint| taint.key.as_str()).collect();
+                write!(f, ", kept: {}", kept.join(", "))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InvalidLabel { key, value, problem } => {
+                write!(f, "Discarding node label {key}={value:?} from the cloud: {problem}")
+            }
+            Self::ReservedLabel { key } => write!(f, "Discarding node label {key} with kubernetes namespace"),
+            Self::LabelKept { key, node, cloud } => write!(
+                f,
+                "Discarding node label {key} that is already present: the node has {node:?}, the cloud says {cloud:?}"
+            ),
+            Self::NodeIpRefused(problem) => write!(f, "the node keeps its addresses: {problem}"),
+            Self::InternalIpChanged { from, to } => {
+                write!(f, "the first InternalIP of this Ready node changes from {from} to {}", named(to.as_deref()))
+            }
+            Self::InternalIpHeld { from, to } => write!(
+                f,
+                "the cloud says that the first InternalIP is {}; this node is Ready and keeps {from} (--node-internal-ip-change=hold)",
+                named(to.as_deref())
+            ),
+        }
+    }
+}
+
+fn named(address: Option<&str>) -> &str {
+    address.unwrap_or("none")
+}
