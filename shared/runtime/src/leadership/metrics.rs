@@ -1,0 +1,119 @@
+//! `leader_election_*`.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, EncodeLabelValue},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+/// The bounds of the renewals' time, in seconds.
+const RENEWALS: [f64; 9] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NameLabel {
+    name: String,
+}
+
+/// Why an attempt to take or renew the Lease failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(super) enum Failed {
+    /// No answer in time.
+    Timeout,
+    /// Somebody else was faster.
+    Conflict,
+    /// A right is missing.
+    Forbidden,
+    /// The credentials are not accepted.
+    Unauthorized,
+    /// Anything else, mostly an API server that cannot be reached.
+    Other,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FailureLabels {
+    name: String,
+    reason: Failed,
+}
+
+/// The metrics of one election.
+#[derive(Clone)]
+pub struct LeadershipMetrics {
+    name: String,
+    leads: Family<NameLabel, Gauge>,
+    slow_path: Family<NameLabel, Counter>,
+    transitions: Family<NameLabel, Counter>,
+    failures: Family<FailureLabels, Counter>,
+    renewal: Histogram,
+    remaining: Gauge<f64, AtomicU64>,
+}
+
+impl LeadershipMetrics {
+    /// The metrics of the Lease of this name.
+    pub fn new(name: &str) -> Self {
+        let metrics = Self {
+            name: name.to_owned(),
+            leads: Family::default(),
+            slow_path: Family::default(),
+            transitions: Family::default(),
+            failures: Family::default(),
+            renewal: Histogram::new(RENEWALS),
+            remaining: Gauge::default(),
+        };
+        // There from the start, so that "no leader" can be told from "no data".
+        metrics.set_leading(false);
+        metrics
+    }
+
+    /// Adds them to a registry.
+    pub fn register(&self, registry: &mut Registry) {
+        let mut add = |name: &str, help: &str, metric: Family<NameLabel, Counter>| registry.register(name, help, metric);
+        add("leader_election_slowpath", "[ALPHA] Renewals that needed more than one attempt", self.slow_path.clone());
+        add("ccm_leader_election_transitions", "[ALPHA] Times that this replica became leader", self.transitions.clone());
+        registry.register(
+            "leader_election_master_status",
+            "[ALPHA] Whether this replica leads: 1 for yes, 0 for no",
+            self.leads.clone(),
+        );
+        registry.register("ccm_leader_election_failures", "[ALPHA] Failed attempts, by reason", self.failures.clone());
+        registry.register(
+            "ccm_leader_election_renew_duration_seconds",
+            "[ALPHA] How long it took to take or renew the Lease",
+            self.renewal.clone(),
+        );
+        registry.register(
+            "ccm_leader_election_term_remaining_seconds",
+            "[ALPHA] What was left of the term just before it was renewed; 0 without one",
+            self.remaining.clone(),
+        );
+    }
+
+    pub(super) fn set_leading(&self, leads: bool) {
+        self.leads.get_or_create(&self.label()).set(leads.into());
+        if !leads {
+            self.remaining.set(0.0);
+        }
+    }
+
+    pub(super) fn became_leader(&self) {
+        self.set_leading(true);
+        self.transitions.get_or_create(&self.label()).inc();
+    }
+
+    pub(super) fn renewed(&self, took: std::time::Duration, remaining: std::time::Duration, slow: bool) {
+        self.renewal.observe(took.as_secs_f64());
+        self.remaining.set(remaining.as_secs_f64());
+        if slow {
+            self.slow_path.get_or_create(&self.label()).inc();
+        }
+    }
+
+    pub(super) fn failed(&self, reason: Failed) {
+        self.failures.get_or_create(&FailureLabels { name: self.name.clone(), reason }).inc();
+    }
+
+    fn label(&self) -> NameLabel {
+        NameLabel { name: self.name.clone() }
+    }
+}
