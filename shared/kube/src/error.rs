@@ -116,7 +116,7 @@ impl ApiError {
 
     /// From whatever went wrong between a request and the head or body of its answer.
     fn from_transport(error: &(dyn Error + 'static)) -> Self {
-        if causes(error).any(|cause| cause.is::<DeadlineExceeded>()) {
+        if causes(error).any(<dyn Error>::is::<DeadlineExceeded>) {
             return Self::Timeout;
         }
         if let Some(auth) =
@@ -182,11 +182,11 @@ fn decode_problem(error: &serde_json::Error) -> String {
     }
 }
 
-/// What is wrong with the credentials, without what a plugin printed.
+/// What is wrong with the credentials, without what a plugin was given or printed.
 fn auth_problem(error: &kube::client::AuthError) -> String {
     match error {
-        kube::client::AuthError::AuthExecRun { cmd, status, .. } => {
-            format!("exec plugin {} ended with {status}", one_line(cmd))
+        kube::client::AuthError::AuthExecRun { status, .. } => {
+            format!("the exec plugin ended with {status}")
         }
         kube::client::AuthError::AuthExecParse(_) => {
             "the exec plugin's output is not an ExecCredential".to_owned()

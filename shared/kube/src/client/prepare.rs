@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use hyper_util::client::proxy::matcher::Intercept;
 use kube::client::{ConfigExt as _, middleware::AuthLayer};
-use rustls::{crypto::CryptoProvider, pki_types::ServerName};
+use rustls::{client::Resumption, crypto::CryptoProvider, pki_types::ServerName};
 use tokio::{task::spawn_blocking, time::timeout};
 
 use super::{
@@ -59,12 +59,13 @@ fn read(
     no_proxy: Option<&str>,
 ) -> Result<Plan, Problem> {
     let provider = provider();
-    let no_proxy = no_proxy.filter(|_| !own_proxy);
-    let proxy = proxy::choose(&config.cluster_url, config.proxy_url.as_ref(), no_proxy)?;
+    let proxy = proxy::choose(&config.cluster_url, config.proxy_url.as_ref(), own_proxy, no_proxy)?;
     let auth = config.auth_layer()?;
     let mut tls = tls(&config)?;
     if let Some(identity) = ReloadingIdentity::of(&config.auth_info, provider) {
         tls.client_auth_cert_resolver = Arc::new(identity);
+        // A resumed session would bring the certificate back that it began with.
+        tls.resumption = Resumption::disabled();
     }
     let server_name = config.tls_server_name.clone().map(ServerName::try_from).transpose();
     let server_name = server_name.map_err(|_| {

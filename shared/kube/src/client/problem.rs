@@ -137,11 +137,12 @@ impl From<AuthError> for Problem {
                 format!("cannot start the exec plugin: {problem}"),
                 "install the command that users[].user.exec names, or give its full path",
             ),
-            AuthError::AuthExecRun { cmd, status, .. } => Self::new(
-                format!("the exec plugin {} ended with {status}", one_line(&cmd)),
+            // Not the command line: it starts with the environment it got.
+            AuthError::AuthExecRun { status, .. } => Self::new(
+                format!("the exec plugin ended with {status}"),
                 "run it by hand to see what it lacks",
             ),
-            AuthError::AuthExecParse(_) => Self::new(
+            AuthError::AuthExecParse(_) | AuthError::ExecPluginFailed => Self::new(
                 "the exec plugin's output is not understood",
                 "it has to print an ExecCredential of client.authentication.k8s.io",
             ),

@@ -1,21 +1,28 @@
 //! Which proxy leads to the API server.
 
+use std::net::IpAddr;
+
 use http::Uri;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 
 use super::problem::Problem;
 
-/// The proxy for `server`, if `proxy` is to be used for it. `except` is the value of
-/// `NO_PROXY`, which counts only where the proxy comes from the environment too.
+/// The proxy for `server`, if `proxy` is to be used for it.
+///
+/// A proxy that the kubeconfig names (`own`) is always used. One from the environment
+/// (`HTTPS_PROXY`) is meant for servers far away that speak TLS: not for this machine,
+/// and not for what `except` (`NO_PROXY`) lists.
 pub(super) fn choose(
     server: &Uri,
     proxy: Option<&Uri>,
+    own: bool,
     except: Option<&str>,
 ) -> Result<Option<Intercept>, Problem> {
-    let everything = except.is_some_and(|except| except.split(',').any(|name| name.trim() == "*"));
-    let Some(proxy) = proxy.filter(|_| !everything) else { return Ok(None) };
-    let matcher = Matcher::builder().all(proxy.to_string()).no(except.unwrap_or_default()).build();
-    let chosen = matcher.intercept(server);
+    let except = except.filter(|_| !own).unwrap_or_default();
+    let everything = except.split(',').any(|name| name.trim() == "*");
+    let meant = own || (server.scheme_str() == Some("https") && !everything && !local(server));
+    let Some(proxy) = proxy.filter(|_| meant) else { return Ok(None) };
+    let chosen = Matcher::builder().all(proxy.to_string()).no(except).build().intercept(server);
     match &chosen {
         Some(found) if found.uri().scheme_str() != Some("http") => Err(Problem::new(
             format!(
@@ -28,44 +35,63 @@ pub(super) fn choose(
     }
 }
 
+/// Whether the server is on this machine.
+fn local(server: &Uri) -> bool {
+    let host = server.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const SERVER: &str = "https://10.1.2.3:6443";
+
     #[test]
-    fn the_proxy_is_used_unless_excepted() {
-        let check = |proxy: &str, except: Option<&str>, expect: Result<Option<&str>, &str>| {
-            let server = Uri::from_static("https://10.1.2.3:6443");
-            let chosen = choose(&server, Some(&proxy.parse().unwrap()), except);
+    fn a_proxy_is_used_where_it_is_meant() {
+        let check = |server: &str,
+                     proxy: &str,
+                     own: bool,
+                     except: Option<&str>,
+                     expect: Result<Option<&str>, &str>| {
+            let chosen =
+                choose(&server.parse().unwrap(), Some(&proxy.parse().unwrap()), own, except);
             let chosen = chosen
                 .map(|chosen| chosen.map(|chosen| chosen.uri().to_string()))
                 .map_err(|error| error.what);
             assert_eq!(
                 chosen.as_ref().map(Option::as_deref).map_err(String::as_str),
                 expect,
-                "{proxy} without {except:?}"
+                "{proxy} to {server}, own: {own}, without {except:?}"
             );
         };
-        check("http://proxy:3128", None, Ok(Some("http://proxy:3128/")));
-        check("http://proxy:3128", Some("10.1.0.0/16"), Ok(None));
-        check("http://proxy:3128", Some("10.1.2.3"), Ok(None));
-        check("http://proxy:3128", Some("other.example"), Ok(Some("http://proxy:3128/")));
-        check("https://proxy:3128", None, Err("the proxy's scheme https is not supported"));
-        check("socks5://proxy:1080", None, Err("the proxy's scheme socks5 is not supported"));
-        check("socks5://proxy:1080", Some("*"), Ok(None));
+        let (proxy, used) = ("http://proxy:3128", Ok(Some("http://proxy:3128/")));
+        check(SERVER, proxy, false, None, used);
+        check(SERVER, proxy, false, Some("10.1.0.0/16"), Ok(None));
+        check(SERVER, proxy, false, Some("10.1.2.3"), Ok(None));
+        check(SERVER, proxy, false, Some("other.example, *"), Ok(None));
+        check(SERVER, proxy, false, Some("other.example"), used);
+        check("https://127.0.0.1:6443", proxy, false, None, Ok(None));
+        check("https://[::1]:6443", proxy, false, None, Ok(None));
+        check("https://localhost:6443", proxy, false, None, Ok(None));
+        check("http://10.1.2.3:8080", proxy, false, None, Ok(None));
+        check(SERVER, proxy, true, Some("*"), used);
+        check("http://127.0.0.1:8080", proxy, true, None, used);
+        let unsupported = "the proxy's scheme socks5 is not supported";
+        check(SERVER, "socks5://proxy:1080", false, None, Err(unsupported));
+        check(SERVER, "socks5://proxy:1080", false, Some("*"), Ok(None));
+        let unsupported = "the proxy's scheme https is not supported";
+        check(SERVER, "https://proxy:3128", true, None, Err(unsupported));
+        assert!(
+            choose(&Uri::from_static(SERVER), None, false, None)
+                .is_ok_and(|chosen| chosen.is_none())
+        );
     }
 
     #[test]
     fn credentials_of_the_proxy_are_sent_to_it() {
         let proxy = Uri::from_static("http://me:secret@proxy:3128");
-        let chosen = choose(&Uri::from_static("https://10.1.2.3"), Some(&proxy), None)
-            .ok()
-            .flatten()
-            .unwrap();
-        assert!(chosen.basic_auth().is_some());
-        assert!(
-            choose(&Uri::from_static("https://10.1.2.3"), None, None)
-                .is_ok_and(|chosen| chosen.is_none())
-        );
+        let chosen = choose(&Uri::from_static(SERVER), Some(&proxy), false, None);
+        assert!(chosen.ok().flatten().unwrap().basic_auth().is_some());
     }
 }

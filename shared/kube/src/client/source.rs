@@ -180,9 +180,7 @@ fn parse_server(text: &str) -> Result<Uri, Problem> {
     // An unusable port is silently taken for none.
     let port = authority.as_str().rsplit_once(']').or_else(|| authority.as_str().rsplit_once('@'));
     let port = port.map_or(authority.as_str(), |(_, rest)| rest).split_once(':');
-    if port.is_some_and(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0))
-        || port.is_none()
-    {
+    if port.is_none_or(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0)) {
         return Ok(server);
     }
     Err(problem("has no usable port"))

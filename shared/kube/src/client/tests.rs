@@ -49,99 +49,130 @@ async fn problem(dir: &TempDir, text: &str) -> String {
         .replace(&dir.path().display().to_string(), "$DIR")
 }
 
-#[tokio::test]
-async fn each_mistake_in_a_kubeconfig_is_one_clear_line() {
+/// Each kubeconfig leads to this line, after the name of the setting.
+async fn mistakes(rows: &[(String, &str)]) {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("empty"), "").unwrap();
     fs::write(dir.path().join("ca.crt"), ca()).unwrap();
-    let check = async |text: String, expect: &str| {
-        assert_eq!(problem(&dir, &text).await, format!("--kubeconfig=$FILE: {expect}"), "{text}");
-    };
-    let with_user = |user: &str| kubeconfig(CONTEXT, CLUSTER, user);
-    let with_cluster = |cluster: &str| kubeconfig(CONTEXT, cluster, "{}");
+    for (text, expect) in rows {
+        assert_eq!(problem(&dir, text).await, format!("--kubeconfig=$FILE: {expect}"), "{text}");
+    }
+}
 
+#[tokio::test]
+async fn each_mistake_in_a_context_is_one_clear_line() {
+    let good = kubeconfig(CONTEXT, CLUSTER, "{}");
     let no_context = "no current-context; set it with `kubectl config use-context <name>`";
-    check(String::new(), no_context).await;
-    check("apiVersion: v1\n".to_owned(), no_context).await;
-    check(kubeconfig(CONTEXT, CLUSTER, "{}").replace("current-context: c", "current-context: x"),
-        "current-context \"x\" is not among the contexts; choose one that `kubectl config get-contexts` lists").await;
-    check(kubeconfig("{cluster: x, user: u}", CLUSTER, "{}"),
-        "the context's cluster \"x\" is not among the clusters; name a cluster of this file in the context").await;
-    check(
-        kubeconfig("{cluster: k, user: x}", CLUSTER, "{}"),
-        "the context's user \"x\" is not among the users; name a user of this file in the context",
-    )
-    .await;
-    check(
-        with_cluster("{}"),
-        "the cluster has no server; set clusters[].cluster.server to https://host:port",
-    )
-    .await;
-    check(with_cluster("{server: \"10.0.0.1:6443\"}"),
-        "server \"10.0.0.1:6443\" does not start with https:// or http://; set it to https://host:port").await;
-    check(
-        with_cluster("{server: \"https://h:x\"}"),
-        "server \"https://h:x/\" has no usable port; set it to https://host:port",
-    )
-    .await;
-    check(
-        with_cluster("{server: \"https://h\", certificate-authority: gone.crt}"),
-        "cannot read certificate-authority $DIR/gone.crt: No such file or directory (os error 2); \
-         give a file that this process may read",
-    )
-    .await;
-    check(
-        with_cluster("{server: \"https://h\", certificate-authority: empty}"),
-        "certificate-authority holds no certificate; give the API server's CA certificates in PEM",
-    )
-    .await;
-    check(
-        with_cluster("{server: \"https://h\", certificate-authority-data: \"!\"}"),
-        "certificate-authority-data is not base64; encode it with `base64 -w0`",
-    )
-    .await;
-    check(with_cluster("{server: \"https://h\", proxy-url: \"socks5://p:1\"}"),
-        "the proxy's scheme socks5 is not supported; set proxy-url or HTTPS_PROXY to http://host:port, \
-         or name the server in NO_PROXY").await;
-    check(
-        with_cluster(
-            "{server: \"https://h\", tls-server-name: \"a b\", certificate-authority: ca.crt}",
+    mistakes(&[
+        (String::new(), no_context),
+        ("apiVersion: v1\n".to_owned(), no_context),
+        (
+            good.replace("current-context: c", "current-context: x"),
+            "current-context \"x\" is not among the contexts; \
+             choose one that `kubectl config get-contexts` lists",
         ),
-        "tls-server-name is not a host name; give a name that the server's certificate holds",
-    )
+        (
+            kubeconfig("{cluster: x, user: u}", CLUSTER, "{}"),
+            "the context's cluster \"x\" is not among the clusters; \
+             name a cluster of this file in the context",
+        ),
+        (
+            kubeconfig("{cluster: k, user: x}", CLUSTER, "{}"),
+            "the context's user \"x\" is not among the users; name a user of this file in the context",
+        ),
+    ])
     .await;
-    check(
-        with_user("{tokenFile: gone}"),
-        "cannot read the token file $DIR/gone: No such file or directory (os error 2); \
-         give the path of a token file that this process may read",
-    )
+}
+
+#[tokio::test]
+async fn each_mistake_in_a_cluster_is_one_clear_line() {
+    let with = |cluster: &str| kubeconfig(CONTEXT, cluster, "{}");
+    let secure = |more: &str| with(&format!("{{server: \"https://h\", {more}}}"));
+    mistakes(&[
+        (with("{}"), "the cluster has no server; set clusters[].cluster.server to https://host:port"),
+        (
+            with("{server: \"10.0.0.1:6443\"}"),
+            "server \"10.0.0.1:6443\" does not start with https:// or http://; set it to https://host:port",
+        ),
+        (
+            with("{server: \"https://h:x\"}"),
+            "server \"https://h:x/\" has no usable port; set it to https://host:port",
+        ),
+        (
+            with("{server: \"https://a b\"}"),
+            "the cluster's server is not a URL: invalid uri character; set it to https://host:port",
+        ),
+        (
+            secure("certificate-authority: gone.crt"),
+            "cannot read certificate-authority $DIR/gone.crt: No such file or directory (os error 2); \
+             give a file that this process may read",
+        ),
+        (
+            secure("certificate-authority: empty"),
+            "certificate-authority holds no certificate; give the API server's CA certificates in PEM",
+        ),
+        (
+            secure("certificate-authority-data: \"!\""),
+            "certificate-authority-data is not base64; encode it with `base64 -w0`",
+        ),
+        (
+            secure("proxy-url: \"socks5://p:1\""),
+            "the proxy's scheme socks5 is not supported; set proxy-url or HTTPS_PROXY to \
+             http://host:port, or name the server in NO_PROXY",
+        ),
+        (
+            secure("tls-server-name: \"a b\", certificate-authority: ca.crt"),
+            "tls-server-name is not a host name; give a name that the server's certificate holds",
+        ),
+    ])
     .await;
-    check(
-        with_user("{client-certificate: gone.crt, client-key: gone.key}"),
-        "cannot read client-certificate $DIR/gone.crt: No such file or directory (os error 2); \
-         give a file that this process may read",
-    )
-    .await;
-    check(
-        with_user("{client-certificate: ca.crt}"),
-        "client-key is missing; give both client-certificate and client-key, or neither",
-    )
-    .await;
-    check(
-        with_user("{client-certificate: ca.crt, client-key: empty}"),
-        "client-certificate and client-key are not usable: identity PEM is missing a private key: \
-         the key must be PKCS8 or RSA/PKCS1; give a certificate and its own key, both in PEM",
-    )
-    .await;
-    check(with_user("{exec: {apiVersion: client.authentication.k8s.io/v1, command: ./gone, interactiveMode: Never}}"),
-        "cannot start the exec plugin: No such file or directory (os error 2); \
-         install the command that users[].user.exec names, or give its full path").await;
-    check(with_user("{exec: {apiVersion: client.authentication.k8s.io/v1, command: \"false\", interactiveMode: Never}}"),
-        "the exec plugin \"false\" ended with exit status: 1; run it by hand to see what it lacks").await;
-    check(
-        with_user("{as: \"a\\nb\"}"),
-        "the user or group to impersonate cannot be sent; use visible ASCII in users[].user.as",
-    )
+}
+
+#[tokio::test]
+async fn each_mistake_in_a_user_is_one_clear_line() {
+    let with = |user: &str| kubeconfig(CONTEXT, CLUSTER, user);
+    let exec = |command: &str| {
+        with(&format!(
+            "{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: {command}, interactiveMode: Never}}}}"
+        ))
+    };
+    mistakes(&[
+        (
+            with("{tokenFile: gone}"),
+            "cannot read the token file $DIR/gone: No such file or directory (os error 2); \
+             give the path of a token file that this process may read",
+        ),
+        (
+            with("{client-certificate: gone.crt, client-key: gone.key}"),
+            "cannot read client-certificate $DIR/gone.crt: No such file or directory (os error 2); \
+             give a file that this process may read",
+        ),
+        (
+            with("{client-certificate: ca.crt}"),
+            "client-key is missing; give both client-certificate and client-key, or neither",
+        ),
+        (
+            with("{client-certificate: ca.crt, client-key: empty}"),
+            "client-certificate and client-key are not usable: identity PEM is missing a private key: \
+             the key must be PKCS8 or RSA/PKCS1; give a certificate and its own key, both in PEM",
+        ),
+        (
+            exec("./gone"),
+            "cannot start the exec plugin: No such file or directory (os error 2); \
+             install the command that users[].user.exec names, or give its full path",
+        ),
+        // A plugin's environment can hold secrets: it is not shown.
+        (exec("\"false\""), "the exec plugin ended with exit status: 1; run it by hand to see what it lacks"),
+        (
+            exec("\"true\""),
+            "the exec plugin's output is not understood; \
+             it has to print an ExecCredential of client.authentication.k8s.io",
+        ),
+        (
+            with("{as: \"a\\nb\"}"),
+            "the user or group to impersonate cannot be sent; use visible ASCII in users[].user.as",
+        ),
+    ])
     .await;
 }
 

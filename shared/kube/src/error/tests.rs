@@ -14,7 +14,7 @@ fn api(code: u16, reason: &str) -> ApiError {
 #[test]
 fn statuses_become_the_errors_that_controllers_tell_apart() {
     let check = |code: u16, reason: &str, expect: ApiError| {
-        assert_eq!(api(code, reason), expect, "{code} {reason}")
+        assert_eq!(api(code, reason), expect, "{code} {reason}");
     };
     let m = || "m".to_owned();
     check(400, "BadRequest", ApiError::Invalid(m()));
