@@ -138,14 +138,16 @@ impl Shared {
             Some(ErrorKind::Unavailable | ErrorKind::Timeout) => {}
             _ => bucket.succeeded(),
         }
-        if let Some(time) = report.retry_after {
+        if let Some(time) = report.retry_after
+            && bucket.close_for(time)
+        {
+            let (service, operation) = (class.service, class.operation);
             tracing::warn!(
-                service = class.service,
-                operation = class.operation,
+                service,
+                operation,
                 seconds = time.as_secs_f64(),
                 "the cloud asks for a pause"
             );
-            bucket.close_for(time);
         }
         let now = Instant::now();
         let mut services = self.services.lock();

@@ -101,7 +101,8 @@ pub struct WorkQueue<K> {
 
 struct Shared<K> {
     core: Mutex<Core<K>>,
-    /// Tells those who wait in `get` to look again.
+    /// Tells those who wait to look again. Who makes the future before looking misses no
+    /// change: it counts those since it was made.
     changed: Notify,
     observed: metrics::Observed,
 }
@@ -205,8 +206,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     /// Waits until every key that was handed out has been given back.
     pub async fn drained(&self) {
         loop {
-            let mut changed = pin!(self.shared.changed.notified());
-            changed.as_mut().enable();
+            let changed = pin!(self.shared.changed.notified());
             if self.shared.core.lock().processing_len() == 0 {
                 return;
             }
@@ -219,8 +219,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     /// Nothing is lost when the future is dropped.
     pub async fn get(&self) -> Option<K> {
         loop {
-            let mut changed = pin!(self.shared.changed.notified());
-            changed.as_mut().enable();
+            let changed = pin!(self.shared.changed.notified());
             let next = {
                 let mut core = self.shared.core.lock();
                 core.take(Instant::now())
@@ -259,8 +258,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     /// oldest one waits; `None` once the queue is shut down.
     async fn wait_for(&self, count: usize, deadline: Option<Instant>) -> Option<Instant> {
         loop {
-            let mut changed = pin!(self.shared.changed.notified());
-            changed.as_mut().enable();
+            let changed = pin!(self.shared.changed.notified());
             let now = Instant::now();
             let due = {
                 let mut core = self.shared.core.lock();

@@ -152,6 +152,7 @@ fn what_a_lookup_learned_outlives_an_older_list() {
 
     let born = instance("sim://b", "b", &[]);
     assert_eq!(ids(&inventory.update_all([born.clone(), new.clone()], at(12))), ["sim://b"]);
+    assert!(!inventory.update(new.clone(), at(3)), "nothing new, and no news");
     let changes = inventory.apply(fleet([old.clone()]), at(5));
     assert!(changes.is_empty(), "a list that was asked for before knows less: {changes:?}");
     assert_eq!(inventory.snapshot().len(), 2);

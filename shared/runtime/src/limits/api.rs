@@ -83,7 +83,15 @@ impl RequestLimiter for ApiLimits {
             Some(_) | None => {}
         }
         if let Some(time) = retry_after.filter(|_| matches!(status, Some(429 | 500..))) {
-            bucket.close_for(time);
+            let was_open = bucket.close_for(time);
+            if was_open {
+                tracing::warn!(
+                    ?class,
+                    status,
+                    seconds = time.as_secs_f64(),
+                    "the API server asks for a pause"
+                );
+            }
         }
     }
 }

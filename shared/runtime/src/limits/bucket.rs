@@ -123,9 +123,9 @@ impl Bucket {
 
     /// Takes a token, or tells when there may be one.
     pub(super) fn take(&mut self, now: Instant) -> Result<(), Instant> {
-        self.fill(now);
-        if self.earliest(0, now) > now {
-            return Err(self.earliest(0, now));
+        let earliest = self.earliest(0, now);
+        if earliest > now {
+            return Err(earliest);
         }
         if !self.rate.is_unlimited() {
             self.tokens -= 1.0;
@@ -134,7 +134,8 @@ impl Bucket {
     }
 
     /// When the request behind `ahead` others can start at the earliest, as things are.
-    pub(super) fn earliest(&self, ahead: usize, now: Instant) -> Instant {
+    pub(super) fn earliest(&mut self, ahead: usize, now: Instant) -> Instant {
+        self.fill(now);
         let opens = self.closed_until.map_or(now, |until| until.max(now));
         let Some(per_second) = self.in_force() else { return opens };
         let missing = ahead as f64 + 1.0 - self.tokens;
@@ -154,13 +155,15 @@ impl Bucket {
             self.tokens = rate.burst;
         }
         self.rate = rate;
-        self.tokens = self.tokens.min(rate.burst);
     }
 
-    /// Nothing before this time has passed. An end that was later stays.
-    pub(super) fn close(&mut self, time: Duration, now: Instant) {
+    /// Nothing before this time has passed. An end that was later stays. Returns
+    /// whether the bucket was open.
+    pub(super) fn close(&mut self, time: Duration, now: Instant) -> bool {
+        let was_open = self.closed_for(now).is_none();
         let until = later(now, time.min(self.tuning.max_closed));
         self.closed_until = Some(self.closed_until.map_or(until, |old| old.max(until)));
+        was_open
     }
 
     /// The other side said that this is too much.

@@ -108,7 +108,7 @@ impl State {
 
     /// Why this waiter cannot be through by the deadline, if that is certain already.
     fn hopeless(
-        &self,
+        &mut self,
         ticket: (Priority, u64),
         deadline: Instant,
         now: Instant,
@@ -228,9 +228,10 @@ impl TokenBucket {
     }
 
     /// Lets nothing through for so long, or for [`Tuning::max_closed`] if that is
-    /// shorter. Does not shorten a closing that lasts longer.
-    pub fn close_for(&self, time: Duration) {
-        self.change(|bucket, now| bucket.close(time, now));
+    /// shorter. Does not shorten a closing that lasts longer. Returns whether the
+    /// bucket was open, so that a volley of refusals can be logged as one.
+    pub fn close_for(&self, time: Duration) -> bool {
+        self.change(|bucket, now| bucket.close(time, now))
     }
 
     /// Reports that the other side refused a request because there were too many.

@@ -62,8 +62,8 @@ fn odd_rates_do_no_harm() {
 fn the_later_end_of_two_closings_counts() {
     let now = Instant::now();
     let mut bucket = Bucket::new(Rate::new(1.0, 1.0), Tuning::default(), now);
-    bucket.close(ms(500), now);
-    bucket.close(ms(100), now);
+    assert!(bucket.close(ms(500), now));
+    assert!(!bucket.close(ms(100), now), "it was closed already");
     assert_eq!(bucket.closed_for(now), Some(ms(500)));
     assert_eq!(bucket.take(now + ms(499)), Err(now + ms(500)));
     assert_eq!(bucket.take(now + ms(500)), Ok(()));
@@ -83,6 +83,32 @@ fn refusals_halve_the_rate_down_to_the_floor() {
     }
     assert_eq!(rates, [50.0, 25.0, 12.5, 10.0, 10.0, 10.0]);
     assert_eq!(bucket.throttled_total(), 30);
+}
+
+fn assert_near(found: f64, expect: f64) {
+    assert!((found - expect).abs() < 1e-6, "{found} should be {expect}");
+}
+
+#[test]
+fn tokens_are_earned_at_the_rate_of_their_time() {
+    let now = Instant::now();
+    let second = now + ms(1000);
+    let empty = || {
+        let mut bucket = Bucket::new(Rate::new(100.0, 1000.0), Tuning::default(), now);
+        assert_eq!(drain(&mut bucket, now), 1000);
+        bucket
+    };
+    let mut halved = empty();
+    halved.refused(second);
+    assert_near(halved.tokens(second), 100.0);
+    assert_near(halved.tokens(now + ms(2000)), 150.0);
+    let mut raised = empty();
+    raised.refused(now);
+    raised.succeeded(second);
+    assert_near(raised.tokens(second), 50.0);
+    let mut changed = empty();
+    changed.configure(Rate::new(1.0, 30.0), second);
+    assert_near(changed.tokens(second), 30.0);
 }
 
 #[test]

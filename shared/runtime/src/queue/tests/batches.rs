@@ -110,6 +110,22 @@ async fn a_batch_that_fills_up_goes_before_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_batch_gathers_keys_as_they_become_due() {
+    let queue = queue();
+    let mut linger = Linger::default();
+    for (key, after) in [(1, 100), (2, 109), (3, 111)] {
+        queue.add_after(key, Duration::from_millis(after), Priority::Routine);
+    }
+    assert_eq!(queue.get_batch(10, &mut linger).await, Some(vec![1, 2]));
+    for (key, after) in [(4, 1), (5, 2)] {
+        queue.add_after(key, Duration::from_millis(after), Priority::Routine);
+    }
+    let began = Instant::now();
+    assert_eq!(queue.get_batch(3, &mut linger).await, Some(vec![3, 4, 5]));
+    assert_eq!(began.elapsed(), Duration::from_millis(2), "full when the last one became due");
+}
+
+#[tokio::test(start_paused = true)]
 async fn giving_up_on_a_batch_loses_nothing() {
     let queue = queue();
     let mut linger = Linger::default();

@@ -12,7 +12,7 @@ use crate::queue::{
 
 type Key = u8;
 
-const BASE: u64 = 5;
+const BASE: u64 = 60;
 const MAX: u64 = 640;
 const GAP: u64 = 100;
 const LONGEST: u64 = 400;
