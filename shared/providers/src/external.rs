@@ -43,7 +43,7 @@ pub const MAX_BATCH: usize = 500;
 /// The revision of the protocol that this build speaks.
 pub const PROTOCOL_REVISION: u32 = 1;
 
-/// The largest answer accepted, in bytes: a page of 500 instances has some 500 kB, a
+/// The largest answer accepted, in bytes: a page of 500 instances has some 200 kB, a
 /// server of another make may send more at once.
 const MAX_ANSWER: usize = 64 << 20;
 

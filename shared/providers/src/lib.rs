@@ -14,3 +14,8 @@ use ccm_cloud::ProviderRegistry;
 pub fn registry() -> ProviderRegistry {
     ProviderRegistry::new().with(external::ExternalFactory)
 }
+
+/// Compiles and runs the example of the page for authors of providers.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/writing-a-provider.md")]
+struct WritingAProvider;

@@ -149,7 +149,7 @@ impl FaultPlan {
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
-    /// Puts a fault in force. Must be called inside the async runtime.
+    /// Puts a fault in force.
     pub fn add(&self, fault: Fault) -> FaultId {
         let mut inner = self.inner.lock();
         let id = FaultId(inner.next);

@@ -276,7 +276,7 @@ pub async fn a_deadline_holds(way: Way) {
     }
     is_timeout(instances.list(call).await.unwrap_err());
     is_timeout(cloud.health(call).await.unwrap_err());
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     rig.sim.faults().clear();
     // No time at all is a timeout as well, and no call.
     rig.sim.reset_calls();

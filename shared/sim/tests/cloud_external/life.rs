@@ -70,7 +70,7 @@ async fn a_crash_fails_calls_at_once_and_a_restart_heals() {
     });
     assert_eq!(answers[0].as_ref().unwrap_err().kind, ErrorKind::Unavailable, "{answers:?}");
     assert!(
-        started.elapsed() < Duration::from_secs(3),
+        started.elapsed() < Duration::from_secs(8),
         "the crash ends the call, not its deadline"
     );
     assert_eq!(instances.list(CALL).await.unwrap_err().kind, ErrorKind::Unavailable);
