@@ -222,6 +222,29 @@ proptest! {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_on_several_threads_are_all_served() {
+    let bucket = bucket(20_000.0, 10.0);
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..20 {
+        let bucket = bucket.clone();
+        tasks.spawn(async move {
+            for _ in 0..50 {
+                if task % 4 == 0 {
+                    // Gives up almost at once, often while it is its turn.
+                    _ = timeout(Duration::from_micros(50), bucket.admit(Priority::Waiting)).await;
+                } else {
+                    let priority =
+                        if task % 2 == 0 { Priority::Waiting } else { Priority::Routine };
+                    bucket.admit(priority).await;
+                }
+            }
+        });
+    }
+    timeout(Duration::from_secs(20), tasks.join_all()).await.expect("nobody waits for ever");
+    assert_eq!(bucket.waiting(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn requests_to_the_api_server_pay_by_class() {
     let metrics = Metrics::new();

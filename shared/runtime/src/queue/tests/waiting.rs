@@ -1,8 +1,12 @@
 //! Waiting and waking, with paused time, and the metrics.
 
-use std::{cell::RefCell, collections::HashSet, time::Duration};
+use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 
-use tokio::time::{Instant, sleep, timeout};
+use parking_lot::Mutex;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
 
 use crate::{
     metrics::Metrics,
@@ -207,6 +211,46 @@ async fn many_workers_never_share_a_key_and_miss_none() {
     };
     tokio::join!(worker(0), worker(1), worker(2), worker(3), producer);
     assert_eq!(seen.borrow().len(), 40);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_on_several_threads_miss_no_key() {
+    const KEYS: u32 = 2000;
+    let queue =
+        WorkQueue::new("Nodes", QueueConfig::default(), &QueueMetrics::new(&Metrics::new()));
+    let done = Arc::new(Mutex::new(HashSet::new()));
+    let mut tasks = JoinSet::new();
+    for batches in [false, true, false, true] {
+        let (queue, done) = (queue.clone(), Arc::clone(&done));
+        tasks.spawn(async move {
+            let mut linger = Linger::default();
+            loop {
+                let keys = if batches {
+                    queue.get_batch(50, &mut linger).await
+                } else {
+                    queue.get().await.map(|key| vec![key])
+                };
+                let Some(keys) = keys else { return };
+                for key in keys {
+                    done.lock().insert(key);
+                    queue.done(&key);
+                }
+                if done.lock().len() == KEYS as usize {
+                    queue.shut_down();
+                }
+            }
+        });
+    }
+    for half in 0..2 {
+        let queue = queue.clone();
+        tasks.spawn(async move {
+            for key in (half..KEYS).step_by(2) {
+                queue.add(key, Priority::Urgent);
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    timeout(Duration::from_secs(20), tasks.join_all()).await.expect("every key is handed out");
 }
 
 #[tokio::test(start_paused = true)]
