@@ -75,7 +75,12 @@ impl Health {
     }
 
     /// Adds a check, or replaces the one of this name in its place.
-    pub fn add(&self, name: impl Into<String>, scope: Scope, run: impl Fn() -> Verdict + Send + Sync + 'static) {
+    pub fn add(
+        &self,
+        name: impl Into<String>,
+        scope: Scope,
+        run: impl Fn() -> Verdict + Send + Sync + 'static,
+    ) {
         let check = Check { name: name.into(), scope, run: Arc::new(run) };
         let mut checks = self.checks.write();
         match checks.iter_mut().find(|known| known.name == check.name) {
@@ -85,8 +90,15 @@ impl Health {
     }
 
     /// Adds a check whose verdict its owner sets. It starts as failed with `until_set`.
-    pub fn condition(&self, name: impl Into<String>, scope: Scope, until_set: impl Into<String>) -> Condition {
-        let condition = Condition { verdict: Arc::new(ArcSwap::from_pointee(Verdict::Failed(until_set.into()))) };
+    pub fn condition(
+        &self,
+        name: impl Into<String>,
+        scope: Scope,
+        until_set: impl Into<String>,
+    ) -> Condition {
+        let condition = Condition {
+            verdict: Arc::new(ArcSwap::from_pointee(Verdict::Failed(until_set.into()))),
+        };
         let shown = condition.clone();
         self.add(name, scope, move || shown.verdict());
         condition
@@ -104,7 +116,9 @@ impl Health {
 
     /// Whether all checks that count for readiness pass.
     pub fn is_ready(&self) -> bool {
-        self.findings().iter().all(|finding| finding.scope == Scope::Information || finding.verdict.is_passed())
+        self.findings()
+            .iter()
+            .all(|finding| finding.scope == Scope::Information || finding.verdict.is_passed())
     }
 }
 

@@ -6,12 +6,8 @@ use std::{fmt, sync::Arc};
 use parking_lot::Mutex;
 use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::{
-    EnvFilter, Layer, Registry,
-    filter::FilterExt as _,
-    fmt::MakeWriter,
-    layer::SubscriberExt as _,
-    registry::LookupSpan,
-    reload,
+    EnvFilter, Layer, Registry, filter::FilterExt as _, fmt::MakeWriter, layer::SubscriberExt as _,
+    registry::LookupSpan, reload,
 };
 
 use crate::settings::{LogFormat, LogSettings};
@@ -51,10 +47,12 @@ fn directives(settings: &LogSettings) -> String {
 
 /// Whether this is a filter. The error says what would be right.
 pub(crate) fn check_filter(filter: &str) -> Result<(), String> {
-    let is_level = |word: &str| matches!(word, "off" | "error" | "warn" | "info" | "debug" | "trace");
+    let is_level =
+        |word: &str| matches!(word, "off" | "error" | "warn" | "info" | "debug" | "trace");
     // The library takes a lone misspelt level for the name of a module, and would then
     // log nothing else. Spans in brackets may contain commas; they are left to it.
-    let is_part = |part: &str| !part.contains(' ') && is_level(part.rsplit('=').next().unwrap_or(part));
+    let is_part =
+        |part: &str| !part.contains(' ') && is_level(part.rsplit('=').next().unwrap_or(part));
     let spelt = filter.contains('[') || filter.split(',').all(is_part);
     if spelt && EnvFilter::builder().parse(filter).is_ok() {
         return Ok(());
@@ -111,7 +109,10 @@ impl LogControl {
 }
 
 /// A logger that writes to `writer`, and the control of its levels.
-pub(crate) fn logger<W>(settings: &LogSettings, writer: W) -> Result<(impl Subscriber + Send + Sync, LogControl), LogError>
+pub(crate) fn logger<W>(
+    settings: &LogSettings,
+    writer: W,
+) -> Result<(impl Subscriber + Send + Sync, LogControl), LogError>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {

@@ -11,6 +11,6 @@ mod nearest;
 mod tests;
 
 pub(crate) use catalogue::{Catalogue, Entry, Known};
-pub(crate) use command::{SPECIAL, parse};
 pub use command::{Action, CommandLine, UsageError};
+pub(crate) use command::{SPECIAL, parse};
 pub use markdown::options_markdown;

@@ -1,16 +1,40 @@
 //! A controller program and its life.
+//!
+//! In this order: command line and settings ([`main()`]), log, clients of the API server,
+//! pages, provider, [`Program::prepare`], election, [`Program::lead`], and at a signal
+//! [`Program::drain`], the end of the work, the Lease given back, events written.
 
+mod election;
 mod identity;
+mod life;
+mod provider;
 #[cfg(test)]
 pub(crate) mod sample;
-
-pub use identity::{Failure, Identity, VERSION};
+mod shell;
+mod signals;
+mod start;
+#[cfg(test)]
+mod tests;
 
 use std::{fmt::Debug, sync::Arc};
 
+use ccm_cloud::Cloud;
+use ccm_kube::{client::Clients, events::EventRecorder};
 use serde::Serialize;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
-use crate::settings::{Problems, RawSettings, SettingDoc};
+pub use identity::{Failure, Identity, VERSION};
+pub use life::run;
+pub use start::main;
+
+use crate::{
+    health::Health,
+    leadership::Leadership,
+    metrics::Metrics,
+    settings::{CommonSettings, Problems, RawSettings, SettingDoc},
+    supervisor::Supervisor,
+};
 
 /// A controller. The runtime owns the life of the process; a program says what it
 /// is, which settings it has and what it does once it leads.
@@ -45,16 +69,41 @@ pub trait Program: Send + Sync + Sized + 'static {
 
 /// What a program is given.
 pub struct Context<P: Program> {
+    /// Clients of the API server.
+    pub clients: Clients,
+    /// The cloud. It offers what the program needs.
+    pub cloud: Arc<dyn Cloud>,
+    /// Whether this replica leads: asked before each write.
+    pub leadership: Leadership,
+    /// Records events.
+    pub events: EventRecorder,
     /// The program's own settings; a new value appears when the file changes.
-    pub settings: tokio::sync::watch::Receiver<Arc<P::Settings>>,
+    pub settings: watch::Receiver<Arc<P::Settings>>,
+    /// The settings that every program has; likewise.
+    pub common: watch::Receiver<Arc<CommonSettings>>,
+    /// Where metrics are registered.
+    pub metrics: Metrics,
     /// Owns the program's tasks.
-    pub supervisor: crate::supervisor::Supervisor,
+    pub supervisor: Supervisor,
     /// The checks behind `/healthz`, `/livez` and `/readyz`.
-    pub health: crate::health::Health,
+    pub health: Health,
+    /// Cancelled when the program's tasks are to end; the supervisor's own token.
+    pub token: CancellationToken,
 }
 
 impl<P: Program> Clone for Context<P> {
     fn clone(&self) -> Self {
-        Self { settings: self.settings.clone(), supervisor: self.supervisor.clone(), health: self.health.clone() }
+        Self {
+            clients: self.clients.clone(),
+            cloud: Arc::clone(&self.cloud),
+            leadership: self.leadership.clone(),
+            events: self.events.clone(),
+            settings: self.settings.clone(),
+            common: self.common.clone(),
+            metrics: self.metrics.clone(),
+            supervisor: self.supervisor.clone(),
+            health: self.health.clone(),
+            token: self.token.clone(),
+        }
     }
 }

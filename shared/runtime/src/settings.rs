@@ -18,8 +18,8 @@ mod tests;
 mod value;
 
 pub use common::{
-    CloudSettings, CommonSettings, ElectionSettings, KubeSettings, LogFormat, LogSettings, PageSettings, RateSettings,
-    TlsSettings,
+    CloudSettings, CommonSettings, ElectionSettings, KubeSettings, LogFormat, LogSettings,
+    PageSettings, RateSettings, TlsSettings,
 };
 pub use doc::{Kind, SettingDoc};
 pub(crate) use doc::{flag_of, key_of};

@@ -116,7 +116,9 @@ impl Supervisor {
             group.names.lock().remove(&id);
             let what = match outcome {
                 Err(panic) => Some(format!("panicked: {}", panic_text(panic.as_ref()))),
-                Ok(()) if endless && !group.token.is_cancelled() => Some("ended though it must not".to_owned()),
+                Ok(()) if endless && !group.token.is_cancelled() => {
+                    Some("ended though it must not".to_owned())
+                }
                 Ok(()) => None,
             };
             if let Some(what) = what {

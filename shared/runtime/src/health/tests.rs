@@ -29,7 +29,8 @@ fn a_check_of_the_same_name_replaces_in_place() {
     for (name, text) in [("a", "1"), ("b", "2"), ("a", "3")] {
         health.add(name, Scope::Readiness, move || Verdict::Passed(text.to_owned()));
     }
-    let seen: Vec<_> = health.findings().into_iter().map(|it| (it.name, it.verdict.detail().to_owned())).collect();
+    let seen: Vec<_> =
+        health.findings().into_iter().map(|it| (it.name, it.verdict.detail().to_owned())).collect();
     assert_eq!(seen, [("a".to_owned(), "3".to_owned()), ("b".to_owned(), "2".to_owned())]);
 }
 

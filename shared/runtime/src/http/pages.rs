@@ -51,7 +51,8 @@ impl Pages {
             return reply(StatusCode::NOT_FOUND, TEXT, "404 page not found\n".to_owned());
         };
         if method != Method::GET && method != Method::HEAD {
-            let mut answer = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, "use GET or HEAD\n".to_owned());
+            let mut answer =
+                reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, "use GET or HEAD\n".to_owned());
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
         }
@@ -67,7 +68,11 @@ impl Pages {
         match (first, check) {
             ("metrics", None) => Some(match self.metrics.encode() {
                 Ok(text) => reply(StatusCode::OK, Metrics::CONTENT_TYPE, text),
-                Err(error) => reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("cannot encode metrics: {error}\n")),
+                Err(error) => reply(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    TEXT,
+                    format!("cannot encode metrics: {error}\n"),
+                ),
             }),
             ("configz", None) => {
                 let text = String::clone(&self.configz.load());
@@ -84,7 +89,8 @@ impl Pages {
     }
 
     fn all_checks(&self, page: HealthPage, query: &Query<'_>) -> Response<Full<Bytes>> {
-        let findings: Vec<Finding> = self.health.findings().into_iter().filter(|finding| page.shows(finding)).collect();
+        let findings: Vec<Finding> =
+            self.health.findings().into_iter().filter(|finding| page.shows(finding)).collect();
         let mut text = String::new();
         let mut good = true;
         for finding in &findings {
@@ -100,7 +106,10 @@ impl Pages {
             .collect();
         if !unmatched.is_empty() {
             let names = unmatched.join(",");
-            add(&mut text, format_args!("warn: some health checks cannot be excluded: no matches for {names}"));
+            add(
+                &mut text,
+                format_args!("warn: some health checks cannot be excluded: no matches for {names}"),
+            );
         }
         match (good, query.verbose) {
             (true, false) => reply(StatusCode::OK, TEXT, "ok".to_owned()),
@@ -116,10 +125,18 @@ impl Pages {
     }
 
     fn one_check(&self, page: HealthPage, name: &str) -> Option<Response<Full<Bytes>>> {
-        let finding = self.health.findings().into_iter().find(|finding| page.shows(finding) && finding.name == name)?;
+        let finding = self
+            .health
+            .findings()
+            .into_iter()
+            .find(|finding| page.shows(finding) && finding.name == name)?;
         Some(if page.fails(&finding) {
             let reason = if page.reasons { finding.verdict.detail() } else { "reason withheld" };
-            reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("internal server error: {reason}\n"))
+            reply(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                TEXT,
+                format!("internal server error: {reason}\n"),
+            )
         } else {
             reply(StatusCode::OK, TEXT, "ok".to_owned())
         })

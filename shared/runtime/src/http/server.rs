@@ -55,7 +55,9 @@ pub enum ServeError {
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => ", which another process uses; give --secure-port another port",
-        io::ErrorKind::PermissionDenied => "; ports below 1024 need a right that this process lacks",
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need a right that this process lacks"
+        }
         io::ErrorKind::AddrNotAvailable => "; --bind-address must be an address of this machine",
         _ => "",
     }
@@ -73,8 +75,9 @@ impl Server {
     pub async fn bind(settings: &PageSettings, pages: Pages) -> Result<Self, ServeError> {
         let certificate = settings.tls.as_ref().map(Certificate::read).transpose()?;
         let address = settings.address;
-        let listener =
-            TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|source| ServeError::Listen { address, source })?;
         Ok(Self { listener, certificate, pages })
     }
 
@@ -112,7 +115,8 @@ impl Server {
                 }
             });
         }
-        let ended = timeout(LAST_ANSWER, async { while tasks.join_next().await.is_some() {} }).await;
+        let ended =
+            timeout(LAST_ANSWER, async { while tasks.join_next().await.is_some() {} }).await;
         if ended.is_err() {
             tracing::debug!(connections = tasks.len(), "cut connections to the HTTP pages");
         }
@@ -138,7 +142,11 @@ async fn secure(acceptor: TlsAcceptor, stream: TcpStream, pages: Pages, token: C
 }
 
 /// Answers the requests of one connection.
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, pages: Pages, token: CancellationToken) {
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    pages: Pages,
+    token: CancellationToken,
+) {
     let service = service_fn(move |request: http::Request<Incoming>| {
         let uri = request.uri();
         let answer = pages.answer(request.method(), uri.path(), uri.query().unwrap_or_default());

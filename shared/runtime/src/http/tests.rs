@@ -27,7 +27,11 @@ fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -
         };
         health.add(*name, *scope, move || verdict.clone());
     }
-    Pages { health, metrics: Metrics::new(), configz: Arc::new(ArcSwap::from_pointee("{}\n".to_owned())) }
+    Pages {
+        health,
+        metrics: Metrics::new(),
+        configz: Arc::new(ArcSwap::from_pointee("{}\n".to_owned())),
+    }
 }
 
 /// Status and text of a page.
@@ -56,7 +60,8 @@ async fn healthz_is_as_upstream_has_it() {
     check(&good, "/healthz/good", 200, "ok").await;
     check(&good, "/healthz/other", 404, "404 page not found\n").await;
 
-    let mixed = pages(&[("good", Scope::Liveness, Ok("")), ("bad", Scope::Liveness, Err("secret reason"))]);
+    let mixed =
+        pages(&[("good", Scope::Liveness, Ok("")), ("bad", Scope::Liveness, Err("secret reason"))]);
     let lines = "[+]good ok\n[-]bad failed: reason withheld\nhealthz check failed\n";
     check(&mixed, "/healthz", 500, lines).await;
     check(&mixed, "/healthz?verbose", 500, lines).await;
@@ -66,7 +71,8 @@ async fn healthz_is_as_upstream_has_it() {
     check(&mixed, "/healthz?verbose&exclude=bad", 200, excluded).await;
     let warned = "[+]good excluded: ok\n[+]bad excluded: ok\n\
                   warn: some health checks cannot be excluded: no matches for \"x\",\"y\"\nhealthz check passed\n";
-    check(&mixed, "/healthz?verbose&exclude=bad&exclude=good&exclude=x&exclude=y", 200, warned).await;
+    check(&mixed, "/healthz?verbose&exclude=bad&exclude=good&exclude=x&exclude=y", 200, warned)
+        .await;
 }
 
 #[tokio::test]
@@ -86,13 +92,15 @@ async fn readyz_says_why_and_livez_only_what_a_restart_mends() {
         ("config", Scope::Information, Err("refused")),
     ]);
     check(&pages, "/livez", 200, "ok").await;
-    check(&pages, "/livez?verbose", 200, "[+]leaderElection ok: standby\nlivez check passed\n").await;
+    check(&pages, "/livez?verbose", 200, "[+]leaderElection ok: standby\nlivez check passed\n")
+        .await;
     check(&pages, "/healthz?verbose", 200, "[+]leaderElection ok\nhealthz check passed\n").await;
     let lines = "[+]leaderElection ok: standby\n[-]nodes failed: the first list is not complete\n[!]config: refused\n\
                  readyz check failed\n";
     check(&pages, "/readyz", 500, lines).await;
     check(&pages, "/readyz?exclude=nodes", 200, "ok").await;
-    check(&pages, "/readyz/nodes", 500, "internal server error: the first list is not complete\n").await;
+    check(&pages, "/readyz/nodes", 500, "internal server error: the first list is not complete\n")
+        .await;
     check(&pages, "/readyz/config", 200, "ok").await;
     check(&pages, "/livez/nodes", 404, "404 page not found\n").await;
 }
@@ -100,14 +108,28 @@ async fn readyz_says_why_and_livez_only_what_a_restart_mends() {
 #[tokio::test]
 async fn other_paths_and_methods_are_refused() {
     let pages = pages(&[]);
-    for path in ["/", "/version", "/healthz/", "/metrics/", "/metrics/x", "/debug/pprof", "healthz", "", "//healthz"] {
+    for path in [
+        "/",
+        "/version",
+        "/healthz/",
+        "/metrics/",
+        "/metrics/x",
+        "/debug/pprof",
+        "healthz",
+        "",
+        "//healthz",
+    ] {
         check(&pages, path, 404, "404 page not found\n").await;
     }
     for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
         let answer = pages.answer(&method, "/metrics", "");
         assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
         assert_eq!(answer.headers()[header::ALLOW], "GET, HEAD");
-        assert_eq!(pages.answer(&method, "/nothing", "").status(), StatusCode::NOT_FOUND, "{method}");
+        assert_eq!(
+            pages.answer(&method, "/nothing", "").status(),
+            StatusCode::NOT_FOUND,
+            "{method}"
+        );
     }
 }
 
@@ -117,13 +139,18 @@ async fn metrics_and_configz_have_their_types() {
     let metrics = pages.answer(&Method::GET, "/metrics", "");
     assert_eq!(metrics.headers()[header::CONTENT_TYPE], Metrics::CONTENT_TYPE);
     assert!(get(&pages, "/metrics").await.1.ends_with("# EOF\n"));
-    assert_eq!(pages.answer(&Method::GET, "/configz", "").headers()[header::CONTENT_TYPE], "application/json");
+    assert_eq!(
+        pages.answer(&Method::GET, "/configz", "").headers()[header::CONTENT_TYPE],
+        "application/json"
+    );
     pages.configz.store(Arc::new("{\"new\": 1}\n".to_owned()));
     check(&pages, "/configz", 200, "{\"new\": 1}\n").await;
 }
 
 /// A server on a free port of the loopback.
-async fn serve(tls: Option<TlsSettings>) -> (SocketAddr, CancellationToken, tokio::task::JoinSet<()>) {
+async fn serve(
+    tls: Option<TlsSettings>,
+) -> (SocketAddr, CancellationToken, tokio::task::JoinSet<()>) {
     let settings = PageSettings { address: SocketAddr::from(([127, 0, 0, 1], 0)), tls };
     let server = Server::bind(&settings, pages(&[])).await.unwrap();
     let (address, token) = (server.address().unwrap(), CancellationToken::new());
@@ -146,14 +173,26 @@ const GET_AND_CLOSE: &str = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: clo
 #[tokio::test]
 async fn a_socket_is_answered() {
     let (address, token, mut tasks) = serve(None).await;
-    let ask = async |request: &str| exchange(TcpStream::connect(address).await.unwrap(), request).await;
+    let ask =
+        async |request: &str| exchange(TcpStream::connect(address).await.unwrap(), request).await;
     let answer = ask(GET_AND_CLOSE).await;
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok"),
+        "{answer}"
+    );
     let head = ask(&GET_AND_CLOSE.replace("GET", "HEAD")).await;
-    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("content-length: 2\r\n"), "{head}");
+    assert!(
+        head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("content-length: 2\r\n"),
+        "{head}"
+    );
     assert!(head.ends_with("\r\n\r\n"), "HEAD has no body: {head}");
-    let long = ask(&format!("GET /healthz HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "y".repeat(100_000))).await;
-    assert!(long.is_empty() || long.starts_with("HTTP/1.1 431"), "a header without end is refused: {long}");
+    let long =
+        ask(&format!("GET /healthz HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "y".repeat(100_000)))
+            .await;
+    assert!(
+        long.is_empty() || long.starts_with("HTTP/1.1 431"),
+        "a header without end is refused: {long}"
+    );
     let rubbish = ask("\u{1}\u{2}\r\n\r\n").await;
     assert!(rubbish.is_empty() || rubbish.starts_with("HTTP/1.1 400"), "{rubbish}");
     token.cancel();
@@ -180,7 +219,9 @@ async fn a_port_in_use_gives_one_clear_line() {
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
     let settings = PageSettings { address, tls: None };
-    let Err(error) = Server::bind(&settings, pages(&[])).await else { panic!("two servers on {address}") };
+    let Err(error) = Server::bind(&settings, pages(&[])).await else {
+        panic!("two servers on {address}")
+    };
     let expect = format!(
         "--bind-address and --secure-port: cannot listen on {address}, which another process uses; give --secure-port another port"
     );
@@ -196,7 +237,11 @@ struct Pair {
 
 fn pair() -> Pair {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    Pair { der: made.cert.der().clone(), certificate: made.cert.pem(), key: made.signing_key.serialize_pem() }
+    Pair {
+        der: made.cert.der().clone(),
+        certificate: made.cert.pem(),
+        key: made.signing_key.serialize_pem(),
+    }
 }
 
 fn write(folder: &std::path::Path, certificate: &str, key: &str) -> TlsSettings {
@@ -205,7 +250,11 @@ fn write(folder: &std::path::Path, certificate: &str, key: &str) -> TlsSettings 
         std::fs::write(&path, text).unwrap();
         path
     };
-    TlsSettings { certificate: path("tls.crt", certificate), key: path("tls.key", key), only_tls13: true }
+    TlsSettings {
+        certificate: path("tls.crt", certificate),
+        key: path("tls.key", key),
+        only_tls13: true,
+    }
 }
 
 /// Whether a client that trusts only this certificate gets an answer.
@@ -259,7 +308,9 @@ fn certificates_that_cannot_be_used_are_named() {
     let (good, other) = (pair(), pair());
     let check = |certificate: &str, key: &str, expect: &str| {
         let settings = write(folder.path(), certificate, key);
-        let Err(error) = super::tls::Certificate::read(&settings) else { panic!("{expect}: accepted") };
+        let Err(error) = super::tls::Certificate::read(&settings) else {
+            panic!("{expect}: accepted")
+        };
         let line = error.to_string().replace(&format!("{}/", folder.path().display()), "");
         assert_eq!(line, expect);
     };
@@ -267,8 +318,19 @@ fn certificates_that_cannot_be_used_are_named() {
     check("no certificate", &good.key, "tls.crt must contain certificates (PEM)");
     check(&good.certificate, "", "tls.key must contain a private key (PEM)");
     check(&good.certificate, &good.certificate, "tls.key must contain a private key (PEM)");
-    check(&good.certificate, &other.key, "tls.key must be the key of the first certificate in tls.crt");
-    let missing = TlsSettings { certificate: "/nowhere/a".into(), key: "/nowhere/b".into(), only_tls13: false };
+    check(
+        &good.certificate,
+        &other.key,
+        "tls.key must be the key of the first certificate in tls.crt",
+    );
+    let missing = TlsSettings {
+        certificate: "/nowhere/a".into(),
+        key: "/nowhere/b".into(),
+        only_tls13: false,
+    };
     let Err(error) = super::tls::Certificate::read(&missing) else { panic!("accepted") };
-    assert_eq!(crate::supervisor::chain(&error), "cannot read /nowhere/a: No such file or directory (os error 2)");
+    assert_eq!(
+        crate::supervisor::chain(&error),
+        "cannot read /nowhere/a: No such file or directory (os error 2)"
+    );
 }

@@ -92,7 +92,12 @@ impl Content {
     }
 
     fn digest(&self) -> [u8; 32] {
-        Sha256::new().chain_update(&self.certificate).chain_update([0]).chain_update(&self.key).finalize().into()
+        Sha256::new()
+            .chain_update(&self.certificate)
+            .chain_update([0])
+            .chain_update(&self.key)
+            .finalize()
+            .into()
     }
 
     fn pair(&self, files: &TlsSettings) -> Result<CertifiedKey, TlsError> {
@@ -102,11 +107,14 @@ impl Content {
             .filter(|chain: &Vec<_>| !chain.is_empty())
             .ok_or_else(|| TlsError::Certificate { path: files.certificate.clone() })?;
         // The parser's words about a private key may quote it, so they are not passed on.
-        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| TlsError::Key { path: files.key.clone() })?;
-        CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|source| TlsError::Pair {
-            key: files.key.clone(),
-            certificate: files.certificate.clone(),
-            source,
+        let key = PrivateKeyDer::from_pem_slice(&self.key)
+            .map_err(|_| TlsError::Key { path: files.key.clone() })?;
+        CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|source| {
+            TlsError::Pair {
+                key: files.key.clone(),
+                certificate: files.certificate.clone(),
+                source,
+            }
         })
     }
 }
@@ -146,7 +154,9 @@ impl Certificate {
                 Err(error) => {
                     let problem = crate::supervisor::chain(&error);
                     if problem != last_problem {
-                        tracing::error!("refused the new certificate of the HTTP pages, the old one stays: {problem}");
+                        tracing::error!(
+                            "refused the new certificate of the HTTP pages, the old one stays: {problem}"
+                        );
                         last_problem = problem;
                     }
                 }

@@ -55,7 +55,12 @@ fn come_through(settings: &LogSettings) -> String {
     });
     let text = lines.take();
     let words = ["one", "two", "three", "four", "five", "six", "seven"];
-    words.iter().filter(|word| text.contains(&format!(": {word}"))).copied().collect::<Vec<_>>().join(" ")
+    words
+        .iter()
+        .filter(|word| text.contains(&format!(": {word}")))
+        .copied()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[test]
@@ -106,17 +111,26 @@ fn json_has_fields_of_its_own() {
         tracing::info!(node = "n-1", "initialised");
     });
     let line: serde_json::Value = serde_json::from_str(lines.take().trim()).unwrap();
-    let field = |pointer: &str| line.pointer(pointer).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
-    assert_eq!((field("/level"), field("/message"), field("/node")), ("INFO".into(), "initialised".into(), "n-1".into()));
+    let field = |pointer: &str| {
+        line.pointer(pointer).and_then(|value| value.as_str()).unwrap_or_default().to_owned()
+    };
+    assert_eq!(
+        (field("/level"), field("/message"), field("/node")),
+        ("INFO".into(), "initialised".into(), "n-1".into())
+    );
     assert_eq!(field("/span/task"), "sync-1");
 }
 
 #[test]
 fn filters_are_checked() {
-    for good in ["info", "off", "info,ccm_runtime::leadership=debug", "warn,[task]=debug", "hyper=trace"] {
+    for good in
+        ["info", "off", "info,ccm_runtime::leadership=debug", "warn,[task]=debug", "hyper=trace"]
+    {
         assert_eq!(check_filter(good), Ok(()), "{good}");
     }
-    for bad in ["", "inof", "info,", "ccm=verbose", "ccm=debug,inof", "[", "info;debug", "info ccm=debug"] {
+    for bad in
+        ["", "inof", "info,", "ccm=verbose", "ccm=debug,inof", "[", "info;debug", "info ccm=debug"]
+    {
         assert!(check_filter(bad).is_err(), "{bad}");
     }
 }

@@ -46,7 +46,10 @@ impl Catalogue {
         let own = std::iter::once((identity.binary, own));
         let mut entries = Vec::new();
         let mut by_flag = BTreeMap::new();
-        for (section, doc) in own.chain(SECTIONS).flat_map(|(section, docs)| docs.iter().map(move |doc| (section, doc))) {
+        for (section, doc) in own
+            .chain(SECTIONS)
+            .flat_map(|(section, docs)| docs.iter().map(move |doc| (section, doc)))
+        {
             // On a clash the first one wins, which is the program's own.
             if !by_flag.contains_key(doc.flag) {
                 by_flag.insert(doc.flag, entries.len());

@@ -43,16 +43,25 @@ pub struct UsageError(pub String);
 pub(crate) const SPECIAL: [(&str, &str); 4] = [
     ("help", "Print this help."),
     ("version", "Print the version."),
-    ("check-config", "Read and check all settings and the provider's configuration, report every problem, and end."),
+    (
+        "check-config",
+        "Read and check all settings and the provider's configuration, report every problem, and end.",
+    ),
     ("print-options-markdown", "Print all settings as a table."),
 ];
 
 /// Reads the arguments, the program's name not among them.
-pub(crate) fn parse(catalogue: &Catalogue, arguments: &[OsString]) -> Result<CommandLine, UsageError> {
+pub(crate) fn parse(
+    catalogue: &Catalogue,
+    arguments: &[OsString],
+) -> Result<CommandLine, UsageError> {
     let mut texts = vec![catalogue.identity().binary.to_owned()];
     for argument in arguments {
         let text = argument.to_str().ok_or_else(|| {
-            UsageError(format!("argument {} is not UTF-8", argument.to_string_lossy().escape_debug()))
+            UsageError(format!(
+                "argument {} is not UTF-8",
+                argument.to_string_lossy().escape_debug()
+            ))
         })?;
         texts.push(hyphenated(text));
     }
@@ -107,7 +116,10 @@ fn command(catalogue: &Catalogue) -> Command {
         Arg::new(flag).long(flag).help(help)
     };
     let mut command = Command::new(identity.binary)
-        .about(format!("The {} of Quartet, the Kubernetes cloud controllers as separate programs.", identity.controller))
+        .about(format!(
+            "The {} of Quartet, the Kubernetes cloud controllers as separate programs.",
+            identity.controller
+        ))
         .args_override_self(true)
         .disable_help_flag(true)
         .arg(special(0).short('h').action(ArgAction::Help))
@@ -119,7 +131,8 @@ fn command(catalogue: &Catalogue) -> Command {
     }
     for foreign in catalogue.foreign() {
         let arg = Arg::new(foreign.flag).long(foreign.flag).hide(true);
-        command = command.arg(if foreign.switch { switch(arg) } else { arg.allow_hyphen_values(true) });
+        command =
+            command.arg(if foreign.switch { switch(arg) } else { arg.allow_hyphen_values(true) });
     }
     command
 }
@@ -149,15 +162,29 @@ fn explain(catalogue: &Catalogue, error: &clap::Error) -> UsageError {
         _ => None,
     };
     let argument = context(ContextKind::InvalidArg).unwrap_or_default();
-    let name = argument.split([' ', '=', '[']).next().unwrap_or_default().trim_start_matches('-').to_owned();
+    let name = argument
+        .split([' ', '=', '['])
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches('-')
+        .to_owned();
     let line = match error.kind() {
         ErrorKind::UnknownArgument if argument.starts_with("--") => {
-            let hint = catalogue.nearest(&name).map(|near| format!("; did you mean --{near}?")).unwrap_or_default();
+            let hint = catalogue
+                .nearest(&name)
+                .map(|near| format!("; did you mean --{near}?"))
+                .unwrap_or_default();
             format!("unknown flag --{name}{hint}")
         }
-        ErrorKind::UnknownArgument if argument.starts_with('-') => format!("unknown flag {argument}"),
-        ErrorKind::UnknownArgument => format!("unexpected argument {argument:?}; everything is set with flags"),
-        ErrorKind::InvalidValue if context(ContextKind::InvalidValue).is_none_or(|value| value.is_empty()) => {
+        ErrorKind::UnknownArgument if argument.starts_with('-') => {
+            format!("unknown flag {argument}")
+        }
+        ErrorKind::UnknownArgument => {
+            format!("unexpected argument {argument:?}; everything is set with flags")
+        }
+        ErrorKind::InvalidValue
+            if context(ContextKind::InvalidValue).is_none_or(|value| value.is_empty()) =>
+        {
             let example = match catalogue.find(&name) {
                 Some(Known::Setting(entry)) => entry.doc.kind.placeholder(),
                 _ => "value",
@@ -166,7 +193,11 @@ fn explain(catalogue: &Catalogue, error: &clap::Error) -> UsageError {
         }
         _ => {
             let text = error.render().to_string();
-            text.lines().next().unwrap_or("the command line cannot be read").trim_start_matches("error: ").to_owned()
+            text.lines()
+                .next()
+                .unwrap_or("the command line cannot be read")
+                .trim_start_matches("error: ")
+                .to_owned()
         }
     };
     UsageError(format!("{line} (see --help)"))

@@ -39,7 +39,9 @@ pub fn enabled(list: &[String], identity: &Identity) -> bool {
 
 /// All items that name no known controller.
 pub fn unknown(list: &[String], identity: &Identity) -> Vec<UnknownController> {
-    let is_known = |name: &str| name == identity.controller || name == identity.alias || known().any(|it| it == name);
+    let is_known = |name: &str| {
+        name == identity.controller || name == identity.alias || known().any(|it| it == name)
+    };
     list.iter()
         .filter(|item| *item != "*")
         .map(|item| signed(item).0)

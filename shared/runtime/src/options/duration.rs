@@ -42,7 +42,9 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
     match (negative, u64::try_from(nanoseconds)) {
         (true, Ok(0)) => Ok(Duration::ZERO),
         (true, _) => Err(DurationError::Negative),
-        (false, Ok(nanoseconds)) if i64::try_from(nanoseconds).is_ok() => Ok(Duration::from_nanos(nanoseconds)),
+        (false, Ok(nanoseconds)) if i64::try_from(nanoseconds).is_ok() => {
+            Ok(Duration::from_nanos(nanoseconds))
+        }
         (false, _) => Err(DurationError::TooLong),
     }
 }
@@ -56,7 +58,8 @@ fn sum_of_parts(text: &str) -> Result<u128, DurationError> {
     while !rest.is_empty() {
         let (number, behind) = split_where(rest, |c| !c.is_ascii_digit() && c != '.');
         let (unit, behind) = split_where(behind, |c| c.is_ascii_digit() || c == '.');
-        let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(DurationError::Unreadable)?;
+        let (_, scale) =
+            UNITS.iter().find(|(name, _)| *name == unit).ok_or(DurationError::Unreadable)?;
         total = total.checked_add(scaled(number, *scale)?).ok_or(DurationError::TooLong)?;
         rest = behind;
     }
@@ -91,7 +94,9 @@ pub fn format(duration: Duration) -> String {
     if nanoseconds == 0 {
         return "0s".to_owned();
     }
-    for (unit, scale, next) in [("ns", 1, 1_000), ("\u{b5}s", 1_000, 1_000_000), ("ms", 1_000_000, 1_000_000_000)] {
+    for (unit, scale, next) in
+        [("ns", 1, 1_000), ("\u{b5}s", 1_000, 1_000_000), ("ms", 1_000_000, 1_000_000_000)]
+    {
         if nanoseconds < next {
             return format!("{}{unit}", decimal(nanoseconds, scale));
         }
@@ -105,7 +110,8 @@ pub fn format(duration: Duration) -> String {
     if seconds >= 60 {
         write!(text, "{}m", seconds / 60 % 60).unwrap_or_default();
     }
-    let below_minute = u128::from(seconds % 60) * 1_000_000_000 + u128::from(duration.subsec_nanos());
+    let below_minute =
+        u128::from(seconds % 60) * 1_000_000_000 + u128::from(duration.subsec_nanos());
     text + &decimal(below_minute, 1_000_000_000) + "s"
 }
 
@@ -121,6 +127,9 @@ fn decimal(value: u128, scale: u128) -> String {
 }
 
 /// Serialises a length of time as Go writes it; for `#[serde(serialize_with)]`.
-pub fn serialize<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+pub fn serialize<S: serde::Serializer>(
+    duration: &Duration,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&format(*duration))
 }

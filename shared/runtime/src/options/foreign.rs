@@ -26,7 +26,8 @@ const ROUTE: &str = "it belongs to route-ccm";
 const LIFECYCLE: &str = "it belongs to lifecycle-ccm";
 const UNUSED_UPSTREAM: &str = "it has no effect in cloud-controller-manager either";
 const ONE_CONTROLLER: &str = "this program runs one controller";
-const OPEN_PAGES: &str = "the HTTP pages ask for no token; bind them to 127.0.0.1 or fence them with a NetworkPolicy";
+const OPEN_PAGES: &str =
+    "the HTTP pages ask for no token; bind them to 127.0.0.1 or fence them with a NetworkPolicy";
 const OWN_TLS: &str = "the HTTP pages use the TLS library's own choice";
 const NO_WEBHOOKS: &str = "there are no webhooks";
 const GO_ONLY: &str = "it is about the Go runtime";
@@ -52,8 +53,14 @@ pub(crate) const FOREIGN: &[Foreign] = &[
     switch("allow-untagged-cloud", "the provider checks the cluster's name itself"),
     value("kube-api-content-type", "requests are JSON"),
     value("feature-gates", "there are no feature gates"),
-    value("leader-migration-config", "leader migration is not supported; see --leader-elect-resource-name"),
-    value("cert-dir", "certificates are not made up; use --tls-cert-file and --tls-private-key-file"),
+    value(
+        "leader-migration-config",
+        "leader migration is not supported; see --leader-elect-resource-name",
+    ),
+    value(
+        "cert-dir",
+        "certificates are not made up; use --tls-cert-file and --tls-private-key-file",
+    ),
     value("tls-cipher-suites", OWN_TLS),
     value("tls-curve-preferences", OWN_TLS),
     value("tls-sni-cert-key", "one certificate is served; use --tls-cert-file"),

@@ -21,15 +21,31 @@ pub fn options_markdown<P: Program>() -> String {
     for entry in catalogue.entries() {
         if entry.section != section {
             section = entry.section;
-            line(&mut text, format_args!("\n## {section}\n\n| flag | default | meaning |\n|---|---|---|"));
+            line(
+                &mut text,
+                format_args!("\n## {section}\n\n| flag | default | meaning |\n|---|---|---|"),
+            );
         }
         row(&mut text, entry);
     }
-    line(&mut text, format_args!("\n## Environment variables and keys\n\n| flag | environment | key |\n|---|---|---|"));
+    line(
+        &mut text,
+        format_args!(
+            "\n## Environment variables and keys\n\n| flag | environment | key |\n|---|---|---|"
+        ),
+    );
     for Entry { doc, .. } in catalogue.entries().iter().filter(|entry| entry.doc.flag != "config") {
-        line(&mut text, format_args!("| `--{}` | `{}` | `{}` |", doc.flag, doc.variable(), doc.key()));
+        line(
+            &mut text,
+            format_args!("| `--{}` | `{}` | `{}` |", doc.flag, doc.variable(), doc.key()),
+        );
     }
-    line(&mut text, format_args!("\n## Accepted without effect\n\nFlags of cloud-controller-manager and of the sibling programs; each gives one warning.\n\n| flag | why |\n|---|---|"));
+    line(
+        &mut text,
+        format_args!(
+            "\n## Accepted without effect\n\nFlags of cloud-controller-manager and of the sibling programs; each gives one warning.\n\n| flag | why |\n|---|---|"
+        ),
+    );
     for foreign in catalogue.foreign() {
         line(&mut text, format_args!("| `--{}` | {} |", foreign.flag, foreign.why));
     }

@@ -37,8 +37,16 @@ mod tests {
 
     #[test]
     fn finds_what_was_meant() {
-        let known = ["kubeconfig", "kube-api-qps", "kube-api-burst", "concurrent-node-syncs", "v", "config"];
-        let check = |name: &str, expect: Option<&str>| assert_eq!(nearest(name, known), expect, "{name}");
+        let known = [
+            "kubeconfig",
+            "kube-api-qps",
+            "kube-api-burst",
+            "concurrent-node-syncs",
+            "v",
+            "config",
+        ];
+        let check =
+            |name: &str, expect: Option<&str>| assert_eq!(nearest(name, known), expect, "{name}");
         check("kubeconfg", Some("kubeconfig"));
         check("concurent-node-sync", Some("concurrent-node-syncs"));
         check("kube-api-qsp", Some("kube-api-qps"));

@@ -12,7 +12,9 @@ fn read(arguments: &[&str]) -> Result<CommandLine, String> {
 
 #[test]
 fn durations_are_read_as_go_reads_them() {
-    let check = |text: &str, expect: Option<Duration>| assert_eq!(duration::parse(text).ok(), expect, "{text:?}");
+    let check = |text: &str, expect: Option<Duration>| {
+        assert_eq!(duration::parse(text).ok(), expect, "{text:?}")
+    };
     let milliseconds = |count| Some(Duration::from_millis(count));
     check("0", Some(Duration::ZERO));
     check("-0", Some(Duration::ZERO));
@@ -31,7 +33,20 @@ fn durations_are_read_as_go_reads_them() {
     check("7ns", Some(Duration::from_nanos(7)));
     check("0.3333333333333333333333333s", Some(Duration::from_nanos(333_333_333)));
     check("2562047h", Some(Duration::from_secs(2_562_047 * 3600)));
-    for wrong in ["", "5", "-5s", "s", ".s", "5 m", "5m ", "5d", "1.2.3s", "2562048h", "99999999999999999999s", "\u{e4}"] {
+    for wrong in [
+        "",
+        "5",
+        "-5s",
+        "s",
+        ".s",
+        "5 m",
+        "5m ",
+        "5d",
+        "1.2.3s",
+        "2562048h",
+        "99999999999999999999s",
+        "\u{e4}",
+    ] {
         check(wrong, None);
     }
 }
@@ -92,7 +107,11 @@ fn flags_are_read_as_pflag_reads_them() {
     check(&["--v=4"], "v", "4");
     check(&["--controllers=*,-cloud-node"], "controllers", "*,-cloud-node");
     check(&["--controllers", "-cloud-node"], "controllers", "-cloud-node");
-    check(&["--controllers=service", "--controllers=cloud-node"], "controllers", "service,cloud-node");
+    check(
+        &["--controllers=service", "--controllers=cloud-node"],
+        "controllers",
+        "service,cloud-node",
+    );
     check(&["--kubeconfig="], "kubeconfig", "");
     check(&["--concurrent-node-syncs=4"], "concurrent_node_syncs", "4");
 }
@@ -104,14 +123,23 @@ fn a_wrong_command_line_gives_one_clear_line() {
         assert_eq!(line, format!("{expect} (see --help)"), "{arguments:?}");
     };
     check(&["--kubeconfg=x"], "unknown flag --kubeconfg; did you mean --kubeconfig?");
-    check(&["--concurent_node_syncs", "3"], "unknown flag --concurent-node-syncs; did you mean --concurrent-node-syncs?");
+    check(
+        &["--concurent_node_syncs", "3"],
+        "unknown flag --concurent-node-syncs; did you mean --concurrent-node-syncs?",
+    );
     check(&["--chek-config"], "unknown flag --chek-config; did you mean --check-config?");
     check(&["--nothing-like-it"], "unknown flag --nothing-like-it");
     check(&["-x"], "unknown flag -x");
     check(&["run"], "unexpected argument \"run\"; everything is set with flags");
-    check(&["--leader-elect", "false"], "unexpected argument \"false\"; everything is set with flags");
+    check(
+        &["--leader-elect", "false"],
+        "unexpected argument \"false\"; everything is set with flags",
+    );
     check(&["--kubeconfig"], "--kubeconfig needs a value: --kubeconfig=<file>");
-    check(&["--concurrent-node-syncs"], "--concurrent-node-syncs needs a value: --concurrent-node-syncs=<count>");
+    check(
+        &["--concurrent-node-syncs"],
+        "--concurrent-node-syncs needs a value: --concurrent-node-syncs=<count>",
+    );
     check(&["--cluster-cidr"], "--cluster-cidr needs a value: --cluster-cidr=<value>");
 }
 
@@ -131,15 +159,24 @@ fn flags_of_siblings_and_of_upstream_warn_once() {
         assert_eq!(read.action, Action::Run);
         assert!(read.flags.is_empty(), "{arguments:?}");
     };
-    check(&["--route-reconciliation-period=10s"], &["--route-reconciliation-period has no effect here: it belongs to route-ccm"]);
+    check(
+        &["--route-reconciliation-period=10s"],
+        &["--route-reconciliation-period has no effect here: it belongs to route-ccm"],
+    );
     check(
         &["--configure-cloud-routes", "--configure_cloud_routes=false"],
         &["--configure-cloud-routes has no effect here: it belongs to route-ccm"],
     );
-    check(&["--concurrent-service-syncs", "3"], &["--concurrent-service-syncs has no effect here: it belongs to service-ccm"]);
+    check(
+        &["--concurrent-service-syncs", "3"],
+        &["--concurrent-service-syncs has no effect here: it belongs to service-ccm"],
+    );
     check(&["--profiling=false"], &["--profiling has no effect here: it is about the Go runtime"]);
     check(&["--vmodule=a=1,b=2"], &["--vmodule has no effect here: use --log-filter"]);
-    check(&["--tls-sni-cert-key=a,b", "--tls-sni-cert-key=c,d"], &["--tls-sni-cert-key has no effect here: one certificate is served; use --tls-cert-file"]);
+    check(
+        &["--tls-sni-cert-key=a,b", "--tls-sni-cert-key=c,d"],
+        &["--tls-sni-cert-key has no effect here: one certificate is served; use --tls-cert-file"],
+    );
 }
 
 /// The command line of upstream's own test of its options, as far as its flags exist
@@ -200,7 +237,13 @@ fn help_and_version_are_texts() {
     assert_eq!(text("--version"), version);
     assert_eq!(text("--version=raw"), version);
     for help in [text("--help"), text("-h")] {
-        for part in ["--concurrent-node-syncs <count>", "[default: 32]", "Leader election", "[default: 10258]", "--check-config"] {
+        for part in [
+            "--concurrent-node-syncs <count>",
+            "[default: 32]",
+            "Leader election",
+            "[default: 10258]",
+            "--check-config",
+        ] {
             assert!(help.contains(part), "{part} is missing in:\n{help}");
         }
         assert!(!help.contains("--webhooks"), "what has no effect is not shown:\n{help}");
@@ -212,7 +255,8 @@ fn help_and_version_are_texts() {
 #[test]
 fn the_list_of_controllers_decides_as_upstream() {
     let check = |list: &str, expect: bool| {
-        let items: Vec<String> = list.split(',').filter(|item| !item.is_empty()).map(str::to_owned).collect();
+        let items: Vec<String> =
+            list.split(',').filter(|item| !item.is_empty()).map(str::to_owned).collect();
         assert!(controllers::unknown(&items, &Sample::IDENTITY).is_empty(), "{list:?}");
         assert_eq!(controllers::enabled(&items, &Sample::IDENTITY), expect, "{list:?}");
     };
@@ -235,11 +279,22 @@ fn the_list_of_controllers_decides_as_upstream() {
 fn unknown_controllers_are_named() {
     let unknown = |list: &[&str]| -> Vec<String> {
         let items: Vec<String> = list.iter().map(|item| (*item).to_owned()).collect();
-        controllers::unknown(&items, &Sample::IDENTITY).into_iter().map(|error| error.name).collect()
+        controllers::unknown(&items, &Sample::IDENTITY)
+            .into_iter()
+            .map(|error| error.name)
+            .collect()
     };
-    assert_eq!(unknown(&["*", "cloud-node", "nodes", "-service-controller", "-route"]), ["nodes", "service-controller"]);
+    assert_eq!(
+        unknown(&["*", "cloud-node", "nodes", "-service-controller", "-route"]),
+        ["nodes", "service-controller"]
+    );
     let line = controllers::UnknownController { name: "nodes".to_owned() }.to_string();
-    assert!(line.starts_with("\"nodes\" is not in the list of known controllers: cloud-node-controller,"), "{line}");
+    assert!(
+        line.starts_with(
+            "\"nodes\" is not in the list of known controllers: cloud-node-controller,"
+        ),
+        "{line}"
+    );
 }
 
 #[test]
@@ -254,7 +309,11 @@ fn every_setting_is_documented_once_and_well() {
     for entry in catalogue.entries() {
         let doc = entry.doc;
         assert!(doc.meaning.ends_with('.'), "--{}: {:?}", doc.flag, doc.meaning);
-        assert!(doc.flag.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'), "{}", doc.flag);
+        assert!(
+            doc.flag.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'),
+            "{}",
+            doc.flag
+        );
     }
 }
 

@@ -38,7 +38,13 @@ const TABLE: &[SettingDoc] = &[
         meaning: "Time between two lists of the cloud's machines.",
         live: true,
     },
-    SettingDoc { flag: "page-size", kind: Kind::Count, default: "500", meaning: "Objects per page.", live: false },
+    SettingDoc {
+        flag: "page-size",
+        kind: Kind::Count,
+        default: "500",
+        meaning: "Objects per page.",
+        live: false,
+    },
 ];
 
 impl Program for Sample {
@@ -59,10 +65,14 @@ impl Program for Sample {
 
     fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<SampleSettings> {
         let at_least_one = |number: &u32| *number >= 1;
-        let syncs = layers.checked("concurrent-node-syncs", "must be at least 1", problems, at_least_one);
-        let period = layers.checked("node-status-update-frequency", "must be at least 1s", problems, |period| {
-            *period >= Duration::from_secs(1)
-        });
+        let syncs =
+            layers.checked("concurrent-node-syncs", "must be at least 1", problems, at_least_one);
+        let period = layers.checked(
+            "node-status-update-frequency",
+            "must be at least 1s",
+            problems,
+            |period| *period >= Duration::from_secs(1),
+        );
         let page_size = layers.checked("page-size", "must be at least 1", problems, at_least_one);
         Some(SampleSettings { syncs: syncs?, period: period?, page_size: page_size? })
     }
@@ -85,7 +95,9 @@ pub(crate) fn sample(
     let folder = tempfile::tempdir().unwrap();
     let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
     invocation.arguments.extend(arguments.iter().map(Into::into));
-    invocation.environment.extend(environment.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())));
+    invocation
+        .environment
+        .extend(environment.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())));
     if let Some(text) = file {
         let path = folder.path().join("ccm.yaml");
         std::fs::write(&path, text).unwrap();

@@ -154,7 +154,11 @@ pub struct LogSettings {
 }
 
 /// Converts the merged layers. Records every problem.
-pub(crate) fn common(raw: &RawSettings, identity: &Identity, problems: &mut Problems) -> Option<CommonSettings> {
+pub(crate) fn common(
+    raw: &RawSettings,
+    identity: &Identity,
+    problems: &mut Problems,
+) -> Option<CommonSettings> {
     // Each part is read before the first `?`, so that all problems are found at once.
     let enabled = enabled(raw, identity, problems);
     let drain_timeout = raw.get("drain-timeout", problems);
@@ -227,7 +231,8 @@ fn rate(
 
 fn cloud(raw: &RawSettings, problems: &mut Problems) -> Option<CloudSettings> {
     let filled = |text: &String| !text.trim().is_empty();
-    let provider = raw.checked("cloud-provider", "must be the name of a cloud provider", problems, filled);
+    let provider =
+        raw.checked("cloud-provider", "must be the name of a cloud provider", problems, filled);
     let config = raw.optional("cloud-config", problems);
     let cluster_name = raw.checked("cluster-name", "must not be empty", problems, filled);
     let reads = rate(raw, "cloud-read-qps", "cloud-read-burst", (50.0, 100), problems);
@@ -245,12 +250,14 @@ fn cloud(raw: &RawSettings, problems: &mut Problems) -> Option<CloudSettings> {
 fn election(raw: &RawSettings, problems: &mut Problems) -> Option<ElectionSettings> {
     let enabled = raw.get("leader-elect", problems);
     let lock = "must be leases, the only kind of lock there is";
-    let lock = raw.checked("leader-elect-resource-lock", lock, problems, |lock: &String| lock == "leases");
+    let lock =
+        raw.checked("leader-elect-resource-lock", lock, problems, |lock: &String| lock == "leases");
     let migration = "must be false; to hand over from another controller manager, give the name of its Lease to \
                      --leader-elect-resource-name";
     let migration = raw.checked("enable-leader-migration", migration, problems, |on: &bool| !on);
     let lease = raw.checked("leader-elect-resource-name", OBJECT_NAME, problems, is_object_name);
-    let namespace = raw.checked("leader-elect-resource-namespace", OBJECT_NAME, problems, is_object_name);
+    let namespace =
+        raw.checked("leader-elect-resource-namespace", OBJECT_NAME, problems, is_object_name);
     let whole = |duration: &Duration| duration.subsec_nanos() == 0 && !duration.is_zero();
     let whole_seconds = "must be whole seconds, at least 1s";
     let lease_duration = raw.checked("leader-elect-lease-duration", whole_seconds, problems, whole);
@@ -278,7 +285,9 @@ fn ordered(raw: &RawSettings, election: &ElectionSettings, problems: &mut Proble
     }
     if election.retry_period.mul_f64(1.2) >= election.renew_deadline {
         let deadline = duration::format(election.renew_deadline);
-        let rule = format!("times 1.2 must be shorter than --leader-elect-renew-deadline, which is {deadline}");
+        let rule = format!(
+            "times 1.2 must be shorter than --leader-elect-renew-deadline, which is {deadline}"
+        );
         raw.reject("leader-elect-retry-period", rule, problems);
     }
     problems.iter().count() == before
@@ -289,7 +298,10 @@ const OBJECT_NAME: &str = "must be a Kubernetes object name: lower-case letters,
 fn is_object_name(name: &String) -> bool {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-    name.len() <= 253 && name.chars().all(inner) && edge(name.chars().next()) && edge(name.chars().last())
+    name.len() <= 253
+        && name.chars().all(inner)
+        && edge(name.chars().next())
+        && edge(name.chars().last())
 }
 
 #[allow(clippy::option_option, reason = "the outer level says whether it could be read")]
@@ -331,13 +343,14 @@ fn tls(raw: &RawSettings, problems: &mut Problems) -> Option<Option<TlsSettings>
 fn logging(raw: &RawSettings, problems: &mut Problems) -> Option<LogSettings> {
     let verbosity = raw.get("v", problems);
     let filter: Option<Option<String>> = raw.optional("log-filter", problems);
-    let filter = filter.and_then(|filter| match filter.as_deref().map(crate::logging::check_filter) {
-        Some(Err(rule)) => {
-            raw.reject("log-filter", rule, problems);
-            None
-        }
-        _ => Some(filter),
-    });
+    let filter =
+        filter.and_then(|filter| match filter.as_deref().map(crate::logging::check_filter) {
+            Some(Err(rule)) => {
+                raw.reject("log-filter", rule, problems);
+                None
+            }
+            _ => Some(filter),
+        });
     let format = raw.get("logging-format", problems);
     Some(LogSettings { verbosity: verbosity?, filter: filter?, format: format? })
 }

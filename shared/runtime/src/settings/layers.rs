@@ -24,7 +24,9 @@ impl Given {
     /// The path of the configuration file. Only a flag or a variable can name it.
     pub(crate) fn config_path(&self) -> Option<&str> {
         let flag = self.flags.get("config");
-        flag.or_else(|| self.environment.get(&variable_of("config"))).map(String::as_str).filter(|path| !path.is_empty())
+        flag.or_else(|| self.environment.get(&variable_of("config")))
+            .map(String::as_str)
+            .filter(|path| !path.is_empty())
     }
 }
 
@@ -43,7 +45,8 @@ pub(crate) fn merge(
     problems: &mut Problems,
 ) -> Merged {
     let mut warnings = Vec::new();
-    let defaults = catalogue.entries().iter().map(|entry| (entry.doc.key(), entry.default.to_string()));
+    let defaults =
+        catalogue.entries().iter().map(|entry| (entry.doc.key(), entry.default.to_string()));
     let file_layer = match (given.config_path(), file) {
         (Some(path), Some(text)) => file_values(catalogue, path, text, &mut warnings, problems),
         _ => BTreeMap::new(),
@@ -112,7 +115,10 @@ fn file_values(
     problems: &mut Problems,
 ) -> BTreeMap<String, String> {
     let Some(format) = format_of(path) else {
-        problems.add(format!("--config={path}"), "must be a file that ends in .yaml, .yml, .json or .toml");
+        problems.add(
+            format!("--config={path}"),
+            "must be a file that ends in .yaml, .yml, .json or .toml",
+        );
         return BTreeMap::new();
     };
     let read = Config::builder().add_source(config::File::from_str(text, format)).build();
@@ -127,7 +133,9 @@ fn file_values(
     // Sorted, so that a person gets the same lines in the same order each time.
     for (key, value) in values.into_iter().collect::<BTreeMap<_, _>>() {
         match catalogue.find(&key) {
-            _ if key_of(&key) == "config" => problems.add(format!("{key} ({path})"), "must be given as flag --config"),
+            _ if key_of(&key) == "config" => {
+                problems.add(format!("{key} ({path})"), "must be given as flag --config")
+            }
             Some(Known::Setting(_)) => match text_of(&value) {
                 Some(text) => {
                     if known.insert(key_of(&key), text).is_some() {
@@ -137,7 +145,9 @@ fn file_values(
                 None if matches!(value.kind, ValueKind::Nil) => {}
                 None => problems.add(format!("{key} ({path})"), "must be a single value or a list"),
             },
-            Some(Known::Foreign(foreign)) => warnings.push(format!("{key} ({path}) has no effect here: {}", foreign.why)),
+            Some(Known::Foreign(foreign)) => {
+                warnings.push(format!("{key} ({path}) has no effect here: {}", foreign.why))
+            }
             None => problems.add(format!("{key} ({path})"), unknown_key(catalogue, &key)),
         }
     }
@@ -160,17 +170,22 @@ fn environment_values(
 ) -> BTreeMap<String, String> {
     let mut known = BTreeMap::new();
     for (variable, text) in environment {
-        let Some(key) = variable.strip_prefix(VARIABLE_PREFIX).map(str::to_lowercase) else { continue };
+        let Some(key) = variable.strip_prefix(VARIABLE_PREFIX).map(str::to_lowercase) else {
+            continue;
+        };
         match catalogue.find(&key) {
             Some(Known::Setting(_)) => {
                 known.insert(key, text.clone());
             }
             Some(Known::Foreign(foreign)) => {
-                warnings.push(format!("{variable} (environment) has no effect here: {}", foreign.why));
+                warnings
+                    .push(format!("{variable} (environment) has no effect here: {}", foreign.why));
             }
             None => {
                 let hint = match catalogue.nearest_key(&key) {
-                    Some(near) => format!("unknown setting; did you mean {}?", variable_of(&flag_of(&near))),
+                    Some(near) => {
+                        format!("unknown setting; did you mean {}?", variable_of(&flag_of(&near)))
+                    }
                     None => "unknown setting; --help shows the known ones".to_owned(),
                 };
                 problems.add(format!("{variable} (environment)"), hint);

@@ -1,11 +1,6 @@
 //! One reading of all layers.
 
-use std::{
-    collections::BTreeMap,
-    ffi::OsString,
-    fmt,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, ffi::OsString, fmt, sync::Arc};
 
 use serde_json::json;
 
@@ -32,13 +27,21 @@ pub struct Invocation {
 impl Invocation {
     /// Of this process.
     pub fn of_process() -> Self {
-        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
-        Self { arguments: std::env::args_os().skip(1).collect(), environment: std::env::vars_os().filter_map(text).collect() }
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self {
+            arguments: std::env::args_os().skip(1).collect(),
+            environment: std::env::vars_os().filter_map(text).collect(),
+        }
     }
 
     /// With these arguments and an empty environment.
     pub fn with_arguments<I: Into<OsString>>(arguments: impl IntoIterator<Item = I>) -> Self {
-        Self { arguments: arguments.into_iter().map(Into::into).collect(), environment: BTreeMap::new() }
+        Self {
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            environment: BTreeMap::new(),
+        }
     }
 }
 
@@ -70,7 +73,10 @@ pub struct Loaded<P: Program> {
 
 impl<P: Program> fmt::Debug for Loaded<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loaded").field("common", &self.common).field("own", &self.own).finish_non_exhaustive()
+        f.debug_struct("Loaded")
+            .field("common", &self.common)
+            .field("own", &self.own)
+            .finish_non_exhaustive()
     }
 }
 
@@ -83,7 +89,9 @@ pub(crate) fn command_line<P: Program>(invocation: &Invocation) -> Result<Comman
 pub fn load<P: Program>(invocation: &Invocation) -> Result<Loaded<P>, LoadError> {
     let command = command_line::<P>(invocation)?;
     if command.action != Action::Run && command.action != Action::CheckConfig {
-        return Err(UsageError("the command line asks for a text, not for settings".to_owned()).into());
+        return Err(
+            UsageError("the command line asks for a text, not for settings".to_owned()).into()
+        );
     }
     let given = Given { flags: command.flags, environment: invocation.environment.clone() };
     let file = match given.config_path() {
@@ -120,9 +128,13 @@ pub(crate) fn typed<P: Program>(
     let common = common(raw, catalogue.identity(), &mut problems);
     let own = P::settings(raw, &mut problems);
     match (common, own) {
-        (Some(common), Some(own)) if problems.is_empty() => return Ok((Arc::new(common), Arc::new(own))),
+        (Some(common), Some(own)) if problems.is_empty() => {
+            return Ok((Arc::new(common), Arc::new(own)));
+        }
         // A program that answers `None` without a word would leave a person without one.
-        _ if problems.is_empty() => problems.add("settings", "cannot be used, and the program does not say why"),
+        _ if problems.is_empty() => {
+            problems.add("settings", "cannot be used, and the program does not say why")
+        }
         _ => {}
     }
     Err(problems)
@@ -130,10 +142,16 @@ pub(crate) fn typed<P: Program>(
 
 /// `/configz`: each setting with where it came from, and what was made of them.
 /// Passwords in URLs are taken out; other secrets live in files, never in settings.
-pub(crate) fn configz<P: Program>(raw: &RawSettings, common: &CommonSettings, own: &P::Settings) -> String {
+pub(crate) fn configz<P: Program>(
+    raw: &RawSettings,
+    common: &CommonSettings,
+    own: &P::Settings,
+) -> String {
     let settings: BTreeMap<&str, serde_json::Value> = raw
         .iter()
-        .map(|(key, value)| (key, json!({"value": redact(&value.text), "origin": value.origin.to_string()})))
+        .map(|(key, value)| {
+            (key, json!({"value": redact(&value.text), "origin": value.origin.to_string()}))
+        })
         .collect();
     let page = json!({
         P::IDENTITY.binary: {

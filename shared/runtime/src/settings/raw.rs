@@ -68,7 +68,10 @@ impl RawSettings {
     /// returned, when it has none or cannot be read.
     pub fn get<T: SettingValue>(&self, name: &str, problems: &mut Problems) -> Option<T> {
         let Some(value) = self.value(name) else {
-            problems.add(format!("--{}", flag_of(name)), "must be described in the program's table of settings");
+            problems.add(
+                format!("--{}", flag_of(name)),
+                "must be described in the program's table of settings",
+            );
             return None;
         };
         match T::parse(value.text.trim()) {
@@ -81,8 +84,15 @@ impl RawSettings {
     }
 
     /// Reads a setting that may be empty: `Some(None)` then.
-    #[allow(clippy::option_option, reason = "the outer level says whether it could be read, as in `get`")]
-    pub fn optional<T: SettingValue>(&self, name: &str, problems: &mut Problems) -> Option<Option<T>> {
+    #[allow(
+        clippy::option_option,
+        reason = "the outer level says whether it could be read, as in `get`"
+    )]
+    pub fn optional<T: SettingValue>(
+        &self,
+        name: &str,
+        problems: &mut Problems,
+    ) -> Option<Option<T>> {
         match self.value(name) {
             Some(value) if value.text.trim().is_empty() => Some(None),
             _ => self.get(name, problems).map(Some),

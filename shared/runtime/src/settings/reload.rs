@@ -59,7 +59,8 @@ impl ConfigMetrics {
             drop(this.reloads.get_or_create(&Labels { result }));
         }
         this.valid.set(1);
-        let help = "[ALPHA] New versions of the configuration file, by whether they were taken over";
+        let help =
+            "[ALPHA] New versions of the configuration file, by whether they were taken over";
         metrics.register("ccm_config_reloads", help, this.reloads.clone());
         let help = "[ALPHA] Whether the configuration file as it is now is valid: 1, or 0 while an older version is used";
         metrics.register("ccm_config_valid", help, this.valid.clone());
@@ -144,14 +145,25 @@ impl<P: Program> Reload<P> {
             match self.look(content) {
                 Look::Same => {}
                 Look::Taken { changed, restart } => {
-                    tracing::info!(file = path, changed = changed.join(","), "took over a new version of the configuration file");
+                    tracing::info!(
+                        file = path,
+                        changed = changed.join(","),
+                        "took over a new version of the configuration file"
+                    );
                     if !restart.is_empty() {
-                        tracing::warn!(file = path, settings = restart.join(","), "changed settings need a restart to take effect");
+                        tracing::warn!(
+                            file = path,
+                            settings = restart.join(","),
+                            "changed settings need a restart to take effect"
+                        );
                     }
                 }
                 Look::Refused(problems) => {
                     for problem in problems.iter() {
-                        tracing::error!(file = path, "refused the new version of the configuration file: {problem}");
+                        tracing::error!(
+                            file = path,
+                            "refused the new version of the configuration file: {problem}"
+                        );
                     }
                 }
             }
@@ -176,13 +188,17 @@ impl<P: Program> Reload<P> {
                 self.metrics.reloads.get_or_create(&Labels { result: Outcome::failure }).inc();
                 self.metrics.valid.set(0);
                 let lines = problems.to_string().replace('\n', "; ");
-                self.condition.fail(format!("the new version is refused, the old one stays: {lines}"));
+                self.condition
+                    .fail(format!("the new version is refused, the old one stays: {lines}"));
                 Look::Refused(problems)
             }
         }
     }
 
-    fn take(&mut self, content: Result<String, String>) -> Result<(Vec<String>, Vec<String>), Problems> {
+    fn take(
+        &mut self,
+        content: Result<String, String>,
+    ) -> Result<(Vec<String>, Vec<String>), Problems> {
         let mut problems = Problems::new();
         let text = content.map_err(|error| {
             let path = self.loaded.given.config_path().unwrap_or_default();
@@ -212,7 +228,8 @@ impl<P: Program> Reload<P> {
         for (key, value) in new.iter() {
             let old = self.loaded.raw.value(key);
             let is_new = old.is_none_or(|old| old.text != value.text);
-            let live = matches!(self.catalogue.find(key), Some(Known::Setting(entry)) if entry.doc.live);
+            let live =
+                matches!(self.catalogue.find(key), Some(Known::Setting(entry)) if entry.doc.live);
             let kept = match old {
                 Some(old) if is_new && !live => {
                     restart.push(key.to_owned());
@@ -233,7 +250,8 @@ impl<P: Program> Reload<P> {
     fn report(&self, restart: &[String]) {
         let text = match (self.loaded.given.config_path(), &self.seen) {
             (Some(path), Ok(digest)) => {
-                let short: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+                let short: String =
+                    digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
                 let pending = match restart {
                     [] => String::new(),
                     keys => format!("; a restart is needed for {}", keys.join(", ")),

@@ -15,11 +15,21 @@ pub(crate) const SECTIONS: [Section; 6] = [
     ("Logging", LOGGING),
 ];
 
-const fn fixed(flag: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> SettingDoc {
+const fn fixed(
+    flag: &'static str,
+    kind: Kind,
+    default: &'static str,
+    meaning: &'static str,
+) -> SettingDoc {
     SettingDoc { flag, kind, default, meaning, live: false }
 }
 
-const fn live(flag: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> SettingDoc {
+const fn live(
+    flag: &'static str,
+    kind: Kind,
+    default: &'static str,
+    meaning: &'static str,
+) -> SettingDoc {
     SettingDoc { flag, kind, default, meaning, live: true }
 }
 
@@ -92,7 +102,12 @@ const KUBERNETES: &[SettingDoc] = &[
         "Events per second. Apart from the other requests, so that events never delay work; events beyond it wait, and \
          are dropped when too many do. 0 means the default, a negative number no limit.",
     ),
-    live("event-burst", Kind::Count, "100", "Events that may be sent at once. 0 means the default."),
+    live(
+        "event-burst",
+        Kind::Count,
+        "100",
+        "Events that may be sent at once. 0 means the default.",
+    ),
 ];
 
 const CLOUD: &[SettingDoc] = &[
@@ -116,18 +131,33 @@ const CLOUD: &[SettingDoc] = &[
         "Read requests per second to each service of the cloud. A negative number means no limit. One list serves the \
          whole fleet, so this is a guard against a storm of single reads and not a pace; a 429 lowers it for a while.",
     ),
-    live("cloud-read-burst", Kind::Count, "100", "Read requests that may be sent to a service of the cloud at once."),
+    live(
+        "cloud-read-burst",
+        Kind::Count,
+        "100",
+        "Read requests that may be sent to a service of the cloud at once.",
+    ),
     live(
         "cloud-write-qps",
         Kind::Number,
         "10",
         "Changing requests per second to each service of the cloud. A negative number means no limit.",
     ),
-    live("cloud-write-burst", Kind::Count, "20", "Changing requests that may be sent to a service of the cloud at once."),
+    live(
+        "cloud-write-burst",
+        Kind::Count,
+        "20",
+        "Changing requests that may be sent to a service of the cloud at once.",
+    ),
 ];
 
 const ELECTION: &[SettingDoc] = &[
-    fixed("leader-elect", Kind::Switch, "true", "Whether replicas elect a leader. Without election run one replica only."),
+    fixed(
+        "leader-elect",
+        Kind::Switch,
+        "true",
+        "Whether replicas elect a leader. Without election run one replica only.",
+    ),
     fixed(
         "leader-elect-lease-duration",
         Kind::Duration,
@@ -141,7 +171,12 @@ const ELECTION: &[SettingDoc] = &[
         "10s",
         "How long a leader may fail to renew its Lease before it stops. More than 1.2 times the retry period.",
     ),
-    fixed("leader-elect-retry-period", Kind::Duration, "2s", "Time between two attempts to renew or acquire the Lease."),
+    fixed(
+        "leader-elect-retry-period",
+        Kind::Duration,
+        "2s",
+        "Time between two attempts to renew or acquire the Lease.",
+    ),
     fixed("leader-elect-resource-lock", Kind::Text, "leases", "Kind of the lock; only leases."),
     fixed(
         "leader-elect-resource-name",
@@ -179,7 +214,12 @@ const PAGES: &[SettingDoc] = &[
 ];
 
 const LOGGING: &[SettingDoc] = &[
-    live("v", Kind::Count, "0", "How much is logged: 0 to 3 the usual, 4 and 5 details, 6 and more everything."),
+    live(
+        "v",
+        Kind::Count,
+        "0",
+        "How much is logged: 0 to 3 the usual, 4 and 5 details, 6 and more everything.",
+    ),
     live(
         "log-filter",
         Kind::Text,

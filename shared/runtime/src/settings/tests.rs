@@ -11,7 +11,9 @@ fn problems(arguments: &[&str], environment: &[(&str, &str)], file: Option<&str>
     match sample(arguments, environment, file) {
         Ok(loaded) => panic!("no problem with {arguments:?} {environment:?} {file:?}: {loaded:?}"),
         Err(LoadError::Usage(error)) => vec![error.to_string()],
-        Err(LoadError::Problems(problems)) => problems.iter().map(|problem| without_folder(&problem.to_string())).collect(),
+        Err(LoadError::Problems(problems)) => {
+            problems.iter().map(|problem| without_folder(&problem.to_string())).collect()
+        }
     }
 }
 
@@ -36,11 +38,15 @@ fn defaults_are_upstreams_or_justified() {
     assert_eq!(common.kube.requests, RateSettings { per_second: Some(1000.0), burst: 2000 });
     assert_eq!(common.kube.events, RateSettings { per_second: Some(20.0), burst: 100 });
     assert_eq!((common.kube.kubeconfig.clone(), common.kube.master.clone()), (None, None));
-    assert_eq!((common.cloud.provider.as_str(), common.cloud.cluster_name.as_str()), ("sim", "kubernetes"));
+    assert_eq!(
+        (common.cloud.provider.as_str(), common.cloud.cluster_name.as_str()),
+        ("sim", "kubernetes")
+    );
     let election = &common.election;
     assert!(election.enabled);
     assert_eq!((election.lease.as_str(), election.namespace.as_str()), ("node-ccm", "kube-system"));
-    let seconds = [election.lease_duration, election.renew_deadline, election.retry_period].map(|time| time.as_secs());
+    let seconds = [election.lease_duration, election.renew_deadline, election.retry_period]
+        .map(|time| time.as_secs());
     assert_eq!(seconds, [15, 10, 2]);
     let pages = common.pages.as_ref().unwrap();
     assert_eq!(pages.address, SocketAddr::from(([0, 0, 0, 0], 10258)));
@@ -54,7 +60,11 @@ fn defaults_are_upstreams_or_justified() {
 fn later_layers_win_and_are_remembered() {
     let name = "concurrent-node-syncs";
     let variable = ("CCM__CONCURRENT_NODE_SYNCS", "3");
-    let check = |arguments: &[&str], environment: &[(&str, &str)], file: Option<&str>, expect: u32, from: &str| {
+    let check = |arguments: &[&str],
+                 environment: &[(&str, &str)],
+                 file: Option<&str>,
+                 expect: u32,
+                 from: &str| {
         let loaded = sample(arguments, environment, file).unwrap();
         assert_eq!(loaded.own.syncs, expect, "{arguments:?} {environment:?} {file:?}");
         let origin = match &loaded.raw.value(name).unwrap().origin {
@@ -121,7 +131,11 @@ node_monitor_period: 5s
 event_qps: fast
 logging: {format: json}
 ";
-    let environment = [("CCM__KUBE_API_BURST", "-1"), ("CCM__KUBE_API_QSP", "5"), ("CCM_PORT", "tcp://10.0.0.1:80")];
+    let environment = [
+        ("CCM__KUBE_API_BURST", "-1"),
+        ("CCM__KUBE_API_QSP", "5"),
+        ("CCM_PORT", "tcp://10.0.0.1:80"),
+    ];
     let arguments = ["--concurrent-node-syncs=0", "--secure-port=70000", "--controllers=nodes,*"];
     assert_eq!(
         problems(&arguments, &environment, Some(file)),
@@ -149,15 +163,24 @@ fn each_rule_has_its_line() {
     check("--cloud-provider=", "must be the name of a cloud provider");
     check("--cluster-name=", "must not be empty");
     check("--leader-elect=yes", "must be true or false");
-    check("--leader-elect-resource-lock=configmapsleases", "must be leases, the only kind of lock there is");
+    check(
+        "--leader-elect-resource-lock=configmapsleases",
+        "must be leases, the only kind of lock there is",
+    );
     check(
         "--enable-leader-migration=true",
         "must be false; to hand over from another controller manager, give the name of its Lease to \
          --leader-elect-resource-name",
     );
     check("--leader-elect-lease-duration=1500ms", "must be whole seconds, at least 1s");
-    check("--leader-elect-renew-deadline=15s", "must be shorter than --leader-elect-lease-duration, which is 15s");
-    check("--leader-elect-retry-period=9s", "times 1.2 must be shorter than --leader-elect-renew-deadline, which is 10s");
+    check(
+        "--leader-elect-renew-deadline=15s",
+        "must be shorter than --leader-elect-lease-duration, which is 15s",
+    );
+    check(
+        "--leader-elect-retry-period=9s",
+        "times 1.2 must be shorter than --leader-elect-renew-deadline, which is 10s",
+    );
     check("--leader-elect-retry-period=0s", "must be longer than 0s");
     check("--kube-api-timeout=-5s", "must be a duration of zero or more, such as 5m0s");
     check("--min-resync-period=12", "must be a duration such as 5m0s, 1h30m or 250ms");
@@ -168,12 +191,23 @@ fn each_rule_has_its_line() {
     check("--logging-format=xml", "must be text or json");
     check("-v=300".replace("-v", "--v").as_str(), "must be a whole number from 0 to 255");
     check("--kube-api-qps=NaN", "must be a number");
-    check("--controllers=x", &problems(&["--controllers=x"], &[], None)[0].replace("--controllers=x (flag): ", ""));
+    check(
+        "--controllers=x",
+        &problems(&["--controllers=x"], &[], None)[0].replace("--controllers=x (flag): ", ""),
+    );
     let lease = &problems(&["--leader-elect-resource-name=Node_CCM"], &[], None)[0];
-    assert!(lease.starts_with("--leader-elect-resource-name=Node_CCM (flag): must be a Kubernetes object name"), "{lease}");
+    assert!(
+        lease.starts_with(
+            "--leader-elect-resource-name=Node_CCM (flag): must be a Kubernetes object name"
+        ),
+        "{lease}"
+    );
     for filter in ["loud", "info,loud", "ccm_runtime=loud", "info,,", "[", "info ccm=debug"] {
         let found = problems(&[&format!("--log-filter={filter}")], &[], None);
-        assert!(found[0].starts_with(&format!("--log-filter={filter} (flag): must be levels")), "{found:?}");
+        assert!(
+            found[0].starts_with(&format!("--log-filter={filter} (flag): must be levels")),
+            "{found:?}"
+        );
     }
 }
 
@@ -191,7 +225,9 @@ fn files_that_cannot_be_used_are_named() {
     check("page_size: {a: 1}", "page_size (ccm.yaml): must be a single value or a list");
     assert_eq!(
         problems(&["--config=/nowhere/x.yaml"], &[], None),
-        ["--config=/nowhere/x.yaml: must be a readable file: No such file or directory (os error 2)"]
+        [
+            "--config=/nowhere/x.yaml: must be a readable file: No such file or directory (os error 2)"
+        ]
     );
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("settings.ini");
@@ -219,8 +255,17 @@ fn settings_of_siblings_warn_in_every_layer() {
 #[test]
 fn rates_are_read_as_client_go_reads_them() {
     let check = |qps: &str, burst: &str, per_second: Option<f64>, expect: u32| {
-        let loaded = sample(&[&format!("--kube-api-qps={qps}"), &format!("--kube-api-burst={burst}")], &[], None).unwrap();
-        assert_eq!(loaded.common.kube.requests, RateSettings { per_second, burst: expect }, "{qps} {burst}");
+        let loaded = sample(
+            &[&format!("--kube-api-qps={qps}"), &format!("--kube-api-burst={burst}")],
+            &[],
+            None,
+        )
+        .unwrap();
+        assert_eq!(
+            loaded.common.kube.requests,
+            RateSettings { per_second, burst: expect },
+            "{qps} {burst}"
+        );
     };
     check("20", "30", Some(20.0), 30);
     check("0.5", "1", Some(0.5), 1);
@@ -245,7 +290,11 @@ fn passwords_in_urls_are_not_shown() {
     let page = super::load::configz::<Sample>(&loaded.raw, &loaded.common, &loaded.own);
     assert!(page.contains("https://[redacted]@host"), "{page}");
     assert!(!page.contains("secret@"), "{page}");
-    let error = problems(&["--master=https://me:secret@host", "--bind-address=https://me:secret@host"], &[], None);
+    let error = problems(
+        &["--master=https://me:secret@host", "--bind-address=https://me:secret@host"],
+        &[],
+        None,
+    );
     assert!(!error[0].contains("secret@"), "{error:?}");
 }
 
@@ -254,8 +303,13 @@ fn configz_shows_values_with_their_origin() {
     let loaded = sample(&["--concurrent-node-syncs=4", "--kube-api-qps=0"], &[], None).unwrap();
     let page = super::load::configz::<Sample>(&loaded.raw, &loaded.common, &loaded.own);
     let page: serde_json::Value = serde_json::from_str(&page).unwrap();
-    let check = |pointer: &str, expect: serde_json::Value| assert_eq!(page.pointer(pointer), Some(&expect), "{pointer}");
-    check("/node-ccm/settings/concurrent_node_syncs", serde_json::json!({"value": "4", "origin": "flag"}));
+    let check = |pointer: &str, expect: serde_json::Value| {
+        assert_eq!(page.pointer(pointer), Some(&expect), "{pointer}")
+    };
+    check(
+        "/node-ccm/settings/concurrent_node_syncs",
+        serde_json::json!({"value": "4", "origin": "flag"}),
+    );
     check("/node-ccm/settings/page_size", serde_json::json!({"value": "500", "origin": "default"}));
     check("/node-ccm/effective/program/syncs", 4.into());
     check("/node-ccm/effective/program/period", "5m0s".into());

@@ -70,7 +70,12 @@ impl SettingValue for IpAddr {
 
 impl SettingValue for Vec<String> {
     fn parse(text: &str) -> Result<Self, String> {
-        Ok(text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect())
+        Ok(text
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty())
+            .map(str::to_owned)
+            .collect())
     }
 }
 

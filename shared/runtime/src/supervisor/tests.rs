@@ -10,7 +10,10 @@ fn supervisor() -> Supervisor {
 }
 
 async fn first_failure(supervisor: &Supervisor) -> Option<String> {
-    timeout(Duration::from_secs(5), supervisor.failed()).await.ok().map(|failure| failure.to_string())
+    timeout(Duration::from_secs(5), supervisor.failed())
+        .await
+        .ok()
+        .map(|failure| failure.to_string())
 }
 
 #[tokio::test(start_paused = true)]
@@ -20,10 +23,19 @@ async fn each_wrong_end_is_a_failure() {
         start(&supervisor);
         assert_eq!(first_failure(&supervisor).await.as_deref(), expect);
     };
-    check(|it| it.spawn("informer", async {}), Some("task informer ended though it must not")).await;
+    check(|it| it.spawn("informer", async {}), Some("task informer ended though it must not"))
+        .await;
     check(|it| it.spawn_job("warm-up", async {}), None).await;
-    check(|it| it.spawn("sync-1", async { panic!("index {}", 7) }), Some("task sync-1 panicked: index 7")).await;
-    check(|it| it.spawn_job("warm-up", async { panic!("plain") }), Some("task warm-up panicked: plain")).await;
+    check(
+        |it| it.spawn("sync-1", async { panic!("index {}", 7) }),
+        Some("task sync-1 panicked: index 7"),
+    )
+    .await;
+    check(
+        |it| it.spawn_job("warm-up", async { panic!("plain") }),
+        Some("task warm-up panicked: plain"),
+    )
+    .await;
     check(|it| it.spawn("endless", std::future::pending::<()>()), None).await;
 }
 

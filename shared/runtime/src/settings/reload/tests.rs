@@ -32,7 +32,10 @@ impl Bench {
     fn counts(&self) -> (u64, u64, u64) {
         let text = self.metrics.encode().unwrap();
         let sample = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}:\n{text}"));
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix(name))
+                .unwrap_or_else(|| panic!("{name}:\n{text}"));
             line.trim().parse().unwrap()
         };
         (
@@ -54,7 +57,10 @@ fn live_settings_change_and_are_published() {
     let (mut own, common) = (bench.reload.own(), bench.reload.common());
     assert_eq!(bench.look("concurrent_node_syncs: 2"), Look::Same);
     assert_eq!(bench.counts(), (0, 0, 1));
-    assert_eq!(bench.look("concurrent_node_syncs: 3\nkube_api_qps: 7"), taken(&["concurrent_node_syncs", "kube_api_qps"], &[]));
+    assert_eq!(
+        bench.look("concurrent_node_syncs: 3\nkube_api_qps: 7"),
+        taken(&["concurrent_node_syncs", "kube_api_qps"], &[])
+    );
     assert!(own.has_changed().unwrap());
     assert_eq!(own.borrow_and_update().syncs, 3);
     assert_eq!(common.borrow().kube.requests.per_second, Some(7.0));
@@ -72,7 +78,9 @@ fn live_settings_change_and_are_published() {
 fn an_invalid_version_is_refused_as_a_whole() {
     let mut bench = bench(&[], "concurrent_node_syncs: 2");
     let own = bench.reload.own();
-    let Look::Refused(problems) = bench.look("concurrent_node_syncs: 3\npage_size: 0\nno_such_thing: 1") else {
+    let Look::Refused(problems) =
+        bench.look("concurrent_node_syncs: 3\npage_size: 0\nno_such_thing: 1")
+    else {
         panic!("must be refused")
     };
     assert_eq!(problems.iter().count(), 2, "{problems}");

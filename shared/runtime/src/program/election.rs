@@ -1,0 +1,111 @@
+//! This process in the election, if there is one.
+
+use std::time::Duration;
+
+use ccm_kube::{client::Clients, events::EventRecorder};
+use parking_lot::Mutex;
+use tokio::{sync::watch, time::timeout};
+
+use crate::{
+    health::{Health, Scope, Verdict},
+    leadership::{Election, ElectionConfig, Elector, Ended, Leadership, LeadershipMetrics},
+    metrics::Metrics,
+    settings::ElectionSettings,
+    supervisor::Supervisor,
+};
+
+/// What giving the Lease back may take. It expires by itself if that fails.
+const RELEASE: Duration = Duration::from_secs(6);
+
+/// This process as a candidate. Without election it leads from the start.
+pub(super) struct Candidacy {
+    leadership: Leadership,
+    election: Option<Election>,
+    waiting: Mutex<Option<Elector>>,
+    ended: watch::Sender<Option<Ended>>,
+}
+
+impl Candidacy {
+    /// A candidate that does not stand yet. Its check appears on the pages at once.
+    pub(super) fn new(
+        settings: &ElectionSettings,
+        clients: &Clients,
+        events: &EventRecorder,
+        health: &Health,
+        metrics: &Metrics,
+    ) -> Self {
+        let ended = watch::Sender::new(None);
+        if !settings.enabled {
+            let leadership = Leadership::unconditional();
+            return Self { leadership, election: None, waiting: Mutex::default(), ended };
+        }
+        let config = ElectionConfig {
+            name: settings.lease.clone(),
+            namespace: settings.namespace.clone(),
+            lease_duration: settings.lease_duration,
+            renew_deadline: settings.renew_deadline,
+            retry_period: settings.retry_period,
+        };
+        let election_metrics = LeadershipMetrics::new(&settings.lease);
+        metrics.with(|registry| election_metrics.register(registry));
+        let guarded = |guard| clients.lease_client(guard);
+        let (elector, election) =
+            Elector::new(config, guarded, clients.watch.clone(), election_metrics, events.clone());
+        let leadership = election.leadership().clone();
+        show(health, &leadership, &settings.lease);
+        Self { leadership, election: Some(election), waiting: Mutex::new(Some(elector)), ended }
+    }
+
+    /// What the program asks before each write.
+    pub(super) fn leadership(&self) -> &Leadership {
+        &self.leadership
+    }
+
+    /// Stands for election.
+    pub(super) fn start(&self, tasks: &Supervisor) {
+        let Some(elector) = self.waiting.lock().take() else { return };
+        let ended = self.ended.clone();
+        tasks.spawn_job("election", async move {
+            let how = elector.run().await;
+            ended.send_replace(Some(how));
+        });
+    }
+
+    /// Waits until this process leads.
+    pub(super) async fn won(&self) {
+        self.leadership.wait_leading().await;
+    }
+
+    /// Waits until leadership is lost.
+    pub(super) async fn lost(&self) {
+        // The sender lives as long as this value: waiting cannot fail.
+        self.ended.subscribe().wait_for(|ended| *ended == Some(Ended::Lost)).await.ok();
+    }
+
+    /// Gives the Lease back, if it is ours. Everything that writes must have ended.
+    pub(super) async fn release(&self) {
+        let never_stood = self.waiting.lock().is_some();
+        let Some(election) = self.election.as_ref().filter(|_| !never_stood) else { return };
+        election.release();
+        let mut ended = self.ended.subscribe();
+        if timeout(RELEASE, ended.wait_for(Option::is_some)).await.is_err() {
+            tracing::warn!("the Lease could not be given back in time; it expires by itself");
+        }
+    }
+}
+
+/// Upstream's check: a process that believes in a term that has ended is broken.
+fn show(health: &Health, leadership: &Leadership, lease: &str) {
+    let (leadership, lease) = (leadership.clone(), lease.to_owned());
+    health.add("leaderElection", Scope::Liveness, move || {
+        if leadership.is_overdue() {
+            return Verdict::Failed(format!(
+                "failed election to renew leadership on lease {lease}"
+            ));
+        }
+        Verdict::Passed(match leadership.remaining().as_secs() {
+            _ if !leadership.is_leader() => format!("standing by for lease {lease}"),
+            left => format!("leads by lease {lease}, term ends in {left} s unless renewed"),
+        })
+    });
+}

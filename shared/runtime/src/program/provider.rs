@@ -1,0 +1,104 @@
+//! From the provider's name to a cloud whose capability is known.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::{
+    Call, Capability, Cloud, CloudError, ProviderContext, ProviderFactory, RetryClass,
+};
+use tokio::time::sleep;
+
+use super::Failure;
+use crate::health::Condition;
+
+/// The wait after the first failure; doubles.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// The longest wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How long the question whether the cloud answers may take.
+const PROBE: Call = Call::routine(Duration::from_secs(10));
+
+/// Waits that grow from failure to failure.
+struct Waits {
+    next: Duration,
+}
+
+impl Waits {
+    const fn new() -> Self {
+        Self { next: FIRST_WAIT }
+    }
+
+    /// The wait after this failure; a cloud that names one gets at least that.
+    fn after(&mut self, error: &CloudError) -> Duration {
+        let wait = self.next;
+        self.next = (wait * 2).min(LONGEST_WAIT);
+        match error.class() {
+            RetryClass::RetryAfter(asked) => wait.max(asked.min(LONGEST_WAIT * 2)),
+            RetryClass::Retry | RetryClass::Permanent => wait,
+        }
+    }
+}
+
+/// Builds the provider. A mistake in its configuration is a failure; a cloud that does
+/// not answer is waited for, and shown as not ready meanwhile.
+pub(super) async fn build(
+    factory: &dyn ProviderFactory,
+    context: &ProviderContext,
+    startup: &Condition,
+) -> Result<Arc<dyn Cloud>, Failure> {
+    let mut waits = Waits::new();
+    loop {
+        let error = match factory.build(context.clone()).await {
+            Ok(cloud) => return Ok(cloud),
+            Err(error) => error,
+        };
+        if error.class() == RetryClass::Permanent {
+            return Err(Failure::Usage(configuration_problem(factory.name(), context, &error)));
+        }
+        startup.fail(format!("the cloud provider {} cannot be built yet: {error}", factory.name()));
+        tracing::warn!(provider = factory.name(), %error, "cannot build the cloud provider yet");
+        sleep(waits.after(&error)).await;
+    }
+}
+
+/// The provider's complaint, with the setting it is about.
+pub(super) fn configuration_problem(
+    name: &str,
+    context: &ProviderContext,
+    error: &CloudError,
+) -> String {
+    let message = &error.message;
+    match &context.config.path {
+        Some(path) => format!("--cloud-config={}: {message}", path.display()),
+        None => format!("--cloud-provider={name} without --cloud-config: {message}"),
+    }
+}
+
+/// Waits until it is known whether the provider offers what the program needs.
+pub(super) async fn offers(cloud: &dyn Cloud, needs: Capability, startup: &Condition) -> bool {
+    let mut waits = Waits::new();
+    let mut logged = String::new();
+    loop {
+        let offered = match needs {
+            Capability::Instances => cloud.instances().map(|offered| offered.is_some()),
+        };
+        let error = match offered {
+            Ok(offered) => return offered,
+            Err(error) => error,
+        };
+        startup.fail(format!(
+            "not known yet whether the cloud provider {} offers {needs}: {error}",
+            cloud.name()
+        ));
+        // Once per kind of trouble: this may last as long as the cloud is down.
+        let line = error.kind.to_string();
+        if line != logged {
+            tracing::warn!(provider = cloud.name(), capability = %needs, %error, "the cloud does not say yet what it offers");
+            logged = line;
+        }
+        sleep(waits.after(&error)).await;
+        // Providers discover on use; a failure shows at the next turn of this loop.
+        if let Err(error) = cloud.health(PROBE).await {
+            tracing::debug!(provider = cloud.name(), %error, "the cloud does not answer");
+        }
+    }
+}

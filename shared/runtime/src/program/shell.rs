@@ -1,0 +1,344 @@
+//! What lives as long as the process, around the program's own work.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::{Cloud, ProviderContext, ProviderRegistry};
+use ccm_kube::{
+    client::{ClientConfig, Clients},
+    events::{EventMetrics, EventRecorder},
+    metrics::RestMetrics,
+};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, Failure, Program, election::Candidacy, provider, start::provider_context};
+use crate::{
+    cloud_gate::CloudGate,
+    health::{Condition, Health, Scope, Verdict},
+    http::{Pages, Server},
+    limits::{ApiLimits, ApiRates, CloudLimits, CloudRates, LimitMetrics, Rate},
+    logging::LogControl,
+    metrics::{Metrics, RunningController},
+    settings::{CommonSettings, Loaded, RateSettings, Reload},
+    supervisor::{Supervisor, chain},
+};
+
+/// How often a provider is asked again whether it offers now what it did not before.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// What work gets to notice that it is to end, when nothing is left of its time.
+const NOTICE: Duration = Duration::from_secs(1);
+/// What work gets when the process ends because something broke.
+const ABANDON: Duration = Duration::from_millis(2500);
+/// What the event writer gets for what is still queued, a little above its own limit.
+const FLUSH: Duration = Duration::from_secs(3);
+
+/// A program that leads.
+pub(super) struct Leading<P> {
+    program: Arc<P>,
+    _running: RunningController,
+}
+
+/// What lives as long as the process.
+pub(super) struct Shell<P: Program> {
+    /// The runtime's own tasks: pages, settings, election.
+    tasks: Supervisor,
+    /// The program's tasks. They end first.
+    work: Supervisor,
+    /// The writer of events, which ends after the work that records them.
+    events_task: Supervisor,
+    events: EventRecorder,
+    health: Health,
+    metrics: Metrics,
+    clients: Clients,
+    gate: CloudGate,
+    candidacy: Candidacy,
+    startup: Condition,
+    common: watch::Receiver<Arc<CommonSettings>>,
+    own: watch::Receiver<Arc<P::Settings>>,
+}
+
+impl<P: Program> Shell<P> {
+    /// Builds everything that needs no answer from anybody, and starts the pages. The
+    /// election does not run yet.
+    pub(super) async fn start(loaded: Loaded<P>, log: LogControl) -> Result<Self, Failure> {
+        let (health, metrics) = (Health::new(), Metrics::new());
+        let startup = health.condition("startup", Scope::Readiness, "starting");
+        let reload = Reload::new(loaded, &health, &metrics);
+        let (common, own) = (reload.common(), reload.own());
+        let settings = Arc::clone(&common.borrow());
+
+        let limit_metrics = LimitMetrics::new(&metrics);
+        let api_limits = ApiLimits::new(api_rates(&settings), &limit_metrics);
+        let cloud_limits = CloudLimits::new(cloud_rates(&settings), &limit_metrics);
+        let clients = connect::<P>(&settings, &api_limits, &metrics).await?;
+        let event_metrics = EventMetrics::default();
+        metrics.with(|registry| event_metrics.register(registry));
+        let (events, writer) =
+            EventRecorder::new(clients.events.clone(), P::IDENTITY.event_component, event_metrics);
+        let candidacy = Candidacy::new(&settings.election, &clients, &events, &health, &metrics);
+        let leadership = candidacy.leadership().clone();
+        let guard = move |need| leadership.check(need).map(|_| ()).map_err(|lost| chain(&lost));
+        let gate = CloudGate::new(cloud_limits.clone(), &metrics, Some(Box::new(guard)));
+        show_cloud(&health, &gate);
+
+        let supervisor = || Supervisor::new(CancellationToken::new());
+        let (tasks, events_task) = (supervisor(), supervisor());
+        if let Some(pages) = &settings.pages {
+            let content =
+                Pages { health: health.clone(), metrics: metrics.clone(), configz: reload.page() };
+            let server = Server::bind(pages, content)
+                .await
+                .map_err(|error| Failure::Broken(chain(&error)))?;
+            tasks.spawn("pages", server.run(tasks.token().clone()));
+        }
+        tasks.spawn(
+            "settings",
+            apply(common.clone(), api_limits, cloud_limits, log, tasks.token().clone()),
+        );
+        tasks.spawn("config-file", reload.run(tasks.token().clone()));
+        events_task.spawn("events", writer.run(events_task.token().clone()));
+        let work = supervisor();
+        let shell = Self {
+            tasks,
+            work,
+            events_task,
+            events,
+            health,
+            metrics,
+            clients,
+            gate,
+            candidacy,
+            startup,
+            common,
+            own,
+        };
+        Ok(shell)
+    }
+
+    /// Goes on with `life` until `stop` is cancelled or a task ends as it must not.
+    pub(super) async fn watch(
+        &self,
+        stop: &CancellationToken,
+        life: impl Future<Output = Result<(), Failure>>,
+    ) -> Result<(), Failure> {
+        tokio::select! {
+            biased;
+            failure = self.tasks.failed() => Err(Failure::Broken(failure.to_string())),
+            failure = self.work.failed() => Err(Failure::Broken(failure.to_string())),
+            failure = self.events_task.failed() => Err(Failure::Broken(failure.to_string())),
+            () = stop.cancelled() => Ok(()),
+            ended = life => ended,
+        }
+    }
+
+    /// From the provider to the end of leadership. Returns only when that is lost or
+    /// something is wrong.
+    pub(super) async fn live(
+        &self,
+        providers: &ProviderRegistry,
+        leading: &mut Option<Leading<P>>,
+    ) -> Result<(), Failure> {
+        if !self.common.borrow().enabled {
+            self.idle(format!("--controllers switches {} off", P::IDENTITY.controller));
+            std::future::pending::<()>().await;
+        }
+        let cloud = self.cloud(providers).await?;
+        self.startup.fail("preparing");
+        let context = self.context(cloud);
+        let program = Arc::new(P::prepare(context.clone()).await?);
+        self.startup.pass("prepared");
+        self.candidacy.start(&self.tasks);
+        self.candidacy.won().await;
+        let running = self.metrics.running(P::IDENTITY.alias);
+        *leading = Some(Leading { program: Arc::clone(&program), _running: running });
+        self.show_work();
+        program.lead(context);
+        self.candidacy.lost().await;
+        Err(Failure::Broken("leaderelection lost".to_owned()))
+    }
+
+    /// Says once, in the log and on `/readyz`, that there is nothing to do.
+    fn idle(&self, why: String) {
+        tracing::info!(controller = P::IDENTITY.controller, "idle: {why}");
+        self.startup.pass(format!("idle: {why}"));
+    }
+
+    /// The cloud, once it is known to offer what the program needs.
+    async fn cloud(&self, providers: &ProviderRegistry) -> Result<Arc<dyn Cloud>, Failure> {
+        let settings = Arc::clone(&self.common.borrow());
+        let factory = providers
+            .get(&settings.cloud.provider)
+            .map_err(|error| Failure::Usage(error.to_string()))?;
+        let context = ProviderContext {
+            gate: Arc::new(self.gate.clone()),
+            ..provider_context::<P>(&settings)
+        };
+        let cloud = provider::build(factory.as_ref(), &context, &self.startup).await?;
+        let needs = P::IDENTITY.needs;
+        let mut said = false;
+        while !provider::offers(cloud.as_ref(), needs, &self.startup).await {
+            if !said {
+                self.idle(format!("the cloud provider {} does not offer {needs}", cloud.name()));
+                said = true;
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+        Ok(cloud)
+    }
+
+    fn context(&self, cloud: Arc<dyn Cloud>) -> Context<P> {
+        Context {
+            clients: self.clients.clone(),
+            cloud,
+            leadership: self.candidacy.leadership().clone(),
+            events: self.events.clone(),
+            settings: self.own.clone(),
+            common: self.common.clone(),
+            metrics: self.metrics.clone(),
+            supervisor: self.work.clone(),
+            health: self.health.clone(),
+            token: self.work.token().clone(),
+        }
+    }
+
+    /// The check that upstream names after the controller.
+    fn show_work(&self) {
+        let work = self.work.clone();
+        self.health.add(P::IDENTITY.controller, Scope::Liveness, move || {
+            Verdict::Passed(format!("{} tasks", work.running().len()))
+        });
+    }
+
+    /// Ends in order: no longer ready, drained, work ended, lease given back, events
+    /// written, pages closed.
+    pub(super) async fn end(
+        self,
+        outcome: Result<(), Failure>,
+        leading: Option<Leading<P>>,
+    ) -> Result<(), Failure> {
+        self.startup.fail("ending");
+        if let Err(failure) = &outcome {
+            tracing::error!("ending: {}", chain(failure));
+        }
+        let time = if outcome.is_ok() { self.common.borrow().drain_timeout } else { ABANDON };
+        let ended = self.end_work(outcome.is_ok(), leading, Instant::now() + time).await;
+        // While something may still be written, the lease must not pass to another one
+        // before its time; it expires by itself.
+        if ended {
+            self.candidacy.release().await;
+        }
+        for (group, time) in [(&self.events_task, FLUSH), (&self.tasks, FLUSH)] {
+            group.token().cancel();
+            if let Err(late) = group.wait_all(time).await {
+                tracing::warn!("not waited for: {late}");
+            }
+        }
+        outcome
+    }
+
+    /// Ends the program's work. Says whether all of it has ended.
+    async fn end_work(&self, drain: bool, leading: Option<Leading<P>>, deadline: Instant) -> bool {
+        if let Some(leading) = leading.filter(|_| drain && self.candidacy.leadership().is_leader())
+        {
+            tracing::info!("draining");
+            if timeout_at(deadline, leading.program.drain()).await.is_err() {
+                tracing::warn!("work was not drained within --drain-timeout");
+            }
+        }
+        self.work.token().cancel();
+        let left = deadline.saturating_duration_since(Instant::now()).max(NOTICE);
+        match self.work.wait_all(left).await {
+            Ok(()) => true,
+            Err(late) => {
+                tracing::warn!("work did not end: {late}");
+                false
+            }
+        }
+    }
+}
+
+async fn connect<P: Program>(
+    settings: &CommonSettings,
+    limits: &ApiLimits,
+    metrics: &Metrics,
+) -> Result<Clients, Failure> {
+    let rest = Arc::new(RestMetrics::default());
+    metrics.with(|registry| rest.register(registry));
+    let config = ClientConfig {
+        kubeconfig: settings.kube.kubeconfig.clone(),
+        master: settings.kube.master.clone(),
+        user_agent: P::IDENTITY.user_agent(),
+        request_timeout: settings.kube.timeout,
+        limiter: Arc::new(limits.clone()),
+        metrics: rest,
+    };
+    // What can fail here is the kubeconfig; the server is not asked.
+    Clients::connect(config).await.map_err(|error| Failure::Usage(chain(&error)))
+}
+
+/// How each service of the cloud has been answering, for `/readyz?verbose`.
+fn show_cloud(health: &Health, gate: &CloudGate) {
+    let gate = gate.clone();
+    health.add("cloud", Scope::Information, move || {
+        let services = gate.services();
+        let failing = |(_, state): &(_, crate::cloud_gate::ServiceState)| match (
+            state.last_success,
+            state.last_failure,
+        ) {
+            (success, Some((failure, _))) => success.is_none_or(|success| success < failure),
+            (_, None) => false,
+        };
+        let bad = services.iter().any(failing);
+        let lines: Vec<String> = services
+            .into_iter()
+            .map(|(name, state)| {
+                let ago = |then: Instant| format!("{} s ago", then.elapsed().as_secs());
+                let success = state.last_success.map_or("never".to_owned(), ago);
+                let failure = state
+                    .last_failure
+                    .map(|(then, kind)| format!(", last failure {}: {kind}", ago(then)));
+                format!("{name} last success {success}{}", failure.unwrap_or_default())
+            })
+            .collect();
+        let text = if lines.is_empty() { "not called yet".to_owned() } else { lines.join("; ") };
+        if bad { Verdict::Failed(text) } else { Verdict::Passed(text) }
+    });
+}
+
+/// Takes over live settings as they change.
+async fn apply(
+    mut common: watch::Receiver<Arc<CommonSettings>>,
+    api: ApiLimits,
+    cloud: CloudLimits,
+    log: LogControl,
+    token: CancellationToken,
+) {
+    while let Some(Ok(())) = token.run_until_cancelled(common.changed()).await {
+        let settings = Arc::clone(&common.borrow_and_update());
+        api.configure(api_rates(&settings));
+        cloud.configure(cloud_rates(&settings));
+        if let Err(error) = log.apply(&settings.logging) {
+            tracing::error!("the log levels stay as they are: {}", chain(&error));
+        }
+    }
+    token.cancelled().await;
+}
+
+impl From<RateSettings> for Rate {
+    fn from(settings: RateSettings) -> Self {
+        let burst = f64::from(settings.burst);
+        settings.per_second.map_or(Self::UNLIMITED, |per_second| Self::new(per_second, burst))
+    }
+}
+
+fn api_rates(settings: &CommonSettings) -> ApiRates {
+    let requests = Rate::from(settings.kube.requests);
+    ApiRates { read: requests, write: requests, event: settings.kube.events.into() }
+}
+
+fn cloud_rates(settings: &CommonSettings) -> CloudRates {
+    CloudRates { read: settings.cloud.reads.into(), write: settings.cloud.writes.into() }
+}

@@ -1,0 +1,188 @@
+//! The life of a process: what is called when, what the pages say meanwhile, and how
+//! it ends. The API server is one that does not answer.
+
+mod program_sample;
+
+use std::{net::TcpListener, time::Duration};
+
+use ccm_runtime::program::Failure;
+use program_sample::{Process, Script, Step, begin};
+use tokio::time::timeout;
+
+/// What a process is that runs without election.
+fn alone(script: Script) -> Process {
+    begin(script, &["--leader-elect=false"])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_steps_come_in_order() {
+    let mut process = alone(Script::default());
+    process.reached(Step::Working).await;
+    assert_eq!(process.get("/readyz").await, (200, "ok".to_owned()));
+    let (_, page) = process.get("/readyz?verbose").await;
+    assert!(
+        page.contains("[+]startup ok: prepared\n")
+            && page.contains("[+]cloud-node-controller ok: 1 tasks\n"),
+        "{page}"
+    );
+    let (_, metrics) = process.get("/metrics").await;
+    assert!(metrics.contains("running_managed_controllers{name=\"cloud-node\",manager=\"cloud-controller-manager\"} 1"), "{metrics}");
+    assert!(metrics.contains("ccm_config_valid 1"), "{metrics}");
+    let (_, settings) = process.get("/configz").await;
+    assert!(settings.contains("\"origin\": \"flag\""), "{settings}");
+    assert_eq!(process.end().await, Ok(()));
+    assert_eq!(
+        process.steps(),
+        [Step::Prepared, Step::Led, Step::Working, Step::Drained, Step::Cancelled]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cloud_that_is_down_at_the_start_is_waited_for() {
+    let mut process = alone(Script { builds_that_fail: 1, unknown_offers: 1, ..Script::default() });
+    let (status, page) = process.get("/readyz").await;
+    assert_eq!(status, 500, "{page}");
+    assert!(page.contains("[-]startup failed: the cloud provider test cannot be built yet: unavailable: no route\n"), "{page}");
+    assert_eq!(process.get("/livez").await.0, 200, "a restart would not help");
+    process
+        .page_has(
+            "/readyz",
+            "not known yet whether the cloud provider test offers instances: timeout: no answer",
+        )
+        .await;
+    process.reached(Step::Working).await;
+    assert_eq!(process.get("/readyz").await.0, 200);
+    assert_eq!(process.end().await, Ok(()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_without_work_idles() {
+    let check = async |script: Script, arguments: &[&str], why: &str| {
+        let mut process = begin(script, arguments);
+        process.page_has("/readyz?verbose", &format!("[+]startup ok: idle: {why}\n")).await;
+        assert_eq!(process.get("/readyz").await.0, 200);
+        assert!(
+            !process.get("/metrics").await.1.contains("running_managed_controllers{"),
+            "nothing runs"
+        );
+        assert_eq!(process.end().await, Ok(()));
+        assert_eq!(process.steps(), []);
+    };
+    let offers_nothing = Script { offers_nothing: true, ..Script::default() };
+    check(offers_nothing, &[], "the cloud provider test does not offer instances").await;
+    let off = "--controllers switches cloud-node-controller off";
+    check(Script::default(), &["--controllers=*,-cloud-node"], off).await;
+    check(Script::default(), &["--controllers=service-lb-controller"], off).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mistakes_in_the_configuration_end_the_program() {
+    let check = async |script: Script, arguments: &[&str], expect: &str| {
+        let mut process = begin(script, arguments);
+        let failure = process.ended().await.unwrap_err();
+        assert!(matches!(failure, Failure::Usage(_)), "{failure:?}");
+        assert!(failure.to_string().contains(expect), "{failure}");
+        assert_eq!(process.steps(), []);
+    };
+    let invalid = || Script { invalid: true, ..Script::default() };
+    check(
+        invalid(),
+        &["--cloud-config=/etc/cloud.conf"],
+        "--cloud-config=/etc/cloud.conf: region must be set",
+    )
+    .await;
+    check(invalid(), &[], "--cloud-provider=test without --cloud-config: region must be set").await;
+    check(Script::default(), &["--kubeconfig=/nowhere/kube.conf"], "/nowhere/kube.conf").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_in_use_ends_the_program() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = format!("--secure-port={}", taken.local_addr().unwrap().port());
+    let mut process = begin(Script::default(), &[&port]);
+    let failure = process.ended().await.unwrap_err();
+    assert!(matches!(failure, Failure::Broken(_)), "{failure:?}");
+    assert!(failure.to_string().contains("which another process uses"), "{failure}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unexpected_end_of_a_task_ends_the_program() {
+    let check = async |script: Script, expect: &str| {
+        let mut process = alone(script);
+        let failure = process.ended().await.unwrap_err();
+        assert_eq!(failure, Failure::Broken(expect.to_owned()));
+        let steps = process.steps();
+        assert!(!steps.contains(&Step::Drained), "a broken program is not drained: {steps:?}");
+        assert!(steps.contains(&Step::Cancelled), "its other tasks end: {steps:?}");
+    };
+    check(Script { a_task_panics: true, ..Script::default() }, "task sync-1 panicked: broken")
+        .await;
+    check(
+        Script { a_task_ends: true, ..Script::default() },
+        "task sync-1 ended though it must not",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_cannot_prepare_says_why() {
+    let mut process = alone(Script { prepare_fails: true, ..Script::default() });
+    assert_eq!(process.ended().await, Err(Failure::Broken("no room".to_owned())));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_ends_every_phase() {
+    let hangs = Script { prepare_hangs: true, ..Script::default() };
+    let mut process = alone(hangs);
+    process.page_has("/readyz", "[-]startup failed: preparing\n").await;
+    assert_eq!(process.end().await, Ok(()));
+    let unreachable = Script { builds_that_fail: usize::MAX, ..Script::default() };
+    let mut process = alone(unreachable);
+    process.page_has("/readyz", "cannot be built yet").await;
+    assert_eq!(process.end().await, Ok(()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn draining_is_bounded() {
+    let script = Script { drain_hangs: true, ..Script::default() };
+    let mut process = begin(script, &["--leader-elect=false", "--drain-timeout=300ms"]);
+    process.reached(Step::Working).await;
+    assert_eq!(timeout(Duration::from_secs(10), process.end()).await.expect("an end"), Ok(()));
+    assert!(process.steps().ends_with(&[Step::Working, Step::Cancelled]), "{:?}", process.steps());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_an_api_server_nobody_leads_and_everything_ends() {
+    let mut process = begin(Script::default(), &[]);
+    process.reached(Step::Prepared).await;
+    process
+        .page_has("/readyz?verbose", "[+]leaderElection ok: standing by for lease node-ccm\n")
+        .await;
+    assert_eq!(process.get("/healthz").await, (200, "ok".to_owned()), "a standby is healthy");
+    assert!(
+        process
+            .get("/metrics")
+            .await
+            .1
+            .contains("leader_election_master_status{name=\"node-ccm\"} 0")
+    );
+    assert_eq!(timeout(Duration::from_secs(15), process.end()).await.expect("an end"), Ok(()));
+    assert_eq!(process.steps(), [Step::Prepared], "neither led nor drained");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_the_file_reaches_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ccm.yaml");
+    std::fs::write(&path, "workers: 2").unwrap();
+    let flag = format!("--config={}", path.display());
+    let mut process = begin(Script::default(), &["--leader-elect=false", &flag]);
+    process.reached(Step::Working).await;
+    std::fs::write(&path, "workers: 3\nv: 4").unwrap();
+    process.reached(Step::Settings(3)).await;
+    std::fs::write(&path, "workers: none").unwrap();
+    process.page_has("/readyz?verbose", "[!]config: the new version is refused").await;
+    assert!(process.get("/metrics").await.1.contains("ccm_config_valid 0"));
+    assert_eq!(process.get("/readyz").await.0, 200, "the old version still works");
+    assert_eq!(process.end().await, Ok(()));
+}

@@ -1,0 +1,313 @@
+//! A program that notes what is called, a provider that fails as it is told to, and a
+//! process of both.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use ccm_cloud::{
+    Call, Capability, Cloud, CloudError, ErrorKind, Fleet, Instances, LookupResult, NodeIdentity,
+    ProviderContext, ProviderFactory, ProviderRegistry,
+};
+use ccm_runtime::{
+    logging::LogControl,
+    program::{Context, Failure, Identity, Program, run},
+    settings::{Invocation, Kind, Loaded, Problems, RawSettings, SettingDoc, load},
+};
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+/// What is waited for at most.
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// What a test wants to happen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Script {
+    /// So many times the provider cannot be built, because the cloud is down.
+    pub(crate) builds_that_fail: usize,
+    /// So many times the cloud does not know yet what it offers.
+    pub(crate) unknown_offers: usize,
+    /// The provider's configuration is wrong.
+    pub(crate) invalid: bool,
+    /// The provider offers no instances.
+    pub(crate) offers_nothing: bool,
+    pub(crate) prepare_fails: bool,
+    pub(crate) prepare_hangs: bool,
+    pub(crate) a_task_panics: bool,
+    pub(crate) a_task_ends: bool,
+    pub(crate) drain_hangs: bool,
+}
+
+/// What was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Prepared,
+    Led,
+    Working,
+    Settings(u32),
+    Drained,
+    Cancelled,
+}
+
+#[derive(Debug, Default)]
+struct Case {
+    script: Script,
+    builds: AtomicUsize,
+    offers: AtomicUsize,
+    steps: Mutex<Vec<Step>>,
+}
+
+impl Case {
+    fn note(&self, step: Step) {
+        self.steps.lock().push(step);
+    }
+}
+
+/// A program is built by a function without arguments, so it finds its case by a setting.
+static CASES: LazyLock<Mutex<HashMap<String, Arc<Case>>>> = LazyLock::new(Mutex::default);
+
+pub(crate) struct Noting(Arc<Case>);
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct NotingSettings {
+    case: String,
+    workers: u32,
+}
+
+const TABLE: &[SettingDoc] = &[
+    SettingDoc { flag: "case", kind: Kind::Text, default: "", meaning: "The test.", live: false },
+    SettingDoc {
+        flag: "workers",
+        kind: Kind::Count,
+        default: "1",
+        meaning: "Something live.",
+        live: true,
+    },
+];
+
+impl Program for Noting {
+    const IDENTITY: Identity = Identity {
+        binary: "node-ccm",
+        controller: "cloud-node-controller",
+        alias: "cloud-node",
+        lease: "node-ccm",
+        port: 10258,
+        event_component: "cloud-node-controller",
+        needs: Capability::Instances,
+    };
+    type Settings = NotingSettings;
+
+    fn documentation() -> &'static [SettingDoc] {
+        TABLE
+    }
+
+    fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<NotingSettings> {
+        let (case, workers) = (layers.get("case", problems), layers.get("workers", problems));
+        Some(NotingSettings { case: case?, workers: workers? })
+    }
+
+    async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
+        let case = CASES.lock()[&context.settings.borrow().case].clone();
+        if case.script.prepare_hangs {
+            std::future::pending::<()>().await;
+        }
+        if case.script.prepare_fails {
+            return Err(Failure::Broken("no room".to_owned()));
+        }
+        case.note(Step::Prepared);
+        Ok(Self(case))
+    }
+
+    fn lead(self: Arc<Self>, context: Context<Self>) {
+        assert!(context.leadership.is_leader());
+        let case = Arc::clone(&self.0);
+        case.note(Step::Led);
+        let script = case.script.clone();
+        let (token, mut settings) = (context.token.clone(), context.settings.clone());
+        context.supervisor.spawn("worker", async move {
+            case.note(Step::Working);
+            loop {
+                tokio::select! {
+                    () = token.cancelled() => break,
+                    Ok(()) = settings.changed() => {
+                        let workers = settings.borrow_and_update().workers;
+                        case.note(Step::Settings(workers));
+                    }
+                }
+            }
+            case.note(Step::Cancelled);
+        });
+        if script.a_task_panics || script.a_task_ends {
+            context.supervisor.spawn("sync-1", async move {
+                sleep(Duration::from_millis(200)).await;
+                assert!(!script.a_task_panics, "broken");
+            });
+        }
+    }
+
+    async fn drain(&self) {
+        if self.0.script.drain_hangs {
+            std::future::pending::<()>().await;
+        }
+        self.0.note(Step::Drained);
+    }
+}
+
+/// The provider `test`.
+#[derive(Clone)]
+struct Scripted(Arc<Case>);
+
+#[async_trait]
+impl ProviderFactory for Scripted {
+    fn name(&self) -> &'static str {
+        "test"
+    }
+
+    async fn build(&self, _: ProviderContext) -> Result<Arc<dyn Cloud>, CloudError> {
+        let Case { script, builds, .. } = &*self.0;
+        if script.invalid {
+            return Err(CloudError::new(ErrorKind::Invalid, "region must be set"));
+        }
+        if builds.fetch_add(1, Ordering::Relaxed) < script.builds_that_fail {
+            return Err(CloudError::new(ErrorKind::Unavailable, "no route"));
+        }
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl Cloud for Scripted {
+    fn name(&self) -> &'static str {
+        "test"
+    }
+
+    fn schemes(&self) -> Vec<String> {
+        vec!["test".to_owned()]
+    }
+
+    fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
+        let Case { script, offers, .. } = &*self.0;
+        if offers.fetch_add(1, Ordering::Relaxed) < script.unknown_offers {
+            return Err(CloudError::new(ErrorKind::Timeout, "no answer"));
+        }
+        Ok((!script.offers_nothing).then(|| Arc::new(self.clone()) as Arc<dyn Instances>))
+    }
+
+    async fn health(&self, _: Call) -> Result<(), CloudError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Instances for Scripted {
+    async fn lookup(&self, nodes: &[NodeIdentity], _: Call) -> Vec<LookupResult> {
+        nodes.iter().map(|_| Err(CloudError::new(ErrorKind::Unavailable, "no route"))).collect()
+    }
+
+    async fn list(&self, _: Call) -> Result<Fleet, CloudError> {
+        Ok(Fleet::default())
+    }
+}
+
+/// A process of the program and the provider.
+pub(crate) struct Process {
+    case: Arc<Case>,
+    pages: SocketAddr,
+    stop: CancellationToken,
+    life: JoinHandle<Result<(), Failure>>,
+}
+
+/// Begins one, with an API server that nobody reaches.
+pub(crate) fn begin(script: Script, arguments: &[&str]) -> Process {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let name = format!("case-{}", free.port());
+    let case = Arc::new(Case { script, ..Case::default() });
+    CASES.lock().insert(name.clone(), Arc::clone(&case));
+    let mut all = vec![
+        "--cloud-provider=test".to_owned(),
+        "--master=http://127.0.0.1:9".to_owned(),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={}", free.port()),
+        format!("--case={name}"),
+    ];
+    all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+    let loaded: Loaded<Noting> = load(&Invocation::with_arguments(all)).unwrap();
+    let providers = ProviderRegistry::new().with(Scripted(Arc::clone(&case)));
+    let stop = CancellationToken::new();
+    let token = stop.clone();
+    #[expect(clippy::disallowed_methods, reason = "the handle is kept and awaited")]
+    let life =
+        tokio::spawn(async move { run(loaded, &providers, LogControl::detached(), token).await });
+    Process { case, pages: free, stop, life }
+}
+
+impl Process {
+    /// What was called so far.
+    pub(crate) fn steps(&self) -> Vec<Step> {
+        self.case.steps.lock().clone()
+    }
+
+    /// Waits until this was called.
+    pub(crate) async fn reached(&mut self, step: Step) {
+        self.until(&format!("{step:?}"), async |this| this.steps().contains(&step)).await;
+    }
+
+    /// Waits until a page contains this.
+    pub(crate) async fn page_has(&mut self, page: &str, part: &str) {
+        self.until(part, async |this| this.get(page).await.1.contains(part)).await;
+    }
+
+    async fn until(&mut self, what: &str, holds: impl AsyncFn(&Self) -> bool) {
+        let wait = async {
+            while !holds(self).await {
+                assert!(!self.life.is_finished(), "ended before {what}: {:?}", self.steps());
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        if timeout(LIMIT, wait).await.is_err() {
+            panic!("{what}: {:?} {:?}", self.steps(), self.get("/readyz?verbose").await);
+        }
+    }
+
+    /// Status and text of a page, once the pages are there.
+    pub(crate) async fn get(&self, page: &str) -> (u16, String) {
+        let mut stream = loop {
+            match TcpStream::connect(self.pages).await {
+                Ok(stream) => break stream,
+                Err(error) => assert!(!self.life.is_finished(), "{error}"),
+            }
+            sleep(Duration::from_millis(10)).await;
+        };
+        let request = format!("GET {page} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        timeout(LIMIT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+        let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), text.to_owned())
+    }
+
+    /// Stops it, as the first signal does.
+    pub(crate) async fn end(&mut self) -> Result<(), Failure> {
+        self.stop.cancel();
+        self.ended().await
+    }
+
+    /// Waits for its end.
+    pub(crate) async fn ended(&mut self) -> Result<(), Failure> {
+        timeout(LIMIT * 2, &mut self.life).await.expect("it ends").expect("it does not panic")
+    }
+}
