@@ -15,24 +15,27 @@
 //! | layer | what it does |
 //! |---|---|
 //! | base URI | the server's address, and a path prefix if there is one |
-//! | [`deadline`] | bounds the whole call: waits, retries, head and body of the answer |
-//! | [`watch_status`] | an answer other than 2xx becomes an error with the server's message |
-//! | [`encoding`] | gzip, but never on watches |
-//! | [`retry`] | a few more attempts where a request can be repeated safely |
-//! | [`throttle`] | each attempt pays the limiter |
-//! | [`measure`] | `rest_client_*` metrics, per attempt |
+//! | `deadline` | bounds the whole call: waits, retries, head and body of the answer |
+//! | `watch_status` | an answer other than 2xx becomes an error with the server's message |
+//! | `encoding` | gzip, but never on watches |
+//! | `retry` | a few more attempts where a request can be repeated safely |
+//! | `throttle` | each attempt pays the limiter |
+//! | `measure` | `rest_client_*` metrics, per attempt |
 //! | authentication | the token, read again for each attempt |
 //! | headers | user agent, impersonation |
-//! | [`transport`] | sends; forgets a connection whose credentials were refused |
+//! | `transport` | sends; forgets a connection whose credentials were refused |
+//!
+//! Around the lease client there is no limiter and no retry, and an answer to anything
+//! but a watch stays an answer, whatever its status: leader election looks at it.
 //!
 //! `kube::Client` runs all requests of a client through one queue: a layer that
 //! waited before accepting a request would hold up everything behind it. Here every
-//! layer is a [`middleware::Middleware`], which can wait in its response future and
+//! layer is a `middleware::Middleware`, which can wait in its response future and
 //! nowhere else.
 //!
 //! Limits. A credential that an exec plugin hands out as a *certificate* is obtained
 //! once: kube refreshes exec tokens, not exec certificates. Client certificate files
-//! named by a kubeconfig are read again (see [`identity`]), as are the token and the
+//! named by a kubeconfig are read again (see `identity`), as are the token and the
 //! CA of a pod. A kubeconfig itself is read once.
 
 mod class;
@@ -82,7 +85,8 @@ use crate::metrics::RestMetrics;
 pub type ResponseBody = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
 
 /// The stack that sends lease requests: no retry, no limiter, own connections.
-/// A failed attempt must reach the elector at once; it knows what time is left.
+/// A failed attempt must reach the elector at once; it knows what time is left. An
+/// answer of any status is an `Ok`, unless it is to a watch.
 pub type LeaseService = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
 
 /// What the clients are built from.

@@ -93,7 +93,7 @@ impl<'a> Layers<'a> {
             next = around(Retry { recorder: self.recorder.clone() }, next);
         }
         next = encoding::decompressed(!self.kube.disable_compression, next);
-        next = around(Refusals, next);
+        next = around(Refusals { watches_only: role == Role::Lease }, next);
         next = around(Deadlines { timeout: self.config.request_timeout }, next);
         Ok(Next::new(self.kube.base_uri_layer().layer(next)))
     }

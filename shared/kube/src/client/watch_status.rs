@@ -16,6 +16,7 @@ use kube::{
 
 use super::{
     ResponseBody,
+    class::is_watch,
     middleware::{Answer, Middleware, Next, send},
     retry_after::retry_after,
 };
@@ -24,12 +25,17 @@ use super::{
 const BODY_LIMIT: usize = 64 * 1024;
 
 /// Turns refusals into errors.
-pub(super) struct Refusals;
+pub(super) struct Refusals {
+    /// Only those of watches. For leases: a layer around that client has to see a 404
+    /// as the answer that it is.
+    pub(super) watches_only: bool,
+}
 
 impl Middleware for Refusals {
     async fn handle(&self, request: Request<Body>, next: Next) -> Answer {
+        let passed_on = self.watches_only && !is_watch(request.uri());
         let response = send(&next, request).await?;
-        if response.status().is_success() {
+        if passed_on || response.status().is_success() {
             return Ok(response);
         }
         Err(Box::new(kube::Error::Api(Box::new(refusal(response).await))))

@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_kube::client::{ClientConfig, Clients};
+use ccm_kube::client::{ClientConfig, Clients, ResponseBody};
 use futures::future::BoxFuture;
 use http::{Request, Response, header::USER_AGENT};
-use kube::client::Body;
+use kube::{api::WatchParams, client::Body};
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -15,7 +15,7 @@ use tokio::{
 };
 use tower::ServiceExt as _;
 
-use crate::support::{Count, Kubeconfig, Server, config, node_body, nodes};
+use crate::support::{Count, Kubeconfig, Server, config, node_body, nodes, refusal, served_by};
 
 /// Programs hand them to their tasks.
 const _: fn() = || {
@@ -136,6 +136,43 @@ async fn the_lease_client_takes_a_layer() {
     nodes(&clients.lease_client(Mark)).get("a").await.unwrap();
     nodes(&clients.main).get("a").await.unwrap();
     assert_eq!(marked.get(), 1);
+}
+
+/// The statuses of answers that a layer around the lease client gets to see.
+#[derive(Clone, Default)]
+struct Statuses(Arc<Mutex<Vec<u16>>>);
+
+impl<S> tower::Layer<S> for Statuses
+where
+    S: tower::Service<Request<Body>, Response = Response<ResponseBody>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+{
+    type Service = tower::util::BoxService<Request<Body>, S::Response, S::Error>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        let statuses = Arc::clone(&self.0);
+        inner
+            .map_response(move |response: S::Response| {
+                statuses.lock().push(response.status().as_u16());
+                response
+            })
+            .boxed()
+    }
+}
+
+/// That the Lease is not there is something leader election has to know.
+#[tokio::test]
+async fn a_layer_around_the_lease_client_sees_refusals_as_answers() {
+    let clients = served_by(&config(), |_request| async { Ok(refusal(404, "NotFound", "no")) });
+    let statuses = Statuses::default();
+    let lease = nodes(&clients.lease_client(statuses.clone()));
+    let error = lease.get("a").await.unwrap_err();
+    assert_eq!(ccm_kube::ApiError::from(error), ccm_kube::ApiError::NotFound);
+    assert_eq!(*statuses.0.lock(), [404]);
+    // A watch's refusal would be taken for events.
+    assert!(lease.watch(&WatchParams::default(), "1").await.is_err());
+    assert_eq!(*statuses.0.lock(), [404]);
 }
 
 /// A refused credential belongs to the connection if it is a certificate.

@@ -7,7 +7,11 @@ use ccm_kube::{
     ApiError,
     client::{ClientConfig, ResponseBody},
 };
-use futures::{StreamExt as _, future::pending, stream};
+use futures::{
+    StreamExt as _,
+    future::{pending, ready},
+    stream,
+};
 use http::Response;
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
@@ -20,14 +24,17 @@ use tokio::{
 
 use crate::support::{Kubeconfig, Served, TIMEOUT, config, node_body, nodes, served_by};
 
-/// One byte at a time, for ever, `pause` apart.
-fn trickle(pause: Duration) -> Response<ResponseBody> {
-    let bytes = stream::repeat(()).then(move |()| async move {
-        if !pause.is_zero() {
-            sleep(pause).await;
-        }
-        Ok::<_, Infallible>(Frame::data(Bytes::from_static(b" ")))
-    });
+/// One byte at a time, `pause` apart, until long after the deadline.
+fn trickle(pause: Duration, until: Duration) -> Response<ResponseBody> {
+    let end = Instant::now() + until;
+    let bytes = stream::repeat(()).take_while(move |()| ready(Instant::now() < end)).then(
+        move |()| async move {
+            if !pause.is_zero() {
+                sleep(pause).await;
+            }
+            Ok::<_, Infallible>(Frame::data(Bytes::from_static(b" ")))
+        },
+    );
     Response::new(StreamBody::new(bytes).map_err(|never| match never {}).boxed_unsync())
 }
 
@@ -55,7 +62,8 @@ async fn a_silent_server_ends_every_kind_of_call_at_the_deadline() {
 #[tokio::test(start_paused = true)]
 async fn a_body_that_trickles_ends_at_the_deadline() {
     for pause in [Duration::from_secs(1), Duration::from_millis(1)] {
-        let clients = served_by(&config(), move |_request| async move { Ok(trickle(pause)) });
+        let clients =
+            served_by(&config(), move |_request| async move { Ok(trickle(pause, TIMEOUT * 3)) });
         let started = Instant::now();
         let error = ApiError::from(nodes(&clients.main).get("a").await.unwrap_err());
         assert_eq!(error, ApiError::Timeout);
@@ -68,7 +76,9 @@ async fn a_body_that_trickles_ends_at_the_deadline() {
 #[tokio::test]
 async fn a_body_that_floods_ends_at_the_deadline() {
     let config = ClientConfig { request_timeout: Duration::from_millis(200), ..config() };
-    let clients = served_by(&config, |_request| async { Ok(trickle(Duration::ZERO)) });
+    let clients = served_by(&config, |_request| async {
+        Ok(trickle(Duration::ZERO, Duration::from_secs(1)))
+    });
     let api = nodes(&clients.main);
     let call = timeout(Duration::from_secs(20), api.get("a")).await;
     assert_eq!(ApiError::from(call.unwrap().unwrap_err()), ApiError::Timeout);
