@@ -5,7 +5,6 @@ use std::time::Duration;
 use ccm_kube::events::{EventKind, EventRecorder, ObjectRef};
 use kube::Client;
 use kube_leader_election::{Error, LeaseLock, LeaseLockParams, LeaseLockResult};
-use rand::Rng as _;
 use tokio::{
     sync::Notify,
     time::{Instant, sleep, sleep_until, timeout, timeout_at},
@@ -182,14 +181,14 @@ impl Elector {
             tokio::select! {
                 () = self.release.cancelled() => return None,
                 () = sleep_until(self.next_attempt()) => (),
-                () = free.notified() => sleep(HASTE_JITTER.mul_f64(rand::rng().random())).await,
+                () = free.notified() => sleep(HASTE_JITTER.mul_f64(rand::random::<f64>())).await,
             }
         }
     }
 
     /// After the retry period with client-go's jitter, or as soon as the Lease expires.
     fn next_attempt(&self) -> Instant {
-        let jitter = 1.0 + 1.2 * rand::rng().random::<f64>();
+        let jitter = 1.0 + 1.2 * rand::random::<f64>();
         let retry = Instant::now() + self.config.retry_period.mul_f64(jitter);
         match self.guard.expires_at() {
             Some(expiry) if expiry > Instant::now() => retry.min(expiry),
