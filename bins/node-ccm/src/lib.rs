@@ -1,2 +1,182 @@
-//! The node controller.
+//! node-ccm: the controller that makes new nodes schedulable and keeps them true to
+//! their instances.
+//!
+//! ```text
+//! informer --node changed--> queue --batch--> lookups --answer--> writers --> API server
+//!                              ^                 |  one call       plan, then execute
+//!                              |                 v
+//!                           refresh --list--> inventory
+//! ```
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`plan`] | what to do about one node: pure |
+//! | `observe` | from the informer's node to the plan's plain values |
+//! | `lookups` | first stage: batches, one call to the cloud each |
+//! | `writers` | second stage: plan and write, many nodes at a time |
+//! | `execute` | the steps of a plan as requests |
+//! | `refresh` | one list of the fleet per period; work for what differs |
+//! | `ledger` | what is remembered of a node: state, last answer, what was told |
+//! | `tell` | events and log lines |
+//! | `settings`, `metrics` | flags; `ccm_node_*` and upstream's histograms |
+
+mod controller;
+mod execute;
+mod ledger;
+mod lookups;
+mod metrics;
+mod observe;
 pub mod plan;
+mod refresh;
+mod settings;
+mod tell;
+mod writers;
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use ccm_cloud::Capability;
+use ccm_kube::{
+    informer::{Informer, InformerConfig, InformerMetrics},
+    node::Node,
+    nodes::NodeApi,
+    store::{Change, Store},
+};
+use ccm_runtime::{
+    health::{Condition, Scope, Verdict},
+    inventory::Inventory,
+    program::{Context, Failure, Identity, Program},
+    queue::{QueueMetrics, WorkQueue},
+    settings::{Problems, RawSettings, SettingDoc},
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+pub use settings::NodeSettings;
+
+use crate::{
+    controller::Controller, ledger::Ledger, lookups::Outlets, metrics::NodeMetrics, writers::Work,
+};
+
+/// How many answered nodes may wait for a writer; more than the writers hold, so that
+/// none of them waits for the next one.
+const OUTLET: usize = 64;
+
+/// The program.
+pub struct NodeCcm {
+    controller: Arc<Controller>,
+    fleet: Condition,
+}
+
+impl Program for NodeCcm {
+    const IDENTITY: Identity = Identity {
+        binary: "node-ccm",
+        controller: "cloud-node-controller",
+        alias: "cloud-node",
+        lease: "node-ccm",
+        port: 10258,
+        event_component: "cloud-node-controller",
+        needs: Capability::Instances,
+    };
+    type Settings = NodeSettings;
+
+    fn documentation() -> &'static [SettingDoc] {
+        settings::TABLE
+    }
+
+    fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<NodeSettings> {
+        settings::settings(layers, problems)
+    }
+
+    async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
+        let fleet = context.health.condition(
+            "fleet",
+            Scope::Information,
+            "not listed yet; only the leader lists it",
+        );
+        let controller = Arc::new(controller(&context));
+        watch_nodes(&context, &controller);
+        let store = controller.store.clone();
+        store.wait_synced().await;
+        Ok(Self { controller, fleet })
+    }
+
+    fn lead(self: Arc<Self>, context: Context<Self>) {
+        let (new, new_work) = mpsc::channel::<Work>(OUTLET);
+        let (settled, settled_work) = mpsc::channel::<Work>(OUTLET);
+        let outlets = Outlets { new, settled };
+        let controller = || Arc::clone(&self.controller);
+        let token = || context.token.clone();
+        let syncs = |controller: &Controller| controller.settings().concurrent_node_syncs;
+        let updates =
+            |controller: &Controller| controller.settings().concurrent_node_status_updates;
+        context
+            .supervisor
+            .spawn("new-nodes", writers::pool(controller(), new_work, syncs, token()));
+        context
+            .supervisor
+            .spawn("settled-nodes", writers::pool(controller(), settled_work, updates, token()));
+        context.supervisor.spawn("lookups", lookups::run(controller(), outlets, token()));
+        self.controller.take_up();
+        context
+            .supervisor
+            .spawn("refresh", refresh::run(controller(), self.fleet.clone(), token()));
+    }
+
+    async fn drain(&self) {
+        self.controller.queue.shut_down();
+        // A lookup in flight is not worth the wait: the next leader asks again.
+        self.controller.closing.cancel();
+        self.controller.queue.drained().await;
+    }
+}
+
+fn controller(context: &Context<NodeCcm>) -> Controller {
+    let metrics = NodeMetrics::new(&context.metrics);
+    let inventory = Inventory::new();
+    inventory.register(&context.metrics);
+    // A write gets no more time than a term of leadership covers.
+    let timeout = context.leadership.write_timeout().min(context.common.borrow().kube.timeout);
+    Controller {
+        store: Store::new(),
+        api: NodeApi::new(context.clients.main.clone(), timeout),
+        cloud: Arc::clone(&context.cloud),
+        leadership: context.leadership.clone(),
+        events: context.events.clone(),
+        settings: context.settings.clone(),
+        queue: WorkQueue::new(
+            controller::QUEUE,
+            controller::queue_config(),
+            &QueueMetrics::new(&context.metrics),
+        ),
+        inventory,
+        ledger: Ledger::new(metrics.clone()),
+        metrics,
+        leads: AtomicBool::new(false),
+        closing: CancellationToken::new(),
+    }
+}
+
+/// Keeps the store as the API server is, on every replica: a standby is warm.
+fn watch_nodes(context: &Context<NodeCcm>, controller: &Arc<Controller>) {
+    let store = controller.store.clone();
+    context.health.add("nodes", Scope::Readiness, move || {
+        if store.is_synced() {
+            Verdict::Passed(format!("{} nodes watched", store.len()))
+        } else {
+            Verdict::Failed("the nodes have not been listed yet".to_owned())
+        }
+    });
+    let metrics = InformerMetrics::default();
+    context.metrics.with(|registry| metrics.register(registry));
+    let listener = Arc::clone(controller);
+    let on_change = Box::new(move |change: Change<Node>| listener.changed(&change));
+    let client = context.clients.watch.clone();
+    let informer = Informer::new(
+        client,
+        InformerConfig::default(),
+        controller.store.clone(),
+        on_change,
+        &metrics,
+    );
+    context.supervisor.spawn("node-informer", informer.run(context.token.clone()));
+}

@@ -144,7 +144,10 @@ pub struct NodeChange {
 impl NodeChange {
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
-        self.provider_id.is_none() && self.labels.is_empty() && self.annotations.is_empty() && self.taints.is_none()
+        self.provider_id.is_none()
+            && self.labels.is_empty()
+            && self.annotations.is_empty()
+            && self.taints.is_none()
     }
 }
 
@@ -195,7 +198,11 @@ pub enum Note {
 
 impl Note {
     fn invalid_label(key: &str, value: &str, problem: &str) -> Self {
-        Self::InvalidLabel { key: key.to_owned(), value: value.to_owned(), problem: problem.to_owned() }
+        Self::InvalidLabel {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            problem: problem.to_owned(),
+        }
     }
 }
 
@@ -210,7 +217,9 @@ pub fn plan(node: &NodeFacts, claim: Claim, answer: &Answer, policy: Policy) -> 
         Answer::NotOurs(why) => Plan::nothing(Outcome::NotOurs(why.clone())),
         Answer::Gone(proof) if waits => Plan::waits(WaitReason::InstanceNotFound, gone_text(proof)),
         Answer::Gone(_) => Plan::nothing(Outcome::InstanceGone),
-        Answer::Failed(error) if waits => Plan::waits(WaitReason::Cloud(error.kind), error.to_string()),
+        Answer::Failed(error) if waits => {
+            Plan::waits(WaitReason::Cloud(error.kind), error.to_string())
+        }
         Answer::Failed(error) => Plan::nothing(Outcome::Unanswered(error.kind)),
     }
 }
@@ -230,7 +239,9 @@ fn found(node: &NodeFacts, instance: &Instance, policy: Policy) -> Plan {
     match addresses::desired(node, instance) {
         Ok(Some(list)) if list != node.addresses => plan.set_addresses(node, list, policy),
         Ok(_) => {}
-        Err(error) if uninitialised => return Plan::waits(WaitReason::NodeIp, node_ip_text(node, &error)),
+        Err(error) if uninitialised => {
+            return Plan::waits(WaitReason::NodeIp, node_ip_text(node, &error));
+        }
         Err(error) => plan.notes.push(Note::NodeIpRefused(node_ip_text(node, &error))),
     }
     let LabelChanges { labels, owned, notes } = labels::changes(node, instance);
@@ -261,7 +272,10 @@ fn found(node: &NodeFacts, instance: &Instance, policy: Policy) -> Plan {
 }
 
 fn node_ip_text(node: &NodeFacts, error: &NodeIpError) -> String {
-    format!("provided node ip for node {:?} is not valid: annotation {PROVIDED_NODE_IP}: {error}", node.name)
+    format!(
+        "provided node ip for node {:?} is not valid: annotation {PROVIDED_NODE_IP}: {error}",
+        node.name
+    )
 }
 
 impl Plan {
@@ -276,7 +290,9 @@ impl Plan {
     fn set_addresses(&mut self, node: &NodeFacts, list: Vec<Address>, policy: Policy) {
         let from = addresses::primary(&node.addresses);
         let to = addresses::primary(&list);
-        if let Some(from) = from.filter(|from| to != Some(*from) && node.ready && !node.is_uninitialised()) {
+        if let Some(from) =
+            from.filter(|from| to != Some(*from) && node.ready && !node.is_uninitialised())
+        {
             let (from, to) = (from.to_owned(), to.map(str::to_owned));
             if policy.internal_ip_change == InternalIpChange::Hold {
                 self.notes.push(Note::InternalIpHeld { from, to });

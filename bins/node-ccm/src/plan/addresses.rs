@@ -38,7 +38,9 @@ fn with_hostname(node: &NodeFacts, instance: &Instance) -> Vec<Address> {
 
 /// The first internal IP of a list: the one that pods and probes use for the node.
 pub fn primary(list: &[Address]) -> Option<&str> {
-    list.iter().find(|entry| entry.kind == AddressKind::InternalIp.as_str()).map(|entry| entry.address.as_str())
+    list.iter()
+        .find(|entry| entry.kind == AddressKind::InternalIp.as_str())
+        .map(|entry| entry.address.as_str())
 }
 
 #[cfg(test)]

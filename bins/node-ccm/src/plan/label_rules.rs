@@ -21,7 +21,9 @@ fn check_key(key: &str) -> Result<(), &'static str> {
         return Err("the key's prefix must be a DNS name in lower case of at most 253 characters");
     }
     if name.is_empty() || !is_name(name) {
-        return Err("the key's name must have 1 to 63 letters, digits, '-', '_' or '.' and begin and end with a letter or digit");
+        return Err(
+            "the key's name must have 1 to 63 letters, digits, '-', '_' or '.' and begin and end with a letter or digit",
+        );
     }
     Ok(())
 }
@@ -31,14 +33,18 @@ pub fn check_value(value: &str) -> Result<(), &'static str> {
     if value.is_empty() || is_name(value) {
         return Ok(());
     }
-    Err("a value must have at most 63 letters, digits, '-', '_' or '.' and begin and end with a letter or digit")
+    Err(
+        "a value must have at most 63 letters, digits, '-', '_' or '.' and begin and end with a letter or digit",
+    )
 }
 
 /// Whether the key belongs to Kubernetes: its prefix is `kubernetes.io`, `k8s.io` or a
 /// domain below them. A provider must not set such labels by way of additional ones.
 pub fn is_reserved(key: &str) -> bool {
     ["kubernetes.io/", "k8s.io/"].iter().any(|domain| {
-        key.match_indices(domain).any(|(at, _)| key.get(..at).is_some_and(|before| before.is_empty() || before.ends_with('.')))
+        key.match_indices(domain).any(|(at, _)| {
+            key.get(..at).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        })
     })
 }
 

@@ -17,11 +17,14 @@ use ccm_cloud::Instance;
 use super::{Note, facts::NodeFacts, label_rules};
 
 /// Beta and GA key of each label that belongs to the cloud.
-pub const INSTANCE_TYPE: (&str, &str) = ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type");
+pub const INSTANCE_TYPE: (&str, &str) =
+    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type");
 /// See [`INSTANCE_TYPE`].
-pub const ZONE: (&str, &str) = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
+pub const ZONE: (&str, &str) =
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
 /// See [`INSTANCE_TYPE`].
-pub const REGION: (&str, &str) = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region");
+pub const REGION: (&str, &str) =
+    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region");
 
 /// What has to change on the node's labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,9 +41,11 @@ pub struct LabelChanges {
 /// Compares the node's labels with what the cloud says.
 pub fn changes(node: &NodeFacts, instance: &Instance) -> LabelChanges {
     let mut changes = LabelChanges::default();
-    for (keys, value) in
-        [(INSTANCE_TYPE, &instance.instance_type), (ZONE, &instance.zone), (REGION, &instance.region)]
-    {
+    for (keys, value) in [
+        (INSTANCE_TYPE, &instance.instance_type),
+        (ZONE, &instance.zone),
+        (REGION, &instance.region),
+    ] {
         changes.belonging_to_the_cloud(node, keys, value.as_deref().unwrap_or_default());
     }
     changes.additional(node, &instance.labels);
@@ -78,7 +83,11 @@ impl LabelChanges {
             }
             match node.labels.get(key) {
                 Some(present) if present != value && !is_owned => {
-                    self.notes.push(Note::LabelKept { key: key.clone(), node: present.clone(), cloud: value.clone() });
+                    self.notes.push(Note::LabelKept {
+                        key: key.clone(),
+                        node: present.clone(),
+                        cloud: value.clone(),
+                    });
                     continue;
                 }
                 Some(_) if !is_owned => continue,
@@ -87,7 +96,10 @@ impl LabelChanges {
             owned.insert(key.clone());
         }
         // A reserved key gets into the record only by hand; it is not ours to remove.
-        let dropped = node.owned_labels.iter().filter(|key| !wanted.contains_key(*key) && !label_rules::is_reserved(key));
+        let dropped = node
+            .owned_labels
+            .iter()
+            .filter(|key| !wanted.contains_key(*key) && !label_rules::is_reserved(key));
         for key in dropped.filter(|key| node.labels.contains_key(*key)) {
             self.labels.insert(key.clone(), None);
         }

@@ -58,14 +58,18 @@ pub fn parse(text: &str) -> Result<Vec<IpAddr>, NodeIpError> {
 pub fn select(addresses: &[Address], wanted: &[IpAddr]) -> Result<Vec<Address>, NodeIpError> {
     let mut chosen: Vec<Address> = Vec::new();
     for ip in wanted {
-        let mut matching = addresses.iter().filter(|entry| parse_ip(&entry.address) == Some(*ip)).peekable();
+        let mut matching =
+            addresses.iter().filter(|entry| parse_ip(&entry.address) == Some(*ip)).peekable();
         if matching.peek().is_none() {
             return Err(NodeIpError::NotTheClouds { wanted: *ip, known: addresses.to_vec() });
         }
         chosen.extend(matching.cloned());
     }
-    let rest: Vec<Address> =
-        addresses.iter().filter(|entry| !chosen.iter().any(|taken| taken.kind == entry.kind)).cloned().collect();
+    let rest: Vec<Address> = addresses
+        .iter()
+        .filter(|entry| !chosen.iter().any(|taken| taken.kind == entry.kind))
+        .cloned()
+        .collect();
     chosen.extend(rest);
     Ok(chosen)
 }
@@ -82,7 +86,9 @@ fn parse_padded_ipv4(text: &str) -> Option<Ipv4Addr> {
         .split('.')
         .map(|octet| {
             let digits = !octet.is_empty() && octet.bytes().all(|byte| byte.is_ascii_digit());
-            digits.then(|| octet.trim_start_matches('0')).and_then(|rest| if rest.is_empty() { Some(0) } else { rest.parse().ok() })
+            digits
+                .then(|| octet.trim_start_matches('0'))
+                .and_then(|rest| if rest.is_empty() { Some(0) } else { rest.parse().ok() })
         })
         .collect::<Option<_>>()?;
     <[u8; 4]>::try_from(octets).ok().map(Ipv4Addr::from)

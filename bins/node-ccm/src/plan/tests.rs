@@ -10,7 +10,12 @@ use insta::assert_snapshot;
 use super::*;
 
 fn taint(key: &str, value: &str) -> Taint {
-    Taint { key: key.to_owned(), value: Some(value.to_owned()), effect: "NoSchedule".to_owned(), time_added: None }
+    Taint {
+        key: key.to_owned(),
+        value: Some(value.to_owned()),
+        effect: "NoSchedule".to_owned(),
+        time_added: None,
+    }
 }
 
 /// A node that has just been registered.
@@ -74,7 +79,11 @@ fn foreign_taints_and_a_present_provider_id_are_kept() {
     node.provider_id = Some("fake://12345".to_owned());
     node.taints.insert(0, taint("ImproveCoverageTaint", "true"));
     node.taints.push(taint(UNINITIALIZED, "other value"));
-    node.taints.push(Taint { time_added: Some("2026-01-01T00:00:00Z".to_owned()), effect: "Odd".to_owned(), ..taint("x", "") });
+    node.taints.push(Taint {
+        time_added: Some("2026-01-01T00:00:00Z".to_owned()),
+        effect: "Odd".to_owned(),
+        ..taint("x", "")
+    });
     let got = plan(&node, Claim::Ours, &Answer::Found(Arc::new(instance())), Policy::default());
     assert_snapshot!(got, @r"
     initialised
@@ -82,7 +91,9 @@ fn foreign_taints_and_a_present_provider_id_are_kept() {
     2. node: the node is initialised
        taint node.cloudprovider.kubernetes.io/uninitialized removed, kept: ImproveCoverageTaint, x
     ");
-    let Some(Step::ChangeNode(NodeChange { taints: Some(taints), .. })) = got.steps.last() else { panic!("{got}") };
+    let Some(Step::ChangeNode(NodeChange { taints: Some(taints), .. })) = got.steps.last() else {
+        panic!("{got}")
+    };
     assert_eq!(taints.as_slice(), [node.taints[0].clone(), node.taints[3].clone()]);
 }
 
@@ -132,12 +143,20 @@ fn without_addresses_of_the_cloud_the_node_keeps_its_own() {
 fn a_node_without_an_answer_waits_and_says_why() {
     let gone = |request: Option<&str>| {
         let evidence = "no instance named \"node0\"".to_owned();
-        Answer::Gone(AbsenceProof { method: ProofMethod::ByName, evidence, request_id: request.map(str::to_owned) })
+        Answer::Gone(AbsenceProof {
+            method: ProofMethod::ByName,
+            evidence,
+            request_id: request.map(str::to_owned),
+        })
     };
     let mut initialised = tainted();
     initialised.taints.clear();
     for (node, answer, expect) in [
-        (tainted(), gone(Some("req-1")), "waits (instance_not_found): no instance named \"node0\" (request req-1)"),
+        (
+            tainted(),
+            gone(Some("req-1")),
+            "waits (instance_not_found): no instance named \"node0\" (request req-1)",
+        ),
         (tainted(), gone(None), "waits (instance_not_found): no instance named \"node0\""),
         (initialised.clone(), gone(None), "instance gone: left alone"),
         (
@@ -156,7 +175,10 @@ fn a_node_without_an_answer_waits_and_says_why() {
 fn a_foreign_node_is_left_alone_whatever_the_cloud_says() {
     let node = NodeFacts { provider_id: Some("elsewhere://i-1".to_owned()), ..tainted() };
     let answer = Answer::Found(Arc::new(full_instance()));
-    assert_eq!(plan(&node, Claim::Foreign, &answer, Policy::default()).to_string(), "foreign: left alone");
+    assert_eq!(
+        plan(&node, Claim::Foreign, &answer, Policy::default()).to_string(),
+        "foreign: left alone"
+    );
 }
 
 /// An initialised node that is as it should be.
@@ -186,12 +208,18 @@ fn an_initialised_node_follows_its_instance() {
 /// Scenarios 26 to 30, quirks 1 and 2: lists are compared in order, exactly.
 #[test]
 fn address_lists_differ_when_any_entry_or_the_order_does() {
-    let (a, b, e) = (("InternalIP", "10.0.0.1"), ("InternalIP", "fd00::1"), ("ExternalIP", "1.1.1.1"));
+    let (a, b, e) =
+        (("InternalIP", "10.0.0.1"), ("InternalIP", "fd00::1"), ("ExternalIP", "1.1.1.1"));
     let host = ("Hostname", "h");
     for (what, old, new, differs) in [
         ("26", vec![a, e], vec![a, e], false),
         ("27", vec![a, e], vec![a, ("ExternalIP", "2.2.2.2")], true),
-        ("28: a type that the cloud does not name", vec![a, e, ("InternalDNS", "d")], vec![a, e], true),
+        (
+            "28: a type that the cloud does not name",
+            vec![a, e, ("InternalDNS", "d")],
+            vec![a, e],
+            true,
+        ),
         ("28: kubelet's host name is kept", vec![a, e, host], vec![a, e], false),
         ("29", vec![a], vec![a, e], true),
         ("30", vec![a, e], vec![("ExternalIP", a.1), ("InternalIP", e.1)], true),
@@ -203,7 +231,9 @@ fn address_lists_differ_when_any_entry_or_the_order_does() {
         let mut node = settled(&instance());
         node.addresses = old.iter().map(|(kind, address)| Address::new(*kind, *address)).collect();
         let mut instance = instance();
-        let parsed = |(kind, address): &(&str, &str)| NodeAddress::new(AddressKind::parse(kind).unwrap(), *address);
+        let parsed = |(kind, address): &(&str, &str)| {
+            NodeAddress::new(AddressKind::parse(kind).unwrap(), *address)
+        };
         instance.addresses = new.iter().map(parsed).collect();
         let got = plan_for(&node, instance);
         assert_eq!(!got.steps.is_empty(), differs, "{what}: {got}");
@@ -220,19 +250,35 @@ fn the_first_internal_ip_of_a_ready_node_changes_loudly_or_not_at_all() {
     let notes_and_steps = |node: &NodeFacts, policy| {
         let got = plan(node, Claim::Ours, &found, policy);
         let addressed = got.steps.iter().any(|step| matches!(step, Step::SetAddresses { .. }));
-        (got.notes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "), addressed, got.steps.len())
+        (
+            got.notes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+            addressed,
+            got.steps.len(),
+        )
     };
     assert_eq!(
         notes_and_steps(&node, Policy::default()),
-        ("the first InternalIP of this Ready node changes from 10.0.0.1 to 10.0.0.2".to_owned(), true, 2)
+        (
+            "the first InternalIP of this Ready node changes from 10.0.0.1 to 10.0.0.2".to_owned(),
+            true,
+            2
+        )
     );
-    let held = "the cloud says that the first InternalIP is 10.0.0.2; this node is Ready and keeps 10.0.0.1 \
+    let told = "the cloud says that the first InternalIP is 10.0.0.2; this node is Ready and keeps 10.0.0.1 \
                 (--node-internal-ip-change=hold)";
-    assert_eq!(notes_and_steps(&node, hold), (held.to_owned(), false, 1), "labels follow nevertheless");
+    assert_eq!(
+        notes_and_steps(&node, hold),
+        (told.to_owned(), false, 1),
+        "labels follow nevertheless"
+    );
     let not_ready = NodeFacts { ready: false, ..node.clone() };
     assert_eq!(notes_and_steps(&not_ready, hold), (String::new(), true, 2));
     let fresh = NodeFacts { taints: tainted().taints, ..node };
-    assert_eq!(notes_and_steps(&fresh, hold), (String::new(), true, 2), "a new node has nothing to lose");
+    assert_eq!(
+        notes_and_steps(&fresh, hold),
+        (String::new(), true, 2),
+        "a new node has nothing to lose"
+    );
 }
 
 #[test]
@@ -240,7 +286,10 @@ fn a_refused_annotation_of_an_initialised_node_freezes_its_addresses_alone() {
     let node = NodeFacts { provided_node_ip: Some("10.0.0.2".to_owned()), ..settled(&instance()) };
     let got = plan_for(&node, full_instance());
     assert!(matches!(got.notes.as_slice(), [Note::NodeIpRefused(_)]), "{got}");
-    assert!(matches!(got.steps.as_slice(), [Step::ChangeNode(change)] if change.labels.len() == 6), "{got}");
+    assert!(
+        matches!(got.steps.as_slice(), [Step::ChangeNode(change)] if change.labels.len() == 6),
+        "{got}"
+    );
 }
 
 #[test]

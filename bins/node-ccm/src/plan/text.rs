@@ -56,7 +56,9 @@ impl WaitReason {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SetAddresses { addresses, why } => write!(f, "addresses: {} ({why})", list(addresses)),
+            Self::SetAddresses { addresses, why } => {
+                write!(f, "addresses: {} ({why})", list(addresses))
+            }
             Self::ChangeNode(change) => write!(f, "{change}"),
         }
     }
@@ -93,14 +95,20 @@ impl fmt::Display for Note {
             Self::InvalidLabel { key, value, problem } => {
                 write!(f, "Discarding node label {key}={value:?} from the cloud: {problem}")
             }
-            Self::ReservedLabel { key } => write!(f, "Discarding node label {key} with kubernetes namespace"),
+            Self::ReservedLabel { key } => {
+                write!(f, "Discarding node label {key} with kubernetes namespace")
+            }
             Self::LabelKept { key, node, cloud } => write!(
                 f,
                 "Discarding node label {key} that is already present: the node has {node:?}, the cloud says {cloud:?}"
             ),
             Self::NodeIpRefused(problem) => write!(f, "the node keeps its addresses: {problem}"),
             Self::InternalIpChanged { from, to } => {
-                write!(f, "the first InternalIP of this Ready node changes from {from} to {}", named(to.as_deref()))
+                write!(
+                    f,
+                    "the first InternalIP of this Ready node changes from {from} to {}",
+                    named(to.as_deref())
+                )
             }
             Self::InternalIpHeld { from, to } => write!(
                 f,

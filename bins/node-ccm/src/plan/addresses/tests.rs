@@ -14,7 +14,8 @@ fn node(addresses: &[(&str, &str)]) -> NodeFacts {
 
 fn instance(addresses: &[(AddressKind, &str)]) -> Instance {
     let mut instance = Instance::new(ProviderId::parse("sim://i-0").unwrap(), "node0");
-    instance.addresses = addresses.iter().map(|(kind, address)| NodeAddress::new(*kind, *address)).collect();
+    instance.addresses =
+        addresses.iter().map(|(kind, address)| NodeAddress::new(*kind, *address)).collect();
     instance
 }
 
@@ -23,25 +24,60 @@ const EXTERNAL: (AddressKind, &str) = (AddressKind::ExternalIp, "132.143.154.163
 const HOSTNAME: (AddressKind, &str) = (AddressKind::Hostname, "node0.cloud.internal");
 
 /// The list for a node with these addresses of its own, `-` if it keeps them.
-fn check(scenario: &str, own: &[(&str, &str)], cloud: &[(AddressKind, &str)], annotation: Option<&str>, expect: &str) {
+fn check(
+    scenario: &str,
+    own: &[(&str, &str)],
+    cloud: &[(AddressKind, &str)],
+    annotation: Option<&str>,
+    expect: &str,
+) {
     let mut node = node(own);
     node.provided_node_ip = annotation.map(str::to_owned);
     let got = match desired(&node, &instance(cloud)) {
-        Ok(Some(list)) => list.iter().map(|entry| entry.address.as_str()).collect::<Vec<_>>().join(" "),
+        Ok(Some(list)) => {
+            list.iter().map(|entry| entry.address.as_str()).collect::<Vec<_>>().join(" ")
+        }
         Ok(None) => "-".to_owned(),
         Err(error) => format!("error: {error}"),
     };
-    assert!(got == expect || (expect == "error" && got.starts_with("error: ")), "{scenario}: {got}");
+    assert!(
+        got == expect || (expect == "error" && got.starts_with("error: ")),
+        "{scenario}: {got}"
+    );
 }
 
 #[test]
 fn the_clouds_list_rules_and_kubelets_hostname_is_kept() {
     let own: &[_] = &[("Hostname", "node0-own")];
-    check("1", own, &[HOSTNAME, INTERNAL, EXTERNAL], None, "node0.cloud.internal 10.0.0.1 132.143.154.163");
+    check(
+        "1",
+        own,
+        &[HOSTNAME, INTERNAL, EXTERNAL],
+        None,
+        "node0.cloud.internal 10.0.0.1 132.143.154.163",
+    );
     check("2", own, &[INTERNAL, EXTERNAL], None, "10.0.0.1 132.143.154.163 node0-own");
-    check("3", &[], &[HOSTNAME, INTERNAL, EXTERNAL], None, "node0.cloud.internal 10.0.0.1 132.143.154.163");
-    check("own addresses other than the host name go", &[("InternalIP", "10.9.9.9")], &[INTERNAL], None, "10.0.0.1");
-    check("quirk 22", &[("Hostname", "a"), ("Hostname", "b"), ("Hostname", "c")], &[INTERNAL], None, "10.0.0.1 a");
+    check(
+        "3",
+        &[],
+        &[HOSTNAME, INTERNAL, EXTERNAL],
+        None,
+        "node0.cloud.internal 10.0.0.1 132.143.154.163",
+    );
+    check(
+        "own addresses other than the host name go",
+        &[("InternalIP", "10.9.9.9")],
+        &[INTERNAL],
+        None,
+        "10.0.0.1",
+    );
+    check(
+        "quirk 22",
+        &[("Hostname", "a"), ("Hostname", "b"), ("Hostname", "c")],
+        &[INTERNAL],
+        None,
+        "10.0.0.1 a",
+    );
     check("no address", own, &[], None, "-");
     check("twice the same", &[], &[INTERNAL, EXTERNAL, INTERNAL], None, "10.0.0.1 132.143.154.163");
     let dual = &[INTERNAL, (AddressKind::InternalIp, "fd00::1")];
@@ -61,7 +97,9 @@ fn the_annotation_chooses() {
 
 #[test]
 fn primary_is_the_first_internal_ip() {
-    let list = node(&[("ExternalIP", "1.1.1.1"), ("InternalIP", "10.0.0.2"), ("InternalIP", "10.0.0.1")]).addresses;
+    let list =
+        node(&[("ExternalIP", "1.1.1.1"), ("InternalIP", "10.0.0.2"), ("InternalIP", "10.0.0.1")])
+            .addresses;
     assert_eq!(primary(&list), Some("10.0.0.2"));
     assert_eq!(primary(&[]), None);
 }

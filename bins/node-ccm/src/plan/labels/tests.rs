@@ -11,7 +11,11 @@ fn map(pairs: Pairs<'_>) -> BTreeMap<String, String> {
 }
 
 fn node(labels: Pairs<'_>, owned: &str) -> NodeFacts {
-    NodeFacts { labels: map(labels), owned_labels: super::super::facts::parse_owned_labels(owned), ..NodeFacts::default() }
+    NodeFacts {
+        labels: map(labels),
+        owned_labels: super::super::facts::parse_owned_labels(owned),
+        ..NodeFacts::default()
+    }
 }
 
 fn cloud(zone: Option<&str>, labels: Pairs<'_>) -> Instance {
@@ -27,12 +31,23 @@ fn check(what: &str, node: &NodeFacts, instance: &Instance, expect: &[&str]) {
     let mut got: Vec<String> = changes
         .labels
         .iter()
-        .map(|(key, value)| value.as_ref().map_or(format!("{key}-"), |value| format!("{key}={value}")))
+        .map(|(key, value)| {
+            value.as_ref().map_or(format!("{key}-"), |value| format!("{key}={value}"))
+        })
         .collect();
-    got.extend(changes.owned.iter().map(|owned| format!("@{}", super::super::facts::format_owned_labels(owned))));
+    got.extend(
+        changes
+            .owned
+            .iter()
+            .map(|owned| format!("@{}", super::super::facts::format_owned_labels(owned))),
+    );
     got.extend(changes.notes.iter().map(|note| format!("!{note}")));
-    let matches = |got: &str, expect: &str| got == expect || (expect.ends_with("...") && got.starts_with(expect.trim_end_matches("...")));
-    let equal = got.len() == expect.len() && got.iter().zip(expect).all(|(got, expect)| matches(got, expect));
+    let matches = |got: &str, expect: &str| {
+        got == expect
+            || (expect.ends_with("...") && got.starts_with(expect.trim_end_matches("...")))
+    };
+    let equal = got.len() == expect.len()
+        && got.iter().zip(expect).all(|(got, expect)| matches(got, expect));
     assert!(equal, "{what}: {got:#?}");
 }
 
@@ -62,7 +77,11 @@ fn the_clouds_value_is_the_truth_for_both_spellings() {
     for (what, labels, expect) in [
         ("both right", &[(BETA_ZONE, "a"), (GA_ZONE, "a")] as Pairs<'_>, &[] as &[&str]),
         ("GA edited", &[(BETA_ZONE, "a"), (GA_ZONE, "x")], &["topology.kubernetes.io/zone=a"]),
-        ("beta edited", &[(BETA_ZONE, "x"), (GA_ZONE, "a")], &["failure-domain.beta.kubernetes.io/zone=a"]),
+        (
+            "beta edited",
+            &[(BETA_ZONE, "x"), (GA_ZONE, "a")],
+            &["failure-domain.beta.kubernetes.io/zone=a"],
+        ),
         ("beta removed", &[(GA_ZONE, "a")], &["failure-domain.beta.kubernetes.io/zone=a"]),
         (
             "the cloud has moved on",
@@ -81,12 +100,23 @@ fn without_a_value_of_the_cloud_beta_is_mirrored() {
         ("failure-domain.beta.kubernetes.io/region", "r"),
         ("beta.kubernetes.io/instance-type", "t"),
     ];
-    let mirrored =
-        ["node.kubernetes.io/instance-type=t", "topology.kubernetes.io/region=r", "topology.kubernetes.io/zone=z"];
+    let mirrored = [
+        "node.kubernetes.io/instance-type=t",
+        "topology.kubernetes.io/region=r",
+        "topology.kubernetes.io/zone=z",
+    ];
     check("23", &node(&three, ""), &cloud(None, &[]), &mirrored);
-    let wrong = [(GA_ZONE, "x"), ("topology.kubernetes.io/region", "x"), ("node.kubernetes.io/instance-type", "x")];
+    let wrong = [
+        (GA_ZONE, "x"),
+        ("topology.kubernetes.io/region", "x"),
+        ("node.kubernetes.io/instance-type", "x"),
+    ];
     check("25", &node(&[three, wrong].concat(), ""), &cloud(None, &[]), &mirrored);
-    let right = [(GA_ZONE, "z"), ("topology.kubernetes.io/region", "r"), ("node.kubernetes.io/instance-type", "t")];
+    let right = [
+        (GA_ZONE, "z"),
+        ("topology.kubernetes.io/region", "r"),
+        ("node.kubernetes.io/instance-type", "t"),
+    ];
     check("24", &node(&[three, right].concat(), ""), &cloud(None, &[]), &[]);
     check("GA alone stays alone", &node(&[(GA_ZONE, "x")], ""), &cloud(None, &[]), &[]);
 }
@@ -94,8 +124,11 @@ fn without_a_value_of_the_cloud_beta_is_mirrored() {
 #[test]
 fn additional_labels_are_set_where_the_key_is_free() {
     let added = cloud(None, &[("topology.k8s.cp/zone-id", "az1"), ("my.custom.label/foo", "bar")]);
-    let expect =
-        ["my.custom.label/foo=bar", "topology.k8s.cp/zone-id=az1", "@my.custom.label/foo,topology.k8s.cp/zone-id"];
+    let expect = [
+        "my.custom.label/foo=bar",
+        "topology.k8s.cp/zone-id=az1",
+        "@my.custom.label/foo,topology.k8s.cp/zone-id",
+    ];
     check("18", &node(&[], ""), &added, &expect);
     let mixed = cloud(
         None,
@@ -122,12 +155,19 @@ fn additional_labels_are_set_where_the_key_is_free() {
             "!Discarding node label topology.kubernetes.io/region with kubernetes namespace",
         ],
     );
-    check("equal by another hand: left alone", &node(&[("e.com/a", "1")], ""), &cloud(None, &[("e.com/a", "1")]), &[]);
+    check(
+        "equal by another hand: left alone",
+        &node(&[("e.com/a", "1")], ""),
+        &cloud(None, &[("e.com/a", "1")]),
+        &[],
+    );
     check(
         "different by another hand: the node's value wins",
         &node(&[("e.com/a", "mine")], ""),
         &cloud(None, &[("e.com/a", "1")]),
-        &["!Discarding node label e.com/a that is already present: the node has \"mine\", the cloud says \"1\""],
+        &[
+            "!Discarding node label e.com/a that is already present: the node has \"mine\", the cloud says \"1\"",
+        ],
     );
 }
 
@@ -137,11 +177,18 @@ fn additional_labels_of_ours_follow_the_cloud() {
     check("changed", &node(&[("e.com/a", "1")], "e.com/a"), &one, &["e.com/a=2"]);
     check("removed by hand", &node(&[], "e.com/a"), &one, &["e.com/a=2"]);
     check("as it should be", &node(&[("e.com/a", "2")], " e.com/a ,"), &one, &[]);
-    check("gone from the cloud", &node(&[("e.com/b", "1")], "e.com/a,e.com/b"), &one, &["e.com/a=2", "e.com/b-"]
-        .into_iter()
-        .chain(["@e.com/a"])
-        .collect::<Vec<_>>());
-    check("the last one gone", &node(&[("e.com/a", "2")], "e.com/a"), &cloud(None, &[]), &["e.com/a-", "@"]);
+    check(
+        "gone from the cloud",
+        &node(&[("e.com/b", "1")], "e.com/a,e.com/b"),
+        &one,
+        &["e.com/a=2", "e.com/b-"].into_iter().chain(["@e.com/a"]).collect::<Vec<_>>(),
+    );
+    check(
+        "the last one gone",
+        &node(&[("e.com/a", "2")], "e.com/a"),
+        &cloud(None, &[]),
+        &["e.com/a-", "@"],
+    );
     check("not ours, not removed", &node(&[("e.com/z", "1")], ""), &cloud(None, &[]), &[]);
     check(
         "a record edited by hand cannot make us remove what is Kubernetes' own",

@@ -28,7 +28,12 @@ fn check(number: u32, cloud: &str, wanted: &str, expect: Option<&str>) {
 #[test]
 fn entries_are_chosen_by_ip() {
     check(47, "int=10.0.0.1 host=h", "10.0.0.1", Some("int=10.0.0.1 host=h"));
-    check(48, "int=10.0.0.1 ext=1.1.1.1 host=h", "1.1.1.1", Some("ext=1.1.1.1 int=10.0.0.1 host=h"));
+    check(
+        48,
+        "int=10.0.0.1 ext=1.1.1.1 host=h",
+        "1.1.1.1",
+        Some("ext=1.1.1.1 int=10.0.0.1 host=h"),
+    );
     check(
         49,
         "int=10.0.0.1 ext=10.0.0.1 int=10.0.0.2 ext=10.0.0.2 host=h",
@@ -53,15 +58,40 @@ fn entries_are_chosen_by_ip() {
 #[test]
 fn families_are_told_apart_and_spellings_are_not() {
     let (long, short) = ("2001:0db8:0000:0000:0000:0000:0000:0001", "2001:db8::1");
-    check(53, &format!("int=10.0.0.1 int={long} host=h"), short, Some(&format!("int={long} host=h")));
+    check(
+        53,
+        &format!("int=10.0.0.1 int={long} host=h"),
+        short,
+        Some(&format!("int={long} host=h")),
+    );
     check(54, "int=10.0.0.1 host=h", "10.0.0.1,2001:db8::1", None);
-    check(55, "int=10.0.0.1 int=2001:db8::1 host=h", "10.0.0.1,2001:db8::1", Some("int=10.0.0.1 int=2001:db8::1 host=h"));
-    check(56, "int=2001:db8::1 int=10.0.0.1 host=h", "10.0.0.1,2001:db8::1", Some("int=10.0.0.1 int=2001:db8::1 host=h"));
+    check(
+        55,
+        "int=10.0.0.1 int=2001:db8::1 host=h",
+        "10.0.0.1,2001:db8::1",
+        Some("int=10.0.0.1 int=2001:db8::1 host=h"),
+    );
+    check(
+        56,
+        "int=2001:db8::1 int=10.0.0.1 host=h",
+        "10.0.0.1,2001:db8::1",
+        Some("int=10.0.0.1 int=2001:db8::1 host=h"),
+    );
     let four = "int=10.0.0.1 int=10.0.0.2 int=2001:db8::1 int=2001:db8::2";
     check(57, four, "10.0.0.2,2001:db8::1", Some("int=10.0.0.2 int=2001:db8::1"));
-    check(58, &format!("{four} ext=1.1.1.1"), "10.0.0.2,2001:db8::1", Some("int=10.0.0.2 int=2001:db8::1 ext=1.1.1.1"));
+    check(
+        58,
+        &format!("{four} ext=1.1.1.1"),
+        "10.0.0.2,2001:db8::1",
+        Some("int=10.0.0.2 int=2001:db8::1 ext=1.1.1.1"),
+    );
     let dual = "int=10.0.0.1 int=2001:db8::1 ext=1.1.1.1 ext=2001:db8::e host=h";
-    check(59, dual, "2001:db8::1,10.0.0.1", Some("int=2001:db8::1 int=10.0.0.1 ext=1.1.1.1 ext=2001:db8::e host=h"));
+    check(
+        59,
+        dual,
+        "2001:db8::1,10.0.0.1",
+        Some("int=2001:db8::1 int=10.0.0.1 ext=1.1.1.1 ext=2001:db8::e host=h"),
+    );
     check(60, dual, "1.1.1.1,2001:db8::1", Some("ext=1.1.1.1 int=2001:db8::1 host=h"));
     check(0, "int=::ffff:10.0.0.1 int=10.0.0.2", "10.0.0.1", Some("int=::ffff:10.0.0.1"));
 }
@@ -103,11 +133,14 @@ fn annotations_are_read_strictly() {
         (0, "fe80::1%eth0", unparsable),
         (0, "1.2.3.4,", unparsable),
     ] {
-        let join = |ips: Vec<IpAddr>| ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let join =
+            |ips: Vec<IpAddr>| ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let got = parse(text).map(join).map_err(|error| error.to_string());
         match (&got, expect) {
             (Ok(got), Ok(expect)) => assert_eq!(got, expect, "scenario {number}: {text:?}"),
-            (Err(got), Err(expect)) => assert!(got.contains(expect), "scenario {number}: {text:?}: {got}"),
+            (Err(got), Err(expect)) => {
+                assert!(got.contains(expect), "scenario {number}: {text:?}: {got}");
+            }
             _ => panic!("scenario {number}: {text:?} is {got:?}, not {expect:?}"),
         }
     }

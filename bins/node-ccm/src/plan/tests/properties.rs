@@ -25,8 +25,15 @@ fn apply(node: &mut NodeFacts, change: &NodeChange) {
     }
     for (key, value) in &change.labels {
         match value {
-            Some(value) => assert_ne!(node.labels.insert(key.clone(), value.clone()).as_ref(), Some(value), "{key}"),
-            None => assert!(node.labels.remove(key).is_some(), "{key} is removed though it is not there"),
+            Some(value) => assert_ne!(
+                node.labels.insert(key.clone(), value.clone()).as_ref(),
+                Some(value),
+                "{key}"
+            ),
+            None => assert!(
+                node.labels.remove(key).is_some(),
+                "{key} is removed though it is not there"
+            ),
         }
     }
     if let Some(value) = change.annotations.get(OWNED_LABELS) {
@@ -54,8 +61,9 @@ const KINDS: [&str; 4] = ["InternalIP", "ExternalIP", "Hostname", "Other"];
 const TAINTS: [&str; 3] = [UNINITIALIZED, "e.com/x", "e.com/y"];
 
 fn labels() -> impl Strategy<Value = BTreeMap<String, String>> {
-    vec((select(&KEYS[..]), select(&VALUES[..])), 0..7)
-        .prop_map(|pairs| pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+    vec((select(&KEYS[..]), select(&VALUES[..])), 0..7).prop_map(|pairs| {
+        pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    })
 }
 
 fn taints() -> impl Strategy<Value = Vec<Taint>> {
@@ -104,7 +112,8 @@ prop_compose! {
 }
 
 fn answers() -> impl Strategy<Value = Answer> {
-    let gone = AbsenceProof { method: ProofMethod::ById, evidence: "404".to_owned(), request_id: None };
+    let gone =
+        AbsenceProof { method: ProofMethod::ById, evidence: "404".to_owned(), request_id: None };
     prop_oneof![
         6 => instances().prop_map(|instance| Answer::Found(Arc::new(instance))),
         1 => Just(Answer::Gone(gone)),
@@ -114,7 +123,8 @@ fn answers() -> impl Strategy<Value = Answer> {
 }
 
 fn policies() -> impl Strategy<Value = Policy> {
-    select(vec![InternalIpChange::Apply, InternalIpChange::Hold]).prop_map(|internal_ip_change| Policy { internal_ip_change })
+    select(vec![InternalIpChange::Apply, InternalIpChange::Hold])
+        .prop_map(|internal_ip_change| Policy { internal_ip_change })
 }
 
 proptest! {

@@ -1,0 +1,125 @@
+use ccm_cloud::{CloudError, ErrorKind};
+use ccm_runtime::metrics::Metrics;
+
+use super::*;
+use crate::plan::WaitReason;
+
+fn ledger() -> (Ledger, Metrics) {
+    let metrics = Metrics::new();
+    (Ledger::new(NodeMetrics::new(&metrics)), metrics)
+}
+
+fn name() -> Arc<str> {
+    Arc::from("node-1")
+}
+
+fn node(uid: &str) -> Arc<Node> {
+    Arc::new(Node { name: name(), uid: uid.into(), ..Node::default() })
+}
+
+fn answer() -> Answer {
+    Answer::Failed(CloudError::new(ErrorKind::Invalid, "no"))
+}
+
+/// The sample of `/metrics` that begins with this.
+fn sample(metrics: &Metrics, begin: &str) -> Option<String> {
+    let text = metrics.encode().unwrap();
+    text.lines().find_map(|line| line.strip_prefix(begin)).map(|rest| rest.trim().to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_serves_for_a_while_and_for_the_same_node_only() {
+    let (ledger, _) = ledger();
+    ledger.remember(node("a"), answer());
+    assert_eq!(ledger.remembered(&node("a")), Some(answer()));
+    tokio::time::advance(FRESH).await;
+    assert_eq!(ledger.remembered(&node("a")), Some(answer()));
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert_eq!(ledger.remembered(&node("a")), None);
+
+    ledger.remember(node("a"), answer());
+    let mut named = Node::clone(&node("a"));
+    named.provider_id = Some("sim://i-1".into());
+    assert_eq!(ledger.remembered(&named), None, "it says something else about who it is");
+    ledger.remember(node("a"), answer());
+    assert_eq!(ledger.remembered(&node("b")), None, "another node of the same name");
+    ledger.remember(node("a"), answer());
+    ledger.settled(&name());
+    assert_eq!(ledger.remembered(&node("a")), None, "it is needed no more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lasting_state_is_told_when_it_changes_and_every_ten_minutes() {
+    let (ledger, _) = ledger();
+    for (advance, topic, expect) in [
+        (0, "throttled", true),
+        (1, "throttled", false),
+        (0, "timeout", true),
+        (0, "timeout", false),
+        (0, "throttled", true),
+        (599, "throttled", false),
+        (1, "throttled", true),
+    ] {
+        tokio::time::advance(Duration::from_secs(advance)).await;
+        assert_eq!(
+            ledger.tells_again(&name(), "Waiting", topic),
+            expect,
+            "{topic} after {advance} s"
+        );
+    }
+    assert!(
+        ledger.tells_again(&name(), "Other", "throttled"),
+        "another reason has topics of its own"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fact_is_told_once_and_the_memory_is_bounded() {
+    let (ledger, _) = ledger();
+    assert!(ledger.tells_once(&name(), "InvalidLabel", "a"));
+    tokio::time::advance(REPEAT * 10).await;
+    assert!(!ledger.tells_once(&name(), "InvalidLabel", "a"));
+    for number in 0..TOPICS {
+        assert!(ledger.tells_once(&name(), "InvalidLabel", &number.to_string()));
+    }
+    assert!(ledger.tells_once(&name(), "InvalidLabel", "a"), "the oldest made room");
+    ledger.forget(&name());
+    assert!(
+        ledger.tells_once(&name(), "InvalidLabel", "1"),
+        "a new node of the name is another one"
+    );
+}
+
+#[tokio::test]
+async fn gauges_follow_the_states() {
+    let (ledger, metrics) = ledger();
+    let other: Arc<str> = Arc::from("node-2");
+    ledger.set_state(&name(), State::Pending);
+    ledger.set_state(&other, State::Foreign);
+    assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"pending\"}").as_deref(), Some("1"));
+    assert_eq!(sample(&metrics, "ccm_node_foreign_nodes").as_deref(), Some("1"));
+    ledger.set_state(&name(), State::Waiting(WaitReason::Cloud(ErrorKind::Throttled)));
+    assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"pending\"}").as_deref(), Some("0"));
+    assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"waiting\"}").as_deref(), Some("1"));
+    assert_eq!(sample(&metrics, "ccm_node_waiting{reason=\"throttled\"}").as_deref(), Some("1"));
+    ledger.set_state(&name(), State::Initialised);
+    assert_eq!(sample(&metrics, "ccm_node_waiting{reason=\"throttled\"}").as_deref(), Some("0"));
+    ledger.forget(&name());
+    ledger.forget(&other);
+    ledger.forget(&other);
+    assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"initialised\"}").as_deref(), Some("0"));
+    assert_eq!(sample(&metrics, "ccm_node_foreign_nodes").as_deref(), Some("0"));
+    assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"unknown\"}").as_deref(), Some("0"));
+}
+
+#[tokio::test]
+async fn a_demand_is_met_once_and_conflicts_are_counted_in_a_row() {
+    let (ledger, _) = ledger();
+    assert!(!ledger.take_demand(&name()));
+    ledger.demand(&name());
+    assert!(ledger.take_demand(&name()));
+    assert!(!ledger.take_demand(&name()));
+    assert_eq!([ledger.conflict(&name()), ledger.conflict(&name())], [1, 2]);
+    ledger.settled(&name());
+    assert_eq!(ledger.conflict(&name()), 1);
+}

@@ -1,0 +1,101 @@
+//! From what the informer keeps to the plain values that the plan works on.
+
+use ccm_cloud::{Claim, Cloud, NodeIdentity};
+use ccm_kube::node::Node;
+use ccm_runtime::queue::Priority;
+
+use crate::plan::{
+    Address, NodeFacts, OWNED_LABELS, PROVIDED_NODE_IP, Taint, UNINITIALIZED,
+    facts::parse_owned_labels,
+};
+
+/// What the plan is told about a node.
+pub(crate) fn facts(node: &Node) -> NodeFacts {
+    let annotation = |key: &str| node.annotations.get(key).map(|value| &**value);
+    NodeFacts {
+        name: node.name.to_string(),
+        provider_id: node.provider_id.as_deref().map(str::to_owned),
+        labels: node
+            .labels
+            .iter()
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect(),
+        owned_labels: annotation(OWNED_LABELS).map(parse_owned_labels).unwrap_or_default(),
+        provided_node_ip: annotation(PROVIDED_NODE_IP).map(str::to_owned),
+        taints: node.taints.iter().map(taint).collect(),
+        addresses: node
+            .addresses
+            .iter()
+            .map(|entry| Address::new(&*entry.kind, &*entry.address))
+            .collect(),
+        ready: is_ready(node),
+    }
+}
+
+fn taint(taint: &ccm_kube::node::Taint) -> Taint {
+    let text = |text: &ccm_kube::node::Shared| text.to_string();
+    Taint {
+        key: text(&taint.key),
+        value: taint.value.as_ref().map(text),
+        effect: text(&taint.effect),
+        time_added: taint.time_added.as_ref().map(text),
+    }
+}
+
+fn is_ready(node: &Node) -> bool {
+    node.condition("Ready") == Some("True")
+}
+
+/// Whether the node waits for its initialisation.
+pub(crate) fn is_uninitialised(node: &Node) -> bool {
+    node.taint(UNINITIALIZED).is_some()
+}
+
+/// What the cloud is told about a node.
+pub(crate) fn identity(node: &Node) -> NodeIdentity {
+    NodeIdentity {
+        name: node.name.to_string(),
+        provider_id: node.provider_id.as_deref().map(str::to_owned),
+        system_uuid: node.system_uuid.as_deref().map(str::to_owned),
+    }
+}
+
+/// Whose node it is; `None` while the provider does not know its own provider IDs,
+/// when everybody's would look foreign.
+pub(crate) fn claim(cloud: &dyn Cloud, node: &Node) -> Option<Claim> {
+    match cloud.claim(node.provider_id.as_deref()) {
+        Claim::Foreign if cloud.schemes().is_empty() => None,
+        claim => Some(claim),
+    }
+}
+
+/// Whether an answer about one is an answer about the other: they are the same object
+/// and say the same about who they are.
+pub(crate) fn same_machine(a: &Node, b: &Node) -> bool {
+    a.uid == b.uid && a.provider_id == b.provider_id && a.system_uuid == b.system_uuid
+}
+
+/// How soon a node that has changed like this is to be looked at; `None` if nothing has
+/// changed that the plan looks at. Most updates are of that kind.
+///
+/// What a person or kubelet changed in order to mend something is urgent: it also
+/// shortens a back-off. The rest is not, so that a busy node does not drive the calls
+/// to a cloud that fails.
+pub(crate) fn wakes(old: &Node, new: &Node) -> Option<Priority> {
+    let identified = same_machine(old, new);
+    let annotated = old.annotations == new.annotations;
+    if is_uninitialised(new) && (!is_uninitialised(old) || !identified || !annotated) {
+        return Some(Priority::Urgent);
+    }
+    let same = identified
+        && annotated
+        && old.labels == new.labels
+        && old.taints == new.taints
+        && old.addresses == new.addresses
+        // An InternalIP that is held is let go when the node stops being Ready.
+        && (is_ready(new) || !is_ready(old));
+    (!same).then_some(Priority::Routine)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+use std::sync::Arc;
+
+use ccm_kube::node::{self, Condition};
+
+use super::*;
+
+fn taint(key: &str) -> node::Taint {
+    node::Taint { key: key.into(), effect: "NoSchedule".into(), ..node::Taint::default() }
+}
+
+fn ready(status: &str) -> Vec<Condition> {
+    vec![Condition { kind: "Ready".into(), status: status.into(), reason: None }]
+}
+
+fn node() -> Node {
+    Node {
+        name: "node-1".into(),
+        uid: "u-1".into(),
+        labels: [(Arc::from("e.com/a"), Arc::from("1"))].into(),
+        annotations: [
+            (Arc::from(OWNED_LABELS), "e.com/a, e.com/b".into()),
+            (Arc::from(PROVIDED_NODE_IP), "".into()),
+        ]
+        .into(),
+        provider_id: Some("sim://i-1".into()),
+        taints: vec![taint("e.com/x")],
+        addresses: vec![node::Address { kind: "Hostname".into(), address: "node-1".into() }],
+        conditions: ready("True"),
+        system_uuid: Some("uuid".into()),
+        ..Node::default()
+    }
+}
+
+#[test]
+fn the_plan_is_told_everything_it_asks_for() {
+    let facts = facts(&node());
+    assert_eq!(facts.name, "node-1");
+    assert_eq!(facts.provider_id.as_deref(), Some("sim://i-1"));
+    assert_eq!(facts.labels.get("e.com/a").map(String::as_str), Some("1"));
+    assert_eq!(
+        facts.owned_labels.iter().map(String::as_str).collect::<Vec<_>>(),
+        ["e.com/a", "e.com/b"]
+    );
+    assert_eq!(facts.provided_node_ip.as_deref(), Some(""), "an empty annotation exists");
+    assert_eq!(facts.taints.len(), 1);
+    assert_eq!(facts.addresses, [Address::new("Hostname", "node-1")]);
+    assert!(facts.ready);
+    let identity = identity(&node());
+    assert_eq!((identity.name.as_str(), identity.system_uuid.as_deref()), ("node-1", Some("uuid")));
+}
+
+/// The annotations that the plan reads must be among those that the informer keeps.
+#[test]
+fn the_informer_keeps_the_annotations_that_the_plan_reads() {
+    assert_eq!(PROVIDED_NODE_IP, node::PROVIDED_NODE_IP);
+    assert!(OWNED_LABELS.starts_with(node::OWN_ANNOTATIONS));
+}
+
+/// Quirk 14: most updates of a node concern nobody here.
+#[test]
+fn only_what_the_plan_looks_at_wakes() {
+    let changed = |change: fn(&mut Node)| {
+        let mut new = node();
+        change(&mut new);
+        wakes(&node(), &new)
+    };
+    let routine = Some(Priority::Routine);
+    assert_eq!(changed(|_| {}), None);
+    assert_eq!(changed(|node| node.resource_version = "9".into()), None);
+    assert_eq!(changed(|node| node.unschedulable = true), None);
+    assert_eq!(changed(|node| node.pod_cidrs.push("10.0.0.0/24".into())), None);
+    assert_eq!(changed(|node| node.labels.clear()), routine);
+    assert_eq!(changed(|node| node.addresses.clear()), routine);
+    assert_eq!(changed(|node| node.taints.clear()), routine);
+    assert_eq!(changed(|node| node.annotations.clear()), routine);
+    assert_eq!(changed(|node| node.provider_id = None), routine);
+    assert_eq!(
+        changed(|node| node.conditions = ready("False")),
+        routine,
+        "what is held may go now"
+    );
+    assert_eq!(changed(|node| node.taints.push(taint(UNINITIALIZED))), Some(Priority::Urgent));
+}
+
+/// Quirk 15: events of a waiting node must not drive the calls to a failing cloud.
+#[test]
+fn a_waiting_node_is_urgent_only_when_something_was_mended() {
+    let mut waiting = node();
+    waiting.taints.push(taint(UNINITIALIZED));
+    let changed = |change: fn(&mut Node)| {
+        let mut new = waiting.clone();
+        change(&mut new);
+        wakes(&waiting, &new)
+    };
+    assert_eq!(changed(|node| node.labels.clear()), Some(Priority::Routine));
+    assert_eq!(changed(|node| node.conditions = ready("Unknown")), Some(Priority::Routine));
+    assert_eq!(changed(|node| node.provider_id = Some("sim://i-2".into())), Some(Priority::Urgent));
+    assert_eq!(changed(|node| node.annotations.clear()), Some(Priority::Urgent));
+    assert_eq!(
+        changed(|node| node.taints.retain(|taint| &*taint.key != UNINITIALIZED)),
+        Some(Priority::Routine)
+    );
+}

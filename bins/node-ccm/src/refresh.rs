@@ -1,0 +1,200 @@
+//! Keeps initialised nodes true to their instances: one list of the fleet per period,
+//! and work only for nodes that differ.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use ccm_cloud::{Call, Claim, CloudError, ErrorKind, Fleet, ProviderId, RetryClass};
+use ccm_kube::node::Node;
+use ccm_runtime::{health::Condition, inventory::Changes, queue::Priority};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    controller::Controller,
+    metrics::State,
+    observe,
+    plan::{Answer, plan},
+};
+
+/// The share of a period by which it is shorter or longer at random, so that programs
+/// that were started together do not list together for ever.
+const SPREAD: f64 = 0.1;
+/// The wait after a first list that failed; doubles.
+const FIRST_RETRY: Duration = Duration::from_secs(5);
+/// The longest wait after a list that failed.
+const LONGEST_RETRY: Duration = Duration::from_mins(1);
+/// How much longer than its own time a list may take.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Refreshes until the token is cancelled: at once, and then every period.
+pub(crate) async fn run(controller: Arc<Controller>, health: Condition, token: CancellationToken) {
+    let mut settings = controller.settings.clone();
+    let mut failures = 0;
+    loop {
+        let wait = tokio::select! {
+            biased;
+            () = token.cancelled() => return,
+            result = controller.refresh() => match result {
+                Ok(line) => {
+                    failures = 0;
+                    health.pass(line);
+                    None
+                }
+                Err(error) => {
+                    failures += 1;
+                    health.fail(format!("the fleet could not be listed: {error}"));
+                    Some(after_failure(&error, failures))
+                }
+            },
+        };
+        let unit = rand::random::<f64>();
+        let ended = Instant::now();
+        // A new period counts from the last refresh, too.
+        loop {
+            let period = spread(controller.settings().node_status_update_frequency, unit);
+            let pause =
+                wait.map_or(period, |wait| wait.min(period)).saturating_sub(ended.elapsed());
+            tokio::select! {
+                biased;
+                () = token.cancelled() => return,
+                () = sleep(pause) => break,
+                Ok(()) = settings.changed() => {}
+            }
+        }
+    }
+}
+
+/// A period that is up to [`SPREAD`] shorter or longer. `unit` is the random number.
+fn spread(period: Duration, unit: f64) -> Duration {
+    period.mul_f64(1.0 + SPREAD * (2.0 * unit - 1.0))
+}
+
+fn after_failure(error: &CloudError, failures: u32) -> Duration {
+    let doubled =
+        FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_RETRY);
+    match error.class() {
+        RetryClass::RetryAfter(after) => after.max(FIRST_RETRY),
+        RetryClass::Permanent => LONGEST_RETRY,
+        RetryClass::Retry => doubled,
+    }
+}
+
+impl Controller {
+    /// Lists the fleet and queues what differs from it. Tells in a line what came of it.
+    async fn refresh(&self) -> Result<String, CloudError> {
+        let started = Instant::now();
+        let listed = self.list().await;
+        let result = match listed {
+            Ok(fleet) => Ok(self.compare(fleet, started)),
+            Err(error) => Err(error),
+        };
+        let took = started.elapsed();
+        self.metrics.refreshed(
+            took,
+            result.as_ref().map(|seen| seen.differing).map_err(|error| error.kind),
+        );
+        match result {
+            Ok(seen) => {
+                let Seen { nodes, differing, instances } = seen;
+                tracing::info!(instances, differing, "Update {nodes} nodes status took {took:?}.");
+                Ok(format!("{instances} instances listed, {differing} of {nodes} nodes differ"))
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the fleet could not be listed; nodes stay as they are");
+                Err(error)
+            }
+        }
+    }
+
+    async fn list(&self) -> Result<Fleet, CloudError> {
+        let time = self.settings().cloud_call_timeout;
+        let Some(instances) = self.cloud.instances()? else {
+            return Err(CloudError::new(
+                ErrorKind::Unsupported,
+                "the provider does not offer instances",
+            ));
+        };
+        let late = |_| {
+            CloudError::new(
+                ErrorKind::Timeout,
+                format!("no answer within {} s", time.as_secs_f64()),
+            )
+        };
+        timeout(time + GRACE, instances.list(Call::routine(time))).await.map_err(late)?
+    }
+
+    /// Takes over the list and queues the nodes that differ from it.
+    fn compare(&self, fleet: Fleet, started: Instant) -> Seen {
+        let instances = fleet.instances.len();
+        if let Some(first) = fleet.malformed.first() {
+            tracing::warn!(
+                entries = fleet.malformed.len(),
+                first,
+                "entries of the cloud's list could not be understood"
+            );
+        }
+        let changes = self.inventory.apply(fleet, started);
+        let news = News::of(&changes);
+        let nodes = self.store.list();
+        let differing = nodes.iter().filter(|node| self.differs(node, &news)).count();
+        Seen { nodes: nodes.len(), differing, instances }
+    }
+
+    /// Whether the node is to be looked at; if so, it is queued.
+    fn differs(&self, node: &Arc<Node>, news: &News) -> bool {
+        if observe::is_uninitialised(node) {
+            // It is on its way through the queue.
+            return false;
+        }
+        let claim = match self.claim(node) {
+            Some(Claim::Foreign) => {
+                self.ledger.set_state(&node.name, State::Foreign);
+                return false;
+            }
+            None => return false,
+            Some(claim) => claim,
+        };
+        let known = node.provider_id.as_deref().map(|id| self.inventory.get(id));
+        let Some(Ok(Some(instance))) = known else {
+            // Not in the list, or not to be told apart in it: that proves nothing.
+            self.ledger.demand(&node.name);
+            self.queue.add(Arc::clone(&node.name), Priority::Routine);
+            return true;
+        };
+        let is_new = news.contains(&instance.provider_id);
+        let plan =
+            plan(&observe::facts(node), claim, &Answer::Found(instance), self.settings().policy());
+        if plan.steps.is_empty() {
+            self.ledger.set_state(&node.name, State::Initialised);
+            self.tell_notes(node, &plan);
+            return false;
+        }
+        if is_new {
+            // Nothing is taken from a node on the word of a list alone.
+            self.ledger.demand(&node.name);
+        }
+        self.queue.add(Arc::clone(&node.name), Priority::Routine);
+        true
+    }
+}
+
+/// What a refresh has seen.
+struct Seen {
+    nodes: usize,
+    differing: usize,
+    instances: usize,
+}
+
+/// The instances that the last list showed for the first time, or otherwise than before.
+struct News(HashSet<ProviderId>);
+
+impl News {
+    fn of(changes: &Changes) -> Self {
+        let seen = changes.new.iter().chain(&changes.changed);
+        Self(seen.map(|instance| instance.provider_id.clone()).collect())
+    }
+
+    fn contains(&self, id: &ProviderId) -> bool {
+        self.0.contains(id)
+    }
+}

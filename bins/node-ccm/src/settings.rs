@@ -1,0 +1,140 @@
+//! The settings of node-ccm: its flags, what they mean, and how they are checked.
+
+use std::time::Duration;
+
+use ccm_runtime::{
+    options::duration,
+    settings::{Kind, Problems, RawSettings, SettingDoc, SettingValue},
+};
+use serde::Serialize;
+
+use crate::plan::{InternalIpChange, Policy};
+
+/// The shortest period of lists of the whole fleet.
+const SHORTEST_PERIOD: Duration = Duration::from_secs(10);
+
+/// The most writers at once; each holds one request to the API server.
+const MOST_WRITERS: i64 = 1000;
+
+/// The settings, checked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NodeSettings {
+    /// How many new nodes are written at once.
+    pub concurrent_node_syncs: usize,
+    /// How many initialised nodes are written at once.
+    pub concurrent_node_status_updates: usize,
+    /// Time between two lists of the fleet.
+    #[serde(serialize_with = "duration::serialize")]
+    pub node_status_update_frequency: Duration,
+    /// The longest time for one call to the cloud.
+    #[serde(serialize_with = "duration::serialize")]
+    pub cloud_call_timeout: Duration,
+    /// What happens to the first InternalIP of a Ready node.
+    pub node_internal_ip_change: InternalIpChange,
+}
+
+impl NodeSettings {
+    /// What the plan needs to know of the settings.
+    pub fn policy(&self) -> Policy {
+        Policy { internal_ip_change: self.node_internal_ip_change }
+    }
+}
+
+/// The settings as data.
+pub(crate) const TABLE: &[SettingDoc] = &[
+    SettingDoc {
+        flag: "concurrent-node-syncs",
+        kind: Kind::Count,
+        default: "32",
+        meaning: "How many new nodes are written at the same time. Each costs two requests to the API server, so this \
+                  many requests are open at most; lookups in the cloud are batched and not concerned. \
+                  cloud-controller-manager's default is 1, because there each worker also waits for the cloud.",
+        live: true,
+    },
+    SettingDoc {
+        flag: "concurrent-node-status-updates",
+        kind: Kind::Count,
+        default: "0",
+        meaning: "How many initialised nodes are written at the same time when their instances have changed. They have \
+                  writers of their own, so that new nodes never wait for them. 0 means as many as \
+                  --concurrent-node-syncs.",
+        live: true,
+    },
+    SettingDoc {
+        flag: "node-status-update-frequency",
+        kind: Kind::Duration,
+        default: "5m0s",
+        meaning: "Time between two lists of the whole fleet, by which addresses and labels are kept true to the \
+                  instances; each period is up to a tenth shorter or longer, at random. At least 10s. One list costs one call \
+                  per page of the cloud, however many nodes there are.",
+        live: true,
+    },
+    SettingDoc {
+        flag: "cloud-call-timeout",
+        kind: Kind::Duration,
+        default: "30s",
+        meaning: "How long one lookup or list may take, retries, pages and waiting for the rate limit included. Nodes \
+                  whose lookup took longer are tried again. From 1s to 10m0s.",
+        live: true,
+    },
+    SettingDoc {
+        flag: "node-internal-ip-change",
+        kind: Kind::Text,
+        default: "apply",
+        meaning: "What happens when the cloud names another first InternalIP for a node that is Ready: apply follows the \
+                  cloud, as cloud-controller-manager does; hold keeps the node's addresses until it is no longer Ready. \
+                  Either way an event on the node and ccm_node_internal_ip_changes_total tell of it.",
+        live: true,
+    },
+];
+
+impl SettingValue for InternalIpChange {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "apply" => Ok(Self::Apply),
+            "hold" => Ok(Self::Hold),
+            _ => Err("must be apply or hold".to_owned()),
+        }
+    }
+}
+
+/// Converts and checks the merged layers; every problem is recorded.
+pub(crate) fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<NodeSettings> {
+    // Each is read before the first `?`, so that all problems are found at once.
+    let syncs = count(layers, "concurrent-node-syncs", 1, problems);
+    let updates = count(layers, "concurrent-node-status-updates", 0, problems);
+    let period = layers.checked(
+        "node-status-update-frequency",
+        "must be at least 10s: each time the whole fleet is listed",
+        problems,
+        |period: &Duration| *period >= SHORTEST_PERIOD,
+    );
+    let bounds = Duration::from_secs(1)..=Duration::from_mins(10);
+    let timeout = layers.checked(
+        "cloud-call-timeout",
+        "must be from 1s to 10m0s",
+        problems,
+        |timeout: &Duration| bounds.contains(timeout),
+    );
+    let change = layers.get("node-internal-ip-change", problems);
+    let (syncs, updates) = (syncs?, updates?);
+    Some(NodeSettings {
+        concurrent_node_syncs: syncs,
+        concurrent_node_status_updates: if updates == 0 { syncs } else { updates },
+        node_status_update_frequency: period?,
+        cloud_call_timeout: timeout?,
+        node_internal_ip_change: change?,
+    })
+}
+
+/// A number of workers. Read with its sign, so that a negative one gets the same clear
+/// answer as any other that is out of bounds.
+fn count(layers: &RawSettings, name: &str, least: i64, problems: &mut Problems) -> Option<usize> {
+    let rule = format!("must be at least {least} and at most {MOST_WRITERS}");
+    let number = layers
+        .checked(name, &rule, problems, |number: &i64| (least..=MOST_WRITERS).contains(number))?;
+    usize::try_from(number).ok()
+}
+
+#[cfg(test)]
+mod tests;

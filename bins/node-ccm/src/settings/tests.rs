@@ -1,0 +1,91 @@
+//! The numbers are those of the scenarios in docs/parity.md.
+
+use ccm_runtime::settings::{Invocation, load};
+
+use super::*;
+use crate::NodeCcm;
+
+fn read(arguments: &[&str]) -> Result<NodeSettings, String> {
+    let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
+    invocation.arguments.extend(arguments.iter().map(Into::into));
+    load::<NodeCcm>(&invocation)
+        .map(|loaded| NodeSettings::clone(&loaded.own))
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn defaults_are_those_of_the_table() {
+    let settings = read(&[]).unwrap();
+    let expect = NodeSettings {
+        concurrent_node_syncs: 32,
+        concurrent_node_status_updates: 32,
+        node_status_update_frequency: Duration::from_mins(5),
+        cloud_call_timeout: Duration::from_secs(30),
+        node_internal_ip_change: InternalIpChange::Apply,
+    };
+    assert_eq!(settings, expect);
+}
+
+/// Both worker counts as `syncs/updates`, or parts of the complaint.
+#[test]
+fn worker_counts_are_checked() {
+    for (number, syncs, updates, expect) in [
+        (82, "-5", "0", Err(&["concurrent-node-syncs", "-5", "at least 1"] as &[&str])),
+        (83, "0", "0", Err(&["concurrent-node-syncs", "0", "at least 1"])),
+        (84, "5", "0", Ok("5/5")),
+        (85, "5", "5", Ok("5/5")),
+        (86, "5", "-1", Err(&["concurrent-node-status-updates", "-1", "at least 0"])),
+        (87, "1", "0", Ok("1/1")),
+        (88, "1", "2", Ok("1/2")),
+        (0, "1001", "0", Err(&["1001", "at most 1000"])),
+        (0, "many", "0", Err(&["concurrent-node-syncs", "many"])),
+    ] {
+        let arguments = [
+            &*format!("--concurrent-node-syncs={syncs}"),
+            &*format!("--concurrent-node-status-updates={updates}"),
+        ];
+        let got = read(&arguments).map(|got| {
+            format!("{}/{}", got.concurrent_node_syncs, got.concurrent_node_status_updates)
+        });
+        match (&got, expect) {
+            (Ok(got), Ok(expect)) => assert_eq!(got, expect, "scenario {number}"),
+            (Err(got), Err(parts)) => {
+                let one = got.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+                assert!(one, "scenario {number}: {got}");
+            }
+            _ => panic!("scenario {number}: {got:?}"),
+        }
+    }
+}
+
+#[test]
+fn lengths_of_time_and_the_policy_are_checked() {
+    for (argument, expect) in [
+        ("--node-status-update-frequency=10s", None),
+        ("--node-status-update-frequency=0s", Some("at least 10s")),
+        ("--node-status-update-frequency=9.9s", Some("at least 10s")),
+        ("--node-status-update-frequency=soon", Some("node-status-update-frequency=soon")),
+        ("--cloud-call-timeout=1s", None),
+        ("--cloud-call-timeout=999ms", Some("from 1s to 10m0s")),
+        ("--cloud-call-timeout=11m", Some("from 1s to 10m0s")),
+        ("--node-internal-ip-change=hold", None),
+        ("--node-internal-ip-change=maybe", Some("must be apply or hold")),
+    ] {
+        let got = read(&[argument]).err().unwrap_or_default();
+        match expect {
+            None => assert_eq!(got, "", "{argument}"),
+            Some(part) => assert!(got.contains(part), "{argument}: {got}"),
+        }
+    }
+}
+
+#[test]
+fn all_problems_are_told_at_once() {
+    let got = read(&[
+        "--concurrent-node-syncs=0",
+        "--cloud-call-timeout=0s",
+        "--node-internal-ip-change=x",
+    ])
+    .unwrap_err();
+    assert_eq!(got.lines().count(), 3, "{got}");
+}

@@ -1,0 +1,144 @@
+//! What a person is told: events on the node, and log lines.
+//!
+//! A state that lasts is told when it begins, when it changes and every ten minutes; a
+//! fact is told once. The recorder folds what is left.
+
+use std::time::Duration;
+
+use ccm_kube::{
+    events::{EventKind, ObjectRef},
+    node::Node,
+};
+use ccm_runtime::options::duration;
+
+use crate::{
+    controller::Controller,
+    plan::{Note, Outcome, Plan, Wait, WaitReason},
+};
+
+/// The node was initialised.
+const SYNCED: &str = "Synced";
+
+impl WaitReason {
+    /// The reason of the event that tells of the wait.
+    const fn event(self) -> &'static str {
+        match self {
+            Self::Cloud(_) => "WaitingForCloud",
+            Self::InstanceNotFound => "InstanceNotFound",
+            Self::NodeIp => "InvalidNodeIP",
+        }
+    }
+}
+
+impl Controller {
+    /// Tells that a node keeps its taint, why, and when it is looked at again.
+    pub(crate) fn tell_wait(&self, node: &Node, wait: &Wait, next: Duration) {
+        let Wait { reason, message } = wait;
+        let name = &*node.name;
+        let topic = match reason {
+            WaitReason::Cloud(kind) => kind.reason(),
+            // A message that names other facts is worth an event of its own.
+            WaitReason::InstanceNotFound | WaitReason::NodeIp => message,
+        };
+        if self.ledger.tells_again(&node.name, reason.event(), topic) {
+            tracing::warn!(
+                node = name,
+                reason = reason.as_str(),
+                "error syncing '{name}': {message}, requeuing"
+            );
+            let what = match reason {
+                WaitReason::Cloud(_) => "The node stays tainted until the cloud answers; it said",
+                WaitReason::InstanceNotFound => {
+                    "The node stays tainted because the cloud knows no instance for it"
+                }
+                WaitReason::NodeIp => {
+                    "The node stays tainted until its annotation fits its instance"
+                }
+            };
+            let text = format!(
+                "{what}: {message}; looked at again in about {}",
+                duration::format(rounded(next))
+            );
+            self.events.record(&node.reference(), EventKind::Warning, reason.event(), text);
+        } else {
+            tracing::debug!(
+                node = name,
+                reason = reason.as_str(),
+                "error syncing '{name}': {message}, requeuing"
+            );
+        }
+    }
+
+    /// Tells that the API server does not take a write.
+    pub(crate) fn tell_refused(
+        &self,
+        node: &Node,
+        what: &str,
+        error: &ccm_kube::ApiError,
+        next: Duration,
+    ) {
+        let name = &*node.name;
+        tracing::warn!(
+            node = name,
+            reason = error.reason(),
+            next = %duration::format(next),
+            "error syncing '{name}': {what} could not be written: {error}, requeuing"
+        );
+        if self.ledger.tells_again(&node.name, "WriteFailed", error.reason()) {
+            let text = format!("The API server did not take the node's {what}: {error}");
+            self.events.record(&node.reference(), EventKind::Warning, "WriteFailed", text);
+        }
+    }
+
+    /// Tells why a node is left alone. No event: most of these nodes are somebody else's.
+    pub(crate) fn tell_left_alone(&self, node: &Node, outcome: &Outcome) {
+        let name = &*node.name;
+        let text = outcome.to_string();
+        if self.ledger.tells_again(&node.name, "LeftAlone", &text) {
+            tracing::info!(node = name, "Skip sync node {name}: {text}");
+        } else {
+            tracing::debug!(node = name, "Skip sync node {name}: {text}");
+        }
+    }
+
+    /// Tells what the plan notes, each note once.
+    pub(crate) fn tell_notes(&self, node: &Node, plan: &Plan) {
+        for note in &plan.notes {
+            let text = note.to_string();
+            let (reason, event) = match note {
+                Note::InvalidLabel { .. } => ("InvalidLabel", Some(EventKind::Warning)),
+                Note::ReservedLabel { .. } => ("ReservedLabel", None),
+                Note::LabelKept { .. } => ("LabelKept", None),
+                Note::NodeIpRefused(_) => ("InvalidNodeIP", Some(EventKind::Warning)),
+                Note::InternalIpChanged { .. } => {
+                    ("NodeInternalIPChanged", Some(EventKind::Warning))
+                }
+                Note::InternalIpHeld { .. } => ("NodeInternalIPHeld", Some(EventKind::Warning)),
+            };
+            if !self.ledger.tells_once(&node.name, reason, &text) {
+                continue;
+            }
+            tracing::warn!(node = &*node.name, "{text}");
+            self.metrics.noted(note);
+            if let Some(kind) = event {
+                self.events.record(&node.reference(), kind, reason, text);
+            }
+        }
+    }
+
+    /// Tells that a node is initialised.
+    pub(crate) fn tell_initialised(&self, node: &Node) {
+        tracing::info!(
+            node = &*node.name,
+            "Successfully initialized node {} with cloud provider",
+            node.name
+        );
+        let about: ObjectRef = node.reference();
+        self.events.record(&about, EventKind::Normal, SYNCED, "Node synced successfully");
+    }
+}
+
+/// Whole seconds, at least one: more exact than that would be a promise.
+fn rounded(wait: Duration) -> Duration {
+    Duration::from_secs((wait + Duration::from_millis(500)).as_secs().max(1))
+}
