@@ -95,7 +95,7 @@ impl Pages {
         let mut good = true;
         for finding in &findings {
             let excluded = query.excluded.contains(&finding.name.as_str());
-            good &= excluded || !page.fails(finding);
+            good &= excluded || !fails(finding);
             page.line(&mut text, finding, excluded);
         }
         let unmatched: Vec<String> = query
@@ -130,7 +130,7 @@ impl Pages {
             .findings()
             .into_iter()
             .find(|finding| page.shows(finding) && finding.name == name)?;
-        Some(if page.fails(&finding) {
+        Some(if fails(&finding) {
             let reason = if page.reasons { finding.verdict.detail() } else { "reason withheld" };
             reply(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -143,15 +143,15 @@ impl Pages {
     }
 }
 
+/// Whether a finding makes its page fail.
+fn fails(finding: &Finding) -> bool {
+    finding.scope != Scope::Information && !finding.verdict.is_passed()
+}
+
 impl HealthPage {
     /// Whether a finding belongs on this page.
     fn shows(self, finding: &Finding) -> bool {
         self.readiness || finding.scope == Scope::Liveness
-    }
-
-    /// Whether a finding makes this page fail.
-    fn fails(self, finding: &Finding) -> bool {
-        finding.scope != Scope::Information && !finding.verdict.is_passed()
     }
 
     /// The finding's line. What `kubectl get --raw` users and probes' logs look for is
@@ -161,7 +161,7 @@ impl HealthPage {
         let detail = finding.verdict.detail();
         if excluded {
             add(text, format_args!("[+]{name} excluded: ok"));
-        } else if self.fails(finding) {
+        } else if fails(finding) {
             let reason = if self.reasons { detail } else { "reason withheld" };
             add(text, format_args!("[-]{name} failed: {reason}"));
         } else if !finding.verdict.is_passed() {

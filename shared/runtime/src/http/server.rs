@@ -30,7 +30,7 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The life of a connection, so that a client that never reads its answer does not
 /// hold one for ever.
-const CONNECTION_LIFE: Duration = Duration::from_secs(600);
+const CONNECTION_LIFE: Duration = Duration::from_mins(10);
 /// What an answer that was begun gets at the end.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
 /// Largest request header.

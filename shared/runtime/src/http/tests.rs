@@ -293,12 +293,12 @@ async fn a_new_certificate_is_taken_over_while_serving() {
     assert!(trusted(address, &first.der).await);
     assert!(!trusted(address, &second.der).await);
     write(folder.path(), &second.certificate, &second.key);
-    let taken = async {
+    let renewed = async {
         while !trusted(address, &second.der).await {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    timeout(Duration::from_secs(15), taken).await.expect("the new certificate is served");
+    timeout(Duration::from_secs(15), renewed).await.expect("the new certificate is served");
     token.cancel();
 }
 

@@ -21,23 +21,29 @@ const RELEASE: Duration = Duration::from_secs(6);
 pub(super) struct Candidacy {
     leadership: Leadership,
     election: Option<Election>,
+    lease: String,
     waiting: Mutex<Option<Elector>>,
     ended: watch::Sender<Option<Ended>>,
 }
 
 impl Candidacy {
-    /// A candidate that does not stand yet. Its check appears on the pages at once.
+    /// A candidate that does not stand yet.
     pub(super) fn new(
         settings: &ElectionSettings,
         clients: &Clients,
         events: &EventRecorder,
-        health: &Health,
         metrics: &Metrics,
     ) -> Self {
         let ended = watch::Sender::new(None);
         if !settings.enabled {
             let leadership = Leadership::unconditional();
-            return Self { leadership, election: None, waiting: Mutex::default(), ended };
+            return Self {
+                leadership,
+                election: None,
+                lease: String::new(),
+                waiting: Mutex::default(),
+                ended,
+            };
         }
         let config = ElectionConfig {
             name: settings.lease.clone(),
@@ -52,8 +58,14 @@ impl Candidacy {
         let (elector, election) =
             Elector::new(config, guarded, clients.watch.clone(), election_metrics, events.clone());
         let leadership = election.leadership().clone();
-        show(health, &leadership, &settings.lease);
-        Self { leadership, election: Some(election), waiting: Mutex::new(Some(elector)), ended }
+        let lease = settings.lease.clone();
+        Self {
+            leadership,
+            election: Some(election),
+            lease,
+            waiting: Mutex::new(Some(elector)),
+            ended,
+        }
     }
 
     /// What the program asks before each write.
@@ -61,9 +73,10 @@ impl Candidacy {
         &self.leadership
     }
 
-    /// Stands for election.
-    pub(super) fn start(&self, tasks: &Supervisor) {
+    /// Stands for election. Its check appears on the pages.
+    pub(super) fn start(&self, tasks: &Supervisor, health: &Health) {
         let Some(elector) = self.waiting.lock().take() else { return };
+        show(health, &self.leadership, &self.lease);
         let ended = self.ended.clone();
         tasks.spawn_job("election", async move {
             let how = elector.run().await;

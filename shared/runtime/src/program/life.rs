@@ -4,18 +4,27 @@ use ccm_cloud::ProviderRegistry;
 use tokio_util::sync::CancellationToken;
 
 use super::{Failure, Program, shell::Shell};
-use crate::{logging::LogControl, settings::Loaded};
+use crate::{logging::LogControl, settings::Loaded, supervisor::chain};
 
-/// Runs a program until `stop` is cancelled or something ends it. `main` puts the
-/// command line, the logger and the signals around it.
+/// Runs a program until `stop` is cancelled or something ends it, which is logged.
+/// `main` puts the command line, the logger and the signals around it.
 pub async fn run<P: Program>(
     loaded: Loaded<P>,
     providers: &ProviderRegistry,
     log: LogControl,
     stop: CancellationToken,
 ) -> Result<(), Failure> {
-    let shell = Shell::start(loaded, log).await?;
+    let shell = match stop.run_until_cancelled(Shell::start(loaded, log)).await {
+        None => return Ok(()),
+        Some(started) => started.inspect_err(say)?,
+    };
     let mut leading = None;
     let outcome = shell.watch(&stop, shell.live(providers, &mut leading)).await;
+    // At once: the end in order takes its time, and may be cut short from outside.
+    let outcome = outcome.inspect_err(say);
     shell.end(outcome, leading).await
+}
+
+fn say(failure: &Failure) {
+    tracing::error!("cannot go on: {}", chain(failure));
 }

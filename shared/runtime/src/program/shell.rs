@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// How often a provider is asked again whether it offers now what it did not before.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// What work gets to notice that it is to end, when nothing is left of its time.
 const NOTICE: Duration = Duration::from_secs(1);
 /// What work gets when the process ends because something broke.
@@ -78,7 +78,7 @@ impl<P: Program> Shell<P> {
         metrics.with(|registry| event_metrics.register(registry));
         let (events, writer) =
             EventRecorder::new(clients.events.clone(), P::IDENTITY.event_component, event_metrics);
-        let candidacy = Candidacy::new(&settings.election, &clients, &events, &health, &metrics);
+        let candidacy = Candidacy::new(&settings.election, &clients, &events, &metrics);
         let leadership = candidacy.leadership().clone();
         let guard = move |need| leadership.check(need).map(|_| ()).map_err(|lost| chain(&lost));
         let gate = CloudGate::new(cloud_limits.clone(), &metrics, Some(Box::new(guard)));
@@ -142,7 +142,9 @@ impl<P: Program> Shell<P> {
         leading: &mut Option<Leading<P>>,
     ) -> Result<(), Failure> {
         if !self.common.borrow().enabled {
-            self.idle(format!("--controllers switches {} off", P::IDENTITY.controller));
+            let idle = format!("--controllers switches {} off", P::IDENTITY.controller);
+            tracing::info!("idle: {idle}");
+            self.startup.pass(format!("idle: {idle}"));
             std::future::pending::<()>().await;
         }
         let cloud = self.cloud(providers).await?;
@@ -150,7 +152,7 @@ impl<P: Program> Shell<P> {
         let context = self.context(cloud);
         let program = Arc::new(P::prepare(context.clone()).await?);
         self.startup.pass("prepared");
-        self.candidacy.start(&self.tasks);
+        self.candidacy.start(&self.tasks, &self.health);
         self.candidacy.won().await;
         let running = self.metrics.running(P::IDENTITY.alias);
         *leading = Some(Leading { program: Arc::clone(&program), _running: running });
@@ -158,12 +160,6 @@ impl<P: Program> Shell<P> {
         program.lead(context);
         self.candidacy.lost().await;
         Err(Failure::Broken("leaderelection lost".to_owned()))
-    }
-
-    /// Says once, in the log and on `/readyz`, that there is nothing to do.
-    fn idle(&self, why: String) {
-        tracing::info!(controller = P::IDENTITY.controller, "idle: {why}");
-        self.startup.pass(format!("idle: {why}"));
     }
 
     /// The cloud, once it is known to offer what the program needs.
@@ -178,10 +174,13 @@ impl<P: Program> Shell<P> {
         };
         let cloud = provider::build(factory.as_ref(), &context, &self.startup).await?;
         let needs = P::IDENTITY.needs;
+        let idle = format!("the cloud provider {} does not offer {needs}", cloud.name());
         let mut said = false;
         while !provider::offers(cloud.as_ref(), needs, &self.startup).await {
+            // Shown each time, because a look that fails shows its failure.
+            self.startup.pass(format!("idle: {idle}"));
             if !said {
-                self.idle(format!("the cloud provider {} does not offer {needs}", cloud.name()));
+                tracing::info!("idle: {idle}");
                 said = true;
             }
             sleep(LOOK_AGAIN).await;
@@ -220,9 +219,6 @@ impl<P: Program> Shell<P> {
         leading: Option<Leading<P>>,
     ) -> Result<(), Failure> {
         self.startup.fail("ending");
-        if let Err(failure) = &outcome {
-            tracing::error!("ending: {}", chain(failure));
-        }
         let time = if outcome.is_ok() { self.common.borrow().drain_timeout } else { ABANDON };
         let ended = self.end_work(outcome.is_ok(), leading, Instant::now() + time).await;
         // While something may still be written, the lease must not pass to another one
@@ -244,8 +240,11 @@ impl<P: Program> Shell<P> {
         if let Some(leading) = leading.filter(|_| drain && self.candidacy.leadership().is_leader())
         {
             tracing::info!("draining");
-            if timeout_at(deadline, leading.program.drain()).await.is_err() {
-                tracing::warn!("work was not drained within --drain-timeout");
+            tokio::select! {
+                drained = timeout_at(deadline, leading.program.drain()) => if drained.is_err() {
+                    tracing::warn!("work was not drained within --drain-timeout");
+                },
+                () = self.candidacy.lost() => tracing::warn!("leadership lost while draining"),
             }
         }
         self.work.token().cancel();

@@ -11,7 +11,6 @@ use crate::{
     logging::{self, LogControl},
     options::{Action, options_markdown},
     settings::{CommonSettings, Invocation, LoadError, Loaded, command_line, load},
-    supervisor::chain,
 };
 
 /// A controller works in few tasks at a time; a machine with many processors is no
@@ -57,6 +56,10 @@ impl From<&Failure> for Exit {
 /// Runs a program: the whole of a binary's `main`. Exit codes: 0 for an end in order
 /// (also `--help`, `--version`), 2 for a wrong command line or wrong settings, 130 or
 /// 143 for a second signal, 1 for everything else.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "a binary has no use for its providers afterwards"
+)]
 pub fn main<P: Program>(providers: ProviderRegistry) -> ExitCode {
     ExitCode::from(start::<P>(&Invocation::of_process(), &providers).code())
 }
@@ -204,10 +207,7 @@ async fn until_signalled<P: Program>(
             tracing::info!("ended");
             Exit::Done
         }
-        Err(failure) => {
-            tracing::error!("cannot go on: {}", chain(&failure));
-            Exit::from(&failure)
-        }
+        Err(failure) => Exit::from(&failure),
     }
 }
 

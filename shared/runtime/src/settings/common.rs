@@ -255,9 +255,14 @@ fn election(raw: &RawSettings, problems: &mut Problems) -> Option<ElectionSettin
     let migration = "must be false; to hand over from another controller manager, give the name of its Lease to \
                      --leader-elect-resource-name";
     let migration = raw.checked("enable-leader-migration", migration, problems, |on: &bool| !on);
-    let lease = raw.checked("leader-elect-resource-name", OBJECT_NAME, problems, is_object_name);
+    let lease =
+        raw.checked("leader-elect-resource-name", OBJECT_NAME, problems, |name: &String| {
+            is_object_name(name)
+        });
     let namespace =
-        raw.checked("leader-elect-resource-namespace", OBJECT_NAME, problems, is_object_name);
+        raw.checked("leader-elect-resource-namespace", OBJECT_NAME, problems, |name: &String| {
+            is_object_name(name)
+        });
     let whole = |duration: &Duration| duration.subsec_nanos() == 0 && !duration.is_zero();
     let whole_seconds = "must be whole seconds, at least 1s";
     let lease_duration = raw.checked("leader-elect-lease-duration", whole_seconds, problems, whole);
@@ -295,7 +300,7 @@ fn ordered(raw: &RawSettings, election: &ElectionSettings, problems: &mut Proble
 
 const OBJECT_NAME: &str = "must be a Kubernetes object name: lower-case letters, digits, '-' and '.', at most 253 characters";
 
-fn is_object_name(name: &String) -> bool {
+fn is_object_name(name: &str) -> bool {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     name.len() <= 253

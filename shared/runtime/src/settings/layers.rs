@@ -134,7 +134,7 @@ fn file_values(
     for (key, value) in values.into_iter().collect::<BTreeMap<_, _>>() {
         match catalogue.find(&key) {
             _ if key_of(&key) == "config" => {
-                problems.add(format!("{key} ({path})"), "must be given as flag --config")
+                problems.add(format!("{key} ({path})"), "must be given as flag --config");
             }
             Some(Known::Setting(_)) => match text_of(&value) {
                 Some(text) => {
@@ -146,7 +146,7 @@ fn file_values(
                 None => problems.add(format!("{key} ({path})"), "must be a single value or a list"),
             },
             Some(Known::Foreign(foreign)) => {
-                warnings.push(format!("{key} ({path}) has no effect here: {}", foreign.why))
+                warnings.push(format!("{key} ({path}) has no effect here: {}", foreign.why));
             }
             None => problems.add(format!("{key} ({path})"), unknown_key(catalogue, &key)),
         }

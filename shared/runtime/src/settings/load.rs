@@ -133,7 +133,7 @@ pub(crate) fn typed<P: Program>(
         }
         // A program that answers `None` without a word would leave a person without one.
         _ if problems.is_empty() => {
-            problems.add("settings", "cannot be used, and the program does not say why")
+            problems.add("settings", "cannot be used, and the program does not say why");
         }
         _ => {}
     }

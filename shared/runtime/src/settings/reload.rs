@@ -210,7 +210,7 @@ impl<P: Program> Reload<P> {
         // The whole new version must be valid, also what needs a restart: the next start
         // must not be the moment in which a mistake is found.
         typed::<P>(&self.catalogue, &merged.raw, problems)?;
-        let (raw, changed, restart) = self.effective(merged.raw);
+        let (raw, changed, restart) = self.effective(&merged.raw);
         let (common, own) = typed::<P>(&self.catalogue, &raw, Problems::new())?;
         self.page.store(Arc::new(configz::<P>(&raw, &common, &own)));
         publish(&self.common, &common);
@@ -222,7 +222,7 @@ impl<P: Program> Reload<P> {
 
     /// The new values of live settings with the old ones of the others; the keys of
     /// both.
-    fn effective(&self, new: RawSettings) -> (RawSettings, Vec<String>, Vec<String>) {
+    fn effective(&self, new: &RawSettings) -> (RawSettings, Vec<String>, Vec<String>) {
         let (mut changed, mut restart) = (Vec::new(), Vec::new());
         let mut effective = RawSettings::default();
         for (key, value) in new.iter() {
@@ -250,8 +250,8 @@ impl<P: Program> Reload<P> {
     fn report(&self, restart: &[String]) {
         let text = match (self.loaded.given.config_path(), &self.seen) {
             (Some(path), Ok(digest)) => {
-                let short: String =
-                    digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+                let [a, b, c, d, ..] = digest;
+                let short = format!("{a:02x}{b:02x}{c:02x}{d:02x}");
                 let pending = match restart {
                     [] => String::new(),
                     keys => format!("; a restart is needed for {}", keys.join(", ")),

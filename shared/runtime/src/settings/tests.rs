@@ -19,12 +19,11 @@ fn problems(arguments: &[&str], environment: &[(&str, &str)], file: Option<&str>
 
 /// `x (/tmp/abc/ccm.yaml): y` as `x (ccm.yaml): y`.
 fn without_folder(line: &str) -> String {
-    let words = line.split(' ').map(|word| match word.find("ccm.yaml") {
-        Some(at) => {
-            let start = word.find('/').unwrap_or(at);
-            format!("{}{}", &word[..start], &word[at..])
+    let words = line.split(' ').map(|word| match (word.split_once('/'), word.rsplit_once('/')) {
+        (Some((before, _)), Some((_, name))) if name.contains("ccm.yaml") => {
+            format!("{before}{name}")
         }
-        None => word.to_owned(),
+        _ => word.to_owned(),
     });
     words.collect::<Vec<_>>().join(" ")
 }
@@ -52,7 +51,7 @@ fn defaults_are_upstreams_or_justified() {
     assert_eq!(pages.address, SocketAddr::from(([0, 0, 0, 0], 10258)));
     assert_eq!(pages.tls, None);
     assert_eq!((common.logging.verbosity, common.logging.format), (0, LogFormat::Text));
-    assert_eq!((loaded.own.syncs, loaded.own.period), (32, Duration::from_secs(300)));
+    assert_eq!((loaded.own.syncs, loaded.own.period), (32, Duration::from_mins(5)));
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
 }
 
@@ -304,7 +303,7 @@ fn configz_shows_values_with_their_origin() {
     let page = super::load::configz::<Sample>(&loaded.raw, &loaded.common, &loaded.own);
     let page: serde_json::Value = serde_json::from_str(&page).unwrap();
     let check = |pointer: &str, expect: serde_json::Value| {
-        assert_eq!(page.pointer(pointer), Some(&expect), "{pointer}")
+        assert_eq!(page.pointer(pointer), Some(&expect), "{pointer}");
     };
     check(
         "/node-ccm/settings/concurrent_node_syncs",

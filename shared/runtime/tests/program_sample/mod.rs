@@ -1,5 +1,6 @@
 //! A program that notes what is called, a provider that fails as it is told to, and a
 //! process of both.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::{
     collections::HashMap,
@@ -35,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 const LIMIT: Duration = Duration::from_secs(15);
 
 /// What a test wants to happen.
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing that can go wrong")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Script {
     /// So many times the provider cannot be built, because the cloud is down.
@@ -278,9 +280,10 @@ impl Process {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        if timeout(LIMIT, wait).await.is_err() {
-            panic!("{what}: {:?} {:?}", self.steps(), self.get("/readyz?verbose").await);
+        if timeout(LIMIT, wait).await.is_ok() {
+            return;
         }
+        panic!("{what}: {:?} {:?}", self.steps(), self.get("/readyz?verbose").await);
     }
 
     /// Status and text of a page, once the pages are there.
@@ -308,6 +311,6 @@ impl Process {
 
     /// Waits for its end.
     pub(crate) async fn ended(&mut self) -> Result<(), Failure> {
-        timeout(LIMIT * 2, &mut self.life).await.expect("it ends").expect("it does not panic")
+        timeout(LIMIT * 2, &mut self.life).await.unwrap().unwrap()
     }
 }

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use proptest::prelude::*;
+
 use super::{Look, Reload};
 use crate::{
     health::{Health, Verdict},
@@ -129,6 +131,15 @@ fn a_file_that_cannot_be_read_is_reported_once() {
     assert_eq!(bench.counts(), (1, 1, 1));
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn no_file_makes_it_panic(text in "[-a-z_0-9:,'\"\\[\\]{}#&*!|>%@ \n\u{e4}]{0,60}") {
+        bench(&[], "").look(&text);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_file_is_followed_while_the_program_runs() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +153,7 @@ async fn the_file_is_followed_while_the_program_runs() {
     let run = reload.run(token.clone());
     let scenario = async {
         std::fs::write(&path, "concurrent_node_syncs: 3").unwrap();
-        tokio::time::timeout(Duration::from_secs(60), own.changed()).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_mins(1), own.changed()).await.unwrap().unwrap();
         assert_eq!(own.borrow_and_update().syncs, 3);
         token.cancel();
     };
