@@ -1,0 +1,167 @@
+//! Who asked what, how often, and how many bytes it took.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::{AtomicU64, Ordering}},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+
+use super::request::{RequestInfo, Verb};
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Answered with this HTTP status.
+    Answered(u16),
+    /// The connection was dropped instead of an answer.
+    Dropped,
+    /// No answer yet: the request is being handled, or a fault keeps it waiting for ever.
+    Pending,
+}
+
+impl Outcome {
+    /// The HTTP status; 0 where there was none.
+    pub fn code(self) -> u16 {
+        match self {
+            Self::Answered(code) => code,
+            Self::Dropped | Self::Pending => 0,
+        }
+    }
+}
+
+/// One request, as recorded.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// When it arrived, since the server was made.
+    pub at: Duration,
+    /// What it was.
+    pub verb: Verb,
+    /// Plural name, or empty for paths such as `/readyz`.
+    pub resource: String,
+    /// For instance `status`, or empty.
+    pub subresource: String,
+    /// Empty for cluster-scoped objects.
+    pub namespace: String,
+    /// Empty for collections.
+    pub name: String,
+    /// Path with the query.
+    pub uri: String,
+    /// Header `User-Agent`.
+    pub user_agent: String,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Length of the request's body.
+    pub bytes_in: u64,
+    /// Length of the answer's body as sent; grows for as long as a watch runs.
+    pub bytes_out: u64,
+}
+
+impl Record {
+    /// `patch nodes/status`: the form that counts are kept in.
+    pub fn what(&self) -> String {
+        match self.subresource.as_str() {
+            "" => format!("{} {}", self.verb, self.resource),
+            subresource => format!("{} {}/{subresource}", self.verb, self.resource),
+        }
+    }
+}
+
+/// The log of all requests that went through the service or the listener. Helpers of
+/// [`ApiServer`](super::ApiServer) that act directly leave no trace here.
+#[derive(Default)]
+pub struct Audit {
+    log: Mutex<Vec<Arc<Entry>>>,
+}
+
+/// A record that is still being written.
+pub(super) struct Entry {
+    record: Mutex<Record>,
+    bytes_out: AtomicU64,
+}
+
+impl Entry {
+    pub(super) fn finish(&self, outcome: Outcome) {
+        self.record.lock().outcome = outcome;
+    }
+
+    pub(super) fn received(&self, bytes: u64) {
+        self.record.lock().bytes_in = bytes;
+    }
+
+    pub(super) fn sent(&self, bytes: u64) {
+        self.bytes_out.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Audit {
+    pub(super) fn begin(&self, info: &RequestInfo, at: Duration) -> Arc<Entry> {
+        let record = Record {
+            at,
+            verb: info.verb,
+            resource: info.resource_name().to_owned(),
+            subresource: info.subresource.clone(),
+            namespace: info.namespace.clone(),
+            name: info.name.clone(),
+            uri: info.uri.clone(),
+            user_agent: info.user_agent.clone(),
+            outcome: Outcome::Pending,
+            bytes_in: 0,
+            bytes_out: 0,
+        };
+        let entry = Arc::new(Entry { record: Mutex::new(record), bytes_out: AtomicU64::new(0) });
+        self.log.lock().push(Arc::clone(&entry));
+        entry
+    }
+
+    /// Everything since the last [`reset`](Self::reset), in order of arrival.
+    pub fn records(&self) -> Vec<Record> {
+        let entries = self.log.lock().clone();
+        entries
+            .iter()
+            .map(|entry| {
+                let mut record = entry.record.lock().clone();
+                record.bytes_out = entry.bytes_out.load(Ordering::Relaxed);
+                record
+            })
+            .collect()
+    }
+
+    /// Forgets what was recorded. Requests under way stay forgotten too.
+    pub fn reset(&self) {
+        self.log.lock().clear();
+    }
+
+    /// How many requests of user agents that start with `user_agent` did `verb` on
+    /// `resource`, subresources included.
+    pub fn count(&self, user_agent: &str, verb: Verb, resource: &str) -> usize {
+        self.log
+            .lock()
+            .iter()
+            .map(|entry| entry.record.lock())
+            .filter(|record| {
+                record.user_agent.starts_with(user_agent) && record.verb == verb && record.resource == resource
+            })
+            .count()
+    }
+
+    /// Counts by [`Record::what`] of user agents that start with `user_agent`.
+    pub fn counts(&self, user_agent: &str) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for record in self.records() {
+            if record.user_agent.starts_with(user_agent) {
+                *counts.entry(record.what()).or_insert(0) += 1;
+            }
+        }
+        counts
+    }
+
+    /// Bytes in and bytes out of user agents that start with `user_agent`.
+    pub fn bytes(&self, user_agent: &str) -> (u64, u64) {
+        self.records()
+            .iter()
+            .filter(|record| record.user_agent.starts_with(user_agent))
+            .fold((0, 0), |(bytes_in, bytes_out), record| (bytes_in + record.bytes_in, bytes_out + record.bytes_out))
+    }
+}

@@ -1,0 +1,243 @@
+//! Faults on demand: which requests go wrong, how, how often and for how long.
+//!
+//! A [`FaultPlan`] is shared with the running server, so a test adds and removes faults
+//! while programs work. Chances are drawn from the server's seed.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+use tokio::time::Instant;
+
+use super::request::{RequestInfo, Verb};
+
+/// What goes wrong.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// The request waits before it is looked at.
+    Delay(Duration),
+    /// The connection breaks before anything was done.
+    DropBeforeApply,
+    /// The request takes effect, and then the connection breaks instead of the answer.
+    DropAfterApply,
+    /// An error without effect: 429, 500, 503, 504, 401, 410...
+    Status {
+        /// HTTP status code.
+        code: u16,
+        /// Header `Retry-After`, in seconds.
+        retry_after: Option<u64>,
+    },
+    /// The request is accepted and never answered.
+    Stall,
+    /// GET and LIST answer from as many versions ago, as a lagging replica does.
+    StaleRead {
+        /// How many versions back, within what history holds.
+        versions: u64,
+    },
+    /// A watch ends by itself after a while.
+    CutWatch {
+        /// How long it lives.
+        after: Duration,
+        /// Whether the connection breaks; otherwise the stream ends in good order.
+        abrupt: bool,
+    },
+    /// A watch answers 200 and its stream begins with one `ERROR` event of this code.
+    WatchError {
+        /// The code in the `Status` object.
+        code: u16,
+    },
+    /// A watch sends each event twice.
+    DuplicateEvents,
+    /// A watch stays open and sends nothing, not even bookmarks.
+    SilentWatch,
+    /// Lists and watches carry these bytes instead of objects of this name.
+    Malformed {
+        /// Which object; all when `None`.
+        name: Option<String>,
+        /// What stands in its place. Need not be JSON.
+        instead: Bytes,
+    },
+}
+
+/// An action and when to take it. Without conditions it hits every request.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    action: Action,
+    verbs: Vec<Verb>,
+    resource: Option<String>,
+    subresource: Option<String>,
+    name: Option<String>,
+    user_agent: Option<String>,
+    times: Option<usize>,
+    lasting: Option<Duration>,
+    chance: Option<f64>,
+}
+
+impl Fault {
+    /// This action, always.
+    pub fn new(action: Action) -> Self {
+        Self {
+            action,
+            verbs: Vec::new(),
+            resource: None,
+            subresource: None,
+            name: None,
+            user_agent: None,
+            times: None,
+            lasting: None,
+            chance: None,
+        }
+    }
+
+    /// Only for this verb. Several calls add verbs.
+    #[must_use]
+    pub fn verb(mut self, verb: Verb) -> Self {
+        self.verbs.push(verb);
+        self
+    }
+
+    /// Only for create, update, patch, delete and delete-collection.
+    #[must_use]
+    pub fn writes(mut self) -> Self {
+        self.verbs.extend([Verb::Create, Verb::Update, Verb::Patch, Verb::Delete, Verb::DeleteCollection]);
+        self
+    }
+
+    /// Only for this resource (plural name), whatever the subresource.
+    #[must_use]
+    pub fn resource(mut self, plural: &str) -> Self {
+        self.resource = Some(plural.to_owned());
+        self
+    }
+
+    /// Only for this subresource; empty for the object itself.
+    #[must_use]
+    pub fn subresource(mut self, subresource: &str) -> Self {
+        self.subresource = Some(subresource.to_owned());
+        self
+    }
+
+    /// Only for the object of this name.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Only for user agents that start so.
+    #[must_use]
+    pub fn user_agent(mut self, prefix: &str) -> Self {
+        self.user_agent = Some(prefix.to_owned());
+        self
+    }
+
+    /// Only the next `count` requests that match.
+    #[must_use]
+    pub fn times(mut self, count: usize) -> Self {
+        self.times = Some(count);
+        self
+    }
+
+    /// Only for so long after it was added.
+    #[must_use]
+    pub fn lasting(mut self, duration: Duration) -> Self {
+        self.lasting = Some(duration);
+        self
+    }
+
+    /// Only with this probability, from 0 to 1.
+    #[must_use]
+    pub fn chance(mut self, probability: f64) -> Self {
+        self.chance = Some(probability.clamp(0.0, 1.0));
+        self
+    }
+
+    fn matches(&self, info: &RequestInfo) -> bool {
+        let is = |wanted: &Option<String>, have: &str| wanted.as_ref().is_none_or(|wanted| wanted == have);
+        (self.verbs.is_empty() || self.verbs.contains(&info.verb))
+            && is(&self.resource, info.resource_name())
+            && is(&self.subresource, &info.subresource)
+            && is(&self.name, &info.name)
+            && self.user_agent.as_ref().is_none_or(|prefix| info.user_agent.starts_with(prefix.as_str()))
+    }
+}
+
+/// Names a fault within its plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultId(u64);
+
+struct Planned {
+    id: FaultId,
+    fault: Fault,
+    since: Instant,
+    hits: usize,
+}
+
+impl Planned {
+    fn is_over(&self, now: Instant) -> bool {
+        self.fault.times.is_some_and(|times| self.hits >= times)
+            || self.fault.lasting.is_some_and(|lasting| now >= self.since + lasting)
+    }
+}
+
+struct State {
+    next: u64,
+    planned: Vec<Planned>,
+    rng: StdRng,
+}
+
+/// The faults of one server. Clones share it.
+#[derive(Clone)]
+pub struct FaultPlan {
+    state: Arc<Mutex<State>>,
+}
+
+impl FaultPlan {
+    pub(super) fn new(seed: u64) -> Self {
+        let state = State { next: 0, planned: Vec::new(), rng: StdRng::seed_from_u64(seed) };
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Adds a fault. Several may hit one request: they act in the order they were added.
+    pub fn add(&self, fault: Fault) -> FaultId {
+        let mut state = self.state.lock();
+        let id = FaultId(state.next);
+        state.next += 1;
+        state.planned.push(Planned { id, fault, since: Instant::now(), hits: 0 });
+        id
+    }
+
+    /// Takes a fault back. Requests that it stalls stay stalled.
+    pub fn remove(&self, id: FaultId) {
+        self.state.lock().planned.retain(|planned| planned.id != id);
+    }
+
+    /// Takes all back.
+    pub fn clear(&self) {
+        self.state.lock().planned.clear();
+    }
+
+    /// How many requests a fault has hit.
+    pub fn hits(&self, id: FaultId) -> usize {
+        self.state.lock().planned.iter().find(|planned| planned.id == id).map_or(0, |planned| planned.hits)
+    }
+
+    /// What happens to this request. Counts as a hit for each fault concerned.
+    pub(super) fn strike(&self, info: &RequestInfo) -> Vec<Action> {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let State { planned, rng, .. } = &mut *state;
+        let mut actions = Vec::new();
+        for planned in planned.iter_mut() {
+            let due = !planned.is_over(now)
+                && planned.fault.matches(info)
+                && planned.fault.chance.is_none_or(|chance| rng.random_bool(chance));
+            if due {
+                planned.hits += 1;
+                actions.push(planned.fault.action.clone());
+            }
+        }
+        actions
+    }
+}

@@ -1,0 +1,132 @@
+//! JSON patches, RFC 6902.
+
+use serde_json::Value;
+
+use super::PatchError;
+
+pub(super) fn apply(target: &mut Value, patch: &Value) -> Result<(), PatchError> {
+    for operation in patch.as_array().into_iter().flatten() {
+        one(target, operation).ok_or(PatchError::Rejected)?;
+    }
+    Ok(())
+}
+
+/// One operation; nothing when it does not apply.
+fn one(target: &mut Value, operation: &Value) -> Option<()> {
+    let path = pointer(operation.get("path")?.as_str()?)?;
+    let from = || pointer(operation.get("from")?.as_str()?);
+    match operation.get("op")?.as_str()? {
+        "add" => add(target, &path, operation.get("value")?.clone()),
+        "remove" => remove(target, &path).map(drop),
+        "replace" => {
+            *find(target, &path)? = operation.get("value")?.clone();
+            Some(())
+        }
+        "move" => {
+            let from = from()?;
+            // Into itself makes no sense.
+            if path.starts_with(&from) && path.len() > from.len() {
+                return None;
+            }
+            let value = remove(target, &from)?;
+            add(target, &path, value)
+        }
+        "copy" => {
+            let value = find(target, &from()?)?.clone();
+            add(target, &path, value)
+        }
+        "test" => (find(target, &path).as_deref() == operation.get("value")).then_some(()),
+        _ => None,
+    }
+}
+
+/// The parts of a JSON pointer (RFC 6901).
+fn pointer(text: &str) -> Option<Vec<String>> {
+    if text.is_empty() {
+        return Some(Vec::new());
+    }
+    let parts = text.strip_prefix('/')?.split('/');
+    Some(parts.map(|part| part.replace("~1", "/").replace("~0", "~")).collect())
+}
+
+fn find<'a>(target: &'a mut Value, path: &[String]) -> Option<&'a mut Value> {
+    path.iter().try_fold(target, |value, part| match value {
+        Value::Object(map) => map.get_mut(part),
+        Value::Array(items) => items.get_mut(index(part)?),
+        _ => None,
+    })
+}
+
+fn index(part: &str) -> Option<usize> {
+    let canonical = part == "0" || !part.starts_with(['0', '+']);
+    part.parse().ok().filter(|_| canonical)
+}
+
+fn add(target: &mut Value, path: &[String], value: Value) -> Option<()> {
+    let Some((last, parent)) = path.split_last() else {
+        *target = value;
+        return Some(());
+    };
+    match find(target, parent)? {
+        Value::Object(map) => {
+            map.insert(last.clone(), value);
+        }
+        Value::Array(items) => {
+            let at = if last == "-" { items.len() } else { index(last)? };
+            if at > items.len() {
+                return None;
+            }
+            items.insert(at, value);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn remove(target: &mut Value, path: &[String]) -> Option<Value> {
+    let (last, parent) = path.split_last()?;
+    match find(target, parent)? {
+        Value::Object(map) => map.remove(last),
+        Value::Array(items) => {
+            let at = index(last)?;
+            (at < items.len()).then(|| items.remove(at))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn operations() {
+        let check = |mut target: Value, patch: Value, expect: Option<Value>| {
+            let result = apply(&mut target, &patch);
+            match expect {
+                Some(expect) => assert_eq!((result, &target), (Ok(()), &expect), "{patch}"),
+                None => assert_eq!(result, Err(PatchError::Rejected), "{patch}"),
+            }
+        };
+        let op = |op: &str, path: &str, value: Value| json!([{ "op": op, "path": path, "value": value }]);
+        check(json!({"a":1}), op("add", "/b", json!(2)), Some(json!({"a":1,"b":2})));
+        check(json!({"a":[1,3]}), op("add", "/a/1", json!(2)), Some(json!({"a":[1,2,3]})));
+        check(json!({"a":[1]}), op("add", "/a/-", json!(2)), Some(json!({"a":[1,2]})));
+        check(json!({"a":[1]}), op("add", "/a/2", json!(2)), None);
+        check(json!({"a":[1]}), op("add", "/a/01", json!(2)), None);
+        check(json!({}), op("add", "/a/b", json!(2)), None);
+        check(json!({"a":1}), op("replace", "/a", json!(2)), Some(json!({"a":2})));
+        check(json!({}), op("replace", "/a", json!(2)), None);
+        check(json!({"x.y/z":1}), op("remove", "/x.y~1z", json!(null)), Some(json!({})));
+        check(json!({}), op("remove", "/a", json!(null)), None);
+        check(json!({"a":{"b":1}}), op("test", "/a", json!({"b":1})), Some(json!({"a":{"b":1}})));
+        check(json!({"a":1}), op("test", "/a", json!(2)), None);
+        check(json!({"a":1}), json!([{"op":"move","from":"/a","path":"/b"}]), Some(json!({"b":1})));
+        check(json!({"a":{}}), json!([{"op":"move","from":"/a","path":"/a/b"}]), None);
+        check(json!({"a":[1]}), json!([{"op":"copy","from":"/a","path":"/b"}]), Some(json!({"a":[1],"b":[1]})));
+        check(json!({"a":1}), op("bogus", "/a", json!(2)), None);
+        check(json!({"a":1}), json!([{"path":"/a"}]), None);
+    }
+}

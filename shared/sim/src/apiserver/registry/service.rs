@@ -1,0 +1,149 @@
+//! Services: defaults, cluster IPs and node ports.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::{Value, json};
+
+/// Hands out cluster IPs and node ports, each once, in order.
+#[derive(Debug, Default)]
+pub(in super::super) struct Allocator {
+    addresses: AtomicU32,
+    ports: AtomicU32,
+}
+
+const NODE_PORTS: u32 = 2768;
+
+impl Allocator {
+    /// From 10.96.0.0/16; the first ones are left to the cluster itself.
+    fn address(&self) -> String {
+        let next = self.addresses.fetch_add(1, Ordering::Relaxed) % 65_000 + 16;
+        format!("10.96.{}.{}", next / 256, next % 256)
+    }
+
+    /// From 30000-32767.
+    fn port(&self) -> u32 {
+        30_000 + self.ports.fetch_add(1, Ordering::Relaxed) % NODE_PORTS
+    }
+}
+
+fn set_default(object: &mut Value, name: &str, value: impl Into<Value>) {
+    if object[name].is_null() {
+        object[name] = value.into();
+    }
+}
+
+fn remove(object: &mut Value, name: &str) {
+    object.as_object_mut().and_then(|map| map.remove(name));
+}
+
+/// Fills in what a Service is given by default, and takes away what its type may not have.
+pub(super) fn defaults(service: &mut Value, allocator: &Allocator) {
+    let spec = &mut service["spec"];
+    set_default(spec, "type", "ClusterIP");
+    set_default(spec, "sessionAffinity", "None");
+    let kind = spec["type"].as_str().unwrap_or_default().to_owned();
+    for port in spec["ports"].as_array_mut().into_iter().flatten() {
+        set_default(port, "protocol", "TCP");
+        if port["targetPort"].is_null() || port["targetPort"] == 0 {
+            port["targetPort"] = port["port"].clone();
+        }
+    }
+    if kind == "ExternalName" {
+        for name in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
+            remove(spec, name);
+        }
+    } else {
+        cluster_ip(spec, allocator);
+    }
+    let external = matches!(kind.as_str(), "NodePort" | "LoadBalancer");
+    if external {
+        set_default(spec, "externalTrafficPolicy", "Cluster");
+    } else {
+        remove(spec, "externalTrafficPolicy");
+    }
+    if kind == "LoadBalancer" {
+        set_default(spec, "allocateLoadBalancerNodePorts", true);
+    } else {
+        remove(spec, "allocateLoadBalancerNodePorts");
+        service["status"]["loadBalancer"] = json!({});
+    }
+    let spec = &mut service["spec"];
+    let checked = kind == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local";
+    if checked {
+        if spec["healthCheckNodePort"].is_null() {
+            spec["healthCheckNodePort"] = json!(allocator.port());
+        }
+    } else {
+        remove(spec, "healthCheckNodePort");
+    }
+    let wants_ports = external && spec["allocateLoadBalancerNodePorts"] != false;
+    for port in spec["ports"].as_array_mut().into_iter().flatten() {
+        if !external {
+            remove(port, "nodePort");
+        } else if wants_ports && port["nodePort"].is_null() {
+            port["nodePort"] = json!(allocator.port());
+        }
+    }
+    drop_nulls(spec);
+}
+
+fn cluster_ip(spec: &mut Value, allocator: &Allocator) {
+    if spec["clusterIP"].is_null() {
+        spec["clusterIP"] = spec["clusterIPs"].get(0).cloned().unwrap_or_else(|| json!(allocator.address()));
+    }
+    if spec["clusterIPs"].get(0) != Some(&spec["clusterIP"]) {
+        spec["clusterIPs"] = json!([spec["clusterIP"]]);
+    }
+    set_default(spec, "internalTrafficPolicy", "Cluster");
+    // A headless Service without selector may have endpoints of both families.
+    let both = spec["clusterIP"] == "None" && spec["selector"].is_null();
+    if spec["ipFamilyPolicy"].is_null() {
+        spec["ipFamilyPolicy"] = json!(if both { "RequireDualStack" } else { "SingleStack" });
+    }
+    if spec["ipFamilies"].is_null() {
+        spec["ipFamilies"] = if both { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };
+    }
+}
+
+/// Indexing makes nulls of fields that are not there.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+/// An update that leaves out what the server allocated keeps it.
+pub(super) fn carry_over(old: &Value, new: &mut Value) {
+    let old = &old["spec"];
+    let spec = &mut new["spec"];
+    if spec["type"] == "ExternalName" {
+        return;
+    }
+    for name in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"] {
+        if spec[name].is_null() && !old[name].is_null() {
+            spec[name] = old[name].clone();
+        }
+    }
+    let old_ports = old["ports"].as_array().map_or(&[][..], Vec::as_slice);
+    for port in spec["ports"].as_array_mut().into_iter().flatten() {
+        if !port["nodePort"].is_null() {
+            continue;
+        }
+        let same = |other: &&Value| other["port"] == port["port"] && other["protocol"] == protocol_of(port);
+        if let Some(node_port) = old_ports.iter().find(same).map(|other| other["nodePort"].clone()) {
+            port["nodePort"] = node_port;
+        }
+    }
+}
+
+fn protocol_of(port: &Value) -> Value {
+    match &port["protocol"] {
+        Value::Null => json!("TCP"),
+        given => given.clone(),
+    }
+}

@@ -1,0 +1,193 @@
+//! From a parsed request to its answer.
+
+use std::sync::Arc;
+
+use http::header;
+use serde_json::{Value, json};
+
+use super::{
+    Core,
+    collection::Listing,
+    decode::{FieldValidation, WriteOptions},
+    discovery,
+    negotiate::{self, Form, decode_body},
+    object::Object,
+    openapi,
+    patch::{Patch, PatchKind},
+    request::{RequestInfo, Verb},
+    resources::Resource,
+    service::Effects,
+    status::StatusError,
+    watch::Watch,
+    write::{Deleted, Preconditions, Target},
+};
+
+/// What a request is answered with, before it is put into the form that the client wants.
+pub(super) enum Answer {
+    Object { code: u16, resource: &'static Resource, object: Arc<Object>, warnings: Vec<String> },
+    List(Listing),
+    Watch(Watch),
+    /// Anything that is no stored object.
+    Value { code: u16, value: Value, media: &'static str },
+    Text { code: u16, text: String },
+    /// A protobuf document without content.
+    EmptyProtobuf,
+}
+
+impl Answer {
+    pub(super) fn json(value: Value) -> Self {
+        Self::Value { code: 200, value, media: "application/json" }
+    }
+
+    fn object(code: u16, resource: &'static Resource, object: Arc<Object>, options: WriteOptions) -> Self {
+        Self::Object { code, resource, object, warnings: options.warnings }
+    }
+}
+
+impl Core {
+    /// Answers a request whose body has arrived.
+    pub(super) fn route(
+        self: &Arc<Self>,
+        info: &RequestInfo,
+        body: &[u8],
+        effects: &Effects,
+    ) -> Result<Answer, StatusError> {
+        let Some(resource) = info.resource else { return other_path(info, body) };
+        let form = negotiate::form(info)?;
+        let target = Target {
+            resource,
+            namespace: info.namespace.clone(),
+            name: info.name.clone(),
+            subresource: info.subresource.clone(),
+        };
+        match info.verb {
+            Verb::Get => {
+                let object = self.read(&target, info, effects.stale)?;
+                Ok(Answer::Object { code: 200, resource, object, warnings: Vec::new() })
+            }
+            Verb::List => Ok(Answer::List(self.list(resource, info, effects.stale)?)),
+            Verb::Watch => Ok(Answer::Watch(self.watch(resource, info, form, effects)?)),
+            Verb::Create if info.name.is_empty() => {
+                let mut options = write_options(info)?;
+                let object = self.create(resource, &info.namespace, decode_body(info, body, resource.kind)?, &mut options)?;
+                Ok(Answer::object(201, resource, object, options))
+            }
+            Verb::Update if !info.name.is_empty() => {
+                let mut options = write_options(info)?;
+                let value = decode_body(info, body, resource.kind)?;
+                let (object, created) = self.update(&target, value, &mut options)?;
+                Ok(Answer::object(if created { 201 } else { 200 }, resource, object, options))
+            }
+            Verb::Patch if !info.name.is_empty() => {
+                let mut options = write_options(info)?;
+                let patch = Patch::decode(patch_kind(info)?, body)?;
+                let object = self.patch(&target, &patch, &mut options)?;
+                Ok(Answer::object(200, resource, object, options))
+            }
+            Verb::Delete if info.subresource.is_empty() => self.answer_delete(&target, info, body, form),
+            Verb::DeleteCollection => {
+                let (_, dry_run) = delete_options(info, body)?;
+                Ok(Answer::List(self.delete_collection(resource, info, dry_run)?))
+            }
+            _ => Err(StatusError::method_not_allowed()),
+        }
+    }
+
+    fn answer_delete(
+        &self,
+        target: &Target,
+        info: &RequestInfo,
+        body: &[u8],
+        _form: Form,
+    ) -> Result<Answer, StatusError> {
+        let (preconditions, dry_run) = delete_options(info, body)?;
+        let resource = target.resource;
+        let object = match self.delete(target, &preconditions, dry_run)? {
+            Deleted::Waiting(object) => object,
+            Deleted::Gone(object) if resource.returns_deleted => object,
+            Deleted::Gone(object) => {
+                let mut details = json!({ "name": target.name, "kind": resource.plural, "uid": object.uid });
+                if !resource.group.is_empty() {
+                    details["group"] = json!(resource.group);
+                }
+                return Ok(Answer::json(json!({
+                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
+                })));
+            }
+        };
+        Ok(Answer::Object { code: 200, resource, object, warnings: Vec::new() })
+    }
+}
+
+fn write_options(info: &RequestInfo) -> Result<WriteOptions, StatusError> {
+    let validation = match info.query.get("fieldValidation") {
+        "" | "Warn" => FieldValidation::Warn,
+        "Ignore" => FieldValidation::Ignore,
+        "Strict" => FieldValidation::Strict,
+        other => return Err(StatusError::bad_request(format!("fieldValidation {other:?} is not supported"))),
+    };
+    Ok(WriteOptions { dry_run: dry_run(info.query.get("dryRun"))?, validation, warnings: Vec::new() })
+}
+
+fn dry_run(value: &str) -> Result<bool, StatusError> {
+    match value {
+        "" => Ok(false),
+        "All" => Ok(true),
+        other => Err(StatusError::bad_request(format!("dryRun {other:?} is not supported; the only value is All"))),
+    }
+}
+
+fn patch_kind(info: &RequestInfo) -> Result<PatchKind, StatusError> {
+    match info.header(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim() {
+        "application/merge-patch+json" => Ok(PatchKind::Merge),
+        "application/strategic-merge-patch+json" => Ok(PatchKind::Strategic),
+        "application/json-patch+json" => Ok(PatchKind::Json),
+        media if media.starts_with("application/apply-patch") => Err(StatusError::unsupported_media_type(
+            "server-side apply is not part of this simulated API server; use a JSON, merge or strategic merge patch",
+        )),
+        _ => Err(StatusError::unsupported_media_type("415: Unsupported Media Type").with_details(json!({}))),
+    }
+}
+
+fn delete_options(info: &RequestInfo, body: &[u8]) -> Result<(Preconditions, bool), StatusError> {
+    let options = if body.is_empty() { Value::Null } else { decode_body(info, body, "DeleteOptions")? };
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let wanted = &options["preconditions"];
+    let preconditions =
+        Preconditions { uid: text(&wanted["uid"]), resource_version: text(&wanted["resourceVersion"]) };
+    let asked = options["dryRun"].get(0).and_then(Value::as_str).unwrap_or_else(|| info.query.get("dryRun"));
+    Ok((preconditions, dry_run(asked)?))
+}
+
+/// Everything that is not a stored resource.
+fn other_path(info: &RequestInfo, body: &[u8]) -> Result<Answer, StatusError> {
+    let path = info.path.trim_end_matches('/');
+    if let ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", Verb::Create) = (path, info.verb) {
+        let mut review = decode_body(info, body, "SelfSubjectAccessReview")?;
+        review["status"] = json!({ "allowed": true, "reason": "the simulated API server allows everything" });
+        return Ok(Answer::Value { code: 201, value: review, media: "application/json" });
+    }
+    if info.verb != Verb::Get {
+        return Err(StatusError::no_such_path());
+    }
+    match path {
+        "/healthz" | "/livez" | "/readyz" | "/livez/ping" | "/readyz/ping" => {
+            let name = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+            let verbose = info.query.has("verbose");
+            let text = if verbose { format!("[+]ping ok\n{name} check passed\n") } else { "ok".to_owned() };
+            Ok(Answer::Text { code: 200, text })
+        }
+        "/openapi/v2" => Ok(openapi::v2(info.header(header::ACCEPT))),
+        _ => discovery::answer(path, negotiate::form(info)?)
+            .or_else(|| openapi::v3(path).map(Answer::json))
+            .map_or_else(|| missing(path), Ok),
+    }
+}
+
+fn missing(path: &str) -> Result<Answer, StatusError> {
+    let resourceful = path.starts_with("/api/") || path.matches('/').count() > 3;
+    if resourceful {
+        return Err(StatusError::no_such_path());
+    }
+    Ok(Answer::Text { code: 404, text: "404 page not found\n".to_owned() })
+}

@@ -1,0 +1,91 @@
+//! Services, as far as a load balancer controller meets the rules.
+
+use serde_json::{Value, json};
+
+use super::super::status::Cause;
+
+const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+const IP_MODES: [&str; 2] = ["Proxy", "VIP"];
+
+pub(super) fn check(service: &Value, causes: &mut Vec<Cause>) {
+    let spec = &service["spec"];
+    let kind = spec["type"].as_str().unwrap_or_default();
+    let ports = spec["ports"].as_array().map_or(&[][..], Vec::as_slice);
+    let headless = spec["clusterIP"] == "None";
+    if ports.is_empty() && !headless && kind != "ExternalName" {
+        causes.push(Cause::required("spec.ports", ""));
+    }
+    for (index, port) in ports.iter().enumerate() {
+        check_port(port, index, ports, causes);
+    }
+    if !TYPES.contains(&kind) {
+        causes.push(Cause::unsupported("spec.type", &spec["type"], &TYPES));
+    }
+    if kind != "LoadBalancer" && !spec["loadBalancerClass"].is_null() {
+        causes.push(Cause::forbidden("spec.loadBalancerClass", "may only be used when `type` is 'LoadBalancer'"));
+    }
+    let ingress = service["status"]["loadBalancer"]["ingress"].as_array().into_iter().flatten();
+    for (index, point) in ingress.enumerate() {
+        check_ingress(point, &format!("status.loadBalancer.ingress[{index}]"), causes);
+    }
+}
+
+fn check_port(port: &Value, index: usize, ports: &[Value], causes: &mut Vec<Cause>) {
+    let field = format!("spec.ports[{index}]");
+    if ports.len() > 1 && port["name"].is_null() {
+        causes.push(Cause::required(format!("{field}.name"), ""));
+    }
+    for number in ["port", "targetPort"] {
+        if port[number].as_i64().is_some_and(|number| !(1..=65535).contains(&number)) {
+            let detail = "must be between 1 and 65535, inclusive";
+            causes.push(Cause::invalid(format!("{field}.{number}"), &port[number], detail));
+        }
+    }
+    let protocol = &port["protocol"];
+    if !protocol.as_str().is_some_and(|protocol| PROTOCOLS.contains(&protocol)) {
+        causes.push(Cause::unsupported(format!("{field}.protocol"), protocol, &PROTOCOLS));
+    }
+    let earlier = ports.iter().take(index);
+    if !port["name"].is_null() && earlier.clone().any(|other| other["name"] == port["name"]) {
+        causes.push(Cause::duplicate(format!("{field}.name"), &port["name"]));
+    } else if earlier.clone().any(|other| other["port"] == port["port"] && other["protocol"] == port["protocol"]) {
+        let shown = json!({ "Name": "", "Protocol": protocol, "AppProtocol": null, "Port": port["port"],
+            "TargetPort": 0, "NodePort": 0 });
+        causes.push(Cause::duplicate(field, &shown));
+    }
+}
+
+fn check_ingress(point: &Value, field: &str, causes: &mut Vec<Cause>) {
+    let (ip, mode) = (&point["ip"], &point["ipMode"]);
+    if ip.as_str().is_some_and(|ip| ip.parse::<std::net::IpAddr>().is_err()) {
+        causes.push(Cause::invalid(
+            format!("{field}.ip"),
+            ip,
+            "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+        ));
+    }
+    match (ip.is_null(), mode.as_str()) {
+        (false, None) => causes.push(Cause::required(format!("{field}.ipMode"), "must be specified when `ip` is set")),
+        (true, Some(_)) => {
+            causes.push(Cause::forbidden(format!("{field}.ipMode"), "may not be specified when `ip` is not set"));
+        }
+        (false, Some(known)) if !IP_MODES.contains(&known) => {
+            causes.push(Cause::unsupported(format!("{field}.ipMode"), mode, &IP_MODES));
+        }
+        _ => {}
+    }
+}
+
+/// A cluster IP stays for as long as the type wants one; the class stays for ever.
+pub(super) fn check_update(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
+    let (old, new) = (&old["spec"], &new["spec"]);
+    let has_ip = |spec: &Value| spec["type"] != "ExternalName";
+    if has_ip(old) && has_ip(new) && !old["clusterIP"].is_null() && old["clusterIP"] != new["clusterIP"] {
+        causes.push(Cause::invalid("spec.clusterIPs[0]", &new["clusterIP"], "may not change once set"));
+    }
+    let balanced = |spec: &Value| spec["type"] == "LoadBalancer";
+    if balanced(old) && balanced(new) && old["loadBalancerClass"] != new["loadBalancerClass"] {
+        causes.push(Cause::invalid("spec.loadBalancerClass", &new["loadBalancerClass"], "may not change once set"));
+    }
+}
