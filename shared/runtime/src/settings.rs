@@ -23,8 +23,8 @@ pub use common::{
 };
 pub use doc::{Kind, SettingDoc};
 pub(crate) use doc::{flag_of, key_of};
-pub(crate) use load::command_line;
 pub use load::{Invocation, LoadError, Loaded, load};
+pub(crate) use load::{command_line, load_for};
 pub use problem::{Problem, Problems};
 pub use raw::{Origin, RawSettings, RawValue};
 pub(crate) use reload::Reload;

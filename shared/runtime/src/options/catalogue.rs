@@ -33,6 +33,7 @@ pub(crate) struct Catalogue {
     identity: Identity,
     entries: Vec<Entry>,
     by_flag: BTreeMap<&'static str, usize>,
+    providers: Vec<String>,
 }
 
 impl Catalogue {
@@ -56,7 +57,18 @@ impl Catalogue {
                 entries.push(Entry { doc: *doc, default: default_of(doc, &identity), section });
             }
         }
-        Self { identity, entries, by_flag }
+        Self { identity, entries, by_flag, providers: Vec::new() }
+    }
+
+    /// The same for a process with these cloud providers.
+    pub(crate) fn with_providers(mut self, names: Vec<String>) -> Self {
+        self.providers = names;
+        self
+    }
+
+    /// The cloud providers there are; none when any name will do.
+    pub(crate) fn providers(&self) -> &[String] {
+        &self.providers
     }
 
     /// Whose it is.

@@ -68,6 +68,8 @@ pub(super) fn configuration_problem(
 ) -> String {
     let message = &error.message;
     match &context.config.path {
+        // The provider names the setting itself.
+        _ if message.contains("--cloud-") => message.clone(),
         Some(path) => format!("--cloud-config={}: {message}", path.display()),
         None => format!("--cloud-provider={name} without --cloud-config: {message}"),
     }

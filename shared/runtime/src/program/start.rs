@@ -10,7 +10,7 @@ use super::{Failure, Program, life, provider, signals::Signals};
 use crate::{
     logging::{self, LogControl},
     options::{Action, options_markdown},
-    settings::{CommonSettings, Invocation, LoadError, Loaded, command_line, load},
+    settings::{CommonSettings, Invocation, Loaded, command_line, load_for},
 };
 
 /// A controller works in few tasks at a time; a machine with many processors is no
@@ -73,9 +73,9 @@ pub(super) fn start<P: Program>(invocation: &Invocation, providers: &ProviderReg
         Action::Print(text) => print(&text),
         Action::PrintOptions => print(&options_markdown::<P>()),
         Action::CheckConfig => check::<P>(invocation, providers),
-        Action::Run => match settings::<P>(invocation, providers) {
+        Action::Run => match load_for::<P>(invocation, providers) {
             Ok(loaded) => work(loaded, providers),
-            Err(lines) => refuse::<P>(&lines),
+            Err(error) => refuse::<P>(&error.to_string()),
         },
     }
 }
@@ -96,37 +96,28 @@ fn print(text: &str) -> Exit {
     }
 }
 
-/// All settings, with a provider that exists.
-fn settings<P: Program>(
-    invocation: &Invocation,
-    providers: &ProviderRegistry,
-) -> Result<Loaded<P>, String> {
-    let loaded = load::<P>(invocation).map_err(|error: LoadError| error.to_string())?;
-    match providers.get(&loaded.common.cloud.provider) {
-        Ok(_) => Ok(loaded),
-        Err(error) => Err(format!("{}: {error}", loaded.raw.describe("cloud-provider"))),
-    }
-}
-
 /// `--check-config`: everything that can be checked without asking a server.
 fn check<P: Program>(invocation: &Invocation, providers: &ProviderRegistry) -> Exit {
-    let checked = settings::<P>(invocation, providers).and_then(|loaded| {
-        install_tls();
-        let runtime = runtime::<P>().map_err(|error| error.to_string())?;
-        let context = provider_context::<P>(&loaded.common);
-        let factory =
-            providers.get(&loaded.common.cloud.provider).map_err(|error| error.to_string())?;
-        let built = runtime
-            .block_on(async { tokio::time::timeout(CHECK, factory.build(context.clone())).await });
-        runtime.shutdown_background();
-        match built {
-            Ok(Err(error)) if error.class() == RetryClass::Permanent => {
-                Err(provider::configuration_problem(factory.name(), &context, &error))
+    let checked = load_for::<P>(invocation, providers).map_err(|error| error.to_string()).and_then(
+        |loaded| {
+            install_tls();
+            let runtime = runtime::<P>().map_err(|error| error.to_string())?;
+            let context = provider_context::<P>(&loaded.common);
+            let factory =
+                providers.get(&loaded.common.cloud.provider).map_err(|error| error.to_string())?;
+            let built = runtime.block_on(async {
+                tokio::time::timeout(CHECK, factory.build(context.clone())).await
+            });
+            runtime.shutdown_background();
+            match built {
+                Ok(Err(error)) if error.class() == RetryClass::Permanent => {
+                    Err(provider::configuration_problem(factory.name(), &context, &error))
+                }
+                // A cloud that does not answer now says nothing about the configuration.
+                _ => Ok(loaded.warnings),
             }
-            // A cloud that does not answer now says nothing about the configuration.
-            _ => Ok(loaded.warnings),
-        }
-    });
+        },
+    );
     match checked {
         Ok(warnings) => {
             for warning in warnings {

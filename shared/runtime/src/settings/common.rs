@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{Problems, RawSettings, SettingValue, value::redact};
 use crate::{
-    options::{controllers, duration},
+    options::{Catalogue, controllers, duration},
     program::Identity,
 };
 
@@ -156,15 +156,15 @@ pub struct LogSettings {
 /// Converts the merged layers. Records every problem.
 pub(crate) fn common(
     raw: &RawSettings,
-    identity: &Identity,
+    catalogue: &Catalogue,
     problems: &mut Problems,
 ) -> Option<CommonSettings> {
     // Each part is read before the first `?`, so that all problems are found at once.
-    let enabled = enabled(raw, identity, problems);
+    let enabled = enabled(raw, catalogue.identity(), problems);
     let drain_timeout = raw.get("drain-timeout", problems);
     let min_resync = positive(raw, "min-resync-period", problems);
     let kube = kube(raw, problems);
-    let cloud = cloud(raw, problems);
+    let cloud = cloud(raw, catalogue.providers(), problems);
     let election = election(raw, problems);
     let pages = pages(raw, problems);
     let logging = logging(raw, problems);
@@ -229,10 +229,15 @@ fn rate(
     Some(RateSettings { per_second, burst })
 }
 
-fn cloud(raw: &RawSettings, problems: &mut Problems) -> Option<CloudSettings> {
+fn cloud(raw: &RawSettings, known: &[String], problems: &mut Problems) -> Option<CloudSettings> {
     let filled = |text: &String| !text.trim().is_empty();
-    let provider =
-        raw.checked("cloud-provider", "must be the name of a cloud provider", problems, filled);
+    let rule = match known {
+        [] => "must be the name of a cloud provider".to_owned(),
+        names => format!("must be the name of a cloud provider; known are: {}", names.join(", ")),
+    };
+    let provider = raw.checked("cloud-provider", &rule, problems, |name: &String| {
+        if known.is_empty() { filled(name) } else { known.contains(name) }
+    });
     let config = raw.optional("cloud-config", problems);
     let cluster_name = raw.checked("cluster-name", "must not be empty", problems, filled);
     let reads = rate(raw, "cloud-read-qps", "cloud-read-burst", (50.0, 100), problems);

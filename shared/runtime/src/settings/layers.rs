@@ -28,6 +28,16 @@ impl Given {
             .map(String::as_str)
             .filter(|path| !path.is_empty())
     }
+
+    /// The setting that names the configuration file, as it was given.
+    pub(crate) fn describe_config(&self) -> String {
+        let path = self.config_path().unwrap_or_default();
+        if self.flags.contains_key("config") {
+            format!("--config={path} (flag)")
+        } else {
+            format!("{}={path} (environment)", variable_of("config"))
+        }
+    }
 }
 
 /// The merged layers, and what a person should know about them.
@@ -48,7 +58,9 @@ pub(crate) fn merge(
     let defaults =
         catalogue.entries().iter().map(|entry| (entry.doc.key(), entry.default.to_string()));
     let file_layer = match (given.config_path(), file) {
-        (Some(path), Some(text)) => file_values(catalogue, path, text, &mut warnings, problems),
+        (Some(path), Some(text)) => {
+            file_values(catalogue, given, path, text, &mut warnings, problems)
+        }
         _ => BTreeMap::new(),
     };
     let environment = environment_values(catalogue, &given.environment, &mut warnings, problems);
@@ -109,6 +121,7 @@ impl Source for Layer {
 /// The settings in a file's text, by key. Keys may have hyphens.
 fn file_values(
     catalogue: &Catalogue,
+    given: &Given,
     path: &str,
     text: &str,
     warnings: &mut Vec<String>,
@@ -116,7 +129,7 @@ fn file_values(
 ) -> BTreeMap<String, String> {
     let Some(format) = format_of(path) else {
         problems.add(
-            format!("--config={path}"),
+            given.describe_config(),
             "must be a file that ends in .yaml, .yml, .json or .toml",
         );
         return BTreeMap::new();

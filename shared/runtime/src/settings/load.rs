@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, ffi::OsString, fmt, sync::Arc};
 
+use ccm_cloud::ProviderRegistry;
 use serde_json::json;
 
 use super::{
@@ -69,6 +70,7 @@ pub struct Loaded<P: Program> {
     /// The text of the configuration file.
     pub(crate) file: Option<String>,
     pub(crate) given: Given,
+    pub(crate) catalogue: Catalogue,
 }
 
 impl<P: Program> fmt::Debug for Loaded<P> {
@@ -85,8 +87,24 @@ pub(crate) fn command_line<P: Program>(invocation: &Invocation) -> Result<Comman
     options::parse(&Catalogue::of::<P>(), &invocation.arguments)
 }
 
-/// Reads all layers: the command line, the environment and the file.
+/// Reads all layers: the command line, the environment and the file. Any name of a
+/// cloud provider will do.
 pub fn load<P: Program>(invocation: &Invocation) -> Result<Loaded<P>, LoadError> {
+    load_with(Catalogue::of::<P>(), invocation)
+}
+
+/// Reads all layers for a process with these cloud providers.
+pub(crate) fn load_for<P: Program>(
+    invocation: &Invocation,
+    providers: &ProviderRegistry,
+) -> Result<Loaded<P>, LoadError> {
+    load_with(Catalogue::of::<P>().with_providers(providers.names()), invocation)
+}
+
+fn load_with<P: Program>(
+    catalogue: Catalogue,
+    invocation: &Invocation,
+) -> Result<Loaded<P>, LoadError> {
     let command = command_line::<P>(invocation)?;
     if command.action != Action::Run && command.action != Action::CheckConfig {
         return Err(
@@ -98,25 +116,25 @@ pub fn load<P: Program>(invocation: &Invocation) -> Result<Loaded<P>, LoadError>
         None => None,
         Some(path) => Some(std::fs::read_to_string(path).map_err(|error| {
             let mut problems = Problems::new();
-            problems.add(format!("--config={path}"), format!("must be a readable file: {error}"));
+            problems.add(given.describe_config(), format!("must be a readable file: {error}"));
             problems
         })?),
     };
-    let mut loaded = convert::<P>(&Catalogue::of::<P>(), given, file)?;
+    let mut loaded = convert::<P>(catalogue, given, file)?;
     loaded.warnings.splice(0..0, command.warnings);
     Ok(loaded)
 }
 
 /// Merges and converts. All problems are found at once.
-pub(crate) fn convert<P: Program>(
-    catalogue: &Catalogue,
+fn convert<P: Program>(
+    catalogue: Catalogue,
     given: Given,
     file: Option<String>,
 ) -> Result<Loaded<P>, Problems> {
     let mut problems = Problems::new();
-    let merged = merge(catalogue, &given, file.as_deref(), &mut problems);
-    let (common, own) = typed::<P>(catalogue, &merged.raw, problems)?;
-    Ok(Loaded { common, own, raw: merged.raw, warnings: merged.warnings, file, given })
+    let merged = merge(&catalogue, &given, file.as_deref(), &mut problems);
+    let (common, own) = typed::<P>(&catalogue, &merged.raw, problems)?;
+    Ok(Loaded { common, own, raw: merged.raw, warnings: merged.warnings, file, given, catalogue })
 }
 
 /// Converts merged layers, on top of the problems found so far.
@@ -125,7 +143,7 @@ pub(crate) fn typed<P: Program>(
     raw: &RawSettings,
     mut problems: Problems,
 ) -> Result<(Arc<CommonSettings>, Arc<P::Settings>), Problems> {
-    let common = common(raw, catalogue.identity(), &mut problems);
+    let common = common(raw, catalogue, &mut problems);
     let own = P::settings(raw, &mut problems);
     match (common, own) {
         (Some(common), Some(own)) if problems.is_empty() => {

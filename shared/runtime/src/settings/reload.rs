@@ -25,7 +25,7 @@ use super::{
 use crate::{
     health::{Condition, Health, Scope},
     metrics::Metrics,
-    options::{Catalogue, Known},
+    options::Known,
     program::Program,
 };
 
@@ -86,7 +86,6 @@ pub(crate) enum Look {
 
 /// Keeps a program's settings up to date with its file.
 pub(crate) struct Reload<P: Program> {
-    catalogue: Catalogue,
     loaded: Loaded<P>,
     /// The last content looked at, good or bad; an error is content, too.
     seen: Result<[u8; 32], String>,
@@ -103,7 +102,6 @@ impl<P: Program> Reload<P> {
         let condition = health.condition("config", Scope::Information, "not read");
         let page = configz::<P>(&loaded.raw, &loaded.common, &loaded.own);
         let this = Self {
-            catalogue: Catalogue::of::<P>(),
             seen: Ok(digest(loaded.file.as_deref().unwrap_or_default())),
             common: watch::Sender::new(Arc::clone(&loaded.common)),
             own: watch::Sender::new(Arc::clone(&loaded.own)),
@@ -201,17 +199,17 @@ impl<P: Program> Reload<P> {
     ) -> Result<(Vec<String>, Vec<String>), Problems> {
         let mut problems = Problems::new();
         let text = content.map_err(|error| {
-            let path = self.loaded.given.config_path().unwrap_or_default();
             let mut problems = Problems::new();
-            problems.add(format!("--config={path}"), format!("must be a readable file: {error}"));
+            let config = self.loaded.given.describe_config();
+            problems.add(config, format!("must be a readable file: {error}"));
             problems
         })?;
-        let merged = merge(&self.catalogue, &self.loaded.given, Some(&text), &mut problems);
+        let merged = merge(&self.loaded.catalogue, &self.loaded.given, Some(&text), &mut problems);
         // The whole new version must be valid, also what needs a restart: the next start
         // must not be the moment in which a mistake is found.
-        typed::<P>(&self.catalogue, &merged.raw, problems)?;
+        typed::<P>(&self.loaded.catalogue, &merged.raw, problems)?;
         let (raw, changed, restart) = self.effective(&merged.raw);
-        let (common, own) = typed::<P>(&self.catalogue, &raw, Problems::new())?;
+        let (common, own) = typed::<P>(&self.loaded.catalogue, &raw, Problems::new())?;
         self.page.store(Arc::new(configz::<P>(&raw, &common, &own)));
         publish(&self.common, &common);
         publish(&self.own, &own);
@@ -228,8 +226,7 @@ impl<P: Program> Reload<P> {
         for (key, value) in new.iter() {
             let old = self.loaded.raw.value(key);
             let is_new = old.is_none_or(|old| old.text != value.text);
-            let live =
-                matches!(self.catalogue.find(key), Some(Known::Setting(entry)) if entry.doc.live);
+            let live = matches!(self.loaded.catalogue.find(key), Some(Known::Setting(entry)) if entry.doc.live);
             let kept = match old {
                 Some(old) if is_new && !live => {
                     restart.push(key.to_owned());

@@ -225,14 +225,14 @@ fn files_that_cannot_be_used_are_named() {
     assert_eq!(
         problems(&["--config=/nowhere/x.yaml"], &[], None),
         [
-            "--config=/nowhere/x.yaml: must be a readable file: No such file or directory (os error 2)"
+            "--config=/nowhere/x.yaml (flag): must be a readable file: No such file or directory (os error 2)"
         ]
     );
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("settings.ini");
     std::fs::write(&path, "a=b").unwrap();
     let flag = format!("--config={}", path.display());
-    let expect = format!("{flag}: must be a file that ends in .yaml, .yml, .json or .toml");
+    let expect = format!("{flag} (flag): must be a file that ends in .yaml, .yml, .json or .toml");
     assert_eq!(problems(&[&flag], &[], None), [expect]);
 }
 
@@ -314,4 +314,33 @@ fn configz_shows_values_with_their_origin() {
     check("/node-ccm/effective/program/period", "5m0s".into());
     check("/node-ccm/effective/common/kube/requests/per_second", 1000.0.into());
     check("/node-ccm/effective/common/election/lease_duration", "15s".into());
+}
+
+#[test]
+fn the_provider_must_be_one_that_exists() {
+    struct Named;
+    #[async_trait::async_trait]
+    impl ccm_cloud::ProviderFactory for Named {
+        fn name(&self) -> &'static str {
+            "openstack"
+        }
+        async fn build(
+            &self,
+            _: ccm_cloud::ProviderContext,
+        ) -> Result<std::sync::Arc<dyn ccm_cloud::Cloud>, ccm_cloud::CloudError> {
+            unreachable!("reading settings builds no provider")
+        }
+    }
+    let providers = ccm_cloud::ProviderRegistry::new().with(Named);
+    let check = |arguments: &[&str], expect: &str| {
+        let read = super::load_for::<Sample>(&Invocation::with_arguments(arguments), &providers);
+        assert_eq!(read.err().map(|error| error.to_string()).unwrap_or_default(), expect);
+    };
+    check(&["--cloud-provider=openstack"], "");
+    let rule = "must be the name of a cloud provider; known are: openstack";
+    check(&[], &format!("--cloud-provider= (default): {rule}"));
+    let both = format!(
+        "--cloud-provider=aws (flag): {rule}\n--concurrent-node-syncs=0 (flag): must be at least 1"
+    );
+    check(&["--cloud-provider=aws", "--concurrent-node-syncs=0"], &both);
 }
