@@ -91,7 +91,7 @@ impl Cluster {
     pub async fn stop(self) -> Result<()> {
         match self {
             Self::Simulated(cluster) => {
-                cluster.stop();
+                cluster.stop().await;
                 Ok(())
             }
             Self::Real(cluster) => cluster.stop().await,

@@ -1,12 +1,12 @@
 //! What the story happens on: the simulated API server and cloud in this process, and
 //! the real programs beside it.
 
-use std::{path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
+use std::{net::Ipv4Addr, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use ccm_cloud::{AddressKind, NodeAddress};
 use ccm_sim::{
-    apiserver::{ApiServer, ListenHandle, Options},
+    apiserver::{ApiServer, ListenHandle, Options, Verb},
     cloud::{Operation, SimCloud, SimInstance},
     faults::{Effect, Fault},
     poll,
@@ -42,9 +42,9 @@ impl Stage {
         story.chapter("a simulated cluster, a simulated cloud, and the real programs");
         let folder = tempfile::Builder::new().prefix("quartet-playground-").tempdir()?;
         let server = ApiServer::new(Options::default());
-        let listener = server.listen("127.0.0.1:0").await.context("starting the simulated API server")?;
+        let listener = server.listen((Ipv4Addr::LOCALHOST, 0).into()).await.context("starting the simulated API server")?;
         let kubeconfig = folder.path().join("kubeconfig");
-        tokio::fs::write(&kubeconfig, server.kubeconfig(listener.addr())).await?;
+        tokio::fs::write(&kubeconfig, server.kubeconfig(listener.addr)).await?;
         let served = ServedCloud::start(folder.path()).await?;
         let mut stage = Self { folder, server, listener, kubeconfig, served, programs: Vec::new() };
         for name in ["node-ccm-a", "node-ccm-b"] {
@@ -82,7 +82,7 @@ impl Stage {
 
     /// Registers a node as its kubelet would.
     pub fn register(&self, name: &str) -> Result<()> {
-        self.server.create(&json!({
+        self.server.create(json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}},
             "spec": {"taints": [{"key": TAINT, "value": "true", "effect": "NoSchedule"}]},
@@ -97,7 +97,7 @@ impl Stage {
 
     /// The node as the API server has it.
     pub fn node(&self, name: &str) -> Option<Value> {
-        self.server.get("nodes", "", name)
+        self.server.get("nodes", name)
     }
 
     /// Whether the node still carries the taint, or is not there.
@@ -113,8 +113,8 @@ impl Stage {
 
     /// How often the programs have written a node.
     pub fn node_writes(&self) -> usize {
-        let records = self.server.audit().records();
-        records.iter().filter(|record| record.verb.is_write() && record.resource == "nodes" && record.user_agent.starts_with("node-ccm/")).count()
+        let audit = self.server.audit();
+        [Verb::Patch, Verb::Update].map(|verb| audit.count("node-ccm/", verb, "nodes")).iter().sum()
     }
 
     /// The events about a node: `Reason: message`.
@@ -157,7 +157,7 @@ impl Stage {
             program.wait(PATIENCE).await?;
         }
         self.served.pause().await?;
-        self.listener.shutdown();
+        self.listener.shutdown().await;
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The simulated API server behind an HTTP listener.
 
 use std::{
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -23,9 +24,9 @@ impl SimulatedCluster {
     pub async fn start() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("quartet-sim-").tempdir()?;
         let server = ApiServer::new(Options::default());
-        let listener = server.listen("127.0.0.1:0").await?;
+        let listener = server.listen((Ipv4Addr::LOCALHOST, 0).into()).await?;
         let kubeconfig = folder.path().join("kubeconfig");
-        std::fs::write(&kubeconfig, server.kubeconfig(listener.addr()))?;
+        std::fs::write(&kubeconfig, server.kubeconfig(listener.addr))?;
         Ok(Self { server, listener, kubeconfig, _folder: folder })
     }
 
@@ -41,7 +42,7 @@ impl SimulatedCluster {
 
     /// Ends all watches that are open now.
     pub fn cut_watches(&self) {
-        self.server.cut_watches();
+        self.server.cut_watches("", true);
     }
 
     /// What it was asked.
@@ -58,7 +59,7 @@ impl SimulatedCluster {
     }
 
     /// Ends it.
-    pub fn stop(self) {
-        self.listener.shutdown();
+    pub async fn stop(self) {
+        self.listener.shutdown().await;
     }
 }

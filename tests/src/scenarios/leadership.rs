@@ -45,7 +45,6 @@ pub(super) async fn a_released_lease_is_taken_over_at_once(env: Env) -> Result<(
     // The bound is generous for a busy machine and far below the lease's 5 s, so that it
     // fails if the lease was not released; the benchmark prints the figure.
     ensure!(took < Duration::from_secs(4), "took {took:?}");
-    println!("first write {took:?} after SIGTERM");
     Ok(())
 }
 
@@ -58,7 +57,6 @@ pub(super) async fn a_killed_leader_is_replaced_within_its_lease(env: Env) -> Re
     let took = first_write(&env, start).await?;
     ensure!(standby.leads().await?, "the standby leads");
     ensure!(took < Duration::from_secs(5 + 4), "took {took:?}");
-    println!("first write {took:?} after SIGKILL, lease 5 s");
     Ok(())
 }
 

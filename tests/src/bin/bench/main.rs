@@ -1,16 +1,71 @@
-//! The figures of Quartet, counted and printed: `make bench`, or `make bench BENCH=burst`.
+//! The figures of Quartet, counted and printed: `make bench`, or one of them by
+//! `make bench BENCH=takeover`.
 
-use anyhow::Result;
-use ccm_tests::cluster::{Cluster, Kind};
+use anyhow::{Result, bail};
+use clap::{Parser, ValueEnum};
 
+mod arena;
 mod burst;
 mod plain;
+mod scale;
+mod takeover;
+
+use arena::Arena;
+
+/// Prints Quartet's figures. Counts do not depend on the machine; seconds do.
+#[derive(Parser)]
+struct Arguments {
+    /// What to measure.
+    #[arg(value_enum, default_value = "all")]
+    what: What,
+    /// How many nodes the large measurements have.
+    #[arg(long, default_value_t = 5000)]
+    nodes: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Everything.
+    All,
+    /// The kinds of patch.
+    Patches,
+    /// Nodes registering at once.
+    Burst,
+    /// Nodes that wait when the controller starts.
+    Backlog,
+    /// Memory, refresh, restart.
+    Fleet,
+    /// A cloud that takes its time.
+    SlowCloud,
+    /// The gap between two leaders.
+    Takeover,
+}
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let cluster = Cluster::start(Kind::Real).await?;
-    plain::compare_patches(&cluster, 500).await?;
-    let client = cluster.client().await?;
-    println!("{}", plain::registering(&client, 1000).await?);
-    cluster.stop().await
+    let arguments = Arguments::parse();
+    if cfg!(debug_assertions) {
+        bail!("figures of a debug build mean nothing: use `make bench`");
+    }
+    let wants = |what| arguments.what == what || arguments.what == What::All;
+    let arena = Arena::start().await?;
+    if wants(What::Patches) {
+        plain::compare_patches(&arena.cluster, 500).await?;
+    }
+    if wants(What::Burst) {
+        scale::registering(&arena, arguments.nodes).await?;
+    }
+    if wants(What::Backlog) {
+        scale::backlog(&arena, arguments.nodes).await?;
+    }
+    if wants(What::SlowCloud) {
+        scale::slow_cloud(&arena, 1000).await?;
+    }
+    if wants(What::Fleet) {
+        scale::fleet(&arena, arguments.nodes).await?;
+    }
+    if wants(What::Takeover) {
+        takeover::measure(&arena).await?;
+    }
+    arena.stop().await
 }

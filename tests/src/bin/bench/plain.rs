@@ -89,6 +89,17 @@ pub async fn registering(client: &Client, count: usize) -> Result<Timing> {
     Ok(Timing::new(count, start.elapsed(), waits))
 }
 
+/// Initialises `count` registered nodes and says how many a second.
+pub async fn backlog(client: &Client, count: usize) -> Result<f64> {
+    let start = Instant::now();
+    stream::iter(burst::names(count))
+        .map(|name| async move { initialise(client, &name, Writing::Strategic).await })
+        .buffer_unordered(IN_FLIGHT)
+        .try_collect::<Vec<()>>()
+        .await?;
+    Ok(count as f64 / start.elapsed().as_secs_f64())
+}
+
 /// The two writes.
 async fn initialise(client: &Client, name: &str, writing: Writing) -> Result<()> {
     let api = Api::<Node>::all(client.clone());

@@ -1,0 +1,157 @@
+//! Five thousand nodes: what they cost the API server, the cloud and this machine.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use ccm_sim::{poll, program::Program};
+use ccm_tests::{cluster::audit, nodes};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use tokio::time::Instant;
+
+use crate::{
+    arena::{Arena, Untainted},
+    burst::{self, Timing},
+    plain,
+};
+
+/// How many kubelets register at once.
+const REGISTERING: usize = 16;
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// `count` nodes of 10 KB register at once: node-ccm against a plain client that does
+/// nothing but the two writes, on the same API server.
+pub async fn registering(arena: &Arena, count: usize) -> Result<()> {
+    println!("\n-- {count} nodes of 10 KB register at once, {REGISTERING} at a time");
+    let plain = plain::registering(&arena.client, count).await?;
+    println!("plain client, the same two patches: {plain}");
+    burst::remove_all(&arena.client).await?;
+
+    arena.instances(count);
+    let program = arena.node_ccm(&arena.launch()).await?;
+    let (mark, calls) = (arena.mark().await?, arena.served.cloud().calls());
+    let timing = register_and_wait(arena, count).await?;
+    println!("node-ccm, default settings:         {timing}");
+    println!("node-ccm reaches {:.0} % of the plain client (wanted: at least 85 %)", 100.0 * timing.nodes_per_second() / plain.nodes_per_second());
+    println!("cloud calls to initialise {count} nodes: {} (at most {})", arena.cloud_calls(calls), count.div_ceil(500) + 10);
+    count_requests(arena, mark, count).await?;
+    println!("resident memory after the burst: {}", mebibytes(&program)?);
+    program.terminate().await?;
+    burst::remove_all(&arena.client).await
+}
+
+/// The same with the nodes there before node-ccm starts, so that nothing but the
+/// writes keeps the API server busy.
+pub async fn backlog(arena: &Arena, count: usize) -> Result<()> {
+    println!("\n-- {count} nodes of 10 KB wait when the controller starts");
+    register(arena, count, 10).await?;
+    let plain = plain::backlog(&arena.client, count).await?;
+    println!("plain client, the same two patches: {plain:.0} nodes/s, {:.0} writes/s", 2.0 * plain);
+    burst::remove_all(&arena.client).await?;
+    arena.instances(count);
+    register(arena, count, 10).await?;
+    let untainted = Untainted::watch(&arena.client);
+    let program = arena.node_ccm(&arena.launch()).await?;
+    let start = Instant::now();
+    untainted.all(count, LIMIT).await?;
+    let rate = count as f64 / start.elapsed().as_secs_f64();
+    println!("node-ccm, default settings:         {rate:.0} nodes/s, {:.0} writes/s: {:.0} % of the plain client", 2.0 * rate, 100.0 * rate / plain);
+    program.terminate().await?;
+    burst::remove_all(&arena.client).await
+}
+
+/// Memory with `count` nodes of 16 KB, one refresh of all, and a restart.
+pub async fn fleet(arena: &Arena, count: usize) -> Result<()> {
+    println!("\n-- {count} nodes of 16 KB: memory, a refresh, a restart");
+    let launch = arena.launch().arg("--node-status-update-frequency=20s");
+    let program = arena.node_ccm(&launch).await?;
+    println!("resident memory idle, no nodes: {} (wanted: below 10 MB)", mebibytes(&program)?);
+    arena.instances(count);
+    let untainted = Untainted::watch(&arena.client);
+    register(arena, count, 16).await?;
+    untainted.all(count, LIMIT).await?;
+    drop(untainted);
+    println!("resident memory, {count} nodes initialised: {}", mebibytes(&program)?);
+
+    let calls = next_refresh(arena).await?;
+    println!("cloud calls of one refresh of {count} nodes: {calls} (at most {} + changed)", count.div_ceil(500));
+    println!("resident memory after a refresh: {} (wanted: below 40 MB)", mebibytes(&program)?);
+    program.terminate().await?;
+
+    let mark = arena.mark().await?;
+    let program = arena.node_ccm(&launch).await?;
+    let calls = next_refresh(arena).await?;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    println!("restart with {count} initialised nodes: requests {:?}, {calls} cloud calls", audit::count(&arena.requests(mark).await?));
+    println!("resident memory after the restart: {} (wanted: below 40 MB)", mebibytes(&program)?);
+    program.terminate().await?;
+    burst::remove_all(&arena.client).await
+}
+
+/// `count` nodes with a cloud that answers at once, and with one that takes its time.
+pub async fn slow_cloud(arena: &Arena, count: usize) -> Result<()> {
+    use ccm_sim::faults::{Effect, Fault};
+    println!("\n-- {count} nodes with a slow cloud");
+    for latency in [0, 200] {
+        arena.served.cloud().faults().clear();
+        arena.served.cloud().faults().add(Fault::new(Effect::Latency(Duration::from_millis(latency))));
+        arena.instances(count);
+        let program = arena.node_ccm(&arena.launch()).await?;
+        let timing = register_and_wait(arena, count).await?;
+        println!("cloud answers in {latency:3} ms: {timing}");
+        program.terminate().await?;
+        burst::remove_all(&arena.client).await?;
+    }
+    arena.served.cloud().faults().clear();
+    Ok(())
+}
+
+async fn register(arena: &Arena, count: usize, kib: usize) -> Result<()> {
+    stream::iter(burst::names(count))
+        .map(|name| async move { nodes::register(&arena.client, &nodes::realistic(&name, kib)).await })
+        .buffer_unordered(REGISTERING)
+        .try_collect()
+        .await
+}
+
+async fn register_and_wait(arena: &Arena, count: usize) -> Result<Timing> {
+    let untainted = Untainted::watch(&arena.client);
+    let start = Instant::now();
+    let registered: Vec<(String, Instant)> = stream::iter(burst::names(count))
+        .map(|name| async move {
+            nodes::register(&arena.client, &nodes::realistic(&name, 10)).await?;
+            anyhow::Ok((name, Instant::now()))
+        })
+        .buffer_unordered(REGISTERING)
+        .try_collect()
+        .await?;
+    let seen = untainted.all(count, LIMIT).await?;
+    let total = start.elapsed();
+    let waits = registered.iter().filter_map(|(name, at)| Some(seen.get(name)?.saturating_duration_since(*at)));
+    Ok(Timing::new(count, total, waits.collect()))
+}
+
+async fn count_requests(arena: &Arena, mark: usize, count: usize) -> Result<()> {
+    let requests = arena.requests(mark).await?;
+    let nodes = |wanted: fn(&audit::Request) -> bool| requests.iter().filter(|request| request.resource == "nodes" && wanted(request)).count();
+    let writes = nodes(audit::Request::is_write);
+    let reads = nodes(|request| request.verb == "get");
+    println!("API requests by the audit log: {:?}", audit::count(&requests));
+    println!("writes a node: {:.3} (wanted: 2), reads a node: {:.3} (wanted: 0)", writes as f64 / count as f64, reads as f64 / count as f64);
+    Ok(())
+}
+
+/// Waits for the next whole list of the fleet and says how many calls it took.
+async fn next_refresh(arena: &Arena) -> Result<u64> {
+    let before = arena.served.cloud().calls();
+    poll::until("a refresh", Duration::from_secs(90), || async {
+        Ok((arena.served.cloud().calls().since(&before).list > 0).then_some(()))
+    })
+    .await?;
+    // The list goes on for some pages, and lookups may follow it.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    Ok(arena.cloud_calls(before))
+}
+
+fn mebibytes(program: &Program) -> Result<String> {
+    Ok(format!("{:.1} MB", program.resident_bytes()? as f64 / 1e6))
+}
