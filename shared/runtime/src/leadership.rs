@@ -17,12 +17,15 @@
 //! ratio of lease to deadline (3 : 2). A request that has been sent cannot be called
 //! back; that is what the time between deadline and lease is for.
 
+mod complaint;
 mod elector;
 pub mod guard;
 mod metrics;
+mod observed;
+mod problem;
 mod standby;
 pub mod term;
 
-pub use elector::{Ended, Election, ElectionConfig, Elector};
+pub use elector::{Election, ElectionConfig, Elector, Ended};
 pub use metrics::LeadershipMetrics;
 pub use term::{Leadership, Lost, Term};

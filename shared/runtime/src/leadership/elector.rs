@@ -3,17 +3,20 @@
 use std::time::Duration;
 
 use ccm_kube::events::{EventKind, EventRecorder, ObjectRef};
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube_leader_election::{Error, LeaseLock, LeaseLockParams, LeaseLockResult};
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep, sleep_until, timeout, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    complaint::Complaint,
     guard::LeaseGuard,
-    metrics::{Failed, LeadershipMetrics},
+    metrics::LeadershipMetrics,
+    problem::{Problem, Reason},
     standby,
     term::{Leadership, Moment},
 };
@@ -22,8 +25,8 @@ use super::{
 const CALL: Duration = Duration::from_secs(5);
 /// Standbys that hear of a released Lease together do not all ask at the same moment.
 const HASTE_JITTER: Duration = Duration::from_millis(100);
-/// A failing candidate says so at most this often.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(30);
+/// Between two attempts to release a Lease that somebody else touches meanwhile.
+const RELEASE_AGAIN: Duration = Duration::from_millis(50);
 /// The longest holder identity: it doubles as a field manager, which may have 128 bytes.
 const IDENTITY_LIMIT: usize = 128;
 
@@ -44,6 +47,11 @@ pub struct ElectionConfig {
 }
 
 impl ElectionConfig {
+    /// The time limit for an attempt.
+    fn call_timeout(&self) -> Duration {
+        self.renew_deadline.min(CALL)
+    }
+
     /// The time limit for writes that a term in good order covers.
     fn write_timeout(&self) -> Duration {
         self.renew_deadline.saturating_sub(self.retry_period) / 2
@@ -90,7 +98,9 @@ pub struct Elector {
     release: CancellationToken,
     metrics: LeadershipMetrics,
     events: EventRecorder,
-    complained: Option<Instant>,
+    complaint: Complaint,
+    /// The Lease may be ours: an attempt took it, or what an attempt did is not known.
+    may_hold: bool,
 }
 
 /// What an attempt came to.
@@ -135,8 +145,20 @@ impl Elector {
         let leadership = Leadership::standby(config.write_timeout());
         let release = CancellationToken::new();
         let election = Election { leadership: leadership.clone(), release: release.clone() };
-        let elector =
-            Self { config, identity, guard, lock, watcher, leadership, release, metrics, events, complained: None };
+        let (complaint, may_hold) = (Complaint::default(), false);
+        let elector = Self {
+            config,
+            identity,
+            guard,
+            lock,
+            watcher,
+            leadership,
+            release,
+            metrics,
+            events,
+            complaint,
+            may_hold,
+        };
         (elector, election)
     }
 
@@ -147,39 +169,45 @@ impl Elector {
 
     /// Runs until the Lease is released or lost.
     pub async fn run(mut self) -> Ended {
-        let free = std::sync::Arc::new(Notify::new());
-        let watch = {
-            let (client, free) = (self.watcher.clone(), free.clone());
-            let (namespace, name) = (self.config.namespace.clone(), self.config.name.clone());
-            async move { standby::watch(client, &namespace, &name, &free).await }
+        let release = self.release.clone();
+        let ended = tokio::select! {
+            biased;
+            () = release.cancelled() => Ended::Released,
+            () = self.stand_and_lead() => Ended::Lost,
         };
-        let mut watch = std::pin::pin!(watch);
-        let since = tokio::select! {
-            since = self.stand(&free) => since,
-            () = &mut watch => None,
-        };
-        let Some(since) = since else { return Ended::Released };
-        self.begin(since);
-        self.lead().await
+        self.end(ended).await;
+        ended
     }
 
-    /// Tries until the Lease is ours; `None` if it is released first.
-    async fn stand(&mut self, free: &Notify) -> Option<Moment> {
+    async fn stand_and_lead(&mut self) {
+        let free = Notify::new();
+        let (client, guard) = (self.watcher.clone(), self.guard.clone());
+        let (namespace, name) = (self.config.namespace.clone(), self.config.name.clone());
+        tokio::select! {
+            () = self.stand(&free) => (),
+            never = standby::watch(client, &namespace, &name, &guard, &free) => match never {},
+        }
+        self.lead().await;
+    }
+
+    /// Tries until this candidate leads.
+    async fn stand(&mut self, free: &Notify) {
         tracing::info!(identity = self.identity, lease = self.config.name, "waiting to lead");
         let mut holder = String::new();
         loop {
-            match self.attempt(CALL).await {
-                Attempt::Ours(since) => return Some(since),
+            match self.attempt(self.config.call_timeout()).await {
+                Attempt::Ours(since) if self.begin(since) => return,
                 Attempt::Theirs if holder != self.guard.holder() => {
                     holder = self.guard.holder();
-                    tracing::info!(lease = self.config.name, holder, "another replica leads; standing by");
+                    tracing::info!(
+                        lease = self.config.name,
+                        holder,
+                        "another replica leads; standing by"
+                    );
                 }
-                Attempt::Theirs => (),
-                Attempt::Failed if self.release.is_cancelled() => self.step_down().await,
-                Attempt::Failed => (),
+                Attempt::Ours(_) | Attempt::Theirs | Attempt::Failed => (),
             }
             tokio::select! {
-                () = self.release.cancelled() => return None,
                 () = sleep_until(self.next_attempt()) => (),
                 () = free.notified() => sleep(HASTE_JITTER.mul_f64(rand::random::<f64>())).await,
             }
@@ -196,104 +224,124 @@ impl Elector {
         }
     }
 
-    fn begin(&self, since: Moment) {
-        self.leadership.renew(since, self.config.renew_deadline);
+    /// Leads from here on; `false` if the term is over before it could begin.
+    fn begin(&self, since: Moment) -> bool {
+        if !self.leadership.renew(since, self.config.renew_deadline) {
+            return false;
+        }
         self.metrics.became_leader();
         tracing::info!(identity = self.identity, lease = self.config.name, "became leader");
         self.tell("became leader");
+        true
     }
 
-    /// Renews until the Lease is released or lost.
-    async fn lead(&mut self) -> Ended {
+    /// Renews for as long as that works in time.
+    async fn lead(&mut self) {
         loop {
-            tokio::select! {
-                () = self.release.cancelled() => {
-                    self.step_down().await;
-                    return self.end(Ended::Released);
-                }
-                () = sleep(self.config.retry_period) => (),
-            }
+            sleep(self.config.retry_period).await;
             if !self.renew().await {
-                tracing::error!(identity = self.identity, lease = self.config.name, "lost the lease: it could not be renewed in time, or another replica took it");
-                return self.end(Ended::Lost);
+                return;
             }
         }
     }
 
     /// Renews within what is left of the term. `false` if that did not work.
     async fn renew(&mut self) -> bool {
-        let remaining = self.leadership.remaining();
-        let end = Instant::now() + remaining;
-        let (start, mut tries) = (Instant::now(), 0);
+        let (start, remaining) = (Instant::now(), self.leadership.remaining());
+        let mut tries = 0;
         loop {
             let left = self.leadership.remaining();
             if left.is_zero() {
                 return false;
             }
             tries += 1;
-            let attempt = timeout_at(end, self.attempt(left.min(CALL))).await.unwrap_or(Attempt::Failed);
-            match attempt {
+            match self.attempt(left.min(CALL)).await {
                 Attempt::Ours(since) => {
-                    self.leadership.renew(since, self.config.renew_deadline);
                     self.metrics.renewed(start.elapsed(), remaining, tries > 1);
-                    return true;
+                    return self.leadership.renew(since, self.config.renew_deadline);
                 }
                 Attempt::Theirs => return false,
-                Attempt::Failed => sleep(self.config.retry_period.min(self.leadership.remaining())).await,
+                Attempt::Failed => {
+                    sleep(self.config.retry_period.min(self.leadership.remaining())).await;
+                }
             }
         }
     }
 
     /// One call of the library. The term counts from before it was made.
     async fn attempt(&mut self, limit: Duration) -> Attempt {
+        self.may_hold = true;
         let since = Moment::now();
-        match timeout(limit, self.lock.try_acquire_or_renew()).await {
-            Ok(Ok(LeaseLockResult::Acquired(lease))) => {
-                let holder = lease.spec.and_then(|spec| spec.holder_identity);
-                if holder.as_deref() == Some(&self.identity) { Attempt::Ours(since) } else { Attempt::Theirs }
+        let problem = match timeout(limit, self.lock.try_acquire_or_renew()).await {
+            Ok(Ok(LeaseLockResult::Acquired(lease))) if self.holds(&lease) => {
+                return Attempt::Ours(since);
             }
-            Ok(Ok(LeaseLockResult::NotAcquired(_))) => Attempt::Theirs,
-            Ok(Err(error)) => {
-                let reason = reason(&error);
-                self.metrics.failed(reason);
-                // Losing a race is how elections go.
-                if reason != Failed::Conflict {
-                    self.complain(&error.to_string());
-                }
-                Attempt::Failed
+            Ok(Ok(_)) => {
+                self.may_hold = false;
+                return Attempt::Theirs;
             }
-            Err(_) => {
-                self.metrics.failed(Failed::Timeout);
-                self.complain("the API server does not answer");
-                Attempt::Failed
-            }
+            Ok(Err(error)) => Problem::from(error),
+            Err(_) => Problem::Late,
+        };
+        self.metrics.failed(problem.reason());
+        // Losing a race is how elections go.
+        if problem.reason() != Reason::Conflict && self.complaint.is_due() {
+            let Self { config, identity, .. } = self;
+            let lease = format!("{}/{}", config.namespace, config.name);
+            tracing::warn!(identity, lease, error = %problem, "cannot take or renew the lease; {}", problem.remedy());
         }
+        Attempt::Failed
     }
 
-    fn complain(&mut self, error: &str) {
-        if self.complained.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY) {
-            self.complained = Some(Instant::now());
+    /// The library does not look at whom the Lease names after its patch.
+    fn holds(&self, lease: &Lease) -> bool {
+        lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()) == Some(&self.identity)
+    }
+
+    /// Ends the term, then gives the Lease back: in this order, so that nobody leads here
+    /// once somebody else can.
+    async fn end(&self, ended: Ended) {
+        let led = self.leadership.end();
+        self.metrics.set_leading(false);
+        if ended == Ended::Lost {
             let Self { config, identity, .. } = self;
-            tracing::warn!(identity, lease = format!("{}/{}", config.namespace, config.name), error, "cannot take or renew the lease; trying on");
+            let (lease, holder) = (&config.name, self.guard.holder());
+            tracing::error!(
+                identity,
+                lease,
+                holder,
+                "lost the lease: it was not renewed in time, or another replica took it"
+            );
+        } else if self.may_hold {
+            self.step_down().await;
+        }
+        if led {
+            self.tell("stopped leading");
         }
     }
 
     async fn step_down(&self) {
-        let limit = self.config.renew_deadline.min(CALL);
-        match timeout(limit, self.lock.step_down()).await {
-            Ok(Ok(())) => tracing::info!(lease = self.config.name, "released the lease"),
-            // Nothing to give back.
-            Ok(Err(Error::ReleaseLockWhenNotLeading { .. })) => (),
-            Ok(Err(error)) => tracing::warn!(error = %error, "lease not released; it runs out by itself"),
-            Err(_) => tracing::warn!("lease not released in time; it runs out by itself"),
-        }
+        let lease = &self.config.name;
+        let problem = match timeout(self.config.call_timeout(), self.free()).await {
+            Ok(Ok(())) => return tracing::info!(lease, "released the lease"),
+            Ok(Err(Error::ReleaseLockWhenNotLeading { .. })) => return, // Nothing to give back.
+            Ok(Err(error)) => Problem::from(error),
+            Err(_) => Problem::Late,
+        };
+        self.metrics.failed(problem.reason());
+        tracing::warn!(lease, error = %problem, "the lease is not released; it runs out by itself");
     }
 
-    fn end(&self, ended: Ended) -> Ended {
-        self.leadership.end();
-        self.metrics.set_leading(false);
-        self.tell("stopped leading");
-        ended
+    /// Frees the Lease. Who touches it meanwhile costs another read.
+    async fn free(&self) -> Result<(), Error> {
+        loop {
+            match self.lock.step_down().await {
+                Err(Error::ReleaseLease(kube::Error::Api(status))) if status.code == 409 => {
+                    sleep(RELEASE_AGAIN).await;
+                }
+                done => return done,
+            }
+        }
     }
 
     fn tell(&self, what: &str) {
@@ -304,33 +352,46 @@ impl Elector {
             name: self.config.name.clone(),
             ..ObjectRef::default()
         };
-        self.events.record(&about, EventKind::Normal, "LeaderElection", format!("{} {what}", self.identity));
-    }
-}
-
-fn reason(error: &Error) -> Failed {
-    let code = match error {
-        Error::ApiError { response } => response.code,
-        Error::GetLease(kube::Error::Api(status))
-        | Error::CreateLease(kube::Error::Api(status))
-        | Error::AcquireLease(kube::Error::Api(status))
-        | Error::RenewLease(kube::Error::Api(status))
-        | Error::Kube(kube::Error::Api(status)) => status.code,
-        _ => 0,
-    };
-    match code {
-        401 => Failed::Unauthorized,
-        403 => Failed::Forbidden,
-        409 => Failed::Conflict,
-        _ => Failed::Other,
+        self.events.record(
+            &about,
+            EventKind::Normal,
+            "LeaderElection",
+            format!("{} {what}", self.identity),
+        );
     }
 }
 
 /// An identity that no other process has: two replicas may share a host's name.
 fn identity() -> String {
-    let host = hostname::get().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "localhost".to_owned());
+    let host = hostname::get().ok().and_then(|name| name.into_string().ok());
+    identity_on(host.as_deref().unwrap_or("localhost"))
+}
+
+fn identity_on(host: &str) -> String {
     let unique = uuid::Uuid::new_v4().to_string();
-    let host: String = host.chars().filter(char::is_ascii_graphic).take(IDENTITY_LIMIT - 1 - unique.len()).collect();
+    let host: String = host
+        .chars()
+        .filter(char::is_ascii_graphic)
+        .take(IDENTITY_LIMIT - 1 - unique.len())
+        .collect();
     format!("{host}_{unique}")
 }
 
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_is_this_processs_own_and_never_too_long() {
+        let check = |host: &str, start: &str| {
+            let (first, second) = (identity_on(host), identity_on(host));
+            assert_ne!(first, second, "two processes on one host");
+            assert!(first.len() <= IDENTITY_LIMIT, "{first}");
+            assert!(first.starts_with(start), "{first}");
+        };
+        check("node-7.example.com", "node-7.example.com_");
+        check(&"long".repeat(64), "longlong");
+        check("büro 7\n", "bro7_");
+        check("", "_");
+    }
+}

@@ -1,12 +1,14 @@
 //! `leader_election_*`.
 
-use std::sync::atomic::AtomicU64;
+use std::{sync::atomic::AtomicU64, time::Duration};
 
 use prometheus_client::{
-    encoding::{EncodeLabelSet, EncodeLabelValue},
+    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
+
+use super::problem::Reason;
 
 /// The bounds of the renewals' time, in seconds.
 const RENEWALS: [f64; 9] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0];
@@ -16,25 +18,10 @@ struct NameLabel {
     name: String,
 }
 
-/// Why an attempt to take or renew the Lease failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub(super) enum Failed {
-    /// No answer in time.
-    Timeout,
-    /// Somebody else was faster.
-    Conflict,
-    /// A right is missing.
-    Forbidden,
-    /// The credentials are not accepted.
-    Unauthorized,
-    /// Anything else, mostly an API server that cannot be reached.
-    Other,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct FailureLabels {
     name: String,
-    reason: Failed,
+    reason: Reason,
 }
 
 /// The metrics of one election.
@@ -68,18 +55,32 @@ impl LeadershipMetrics {
 
     /// Adds them to a registry.
     pub fn register(&self, registry: &mut Registry) {
-        let mut add = |name: &str, help: &str, metric: Family<NameLabel, Counter>| registry.register(name, help, metric);
-        add("leader_election_slowpath", "[ALPHA] Renewals that needed more than one attempt", self.slow_path.clone());
-        add("ccm_leader_election_transitions", "[ALPHA] Times that this replica became leader", self.transitions.clone());
+        let mut add = |name: &str, help: &str, metric: Family<NameLabel, Counter>| {
+            registry.register(name, help, metric);
+        };
+        add(
+            "leader_election_slowpath",
+            "[ALPHA] Renewals that needed more than one attempt",
+            self.slow_path.clone(),
+        );
+        add(
+            "ccm_leader_election_transitions",
+            "[ALPHA] Times that this replica became leader",
+            self.transitions.clone(),
+        );
         registry.register(
             "leader_election_master_status",
             "[ALPHA] Whether this replica leads: 1 for yes, 0 for no",
             self.leads.clone(),
         );
-        registry.register("ccm_leader_election_failures", "[ALPHA] Failed attempts, by reason", self.failures.clone());
+        registry.register(
+            "ccm_leader_election_failures",
+            "[ALPHA] Failed attempts to take, renew or release the Lease, by reason",
+            self.failures.clone(),
+        );
         registry.register(
             "ccm_leader_election_renew_duration_seconds",
-            "[ALPHA] How long it took to take or renew the Lease",
+            "[ALPHA] How long it took to renew the Lease",
             self.renewal.clone(),
         );
         registry.register(
@@ -101,7 +102,7 @@ impl LeadershipMetrics {
         self.transitions.get_or_create(&self.label()).inc();
     }
 
-    pub(super) fn renewed(&self, took: std::time::Duration, remaining: std::time::Duration, slow: bool) {
+    pub(super) fn renewed(&self, took: Duration, remaining: Duration, slow: bool) {
         self.renewal.observe(took.as_secs_f64());
         self.remaining.set(remaining.as_secs_f64());
         if slow {
@@ -109,7 +110,7 @@ impl LeadershipMetrics {
         }
     }
 
-    pub(super) fn failed(&self, reason: Failed) {
+    pub(super) fn failed(&self, reason: Reason) {
         self.failures.get_or_create(&FailureLabels { name: self.name.clone(), reason }).inc();
     }
 

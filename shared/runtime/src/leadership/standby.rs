@@ -1,36 +1,65 @@
 //! Watches the Lease so that a standby need not wait for its next attempt.
 //!
-//! A hint and nothing more: whether the Lease may be taken is decided by the read
+//! A hint and nothing more: whether the Lease may be taken is decided on the read
 //! inside the attempt. A watch that is dead costs time, not safety.
+
+use std::convert::Infallible;
 
 use futures::TryStreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, Client,
+    core::{ApiResource, DynamicObject},
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Config, Event},
     },
 };
+use serde_json::Value;
 use tokio::sync::Notify;
 
+use super::{complaint::Complaint, guard::LeaseGuard, observed::holder};
+
+/// The server ends a watch after this many seconds, so that a dead connection is noticed.
+const WATCH_SECONDS: u32 = 60;
+/// What it means that the watch fails.
+const BLIND: &str = "cannot watch the lease, so a takeover may take some seconds longer; \
+                     the rights to list and watch leases are needed";
+
+/// Keeps `guard` informed about the Lease, so that the time an unchanged record is
+/// respected counts from its last change instead of from the next attempt after that.
 /// Tells `free` whenever the Lease is seen released or deleted. Never ends.
-pub(super) async fn watch(client: Client, namespace: &str, name: &str, free: &Notify) {
-    let api = Api::<Lease>::namespaced(client, namespace);
-    let config = Config::default().fields(&format!("metadata.name={name}")).timeout(60);
+pub(super) async fn watch(
+    client: Client,
+    namespace: &str,
+    name: &str,
+    guard: &LeaseGuard,
+    free: &Notify,
+) -> Infallible {
+    // Untyped, so that the record compares equal to the one that an attempt reads.
+    let api =
+        Api::<DynamicObject>::namespaced_with(client, namespace, &ApiResource::erase::<Lease>(&()));
+    let config = Config::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
     let mut events = std::pin::pin!(watcher::watcher(api, config).default_backoff());
+    let mut complaint = Complaint::default();
     loop {
         match events.try_next().await {
-            Ok(Some(Event::Apply(lease) | Event::InitApply(lease))) if is_released(&lease) => free.notify_one(),
+            Ok(Some(Event::Apply(lease) | Event::InitApply(lease))) => {
+                let record = lease.data.get("spec").unwrap_or(&Value::Null);
+                guard.heard(record);
+                if holder(record).is_empty() {
+                    free.notify_one();
+                }
+            }
             Ok(Some(Event::Delete(_))) => free.notify_one(),
             Ok(Some(_)) => (),
             Ok(None) => std::future::pending().await,
-            Err(error) => tracing::debug!(error = %error, "watch of the Lease failed; attempts go on without it"),
+            Err(error) => {
+                if complaint.is_due() {
+                    let lease = format!("{namespace}/{name}");
+                    tracing::warn!(lease, error = %error, "{BLIND}");
+                }
+            }
         }
     }
-}
-
-fn is_released(lease: &Lease) -> bool {
-    let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
-    holder.unwrap_or_default().is_empty()
 }

@@ -21,12 +21,18 @@ impl Moment {
         Self { monotonic: Instant::now(), since_boot: clock::since_boot(), wall: clock::wall() }
     }
 
+    /// The longest that may have passed from here to `later`. A clock that has stepped
+    /// back says nothing.
+    fn until(&self, later: &Self) -> Duration {
+        let monotonic = later.monotonic.saturating_duration_since(self.monotonic);
+        let since_boot = later.since_boot.saturating_sub(self.since_boot);
+        let wall = Duration::try_from(later.wall.duration_since(self.wall)).unwrap_or_default();
+        monotonic.max(since_boot).max(wall)
+    }
+
     /// The longest that may have passed since then.
-    fn elapsed(&self) -> Duration {
-        let wall = clock::wall().duration_since(self.wall).unsigned_abs();
-        // A wall clock that has stepped back says nothing.
-        let wall = if clock::wall() > self.wall { wall } else { Duration::ZERO };
-        self.monotonic.elapsed().max(clock::since_boot().saturating_sub(self.since_boot)).max(wall)
+    pub(super) fn elapsed(&self) -> Duration {
+        self.until(&Self::now())
     }
 }
 
@@ -71,10 +77,19 @@ pub struct Leadership {
 }
 
 struct Inner {
-    // `None` inside: leads for ever, because there is no election.
-    term: Mutex<Option<Option<Current>>>,
+    tenure: Mutex<Tenure>,
     leading: watch::Sender<bool>,
     write_timeout: Duration,
+}
+
+#[derive(Clone, Copy)]
+enum Tenure {
+    /// Does not lead.
+    None,
+    /// Leads for a term.
+    Term(Current),
+    /// Leads without an end, because there is no election.
+    Unlimited,
 }
 
 /// How long a write may take where there is no election.
@@ -83,25 +98,26 @@ const UNBOUNDED_WRITE: Duration = Duration::from_secs(10);
 impl Leadership {
     /// Leads for ever: `--leader-elect=false`.
     pub fn unconditional() -> Self {
-        Self::with(Some(None), UNBOUNDED_WRITE)
+        Self::with(Tenure::Unlimited, UNBOUNDED_WRITE)
     }
 
     /// Does not lead yet.
     pub(super) fn standby(write_timeout: Duration) -> Self {
-        Self::with(None, write_timeout)
+        Self::with(Tenure::None, write_timeout)
     }
 
-    fn with(term: Option<Option<Current>>, write_timeout: Duration) -> Self {
-        let leading = watch::Sender::new(term.is_some());
-        Self { inner: Arc::new(Inner { term: Mutex::new(term), leading, write_timeout }) }
+    fn with(tenure: Tenure, write_timeout: Duration) -> Self {
+        let leading = watch::Sender::new(matches!(tenure, Tenure::Unlimited));
+        Self { inner: Arc::new(Inner { tenure: Mutex::new(tenure), leading, write_timeout }) }
     }
 
     /// Whether a write that takes at most `need` may begin now.
     pub fn check(&self, need: Duration) -> Result<Term, Lost> {
-        let current = match &*self.inner.term.lock() {
-            None => return Err(Lost::NotLeading),
-            Some(None) => return Ok(Term { remaining: Duration::MAX }),
-            Some(Some(current)) => *current,
+        let tenure = *self.inner.tenure.lock();
+        let current = match tenure {
+            Tenure::None => return Err(Lost::NotLeading),
+            Tenure::Unlimited => return Ok(Term { remaining: Duration::MAX }),
+            Tenure::Term(current) => current,
         };
         let remaining = current.remaining();
         if remaining.is_zero() {
@@ -130,8 +146,9 @@ impl Leadership {
         self.inner.leading.subscribe().wait_for(|leading| *leading).await.ok();
     }
 
-    /// Waits until this process has led and does so no more.
-    pub async fn wait_ended(&self) {
+    /// Waits until this process has led and does so no more. Where time is short ask
+    /// [`Leadership::check`]: a term is over by the clock before anybody can be told.
+    pub async fn lost(&self) {
         let mut leading = self.inner.leading.subscribe();
         leading.wait_for(|leading| *leading).await.ok();
         leading.wait_for(|leading| !*leading).await.ok();
@@ -148,14 +165,22 @@ impl Leadership {
         self.check(Duration::ZERO).map_or(Duration::ZERO, |term| term.remaining)
     }
 
-    pub(super) fn renew(&self, since: Moment, length: Duration) {
-        *self.inner.term.lock() = Some(Some(Current { since, length }));
+    /// The term now lasts for `length` from `since`. `false` if that is over already:
+    /// then there is no such term.
+    pub(super) fn renew(&self, since: Moment, length: Duration) -> bool {
+        let current = Current { since, length };
+        if current.remaining().is_zero() {
+            return false;
+        }
+        *self.inner.tenure.lock() = Tenure::Term(current);
         self.inner.leading.send_replace(true);
+        true
     }
 
-    pub(super) fn end(&self) {
-        *self.inner.term.lock() = None;
-        self.inner.leading.send_replace(false);
+    /// This process leads no more. Whether it did.
+    pub(super) fn end(&self) -> bool {
+        *self.inner.tenure.lock() = Tenure::None;
+        self.inner.leading.send_replace(false)
     }
 }
 
@@ -163,26 +188,86 @@ impl Leadership {
 mod tests {
     use super::*;
 
+    const TERM: Duration = Duration::from_secs(10);
+
+    fn standby() -> Leadership {
+        Leadership::standby(Duration::from_secs(4))
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_write_begins_only_within_the_term() {
-        let leadership = Leadership::standby(Duration::from_secs(4));
+        let leadership = standby();
         assert_eq!(leadership.check(Duration::ZERO), Err(Lost::NotLeading));
-        leadership.renew(Moment::now(), Duration::from_secs(10));
+        assert!(leadership.renew(Moment::now(), TERM));
         assert!(leadership.check(Duration::from_secs(9)).is_ok());
         tokio::time::advance(Duration::from_secs(7)).await;
         assert!(matches!(leadership.check(Duration::from_secs(4)), Err(Lost::TooShort { .. })));
         assert!(leadership.check(Duration::from_secs(2)).is_ok());
         tokio::time::advance(Duration::from_secs(3)).await;
         assert_eq!(leadership.check(Duration::ZERO), Err(Lost::NotLeading));
-        assert!(leadership.is_overdue());
+    }
+
+    /// The rule of upstream's health check: it fails only for a process that believes
+    /// that it leads by a term that is over. Upstream allows 20 s more; here nothing can
+    /// delay the end of a term, because everything that writes asks the clock.
+    #[tokio::test(start_paused = true)]
+    async fn only_a_leader_whose_term_is_over_is_overdue() {
+        let leadership = standby();
+        assert!(!leadership.is_overdue(), "a standby");
+        leadership.renew(Moment::now(), TERM);
+        assert!(!leadership.is_overdue(), "a term in good order");
+        tokio::time::advance(TERM).await;
+        assert!(leadership.is_overdue(), "a term that is over");
         leadership.end();
-        assert!(!leadership.is_overdue());
+        assert!(!leadership.is_overdue(), "leadership that has ended");
+        assert!(!Leadership::unconditional().is_overdue(), "no election");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_that_has_gone_furthest_counts() {
+        let now = Moment::now();
+        let later = |monotonic, since_boot, wall: i64| {
+            let seconds = Duration::from_secs;
+            Moment {
+                monotonic: now.monotonic + seconds(monotonic),
+                since_boot: now.since_boot + seconds(since_boot),
+                wall: now.wall + jiff::SignedDuration::from_secs(wall),
+            }
+        };
+        let check =
+            |then: Moment, expect: u64| assert_eq!(now.until(&then), Duration::from_secs(expect));
+        check(later(3, 3, 3), 3);
+        check(later(3, 300, 3), 300); // a machine that slept
+        check(later(3, 3, 300), 300); // a machine that slept unnoticed, or a clock that was set
+        check(later(3, 3, -300), 3); // a clock that was set back
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_slept_does_not_wake_as_leader() {
+        let leadership = standby();
+        let before_sleep =
+            Moment { since_boot: clock::since_boot().saturating_sub(TERM), ..Moment::now() };
+        assert!(!leadership.renew(before_sleep, TERM));
+        assert_eq!(leadership.check(Duration::ZERO), Err(Lost::NotLeading));
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_election_one_always_leads() {
         let leadership = Leadership::unconditional();
         leadership.wait_leading().await;
-        assert!(leadership.check(Duration::from_secs(3600)).is_ok());
+        assert!(leadership.check(Duration::from_hours(1)).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_leadership_is_told_to_all_who_wait() {
+        let leadership = standby();
+        let (first, second) = (leadership.clone(), leadership.clone());
+        let story = async {
+            leadership.renew(Moment::now(), TERM);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            leadership.end();
+        };
+        tokio::join!(first.lost(), second.lost(), story);
+        assert!(!leadership.is_leader());
     }
 }

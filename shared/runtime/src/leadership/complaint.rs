@@ -1,0 +1,43 @@
+//! What fails again and again is said now and then.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// At most this often.
+const EVERY: Duration = Duration::from_secs(30);
+
+/// One subject of complaint.
+#[derive(Default)]
+pub(super) struct Complaint {
+    last: Option<Instant>,
+}
+
+impl Complaint {
+    /// Whether it is time to complain, which this call counts as done.
+    pub(super) fn is_due(&mut self) -> bool {
+        let due = self.last.is_none_or(|last| last.elapsed() >= EVERY);
+        if due {
+            self.last = Some(Instant::now());
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn complains_at_once_and_then_rarely() {
+        let mut complaint = Complaint::default();
+        let mut said = Vec::new();
+        for second in 0..100 {
+            if complaint.is_due() {
+                said.push(second);
+            }
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(said, [0, 30, 60, 90]);
+    }
+}

@@ -1,0 +1,146 @@
+//! What a candidate knows of the Lease from having looked at it.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+/// The Lease's record as last seen, and since when it has been like that *for us*.
+///
+/// Only that a record changes matters, never what its timestamps say: clocks differ.
+pub(super) struct Observed {
+    me: Arc<str>,
+    duration: Duration,
+    last: Option<Seen>,
+}
+
+struct Seen {
+    /// The `spec` of the Lease, as the API server has it.
+    record: Value,
+    /// The Lease is gone since.
+    absent: bool,
+    /// Since when the record has been unchanged, or the Lease absent.
+    since: Instant,
+}
+
+impl Observed {
+    /// Nothing seen yet by the candidate `me`, which respects a record for `duration` at least.
+    pub(super) fn new(me: &str, duration: Duration) -> Self {
+        Self { me: me.into(), duration, last: None }
+    }
+
+    /// Notes that the Lease holds `record`.
+    pub(super) fn saw(&mut self, record: &Value, now: Instant) {
+        let unchanged = |seen: &Seen| !seen.absent && seen.record == *record;
+        if !self.last.as_ref().is_some_and(unchanged) {
+            self.last = Some(Seen { record: record.clone(), absent: false, since: now });
+        }
+    }
+
+    /// Notes that there is no Lease. Whoever held it may have renewed it just before it
+    /// was deleted and leads on, so the time that it is respected begins anew.
+    pub(super) fn missed(&mut self, now: Instant) {
+        if let Some(seen) = self.last.as_mut().filter(|seen| !seen.absent) {
+            seen.absent = true;
+            seen.since = now;
+        }
+    }
+
+    /// Who held the Lease when it was last seen; empty for nobody.
+    pub(super) fn holder(&self) -> &str {
+        self.last.as_ref().map_or("", |seen| holder(&seen.record))
+    }
+
+    /// When another candidate's Lease need no longer be respected. `None` if nobody else
+    /// is known to hold it, and for a time beyond what the clock can tell.
+    pub(super) fn expires_at(&self) -> Option<Instant> {
+        let seen = self.last.as_ref().filter(|_| self.is_held_by_other())?;
+        seen.since.checked_add(self.respected(&seen.record))
+    }
+
+    /// Whether a candidate may take the Lease, or make one.
+    pub(super) fn is_free(&self, now: Instant) -> bool {
+        !self.is_held_by_other() || self.expires_at().is_some_and(|expiry| now >= expiry)
+    }
+
+    fn is_held_by_other(&self) -> bool {
+        !self.holder().is_empty() && self.holder() != &*self.me
+    }
+
+    /// The longer of the record's own duration and ours, so that replicas with different
+    /// settings are safe from each other.
+    fn respected(&self, record: &Value) -> Duration {
+        let own = record.get("leaseDurationSeconds").and_then(Value::as_u64);
+        own.map_or(self.duration, |seconds| Duration::from_secs(seconds).max(self.duration))
+    }
+}
+
+/// Who holds the Lease with this record; empty for nobody.
+pub(super) fn holder(record: &Value) -> &str {
+    record.get("holderIdentity").and_then(Value::as_str).unwrap_or("")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const OURS: Duration = Duration::from_secs(15);
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_record_is_respected_while_it_changes_and_then_for_its_duration() {
+        let check = |record: Value, expect: Option<u64>| {
+            let start = Instant::now();
+            let mut observed = Observed::new("me", OURS);
+            observed.saw(&record, start);
+            observed.saw(&record, start + seconds(3));
+            let free_at = [0, 14, 15, 59, 60, 1_000_000_000]
+                .into_iter()
+                .find(|at| observed.is_free(start + seconds(*at)));
+            assert_eq!(free_at, expect, "{record}");
+        };
+        check(json!({"holderIdentity": "other", "leaseDurationSeconds": 15}), Some(15));
+        check(json!({"holderIdentity": "other", "leaseDurationSeconds": 3}), Some(15));
+        check(json!({"holderIdentity": "other", "leaseDurationSeconds": 60}), Some(60));
+        check(json!({"holderIdentity": "other"}), Some(15));
+        check(json!({"holderIdentity": "other", "leaseDurationSeconds": "many"}), Some(15));
+        check(json!({"holderIdentity": "other", "leaseDurationSeconds": u64::MAX}), None);
+        check(json!({"holderIdentity": "", "leaseDurationSeconds": 15}), Some(0));
+        check(json!({"leaseDurationSeconds": 15}), Some(0));
+        check(json!({"holderIdentity": "me", "leaseDurationSeconds": 15}), Some(0));
+        check(Value::Null, Some(0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn any_change_of_the_record_starts_the_time_anew() {
+        let start = Instant::now();
+        let mut observed = Observed::new("me", OURS);
+        observed.saw(&json!({"holderIdentity": "other", "renewTime": "b"}), start);
+        // A time that goes backwards is a change like any other.
+        observed.saw(&json!({"holderIdentity": "other", "renewTime": "a"}), start + seconds(14));
+        assert!(!observed.is_free(start + seconds(28)));
+        assert_eq!(observed.expires_at(), Some(start + seconds(29)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deleted_lease_is_respected_from_when_its_absence_is_noticed() {
+        let start = Instant::now();
+        let mut observed = Observed::new("me", OURS);
+        observed.missed(start);
+        assert!(observed.is_free(start), "none was ever seen");
+        observed.saw(&json!({"holderIdentity": "other"}), start);
+        observed.missed(start + seconds(10));
+        observed.missed(start + seconds(12));
+        assert_eq!(observed.expires_at(), Some(start + seconds(25)));
+        observed.saw(&json!({"holderIdentity": "other"}), start + seconds(20));
+        assert_eq!(observed.expires_at(), Some(start + seconds(35)), "it is back");
+        observed.saw(&json!({"holderIdentity": ""}), start + seconds(21));
+        observed.missed(start + seconds(22));
+        assert!(observed.is_free(start + seconds(22)), "nobody held it");
+    }
+}
