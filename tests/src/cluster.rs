@@ -1,9 +1,15 @@
 //! The cluster that a scenario runs on: simulated, or a real kube-apiserver.
 
-use std::{path::{Path, PathBuf}, str::FromStr};
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use anyhow::{Context as _, Result};
-use kube::{Client, Config, config::{KubeConfigOptions, Kubeconfig}};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
 
 pub mod audit;
 pub mod real;
@@ -36,7 +42,7 @@ pub enum Cluster {
     /// The simulated one.
     Simulated(simulated::SimulatedCluster),
     /// The real one.
-    Real(real::RealCluster),
+    Real(Box<real::RealCluster>),
 }
 
 impl Cluster {
@@ -44,7 +50,9 @@ impl Cluster {
     pub async fn start(kind: Kind) -> Result<Self> {
         Ok(match kind {
             Kind::Simulated => Self::Simulated(simulated::SimulatedCluster::start().await?),
-            Kind::Real => Self::Real(real::RealCluster::start(&real::Options::default()).await?),
+            Kind::Real => {
+                Self::Real(Box::new(real::RealCluster::start(&real::Options::default()).await?))
+            }
         })
     }
 
@@ -101,7 +109,8 @@ impl Cluster {
 
 /// A client for the cluster of this kubeconfig.
 pub async fn client_of(kubeconfig: &Path) -> Result<Client> {
-    let file = Kubeconfig::read_from(kubeconfig).with_context(|| format!("reading {}", kubeconfig.display()))?;
+    let file = Kubeconfig::read_from(kubeconfig)
+        .with_context(|| format!("reading {}", kubeconfig.display()))?;
     let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
     config.default_retry = false;
     config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static("scenario")));
@@ -110,7 +119,9 @@ pub async fn client_of(kubeconfig: &Path) -> Result<Client> {
 
 /// The root of the checkout.
 pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
 /// The folder with kube-apiserver, etcd and kubectl; builds them when they are missing.

@@ -13,7 +13,6 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-
 /// The taint that kubelet sets with `--cloud-provider=external`.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
@@ -52,13 +51,17 @@ pub fn instance(name: &str) -> SimInstance {
 
 /// The last three parts of an IPv4 address, which depend on the name alone.
 fn address_of(name: &str) -> String {
-    let number = name.bytes().fold(7u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    let number =
+        name.bytes().fold(7u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     format!("{}.{}.{}", number >> 16 & 0xff, number >> 8 & 0xff, number & 0xff)
 }
 
 /// A system UUID that depends on the name alone.
 pub fn uuid_of(name: &str) -> String {
-    uuid::Uuid::from_u128(name.bytes().fold(0, |sum: u128, byte| sum.wrapping_mul(257).wrapping_add(byte.into()))).to_string()
+    uuid::Uuid::from_u128(
+        name.bytes().fold(0, |sum: u128, byte| sum.wrapping_mul(257).wrapping_add(byte.into())),
+    )
+    .to_string()
 }
 
 /// A node as large as those of a busy cluster: about `kib` KiB of JSON, most of it the
@@ -104,7 +107,9 @@ pub async fn get(client: &Client, name: &str) -> Result<Node> {
 
 /// Changes the node's main resource by a merge patch.
 pub async fn patch(client: &Client, name: &str, patch: Value) -> Result<Node> {
-    Ok(Api::<Node>::all(client.clone()).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?)
+    Ok(Api::<Node>::all(client.clone())
+        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await?)
 }
 
 /// Whether the node still carries the uninitialized taint.
@@ -116,7 +121,8 @@ pub fn is_tainted(node: &Node) -> bool {
 /// The node's addresses as `InternalIP=10.0.0.1`.
 pub fn addresses(node: &Node) -> Vec<String> {
     let list = node.status.as_ref().and_then(|status| status.addresses.as_ref());
-    list.map(|list| list.iter().map(|entry| format!("{}={}", entry.type_, entry.address)).collect()).unwrap_or_default()
+    list.map(|list| list.iter().map(|entry| format!("{}={}", entry.type_, entry.address)).collect())
+        .unwrap_or_default()
 }
 
 /// One label of the node.
@@ -125,7 +131,13 @@ pub fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
 }
 
 /// Waits until the node is as wanted and returns it.
-pub async fn wait_for(client: &Client, name: &str, what: &str, limit: Duration, wanted: impl Fn(&Node) -> bool) -> Result<Node> {
+pub async fn wait_for(
+    client: &Client,
+    name: &str,
+    what: &str,
+    limit: Duration,
+    wanted: impl Fn(&Node) -> bool,
+) -> Result<Node> {
     let mut last = None;
     let end = tokio::time::Instant::now() + limit;
     while tokio::time::Instant::now() < end {
@@ -156,7 +168,9 @@ pub async fn all_initialised(client: &Client, limit: Duration) -> Result<usize> 
 pub async fn events(client: &Client, name: &str) -> Result<Vec<String>> {
     let params = ListParams::default().fields(&format!("involvedObject.name={name}"));
     let list = Api::<Event>::all(client.clone()).list(&params).await?;
-    let line = |event: Event| format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default());
+    let line = |event: Event| {
+        format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default())
+    };
     Ok(list.items.into_iter().map(line).collect())
 }
 

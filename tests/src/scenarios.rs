@@ -9,7 +9,10 @@ use ccm_sim::{
     program::{Launch, Program},
     served::ServedCloud,
 };
-use k8s_openapi::api::{coordination::v1::Lease, core::v1::{Event, Node}};
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{Event, Node},
+};
 use kube::{
     Api, Client,
     api::{DeleteParams, ListParams},
@@ -107,19 +110,29 @@ impl Env {
 
     /// Waits until the node has lost its taint.
     pub async fn initialised(&self, name: &str) -> Result<Node> {
-        nodes::wait_for(&self.client, name, "no longer tainted", SOON, |node| !nodes::is_tainted(node)).await
+        nodes::wait_for(&self.client, name, "no longer tainted", SOON, |node| {
+            !nodes::is_tainted(node)
+        })
+        .await
     }
 
     /// What the API server recorded of node-ccm since the scenario began.
     pub async fn requests(&self) -> Result<Vec<Request>> {
         let all = self.cluster.requests("").await?;
-        Ok(all.into_iter().skip(self.mark).filter(|request| request.user_agent.starts_with(NODE_CCM)).collect())
+        Ok(all
+            .into_iter()
+            .skip(self.mark)
+            .filter(|request| request.user_agent.starts_with(NODE_CCM))
+            .collect())
     }
 
     /// The writes of node-ccm to nodes since the scenario began.
     pub async fn node_writes(&self) -> Result<Vec<Request>> {
         let all = self.requests().await?;
-        Ok(all.into_iter().filter(|request| request.is_write() && request.resource == "nodes").collect())
+        Ok(all
+            .into_iter()
+            .filter(|request| request.is_write() && request.resource == "nodes")
+            .collect())
     }
 
     /// Forgets what was recorded so far.
@@ -135,8 +148,12 @@ async fn clear(client: &Client) -> Result<()> {
     let nodes = Api::<Node>::all(client.clone());
     nodes.delete_collection(&delete, &all).await?;
     Api::<Event>::namespaced(client.clone(), "default").delete_collection(&delete, &all).await?;
-    Api::<Event>::namespaced(client.clone(), "kube-system").delete_collection(&delete, &all).await?;
-    Api::<Lease>::namespaced(client.clone(), "kube-system").delete_collection(&delete, &all).await?;
+    Api::<Event>::namespaced(client.clone(), "kube-system")
+        .delete_collection(&delete, &all)
+        .await?;
+    Api::<Lease>::namespaced(client.clone(), "kube-system")
+        .delete_collection(&delete, &all)
+        .await?;
     poll::until("the nodes of the scenario before to be gone", SOON, || async {
         Ok(nodes.list_metadata(&all).await?.items.is_empty().then_some(()))
     })

@@ -47,12 +47,16 @@ fn trial(scenario: Scenario, kind: Kind, runtime: Arc<Runtime>, shared: Shared) 
         let run = async {
             let cluster = match kind {
                 Kind::Simulated => Arc::new(Cluster::start(kind).await?),
-                Kind::Real => shared.get_or_try_init(|| async { Cluster::start(kind).await.map(Arc::new) }).await?.clone(),
+                Kind::Real => shared
+                    .get_or_try_init(|| async { Cluster::start(kind).await.map(Arc::new) })
+                    .await?
+                    .clone(),
             };
             let env = Env::new(cluster).await?;
             scenario.run(env).await
         };
-        let outcome = runtime.block_on(async { tokio::time::timeout(LIMIT, run).await.context("still running") });
+        let outcome = runtime
+            .block_on(async { tokio::time::timeout(LIMIT, run).await.context("still running") });
         outcome.and_then(|result| result).map_err(|error| Failed::from(format!("{error:?}")))
     })
     .with_kind(match kind {

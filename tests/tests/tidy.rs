@@ -20,7 +20,11 @@ fn files(endings: &[&str]) -> Vec<PathBuf> {
     walk.flatten()
         .filter(|entry| entry.file_type().is_file())
         .map(walkdir::DirEntry::into_path)
-        .filter(|path| path.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| endings.contains(&ending)))
+        .filter(|path| {
+            path.extension()
+                .and_then(|ending| ending.to_str())
+                .is_some_and(|ending| endings.contains(&ending))
+        })
         .collect()
 }
 
@@ -48,7 +52,19 @@ fn source_files_stay_short() {
 #[test]
 fn arrows_point_down_only() {
     let bans: [(&str, &[&str]); 7] = [
-        ("shared/cloud/src", &["kube::", "k8s_openapi", "tokio::", "hyper::", "ccm_kube", "ccm_runtime", "ccm_providers", "ccm_sim"]),
+        (
+            "shared/cloud/src",
+            &[
+                "kube::",
+                "k8s_openapi",
+                "tokio::",
+                "hyper::",
+                "ccm_kube",
+                "ccm_runtime",
+                "ccm_providers",
+                "ccm_sim",
+            ],
+        ),
         ("shared/kube/src", &["ccm_runtime", "ccm_providers", "ccm_sim", "kube_leader_election"]),
         ("shared/runtime/src", &["ccm_providers", "ccm_sim"]),
         ("shared/providers/src", &["ccm_kube", "ccm_runtime", "ccm_sim", "kube::", "k8s_openapi"]),
@@ -59,12 +75,19 @@ fn arrows_point_down_only() {
     let mut broken = Vec::new();
     for (folder, words) in bans {
         let folder = root().join(folder);
-        let planned = |path: &Path| path.starts_with(&folder) || path == folder.with_extension("rs");
+        let planned =
+            |path: &Path| path.starts_with(&folder) || path == folder.with_extension("rs");
         for path in files(&["rs"]).iter().filter(|path| planned(path)) {
             for (number, line) in read(path).lines().enumerate() {
                 let code = line.trim_start();
-                let is_import = code.starts_with("use ") || code.starts_with("pub use ") || code.starts_with("async ");
-                let banned = words.iter().find(|word| code.contains(**word) && (is_import || !code.starts_with("//")) && mentions(code, word));
+                let is_import = code.starts_with("use ")
+                    || code.starts_with("pub use ")
+                    || code.starts_with("async ");
+                let banned = words.iter().find(|word| {
+                    code.contains(**word)
+                        && (is_import || !code.starts_with("//"))
+                        && mentions(code, word)
+                });
                 if let Some(word) = banned {
                     broken.push(format!("{}:{}: {word}", path.display(), number + 1));
                 }
@@ -88,8 +111,14 @@ fn only_leadership_writes_leases() {
     let allowed = root().join("shared/runtime/src/leadership");
     let broken: Vec<_> = files(&["rs"])
         .into_iter()
-        .filter(|path| path.starts_with(root().join("shared/runtime")) || path.starts_with(root().join("bins")))
-        .filter(|path| !path.starts_with(&allowed) && *path != allowed.with_extension("rs") && !path.components().any(|part| part.as_os_str() == "tests"))
+        .filter(|path| {
+            path.starts_with(root().join("shared/runtime")) || path.starts_with(root().join("bins"))
+        })
+        .filter(|path| {
+            !path.starts_with(&allowed)
+                && *path != allowed.with_extension("rs")
+                && !path.components().any(|part| part.as_os_str() == "tests")
+        })
         .filter(|path| read(path).contains("kube_leader_election"))
         .map(|path| path.display().to_string())
         .collect();
@@ -99,20 +128,31 @@ fn only_leadership_writes_leases() {
 #[test]
 fn one_version_of_k8s_openapi() {
     let lock: toml::Table = read(&root().join("Cargo.lock")).parse().expect("Cargo.lock is TOML");
-    let packages = lock.get("package").and_then(toml::Value::as_array).expect("Cargo.lock lists packages");
+    let packages =
+        lock.get("package").and_then(toml::Value::as_array).expect("Cargo.lock lists packages");
     let versions: Vec<_> = packages
         .iter()
         .filter(|package| package.get("name").and_then(toml::Value::as_str) == Some("k8s-openapi"))
         .filter_map(|package| package.get("version").and_then(toml::Value::as_str))
         .collect();
-    assert_eq!(versions.len(), 1, "two k8s-openapi ({versions:?}) do not build: see the note in Cargo.toml");
+    assert_eq!(
+        versions.len(),
+        1,
+        "two k8s-openapi ({versions:?}) do not build: see the note in Cargo.toml"
+    );
 }
 
 #[test]
 fn nothing_is_left_undone_or_silenced_without_a_reason() {
     // Put together here, so that this file does not find itself.
-    let marks = [["TO", "DO"].concat(), ["FIX", "ME"].concat(), ["unimplemented", "!"].concat(), ["todo", "!"].concat()];
-    let silencers = [["#[allow", "("].concat(), ["#[ignore", ""].concat(), ["#![allow", "("].concat()];
+    let marks = [
+        ["TO", "DO"].concat(),
+        ["FIX", "ME"].concat(),
+        ["unimplemented", "!"].concat(),
+        ["todo", "!"].concat(),
+    ];
+    let silencers =
+        [["#[allow", "("].concat(), ["#[ignore", ""].concat(), ["#![allow", "("].concat()];
     let mut broken = Vec::new();
     for path in files(&["rs"]) {
         let text = read(&path);
@@ -121,8 +161,11 @@ fn nothing_is_left_undone_or_silenced_without_a_reason() {
             if marks.iter().any(|mark| line.contains(mark.as_str())) {
                 broken.push(place());
             }
-            let reason_follows = || text.lines().skip(number).take(4).any(|line| line.contains("reason"));
-            if silencers.iter().any(|mark| line.trim_start().starts_with(mark.as_str())) && !reason_follows() {
+            let reason_follows =
+                || text.lines().skip(number).take(4).any(|line| line.contains("reason"));
+            if silencers.iter().any(|mark| line.trim_start().starts_with(mark.as_str()))
+                && !reason_follows()
+            {
                 broken.push(place());
             }
         }
@@ -139,7 +182,8 @@ fn links_in_the_documents_lead_somewhere() {
         for part in text.split("](").skip(1) {
             let Some(target) = part.split(')').next() else { continue };
             let file = target.split('#').next().unwrap_or_default();
-            let elsewhere = target.contains("://") || target.starts_with("mailto:") || file.is_empty();
+            let elsewhere =
+                target.contains("://") || target.starts_with("mailto:") || file.is_empty();
             if !elsewhere && !folder.join(file).exists() {
                 broken.push(format!("{}: {target}", path.display()));
             }
@@ -150,7 +194,13 @@ fn links_in_the_documents_lead_somewhere() {
 
 #[test]
 fn the_project_speaks_of_itself_only() {
-    let words = [["/wo", "rk/"].concat(), ["../sha", "red"].concat(), [".lib", "rary"].concat(), ["/tmp", "/q"].concat(), ["crates", ".io"].concat()];
+    let words = [
+        ["/wo", "rk/"].concat(),
+        ["../sha", "red"].concat(),
+        [".lib", "rary"].concat(),
+        ["/tmp", "/q"].concat(),
+        ["crates", ".io"].concat(),
+    ];
     let mut broken = Vec::new();
     for path in files(&["rs", "md", "toml", "sh", "proto", "yaml"]) {
         for (number, line) in read(&path).lines().enumerate() {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
 
 mod chapters;
 mod stage;
@@ -60,9 +61,8 @@ async fn run(arguments: &Arguments, story: &mut Story) -> Result<()> {
 /// Ctrl-C or SIGTERM. The programs get the terminal's Ctrl-C as well and release
 /// their lease by themselves.
 async fn interrupted() {
-    let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        Ok(signal) => signal,
-        Err(_) => return std::future::pending().await,
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        return std::future::pending().await;
     };
     tokio::select! {
         _ = tokio::signal::ctrl_c() => (),

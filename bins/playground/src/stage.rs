@@ -42,11 +42,15 @@ impl Stage {
         story.chapter("a simulated cluster, a simulated cloud, and the real programs");
         let folder = tempfile::Builder::new().prefix("quartet-playground-").tempdir()?;
         let server = ApiServer::new(Options::default());
-        let listener = server.listen((Ipv4Addr::LOCALHOST, 0).into()).await.context("starting the simulated API server")?;
+        let listener = server
+            .listen((Ipv4Addr::LOCALHOST, 0).into())
+            .await
+            .context("starting the simulated API server")?;
         let kubeconfig = folder.path().join("kubeconfig");
         tokio::fs::write(&kubeconfig, server.kubeconfig(listener.addr)).await?;
-        let served = ServedCloud::start(folder.path()).await?;
-        let mut stage = Self { folder, server, listener, kubeconfig, served, programs: Vec::new() };
+        let cloud = ServedCloud::start(folder.path()).await?;
+        let mut stage =
+            Self { folder, server, listener, kubeconfig, served: cloud, programs: Vec::new() };
         for name in ["node-ccm-a", "node-ccm-b"] {
             stage.start(name).await?;
         }
@@ -58,7 +62,10 @@ impl Stage {
     pub fn describe(&self, story: &Story) {
         story.say(format!("kubectl --kubeconfig={} get nodes -w", self.kubeconfig.display()));
         for (name, program) in &self.programs {
-            story.say(format!("{name}: curl {}  (and /readyz?verbose, /configz)", program.url("/metrics")));
+            story.say(format!(
+                "{name}: curl {}  (and /readyz?verbose, /configz)",
+                program.url("/metrics")
+            ));
         }
         story.say(format!("logs: {}", self.folder.path().display()));
     }
@@ -103,12 +110,17 @@ impl Stage {
     /// Whether the node still carries the taint, or is not there.
     pub fn is_tainted(&self, name: &str) -> bool {
         let Some(node) = self.node(name) else { return true };
-        node["spec"]["taints"].as_array().is_some_and(|taints| taints.iter().any(|taint| taint["key"] == TAINT))
+        node["spec"]["taints"]
+            .as_array()
+            .is_some_and(|taints| taints.iter().any(|taint| taint["key"] == TAINT))
     }
 
     /// Waits until the node has lost its taint.
     pub async fn untainted(&self, name: &str, limit: Duration) -> Result<()> {
-        poll::until(&format!("{name} to lose its taint"), limit, || async { Ok((!self.is_tainted(name)).then_some(())) }).await
+        poll::until(&format!("{name} to lose its taint"), limit, || async {
+            Ok((!self.is_tainted(name)).then_some(()))
+        })
+        .await
     }
 
     /// How often the programs have written a node.
@@ -120,7 +132,13 @@ impl Stage {
     /// The events about a node: `Reason: message`.
     pub fn events(&self, name: &str) -> Vec<String> {
         let about = |event: &Value| event["involvedObject"]["name"] == name;
-        let line = |event: &Value| format!("{}: {}", event["reason"].as_str().unwrap_or(""), event["message"].as_str().unwrap_or(""));
+        let line = |event: &Value| {
+            format!(
+                "{}: {}",
+                event["reason"].as_str().unwrap_or(""),
+                event["message"].as_str().unwrap_or("")
+            )
+        };
         self.server.list("events").iter().filter(|event| about(event)).map(line).collect()
     }
 
@@ -137,7 +155,11 @@ impl Stage {
 
     /// Stops a program as Kubernetes does, and says how it ended.
     pub async fn terminate(&mut self, name: &str) -> Result<ExitStatus> {
-        let at = self.programs.iter().position(|(each, _)| each == name).with_context(|| format!("{name} runs"))?;
+        let at = self
+            .programs
+            .iter()
+            .position(|(each, _)| each == name)
+            .with_context(|| format!("{name} runs"))?;
         let (_, program) = self.programs.remove(at);
         program.terminate().await
     }
@@ -174,10 +196,14 @@ impl Stage {
 
 /// The machine behind the node of this name.
 pub fn instance(name: &str) -> SimInstance {
-    let number: usize = name.trim_start_matches(|letter: char| !letter.is_ascii_digit()).parse().unwrap_or(900);
+    let number: usize =
+        name.trim_start_matches(|letter: char| !letter.is_ascii_digit()).parse().unwrap_or(900);
     let mut instance = SimInstance::numbered(number);
     instance.id = format!("i-{name}");
     name.clone_into(&mut instance.name);
-    instance.addresses = vec![NodeAddress::new(AddressKind::InternalIp, format!("10.100.{}.{}", number / 250, number % 250 + 1))];
+    instance.addresses = vec![NodeAddress::new(
+        AddressKind::InternalIp,
+        format!("10.100.{}.{}", number / 250, number % 250 + 1),
+    )];
     instance
 }

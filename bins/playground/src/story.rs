@@ -1,12 +1,17 @@
 //! What the terminal shows: a line for each step, with the time it took.
 
-use std::{fmt::Display, future::Future, io::Write as _};
+use std::{
+    fmt::Display,
+    future::Future,
+    io::{Stdout, Write as _},
+};
 
 use anyhow::Result;
 use tokio::time::Instant;
 
 /// The teller.
 pub struct Story {
+    terminal: Stdout,
     start: Instant,
     steps: usize,
     failures: usize,
@@ -15,7 +20,7 @@ pub struct Story {
 impl Story {
     /// Nothing told yet.
     pub fn new() -> Self {
-        Self { start: Instant::now(), steps: 0, failures: 0 }
+        Self { terminal: std::io::stdout(), start: Instant::now(), steps: 0, failures: 0 }
     }
 
     /// How many steps have failed.
@@ -38,7 +43,8 @@ impl Story {
     pub async fn step<T: Display>(&mut self, what: &str, doing: impl Future<Output = Result<T>>) {
         self.steps += 1;
         match doing.await {
-            Ok(seen) => self.line(&format!("{:7.1}s ok    {what}: {seen}", self.start.elapsed().as_secs_f64())),
+            Ok(seen) => self
+                .line(&format!("{:7.1}s ok    {what}: {seen}", self.start.elapsed().as_secs_f64())),
             Err(error) => {
                 self.line(&format!("{:7.1}s FAIL  {what}", self.start.elapsed().as_secs_f64()));
                 self.failed(&error);
@@ -56,12 +62,13 @@ impl Story {
 
     /// How it all went.
     pub fn summary(&self) {
-        let outcome = if self.failures == 0 { "all as it should be" } else { "NOT as it should be" };
+        let outcome =
+            if self.failures == 0 { "all as it should be" } else { "NOT as it should be" };
         self.line(&format!("\n{} steps, {} failed: {outcome}", self.steps, self.failures));
     }
 
     fn line(&self, text: &str) {
         // A closed terminal is no reason to fail: the story is also the check.
-        writeln!(std::io::stdout().lock(), "{text}").ok();
+        writeln!(self.terminal.lock(), "{text}").ok();
     }
 }

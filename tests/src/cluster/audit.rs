@@ -104,7 +104,10 @@ mod tests {
 {"auditID":"b","stage":"ResponseComplete","verb":"patch","userAgent":"x/1","objectRef":{"resource":"nodes","subresource":"status","name":"n"},"responseStatus":{"code":200}}
 {"auditID":"c","verb":"pat"#;
         let requests = parse(log);
-        assert_eq!(count(&requests), [("patch nodes/status".to_owned(), 1), ("watch nodes".to_owned(), 1)]);
+        assert_eq!(
+            count(&requests),
+            [("patch nodes/status".to_owned(), 1), ("watch nodes".to_owned(), 1)]
+        );
         assert!(requests.iter().any(|request| request.is_write() && request.name == "n"));
     }
 }

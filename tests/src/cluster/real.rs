@@ -118,7 +118,12 @@ impl RealCluster {
 
     /// The processor time that the API server has used so far, in seconds.
     pub fn apiserver_cpu_seconds(&self) -> Result<f64> {
-        let pid = self.apiserver.lock().as_ref().and_then(Child::id).context("the API server is not running")?;
+        let pid = self
+            .apiserver
+            .lock()
+            .as_ref()
+            .and_then(Child::id)
+            .context("the API server is not running")?;
         program::cpu_seconds(pid)
     }
 
@@ -132,7 +137,12 @@ impl RealCluster {
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
-        let id = self.apiserver.lock().as_ref().and_then(Child::id).context("the API server is not running")?;
+        let id = self
+            .apiserver
+            .lock()
+            .as_ref()
+            .and_then(Child::id)
+            .context("the API server is not running")?;
         Ok(kill_process(pid(id)?, signal)?)
     }
 
@@ -149,7 +159,8 @@ impl RealCluster {
                 let Ok(authority) = std::fs::read_to_string(&certificate) else { return Ok(None) };
                 write_kubeconfig(&self.kubeconfig, self.ports.apiserver, &authority)?;
                 let client = super::client_of(&self.kubeconfig).await?;
-                let answer = client.request_text(http::Request::get("/readyz").body(Vec::new())?).await?;
+                let answer =
+                    client.request_text(http::Request::get("/readyz").body(Vec::new())?).await?;
                 Ok((answer == "ok").then_some(Ok(())))
             }
         })
@@ -159,15 +170,22 @@ impl RealCluster {
     }
 
     fn obituary(&self, status: std::process::ExitStatus) -> anyhow::Error {
-        let log = std::fs::read_to_string(self.folder.path().join("apiserver.log")).unwrap_or_default();
+        let log =
+            std::fs::read_to_string(self.folder.path().join("apiserver.log")).unwrap_or_default();
         let tail: Vec<_> = log.lines().rev().take(15).collect();
-        anyhow::anyhow!("kube-apiserver ended with {status}; newest line first:\n{}", tail.join("\n"))
+        anyhow::anyhow!(
+            "kube-apiserver ended with {status}; newest line first:\n{}",
+            tail.join("\n")
+        )
     }
 
     fn apiserver_command(&self) -> Result<Command> {
         let folder = self.folder.path();
         let at = |name: &str| folder.join(name).display().to_string();
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("apiserver.log"))?;
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(folder.join("apiserver.log"))?;
         let mut command = Command::new(self.assets.join("kube-apiserver"));
         command
             .arg(format!("--etcd-servers=http://127.0.0.1:{}", self.ports.etcd))
@@ -200,7 +218,10 @@ impl RealCluster {
 }
 
 fn spawn_etcd(assets: &Path, folder: &Path, ports: Ports) -> Result<Child> {
-    let (client, peer) = (format!("http://127.0.0.1:{}", ports.etcd), format!("http://127.0.0.1:{}", ports.etcd_peer));
+    let (client, peer) = (
+        format!("http://127.0.0.1:{}", ports.etcd),
+        format!("http://127.0.0.1:{}", ports.etcd_peer),
+    );
     let log = std::fs::File::create(folder.join("etcd.log"))?;
     Command::new(assets.join("etcd"))
         .arg(format!("--data-dir={}", folder.join("etcd").display()))
@@ -222,7 +243,10 @@ fn write_files(folder: &Path) -> Result<()> {
     let key = rcgen::KeyPair::generate()?;
     std::fs::write(folder.join("sa.key"), key.serialize_pem())?;
     std::fs::write(folder.join("sa.pub"), key.public_key_pem())?;
-    std::fs::write(folder.join("tokens.csv"), format!("{ADMIN_TOKEN},admin,admin-uid,\"system:masters\"\n"))?;
+    std::fs::write(
+        folder.join("tokens.csv"),
+        format!("{ADMIN_TOKEN},admin,admin-uid,\"system:masters\"\n"),
+    )?;
     std::fs::write(folder.join("audit-policy.yaml"), AUDIT_POLICY)?;
     Ok(())
 }

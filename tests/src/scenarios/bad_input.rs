@@ -11,11 +11,20 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Exit code 2, all parts in one line of what was printed, and no panic.
 fn check(what: &str, finished: &Finished, parts: &[&str]) -> Result<()> {
-    ensure!(finished.status.code() == Some(2), "{what}: ended with {}:\n{}", finished.status, finished.stderr);
+    ensure!(
+        finished.status.code() == Some(2),
+        "{what}: ended with {}:\n{}",
+        finished.status,
+        finished.stderr
+    );
     let found = finished.stderr.lines().any(|line| parts.iter().all(|part| line.contains(part)));
     ensure!(found, "{what}: no line names all of {parts:?}:\n{}", finished.stderr);
     ensure!(!finished.stderr.contains("panicked"), "{what}: panicked:\n{}", finished.stderr);
-    ensure!(finished.stderr.lines().count() <= 3, "{what}: more than a few lines:\n{}", finished.stderr);
+    ensure!(
+        finished.stderr.lines().count() <= 3,
+        "{what}: more than a few lines:\n{}",
+        finished.stderr
+    );
     Ok(())
 }
 
@@ -32,7 +41,10 @@ pub(super) async fn is_refused_in_one_line(env: Env) -> Result<()> {
         ("--concurrent-node-syncs=-3".to_owned(), &["concurrent-node-syncs", "-3"]),
         ("--concurrent-node-syncs=many".to_owned(), &["concurrent-node-syncs", "many"]),
         ("--node-status-update-frequency=0s".to_owned(), &["node-status-update-frequency"]),
-        ("--node-status-update-frequency=soon".to_owned(), &["node-status-update-frequency", "soon"]),
+        (
+            "--node-status-update-frequency=soon".to_owned(),
+            &["node-status-update-frequency", "soon"],
+        ),
         ("--cloud-provider=nimbus".to_owned(), &["nimbus", "external"]),
         ("--cloud-config=/does/not/exist".to_owned(), &["/does/not/exist"]),
         (format!("--cloud-config={garbage}"), &["garbage.yaml"]),
@@ -41,7 +53,10 @@ pub(super) async fn is_refused_in_one_line(env: Env) -> Result<()> {
         ("--config=/does/not/exist".to_owned(), &["/does/not/exist"]),
         (format!("--config={garbage}"), &["garbage.yaml"]),
         (format!("--config={unknown}"), &["concurent_node_syncs", "concurrent_node_syncs"]),
-        ("--leader-elect-renew-deadline=20s".to_owned(), &["leader-elect-lease-duration", "leader-elect-renew-deadline"]),
+        (
+            "--leader-elect-renew-deadline=20s".to_owned(),
+            &["leader-elect-lease-duration", "leader-elect-renew-deadline"],
+        ),
         ("--secure-port=70000".to_owned(), &["secure-port", "70000"]),
         ("--logging-format=xml".to_owned(), &["logging-format", "xml"]),
         ("surplus".to_owned(), &["surplus"]),

@@ -22,9 +22,16 @@ pub(super) async fn a_throttling_cloud_is_waited_for(env: Env) -> Result<()> {
     nodes::event(&env.client, "node-1", "throttled", SOON).await?;
     ensure!(nodes::is_tainted(&nodes::get(&env.client, "node-1").await?), "it waits");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    ensure!(env.cloud_calls() <= before + 2, "{} calls while the cloud asked for silence", env.cloud_calls() - before);
+    ensure!(
+        env.cloud_calls() <= before + 2,
+        "{} calls while the cloud asked for silence",
+        env.cloud_calls() - before
+    );
     env.cloud().faults().clear();
-    nodes::wait_for(&env.client, "node-1", "initialised", 2 * SOON, |node| !nodes::is_tainted(node)).await?;
+    nodes::wait_for(&env.client, "node-1", "initialised", 2 * SOON, |node| {
+        !nodes::is_tainted(node)
+    })
+    .await?;
     let throttled = program.metric("ccm_cloud_requests_total{").await?;
     ensure!(throttled > 0.0, "cloud requests are counted");
     Ok(())
@@ -32,16 +39,25 @@ pub(super) async fn a_throttling_cloud_is_waited_for(env: Env) -> Result<()> {
 
 pub(super) async fn errors_of_the_cloud_are_told_and_survived(env: Env) -> Result<()> {
     let program = env.start(&env.node_ccm()).await?;
-    for (number, kind) in [ErrorKind::Unavailable, ErrorKind::Unauthorized, ErrorKind::Forbidden].into_iter().enumerate() {
+    for (number, kind) in [ErrorKind::Unavailable, ErrorKind::Unauthorized, ErrorKind::Forbidden]
+        .into_iter()
+        .enumerate()
+    {
         let name = format!("node-{number}");
         let error = CloudError::new(kind, "the cloud's own words").with_request_id("req-7");
         env.cloud().faults().add(Fault::new(Effect::Error(error)).on(Operation::Lookup));
         env.add_node(&name).await?;
         let told = nodes::event(&env.client, &name, kind.reason(), SOON).await?;
-        ensure!(told.contains("the cloud's own words") && told.contains("req-7"), "the event says {told:?}");
+        ensure!(
+            told.contains("the cloud's own words") && told.contains("req-7"),
+            "the event says {told:?}"
+        );
         ensure!(nodes::is_tainted(&nodes::get(&env.client, &name).await?), "{name} waits");
         env.cloud().faults().clear();
-        nodes::wait_for(&env.client, &name, "initialised", 2 * SOON, |node| !nodes::is_tainted(node)).await?;
+        nodes::wait_for(&env.client, &name, "initialised", 2 * SOON, |node| {
+            !nodes::is_tainted(node)
+        })
+        .await?;
     }
     ensure!(program.leads().await?, "the program went on all the time");
     Ok(())
@@ -54,7 +70,10 @@ pub(super) async fn a_hanging_cloud_does_not_stop_the_rest(env: Env) -> Result<(
     tokio::time::sleep(Duration::from_millis(300)).await;
     env.add_node("node-1").await?;
     env.initialised("node-1").await?;
-    nodes::wait_for(&env.client, "node-0", "initialised", 2 * SOON, |node| !nodes::is_tainted(node)).await?;
+    nodes::wait_for(&env.client, "node-0", "initialised", 2 * SOON, |node| {
+        !nodes::is_tainted(node)
+    })
+    .await?;
     ensure!(program.leads().await?, "and the lease was kept");
     Ok(())
 }
@@ -70,7 +89,10 @@ pub(super) async fn one_malformed_instance_does_not_stop_the_rest(env: Env) -> R
         env.initialised(&format!("node-{number}")).await?;
     }
     nodes::event(&env.client, "node-bad", "malformed", SOON).await?;
-    ensure!(nodes::is_tainted(&nodes::get(&env.client, "node-bad").await?), "what cannot be read is not guessed");
+    ensure!(
+        nodes::is_tainted(&nodes::get(&env.client, "node-bad").await?),
+        "what cannot be read is not guessed"
+    );
     Ok(())
 }
 

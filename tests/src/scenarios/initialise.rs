@@ -27,11 +27,26 @@ pub(super) async fn a_new_node_becomes_schedulable(env: Env) -> Result<()> {
         ("topology.kubernetes.io/region", &instance.region),
         ("failure-domain.beta.kubernetes.io/region", &instance.region),
     ] {
-        ensure!(nodes::label(&node, key) == value.as_deref(), "label {key} is {:?}", nodes::label(&node, key));
+        ensure!(
+            nodes::label(&node, key) == value.as_deref(),
+            "label {key} is {:?}",
+            nodes::label(&node, key)
+        );
     }
-    let expected: Vec<_> = instance.addresses.iter().map(|entry| format!("{}={}", entry.kind, entry.address)).collect();
-    ensure!(nodes::addresses(&node).starts_with(&expected), "addresses are {:?}", nodes::addresses(&node));
-    ensure!(nodes::addresses(&node).contains(&"Hostname=node-1".to_owned()), "kubelet's own host name is kept");
+    let expected: Vec<_> = instance
+        .addresses
+        .iter()
+        .map(|entry| format!("{}={}", entry.kind, entry.address))
+        .collect();
+    ensure!(
+        nodes::addresses(&node).starts_with(&expected),
+        "addresses are {:?}",
+        nodes::addresses(&node)
+    );
+    ensure!(
+        nodes::addresses(&node).contains(&"Hostname=node-1".to_owned()),
+        "kubelet's own host name is kept"
+    );
 
     let writes: Vec<_> = env.node_writes().await?.iter().map(audit::Request::what).collect();
     ensure!(writes == ["patch nodes/status", "patch nodes"], "writes are {writes:?}");
@@ -64,7 +79,10 @@ pub(super) async fn addresses_are_there_before_the_taint_goes(env: Env) -> Resul
     tokio::select! { ended = watch => { ended?; anyhow::bail!("the watch ended") }, done = act => done? }
     let seen = seen.lock().clone();
     ensure!(seen.iter().any(|(tainted, _)| !tainted), "the watch saw the taint go: {seen:?}");
-    ensure!(seen.iter().all(|(tainted, addresses)| *tainted || *addresses > 1), "schedulable without addresses: {seen:?}");
+    ensure!(
+        seen.iter().all(|(tainted, addresses)| *tainted || *addresses > 1),
+        "schedulable without addresses: {seen:?}"
+    );
     Ok(())
 }
 
@@ -76,8 +94,9 @@ pub(super) async fn a_burst_costs_two_writes_a_node_and_few_cloud_calls(env: Env
         env.cloud().add(nodes::instance(name));
     }
     let before = env.cloud_calls();
-    nodes::register_all(&env.client, names.iter().map(|name| nodes::fresh(name)).collect(), 16).await?;
-    nodes::all_initialised(&env.client, Duration::from_secs(60)).await?;
+    nodes::register_all(&env.client, names.iter().map(|name| nodes::fresh(name)).collect(), 16)
+        .await?;
+    nodes::all_initialised(&env.client, 4 * SOON).await?;
 
     let calls = env.cloud_calls() - before;
     ensure!(calls <= 20, "{NODES} nodes took {calls} cloud calls");
@@ -110,11 +129,18 @@ pub(super) async fn foreign_nodes_and_foreign_taints_are_left_alone(env: Env) ->
 
     let node = env.initialised("node-1").await?;
     let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
-    let keys: Vec<_> = taints.iter().map(|taint| taint.key.as_str()).filter(|key| key.starts_with("example")).collect();
+    let keys: Vec<_> = taints
+        .iter()
+        .map(|taint| taint.key.as_str())
+        .filter(|key| key.starts_with("example"))
+        .collect();
     ensure!(keys == ["example.com/first", "example.com/second"], "taints are {taints:?}");
 
     tokio::time::sleep(Duration::from_millis(500)).await;
-    ensure!(nodes::is_tainted(&nodes::get(&env.client, "foreign-1").await?), "the foreign node was touched");
+    ensure!(
+        nodes::is_tainted(&nodes::get(&env.client, "foreign-1").await?),
+        "the foreign node was touched"
+    );
     let touched = env.node_writes().await?.into_iter().find(|request| request.name == "foreign-1");
     ensure!(touched.is_none(), "the foreign node was written: {touched:?}");
     let counted = program.metric("ccm_node_foreign_nodes").await?;
@@ -134,7 +160,10 @@ pub(super) async fn an_illegal_label_is_dropped_and_told(env: Env) -> Result<()>
     let node = env.initialised("node-1").await?;
     ensure!(nodes::label(&node, "example.com/good") == Some("yes"), "the legal label is set");
     ensure!(nodes::label(&node, "example.com/bad").is_none(), "the illegal label is not");
-    ensure!(nodes::label(&node, "topology.kubernetes.io/zone").is_none(), "the illegal zone is not guessed at");
+    ensure!(
+        nodes::label(&node, "topology.kubernetes.io/zone").is_none(),
+        "the illegal zone is not guessed at"
+    );
     nodes::event(&env.client, "node-1", "example.com/bad", SOON).await?;
     Ok(())
 }
@@ -152,9 +181,13 @@ pub(super) async fn a_refused_node_ip_is_told_and_mended_by_the_user(env: Env) -
     ensure!(nodes::is_tainted(&nodes::get(&env.client, "node-1").await?), "it stays tainted");
     ensure!(env.node_writes().await?.is_empty(), "and unwritten");
 
-    let annotation = json!({"metadata": {"annotations": {"alpha.kubernetes.io/provided-node-ip": "10.99.0.7"}}});
+    let annotation =
+        json!({"metadata": {"annotations": {"alpha.kubernetes.io/provided-node-ip": "10.99.0.7"}}});
     nodes::patch(&env.client, "node-1", annotation).await?;
-    let node = nodes::wait_for(&env.client, "node-1", "initialised", 2 * SOON, |node| !nodes::is_tainted(node)).await?;
+    let node = nodes::wait_for(&env.client, "node-1", "initialised", 2 * SOON, |node| {
+        !nodes::is_tainted(node)
+    })
+    .await?;
     let first = nodes::addresses(&node).into_iter().next().context("addresses")?;
     ensure!(first == "InternalIP=10.99.0.7", "the wanted address is the first, not {first}");
     Ok(())
@@ -166,7 +199,8 @@ pub(super) async fn kubelet_writing_at_the_same_time_does_no_harm(env: Env) -> R
     let kubelet = async {
         for round in 0.. {
             for number in 0..5 {
-                let beat = json!({"metadata": {"annotations": {"example.com/beat": format!("{round}")}}});
+                let beat =
+                    json!({"metadata": {"annotations": {"example.com/beat": format!("{round}")}}});
                 // The node may not be registered yet.
                 nodes::patch(&client, &format!("node-{number}"), beat).await.ok();
             }
@@ -178,7 +212,11 @@ pub(super) async fn kubelet_writing_at_the_same_time_does_no_harm(env: Env) -> R
         }
         for number in 0..5 {
             let node = env.initialised(&format!("node-{number}")).await?;
-            ensure!(nodes::addresses(&node).len() > 1, "addresses are {:?}", nodes::addresses(&node));
+            ensure!(
+                nodes::addresses(&node).len() > 1,
+                "addresses are {:?}",
+                nodes::addresses(&node)
+            );
         }
         anyhow::Ok(())
     };

@@ -8,7 +8,7 @@ use ccm_sim::poll;
 use serde_json::json;
 
 use super::{Env, SOON};
-use crate::nodes;
+use crate::{cluster::Request, nodes};
 
 pub(super) async fn a_changed_instance_changes_its_node(env: Env) -> Result<()> {
     let _program = env.start(&env.node_ccm().arg("--node-status-update-frequency=10s")).await?;
@@ -27,9 +27,17 @@ pub(super) async fn a_changed_instance_changes_its_node(env: Env) -> Result<()> 
             && nodes::addresses(node).first().map(String::as_str) == Some("InternalIP=10.77.0.1")
     })
     .await?;
-    ensure!(nodes::addresses(&node).contains(&"InternalIP=fd00::77".to_owned()), "both families: {:?}", nodes::addresses(&node));
+    ensure!(
+        nodes::addresses(&node).contains(&"InternalIP=fd00::77".to_owned()),
+        "both families: {:?}",
+        nodes::addresses(&node)
+    );
     for key in ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"] {
-        ensure!(nodes::label(&node, key) == Some("zone-9"), "{key} is {:?}", nodes::label(&node, key));
+        ensure!(
+            nodes::label(&node, key) == Some("zone-9"),
+            "{key} is {:?}",
+            nodes::label(&node, key)
+        );
     }
     Ok(())
 }
@@ -46,8 +54,15 @@ pub(super) async fn a_label_edited_by_hand_is_put_back(env: Env) -> Result<()> {
         nodes::label(node, "topology.kubernetes.io/zone") == instance.zone.as_deref()
     })
     .await?;
-    ensure!(nodes::label(&node, "example.com/mine") == Some("kept"), "what is not ours is left alone");
-    ensure!(env.cloud_calls() <= calls + 1, "putting a label back took {} cloud calls", env.cloud_calls() - calls);
+    ensure!(
+        nodes::label(&node, "example.com/mine") == Some("kept"),
+        "what is not ours is left alone"
+    );
+    ensure!(
+        env.cloud_calls() <= calls + 1,
+        "putting a label back took {} cloud calls",
+        env.cloud_calls() - calls
+    );
     Ok(())
 }
 
@@ -58,7 +73,8 @@ pub(super) async fn a_restart_writes_nothing_but_the_lease(mut env: Env) -> Resu
         env.cloud().add(nodes::instance(name));
     }
     let program = env.start(&env.node_ccm()).await?;
-    nodes::register_all(&env.client, names.iter().map(|name| nodes::fresh(name)).collect(), 16).await?;
+    nodes::register_all(&env.client, names.iter().map(|name| nodes::fresh(name)).collect(), 16)
+        .await?;
     nodes::all_initialised(&env.client, 4 * SOON).await?;
     nodes::event(&env.client, "node-99", "Synced", SOON).await?;
     let ended = program.terminate().await?;
@@ -72,8 +88,11 @@ pub(super) async fn a_restart_writes_nothing_but_the_lease(mut env: Env) -> Resu
     })
     .await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let writes: Vec<_> = env.requests().await?.into_iter().filter(|request| request.is_write()).collect();
-    let other: Vec<_> = writes.iter().filter(|request| request.resource != "leases" && request.resource != "events").collect();
+    let writes: Vec<_> = env.requests().await?.into_iter().filter(Request::is_write).collect();
+    let other: Vec<_> = writes
+        .iter()
+        .filter(|request| request.resource != "leases" && request.resource != "events")
+        .collect();
     ensure!(other.is_empty(), "a restart wrote {other:?}");
     let about_nodes = nodes::events(&env.client, "node-99").await?;
     ensure!(about_nodes.len() == 1, "no event about a node that did not change: {about_nodes:?}");
@@ -88,7 +107,8 @@ pub(super) async fn limits_change_without_a_restart(env: Env) -> Result<()> {
     let in_force = async |wanted: f64| {
         poll::until(&format!("a limit of {wanted}/s in force"), SOON, || async {
             let metrics = program.metrics().await?;
-            let rates: Vec<_> = metrics.iter().filter(|(name, _)| name.starts_with("ccm_limiter_rate")).collect();
+            let rates: Vec<_> =
+                metrics.iter().filter(|(name, _)| name.starts_with("ccm_limiter_rate")).collect();
             let found = rates.iter().any(|(_, rate)| (**rate - wanted).abs() < 0.5);
             ensure!(found, "rates are {rates:?}");
             Ok(Some(()))

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use ccm_sim::program::{Launch, Program, Signal};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, api::DeleteParams};
-use ccm_sim::program::{Launch, Program, Signal};
 use tokio::time::Instant;
 
 use super::{Env, SOON};
@@ -30,7 +30,10 @@ async fn two(env: &Env) -> Result<(Program, Program)> {
 
 /// Registers a node and says how long after `since` it was initialised.
 async fn first_write(env: &Env, since: Instant) -> Result<Duration> {
-    nodes::wait_for(&env.client, "node-1", "initialised", 2 * SOON, |node| !nodes::is_tainted(node)).await?;
+    nodes::wait_for(&env.client, "node-1", "initialised", 2 * SOON, |node| {
+        !nodes::is_tainted(node)
+    })
+    .await?;
     Ok(since.elapsed())
 }
 
@@ -81,11 +84,15 @@ pub(super) async fn a_deleted_lease_does_no_harm(env: Env) -> Result<()> {
     api.delete("node-ccm", &DeleteParams::default()).await?;
     for _ in 0..60 {
         // A leader that could not renew in time has ended: its page does not answer.
-        let leading = [leader.leads().await.unwrap_or(false), standby.leads().await.unwrap_or(false)];
+        let leading =
+            [leader.leads().await.unwrap_or(false), standby.leads().await.unwrap_or(false)];
         ensure!(leading != [true, true], "two leaders");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     env.add_node("node-1").await?;
-    nodes::wait_for(&env.client, "node-1", "initialised", 2 * SOON, |node| !nodes::is_tainted(node)).await?;
+    nodes::wait_for(&env.client, "node-1", "initialised", 2 * SOON, |node| {
+        !nodes::is_tainted(node)
+    })
+    .await?;
     Ok(())
 }

@@ -29,7 +29,10 @@ pub(super) async fn throttled_and_broken_requests_are_repeated(env: Env) -> Resu
         faults.add(fault(action).verb(Verb::Patch).resource("nodes").times(2));
         let name = format!("node-{number}");
         env.add_node(&name).await?;
-        nodes::wait_for(&env.client, &name, "initialised", 2 * SOON, |node| !nodes::is_tainted(node)).await?;
+        nodes::wait_for(&env.client, &name, "initialised", 2 * SOON, |node| {
+            !nodes::is_tainted(node)
+        })
+        .await?;
         faults.clear();
     }
     Ok(())
@@ -52,7 +55,10 @@ pub(super) async fn cut_watches_and_expired_versions_are_survived(env: Env) -> R
         cluster.cut_watches();
         let name = format!("node-{number}");
         env.add_node(&name).await?;
-        nodes::wait_for(&env.client, &name, "initialised", 4 * SOON, |node| !nodes::is_tainted(node)).await?;
+        nodes::wait_for(&env.client, &name, "initialised", 4 * SOON, |node| {
+            !nodes::is_tainted(node)
+        })
+        .await?;
         faults.clear();
     }
     ensure!(program.leads().await?, "the lease was kept");
@@ -87,12 +93,17 @@ pub(super) async fn a_restarted_api_server_is_survived(env: Env) -> Result<()> {
     env.cluster.real().context("real")?.restart_apiserver().await?;
     env.cloud().add(nodes::instance("node-1"));
     nodes::register(&env.client, &nodes::fresh("node-1")).await?;
-    nodes::wait_for(&env.client, "node-1", "initialised", 4 * SOON, |node| !nodes::is_tainted(node)).await?;
+    nodes::wait_for(&env.client, "node-1", "initialised", 4 * SOON, |node| {
+        !nodes::is_tainted(node)
+    })
+    .await?;
     ensure!(program.leads().await?, "a restart within the deadline costs no lease");
     Ok(())
 }
 
-pub(super) async fn a_frozen_api_server_ends_the_leader_and_nothing_is_lost(env: Env) -> Result<()> {
+pub(super) async fn a_frozen_api_server_ends_the_leader_and_nothing_is_lost(
+    env: Env,
+) -> Result<()> {
     let mut program = env.start(&env.node_ccm()).await?;
     let server = env.cluster.real().context("real")?;
     server.freeze()?;

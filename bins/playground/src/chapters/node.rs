@@ -19,14 +19,19 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub async fn tell(stage: &mut Stage, story: &mut Story, count: usize) -> Result<()> {
     story.chapter("node-ccm: new nodes become schedulable");
     story.step("two replicas run, one leads", leader(stage)).await;
-    story.step(&format!("{count} nodes register, tainted"), register(stage, count)).await;
+    story.step(&format!("{count} nodes register, tainted"), async { register(stage, count) }).await;
     story.step("they become schedulable", initialised(stage, count)).await;
 
     story.chapter("node-ccm: a node follows its instance");
     story.step("node-000 is resized and moves", change(stage)).await;
 
     story.chapter("node-ccm: the cloud throttles");
-    story.step("the cloud answers 429 for five seconds; a new node says what it waits for", throttled(stage)).await;
+    story
+        .step(
+            "the cloud answers 429 for five seconds; a new node says what it waits for",
+            throttled(stage),
+        )
+        .await;
     story.step("the cloud recovers, and so does the node", recovered(stage)).await;
 
     story.chapter("node-ccm: the leader is stopped");
@@ -44,7 +49,7 @@ async fn leader(stage: &Stage) -> Result<String> {
     Ok(format!("{name} leads"))
 }
 
-async fn register(stage: &Stage, count: usize) -> Result<String> {
+fn register(stage: &Stage, count: usize) -> Result<String> {
     for number in 0..count {
         let name = name(number);
         stage.cloud().add(stage::instance(&name));
@@ -65,7 +70,10 @@ async fn initialised(stage: &Stage, count: usize) -> Result<String> {
     let node = stage.node("node-000").context("node-000 is there")?;
     let writes = stage.node_writes();
     ensure!(writes == 2 * count, "{writes} writes, of them {before} before, instead of two a node");
-    let zone = node["metadata"]["labels"]["topology.kubernetes.io/zone"].as_str().unwrap_or("none").to_owned();
+    let zone = node["metadata"]["labels"]["topology.kubernetes.io/zone"]
+        .as_str()
+        .unwrap_or("none")
+        .to_owned();
     let id = node["spec"]["providerID"].as_str().unwrap_or("none").to_owned();
     Ok(format!(
         "after {:.0} ms, {writes} writes, {} cloud calls; node-000 is {id} in {zone}",
@@ -82,7 +90,8 @@ async fn change(stage: &Stage) -> Result<String> {
     let start = Instant::now();
     poll::until("node-000 to follow", PATIENCE, || async {
         let node = stage.node("node-000").context("node-000 is there")?;
-        let kind = node["metadata"]["labels"]["node.kubernetes.io/instance-type"].as_str() == Some("m1.xlarge");
+        let kind = node["metadata"]["labels"]["node.kubernetes.io/instance-type"].as_str()
+            == Some("m1.xlarge");
         let address = node["status"]["addresses"][0]["address"].as_str() == Some("10.200.0.1");
         Ok((kind && address).then_some(()))
     })
@@ -125,7 +134,10 @@ async fn takeover(stage: &mut Stage) -> Result<String> {
     ensure!(new != old, "the stopped one leads");
     ensure!(gap < Duration::from_secs(5), "the gap was {gap:?}: the lease was not released");
     stage.replace(&old).await?;
-    Ok(format!("{:.0} ms from the signal to the new leader's first node; {new} leads", gap.as_secs_f64() * 1000.0))
+    Ok(format!(
+        "{:.0} ms from the signal to the new leader's first node; {new} leads",
+        gap.as_secs_f64() * 1000.0
+    ))
 }
 
 fn name(number: usize) -> String {

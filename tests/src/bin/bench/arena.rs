@@ -1,10 +1,6 @@
 //! What a measurement runs in: a real API server, the simulated cloud, and node-ccm.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use ccm_sim::{
@@ -82,7 +78,11 @@ impl Arena {
     /// What the API server recorded of node-ccm behind the first `mark` requests.
     pub async fn requests(&self, mark: usize) -> Result<Vec<Request>> {
         let all = self.cluster.requests("").await?;
-        Ok(all.into_iter().skip(mark).filter(|request| request.user_agent.starts_with("node-ccm/")).collect())
+        Ok(all
+            .into_iter()
+            .skip(mark)
+            .filter(|request| request.user_agent.starts_with("node-ccm/"))
+            .collect())
     }
 
     /// How many requests the API server has recorded so far, of anybody.
@@ -111,10 +111,13 @@ impl Untainted {
         let mut tasks = JoinSet::new();
         let log = seen.clone();
         tasks.spawn(async move {
-            let mut stream = std::pin::pin!(watcher(api, watcher::Config::default().page_size(100)));
+            let mut stream =
+                std::pin::pin!(watcher(api, watcher::Config::default().page_size(100)));
             loop {
                 match stream.try_next().await {
-                    Ok(Some(watcher::Event::Apply(node) | watcher::Event::InitApply(node))) => note(&log, &node),
+                    Ok(Some(watcher::Event::Apply(node) | watcher::Event::InitApply(node))) => {
+                        note(&log, &node);
+                    }
                     Ok(Some(_)) => (),
                     Ok(None) => return,
                     Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -129,7 +132,9 @@ impl Untainted {
         let end = Instant::now() + limit;
         while self.seen.lock().len() < count {
             let seen = self.seen.lock().len();
-            (Instant::now() < end).then_some(()).with_context(|| format!("{seen} of {count} nodes after {limit:?}"))?;
+            (Instant::now() < end)
+                .then_some(())
+                .with_context(|| format!("{seen} of {count} nodes after {limit:?}"))?;
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Ok(self.seen.lock().clone())

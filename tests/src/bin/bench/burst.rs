@@ -18,7 +18,7 @@ pub fn names(count: usize) -> Vec<String> {
 pub async fn remove_all(client: &Client) -> Result<()> {
     let api = Api::<Node>::all(client.clone());
     api.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-    ccm_sim::poll::until("all nodes to be deleted", Duration::from_secs(120), || async {
+    ccm_sim::poll::until("all nodes to be deleted", Duration::from_mins(2), || async {
         Ok(api.list_metadata(&ListParams::default().limit(1)).await?.items.is_empty().then_some(()))
     })
     .await

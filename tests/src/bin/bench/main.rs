@@ -1,6 +1,8 @@
 //! The figures of Quartet, counted and printed: `make bench`, or one of them by
 //! `make bench BENCH=takeover`.
 
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
 

@@ -35,7 +35,9 @@ pub enum Writing {
 
 /// Compares the kinds of write by the API server's processor time and by seconds.
 pub async fn compare_patches(cluster: &Cluster, count: usize) -> Result<()> {
-    println!("\n-- which write costs the API server least ({count} nodes of 10 KB, two writes each, {IN_FLIGHT} in flight)");
+    println!(
+        "\n-- which write costs the API server least ({count} nodes of 10 KB, two writes each, {IN_FLIGHT} in flight)"
+    );
     let client = cluster.client().await?;
     let real = cluster.real().context("this measures a real API server")?;
     for round in 1..=2 {
@@ -78,13 +80,15 @@ pub async fn registering(client: &Client, count: usize) -> Result<Timing> {
             .try_collect::<Vec<()>>()
             .await
     };
-    let initialise = stream::unfold(receiver, |mut receiver| async { receiver.recv().await.map(|node| (node, receiver)) })
-        .map(|(name, registered)| async move {
-            self::initialise(client, &name, Writing::Strategic).await?;
-            anyhow::Ok(registered.elapsed())
-        })
-        .buffer_unordered(IN_FLIGHT)
-        .try_collect::<Vec<Duration>>();
+    let initialise = stream::unfold(receiver, |mut receiver| async {
+        receiver.recv().await.map(|node| (node, receiver))
+    })
+    .map(|(name, registered)| async move {
+        self::initialise(client, &name, Writing::Strategic).await?;
+        anyhow::Ok(registered.elapsed())
+    })
+    .buffer_unordered(IN_FLIGHT)
+    .try_collect::<Vec<Duration>>();
     let (_, waits) = futures::try_join!(register, initialise)?;
     Ok(Timing::new(count, start.elapsed(), waits))
 }
@@ -109,14 +113,27 @@ async fn initialise(client: &Client, name: &str, writing: Writing) -> Result<()>
         Writing::Strategic => {
             let mut list = vec![json!({"$patch": "replace"})];
             list.extend(addresses.as_array().cloned().unwrap_or_default());
-            let written = api.patch_status(name, &params, &Patch::Strategic(json!({"status": {"addresses": list}}))).await?;
+            let written = api
+                .patch_status(
+                    name,
+                    &params,
+                    &Patch::Strategic(json!({"status": {"addresses": list}})),
+                )
+                .await?;
             let version = written.metadata.resource_version;
-            api.patch(name, &params, &Patch::Strategic(main_patch(version, name))).await?;
+            api.patch(name, &params, &Patch::Strategic(main_patch(version.as_deref(), name)))
+                .await?;
         }
         Writing::Merge => {
-            let written = api.patch_status(name, &params, &Patch::Merge(json!({"status": {"addresses": addresses}}))).await?;
+            let written = api
+                .patch_status(
+                    name,
+                    &params,
+                    &Patch::Merge(json!({"status": {"addresses": addresses}})),
+                )
+                .await?;
             let version = written.metadata.resource_version;
-            api.patch(name, &params, &Patch::Merge(main_patch(version, name))).await?;
+            api.patch(name, &params, &Patch::Merge(main_patch(version.as_deref(), name))).await?;
         }
         Writing::Put => put(&api, name, addresses).await?,
     }
@@ -126,9 +143,10 @@ async fn initialise(client: &Client, name: &str, writing: Writing) -> Result<()>
 async fn put(api: &Api<Node>, name: &str, addresses: Value) -> Result<()> {
     let mut node = serde_json::to_value(api.get(name).await?)?;
     node["status"]["addresses"] = addresses;
-    let node = api.replace_status(name, &PostParams::default(), &serde_json::from_value(node)?).await?;
+    let node =
+        api.replace_status(name, &PostParams::default(), &serde_json::from_value(node)?).await?;
     let mut value = serde_json::to_value(&node)?;
-    let patch = main_patch(node.metadata.resource_version, name);
+    let patch = main_patch(node.metadata.resource_version.as_deref(), name);
     value["spec"]["providerID"] = patch["spec"]["providerID"].clone();
     value["spec"]["taints"] = json!([]);
     for (key, label) in patch["metadata"]["labels"].as_object().context("labels")? {
@@ -138,7 +156,7 @@ async fn put(api: &Api<Node>, name: &str, addresses: Value) -> Result<()> {
     Ok(())
 }
 
-fn main_patch(version: Option<String>, name: &str) -> Value {
+fn main_patch(version: Option<&str>, name: &str) -> Value {
     json!({
         "metadata": {
             "resourceVersion": version,
