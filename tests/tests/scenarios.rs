@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::{runtime::Runtime, sync::OnceCell};
 
 /// No scenario may take longer: one that hangs is a failure with a name.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_mins(3);
 
 /// The real cluster, started by the first scenario that needs it.
 type Shared = Arc<OnceCell<Arc<Cluster>>>;

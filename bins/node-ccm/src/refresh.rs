@@ -82,6 +82,9 @@ fn after_failure(error: &CloudError, failures: u32) -> Duration {
 impl Controller {
     /// Lists the fleet and queues what differs from it. Tells in a line what came of it.
     async fn refresh(&self) -> Result<String, CloudError> {
+        if !self.has_settled_nodes() {
+            return Ok("no initialised node to compare, so the fleet was not listed".to_owned());
+        }
         let started = Instant::now();
         let listed = self.list().await;
         let result = match listed {
@@ -104,6 +107,15 @@ impl Controller {
                 Err(error)
             }
         }
+    }
+
+    /// Whether there is a node for which a list of the fleet is worth its calls: one
+    /// that has been initialised and is not another provider's.
+    fn has_settled_nodes(&self) -> bool {
+        let settled = |node: &Arc<Node>| {
+            !observe::is_uninitialised(node) && self.claim(node) != Some(Claim::Foreign)
+        };
+        self.store.list().iter().any(settled)
     }
 
     async fn list(&self) -> Result<Fleet, CloudError> {
