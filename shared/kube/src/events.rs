@@ -1,27 +1,31 @@
 //! Events about objects, off the path of everything else.
 //!
 //! [`EventRecorder::record`] never waits: it puts the event on a bounded queue. One
-//! task, [`EventWriter::run`], folds what repeats ([`Correlator`], by client-go's rules)
-//! and writes the rest through a client of its own.
+//! task, [`EventWriter::run`], folds what repeats (`correlator`, by client-go's rules)
+//! and writes the rest through a client of its own (`delivery`).
 
 mod correlator;
+mod delivery;
+mod object;
+mod recent;
 mod writer;
 
-use std::sync::Arc;
-
+use jiff::Timestamp;
 use prometheus_client::{
-    encoding::{EncodeLabelSet, EncodeLabelValue},
+    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family},
     registry::Registry,
 };
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 
-pub use correlator::{Correlator, Observed, Verdict};
 pub use writer::EventWriter;
 
-/// How many events may wait. A scale-up of some thousand nodes brings one for each;
-/// an entry takes some 300 bytes.
-const QUEUE: usize = 8192;
+/// How many events may wait, as in client-go. An entry takes some 300 bytes.
+const QUEUE: usize = 1000;
+
+/// Longest message in bytes, the API's own limit for events of the newer kind. Texts
+/// of clouds can be of any length.
+const MESSAGE_LIMIT: usize = 1024;
 
 /// What an event is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -59,40 +63,76 @@ impl EventKind {
     }
 }
 
+/// An event as it was recorded.
+#[derive(Clone, Debug)]
+struct Observed {
+    about: ObjectRef,
+    kind: EventKind,
+    reason: &'static str,
+    message: String,
+    at: Timestamp,
+}
+
 /// Why an event was not written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug)]
 enum Dropped {
     /// Too many were waiting.
     QueueFull,
     /// Too many about this object.
     Spam,
-    /// The API server refused it or did not answer in several tries.
+    /// The API server refused it or could not be reached in several tries.
     Failed,
     /// The program ended first.
     Shutdown,
 }
 
+impl Dropped {
+    const ALL: [Self; 4] = [Self::QueueFull, Self::Spam, Self::Failed, Self::Shutdown];
+
+    const fn label(self) -> DroppedLabel {
+        let reason = match self {
+            Self::QueueFull => "queue_full",
+            Self::Spam => "spam",
+            Self::Failed => "failed",
+            Self::Shutdown => "shutdown",
+        };
+        DroppedLabel { reason }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DroppedLabel {
-    reason: Dropped,
+    reason: &'static str,
 }
 
 /// `ccm_events_*`.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct EventMetrics {
-    written: Counter,
+    sent: Counter,
     dropped: Family<DroppedLabel, Counter>,
 }
 
 impl EventMetrics {
     /// Adds them to a registry.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("ccm_events_written", "[ALPHA] Events created or counted up", self.written.clone());
-        registry.register("ccm_events_dropped", "[ALPHA] Events that were not written, by reason", self.dropped.clone());
+        registry.register(
+            "ccm_events_sent",
+            "[ALPHA] Events created or counted up",
+            self.sent.clone(),
+        );
+        // A counter that shows up only with its first increment hides it from rate().
+        for reason in Dropped::ALL {
+            self.dropped.get_or_create(&reason.label()).inc_by(0);
+        }
+        registry.register(
+            "ccm_events_dropped",
+            "[ALPHA] Events that were not written, by reason",
+            self.dropped.clone(),
+        );
     }
 
     fn dropped(&self, reason: Dropped) {
-        self.dropped.get_or_create(&DroppedLabel { reason }).inc();
+        self.dropped.get_or_create(&reason.label()).inc();
     }
 }
 
@@ -105,25 +145,33 @@ pub struct EventRecorder {
 
 impl EventRecorder {
     /// A recorder for this component (`source.component`), and the writer to run beside it.
-    pub fn new(client: kube::Client, component: &str, metrics: EventMetrics) -> (Self, EventWriter) {
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        let writer = EventWriter::new(client, component, receiver, metrics.clone());
-        (Self { queue: sender, metrics }, writer)
-    }
-
-    /// A recorder whose events somebody else takes from the channel, for tests.
-    pub fn to_channel(capacity: usize) -> (Self, mpsc::Receiver<Observed>) {
-        let (queue, receiver) = mpsc::channel(capacity);
-        (Self { queue, metrics: EventMetrics::default() }, receiver)
+    pub fn new(
+        client: kube::Client,
+        component: &str,
+        metrics: EventMetrics,
+    ) -> (Self, EventWriter) {
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let writer = EventWriter::new(client, component, waiting, metrics.clone());
+        (Self { queue, metrics }, writer)
     }
 
     /// Records an event. When too many wait already it is dropped and counted.
-    pub fn record(&self, about: &ObjectRef, kind: EventKind, reason: &'static str, message: impl Into<String>) {
-        let message: String = message.into();
+    pub fn record(
+        &self,
+        about: &ObjectRef,
+        kind: EventKind,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
+        let mut message: String = message.into();
+        message.truncate(message.floor_char_boundary(MESSAGE_LIMIT));
         tracing::debug!(object = about.kind, name = about.name, reason, message, "event");
-        let observed = Observed { about: Arc::new(about.clone()), kind, reason, message };
-        if self.queue.try_send(observed).is_err() {
-            self.metrics.dropped(Dropped::QueueFull);
+        let at = ccm_cloud::clock::wall();
+        let observed = Observed { about: about.clone(), kind, reason, message, at };
+        match self.queue.try_send(observed) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => self.metrics.dropped(Dropped::QueueFull),
+            Err(TrySendError::Closed(_)) => self.metrics.dropped(Dropped::Shutdown),
         }
     }
 }

@@ -5,23 +5,25 @@
 //! and everything is listed anew. A new list also shows what has been deleted meanwhile.
 
 mod metrics;
-mod seen;
+mod pace;
 
 use std::time::Duration;
 
-use futures::TryStreamExt as _;
+use futures::StreamExt as _;
+use http::StatusCode;
 use kube::{
     Api, Client,
     runtime::{
-        WatchStreamExt as _,
-        watcher::{self, Config, Event},
+        utils::Backoff as _,
+        watcher::{self, Config, DefaultBackoff, Event},
     },
 };
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 pub use metrics::InformerMetrics;
 
-use self::{metrics::Meter, seen::Seen};
+use self::metrics::Meter;
 use crate::{
     error::ApiError,
     store::{Change, Store, Stored},
@@ -33,14 +35,18 @@ use crate::{
 /// for ever when the answer is an HTTP status rather than an event.
 const RELIST_AFTER: u32 = 3;
 
+/// The longest wait after a failure; kube's back-off has the same bound.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
 /// What to watch, and how.
 #[derive(Clone, Debug)]
 pub struct InformerConfig {
     /// Objects on one page of a list. Small, because a page is held twice while it is
     /// read: 100 nodes of 16 KB are 3 MB, 500 would be 16 MB.
     pub page_size: u32,
-    /// How long the server keeps a watch open. A watch that has died without a word is
-    /// noticed after this and five seconds more. At most 294 s.
+    /// How long the server keeps a watch open, give or take a third, so that the
+    /// watches of many processes do not end together. A watch that has died without a
+    /// word is noticed five seconds after that. At most 220 s.
     pub watch_timeout: Duration,
     /// Only objects with these labels.
     pub label_selector: Option<String>,
@@ -50,14 +56,21 @@ pub struct InformerConfig {
 
 impl Default for InformerConfig {
     fn default() -> Self {
-        Self { page_size: 100, watch_timeout: Duration::from_secs(90), label_selector: None, field_selector: None }
+        Self {
+            page_size: 100,
+            watch_timeout: Duration::from_secs(90),
+            label_selector: None,
+            field_selector: None,
+        }
     }
 }
 
 impl InformerConfig {
     fn watcher(&self) -> Config {
-        let seconds = u32::try_from(self.watch_timeout.as_secs()).unwrap_or(u32::MAX).clamp(1, 294);
-        let mut config = Config::default().page_size(self.page_size).timeout(seconds);
+        let timeout = self.watch_timeout.mul_f64(rand::random_range(2.0 / 3.0..4.0 / 3.0));
+        // kube refuses 295 s and more.
+        let seconds = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX).clamp(1, 294);
+        let mut config = Config::default().page_size(self.page_size.max(1)).timeout(seconds);
         config.label_selector.clone_from(&self.label_selector);
         config.field_selector.clone_from(&self.field_selector);
         config
@@ -74,47 +87,57 @@ pub struct Informer<K: Stored> {
     store: Store<K>,
     on_change: OnChange<K>,
     meter: Meter,
-}
-
-impl<K: Stored> Informer<K>
-where
-    K::Wire: kube::Resource<Scope = kube::core::ClusterResourceScope>,
-{
-    /// Watches all objects of the kind, and keeps `store` as they are.
-    pub fn new(client: Client, config: InformerConfig, store: Store<K>, on_change: OnChange<K>, metrics: &InformerMetrics) -> Self {
-        Self { api: Api::all(client), config, store, on_change, meter: metrics.of::<K>() }
-    }
+    backoff: DefaultBackoff,
 }
 
 impl<K: Stored> Informer<K> {
+    /// Watches all objects of the kind, in all namespaces, and keeps `store` as they
+    /// are. Needs a tokio runtime.
+    pub fn new(
+        client: Client,
+        config: InformerConfig,
+        store: Store<K>,
+        on_change: OnChange<K>,
+        metrics: &InformerMetrics,
+    ) -> Self {
+        Self {
+            api: Api::all(pace::paced(client)),
+            config,
+            store,
+            on_change,
+            meter: metrics.of::<K>(),
+            backoff: DefaultBackoff::default(),
+        }
+    }
+
     /// Runs until `stop` is cancelled. Errors are counted and logged, never returned:
     /// the API server may come back.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
-                () = self.stream() => self.meter.relisted(),
+                () = self.stream() => {}
             }
         }
     }
 
     /// One stream, from its list on, until it has to be thrown away.
     async fn stream(&mut self) {
-        let events = watcher::watcher(self.api.clone(), self.config.watcher()).default_backoff();
-        let mut events = std::pin::pin!(events);
-        let mut seen = Seen::default();
+        let mut events = std::pin::pin!(watcher::watcher(self.api.clone(), self.config.watcher()));
         let mut failures = 0;
-        loop {
-            match events.try_next().await {
-                Ok(Some(event)) => {
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => {
                     failures = 0;
-                    self.apply(event, &mut seen);
+                    self.apply(event);
                 }
-                Ok(None) => return,
                 Err(error) => {
-                    let error = to_api_error(error);
-                    self.meter.failed(&error);
-                    failures = if ends_a_watch(&error) { failures + 1 } else { 0 };
+                    failures += u32::from(ends_a_watch(&error));
+                    self.meter.failed(&to_api_error(error));
+                    // The back-off outlives the stream: a server where every watch
+                    // fails is not asked for a whole list every few seconds.
+                    sleep(self.backoff.next().unwrap_or(LONGEST_WAIT)).await;
                     if failures >= RELIST_AFTER {
                         return;
                     }
@@ -123,50 +146,74 @@ impl<K: Stored> Informer<K> {
         }
     }
 
-    fn apply(&mut self, event: Event<K::Wire>, seen: &mut Seen) {
+    fn apply(&mut self, event: Event<K::Wire>) {
         self.meter.event();
         match event {
-            Event::Init => seen.begin(),
-            Event::InitApply(wire) => {
-                if let Some(object) = self.read(wire) {
-                    seen.add(object.key());
-                    self.tell_all(|store| store.apply_seen(object));
-                }
+            Event::Init => {
+                self.meter.list();
+                self.store.begin_list();
             }
+            Event::InitApply(wire) => self.read_and_tell(wire, Store::apply_listed),
             Event::InitDone => {
-                let names = seen.end();
-                self.tell_all(|store| store.retain(|key| names.contains(key)));
-                self.store.set_synced();
+                let gone = self.store.end_list();
+                self.tell(gone);
+                tracing::debug!(
+                    resource = self.meter.resource(),
+                    objects = self.store.len(),
+                    "listed"
+                );
             }
             Event::Apply(wire) => {
-                if let Some(object) = self.read(wire) {
-                    self.tell_all(|store| store.apply_seen(object));
-                }
+                self.backoff.reset();
+                self.read_and_tell(wire, Store::apply_watched);
             }
             Event::Delete(wire) => {
-                if let Some(object) = self.read(wire) {
-                    self.tell_all(|store| store.remove_seen(&object).into_iter().collect());
-                }
+                self.backoff.reset();
+                self.read_and_tell(wire, |store, object| store.remove_watched(&object));
             }
         }
         self.meter.objects(self.store.len());
     }
 
-    fn read(&mut self, wire: K::Wire) -> Option<K> {
+    /// One object that cannot be read is left out; the others are none the worse.
+    fn read_and_tell<I>(&mut self, wire: K::Wire, take: impl FnOnce(&Store<K>, K) -> I)
+    where
+        I: IntoIterator<Item = Change<K>>,
+    {
         let name = kube::Resource::meta(&wire).name.clone();
-        K::read(wire).inspect_err(|why| self.meter.malformed(name.as_deref(), why)).ok()
+        match K::read(wire) {
+            Ok(object) => {
+                let changes = take(&self.store, object);
+                self.tell(changes);
+            }
+            Err(why) => self.meter.malformed(name.as_deref(), &why),
+        }
     }
 
-    fn tell_all(&mut self, change: impl FnOnce(&Store<K>) -> Vec<Change<K>>) {
-        for change in change(&self.store) {
-            (self.on_change)(change);
-        }
+    fn tell(&mut self, changes: impl IntoIterator<Item = Change<K>>) {
+        changes.into_iter().for_each(&mut self.on_change);
     }
 }
 
-/// Whether a watch that failed like this cannot go on from its version.
-fn ends_a_watch(error: &ApiError) -> bool {
-    matches!(error, ApiError::Expired(_) | ApiError::Timeout | ApiError::Decode(_))
+/// Whether a watch that failed like this may be unable to go on from its version. A
+/// server that cannot be reached says nothing about that.
+fn ends_a_watch(error: &watcher::Error) -> bool {
+    let refused = |code| {
+        [StatusCode::GONE, StatusCode::GATEWAY_TIMEOUT, StatusCode::BAD_REQUEST]
+            .iter()
+            .any(|status| status.as_u16() == code)
+    };
+    match error {
+        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => match error
+        {
+            kube::Error::Api(status) => refused(status.code),
+            kube::Error::SerdeError(_) => true,
+            _ => false,
+        },
+        watcher::Error::WatchError(status) => refused(status.code),
+        // A list that fails is begun anew in any case.
+        watcher::Error::InitialListFailed(_) | watcher::Error::NoResourceVersion => false,
+    }
 }
 
 fn to_api_error(error: watcher::Error) -> ApiError {
@@ -175,6 +222,8 @@ fn to_api_error(error: watcher::Error) -> ApiError {
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => error.into(),
         watcher::Error::WatchError(status) => ApiError::from_status(&status),
-        watcher::Error::NoResourceVersion => ApiError::Decode("a list without a resource version".to_owned()),
+        watcher::Error::NoResourceVersion => {
+            ApiError::Decode("no resource version in a list or an object".to_owned())
+        }
     }
 }

@@ -1,9 +1,8 @@
 //! A node as the controllers need it: a tenth of what the API server sends.
 //!
-//! `wire` reads what arrives and is lenient to a fault: an unknown field is skipped
+//! [`wire`] reads what arrives and is lenient to a fault: an unknown field is skipped
 //! without being kept, a field of the wrong type counts as absent, and an object that
-//! makes no sense at all is one that can be skipped ([`wire::Received::Malformed`])
-//! instead of an error that would end the whole list.
+//! makes no sense at all can be left out instead of ending the whole list.
 
 mod intern;
 pub mod wire;
@@ -123,7 +122,10 @@ impl Node {
 
     /// The status of a condition: `True`, `False` or `Unknown`.
     pub fn condition(&self, kind: &str) -> Option<&str> {
-        self.conditions.iter().find(|condition| &*condition.kind == kind).map(|condition| &*condition.status)
+        self.conditions
+            .iter()
+            .find(|condition| &*condition.kind == kind)
+            .map(|condition| &*condition.status)
     }
 
     /// The node as the subject of an event.
@@ -162,3 +164,6 @@ impl Stored for Node {
         wire.into_node()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,7 +24,8 @@ pub struct NodeApi {
 }
 
 impl NodeApi {
-    /// Writes through this client; `timeout` bounds a call with all its repetitions.
+    /// Writes through this client; `timeout` bounds a call with all its repetitions and
+    /// the whole of its answer.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { api: Api::all(client), timeout, kind: PatchKind::default() }
     }
@@ -41,15 +42,28 @@ impl NodeApi {
         self.timeout
     }
 
-    /// Changes metadata and spec. Answers the node as it is now.
+    /// Changes metadata and spec. Answers the node as it is now. A patch that changes
+    /// nothing is not sent: [`ApiError::Invalid`].
     pub async fn patch(&self, name: &str, patch: &NodePatch) -> Result<Node, ApiError> {
+        if patch.is_empty() {
+            return Err(ApiError::Invalid(format!("the patch of node {name} changes nothing")));
+        }
         let params = PatchParams::default();
         let body = self.written(patch.body());
         self.bounded(self.api.patch(name, &params, &body)).await
     }
 
-    /// Changes the addresses. Answers the node as it is now.
-    pub async fn patch_addresses(&self, name: &str, patch: &AddressPatch) -> Result<Node, ApiError> {
+    /// Changes the addresses. Answers the node as it is now. An empty list is not sent,
+    /// since it would take from the node those that kubelet found:
+    /// [`ApiError::Invalid`].
+    pub async fn patch_addresses(
+        &self,
+        name: &str,
+        patch: &AddressPatch,
+    ) -> Result<Node, ApiError> {
+        if patch.addresses.is_empty() {
+            return Err(ApiError::Invalid(format!("no addresses to write to node {name}")));
+        }
         let params = PatchParams::default();
         let body = self.written(patch.body(self.kind));
         self.bounded(self.api.patch_status(name, &params, &body)).await
@@ -62,7 +76,10 @@ impl NodeApi {
         }
     }
 
-    async fn bounded(&self, call: impl Future<Output = kube::Result<Received>>) -> Result<Node, ApiError> {
+    async fn bounded(
+        &self,
+        call: impl Future<Output = kube::Result<Received>>,
+    ) -> Result<Node, ApiError> {
         let answer = timeout(self.timeout, call).await.map_err(|_| ApiError::Timeout)?;
         answer.map_err(ApiError::from)?.into_node().map_err(ApiError::Decode)
     }

@@ -41,14 +41,19 @@ pub struct NodePatch {
 pub struct AddressPatch {
     /// The new list, in order.
     pub addresses: Vec<Address>,
-    /// As in [`NodePatch`]. Not needed: the list is replaced whole and is nobody else's.
+    /// As in [`NodePatch`]. The list alone could do without, being replaced whole and
+    /// nobody else's; [`Store::apply_written`](crate::store::Store::apply_written)
+    /// cannot.
     pub resource_version: Option<String>,
 }
 
 impl NodePatch {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.provider_id.is_none() && self.labels.is_empty() && self.annotations.is_empty() && self.taints.is_none()
+        self.provider_id.is_none()
+            && self.labels.is_empty()
+            && self.annotations.is_empty()
+            && self.taints.is_none()
     }
 
     /// The body to send. Both kinds of patch read alike here: taints are a list
@@ -95,7 +100,10 @@ fn version(version: Option<&str>) -> Map<String, Value> {
 fn body(metadata: Map<String, Value>, part: &str, fields: Map<String, Value>) -> Value {
     let parts = [("metadata", metadata), (part, fields)];
     let filled = parts.into_iter().filter(|(_, fields)| !fields.is_empty());
-    filled.map(|(name, fields)| (name.to_owned(), Value::Object(fields))).collect::<Map<_, _>>().into()
+    filled
+        .map(|(name, fields)| (name.to_owned(), Value::Object(fields)))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 #[cfg(test)]
@@ -104,7 +112,8 @@ mod tests {
 
     #[test]
     fn addresses_always_replace_the_list() {
-        let address = |kind: &str, address: &str| Address { kind: kind.into(), address: address.into() };
+        let address =
+            |kind: &str, address: &str| Address { kind: kind.into(), address: address.into() };
         let addresses = vec![address("InternalIP", "10.0.0.1"), address("InternalIP", "fd00::1")];
         let patch = AddressPatch { addresses, resource_version: None };
         let list = json!([{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "InternalIP", "address": "fd00::1"}]);
@@ -118,7 +127,12 @@ mod tests {
     fn a_node_patch_holds_what_is_set_and_nothing_else() {
         assert!(NodePatch::default().is_empty());
         assert_eq!(NodePatch::default().body(), json!({}));
-        let taint = Taint { key: "a".into(), effect: "Odd".into(), time_added: Some("2026-01-01T00:00:00Z".into()), ..Taint::default() };
+        let taint = Taint {
+            key: "a".into(),
+            effect: "Odd".into(),
+            time_added: Some("2026-01-01T00:00:00Z".into()),
+            ..Taint::default()
+        };
         let patch = NodePatch {
             resource_version: Some("7".to_owned()),
             provider_id: Some("sim://i-1".to_owned()),

@@ -1,12 +1,15 @@
 //! What the API server was last seen to hold, by name.
 
-use std::{collections::HashMap, sync::Arc};
+mod held;
+
+use std::sync::Arc;
 
 use kube::Resource;
 use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
+use self::held::Objects;
 use crate::node::Shared;
 
 /// An object that an informer keeps.
@@ -15,7 +18,13 @@ use crate::node::Shared;
 /// that anybody looks at.
 pub trait Stored: PartialEq + Clone + Send + Sync + 'static {
     /// How it arrives.
-    type Wire: Resource<DynamicType = ()> + DeserializeOwned + Clone + std::fmt::Debug + Send + Sync + 'static;
+    type Wire: Resource<DynamicType = ()>
+        + DeserializeOwned
+        + Clone
+        + std::fmt::Debug
+        + Send
+        + Sync
+        + 'static;
 
     /// Its name, with the namespace and a slash before it if it has one.
     fn key(&self) -> &Shared;
@@ -55,7 +64,7 @@ pub struct Store<K> {
 }
 
 struct Inner<K> {
-    objects: RwLock<HashMap<Shared, Arc<K>, ahash::RandomState>>,
+    objects: RwLock<Objects<K>>,
     synced: watch::Sender<bool>,
 }
 
@@ -80,12 +89,12 @@ impl<K: Stored> Store<K> {
 
     /// The object of this key.
     pub fn get(&self, key: &str) -> Option<Arc<K>> {
-        self.inner.objects.read().get(key).cloned()
+        self.inner.objects.read().get(key)
     }
 
     /// All objects, in no order.
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.inner.objects.read().values().cloned().collect()
+        self.inner.objects.read().list()
     }
 
     /// How many there are.
@@ -111,73 +120,44 @@ impl<K: Stored> Store<K> {
     }
 
     /// Takes over the API server's answer to a write of our own, so that the next look
-    /// does not act on what was there before. A version that is newer already stays.
+    /// does not act on what was there before. A version that is newer already stays,
+    /// and an object that is gone by now does not come back.
+    ///
+    /// Nobody is told of a change by this, nor later when the watch shows the same. The
+    /// write must therefore have carried the version it was decided on: then it holds
+    /// no change by anybody else that would go untold.
     pub fn apply_written(&self, object: K) {
-        let mut objects = self.inner.objects.write();
-        if let Some(held) = objects.get(object.key())
-            && (held.uid() != object.uid() || !is_newer(object.resource_version(), held.resource_version()))
-        {
-            return;
-        }
-        objects.insert(Arc::clone(object.key()), Arc::new(object));
+        self.inner.objects.write().apply_written(object);
     }
 
-    /// Takes over what a list or watch has shown. Gives the changes in the order in
-    /// which they are to be told: none if nothing that is looked at differs.
-    pub(crate) fn apply_seen(&self, object: K) -> Vec<Change<K>> {
-        let mut objects = self.inner.objects.write();
-        let Some(held) = objects.get_mut(object.key()) else {
-            let object = Arc::new(object);
-            objects.insert(Arc::clone(object.key()), Arc::clone(&object));
-            return vec![Change::Added(object)];
-        };
-        if held.uid() != object.uid() {
-            let new = Arc::new(object);
-            let old = std::mem::replace(held, Arc::clone(&new));
-            return vec![Change::Deleted(old), Change::Added(new)];
-        }
-        if is_newer(held.resource_version(), object.resource_version()) {
-            return Vec::new();
-        }
-        if **held == object {
-            if held.resource_version() != object.resource_version() {
-                Arc::make_mut(held).set_resource_version(object.resource_version());
-            }
-            return Vec::new();
-        }
-        let new = Arc::new(object);
-        let old = std::mem::replace(held, Arc::clone(&new));
-        vec![Change::Updated { old, new }]
+    /// A list begins, perhaps because an earlier one broke off.
+    pub(crate) fn begin_list(&self) {
+        self.inner.objects.write().begin_list();
     }
 
-    /// Removes what a watch has shown to be deleted. An object that has been created
-    /// anew under the same name stays.
-    pub(crate) fn remove_seen(&self, object: &K) -> Option<Change<K>> {
-        let mut objects = self.inner.objects.write();
-        let held = objects.get(object.key())?;
-        if held.uid() != object.uid() {
-            return None;
-        }
-        objects.remove(object.key()).map(Change::Deleted)
+    /// Takes over what a list has shown. Gives the changes in the order in which they
+    /// are to be told: none if nothing that is looked at differs.
+    pub(crate) fn apply_listed(&self, object: K) -> Vec<Change<K>> {
+        self.inner.objects.write().apply_listed(object)
     }
 
-    /// Removes everything that `keep` does not hold: what a whole list did not show.
-    pub(crate) fn retain(&self, keep: impl Fn(&str) -> bool) -> Vec<Change<K>> {
-        let mut objects = self.inner.objects.write();
-        let gone: Vec<_> = objects.keys().filter(|key| !keep(key)).cloned().collect();
-        gone.iter().filter_map(|key| objects.remove(key)).map(Change::Deleted).collect()
-    }
-
-    pub(crate) fn set_synced(&self) {
+    /// The list is complete: what it did not show is gone.
+    pub(crate) fn end_list(&self) -> Vec<Change<K>> {
+        let gone = self.inner.objects.write().end_list();
         self.inner.synced.send_replace(true);
+        gone
+    }
+
+    /// Takes over what a watch has shown, unless it is older than what is held.
+    pub(crate) fn apply_watched(&self, object: K) -> Vec<Change<K>> {
+        self.inner.objects.write().apply_watched(object)
+    }
+
+    /// Removes what a watch has shown to be deleted.
+    pub(crate) fn remove_watched(&self, object: &K) -> Option<Change<K>> {
+        self.inner.objects.write().remove_watched(object)
     }
 }
 
-/// Whether `left` is a later resource version than `right`. They are comparable
-/// numbers (KEP-5504); one that is not a number is never later.
-fn is_newer(left: &str, right: &str) -> bool {
-    match (left.parse::<u64>(), right.parse::<u64>()) {
-        (Ok(left), Ok(right)) => left > right,
-        _ => false,
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,96 +1,57 @@
 //! Folds events that repeat, by the rules of client-go's correlator: similar ones into
 //! one, identical ones into a count, and too many about one object into none.
 
-use std::{
-    collections::{HashSet, VecDeque, hash_map::Entry as MapEntry},
-    hash::Hash,
-    sync::Arc,
-    time::Duration,
-};
+use std::time::Duration;
 
-use super::{EventKind, ObjectRef};
+use ahash::RandomState;
+use jiff::Timestamp;
+
+use super::{Observed, recent::Recent};
 
 /// From this many different messages on, similar events become one.
 const SIMILAR: usize = 10;
 /// Similar events further apart than this have nothing to do with each other.
-const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
+const SIMILAR_WITHIN: Duration = Duration::from_mins(10);
 /// Events about one object that may be written at once.
 const BURST: f64 = 25.0;
 /// After this time one more may be written.
-const REFILL: Duration = Duration::from_secs(300);
-/// How many objects and messages are remembered.
+const REFILL: Duration = Duration::from_mins(5);
+/// How many objects, kinds of event and messages are remembered.
 const REMEMBERED: usize = 4096;
 
-/// An event as it was recorded.
+/// An event that may have happened before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Observed {
-    /// What it is about.
-    pub about: Arc<ObjectRef>,
-    /// Whether somebody should worry.
-    pub kind: EventKind,
-    /// Why, in one word.
-    pub reason: &'static str,
-    /// What happened.
-    pub message: String,
+pub(super) struct Occurrence {
+    /// The event's name, given when it happened first.
+    pub(super) name: String,
+    /// How often it has happened.
+    pub(super) count: u32,
+    /// When it happened first.
+    pub(super) first: Timestamp,
+    /// The message; for similar events that became one, the latest.
+    pub(super) message: String,
 }
 
-/// What to write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// A new event with this message.
-    Create {
-        /// The message, perhaps that of a combined event.
-        message: String,
-        /// What to report the event's name under ([`Correlator::created`]).
-        key: Key,
-    },
-    /// Count an earlier event up.
-    Count {
-        /// The earlier event's name.
-        name: String,
-        /// How often it happened by now.
-        count: u32,
-        /// The message, which for a combined event is the latest.
-        message: String,
-        /// As for `Create`.
-        key: Key,
-    },
-    /// Too many about this object.
-    Spam,
+/// Decides what is written. The time is any clock that does not step.
+pub(super) struct Correlator {
+    // Keys are hashes with a seed of this process: nobody can make two of them meet.
+    hasher: RandomState,
+    similar: Recent<Messages>,
+    series: Recent<Series>,
+    buckets: Recent<Bucket>,
 }
 
-/// Which events count as the same.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
-    similar: Similar,
-    // `None` for a combined event.
-    message: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Similar {
-    about: Subject,
-    kind: EventKind,
-    reason: &'static str,
-}
-
-/// An object, whatever its version.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Subject {
-    kind: &'static str,
-    namespace: Option<String>,
-    name: String,
-    uid: String,
-}
-
+/// What similar events had to say lately.
 struct Messages {
-    distinct: HashSet<String>,
+    distinct: Vec<u64>,
     last: Duration,
 }
 
-struct Written {
+/// The same event, again and again.
+struct Series {
     name: String,
     count: u32,
+    first: Timestamp,
 }
 
 struct Bucket {
@@ -98,70 +59,69 @@ struct Bucket {
     at: Duration,
 }
 
-/// Decides what is written. Takes the time as a value: any clock that does not step.
-#[derive(Default)]
-pub struct Correlator {
-    similar: Recent<Similar, Messages>,
-    written: Recent<Key, Written>,
-    buckets: Recent<Subject, Bucket>,
+impl Default for Correlator {
+    fn default() -> Self {
+        Self {
+            hasher: RandomState::new(),
+            similar: Recent::new(REMEMBERED),
+            series: Recent::new(REMEMBERED),
+            buckets: Recent::new(REMEMBERED),
+        }
+    }
 }
 
 impl Correlator {
-    /// What to do about an event that is seen at `now`.
-    pub fn judge(&mut self, event: &Observed, now: Duration) -> Verdict {
-        let about = Subject {
-            kind: event.about.kind,
-            namespace: event.about.namespace.clone(),
-            name: event.about.name.clone(),
-            uid: event.about.uid.clone(),
-        };
-        let similar = Similar { about: about.clone(), kind: event.kind, reason: event.reason };
-        let combined = self.combine(&similar, &event.message, now);
-        let message = if combined {
-            format!("(combined from similar events): {}", event.message)
+    /// What to write about an event that is seen at `now`; `None` if there are too many
+    /// about its object. `name` is for an event that did not happen before.
+    ///
+    /// What is not written is counted all the same, so that the next one that is
+    /// written tells how often it really happened.
+    pub(super) fn judge(
+        &mut self,
+        event: &Observed,
+        now: Duration,
+        name: impl FnOnce() -> String,
+    ) -> Option<Occurrence> {
+        // The version does not count: the object is the same.
+        let about = &event.about;
+        let object = (about.api_version, about.kind, &about.namespace, &about.name, &about.uid);
+        let similar = (object, event.kind, event.reason);
+        let combined = self.combine(self.hasher.hash_one(similar), &event.message, now);
+        let (message, key) = if combined {
+            let message = format!("(combined from similar events): {}", event.message);
+            (message, self.hasher.hash_one((similar, None::<&str>)))
         } else {
-            event.message.clone()
+            (event.message.clone(), self.hasher.hash_one((similar, Some(&*event.message))))
         };
-        let key = Key { similar, message: (!combined).then(|| event.message.clone()) };
-        if !self.pay(about, now) {
-            return Verdict::Spam;
-        }
-        match self.written.get_mut(&key) {
-            Some(written) => {
-                written.count += 1;
-                Verdict::Count { name: written.name.clone(), count: written.count, message, key }
-            }
-            None => Verdict::Create { message, key },
-        }
-    }
-
-    /// Notes the name under which the API server has an event now.
-    pub fn created(&mut self, key: Key, name: String) {
-        let count = self.written.get_mut(&key).map_or(1, |written| written.count);
-        self.written.insert(key, Written { name, count });
-    }
-
-    /// Forgets an event that the API server no longer has; the next one is created.
-    pub fn vanished(&mut self, key: &Key) {
-        self.written.remove(key);
+        let fresh = || Series { name: name(), count: 0, first: event.at };
+        let series = self.series.get_or(key, fresh);
+        series.count = series.count.saturating_add(1);
+        let Series { name, count, first } = series;
+        let occurrence = Occurrence { name: name.clone(), count: *count, first: *first, message };
+        self.pays(self.hasher.hash_one((object, event.kind)), now).then_some(occurrence)
     }
 
     /// Whether this message is one of so many that they become one event.
-    fn combine(&mut self, similar: &Similar, message: &str, now: Duration) -> bool {
-        let messages = self.similar.get_or_insert(similar.clone(), || Messages { distinct: HashSet::new(), last: now });
+    fn combine(&mut self, similar: u64, message: &str, now: Duration) -> bool {
+        let message = self.hasher.hash_one(message);
+        let messages =
+            self.similar.get_or(similar, || Messages { distinct: Vec::new(), last: now });
         if now.saturating_sub(messages.last) >= SIMILAR_WITHIN {
             messages.distinct.clear();
         }
         messages.last = now;
-        if messages.distinct.len() + 1 < SIMILAR || messages.distinct.contains(message) {
-            messages.distinct.insert(message.to_owned());
+        if messages.distinct.contains(&message) {
+            return false;
+        }
+        if messages.distinct.len() + 1 < SIMILAR {
+            messages.distinct.push(message);
             return false;
         }
         true
     }
 
-    fn pay(&mut self, about: Subject, now: Duration) -> bool {
-        let bucket = self.buckets.get_or_insert(about, || Bucket { tokens: BURST, at: now });
+    fn pays(&mut self, object: u64, now: Duration) -> bool {
+        let bucket = self.buckets.get_or(object, || Bucket { tokens: BURST, at: now });
         let refilled = now.saturating_sub(bucket.at).as_secs_f64() / REFILL.as_secs_f64();
         bucket.tokens = (bucket.tokens + refilled).min(BURST);
         bucket.at = now;
@@ -170,56 +130,6 @@ impl Correlator {
         }
         bucket.tokens -= 1.0;
         true
-    }
-}
-
-/// A map that forgets what was entered first when it is full.
-struct Recent<K, V> {
-    entries: std::collections::HashMap<K, V, ahash::RandomState>,
-    order: VecDeque<K>,
-}
-
-impl<K, V> Default for Recent<K, V> {
-    fn default() -> Self {
-        Self { entries: std::collections::HashMap::default(), order: VecDeque::new() }
-    }
-}
-
-impl<K: Clone + Eq + Hash, V> Recent<K, V> {
-    fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        self.entries.get_mut(key)
-    }
-
-    fn insert(&mut self, key: K, value: V) {
-        if self.entries.insert(key.clone(), value).is_none() {
-            self.order.push_back(key);
-            self.forget();
-        }
-    }
-
-    fn get_or_insert(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
-        if !self.entries.contains_key(&key) {
-            self.order.push_back(key.clone());
-            self.forget();
-        }
-        match self.entries.entry(key) {
-            MapEntry::Occupied(entry) => entry.into_mut(),
-            MapEntry::Vacant(entry) => entry.insert(make()),
-        }
-    }
-
-    fn remove(&mut self, key: &K) {
-        if self.entries.remove(key).is_some() {
-            self.order.retain(|each| each != key);
-        }
-    }
-
-    fn forget(&mut self) {
-        while self.order.len() > REMEMBERED {
-            if let Some(oldest) = self.order.pop_front() {
-                self.entries.remove(&oldest);
-            }
-        }
     }
 }
 

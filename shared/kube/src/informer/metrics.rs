@@ -2,12 +2,11 @@
 
 use std::{
     collections::HashSet,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU64},
 };
 
 use ccm_cloud::clock;
 use kube::Resource;
-use parking_lot::Mutex;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -21,34 +20,46 @@ const REMEMBERED: usize = 1000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResourceLabel {
-    resource: String,
+    resource: Arc<str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ErrorLabels {
-    resource: String,
+    resource: Arc<str>,
     reason: &'static str,
 }
 
 /// The metrics of all informers of a program.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct InformerMetrics {
     objects: Family<ResourceLabel, Gauge>,
     relists: Family<ResourceLabel, Counter>,
     errors: Family<ErrorLabels, Counter>,
     malformed: Family<ResourceLabel, Counter>,
-    last_event: Family<ResourceLabel, Gauge<f64, std::sync::atomic::AtomicU64>>,
+    last_event: Family<ResourceLabel, Gauge<f64, AtomicU64>>,
 }
 
 impl InformerMetrics {
     /// Adds them to a registry.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("ccm_informer_objects", "[ALPHA] Objects in the informer's store", self.objects.clone());
-        registry.register("ccm_informer_relists", "[ALPHA] Times that everything was listed anew", self.relists.clone());
-        registry.register("ccm_informer_errors", "[ALPHA] Failed lists and watches, by reason", self.errors.clone());
+        registry.register(
+            "ccm_informer_objects",
+            "[ALPHA] Objects in the informer's store",
+            self.objects.clone(),
+        );
+        registry.register(
+            "ccm_informer_relists",
+            "[ALPHA] Times that everything was listed anew, the first list not counted",
+            self.relists.clone(),
+        );
+        registry.register(
+            "ccm_informer_errors",
+            "[ALPHA] Failed lists and watches, by reason",
+            self.errors.clone(),
+        );
         registry.register(
             "ccm_informer_malformed_objects",
-            "[ALPHA] Objects that could not be read and were left out",
+            "[ALPHA] Times that an object could not be read and was left out",
             self.malformed.clone(),
         );
         registry.register(
@@ -59,8 +70,11 @@ impl InformerMetrics {
     }
 
     pub(super) fn of<K: Stored>(&self) -> Meter {
-        let resource = K::Wire::plural(&()).into_owned();
-        Meter { metrics: self.clone(), label: ResourceLabel { resource }, logged: Arc::default() }
+        let label = ResourceLabel { resource: K::Wire::plural(&()).into() };
+        // Counters that show up only with their first increment hide it from rate().
+        self.relists.get_or_create(&label).inc_by(0);
+        self.malformed.get_or_create(&label).inc_by(0);
+        Meter { metrics: self.clone(), label, listed: false, logged: HashSet::new() }
     }
 }
 
@@ -68,35 +82,50 @@ impl InformerMetrics {
 pub(super) struct Meter {
     metrics: InformerMetrics,
     label: ResourceLabel,
-    logged: Arc<Mutex<HashSet<String>>>,
+    listed: bool,
+    logged: HashSet<String>,
 }
 
 impl Meter {
+    pub(super) fn resource(&self) -> &str {
+        &self.label.resource
+    }
+
     pub(super) fn event(&self) {
         self.metrics.last_event.get_or_create(&self.label).set(clock::unix_seconds());
     }
 
     pub(super) fn objects(&self, count: usize) {
-        self.metrics.objects.get_or_create(&self.label).set(i64::try_from(count).unwrap_or(i64::MAX));
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.metrics.objects.get_or_create(&self.label).set(count);
     }
 
-    pub(super) fn relisted(&self) {
-        self.metrics.relists.get_or_create(&self.label).inc();
-        tracing::info!(resource = self.label.resource, "watch cannot go on; listing again");
+    /// A list begins.
+    pub(super) fn list(&mut self) {
+        if self.listed {
+            self.metrics.relists.get_or_create(&self.label).inc();
+            tracing::info!(resource = self.resource(), "listing again");
+        }
+        self.listed = true;
     }
 
     pub(super) fn failed(&self, error: &ApiError) {
-        let labels = ErrorLabels { resource: self.label.resource.clone(), reason: error.reason() };
+        let labels =
+            ErrorLabels { resource: Arc::clone(&self.label.resource), reason: error.reason() };
         self.metrics.errors.get_or_create(&labels).inc();
-        tracing::warn!(resource = self.label.resource, error = %error, "list or watch failed; trying again");
+        tracing::warn!(resource = self.resource(), error = %error, "list or watch failed; trying again");
     }
 
-    pub(super) fn malformed(&self, name: Option<&str>, why: &str) {
+    pub(super) fn malformed(&mut self, name: Option<&str>, why: &str) {
         self.metrics.malformed.get_or_create(&self.label).inc();
         let name = name.unwrap_or("(unnamed)");
-        let mut logged = self.logged.lock();
-        if logged.len() < REMEMBERED && logged.insert(name.to_owned()) {
-            tracing::warn!(resource = self.label.resource, name, why, "object cannot be read and is left out");
+        if self.logged.len() < REMEMBERED && self.logged.insert(name.to_owned()) {
+            tracing::warn!(
+                resource = self.resource(),
+                name,
+                why,
+                "object cannot be read and is left out"
+            );
         }
     }
 }

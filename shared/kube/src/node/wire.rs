@@ -1,16 +1,19 @@
 //! How a node arrives.
+//!
+//! Each field is cut out of the text first and read then, so that one of the wrong
+//! type spoils nothing around it: it counts as absent. What no field asks for
+//! (`managedFields`, images, foreign annotations) is skipped and never takes memory.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ClusterResourceScope, Resource};
-use serde::{
-    Deserialize, Deserializer,
-    de::{DeserializeOwned, IgnoredAny},
-};
-use serde_json::{Value, value::RawValue};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde_json::value::RawValue;
 
-use super::{Address, Condition, Node, OWN_ANNOTATIONS, PROVIDED_NODE_IP, Taint, intern::intern};
+use super::{
+    Address, Condition, Node, OWN_ANNOTATIONS, PROVIDED_NODE_IP, Shared, Taint, intern::intern,
+};
 
 /// The conditions that are kept.
 const CONDITIONS: [&str; 2] = ["Ready", "NetworkUnavailable"];
@@ -24,37 +27,32 @@ pub struct Received {
 }
 
 impl Received {
-    /// The node, or what is wrong with the object, naming it where it has a name.
+    /// The node, or what is wrong with the object.
     pub fn into_node(self) -> Result<Node, String> {
         self.node.map(|node| *node)
+    }
+
+    fn parse(text: &str) -> Self {
+        let wire: Wire = serde_json::from_str(text).unwrap_or_default();
+        let (name, version) = (&wire.metadata.name, &wire.metadata.resource_version);
+        let meta = ObjectMeta {
+            name: present(name).map(str::to_owned),
+            resource_version: present(version).map(str::to_owned),
+            ..ObjectMeta::default()
+        };
+        let node = match present(name) {
+            Some(_) => Ok(Box::new(wire.node())),
+            None => Err("it has no readable name".to_owned()),
+        };
+        Self { meta, node }
     }
 }
 
 impl<'de> Deserialize<'de> for Received {
-    /// Fails only on text that is no JSON: the object is cut out first and read then.
+    /// Fails only on text that is no JSON.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text: &RawValue = Deserialize::deserialize(deserializer)?;
         Ok(Self::parse(text.get()))
-    }
-}
-
-impl Received {
-    fn parse(text: &str) -> Self {
-        let mut wire = match serde_json::from_str(text) {
-            Ok(wire) => wire,
-            Err(_) => Wire::lenient(serde_json::from_str(text).unwrap_or_default()),
-        };
-        let name = wire.metadata.name.take().filter(|name| !name.is_empty());
-        let meta = ObjectMeta {
-            name: name.clone(),
-            resource_version: wire.metadata.resource_version.clone(),
-            ..ObjectMeta::default()
-        };
-        let node = match name {
-            Some(name) => Ok(Box::new(wire.node(&name))),
-            None => Err("an object without a readable name".to_owned()),
-        };
-        Self { meta, node }
     }
 }
 
@@ -87,142 +85,196 @@ impl Resource for Received {
     }
 }
 
-/// The fields that are read. Null counts as absent, as everywhere in Kubernetes.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Wire {
+    #[serde(deserialize_with = "lenient")]
     metadata: Metadata,
+    #[serde(deserialize_with = "lenient")]
     spec: Spec,
+    #[serde(deserialize_with = "lenient")]
     status: Status,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Metadata {
-    name: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    name: String,
+    #[serde(deserialize_with = "lenient")]
+    uid: String,
+    #[serde(deserialize_with = "lenient")]
+    resource_version: String,
+    #[serde(deserialize_with = "lenient")]
     creation_timestamp: Option<jiff::Timestamp>,
+    // That there is one is all that matters.
     deletion_timestamp: Option<IgnoredAny>,
-    labels: Option<BTreeMap<String, String>>,
-    annotations: Option<BTreeMap<String, String>>,
+    #[serde(deserialize_with = "texts")]
+    labels: BTreeMap<String, String>,
+    #[serde(deserialize_with = "texts")]
+    annotations: BTreeMap<String, String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Spec {
-    #[serde(rename = "providerID")]
-    provider_id: Option<String>,
-    #[serde(rename = "podCIDRs")]
-    pod_cidrs: Option<Vec<String>>,
-    taints: Option<Vec<Taint>>,
-    unschedulable: Option<bool>,
+    #[serde(rename = "providerID", deserialize_with = "lenient")]
+    provider_id: String,
+    #[serde(rename = "podCIDRs", deserialize_with = "entries")]
+    pod_cidrs: Vec<String>,
+    #[serde(deserialize_with = "entries")]
+    taints: Vec<WireTaint>,
+    #[serde(deserialize_with = "lenient")]
+    unschedulable: bool,
+}
+
+/// Lenient to the last field: a taint that is dropped here would be removed from the
+/// node by the next write of the list.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct WireTaint {
+    #[serde(deserialize_with = "lenient")]
+    key: String,
+    #[serde(deserialize_with = "lenient")]
+    value: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    effect: String,
+    #[serde(deserialize_with = "lenient")]
+    time_added: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Status {
-    addresses: Option<Vec<Address>>,
-    conditions: Option<Vec<WireCondition>>,
-    node_info: Option<NodeInfo>,
+    #[serde(deserialize_with = "entries")]
+    addresses: Vec<WireAddress>,
+    #[serde(deserialize_with = "entries")]
+    conditions: Vec<WireCondition>,
+    #[serde(deserialize_with = "lenient")]
+    node_info: NodeInfo,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireAddress {
+    #[serde(rename = "type", deserialize_with = "lenient")]
+    kind: String,
+    #[serde(deserialize_with = "lenient")]
+    address: String,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct WireCondition {
-    #[serde(rename = "type")]
+    #[serde(rename = "type", deserialize_with = "lenient")]
     kind: String,
+    #[serde(deserialize_with = "lenient")]
     status: String,
+    #[serde(deserialize_with = "lenient")]
     reason: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct NodeInfo {
-    #[serde(rename = "systemUUID")]
-    system_uuid: Option<String>,
+    #[serde(rename = "systemUUID", deserialize_with = "lenient")]
+    system_uuid: String,
 }
 
-/// Takes one field of an object and reads it; what cannot be read counts as absent.
-fn field<T: DeserializeOwned>(object: &mut Value, name: &str) -> Option<T> {
-    serde_json::from_value(object.get_mut(name)?.take()).ok()
+/// A field; null counts as absent, as everywhere in Kubernetes, and so does a value of
+/// the wrong type.
+fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    let text: &RawValue = Deserialize::deserialize(deserializer)?;
+    Ok(serde_json::from_str::<Option<T>>(text.get()).ok().flatten().unwrap_or_default())
 }
 
-/// The same for a list, where only the entries that cannot be read are left out.
-fn entries<T: DeserializeOwned>(object: &mut Value, name: &str) -> Option<Vec<T>> {
-    let Value::Array(list) = object.get_mut(name)?.take() else { return None };
-    Some(list.into_iter().filter_map(|entry| serde_json::from_value(entry).ok()).collect())
+/// A list, without the entries that cannot be read.
+fn entries<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let list: Vec<&RawValue> = lenient(deserializer)?;
+    Ok(list.into_iter().filter_map(|entry| serde_json::from_str(entry.get()).ok()).collect())
+}
+
+/// A map of texts, without the entries of another type.
+fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let map: BTreeMap<String, &RawValue> = lenient(deserializer)?;
+    let text =
+        |(key, value): (String, &RawValue)| Some((key, serde_json::from_str(value.get()).ok()?));
+    Ok(map.into_iter().filter_map(text).collect())
 }
 
 impl Wire {
-    /// Reads field by field what did not read as a whole.
-    fn lenient(mut object: Value) -> Self {
-        let part = |object: &mut Value, name: &str| object.get_mut(name).map(Value::take).unwrap_or_default();
-        let (mut metadata, mut spec, mut status) =
-            (part(&mut object, "metadata"), part(&mut object, "spec"), part(&mut object, "status"));
-        Self {
-            metadata: Metadata {
-                name: field(&mut metadata, "name"),
-                uid: field(&mut metadata, "uid"),
-                resource_version: field(&mut metadata, "resourceVersion"),
-                creation_timestamp: field(&mut metadata, "creationTimestamp"),
-                deletion_timestamp: field(&mut metadata, "deletionTimestamp"),
-                labels: texts(&mut metadata, "labels"),
-                annotations: texts(&mut metadata, "annotations"),
-            },
-            spec: Spec {
-                provider_id: field(&mut spec, "providerID"),
-                pod_cidrs: entries(&mut spec, "podCIDRs"),
-                taints: entries(&mut spec, "taints"),
-                unschedulable: field(&mut spec, "unschedulable"),
-            },
-            status: Status {
-                addresses: entries(&mut status, "addresses"),
-                conditions: entries(&mut status, "conditions"),
-                node_info: field(&mut status, "nodeInfo"),
-            },
-        }
-    }
-
-    fn node(self, name: &str) -> Node {
+    fn node(self) -> Node {
         let Self { metadata, spec, status } = self;
-        let pairs = |map: Option<BTreeMap<String, String>>| map.unwrap_or_default().into_iter();
-        let ours = |key: &str| key == PROVIDED_NODE_IP || key.starts_with(OWN_ANNOTATIONS);
-        let kept = |condition: &WireCondition| CONDITIONS.contains(&condition.kind.as_str());
-        Node {
-            name: name.into(),
-            uid: metadata.uid.unwrap_or_default().into(),
-            resource_version: metadata.resource_version.unwrap_or_default().into(),
+        let mut node = Node {
+            name: intern(&metadata.name),
+            uid: metadata.uid.into(),
+            resource_version: metadata.resource_version.into(),
             created: metadata.creation_timestamp,
             deleting: metadata.deletion_timestamp.is_some(),
-            labels: pairs(metadata.labels).map(|(key, value)| (intern(&key), intern(&value))).collect(),
-            annotations: pairs(metadata.annotations)
-                .filter(|(key, _)| ours(key))
-                .map(|(key, value)| (intern(&key), value.into()))
+            labels: metadata
+                .labels
+                .iter()
+                .map(|(key, value)| (intern(key), intern(value)))
                 .collect(),
-            provider_id: spec.provider_id.filter(|id| !id.is_empty()).map(Into::into),
-            taints: spec.taints.unwrap_or_default(),
-            pod_cidrs: spec.pod_cidrs.unwrap_or_default().into_iter().map(Into::into).collect(),
-            unschedulable: spec.unschedulable.unwrap_or_default(),
-            addresses: status.addresses.unwrap_or_default(),
-            conditions: status
-                .conditions
-                .unwrap_or_default()
-                .into_iter()
-                .filter(kept)
-                .map(|condition| Condition {
-                    kind: intern(&condition.kind),
-                    status: intern(&condition.status),
-                    reason: condition.reason.as_deref().map(intern),
-                })
-                .collect(),
-            system_uuid: status.node_info.and_then(|info| info.system_uuid).filter(|uuid| !uuid.is_empty()).map(Into::into),
+            annotations: metadata.annotations.into_iter().filter_map(annotation).collect(),
+            provider_id: present(&spec.provider_id).map(Into::into),
+            taints: spec.taints.iter().map(WireTaint::taint).collect(),
+            pod_cidrs: spec.pod_cidrs.into_iter().map(Into::into).collect(),
+            unschedulable: spec.unschedulable,
+            addresses: status.addresses.iter().map(WireAddress::address).collect(),
+            conditions: status.conditions.iter().filter_map(WireCondition::kept).collect(),
+            system_uuid: present(&status.node_info.system_uuid).map(Into::into),
+        };
+        node.taints.shrink_to_fit();
+        node.pod_cidrs.shrink_to_fit();
+        node.addresses.shrink_to_fit();
+        node.conditions.shrink_to_fit();
+        node
+    }
+}
+
+impl WireTaint {
+    fn taint(&self) -> Taint {
+        Taint {
+            key: intern(&self.key),
+            value: self.value.as_deref().map(intern),
+            effect: intern(&self.effect),
+            time_added: self.time_added.as_deref().map(Into::into),
         }
     }
 }
 
-/// A map of texts; entries of another type are left out.
-fn texts(object: &mut Value, name: &str) -> Option<BTreeMap<String, String>> {
-    let Value::Object(map) = object.get_mut(name)?.take() else { return None };
-    Some(map.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned()))).collect())
+impl WireAddress {
+    fn address(&self) -> Address {
+        Address { kind: intern(&self.kind), address: self.address.as_str().into() }
+    }
+}
+
+impl WireCondition {
+    fn kept(&self) -> Option<Condition> {
+        CONDITIONS.contains(&self.kind.as_str()).then(|| Condition {
+            kind: intern(&self.kind),
+            status: intern(&self.status),
+            reason: self.reason.as_deref().map(intern),
+        })
+    }
+}
+
+/// An annotation, if Quartet reads it.
+fn annotation((key, value): (String, String)) -> Option<(Shared, Box<str>)> {
+    let ours = key == PROVIDED_NODE_IP || key.starts_with(OWN_ANNOTATIONS);
+    ours.then(|| (intern(&key), value.into()))
+}
+
+/// Absent and empty are the same in Kubernetes.
+fn present(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
 }

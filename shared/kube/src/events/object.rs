@@ -1,0 +1,119 @@
+//! An event as the API server takes it: core/v1, the kind that client-go writes.
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{Event, EventSource, ObjectReference},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+};
+use serde_json::{Value, json};
+
+use super::{ObjectRef, Observed, correlator::Occurrence};
+
+/// Longest name of an object.
+const NAME_LIMIT: usize = 253;
+
+/// Events about objects of the whole cluster live in `default`.
+pub(super) fn namespace(about: &ObjectRef) -> &str {
+    about.namespace.as_deref().unwrap_or("default")
+}
+
+/// The whole event, to create.
+pub(super) fn event(component: &str, event: &Observed, occurrence: &Occurrence) -> Event {
+    let about = &event.about;
+    Event {
+        metadata: ObjectMeta {
+            name: Some(occurrence.name.clone()),
+            namespace: Some(namespace(about).to_owned()),
+            ..ObjectMeta::default()
+        },
+        involved_object: ObjectReference {
+            api_version: Some(about.api_version.to_owned()),
+            kind: Some(about.kind.to_owned()),
+            namespace: about.namespace.clone(),
+            name: Some(about.name.clone()),
+            uid: Some(about.uid.clone()),
+            resource_version: Some(about.resource_version.clone()),
+            field_path: None,
+        },
+        type_: Some(event.kind.as_str().to_owned()),
+        reason: Some(event.reason.to_owned()),
+        message: Some(occurrence.message.clone()),
+        count: Some(count(occurrence)),
+        first_timestamp: Some(Time(occurrence.first)),
+        last_timestamp: Some(Time(event.at)),
+        source: Some(EventSource { component: Some(component.to_owned()), host: None }),
+        reporting_component: Some(component.to_owned()),
+        reporting_instance: Some(String::new()),
+        ..Event::default()
+    }
+}
+
+/// What differs when the event happens again.
+pub(super) fn again(event: &Observed, occurrence: &Occurrence) -> Value {
+    json!({
+        "count": count(occurrence),
+        "lastTimestamp": Time(event.at),
+        "message": occurrence.message,
+    })
+}
+
+fn count(occurrence: &Occurrence) -> i32 {
+    i32::try_from(occurrence.count).unwrap_or(i32::MAX)
+}
+
+/// Gives names to events.
+#[derive(Default)]
+pub(super) struct Names {
+    last: i128,
+}
+
+impl Names {
+    /// The object's name and the time in nanoseconds, as client-go has it; something
+    /// random where that would be no legal name.
+    pub(super) fn next(&mut self, about: &ObjectRef, at: Timestamp) -> String {
+        // Unique even where the clock is coarse or steps back.
+        self.last = at.as_nanosecond().max(self.last + 1);
+        let name = format!("{}.{:x}", about.name, self.last);
+        if is_legal(&name) { name } else { format!("{:032x}", rand::random::<u128>()) }
+    }
+}
+
+/// Whether this is a DNS subdomain, as RFC 1123 defines it and Kubernetes asks for.
+fn is_legal(name: &str) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let part = |part: &str| {
+        let bytes = part.as_bytes();
+        bytes.first().is_some_and(plain)
+            && bytes.last().is_some_and(plain)
+            && bytes.iter().all(|byte| plain(byte) || *byte == b'-')
+    };
+    name.len() <= NAME_LIMIT && name.split('.').all(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_legal() {
+        let mut names = Names::default();
+        let at = Timestamp::from_second(1).unwrap();
+        let mut check = |object: &str, expect: Option<&str>| {
+            let about = ObjectRef { name: object.to_owned(), ..ObjectRef::default() };
+            let name = names.next(&about, at);
+            assert!(is_legal(&name), "{name}");
+            match expect {
+                Some(expect) => assert_eq!(name, expect),
+                None => assert_eq!(name.len(), 32, "{name}"),
+            }
+        };
+        check("node-1.example", Some("node-1.example.3b9aca00"));
+        check("node-1.example", Some("node-1.example.3b9aca01"));
+        check("system:node", None);
+        check("Upper", None);
+        check("-a", None);
+        check("a..b", None);
+        check("", None);
+        check(&"a".repeat(250), None);
+    }
+}

@@ -1,0 +1,42 @@
+//! Watches that end as soon as they start.
+//!
+//! kube's watcher begins a watch that has ended again at once and without a word. A
+//! server or proxy that closes every watch would be asked thousands of times a second.
+
+use std::{sync::Arc, time::Duration};
+
+use http::Request;
+use kube::{Client, client::Body};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep_until};
+use tower::service_fn;
+
+/// The least time between the starts of two watches.
+const BETWEEN_WATCHES: Duration = Duration::from_secs(1);
+
+/// This client, with its watches spaced out; for one informer.
+pub(super) fn paced(client: Client) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let next = Arc::new(Mutex::new(Instant::now()));
+    let service = service_fn(move |request: Request<Body>| {
+        let (client, next) = (client.clone(), Arc::clone(&next));
+        async move {
+            if is_watch(&request) {
+                let start = {
+                    let mut next = next.lock();
+                    let start = (*next).max(Instant::now());
+                    *next = start + BETWEEN_WATCHES;
+                    start
+                };
+                sleep_until(start).await;
+            }
+            client.send(request).await
+        }
+    });
+    Client::new(service, namespace)
+}
+
+/// kube marks each request with its verb.
+fn is_watch(request: &Request<Body>) -> bool {
+    request.extensions().get::<&'static str>() == Some(&"watch")
+}
