@@ -18,7 +18,7 @@ pub(super) fn answer(path: &str, form: Form) -> Option<Answer> {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     match (parts.as_slice(), form) {
         (["version"], _) => Some(Answer::json(version())),
-        (["api"], Form::Discovery(version)) => Some(aggregated(version, |group| group.is_empty())),
+        (["api"], Form::Discovery(version)) => Some(aggregated(version, str::is_empty)),
         (["apis"], Form::Discovery(version)) => Some(aggregated(version, |group| !group.is_empty())),
         (["api"], _) => Some(Answer::json(json!({ "kind": "APIVersions", "versions": ["v1"],
             "serverAddressByClientCIDRs": [] }))),

@@ -80,7 +80,7 @@ pub(super) fn decode_body(info: &RequestInfo, body: &[u8], kind: &str) -> Result
         "application/yaml" => serde_yaml_ng::from_slice(body).map_err(|error| undecodable(&error)),
         _ => Err(StatusError::unsupported_media_type(
             "the body of the request was in an unknown format - accepted media types include: application/json, \
-             application/yaml",
+             application/yaml (this simulated API server reads no protobuf)",
         )),
     }
 }

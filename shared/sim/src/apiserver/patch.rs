@@ -28,15 +28,26 @@ pub(super) enum PatchError {
     Rejected,
     #[error("map: {element} does not contain declared merge key: {key}")]
     NoMergeKey { element: String, key: &'static str },
+    #[error("The order in patch list:\n[{patch}]\n doesn't match $setElementOrder list:\n[{order}]\n")]
+    Order { patch: String, order: String },
+    #[error("unknown patch type: {directive} in map: {element}")]
+    UnknownDirective { directive: String, element: String },
+    #[error("merging lists cannot yet be specified in the patch")]
+    MergedList,
+    #[error("invalid patch format of retainKeys")]
+    RetainKeys,
 }
 
 impl From<PatchError> for StatusError {
     fn from(error: PatchError) -> Self {
         let message = error.to_string();
         match error {
-            PatchError::Undecodable(_) => Self::bad_request(message),
+            PatchError::Undecodable(_) | PatchError::RetainKeys => Self::bad_request(message),
             PatchError::Rejected => Self::new(422, "Invalid", message).with_details(serde_json::json!({})),
-            PatchError::NoMergeKey { .. } => Self::new(500, "", message),
+            PatchError::NoMergeKey { .. }
+            | PatchError::Order { .. }
+            | PatchError::UnknownDirective { .. }
+            | PatchError::MergedList => Self::new(500, "", message),
         }
     }
 }

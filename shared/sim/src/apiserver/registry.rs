@@ -28,7 +28,7 @@ const KEPT: [&str; 6] = [
 /// Makes a decoded object ready to be created. Its name is settled already.
 pub(super) fn prepare_create(resource: &Resource, value: &mut Value, identity: &Identity, allocator: &Allocator) {
     if let Some(meta) = value["metadata"].as_object_mut() {
-        for system in ["selfLink", "resourceVersion", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        for system in ["selfLink", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"] {
             meta.remove(system);
         }
         meta.remove("managedFields");
@@ -90,9 +90,23 @@ pub(super) fn prepare_update(
 
 /// What the server fills in when it is missing, at every write.
 fn defaults(resource: &Resource, value: &mut Value, allocator: &Allocator) {
+    if let Some(owners) = value["metadata"].get_mut("ownerReferences").and_then(Value::as_array_mut) {
+        let mut seen: Vec<Value> = Vec::new();
+        owners.retain(|owner| {
+            let first = !seen.contains(owner);
+            seen.push(owner.clone());
+            first
+        });
+    }
     match resource.slot {
         resources::SERVICES => service::defaults(value, allocator),
-        resources::NODES => sync_pod_cidrs(&mut value["spec"]),
+        resources::NODES => {
+            sync_pod_cidrs(&mut value["spec"]);
+            let status = &mut value["status"];
+            if status.get("allocatable").is_none() && status.get("capacity").is_some() {
+                status["allocatable"] = status["capacity"].clone();
+            }
+        }
         resources::NAMESPACES => {
             let name = value["metadata"]["name"].clone();
             if !value["metadata"]["labels"].is_object() {

@@ -151,9 +151,9 @@ impl RequestInfo {
     fn verb_of(&self, method: &Method) -> Verb {
         let collection = self.resource.is_some() && self.name.is_empty();
         match *method {
-            Method::GET | Method::HEAD if collection && self.query.flag("watch") => Verb::Watch,
-            Method::GET | Method::HEAD if collection => Verb::List,
-            Method::GET | Method::HEAD => Verb::Get,
+            Method::GET if collection && self.query.flag("watch") => Verb::Watch,
+            Method::GET if collection => Verb::List,
+            Method::GET => Verb::Get,
             Method::POST => Verb::Create,
             Method::PUT => Verb::Update,
             Method::PATCH => Verb::Patch,

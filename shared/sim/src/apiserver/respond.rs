@@ -75,14 +75,12 @@ fn head(code: u16, media: &'static str, body: ResponseBody) -> Response<Response
 }
 
 fn value(info: &RequestInfo, code: u16, value: &Value, form: Form, media: &'static str) -> Response<ResponseBody> {
-    if form == Form::Yaml {
-        let text = serde_yaml_ng::to_string(value).unwrap_or_default();
-        return head(code, "application/yaml", ResponseBody::pieces([Bytes::from(text)]));
-    }
-    let text = if negotiate::pretty(info) {
-        serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
+    // JSON is YAML.
+    let media = if form == Form::Yaml { "application/yaml" } else { media };
+    let text = if form == Form::Yaml || negotiate::pretty(info) {
+        serde_json::to_string_pretty(value).unwrap_or_default()
     } else {
-        value.to_string() + "\n"
+        value.to_string()
     };
     compressed(info, code, media, ResponseBody::pieces([Bytes::from(text)]), 0)
 }

@@ -57,9 +57,9 @@ impl Cause {
         Self { reason: "FieldValueNotSupported", field: field.into(), message }
     }
 
-    /// The second of two equal entries.
-    pub(super) fn duplicate(field: impl Into<String>, value: &Value) -> Self {
-        let message = format!("Duplicate value: {}", shown(value));
+    /// The second of two equal entries, given as messages show it.
+    pub(super) fn duplicate(field: impl Into<String>, shown: &str) -> Self {
+        let message = format!("Duplicate value: {shown}");
         Self { reason: "FieldValueDuplicate", field: field.into(), message }
     }
 }

@@ -45,7 +45,9 @@ impl Target {
     }
 
     fn invalid(&self, causes: &[Cause]) -> StatusError {
-        StatusError::invalid(self.resource.group, self.resource.kind, &self.name, causes)
+        // Events are of the core group, however they are looked at.
+        let group = if self.resource.is_events_view() { "" } else { self.resource.group };
+        StatusError::invalid(group, self.resource.kind, &self.name, causes)
     }
 }
 

@@ -1,4 +1,5 @@
-//! JSON patches, RFC 6902.
+//! JSON patches, RFC 6902, as lenient as the library of the real server: `replace` adds
+//! what is missing, a missing value is null, and -1 is the end of a list.
 
 use serde_json::Value;
 
@@ -14,14 +15,21 @@ pub(super) fn apply(target: &mut Value, patch: &Value) -> Result<(), PatchError>
 /// One operation; nothing when it does not apply.
 fn one(target: &mut Value, operation: &Value) -> Option<()> {
     let path = pointer(operation.get("path")?.as_str()?)?;
+    let value = || operation.get("value").cloned().unwrap_or(Value::Null);
     let from = || pointer(operation.get("from")?.as_str()?);
     match operation.get("op")?.as_str()? {
-        "add" => add(target, &path, operation.get("value")?.clone()),
+        "add" => add(target, &path, value()),
         "remove" => remove(target, &path).map(drop),
-        "replace" => {
-            *find(target, &path)? = operation.get("value")?.clone();
-            Some(())
-        }
+        "replace" => match find(target, parent(&path)?)? {
+            Value::Object(map) => {
+                map.insert(path.last()?.clone(), value());
+                Some(())
+            }
+            _ => {
+                *find(target, &path)? = value();
+                Some(())
+            }
+        },
         "move" => {
             let from = from()?;
             // Into itself makes no sense.
@@ -32,10 +40,11 @@ fn one(target: &mut Value, operation: &Value) -> Option<()> {
             add(target, &path, value)
         }
         "copy" => {
-            let value = find(target, &from()?)?.clone();
+            let from = from()?;
+            let value = read(target, &from)?;
             add(target, &path, value)
         }
-        "test" => (find(target, &path).as_deref() == operation.get("value")).then_some(()),
+        "test" => (read(target, &path)? == value()).then_some(()),
         _ => None,
     }
 }
@@ -57,22 +66,33 @@ fn find<'a>(target: &'a mut Value, path: &[String]) -> Option<&'a mut Value> {
     })
 }
 
+fn parent(path: &[String]) -> Option<&[String]> {
+    path.split_last().map(|(_, parent)| parent)
+}
+
+/// A value; null when its parent is there and it is not.
+fn read(target: &mut Value, path: &[String]) -> Option<Value> {
+    let parent_is_map = parent(path).and_then(|parent| find(target, parent)).is_some_and(|value| value.is_object());
+    match find(target, path) {
+        Some(value) => Some(value.clone()),
+        None if parent_is_map => Some(Value::Null),
+        None => None,
+    }
+}
+
 fn index(part: &str) -> Option<usize> {
     let canonical = part == "0" || !part.starts_with(['0', '+']);
     part.parse().ok().filter(|_| canonical)
 }
 
 fn add(target: &mut Value, path: &[String], value: Value) -> Option<()> {
-    let Some((last, parent)) = path.split_last() else {
-        *target = value;
-        return Some(());
-    };
+    let (last, parent) = path.split_last()?;
     match find(target, parent)? {
         Value::Object(map) => {
             map.insert(last.clone(), value);
         }
         Value::Array(items) => {
-            let at = if last == "-" { items.len() } else { index(last)? };
+            let at = if last == "-" || last == "-1" { items.len() } else { index(last)? };
             if at > items.len() {
                 return None;
             }
@@ -88,7 +108,7 @@ fn remove(target: &mut Value, path: &[String]) -> Option<Value> {
     match find(target, parent)? {
         Value::Object(map) => map.remove(last),
         Value::Array(items) => {
-            let at = index(last)?;
+            let at = if last == "-1" { items.len().checked_sub(1)? } else { index(last)? };
             (at < items.len()).then(|| items.remove(at))
         }
         _ => None,
@@ -118,7 +138,13 @@ mod tests {
         check(json!({"a":[1]}), op("add", "/a/01", json!(2)), None);
         check(json!({}), op("add", "/a/b", json!(2)), None);
         check(json!({"a":1}), op("replace", "/a", json!(2)), Some(json!({"a":2})));
-        check(json!({}), op("replace", "/a", json!(2)), None);
+        check(json!({}), op("replace", "/a", json!(2)), Some(json!({"a":2})));
+        check(json!({}), op("replace", "/a/b", json!(2)), None);
+        check(json!({"a":[]}), op("replace", "/a/0", json!(2)), None);
+        check(json!({"a":[1]}), op("add", "/a/-1", json!(2)), Some(json!({"a":[1,2]})));
+        check(json!({}), op("test", "/a", json!(null)), Some(json!({})));
+        check(json!({}), json!([{"op":"copy","from":"/a","path":"/b"}]), Some(json!({"b":null})));
+        check(json!({}), json!([{"op":"move","from":"/a","path":"/b"}]), None);
         check(json!({"x.y/z":1}), op("remove", "/x.y~1z", json!(null)), Some(json!({})));
         check(json!({}), op("remove", "/a", json!(null)), None);
         check(json!({"a":{"b":1}}), op("test", "/a", json!({"b":1})), Some(json!({"a":{"b":1}})));

@@ -34,22 +34,29 @@ fn object(target: &mut Map<String, Value>, patch: &Map<String, Value>, shape: &S
             target.clear();
             return Ok(());
         }
-        _ => {}
+        Some(other) => {
+            let element = go_map(&Value::Object(patch.clone()));
+            return Err(PatchError::UnknownDirective { directive: other.to_owned(), element });
+        }
+        None => {}
     }
     if let Some(Value::Array(keys)) = patch.get(RETAIN) {
+        let retained = |name: &String| name.starts_with('$') || keys.iter().any(|key| key.as_str() == Some(name));
+        if !patch.keys().all(retained) {
+            return Err(PatchError::RetainKeys);
+        }
         target.retain(|name, _| keys.iter().any(|key| key.as_str() == Some(name)));
     }
     for (name, value) in patch {
         if name == PATCH || name == RETAIN {
             continue;
         }
-        if let Some(field) = name.strip_prefix(DELETE_FROM) {
-            if let (Some(Value::Array(have)), Value::Array(unwanted)) = (target.get_mut(field), value) {
-                have.retain(|item| !unwanted.contains(item));
-            }
-        } else if let Some(field) = name.strip_prefix(ORDER) {
+        if name.starts_with(DELETE_FROM) {
+            continue;
+        }
+        if let Some(field) = name.strip_prefix(ORDER) {
             // With values of its own the list is ordered when these are merged.
-            if !patch.contains_key(field) {
+            if !patch.contains_key(field) && target.contains_key(field) {
                 let shape = shape.field(field).unwrap_or(Shape::Any);
                 list(target, field, &[], patch.get(name), &shape)?;
             }
@@ -59,6 +66,12 @@ fn object(target: &mut Map<String, Value>, patch: &Map<String, Value>, shape: &S
             let order = patch.get(&format!("{ORDER}{name}"));
             let shape = shape.field(name).unwrap_or(Shape::Any);
             member(target, name, value, order, &shape)?;
+        }
+    }
+    for (name, value) in patch {
+        let field = name.strip_prefix(DELETE_FROM).and_then(|field| target.get_mut(field));
+        if let (Some(Value::Array(have)), Value::Array(unwanted)) = (field, value) {
+            have.retain(|item| !unwanted.contains(item));
         }
     }
     Ok(())
@@ -102,8 +115,10 @@ fn list(
         _ => Vec::new(),
     };
     let merged = match shape {
+        Shape::Keyed(key, _) if have.is_empty() => fresh(patch, order, key)?,
         Shape::Keyed(key, entry) => keyed(have, patch, order, key, entry)?,
         Shape::Set(_) => {
+            check_order(patch, order, Clone::clone)?;
             let mut merged = have.clone();
             merged.extend(patch.iter().cloned());
             let mut seen: Vec<Value> = Vec::new();
@@ -116,10 +131,45 @@ fn list(
         }
         _ => patch.to_vec(),
     };
-    if !merged.is_empty() || target.contains_key(name) || !patch.is_empty() {
-        target.insert(name.to_owned(), Value::Array(merged));
-    }
+    target.insert(name.to_owned(), Value::Array(merged));
     Ok(())
+}
+
+fn directive(item: &Value) -> Option<&str> {
+    item.get(PATCH).and_then(Value::as_str)
+}
+
+fn key_in(item: &Value, key: &str) -> Value {
+    item.get(key).cloned().unwrap_or(Value::Null)
+}
+
+/// What is wrong with the entries of a patch, whatever they meet.
+fn check_entries(patch: &[Value], order: Option<&Value>, key: &'static str) -> Result<(), PatchError> {
+    check_order(patch, order, |item| key_in(item, key))?;
+    for item in patch {
+        match directive(item) {
+            Some("merge") => return Err(PatchError::MergedList),
+            Some("replace") => return Ok(()),
+            Some("delete") | None => {}
+            Some(other) => {
+                return Err(PatchError::UnknownDirective { directive: other.to_owned(), element: go_map(item) });
+            }
+        }
+    }
+    match patch.iter().find(|item| key_in(item, key).is_null()) {
+        Some(item) => Err(PatchError::NoMergeKey { element: go_map(item), key }),
+        None => Ok(()),
+    }
+}
+
+/// A list where none was: the entries as they are, even two of one key.
+fn fresh(patch: &[Value], order: Option<&Value>, key: &'static str) -> Result<Vec<Value>, PatchError> {
+    check_entries(patch, order, key)?;
+    let mut entries: Vec<Value> = patch.iter().filter(|item| directive(item).is_none()).cloned().collect();
+    for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
+        entry.retain(|name, value| !name.starts_with('$') && !value.is_null());
+    }
+    Ok(entries)
 }
 
 fn keyed(
@@ -129,21 +179,19 @@ fn keyed(
     key: &'static str,
     entry: &Shape,
 ) -> Result<Vec<Value>, PatchError> {
-    let directive = |item: &Value| item.get(PATCH).and_then(Value::as_str).map(str::to_owned);
-    if patch.iter().any(|item| directive(item).as_deref() == Some("replace")) {
+    check_entries(patch, order, key)?;
+    let key_of = |item: &Value| key_in(item, key);
+    if patch.iter().any(|item| directive(item) == Some("replace")) {
         return Ok(patch.iter().filter(|item| directive(item).is_none()).cloned().collect());
     }
-    let key_of = |item: &Value| item.get(key).cloned().unwrap_or(Value::Null);
+    // Deletions come first, wherever they stand in the patch.
+    let (deletions, patch): (Vec<Value>, Vec<Value>) =
+        patch.iter().cloned().partition(|item| directive(item) == Some("delete"));
+    let mut have = have;
+    have.retain(|existing| deletions.iter().all(|item| key_of(item) != key_of(existing)));
     let mut merged = have.clone();
-    for item in patch {
+    for item in &patch {
         let wanted = key_of(item);
-        if wanted.is_null() {
-            return Err(PatchError::NoMergeKey { element: go_map(item), key });
-        }
-        if directive(item).as_deref() == Some("delete") {
-            merged.retain(|existing| key_of(existing) != wanted);
-            continue;
-        }
         match merged.iter_mut().find(|existing| key_of(existing) == wanted) {
             Some(existing) => apply(existing, item, entry)?,
             None => {
@@ -153,8 +201,20 @@ fn keyed(
             }
         }
     }
-    let order = order.and_then(Value::as_array).map_or(patch, Vec::as_slice);
+    let order = order.and_then(Value::as_array).unwrap_or(&patch);
     Ok(ordered(merged, order, &have, key_of))
+}
+
+/// An order that is given names all entries of the patch, in the order of the patch.
+fn check_order(patch: &[Value], order: Option<&Value>, key_of: impl Fn(&Value) -> Value) -> Result<(), PatchError> {
+    let Some(Value::Array(order)) = order else { return Ok(()) };
+    let mut rest = order.iter();
+    let mut wanted = patch.iter().filter(|item| item.get(PATCH).is_none());
+    if wanted.all(|item| rest.any(|other| key_of(other) == key_of(item))) {
+        return Ok(());
+    }
+    let shown = |list: &[Value]| list.iter().map(go_map).collect::<Vec<_>>().join(" ");
+    Err(PatchError::Order { patch: shown(patch), order: shown(order) })
 }
 
 /// Entries that the patch names come in the patch's order. The others keep their places
@@ -182,11 +242,16 @@ fn ordered(merged: Vec<Value>, order: &[Value], have: &[Value], key_of: impl Fn(
 
 /// A map as Go prints it: what the real server's message holds.
 pub(super) fn go_map(value: &Value) -> String {
-    let Value::Object(map) = value else { return value.to_string() };
+    let map = match value {
+        Value::Object(map) => map,
+        Value::String(text) => return text.clone(),
+        Value::Array(items) => return format!("[{}]", items.iter().map(go_map).collect::<Vec<_>>().join(" ")),
+        other => return other.to_string(),
+    };
     let inner: Vec<_> = map
         .iter()
         .map(|(name, value)| match value {
-            Value::String(text) => format!("{name}:{text}"),
+            Value::Null => format!("{name}:<nil>"),
             other => format!("{name}:{}", go_map(other)),
         })
         .collect();

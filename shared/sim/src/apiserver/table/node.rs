@@ -29,7 +29,7 @@ pub(super) fn cells(node: &Value, age: String) -> Value {
         address(node, "InternalIP"),
         address(node, "ExternalIP"),
         known("osImage"),
-        known("kernelVersion"),
+        kernel(info),
         known("containerRuntimeVersion"),
     ])
 }
@@ -47,6 +47,15 @@ fn status(node: &Value) -> String {
         status.push_str(",SchedulingDisabled");
     }
     status
+}
+
+/// With the architecture behind it, where both are known.
+fn kernel(info: &Value) -> String {
+    match (text(&info["kernelVersion"]), text(&info["architecture"])) {
+        ("", _) => "<unknown>".to_owned(),
+        (kernel, "") => kernel.to_owned(),
+        (kernel, architecture) => format!("{kernel} ({architecture})"),
+    }
 }
 
 fn roles(labels: &Value) -> String {

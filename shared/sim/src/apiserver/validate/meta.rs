@@ -41,10 +41,10 @@ pub(super) fn check(resource: &Resource, value: &Value, causes: &mut Vec<Cause>)
         let message = format!("Too long: may not be more than {ANNOTATIONS_MAX} bytes");
         causes.push(Cause { reason: "FieldValueTooLong", field: "metadata.annotations".to_owned(), message });
     }
+    check_owners(&meta["ownerReferences"], causes);
     for (index, finalizer) in meta["finalizers"].as_array().into_iter().flatten().enumerate() {
         check_finalizer(&format!("metadata.finalizers[{index}]"), finalizer, causes);
     }
-    check_owners(&meta["ownerReferences"], causes);
 }
 
 fn extend(causes: &mut Vec<Cause>, field: &str, value: &Value, problems: Vec<String>) {

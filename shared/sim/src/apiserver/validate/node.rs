@@ -1,6 +1,6 @@
 //! Nodes.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{super::status::Cause, names};
 
@@ -13,17 +13,19 @@ pub(super) fn check(node: &Value, causes: &mut Vec<Cause>) {
         check_taint(taint, &format!("metadata.taints[{index}]"), causes);
         let same = |other: &&Value| other["key"] == taint["key"] && other["effect"] == taint["effect"];
         if taints.iter().take(index).any(|other| same(&other)) {
-            let shown = json!({ "Key": taint["key"], "Value": taint["value"].as_str().unwrap_or_default(),
-                "Effect": taint["effect"], "TimeAdded": taint["timeAdded"] });
-            let mut cause = Cause::duplicate(format!("metadata.taints[{index}]"), &shown);
-            cause.message.push_str(": taints must be unique by key and effect pair");
-            causes.push(cause);
+            let (key, value) = (&taint["key"], taint["value"].as_str().unwrap_or_default());
+            let shown = format!(
+                "{{\"Key\":{key},\"Value\":{value:?},\"Effect\":{},\"TimeAdded\":{}}}: \
+                 taints must be unique by key and effect pair",
+                taint["effect"], taint["timeAdded"]
+            );
+            causes.push(Cause::duplicate(format!("metadata.taints[{index}]"), &shown));
         }
     }
     let addresses = node["status"]["addresses"].as_array().map_or(&[][..], Vec::as_slice);
     for (index, address) in addresses.iter().enumerate() {
         if addresses.iter().take(index).any(|other| other == address) {
-            let shown = json!({ "Type": address["type"], "Address": address["address"] });
+            let shown = format!("{{\"Type\":{},\"Address\":{}}}", address["type"], address["address"]);
             causes.push(Cause::duplicate(format!("status.addresses[{index}]"), &shown));
         }
     }

@@ -1,6 +1,6 @@
 //! Services, as far as a load balancer controller meets the rules.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::status::Cause;
 
@@ -48,10 +48,12 @@ fn check_port(port: &Value, index: usize, ports: &[Value], causes: &mut Vec<Caus
     }
     let earlier = ports.iter().take(index);
     if !port["name"].is_null() && earlier.clone().any(|other| other["name"] == port["name"]) {
-        causes.push(Cause::duplicate(format!("{field}.name"), &port["name"]));
+        causes.push(Cause::duplicate(format!("{field}.name"), &port["name"].to_string()));
     } else if earlier.clone().any(|other| other["port"] == port["port"] && other["protocol"] == port["protocol"]) {
-        let shown = json!({ "Name": "", "Protocol": protocol, "AppProtocol": null, "Port": port["port"],
-            "TargetPort": 0, "NodePort": 0 });
+        let shown = format!(
+            "{{\"Name\":\"\",\"Protocol\":{protocol},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\"NodePort\":0}}",
+            port["port"]
+        );
         causes.push(Cause::duplicate(field, &shown));
     }
 }
