@@ -28,7 +28,8 @@ impl ProviderId {
     pub fn parse(text: &str) -> Result<Self, ProviderIdError> {
         let wrong = || ProviderIdError { text: text.to_owned() };
         let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
-        let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.');
+        let legal =
+            |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.');
         let starts_well = scheme.starts_with(|c: char| c.is_ascii_lowercase());
         if !starts_well || !scheme.chars().all(legal) || rest.is_empty() {
             return Err(wrong());

@@ -15,8 +15,8 @@
 //!
 //! This is also the home of [`clock`], the one module that reads clocks.
 
-pub mod clock;
 mod call;
+pub mod clock;
 mod error;
 mod identity;
 mod instances;
@@ -27,7 +27,10 @@ pub use call::{Call, CallClass, CallGate, CallReport, OpenGate, Priority};
 pub use error::{CloudError, ErrorKind, RetryClass};
 pub use identity::{Claim, NodeIdentity, ProviderId, ProviderIdError};
 pub use instances::{
-    AbsenceProof, AddressKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeAddress, PowerState, ProofMethod,
+    AbsenceProof, AddressKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeAddress,
+    PowerState, ProofMethod,
 };
 pub use provider::{Capability, Cloud};
-pub use registry::{ProviderConfig, ProviderContext, ProviderFactory, ProviderRegistry, RegistryError};
+pub use registry::{
+    ProviderConfig, ProviderContext, ProviderFactory, ProviderRegistry, RegistryError,
+};

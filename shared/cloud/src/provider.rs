@@ -43,7 +43,9 @@ pub trait Cloud: Send + Sync {
 
     /// Whose node this is, by its provider ID alone. Cheap, asks nobody.
     fn claim(&self, provider_id: Option<&str>) -> Claim {
-        let Some(text) = provider_id.filter(|text| !text.is_empty()) else { return Claim::Unclaimed };
+        let Some(text) = provider_id.filter(|text| !text.is_empty()) else {
+            return Claim::Unclaimed;
+        };
         match ProviderId::parse(text) {
             Ok(id) if self.schemes().iter().any(|scheme| scheme == id.scheme()) => Claim::Ours,
             _ => Claim::Foreign,

@@ -16,7 +16,11 @@ fn main() -> ExitCode {
         ("compare-and-swap only", false, Election { compare_and_swap: true, ..bare }),
         ("no deadline", false, Election { deadline: false, ..guarded }),
         ("no compare-and-swap", false, Election { compare_and_swap: false, ..guarded }),
-        ("no observation, second clock 4 ahead", false, Election { observation: false, skew: [0, 4], ..guarded }),
+        (
+            "no observation, second clock 4 ahead",
+            false,
+            Election { observation: false, skew: [0, 4], ..guarded },
+        ),
         ("all three", true, guarded),
         ("all three, second clock 4 ahead", true, Election { skew: [0, 4], ..guarded }),
         ("all three, second clock 5 behind", true, Election { skew: [0, -5], ..guarded }),
@@ -27,7 +31,8 @@ fn main() -> ExitCode {
         let verdict = election.check();
         let found = verdict.two_leaders.as_deref();
         as_expected &= found.is_none() == safe && (!safe || verdict.moved);
-        let outcome = found.map_or("never two leaders".to_owned(), |path| format!("TWO LEADERS by {path}"));
+        let outcome =
+            found.map_or("never two leaders".to_owned(), |path| format!("TWO LEADERS by {path}"));
         // A closed pipe changes nothing about the verdict.
         writeln!(out, "{name:40} {:>10} states  {outcome}", verdict.states).ok();
     }

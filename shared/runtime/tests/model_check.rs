@@ -15,13 +15,21 @@ fn guarded() -> Election {
 
 fn check_safe(name: &str, election: Election) {
     let verdict = election.check();
-    assert!(verdict.two_leaders.is_none(), "{name}: two leaders by {}", verdict.two_leaders.unwrap_or_default());
+    assert!(
+        verdict.two_leaders.is_none(),
+        "{name}: two leaders by {}",
+        verdict.two_leaders.unwrap_or_default()
+    );
     assert!(verdict.moved, "{name}: the second candidate never leads in {} states", verdict.states);
 }
 
 fn check_unsafe(name: &str, election: Election) {
     let verdict = election.check();
-    assert!(verdict.two_leaders.is_some(), "{name}: {} states and never two leaders", verdict.states);
+    assert!(
+        verdict.two_leaders.is_some(),
+        "{name}: {} states and never two leaders",
+        verdict.states
+    );
 }
 
 #[test]
@@ -37,9 +45,13 @@ fn skewed_clocks_do_not_matter() {
 
 #[test]
 fn each_protection_is_needed() {
-    let bare = Election { compare_and_swap: false, observation: false, deadline: false, ..guarded() };
+    let bare =
+        Election { compare_and_swap: false, observation: false, deadline: false, ..guarded() };
     check_unsafe("the library alone", bare);
     check_unsafe("without compare-and-swap", Election { compare_and_swap: false, ..guarded() });
     check_unsafe("without a deadline", Election { deadline: false, ..guarded() });
-    check_unsafe("without observation, a clock ahead", Election { observation: false, skew: [0, 4], ..guarded() });
+    check_unsafe(
+        "without observation, a clock ahead",
+        Election { observation: false, skew: [0, 4], ..guarded() },
+    );
 }

@@ -140,7 +140,8 @@ impl ApiServer {
         });
         let server = Arc::new(Self { core });
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
-            let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+            let namespace =
+                json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
             if let Err(error) = server.create(namespace) {
                 tracing::error!(%error, name, "could not create a namespace");
             }
@@ -205,7 +206,8 @@ impl ApiServer {
     pub fn create(&self, object: Value) -> Result<Value, StatusError> {
         let resource = resource_of(&object)?;
         let namespace = namespace_of(resource, &object);
-        let stored = self.core.create(resource, &namespace, object, &mut WriteOptions::default())?;
+        let stored =
+            self.core.create(resource, &namespace, object, &mut WriteOptions::default())?;
         Ok(stored.typed(resource))
     }
 
@@ -220,7 +222,8 @@ impl ApiServer {
         let Some(resource) = resources::by_plural(plural) else { return Vec::new() };
         let everything = store::Range { prefix: "", after: None, limit: 0 };
         let page = self.core.store.page(resource, None, &everything, |_| true);
-        page.map(|page| page.objects.iter().map(|object| object.typed(resource)).collect()).unwrap_or_default()
+        page.map(|page| page.objects.iter().map(|object| object.typed(resource)).collect())
+            .unwrap_or_default()
     }
 
     /// Replaces an object; without a resourceVersion whatever is there.
@@ -240,7 +243,8 @@ impl ApiServer {
         target.name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         target.subresource = subresource.to_owned();
         if object["metadata"]["resourceVersion"].is_null() && !resource.unconditional_update {
-            let current = self.core.store.get(resource, &target.key()).ok_or_else(|| target.not_found())?;
+            let current =
+                self.core.store.get(resource, &target.key()).ok_or_else(|| target.not_found())?;
             object["metadata"]["resourceVersion"] = json!(current.revision.to_string());
         }
         let (stored, _) = self.core.update(&target, object, &mut WriteOptions::default())?;
@@ -271,8 +275,14 @@ impl ApiServer {
 }
 
 fn target(resource: &'static Resource, key: &str) -> Target {
-    let (namespace, name) = if resource.namespaced { key.split_once('/').unwrap_or(("", key)) } else { ("", key) };
-    Target { resource, namespace: namespace.to_owned(), name: name.to_owned(), subresource: String::new() }
+    let (namespace, name) =
+        if resource.namespaced { key.split_once('/').unwrap_or(("", key)) } else { ("", key) };
+    Target {
+        resource,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        subresource: String::new(),
+    }
 }
 
 fn resource_of(object: &Value) -> Result<&'static Resource, StatusError> {

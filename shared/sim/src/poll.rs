@@ -20,9 +20,12 @@ where
         let seen = look().await;
         match seen {
             Ok(Some(value)) => return Ok(value),
-            Ok(None) if start.elapsed() > limit => bail!("after {limit:?} still waiting for: {what}"),
+            Ok(None) if start.elapsed() > limit => {
+                bail!("after {limit:?} still waiting for: {what}")
+            }
             Err(error) if start.elapsed() > limit => {
-                return Err(error).with_context(|| format!("after {limit:?} still waiting for: {what}"));
+                return Err(error)
+                    .with_context(|| format!("after {limit:?} still waiting for: {what}"));
             }
             Ok(None) | Err(_) => sleep(STEP).await,
         }

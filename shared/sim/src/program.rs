@@ -86,9 +86,10 @@ impl Launch {
     /// Runs it to its end, which must come within `limit`.
     pub async fn run(&self, limit: Duration) -> Result<Finished> {
         let child = self.command()?.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        let out = tokio::time::timeout(limit, child.wait_with_output())
-            .await
-            .with_context(|| format!("{} {:?} still runs after {limit:?}", self.name, self.arguments))??;
+        let out =
+            tokio::time::timeout(limit, child.wait_with_output()).await.with_context(|| {
+                format!("{} {:?} still runs after {limit:?}", self.name, self.arguments)
+            })??;
         Ok(Finished {
             status: out.status,
             stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
@@ -172,7 +173,13 @@ impl Program {
 
     /// The sum of all samples whose name starts with this; labels follow the name.
     pub async fn metric(&self, name: &str) -> Result<f64> {
-        Ok(self.metrics().await?.iter().filter(|(sample, _)| sample.starts_with(name)).map(|(_, value)| value).sum())
+        Ok(self
+            .metrics()
+            .await?
+            .iter()
+            .filter(|(sample, _)| sample.starts_with(name))
+            .map(|(_, value)| value)
+            .sum())
     }
 
     /// Waits until `/readyz` answers 200.
@@ -202,9 +209,11 @@ impl Program {
 
     /// Waits until it leads.
     pub async fn leading(&self, limit: Duration) -> Result<()> {
-        poll::until(&format!("{} to lead", self.name), limit, || async { Ok(self.leads().await?.then_some(())) })
-            .await
-            .with_context(|| self.log())
+        poll::until(&format!("{} to lead", self.name), limit, || async {
+            Ok(self.leads().await?.then_some(()))
+        })
+        .await
+        .with_context(|| self.log())
     }
 
     /// Sends it a signal.
@@ -229,7 +238,8 @@ impl Program {
     /// Its resident memory in bytes.
     pub fn resident_bytes(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()?))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        let line =
+            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
         let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
         Ok(kib * 1024)
     }
@@ -249,7 +259,8 @@ pub fn pid(id: u32) -> Result<Pid> {
 pub fn cpu_seconds(id: u32) -> Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat"))?;
     // The program's name, field 2, may hold blanks and parentheses: count behind it.
-    let fields: Vec<_> = stat.rsplit_once(')').context("odd stat line")?.1.split_whitespace().collect();
+    let fields: Vec<_> =
+        stat.rsplit_once(')').context("odd stat line")?.1.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
     Ok((ticks(11) + ticks(12)) as f64 / rustix::param::clock_ticks_per_second() as f64)
 }

@@ -54,7 +54,8 @@ impl ServedCloud {
         let Some(mut serving) = serving else { return Ok(()) };
         serving.stop.cancel();
         // A client keeps its connection open; it is cut here, as a crash would.
-        let ended = tokio::time::timeout(Duration::from_millis(200), serving.tasks.join_next()).await;
+        let ended =
+            tokio::time::timeout(Duration::from_millis(200), serving.tasks.join_next()).await;
         if ended.is_err() {
             serving.tasks.shutdown().await;
         }
@@ -63,7 +64,8 @@ impl ServedCloud {
 
     /// Serves again on the same socket.
     pub async fn resume(&self) -> Result<()> {
-        let listener = Listener::bind(&self.endpoint).await.context("serving the simulated cloud")?;
+        let listener =
+            Listener::bind(&self.endpoint).await.context("serving the simulated cloud")?;
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(server::serve(Arc::new(self.cloud.clone()), listener, None, stop.clone()));

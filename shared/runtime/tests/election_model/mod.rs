@@ -31,13 +31,22 @@ pub struct Election {
 impl Election {
     /// All protections, perfect clocks.
     pub const fn guarded(ticks: u8, versions: u8) -> Self {
-        Self { compare_and_swap: true, observation: true, deadline: true, skew: [0, 0], ticks, versions }
+        Self {
+            compare_and_swap: true,
+            observation: true,
+            deadline: true,
+            skew: [0, 0],
+            ticks,
+            versions,
+        }
     }
 
     /// Whether no state with two leaders can be reached, and how many states there are.
     pub fn check(self) -> Verdict {
         let checker = self.checker().threads(2).spawn_bfs().join();
-        let path = checker.discovery("at most one leader").map(|path| format!("{:?}", path.into_actions()));
+        let path = checker
+            .discovery("at most one leader")
+            .map(|path| format!("{:?}", path.into_actions()));
         let moved = checker.discovery("leadership moves").is_some();
         Verdict { states: checker.unique_state_count(), two_leaders: path, moved }
     }
@@ -173,16 +182,21 @@ impl Election {
             Step::ReadToRelease(at) => {
                 world.candidates[at].believes = false;
                 if world.lease.holder == Some(at) {
-                    world.candidates[at].attempt = Attempt::Decided(Purpose::Release, world.lease.version);
+                    world.candidates[at].attempt =
+                        Attempt::Decided(Purpose::Release, world.lease.version);
                 }
             }
             Step::Send(at) => {
-                let Attempt::Decided(purpose, version) = world.candidates[at].attempt else { return None };
-                world.candidates[at].attempt = Attempt::UnderWay(Write { purpose, version, sent: now });
+                let Attempt::Decided(purpose, version) = world.candidates[at].attempt else {
+                    return None;
+                };
+                world.candidates[at].attempt =
+                    Attempt::UnderWay(Write { purpose, version, sent: now });
             }
             Step::Arrive(at) | Step::Vanish(at) => {
                 let Attempt::UnderWay(write) = world.candidates[at].attempt else { return None };
-                let accepted = matches!(step, Step::Arrive(_)) && self.take(&mut world.lease, at, write);
+                let accepted =
+                    matches!(step, Step::Arrive(_)) && self.take(&mut world.lease, at, write);
                 world.candidates[at].attempt = Attempt::Answered { write, accepted };
             }
             Step::GiveUp(at) => {
@@ -195,7 +209,9 @@ impl Election {
                 self.take(&mut world.lease, at, write);
             }
             Step::Hear(at) => {
-                let Attempt::Answered { write, accepted } = world.candidates[at].attempt else { return None };
+                let Attempt::Answered { write, accepted } = world.candidates[at].attempt else {
+                    return None;
+                };
                 let candidate = &mut world.candidates[at];
                 candidate.attempt = Attempt::None;
                 if accepted && write.purpose != Purpose::Release {
@@ -228,7 +244,13 @@ impl Model for Election {
 
     /// A Lease that was released, and one that a process long dead has left.
     fn init_states(&self) -> Vec<World> {
-        let candidate = Candidate { attempt: Attempt::None, stray: None, believes: false, term_ends: 0, seen: None };
+        let candidate = Candidate {
+            attempt: Attempt::None,
+            stray: None,
+            believes: false,
+            term_ends: 0,
+            seen: None,
+        };
         let world = |holder| World {
             now: 0,
             lease: Lease { holder, renewed: -20, version: 1 },

@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, atomic::{AtomicU64, Ordering}},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -141,7 +144,9 @@ impl Audit {
             .iter()
             .map(|entry| entry.record.lock())
             .filter(|record| {
-                record.user_agent.starts_with(user_agent) && record.verb == verb && record.resource == resource
+                record.user_agent.starts_with(user_agent)
+                    && record.verb == verb
+                    && record.resource == resource
             })
             .count()
     }
@@ -159,9 +164,11 @@ impl Audit {
 
     /// Bytes in and bytes out of user agents that start with `user_agent`.
     pub fn bytes(&self, user_agent: &str) -> (u64, u64) {
-        self.records()
-            .iter()
-            .filter(|record| record.user_agent.starts_with(user_agent))
-            .fold((0, 0), |(bytes_in, bytes_out), record| (bytes_in + record.bytes_in, bytes_out + record.bytes_out))
+        self.records().iter().filter(|record| record.user_agent.starts_with(user_agent)).fold(
+            (0, 0),
+            |(bytes_in, bytes_out), record| {
+                (bytes_in + record.bytes_in, bytes_out + record.bytes_out)
+            },
+        )
     }
 }

@@ -38,7 +38,9 @@ impl ResponseBody {
         Self { content: Content::Pieces { left, bytes }, entry: None }
     }
 
-    pub(super) fn stream(stream: impl Stream<Item = Result<Bytes, ConnectionReset>> + Send + 'static) -> Self {
+    pub(super) fn stream(
+        stream: impl Stream<Item = Result<Bytes, ConnectionReset>> + Send + 'static,
+    ) -> Self {
         Self { content: Content::Stream(Box::pin(stream)), entry: None }
     }
 
@@ -51,7 +53,9 @@ impl ResponseBody {
     /// Everything in one piece; nothing for streams.
     pub(super) fn whole(&self) -> Option<Vec<u8>> {
         match &self.content {
-            Content::Pieces { left, .. } => Some(left.iter().flat_map(|piece| piece.iter().copied()).collect()),
+            Content::Pieces { left, .. } => {
+                Some(left.iter().flat_map(|piece| piece.iter().copied()).collect())
+            }
             Content::Stream(_) => None,
         }
     }
@@ -61,7 +65,10 @@ impl Body for ResponseBody {
     type Data = Bytes;
     type Error = ConnectionReset;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ConnectionReset>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionReset>>> {
         let this = self.get_mut();
         let piece = match &mut this.content {
             Content::Pieces { left, bytes } => Poll::Ready(left.pop_front().map(|piece| {

@@ -53,7 +53,9 @@ impl Token {
         let token: Token = bytes
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .filter(|token: &Self| token.v == TOKEN_VERSION)
-            .ok_or_else(|| StatusError::bad_request("invalid continue token: continue key is not valid"))?;
+            .ok_or_else(|| {
+                StatusError::bad_request("invalid continue token: continue key is not valid")
+            })?;
         Ok((token.start.trim_start_matches('/').trim_end_matches('\0').to_owned(), token.rv))
     }
 }
@@ -78,9 +80,13 @@ pub(super) fn invalid_options(cause: Cause) -> StatusError {
 fn number(query: &Query, name: &str) -> Result<u64, StatusError> {
     match query.get(name) {
         "" => Ok(0),
-        text => text.parse::<i64>().map(|number| u64::try_from(number).unwrap_or(0)).map_err(|_| {
-            StatusError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
-        }),
+        text => {
+            text.parse::<i64>().map(|number| u64::try_from(number).unwrap_or(0)).map_err(|_| {
+                StatusError::bad_request(format!(
+                    "strconv.ParseInt: parsing {text:?}: invalid syntax"
+                ))
+            })
+        }
     }
 }
 
@@ -93,12 +99,14 @@ fn check_match(query: &Query) -> Result<(), StatusError> {
         "Exact" | "NotOlderThan" if !query.get("continue").is_empty() => {
             Cause::forbidden(FIELD, "resourceVersionMatch is forbidden when continue is provided")
         }
-        "Exact" | "NotOlderThan" if version.is_empty() => {
-            Cause::forbidden(FIELD, "resourceVersionMatch is forbidden unless resourceVersion is provided")
-        }
-        "Exact" if version == "0" => {
-            Cause::forbidden(FIELD, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
-        }
+        "Exact" | "NotOlderThan" if version.is_empty() => Cause::forbidden(
+            FIELD,
+            "resourceVersionMatch is forbidden unless resourceVersion is provided",
+        ),
+        "Exact" if version == "0" => Cause::forbidden(
+            FIELD,
+            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+        ),
         "Exact" | "NotOlderThan" => return Ok(()),
         other => Cause::unsupported(FIELD, &other.into(), &["Exact", "NotOlderThan", ""]),
     };
@@ -114,11 +122,13 @@ impl Core {
         stale: u64,
     ) -> Result<Listing, StatusError> {
         let query = &info.query;
-        let selector = Selector::parse(resource, query.get("labelSelector"), query.get("fieldSelector"))?;
+        let selector =
+            Selector::parse(resource, query.get("labelSelector"), query.get("fieldSelector"))?;
         check_match(query)?;
         let mut limit = usize::try_from(number(query, "limit")?).unwrap_or(usize::MAX);
-        let asked = version(query)
-            .map_err(|error| StatusError::bad_request(format!("invalid resource version: {error}")))?;
+        let asked = version(query).map_err(|error| {
+            StatusError::bad_request(format!("invalid resource version: {error}"))
+        })?;
         let current = self.store.revision();
         let mut after = None;
         let mut at = None;
@@ -144,16 +154,22 @@ impl Core {
         if stale > 0 && at.is_none() {
             at = Some(current.saturating_sub(stale).max(self.store.oldest(resource)));
         }
-        let prefix = if info.namespace.is_empty() { String::new() } else { format!("{}/", info.namespace) };
+        let prefix =
+            if info.namespace.is_empty() { String::new() } else { format!("{}/", info.namespace) };
         let range = Range { prefix: &prefix, after: after.as_deref(), limit };
-        let page = self.store.page(resource, at, &range, |object| selector.matches(object)).map_err(|_| {
-            let Some(after) = &after else {
-                return StatusError::expired("The resourceVersion for the provided list is too old.");
-            };
-            let mut error = StatusError::expired(TOO_OLD);
-            error.next = Some(Token::after(after, -1));
-            error
-        })?;
+        let page = self
+            .store
+            .page(resource, at, &range, |object| selector.matches(object))
+            .map_err(|_| {
+                let Some(after) = &after else {
+                    return StatusError::expired(
+                        "The resourceVersion for the provided list is too old.",
+                    );
+                };
+                let mut error = StatusError::expired(TOO_OLD);
+                error.next = Some(Token::after(after, -1));
+                error
+            })?;
         let rv = i64::try_from(page.revision).unwrap_or(-1);
         Ok(Listing {
             resource,
@@ -165,10 +181,16 @@ impl Core {
     }
 
     /// Answers a GET of one object.
-    pub(super) fn read(&self, target: &Target, info: &RequestInfo, stale: u64) -> Result<Arc<Object>, StatusError> {
+    pub(super) fn read(
+        &self,
+        target: &Target,
+        info: &RequestInfo,
+        stale: u64,
+    ) -> Result<Arc<Object>, StatusError> {
         let current = self.store.revision();
-        let asked = version(&info.query)
-            .map_err(|error| StatusError::bad_request(format!("invalid resource version: {error}")))?;
+        let asked = version(&info.query).map_err(|error| {
+            StatusError::bad_request(format!("invalid resource version: {error}"))
+        })?;
         if let Some(asked) = asked.filter(|asked| *asked > current) {
             return Err(StatusError::too_large_version(asked, current));
         }

@@ -22,7 +22,11 @@ pub(super) struct WriteOptions {
 }
 
 /// Decodes what a client sent into the stored form.
-pub(super) fn decode(resource: &Resource, mut body: Value, options: &mut WriteOptions) -> Result<Value, StatusError> {
+pub(super) fn decode(
+    resource: &Resource,
+    mut body: Value,
+    options: &mut WriteOptions,
+) -> Result<Value, StatusError> {
     check_type(resource, &body)?;
     strip_type(&mut body);
     if resource.is_events_view() {
@@ -31,12 +35,17 @@ pub(super) fn decode(resource: &Resource, mut body: Value, options: &mut WriteOp
     let mut unknown = Vec::new();
     shape::normalise(&mut body, &resource.shape, &mut unknown)
         .map_err(|error| StatusError::bad_request(unhandled(resource, &error)))?;
-    report_unknown(&unknown, options).map_err(|error| StatusError::bad_request(unhandled(resource, &error)))?;
+    report_unknown(&unknown, options)
+        .map_err(|error| StatusError::bad_request(unhandled(resource, &error)))?;
     Ok(body)
 }
 
 fn unhandled(resource: &Resource, error: &dyn std::fmt::Display) -> String {
-    format!("{kind} in version {:?} cannot be handled as a {kind}: {error}", resource.version, kind = resource.kind)
+    format!(
+        "{kind} in version {:?} cannot be handled as a {kind}: {error}",
+        resource.version,
+        kind = resource.kind
+    )
 }
 
 /// Refuses, warns of or passes over fields that the type does not have.
@@ -50,7 +59,8 @@ pub(super) fn report_unknown(unknown: &[String], options: &mut WriteOptions) -> 
             Ok(())
         }
         FieldValidation::Strict => {
-            let fields: Vec<_> = unknown.iter().map(|field| format!("unknown field \"{field}\"")).collect();
+            let fields: Vec<_> =
+                unknown.iter().map(|field| format!("unknown field \"{field}\"")).collect();
             Err(format!("strict decoding error: {}", fields.join(", ")))
         }
     }
@@ -66,7 +76,8 @@ fn check_type(resource: &Resource, body: &Value) -> Result<(), StatusError> {
     };
     let given = |name: &str| map.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let wanted = resource.api_version();
-    let (kind, version) = (given("kind").unwrap_or(resource.kind), given("apiVersion").unwrap_or(&wanted));
+    let (kind, version) =
+        (given("kind").unwrap_or(resource.kind), given("apiVersion").unwrap_or(&wanted));
     if kind == resource.kind && version == wanted {
         return Ok(());
     }
@@ -91,4 +102,3 @@ pub(super) fn strip_type(value: &mut Value) {
         value["metadata"] = Value::Object(Map::new());
     }
 }
-

@@ -8,7 +8,8 @@ use super::{
     route::Answer,
 };
 
-const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const VERBS: [&str; 8] =
+    ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
 /// The group of access reviews, which is served without being stored.
 const AUTHORIZATION: &str = "authorization.k8s.io";
@@ -19,12 +20,17 @@ pub(super) fn answer(path: &str, form: Form) -> Option<Answer> {
     match (parts.as_slice(), form) {
         (["version"], _) => Some(Answer::json(version())),
         (["api"], Form::Discovery(version)) => Some(aggregated(version, str::is_empty)),
-        (["apis"], Form::Discovery(version)) => Some(aggregated(version, |group| !group.is_empty())),
+        (["apis"], Form::Discovery(version)) => {
+            Some(aggregated(version, |group| !group.is_empty()))
+        }
         (["api"], _) => Some(Answer::json(json!({ "kind": "APIVersions", "versions": ["v1"],
             "serverAddressByClientCIDRs": [] }))),
         (["apis"], _) => {
-            let groups: Vec<_> = groups().iter().map(|(name, version)| group(name, version)).collect();
-            Some(Answer::json(json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })))
+            let groups: Vec<_> =
+                groups().iter().map(|(name, version)| group(name, version)).collect();
+            Some(Answer::json(
+                json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups }),
+            ))
         }
         (["api", version], _) => resource_list("", version),
         (["apis", name], _) => {
@@ -68,20 +74,27 @@ fn resource_list(group: &str, version: &str) -> Option<Answer> {
             "namespaced": resource.namespaced, "kind": resource.kind, "verbs": VERBS,
             "shortNames": resource.short_names }));
         for subresource in resource.subresources {
-            entries.push(json!({ "name": format!("{}/{subresource}", resource.plural), "singularName": "",
-                "namespaced": resource.namespaced, "kind": resource.kind, "verbs": STATUS_VERBS }));
+            entries.push(
+                json!({ "name": format!("{}/{subresource}", resource.plural), "singularName": "",
+                "namespaced": resource.namespaced, "kind": resource.kind, "verbs": STATUS_VERBS }),
+            );
         }
     }
     if group == AUTHORIZATION && version == "v1" {
-        entries.push(json!({ "name": "selfsubjectaccessreviews", "singularName": "selfsubjectaccessreview",
-            "namespaced": false, "kind": "SelfSubjectAccessReview", "verbs": ["create"] }));
+        entries.push(
+            json!({ "name": "selfsubjectaccessreviews", "singularName": "selfsubjectaccessreview",
+            "namespaced": false, "kind": "SelfSubjectAccessReview", "verbs": ["create"] }),
+        );
     }
     if entries.is_empty() {
         return None;
     }
-    let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    Some(Answer::json(json!({ "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,
-        "resources": entries })))
+    let group_version =
+        if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    Some(Answer::json(
+        json!({ "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,
+        "resources": entries }),
+    ))
 }
 
 /// All groups that are wanted in one document, as `kubectl` asks.
@@ -110,8 +123,10 @@ fn aggregated(api: &'static str, wanted: impl Fn(&str) -> bool) -> Answer {
 fn aggregated_resources(group: &str, version: &str) -> Vec<Value> {
     let kind = |kind: &str| json!({ "group": group, "version": version, "kind": kind });
     if group == AUTHORIZATION {
-        return vec![json!({ "resource": "selfsubjectaccessreviews", "responseKind": kind("SelfSubjectAccessReview"),
-            "scope": "Cluster", "singularResource": "selfsubjectaccessreview", "verbs": ["create"] })];
+        return vec![
+            json!({ "resource": "selfsubjectaccessreviews", "responseKind": kind("SelfSubjectAccessReview"),
+            "scope": "Cluster", "singularResource": "selfsubjectaccessreview", "verbs": ["create"] }),
+        ];
     }
     in_group(group, version)
         .map(|resource| {

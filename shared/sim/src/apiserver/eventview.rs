@@ -24,7 +24,10 @@ pub(super) fn stored(event: Value) -> Value {
     rename(event, |(stored, shown, _)| (*shown, *stored, false))
 }
 
-fn rename(event: Value, names: impl Fn(&'static (&str, &str, bool)) -> (&'static str, &'static str, bool)) -> Value {
+fn rename(
+    event: Value,
+    names: impl Fn(&'static (&str, &str, bool)) -> (&'static str, &'static str, bool),
+) -> Value {
     let Value::Object(mut map) = event else { return event };
     let mut renamed = Map::new();
     for (from, to, omit) in NAMES.iter().map(names) {
@@ -46,7 +49,8 @@ mod tests {
 
     #[test]
     fn there_and_back() {
-        let event = json!({ "involvedObject": { "name": "a" }, "message": "m", "count": 2, "reason": "R" });
+        let event =
+            json!({ "involvedObject": { "name": "a" }, "message": "m", "count": 2, "reason": "R" });
         let view = shown(event.clone());
         assert_eq!(
             view,

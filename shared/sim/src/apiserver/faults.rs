@@ -100,7 +100,13 @@ impl Fault {
     /// Only for create, update, patch, delete and delete-collection.
     #[must_use]
     pub fn writes(mut self) -> Self {
-        self.verbs.extend([Verb::Create, Verb::Update, Verb::Patch, Verb::Delete, Verb::DeleteCollection]);
+        self.verbs.extend([
+            Verb::Create,
+            Verb::Update,
+            Verb::Patch,
+            Verb::Delete,
+            Verb::DeleteCollection,
+        ]);
         self
     }
 
@@ -154,12 +160,17 @@ impl Fault {
     }
 
     fn matches(&self, info: &RequestInfo) -> bool {
-        let is = |wanted: &Option<String>, have: &str| wanted.as_ref().is_none_or(|wanted| wanted == have);
+        let is = |wanted: &Option<String>, have: &str| {
+            wanted.as_ref().is_none_or(|wanted| wanted == have)
+        };
         (self.verbs.is_empty() || self.verbs.contains(&info.verb))
             && is(&self.resource, info.resource_name())
             && is(&self.subresource, &info.subresource)
             && is(&self.name, &info.name)
-            && self.user_agent.as_ref().is_none_or(|prefix| info.user_agent.starts_with(prefix.as_str()))
+            && self
+                .user_agent
+                .as_ref()
+                .is_none_or(|prefix| info.user_agent.starts_with(prefix.as_str()))
     }
 }
 
@@ -220,7 +231,12 @@ impl FaultPlan {
 
     /// How many requests a fault has hit.
     pub fn hits(&self, id: FaultId) -> usize {
-        self.state.lock().planned.iter().find(|planned| planned.id == id).map_or(0, |planned| planned.hits)
+        self.state
+            .lock()
+            .planned
+            .iter()
+            .find(|planned| planned.id == id)
+            .map_or(0, |planned| planned.hits)
     }
 
     /// What happens to this request. Counts as a hit for each fault concerned.

@@ -28,7 +28,12 @@ pub(super) struct Identity {
 
 impl Identity {
     pub(super) fn new(clock: Clock, seed: u64, taint_new_nodes: bool) -> Self {
-        Self { clock, start: Instant::now(), rng: Mutex::new(StdRng::seed_from_u64(seed)), taint_new_nodes }
+        Self {
+            clock,
+            start: Instant::now(),
+            rng: Mutex::new(StdRng::seed_from_u64(seed)),
+            taint_new_nodes,
+        }
     }
 
     pub(super) fn taints_new_nodes(&self) -> bool {
@@ -60,7 +65,9 @@ impl Identity {
     pub(super) fn suffix(&self) -> String {
         let mut rng = self.rng.lock();
         (0..5)
-            .map(|_| LETTERS.get(rng.random_range(0..LETTERS.len())).copied().map_or('x', char::from))
+            .map(|_| {
+                LETTERS.get(rng.random_range(0..LETTERS.len())).copied().map_or('x', char::from)
+            })
             .collect()
     }
 

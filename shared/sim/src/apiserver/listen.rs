@@ -3,7 +3,10 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use hyper::{body::Incoming, server::conn::http1};
-use hyper_util::{rt::{TokioIo, TokioTimer}, service::TowerToHyperService};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,

@@ -24,7 +24,8 @@ pub(super) fn form(info: &RequestInfo) -> Result<Form, StatusError> {
         return Ok(Form::Json);
     }
     accept.split(',').find_map(form_of).ok_or_else(|| {
-        let message = "only the following media types are accepted: application/json, application/yaml";
+        let message =
+            "only the following media types are accepted: application/json, application/yaml";
         StatusError::new(406, "NotAcceptable", message)
     })
 }
@@ -33,15 +34,22 @@ fn form_of(clause: &str) -> Option<Form> {
     let mut parts = clause.split(';').map(str::trim);
     let media = parts.next()?;
     let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
-    let parameter = |name: &str| parameters.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| *value);
+    let parameter = |name: &str| {
+        parameters.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| *value)
+    };
     match (media, parameter("as"), parameter("g"), parameter("v")) {
         ("application/yaml", "", _, _) => Some(Form::Yaml),
         ("application/json" | "application/*" | "*/*", "", _, _) => Some(Form::Json),
         ("application/json", "Table", "meta.k8s.io", "v1") => Some(Form::Table),
-        ("application/json", "PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1") => {
-            Some(Form::Metadata)
+        (
+            "application/json",
+            "PartialObjectMetadata" | "PartialObjectMetadataList",
+            "meta.k8s.io",
+            "v1",
+        ) => Some(Form::Metadata),
+        ("application/json", "APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => {
+            Some(Form::Discovery("v2"))
         }
-        ("application/json", "APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(Form::Discovery("v2")),
         ("application/json", "APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2beta1") => {
             Some(Form::Discovery("v2beta1"))
         }
@@ -66,7 +74,11 @@ pub(super) fn gzip(info: &RequestInfo) -> bool {
 }
 
 /// In which form a client sends an object.
-pub(super) fn decode_body(info: &RequestInfo, body: &[u8], kind: &str) -> Result<serde_json::Value, StatusError> {
+pub(super) fn decode_body(
+    info: &RequestInfo,
+    body: &[u8],
+    kind: &str,
+) -> Result<serde_json::Value, StatusError> {
     let media = info.header(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
     let undecodable = |error: &dyn std::fmt::Display| {
         StatusError::bad_request(format!(
@@ -76,7 +88,9 @@ pub(super) fn decode_body(info: &RequestInfo, body: &[u8], kind: &str) -> Result
         ))
     };
     match media {
-        "" | "application/json" => serde_json::from_slice(body).map_err(|error| undecodable(&error)),
+        "" | "application/json" => {
+            serde_json::from_slice(body).map_err(|error| undecodable(&error))
+        }
         "application/yaml" => serde_yaml_ng::from_slice(body).map_err(|error| undecodable(&error)),
         _ => Err(StatusError::unsupported_media_type(
             "the body of the request was in an unknown format - accepted media types include: application/json, \
@@ -92,13 +106,16 @@ mod tests {
     use super::*;
 
     fn info(accept: &str) -> RequestInfo {
-        let request = Request::builder().uri("/api/v1/nodes").header("accept", accept).body(()).unwrap();
+        let request =
+            Request::builder().uri("/api/v1/nodes").header("accept", accept).body(()).unwrap();
         RequestInfo::new(&request.into_parts().0)
     }
 
     #[test]
     fn the_first_form_that_fits() {
-        let check = |accept: &str, expect: Option<Form>| assert_eq!(form(&info(accept)).ok(), expect, "{accept}");
+        let check = |accept: &str, expect: Option<Form>| {
+            assert_eq!(form(&info(accept)).ok(), expect, "{accept}")
+        };
         check("", Some(Form::Json));
         check("*/*", Some(Form::Json));
         check("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(Form::Table));
@@ -107,7 +124,13 @@ mod tests {
         check("application/vnd.kubernetes.protobuf,application/json", Some(Form::Json));
         check("application/vnd.kubernetes.protobuf", None);
         check("application/yaml", Some(Form::Yaml));
-        check("application/json; as=PartialObjectMetadataList; g=meta.k8s.io; v=v1", Some(Form::Metadata));
-        check("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", Some(Form::Discovery("v2")));
+        check(
+            "application/json; as=PartialObjectMetadataList; g=meta.k8s.io; v=v1",
+            Some(Form::Metadata),
+        );
+        check(
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+            Some(Form::Discovery("v2")),
+        );
     }
 }

@@ -34,7 +34,9 @@ impl Object {
         let labels = meta["labels"].as_object().into_iter().flatten();
         Self {
             key: resource.key(&namespace, &name),
-            labels: labels.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect(),
+            labels: labels
+                .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+                .collect(),
             fields: resource.fields.iter().map(|path| field_text(&value, path)).collect(),
             json: Bytes::from(value.to_string()),
             namespace,
@@ -51,7 +53,8 @@ impl Object {
 
     /// The object as `resource` shows it, with `kind` and `apiVersion`.
     pub(super) fn typed(&self, resource: &Resource) -> Value {
-        let mut value = if resource.is_events_view() { eventview::shown(self.value()) } else { self.value() };
+        let mut value =
+            if resource.is_events_view() { eventview::shown(self.value()) } else { self.value() };
         value["kind"] = Value::from(resource.kind);
         value["apiVersion"] = Value::from(resource.api_version());
         value
@@ -68,7 +71,11 @@ impl Object {
     /// The bytes of the whole object in two pieces, the second one shared.
     pub(super) fn whole(&self, resource: &Resource) -> [Bytes; 2] {
         let item = self.item(resource);
-        let head = format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", resource.kind, resource.api_version());
+        let head = format!(
+            "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",",
+            resource.kind,
+            resource.api_version()
+        );
         [Bytes::from(head), item.slice(1..)]
     }
 

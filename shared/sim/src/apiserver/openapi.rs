@@ -13,7 +13,9 @@ pub(super) fn v2(accept: &str) -> Answer {
     if accept.contains("protobuf") {
         return Answer::EmptyProtobuf;
     }
-    Answer::json(json!({ "swagger": "2.0", "info": { "title": "Kubernetes", "version": "v1.36.3" }, "paths": {} }))
+    Answer::json(
+        json!({ "swagger": "2.0", "info": { "title": "Kubernetes", "version": "v1.36.3" }, "paths": {} }),
+    )
 }
 
 fn root_of(group: &str, version: &str) -> String {
@@ -39,17 +41,25 @@ pub(super) fn v3(path: &str) -> Option<Value> {
     for resource in RESOURCES.iter().filter(|it| it.group == group && it.version == version) {
         let scope = if resource.namespaced { "namespaces/{namespace}/" } else { "" };
         let collection = format!("/{}/{scope}{}", root_of(group, version), resource.plural);
-        paths.insert(format!("{collection}/{{name}}"), operations(resource, &["get", "put", "patch", "delete"]));
+        paths.insert(
+            format!("{collection}/{{name}}"),
+            operations(resource, &["get", "put", "patch", "delete"]),
+        );
         paths.insert(collection, operations(resource, &["get", "post"]));
     }
-    Some(json!({ "openapi": "3.0.0", "info": { "title": "Kubernetes", "version": "v1.36.3" }, "paths": paths,
-        "components": { "schemas": {} } }))
+    Some(
+        json!({ "openapi": "3.0.0", "info": { "title": "Kubernetes", "version": "v1.36.3" }, "paths": paths,
+        "components": { "schemas": {} } }),
+    )
 }
 
 fn operations(resource: &Resource, methods: &[&str]) -> Value {
-    let kind = json!({ "group": resource.group, "version": resource.version, "kind": resource.kind });
-    let parameter = |name: &str| json!({ "name": name, "in": "query", "schema": { "type": "string" } });
-    let parameters = json!([parameter("dryRun"), parameter("fieldManager"), parameter("fieldValidation")]);
+    let kind =
+        json!({ "group": resource.group, "version": resource.version, "kind": resource.kind });
+    let parameter =
+        |name: &str| json!({ "name": name, "in": "query", "schema": { "type": "string" } });
+    let parameters =
+        json!([parameter("dryRun"), parameter("fieldManager"), parameter("fieldValidation")]);
     methods
         .iter()
         .map(|method| {

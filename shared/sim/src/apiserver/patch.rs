@@ -28,7 +28,9 @@ pub(super) enum PatchError {
     Rejected,
     #[error("map: {element} does not contain declared merge key: {key}")]
     NoMergeKey { element: String, key: &'static str },
-    #[error("The order in patch list:\n[{patch}]\n doesn't match $setElementOrder list:\n[{order}]\n")]
+    #[error(
+        "The order in patch list:\n[{patch}]\n doesn't match $setElementOrder list:\n[{order}]\n"
+    )]
     Order { patch: String, order: String },
     #[error("unknown patch type: {directive} in map: {element}")]
     UnknownDirective { directive: String, element: String },
@@ -43,7 +45,9 @@ impl From<PatchError> for StatusError {
         let message = error.to_string();
         match error {
             PatchError::Undecodable(_) | PatchError::RetainKeys => Self::bad_request(message),
-            PatchError::Rejected => Self::new(422, "Invalid", message).with_details(serde_json::json!({})),
+            PatchError::Rejected => {
+                Self::new(422, "Invalid", message).with_details(serde_json::json!({}))
+            }
             PatchError::NoMergeKey { .. }
             | PatchError::Order { .. }
             | PatchError::UnknownDirective { .. }
@@ -76,12 +80,19 @@ impl Patch {
             Value::Bool(_) => "bool",
             Value::Null => "null",
         };
-        let wanted = if kind == PatchKind::Json { "[]handlers.jsonPatchOp" } else { "map[string]interface {}" };
-        Err(PatchError::Undecodable(format!("json: cannot unmarshal {found} into Go value of type {wanted}")))
+        let wanted = if kind == PatchKind::Json {
+            "[]handlers.jsonPatchOp"
+        } else {
+            "map[string]interface {}"
+        };
+        Err(PatchError::Undecodable(format!(
+            "json: cannot unmarshal {found} into Go value of type {wanted}"
+        )))
     }
 
     pub(super) fn decode(kind: PatchKind, body: &[u8]) -> Result<Self, PatchError> {
-        let body = serde_json::from_slice(body).map_err(|error| PatchError::Undecodable(error.to_string()))?;
+        let body = serde_json::from_slice(body)
+            .map_err(|error| PatchError::Undecodable(error.to_string()))?;
         Self::new(kind, body)
     }
 

@@ -26,9 +26,16 @@ const KEPT: [&str; 6] = [
 ];
 
 /// Makes a decoded object ready to be created. Its name is settled already.
-pub(super) fn prepare_create(resource: &Resource, value: &mut Value, identity: &Identity, allocator: &Allocator) {
+pub(super) fn prepare_create(
+    resource: &Resource,
+    value: &mut Value,
+    identity: &Identity,
+    allocator: &Allocator,
+) {
     if let Some(meta) = value["metadata"].as_object_mut() {
-        for system in ["selfLink", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        for system in
+            ["selfLink", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"]
+        {
             meta.remove(system);
         }
         meta.remove("managedFields");
@@ -90,7 +97,8 @@ pub(super) fn prepare_update(
 
 /// What the server fills in when it is missing, at every write.
 fn defaults(resource: &Resource, value: &mut Value, allocator: &Allocator) {
-    if let Some(owners) = value["metadata"].get_mut("ownerReferences").and_then(Value::as_array_mut) {
+    if let Some(owners) = value["metadata"].get_mut("ownerReferences").and_then(Value::as_array_mut)
+    {
         let mut seen: Vec<Value> = Vec::new();
         owners.retain(|owner| {
             let first = !seen.contains(owner);
@@ -148,7 +156,11 @@ fn sync_pod_cidrs(spec: &mut Value) {
 }
 
 fn encode_string_data(secret: &mut Value) {
-    let Some(Value::Object(texts)) = secret.as_object_mut().and_then(|map| map.remove("stringData")) else { return };
+    let Some(Value::Object(texts)) =
+        secret.as_object_mut().and_then(|map| map.remove("stringData"))
+    else {
+        return;
+    };
     if !secret["data"].is_object() {
         secret["data"] = Value::Object(Map::new());
     }
@@ -162,7 +174,10 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
-        let word = chunk.iter().enumerate().fold(0_u32, |word, (at, byte)| word | u32::from(*byte) << (16 - 8 * at));
+        let word = chunk
+            .iter()
+            .enumerate()
+            .fold(0_u32, |word, (at, byte)| word | u32::from(*byte) << (16 - 8 * at));
         for digit in 0..4 {
             let index = (word >> (18 - 6 * digit)) & 63;
             let shown = DIGITS.get(index as usize).copied().map_or('=', char::from);

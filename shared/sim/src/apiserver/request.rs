@@ -121,7 +121,11 @@ impl RequestInfo {
     pub(super) fn new(parts: &Parts) -> Self {
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let path = parts.uri.path().to_owned();
-        let user_agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let user_agent = parts
+            .headers
+            .get(header::USER_AGENT)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
         let mut info = Self {
             verb: Verb::Other,
             uri: parts.uri.path_and_query().map_or_else(|| path.clone(), ToString::to_string),
@@ -166,7 +170,8 @@ impl RequestInfo {
     /// `/api/v1/namespaces/NS/RESOURCE/NAME/SUB` and its shorter forms.
     fn read_path(&mut self) {
         let path = self.path.clone();
-        let segments: Vec<String> = path.trim_matches('/').split('/').map(|segment| decode(segment, false)).collect();
+        let segments: Vec<String> =
+            path.trim_matches('/').split('/').map(|segment| decode(segment, false)).collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         let (group, version, rest) = match segments.as_slice() {
             ["api", version, rest @ ..] => ("", *version, rest),
@@ -210,14 +215,22 @@ mod tests {
     use super::*;
 
     fn info(method: &str, uri: &str) -> RequestInfo {
-        RequestInfo::new(&Request::builder().method(method).uri(uri).body(()).unwrap().into_parts().0)
+        RequestInfo::new(
+            &Request::builder().method(method).uri(uri).body(()).unwrap().into_parts().0,
+        )
     }
 
     #[test]
     fn paths_verbs_and_names() {
         let check = |method: &str, uri: &str, expect: &str| {
             let info = info(method, uri);
-            let what = [info.verb.as_str(), info.resource_name(), &info.namespace, &info.name, &info.subresource];
+            let what = [
+                info.verb.as_str(),
+                info.resource_name(),
+                &info.namespace,
+                &info.name,
+                &info.subresource,
+            ];
             assert_eq!(what.join(","), expect, "{method} {uri}");
         };
         check("GET", "/api/v1/nodes", "list,nodes,,,");
@@ -231,7 +244,11 @@ mod tests {
         check("PUT", "/api/v1/namespaces/x/status", "update,namespaces,,x,status");
         check("GET", "/api/v1/namespaces/x/nodes", "get,,,,");
         check("GET", "/api/v1/events/one", "get,,,,");
-        check("DELETE", "/apis/coordination.k8s.io/v1/namespaces/x/leases", "deletecollection,leases,x,,");
+        check(
+            "DELETE",
+            "/apis/coordination.k8s.io/v1/namespaces/x/leases",
+            "deletecollection,leases,x,,",
+        );
         check("GET", "/apis/coordination.k8s.io/v2/leases", "get,,,,");
         check("GET", "/readyz", "get,,,,");
         check("OPTIONS", "/api/v1/nodes", "other,nodes,,,");

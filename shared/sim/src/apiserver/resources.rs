@@ -104,11 +104,20 @@ pub(super) static RESOURCES: &[Resource] = &[
         returns_deleted: true,
         ..core(10, "pods", "Pod", &["po"], core::OPEN)
     },
-    Resource { subresources: &["status"], ..core(11, "resourcequotas", "ResourceQuota", &["quota"], core::OPEN) },
+    Resource {
+        subresources: &["status"],
+        ..core(11, "resourcequotas", "ResourceQuota", &["quota"], core::OPEN)
+    },
     Resource { fields: &["type"], ..core(SECRETS, "secrets", "Secret", &[], core::SECRET) },
     Resource {
         returns_deleted: true,
-        ..core(SERVICE_ACCOUNTS, "serviceaccounts", "ServiceAccount", &["sa"], core::SERVICE_ACCOUNT)
+        ..core(
+            SERVICE_ACCOUNTS,
+            "serviceaccounts",
+            "ServiceAccount",
+            &["sa"],
+            core::SERVICE_ACCOUNT,
+        )
     },
     Resource {
         subresources: &["status"],
@@ -122,7 +131,10 @@ pub(super) static RESOURCES: &[Resource] = &[
         create_on_update: true,
         ..core(LEASES, "leases", "Lease", &[], core::LEASE)
     },
-    Resource { group: "discovery.k8s.io", ..core(12, "endpointslices", "EndpointSlice", &[], core::OPEN) },
+    Resource {
+        group: "discovery.k8s.io",
+        ..core(12, "endpointslices", "EndpointSlice", &[], core::OPEN)
+    },
     Resource {
         group: "events.k8s.io",
         fields: EVENT_FIELDS,
@@ -134,7 +146,11 @@ pub(super) static RESOURCES: &[Resource] = &[
 impl Resource {
     /// `v1`, or `coordination.k8s.io/v1`.
     pub(super) fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 
     /// Kind in lower case: what clients print, and accept beside the plural.
@@ -159,9 +175,9 @@ impl Resource {
 
 /// By group, version and plural name.
 pub(super) fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
-    RESOURCES
-        .iter()
-        .find(|resource| resource.group == group && resource.version == version && resource.plural == plural)
+    RESOURCES.iter().find(|resource| {
+        resource.group == group && resource.version == version && resource.plural == plural
+    })
 }
 
 /// By plural name alone; of two views of one thing, the one it is stored as.
@@ -176,7 +192,8 @@ pub(super) fn by_kind(api_version: &str, kind: &str) -> Option<&'static Resource
 
 /// Groups and versions with resources, each once, in order.
 pub(super) fn group_versions() -> Vec<(&'static str, &'static str)> {
-    let mut versions: Vec<_> = RESOURCES.iter().map(|resource| (resource.group, resource.version)).collect();
+    let mut versions: Vec<_> =
+        RESOURCES.iter().map(|resource| (resource.group, resource.version)).collect();
     versions.dedup();
     versions
 }
@@ -188,7 +205,8 @@ mod tests {
     #[test]
     fn every_slot_holds_one_kind_of_object() {
         for slot in 0..SLOTS {
-            let mut kinds: Vec<_> = RESOURCES.iter().filter(|it| it.slot == slot).map(|it| it.kind).collect();
+            let mut kinds: Vec<_> =
+                RESOURCES.iter().filter(|it| it.slot == slot).map(|it| it.kind).collect();
             kinds.dedup();
             assert_eq!(kinds.len(), 1, "slot {slot}: {kinds:?}");
         }

@@ -38,7 +38,12 @@ pub(super) fn refusal(info: &RequestInfo, error: &StatusError) -> Response<Respo
 }
 
 /// An answer in the form that the client wants.
-pub(super) fn answer(info: &RequestInfo, answer: Answer, effects: &Effects, now: Timestamp) -> Response<ResponseBody> {
+pub(super) fn answer(
+    info: &RequestInfo,
+    answer: Answer,
+    effects: &Effects,
+    now: Timestamp,
+) -> Response<ResponseBody> {
     let form = match negotiate::form(info) {
         Ok(form) => form,
         Err(error) => return refusal(info, &error),
@@ -60,21 +65,32 @@ pub(super) fn answer(info: &RequestInfo, answer: Answer, effects: &Effects, now:
         Answer::Text { code, text } => {
             head(code, "text/plain; charset=utf-8", ResponseBody::pieces([Bytes::from(text)]))
         }
-        Answer::EmptyProtobuf => {
-            head(200, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf", ResponseBody::pieces([]))
-        }
+        Answer::EmptyProtobuf => head(
+            200,
+            "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+            ResponseBody::pieces([]),
+        ),
     }
 }
 
 fn head(code: u16, media: &'static str, body: ResponseBody) -> Response<ResponseBody> {
     let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    *response.status_mut() =
+        StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     response
 }
 
-fn value(info: &RequestInfo, code: u16, value: &Value, form: Form, media: &'static str) -> Response<ResponseBody> {
+fn value(
+    info: &RequestInfo,
+    code: u16,
+    value: &Value,
+    form: Form,
+    media: &'static str,
+) -> Response<ResponseBody> {
     // JSON is YAML.
     let media = if form == Form::Yaml { "application/yaml" } else { media };
     let text = if form == Form::Yaml || negotiate::pretty(info) {
@@ -99,9 +115,13 @@ fn whole_object(
             let table = table::of_one(resource, object, &options);
             value(info, code, &table, Form::Json, "application/json")
         }
-        Form::Metadata => {
-            value(info, code, &table::metadata_only(resource, object), Form::Json, "application/json")
-        }
+        Form::Metadata => value(
+            info,
+            code,
+            &table::metadata_only(resource, object),
+            Form::Json,
+            "application/json",
+        ),
         Form::Json | Form::Discovery(_) if !negotiate::pretty(info) => {
             let body = ResponseBody::pieces(object.whole(resource));
             compressed(info, code, "application/json", body, 0)
@@ -136,12 +156,15 @@ fn listing(
             value(info, 200, &table, Form::Json, "application/json")
         }
         Form::Metadata => {
-            let items: Vec<_> = list.objects.iter().map(|object| table::metadata_only(resource, object)).collect();
+            let items: Vec<_> =
+                list.objects.iter().map(|object| table::metadata_only(resource, object)).collect();
             let content = json!({ "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
                 "metadata": list_metadata(list), "items": items });
             value(info, 200, &content, Form::Json, "application/json")
         }
-        Form::Json | Form::Discovery(_) if !negotiate::pretty(info) => shared_items(info, list, effects),
+        Form::Json | Form::Discovery(_) if !negotiate::pretty(info) => {
+            shared_items(info, list, effects)
+        }
         form => {
             let items: Vec<_> = list
                 .objects

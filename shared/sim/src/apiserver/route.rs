@@ -25,12 +25,24 @@ use super::{
 /// What a request is answered with, before it is put into the form that the client wants.
 #[expect(clippy::large_enum_variant, reason = "one a request, never stored")]
 pub(super) enum Answer {
-    Object { code: u16, resource: &'static Resource, object: Arc<Object>, warnings: Vec<String> },
+    Object {
+        code: u16,
+        resource: &'static Resource,
+        object: Arc<Object>,
+        warnings: Vec<String>,
+    },
     List(Listing),
     Watch(Watch),
     /// Anything that is no stored object.
-    Value { code: u16, value: Value, media: &'static str },
-    Text { code: u16, text: String },
+    Value {
+        code: u16,
+        value: Value,
+        media: &'static str,
+    },
+    Text {
+        code: u16,
+        text: String,
+    },
     /// A protobuf document without content.
     EmptyProtobuf,
 }
@@ -40,7 +52,12 @@ impl Answer {
         Self::Value { code: 200, value, media: "application/json" }
     }
 
-    fn object(code: u16, resource: &'static Resource, object: Arc<Object>, options: WriteOptions) -> Self {
+    fn object(
+        code: u16,
+        resource: &'static Resource,
+        object: Arc<Object>,
+        options: WriteOptions,
+    ) -> Self {
         Self::Object { code, resource, object, warnings: options.warnings }
     }
 }
@@ -70,7 +87,12 @@ impl Core {
             Verb::Watch => Ok(Answer::Watch(self.watch(resource, info, form, effects)?)),
             Verb::Create if info.name.is_empty() => {
                 let mut options = write_options(info)?;
-                let object = self.create(resource, &info.namespace, decode_body(info, body, resource.kind)?, &mut options)?;
+                let object = self.create(
+                    resource,
+                    &info.namespace,
+                    decode_body(info, body, resource.kind)?,
+                    &mut options,
+                )?;
                 Ok(Answer::object(201, resource, object, options))
             }
             Verb::Update if !info.name.is_empty() => {
@@ -85,7 +107,9 @@ impl Core {
                 let object = self.patch(&target, &patch, &mut options)?;
                 Ok(Answer::object(200, resource, object, options))
             }
-            Verb::Delete if info.subresource.is_empty() => self.answer_delete(&target, info, body, form),
+            Verb::Delete if info.subresource.is_empty() => {
+                self.answer_delete(&target, info, body, form)
+            }
             Verb::DeleteCollection => {
                 let (_, dry_run) = delete_options(info, body)?;
                 Ok(Answer::List(self.delete_collection(resource, info, dry_run)?))
@@ -107,7 +131,8 @@ impl Core {
             Deleted::Waiting(object) => object,
             Deleted::Gone(object) if resource.returns_deleted => object,
             Deleted::Gone(object) => {
-                let mut details = json!({ "name": target.name, "kind": resource.plural, "uid": object.uid });
+                let mut details =
+                    json!({ "name": target.name, "kind": resource.plural, "uid": object.uid });
                 if !resource.group.is_empty() {
                     details["group"] = json!(resource.group);
                 }
@@ -125,16 +150,26 @@ fn write_options(info: &RequestInfo) -> Result<WriteOptions, StatusError> {
         "" | "Warn" => FieldValidation::Warn,
         "Ignore" => FieldValidation::Ignore,
         "Strict" => FieldValidation::Strict,
-        other => return Err(StatusError::bad_request(format!("fieldValidation {other:?} is not supported"))),
+        other => {
+            return Err(StatusError::bad_request(format!(
+                "fieldValidation {other:?} is not supported"
+            )));
+        }
     };
-    Ok(WriteOptions { dry_run: dry_run(info.query.get("dryRun"))?, validation, warnings: Vec::new() })
+    Ok(WriteOptions {
+        dry_run: dry_run(info.query.get("dryRun"))?,
+        validation,
+        warnings: Vec::new(),
+    })
 }
 
 fn dry_run(value: &str) -> Result<bool, StatusError> {
     match value {
         "" => Ok(false),
         "All" => Ok(true),
-        other => Err(StatusError::bad_request(format!("dryRun {other:?} is not supported; the only value is All"))),
+        other => Err(StatusError::bad_request(format!(
+            "dryRun {other:?} is not supported; the only value is All"
+        ))),
     }
 }
 
@@ -143,27 +178,38 @@ fn patch_kind(info: &RequestInfo) -> Result<PatchKind, StatusError> {
         "application/merge-patch+json" => Ok(PatchKind::Merge),
         "application/strategic-merge-patch+json" => Ok(PatchKind::Strategic),
         "application/json-patch+json" => Ok(PatchKind::Json),
-        media if media.starts_with("application/apply-patch") => Err(StatusError::unsupported_media_type(
-            "server-side apply is not part of this simulated API server; use a JSON, merge or strategic merge patch",
-        )),
-        _ => Err(StatusError::unsupported_media_type("415: Unsupported Media Type").with_details(json!({}))),
+        media if media.starts_with("application/apply-patch") => {
+            Err(StatusError::unsupported_media_type(
+                "server-side apply is not part of this simulated API server; use a JSON, merge or strategic merge patch",
+            ))
+        }
+        _ => Err(StatusError::unsupported_media_type("415: Unsupported Media Type")
+            .with_details(json!({}))),
     }
 }
 
 fn delete_options(info: &RequestInfo, body: &[u8]) -> Result<(Preconditions, bool), StatusError> {
-    let options = if body.is_empty() { Value::Null } else { decode_body(info, body, "DeleteOptions")? };
+    let options =
+        if body.is_empty() { Value::Null } else { decode_body(info, body, "DeleteOptions")? };
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let wanted = &options["preconditions"];
-    let preconditions =
-        Preconditions { uid: text(&wanted["uid"]), resource_version: text(&wanted["resourceVersion"]) };
-    let asked = options["dryRun"].get(0).and_then(Value::as_str).unwrap_or_else(|| info.query.get("dryRun"));
+    let preconditions = Preconditions {
+        uid: text(&wanted["uid"]),
+        resource_version: text(&wanted["resourceVersion"]),
+    };
+    let asked = options["dryRun"]
+        .get(0)
+        .and_then(Value::as_str)
+        .unwrap_or_else(|| info.query.get("dryRun"));
     Ok((preconditions, dry_run(asked)?))
 }
 
 /// Everything that is not a stored resource.
 fn other_path(info: &RequestInfo, body: &[u8]) -> Result<Answer, StatusError> {
     let path = info.path.trim_end_matches('/');
-    if let ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", Verb::Create) = (path, info.verb) {
+    if let ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", Verb::Create) =
+        (path, info.verb)
+    {
         // Whatever is asked, in whatever coding, the answer is the same.
         let mut review = decode_body(info, body, "SelfSubjectAccessReview").unwrap_or_else(|_| {
             json!({ "kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {},
@@ -180,7 +226,11 @@ fn other_path(info: &RequestInfo, body: &[u8]) -> Result<Answer, StatusError> {
         "/healthz" | "/livez" | "/readyz" | "/livez/ping" | "/readyz/ping" => {
             let name = path.trim_start_matches('/').split('/').next().unwrap_or_default();
             let verbose = info.query.has("verbose");
-            let text = if verbose { format!("[+]ping ok\n{name} check passed\n") } else { "ok".to_owned() };
+            let text = if verbose {
+                format!("[+]ping ok\n{name} check passed\n")
+            } else {
+                "ok".to_owned()
+            };
             Ok(Answer::Text { code: 200, text })
         }
         "/openapi/v2" => Ok(openapi::v2(info.header(header::ACCEPT))),

@@ -30,9 +30,15 @@ enum Field {
 
 impl Selector {
     /// From the two query parameters. Errors are those of the real server: 400.
-    pub(super) fn parse(resource: &Resource, labels: &str, fields: &str) -> Result<Self, StatusError> {
-        let labels = LabelSelector::parse(labels).map_err(|error| StatusError::bad_request(error.to_string()))?;
-        let fields = split_terms(fields).map(|term| field_term(resource, term)).collect::<Result<_, _>>()?;
+    pub(super) fn parse(
+        resource: &Resource,
+        labels: &str,
+        fields: &str,
+    ) -> Result<Self, StatusError> {
+        let labels = LabelSelector::parse(labels)
+            .map_err(|error| StatusError::bad_request(error.to_string()))?;
+        let fields =
+            split_terms(fields).map(|term| field_term(resource, term)).collect::<Result<_, _>>()?;
         Ok(Self { labels, fields })
     }
 
@@ -76,8 +82,14 @@ fn field_term(resource: &Resource, term: String) -> Result<FieldTerm, StatusErro
         .into_iter()
         .filter_map(|(operator, equal)| Some((term.find(operator)?, operator, equal)))
         .min_by_key(|(at, operator, _)| (*at, std::cmp::Reverse(operator.len())))
-        .and_then(|(at, operator, equal)| Some((term.get(..at)?, equal, term.get(at + operator.len()..)?)))
-        .ok_or_else(|| StatusError::bad_request(format!("invalid selector: '{term}'; can't understand '{term}'")))?;
+        .and_then(|(at, operator, equal)| {
+            Some((term.get(..at)?, equal, term.get(at + operator.len()..)?))
+        })
+        .ok_or_else(|| {
+            StatusError::bad_request(format!(
+                "invalid selector: '{term}'; can't understand '{term}'"
+            ))
+        })?;
     let value = value.replace("\\,", ",").replace("\\=", "=").replace("\\\\", "\\");
     let field = match field {
         "metadata.name" => Field::Name,
@@ -85,9 +97,9 @@ fn field_term(resource: &Resource, term: String) -> Result<FieldTerm, StatusErro
         other => {
             let other = if resource.is_events_view() { stored_event_field(other) } else { other };
             let index = resource.fields.iter().position(|known| *known == other);
-            Field::Other(
-                index.ok_or_else(|| StatusError::bad_request(format!("field label not supported: {other}")))?,
-            )
+            Field::Other(index.ok_or_else(|| {
+                StatusError::bad_request(format!("field label not supported: {other}"))
+            })?)
         }
     };
     Ok(FieldTerm { field, equal, value })
@@ -134,10 +146,15 @@ mod tests {
         check("reason=", true);
         check("", true);
         let refused = |resource: &str, fields: &str| {
-            Selector::parse(resources::by_plural(resource).unwrap(), "", fields).unwrap_err().message
+            Selector::parse(resources::by_plural(resource).unwrap(), "", fields)
+                .unwrap_err()
+                .message
         };
         assert_eq!(refused("nodes", "foo=bar"), "field label not supported: foo");
-        assert_eq!(refused("nodes", "metadata.namespace=x"), "field label not supported: metadata.namespace");
+        assert_eq!(
+            refused("nodes", "metadata.namespace=x"),
+            "field label not supported: metadata.namespace"
+        );
         assert!(refused("nodes", "foo").starts_with("invalid selector"));
     }
 }

@@ -74,13 +74,18 @@ pub(super) struct Effects {
 impl Effects {
     /// What stands in the place of the object of this name.
     pub(super) fn instead_of(&self, name: &str) -> Option<Bytes> {
-        let hit = |(target, _): &&(Option<String>, Bytes)| target.as_ref().is_none_or(|target| target == name);
+        let hit = |(target, _): &&(Option<String>, Bytes)| {
+            target.as_ref().is_none_or(|target| target == name)
+        };
         self.malformed.iter().find(hit).map(|(_, bytes)| bytes.clone())
     }
 }
 
 impl Core {
-    async fn serve<B>(self: Arc<Self>, request: Request<B>) -> Result<Response<ResponseBody>, ConnectionReset>
+    async fn serve<B>(
+        self: Arc<Self>,
+        request: Request<B>,
+    ) -> Result<Response<ResponseBody>, ConnectionReset>
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -90,7 +95,9 @@ impl Core {
         let entry = self.audit.begin(&info, self.identity.uptime());
         let effects = match self.suffer(&info).await {
             Ok(effects) => effects,
-            Err(Broken::Refused(error)) => return Ok(finish(&entry, respond::refusal(&info, &error))),
+            Err(Broken::Refused(error)) => {
+                return Ok(finish(&entry, respond::refusal(&info, &error)));
+            }
             Err(Broken::Dropped) => {
                 entry.finish(Outcome::Dropped);
                 return Err(ConnectionReset);
@@ -159,6 +166,8 @@ where
             let message = format!("Request entity too large: limit is {BODY_MAX}");
             Err(StatusError::new(413, "RequestEntityTooLarge", message))
         }
-        Err(error) => Err(StatusError::bad_request(format!("the body of the request could not be read: {error}"))),
+        Err(error) => Err(StatusError::bad_request(format!(
+            "the body of the request could not be read: {error}"
+        ))),
     }
 }

@@ -75,10 +75,15 @@ impl Shape {
     /// The shape of a field of this object or map; nothing when the field is unknown.
     pub(super) fn field(&self, name: &str) -> Option<Shape> {
         match self {
-            Self::Object(fields) => fields.iter().find(|field| field.name == name).map(|field| field.shape),
-            Self::Open(fields) => {
-                Some(fields.iter().find(|field| field.name == name).map_or(Self::Any, |field| field.shape))
+            Self::Object(fields) => {
+                fields.iter().find(|field| field.name == name).map(|field| field.shape)
             }
+            Self::Open(fields) => Some(
+                fields
+                    .iter()
+                    .find(|field| field.name == name)
+                    .map_or(Self::Any, |field| field.shape),
+            ),
             Self::MapOf(shape) => Some(**shape),
             Self::Any => Some(Self::Any),
             _ => None,
@@ -120,7 +125,11 @@ pub(super) enum ShapeError {
 
 /// Brings a value into the form that the real server would store. Unknown fields are
 /// dropped and named in `unknown`.
-pub(super) fn normalise(value: &mut Value, shape: &Shape, unknown: &mut Vec<String>) -> Result<(), ShapeError> {
+pub(super) fn normalise(
+    value: &mut Value,
+    shape: &Shape,
+    unknown: &mut Vec<String>,
+) -> Result<(), ShapeError> {
     Normaliser { unknown, path: Vec::new() }.value(value, shape)
 }
 
@@ -136,19 +145,25 @@ impl Normaliser<'_> {
             (Shape::Object(fields), Value::Object(map)) => self.object(map, fields, false),
             (Shape::Open(fields), Value::Object(map)) => self.object(map, fields, true),
             (Shape::MapOf(inner), Value::Object(map)) => self.map(map, inner),
-            (Shape::List(inner) | Shape::Set(inner) | Shape::Keyed(_, inner), Value::Array(items)) => {
-                self.list(items, inner)
-            }
-            (Shape::Text | Shape::IntOrText | Shape::Quantity, Value::String(_)) | (Shape::Bool, Value::Bool(_)) => {
+            (
+                Shape::List(inner) | Shape::Set(inner) | Shape::Keyed(_, inner),
+                Value::Array(items),
+            ) => self.list(items, inner),
+            (Shape::Text | Shape::IntOrText | Shape::Quantity, Value::String(_))
+            | (Shape::Bool, Value::Bool(_)) => Ok(()),
+            (Shape::Int | Shape::IntOrText, Value::Number(number))
+                if number.is_i64() || number.is_u64() =>
+            {
                 Ok(())
             }
-            (Shape::Int | Shape::IntOrText, Value::Number(number)) if number.is_i64() || number.is_u64() => Ok(()),
             (Shape::Quantity, Value::Number(number)) => {
                 *value = Value::from(number.to_string());
                 Ok(())
             }
             (Shape::Bytes, Value::String(text)) if is_base64(text) => Ok(()),
-            (Shape::Bytes, Value::String(_)) => Err(ShapeError::Base64 { path: self.path.join(".") }),
+            (Shape::Bytes, Value::String(_)) => {
+                Err(ShapeError::Base64 { path: self.path.join(".") })
+            }
             (Shape::Time, Value::String(text)) => {
                 *value = Value::from(seconds(text)?);
                 Ok(())
@@ -157,13 +172,20 @@ impl Normaliser<'_> {
                 *value = Value::from(micros(text)?);
                 Ok(())
             }
-            (wanted, found) => {
-                Err(ShapeError::Type { path: self.path.join("."), found: kind_of(found), wanted: wanted.go_name() })
-            }
+            (wanted, found) => Err(ShapeError::Type {
+                path: self.path.join("."),
+                found: kind_of(found),
+                wanted: wanted.go_name(),
+            }),
         }
     }
 
-    fn object(&mut self, map: &mut Map<String, Value>, fields: &[Field], open: bool) -> Result<(), ShapeError> {
+    fn object(
+        &mut self,
+        map: &mut Map<String, Value>,
+        fields: &[Field],
+        open: bool,
+    ) -> Result<(), ShapeError> {
         if !open {
             let known = |name: &String| fields.iter().any(|field| field.name == name);
             let strangers: Vec<String> = map.keys().filter(|name| !known(name)).cloned().collect();

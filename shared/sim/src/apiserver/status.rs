@@ -41,13 +41,21 @@ impl Cause {
 
     /// A field without which the object means nothing.
     pub(super) fn required(field: impl Into<String>, detail: &str) -> Self {
-        let message = if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
+        let message = if detail.is_empty() {
+            "Required value".to_owned()
+        } else {
+            format!("Required value: {detail}")
+        };
         Self { reason: "FieldValueRequired", field: field.into(), message }
     }
 
     /// A change that is not allowed.
     pub(super) fn forbidden(field: impl Into<String>, detail: &str) -> Self {
-        Self { reason: "FieldValueForbidden", field: field.into(), message: format!("Forbidden: {detail}") }
+        Self {
+            reason: "FieldValueForbidden",
+            field: field.into(),
+            message: format!("Forbidden: {detail}"),
+        }
     }
 
     /// A value outside an enumeration.
@@ -71,7 +79,14 @@ fn shown(value: &Value) -> String {
 
 impl StatusError {
     pub(super) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: Value::Null, retry_after: None, next: None }
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: Value::Null,
+            retry_after: None,
+            next: None,
+        }
     }
 
     fn about(mut self, name: &str, group: &str, kind: &str) -> Self {
@@ -96,7 +111,8 @@ impl StatusError {
     }
 
     pub(super) fn no_such_path() -> Self {
-        Self::new(404, "NotFound", "the server could not find the requested resource").with_details(json!({}))
+        Self::new(404, "NotFound", "the server could not find the requested resource")
+            .with_details(json!({}))
     }
 
     pub(super) fn method_not_allowed() -> Self {
@@ -110,7 +126,10 @@ impl StatusError {
     }
 
     pub(super) fn conflict(group: &str, plural: &str, name: &str, detail: &str) -> Self {
-        let message = format!("Operation cannot be fulfilled on {} {name:?}: {detail}", qualified(plural, group));
+        let message = format!(
+            "Operation cannot be fulfilled on {} {name:?}: {detail}",
+            qualified(plural, group)
+        );
         Self::new(409, "Conflict", message).about(name, group, plural)
     }
 
@@ -125,12 +144,16 @@ impl StatusError {
     /// An object that breaks rules; one cause each.
     pub(super) fn invalid(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
         let who = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-        let what = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect::<Vec<_>>();
+        let what = causes
+            .iter()
+            .map(|cause| format!("{}: {}", cause.field, cause.message))
+            .collect::<Vec<_>>();
         let what = match what.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
         };
-        let mut error = Self::new(422, "Invalid", format!("{who} {name:?} is invalid: {what}")).about(name, group, kind);
+        let mut error = Self::new(422, "Invalid", format!("{who} {name:?} is invalid: {what}"))
+            .about(name, group, kind);
         error.details["causes"] = causes
             .iter()
             .map(|cause| json!({ "reason": cause.reason, "message": cause.message, "field": cause.field }))
@@ -160,9 +183,15 @@ impl StatusError {
             401 => ("Unauthorized", "Unauthorized"),
             403 => ("Forbidden", "forbidden by a fault of the simulation"),
             404 => ("NotFound", "the server could not find the requested resource"),
-            409 => ("Conflict", "the object has been modified; please apply your changes to the latest version and try again"),
+            409 => (
+                "Conflict",
+                "the object has been modified; please apply your changes to the latest version and try again",
+            ),
             410 => ("Expired", "too old resource version: 1 (2)"),
-            429 => ("TooManyRequests", "the server has received too many requests and has asked us to try again later"),
+            429 => (
+                "TooManyRequests",
+                "the server has received too many requests and has asked us to try again later",
+            ),
             503 => ("ServiceUnavailable", "the server is currently unable to handle the request"),
             504 => ("Timeout", "the server was unable to return a response in the time allotted"),
             _ => ("InternalError", "Internal error occurred: a fault of the simulation"),

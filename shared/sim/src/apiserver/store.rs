@@ -90,7 +90,11 @@ impl Store {
     /// Remembers `history` changes of each kind of object.
     pub(super) fn new(history: usize) -> Self {
         let tables = (0..SLOTS).map(|_| Table::default()).collect();
-        Self { state: RwLock::new(State { revision: 1, tables }), history, tip: watch::channel(1).0 }
+        Self {
+            state: RwLock::new(State { revision: 1, tables }),
+            history,
+            tip: watch::channel(1).0,
+        }
     }
 
     /// The newest version of all.
@@ -108,7 +112,12 @@ impl Store {
     }
 
     /// Writes an object, if the one there still has version `expected` (nothing there: `None`).
-    pub(super) fn put(&self, resource: &Resource, expected: Option<u64>, value: Value) -> Result<Arc<Object>, Raced> {
+    pub(super) fn put(
+        &self,
+        resource: &Resource,
+        expected: Option<u64>,
+        value: Value,
+    ) -> Result<Arc<Object>, Raced> {
         let mut state = self.state.write();
         let revision = state.revision + 1;
         let Some(table) = state.tables.get_mut(resource.slot) else { return Err(Raced) };
@@ -126,7 +135,12 @@ impl Store {
     }
 
     /// Removes an object, if it still has version `expected`. Gives its last state.
-    pub(super) fn remove(&self, resource: &Resource, key: &str, expected: u64) -> Result<Arc<Object>, Raced> {
+    pub(super) fn remove(
+        &self,
+        resource: &Resource,
+        key: &str,
+        expected: u64,
+    ) -> Result<Arc<Object>, Raced> {
         let mut state = self.state.write();
         let revision = state.revision + 1;
         let Some(table) = state.tables.get_mut(resource.slot) else { return Err(Raced) };
@@ -135,7 +149,11 @@ impl Store {
         }
         let Some(previous) = table.objects.remove(key) else { return Err(Raced) };
         let object = Arc::new(previous.at(resource, revision));
-        let change = Change { kind: ChangeKind::Deleted, object: Arc::clone(&object), previous: Some(previous) };
+        let change = Change {
+            kind: ChangeKind::Deleted,
+            object: Arc::clone(&object),
+            previous: Some(previous),
+        };
         table.remember(change, self.history);
         state.revision = revision;
         self.tip.send_replace(revision);
@@ -162,7 +180,9 @@ impl Store {
     ) -> Result<Page, Compacted> {
         let state = self.state.read();
         let at = at.unwrap_or(state.revision).min(state.revision);
-        let Some(table) = state.tables.get(resource.slot) else { return Err(Compacted { oldest: 0 }) };
+        let Some(table) = state.tables.get(resource.slot) else {
+            return Err(Compacted { oldest: 0 });
+        };
         let past;
         let objects = if at < table.newest() {
             past = table.rewound(at)?;
@@ -196,7 +216,8 @@ impl Store {
     pub(super) fn get_at(&self, resource: &Resource, key: &str, at: u64) -> Option<Arc<Object>> {
         let state = self.state.read();
         let table = state.tables.get(resource.slot)?;
-        let later = table.log.iter().find(|change| change.object.revision > at && change.object.key == key);
+        let later =
+            table.log.iter().find(|change| change.object.revision > at && change.object.key == key);
         match later {
             Some(change) => change.previous.clone(),
             None => table.objects.get(key).cloned(),
@@ -211,7 +232,9 @@ impl Store {
         max: usize,
     ) -> Result<(Vec<Arc<Change>>, u64), Compacted> {
         let state = self.state.read();
-        let Some(table) = state.tables.get(resource.slot) else { return Err(Compacted { oldest: 0 }) };
+        let Some(table) = state.tables.get(resource.slot) else {
+            return Err(Compacted { oldest: 0 });
+        };
         if after < table.compacted {
             return Err(Compacted { oldest: table.compacted });
         }

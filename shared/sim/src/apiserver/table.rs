@@ -108,7 +108,12 @@ pub(super) fn of_one(resource: &Resource, object: &Object, options: &Options) ->
 }
 
 /// A table of a list.
-pub(super) fn of_list(resource: &Resource, objects: &[Arc<Object>], metadata: &Value, options: &Options) -> Value {
+pub(super) fn of_list(
+    resource: &Resource,
+    objects: &[Arc<Object>],
+    metadata: &Value,
+    options: &Options,
+) -> Value {
     let rows = objects.iter().map(|object| row(resource, object, options)).collect();
     table(metadata, definitions(resource), rows)
 }

@@ -50,21 +50,35 @@ fn content(resource: &Resource, value: &Value, causes: &mut Vec<Cause>) {
 fn check_lease(spec: &Value, causes: &mut Vec<Cause>) {
     let duration = &spec["leaseDurationSeconds"];
     if duration.as_i64().is_some_and(|seconds| seconds <= 0) {
-        causes.push(Cause::invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"));
+        causes.push(Cause::invalid(
+            "spec.leaseDurationSeconds",
+            duration,
+            "must be greater than 0",
+        ));
     }
     let transitions = &spec["leaseTransitions"];
     if transitions.as_i64().is_some_and(|count| count < 0) {
-        causes.push(Cause::invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"));
+        causes.push(Cause::invalid(
+            "spec.leaseTransitions",
+            transitions,
+            "must be greater than or equal to 0",
+        ));
     }
 }
 
 fn check_keys(value: &Value, causes: &mut Vec<Cause>) {
     for map in ["data", "binaryData"] {
         for key in value[map].as_object().into_iter().flatten().map(|(key, _)| key) {
-            let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+            let legal =
+                |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
             if key.len() > 253 || key == "." || key.starts_with("..") || !key.bytes().all(legal) {
-                let detail = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
-                causes.push(Cause::invalid(format!("{map}[{key}]"), &Value::from(key.as_str()), detail));
+                let detail =
+                    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
+                causes.push(Cause::invalid(
+                    format!("{map}[{key}]"),
+                    &Value::from(key.as_str()),
+                    detail,
+                ));
             }
         }
     }

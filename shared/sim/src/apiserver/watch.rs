@@ -66,7 +66,8 @@ impl Registry {
 
     pub(super) fn cut(&self, user_agent: &str, abrupt: bool) -> usize {
         let open = self.open.lock();
-        let hit: Vec<_> = open.values().filter(|open| open.info.user_agent.starts_with(user_agent)).collect();
+        let hit: Vec<_> =
+            open.values().filter(|open| open.info.user_agent.starts_with(user_agent)).collect();
         for open in &hit {
             open.abrupt.store(abrupt, Ordering::Relaxed);
             open.cut.cancel();
@@ -89,17 +90,25 @@ impl WatchOptions {
         let sends_initial = query.flag("sendInitialEvents");
         let refused = match (query.has("sendInitialEvents"), query.get(MATCH)) {
             (true, "NotOlderThan") | (false, "") => None,
-            (true, _) => Some("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
-            (false, _) => Some("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"),
+            (true, _) => {
+                Some("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+            }
+            (false, _) => Some(
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ),
         };
         if let Some(detail) = refused {
             return Err(collection::invalid_options(Cause::forbidden(MATCH, detail)));
         }
-        let from = collection::version(query).map_err(|error| StatusError::new(500, "", error))?.unwrap_or(0);
+        let from = collection::version(query)
+            .map_err(|error| StatusError::new(500, "", error))?
+            .unwrap_or(0);
         let timeout = match query.get("timeoutSeconds") {
             "" => None,
             text => Some(text.parse::<u64>().map_err(|_| {
-                StatusError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
+                StatusError::bad_request(format!(
+                    "strconv.ParseInt: parsing {text:?}: invalid syntax"
+                ))
             })?),
         };
         Ok(Self {
@@ -153,15 +162,17 @@ impl Core {
     ) -> Result<Watch, StatusError> {
         let query = &info.query;
         let options = WatchOptions::parse(query)?;
-        let selector = Selector::parse(resource, query.get("labelSelector"), query.get("fieldSelector"))?;
+        let selector =
+            Selector::parse(resource, query.get("labelSelector"), query.get("fieldSelector"))?;
         let oldest = self.store.oldest(resource);
         let expired = !options.initial && options.from < oldest;
         if expired && self.options.expired_watch_is_http {
             return Err(too_old(options.from, oldest));
         }
         let now = Instant::now();
-        let timeout =
-            options.timeout.unwrap_or_else(|| self.identity.watch_timeout(self.options.min_watch_timeout));
+        let timeout = options
+            .timeout
+            .unwrap_or_else(|| self.identity.watch_timeout(self.options.min_watch_timeout));
         let cut = CancellationToken::new();
         let abrupt = Arc::new(AtomicBool::new(effects.cut.is_some_and(|(_, abrupt)| abrupt)));
         let id = self.watches.next.fetch_add(1, Ordering::Relaxed);
@@ -178,7 +189,11 @@ impl Core {
         let mut watch = Watch {
             core: Arc::clone(self),
             resource,
-            prefix: if info.namespace.is_empty() { String::new() } else { format!("{}/", info.namespace) },
+            prefix: if info.namespace.is_empty() {
+                String::new()
+            } else {
+                format!("{}/", info.namespace)
+            },
             selector,
             form,
             include: table::Include::of(info),
@@ -209,7 +224,9 @@ fn too_old(asked: u64, oldest: u64) -> StatusError {
 impl Watch {
     /// The body of the answer.
     pub(super) fn stream(self) -> impl Stream<Item = Result<Bytes, ConnectionReset>> + Send {
-        futures::stream::unfold(self, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) })
+        futures::stream::unfold(self, |mut watch| async move {
+            watch.next().await.map(|piece| (piece, watch))
+        })
     }
 
     fn begin(&mut self, initial: bool) {
@@ -217,7 +234,10 @@ impl Watch {
             self.fail(&StatusError::of_code(code, None));
         } else if initial {
             let range = Range { prefix: &self.prefix, after: None, limit: 0 };
-            let page = self.core.store.page(self.resource, None, &range, |object| self.selector.matches(object));
+            let page = self
+                .core
+                .store
+                .page(self.resource, None, &range, |object| self.selector.matches(object));
             let Ok(page) = page else { return };
             self.position = page.revision;
             for object in &page.objects {
@@ -323,7 +343,8 @@ impl Watch {
                 _ => {
                     let [head, tail] = object.whole(self.resource);
                     let mut start = format!("{{\"type\":\"{event}\",\"object\":").into_bytes();
-                    let instead = self.effects.instead_of(&object.name).filter(|_| event != "BOOKMARK");
+                    let instead =
+                        self.effects.instead_of(&object.name).filter(|_| event != "BOOKMARK");
                     match instead {
                         Some(instead) => vec![Bytes::from(start), instead],
                         None => {

@@ -20,7 +20,8 @@ use super::{
     validate,
 };
 
-const MODIFIED: &str = "the object has been modified; please apply your changes to the latest version and try again";
+const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
 
 /// One object, or a part of it.
 #[derive(Clone, Debug)]
@@ -78,7 +79,11 @@ impl Core {
         let mut value = decode(resource, body, options)?;
         self.settle_names(resource, namespace, &mut value)?;
         if value["metadata"]["resourceVersion"].is_string() {
-            return Err(StatusError::new(500, "", "resourceVersion should not be set on objects to be created"));
+            return Err(StatusError::new(
+                500,
+                "",
+                "resourceVersion should not be set on objects to be created",
+            ));
         }
         registry::prepare_create(resource, &mut value, &self.identity, &self.allocator);
         let target = Target {
@@ -102,7 +107,12 @@ impl Core {
     }
 
     /// Namespace and name of a new object; the namespace must exist.
-    fn settle_names(&self, resource: &Resource, namespace: &str, value: &mut Value) -> Result<(), StatusError> {
+    fn settle_names(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        value: &mut Value,
+    ) -> Result<(), StatusError> {
         check_namespace(resource, namespace, value)?;
         let meta = &mut value["metadata"];
         let empty = meta["name"].as_str().is_none_or(str::is_empty);
@@ -146,8 +156,11 @@ impl Core {
                 )));
             }
             if meta["resourceVersion"].is_null() && !target.resource.unconditional_update {
-                let cause =
-                    Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+                let cause = Cause::invalid(
+                    "metadata.resourceVersion",
+                    &json!(0),
+                    "must be specified for an update",
+                );
                 let Resource { group, plural, .. } = target.resource;
                 return Err(StatusError::invalid(group, plural, &target.name, &[cause]));
             }
@@ -184,7 +197,8 @@ impl Core {
     ) -> Result<Arc<Object>, StatusError> {
         let resource = target.resource;
         loop {
-            let current = self.store.get(resource, &target.key()).ok_or_else(|| target.not_found())?;
+            let current =
+                self.store.get(resource, &target.key()).ok_or_else(|| target.not_found())?;
             let mut value = current.value();
             if resource.is_events_view() {
                 value = eventview::shown(value);
@@ -225,14 +239,19 @@ impl Core {
         if !causes.is_empty() {
             return Err(target.invalid(&causes));
         }
-        let released = !new["metadata"]["deletionTimestamp"].is_null() && new["metadata"]["finalizers"].is_null();
+        let released = !new["metadata"]["deletionTimestamp"].is_null()
+            && new["metadata"]["finalizers"].is_null();
         if options.dry_run || (new == old && !released) {
             let unchanged = Object::new(resource, new, current.revision);
             return Ok(Some(Arc::new(unchanged)));
         }
         if released {
             let last = Arc::new(Object::new(resource, new, current.revision));
-            return Ok(self.store.remove(resource, &current.key, current.revision).ok().map(|_| last));
+            return Ok(self
+                .store
+                .remove(resource, &current.key, current.revision)
+                .ok()
+                .map(|_| last));
         }
         Ok(self.store.put(resource, Some(current.revision), new).ok())
     }
@@ -246,7 +265,8 @@ impl Core {
     ) -> Result<Deleted, StatusError> {
         let resource = target.resource;
         loop {
-            let current = self.store.get(resource, &target.key()).ok_or_else(|| target.not_found())?;
+            let current =
+                self.store.get(resource, &target.key()).ok_or_else(|| target.not_found())?;
             check_preconditions(target, &current, preconditions)?;
             let mut value = current.value();
             let held = value["metadata"]["finalizers"].is_array();
@@ -264,7 +284,9 @@ impl Core {
                 } else {
                     value["metadata"]["deletionGracePeriodSeconds"] = json!(0);
                 }
-                let Ok(object) = self.store.put(resource, Some(current.revision), value) else { continue };
+                let Ok(object) = self.store.put(resource, Some(current.revision), value) else {
+                    continue;
+                };
                 if resource.slot == resources::NAMESPACES && !held {
                     self.empty_namespace(resource, &object);
                 }
@@ -279,7 +301,8 @@ impl Core {
     /// What the namespace controller does in a cluster: empties a namespace that is going,
     /// whatever finalizers its objects have, and then lets it go.
     fn empty_namespace(&self, resource: &Resource, namespace: &Object) {
-        for inside in resources::RESOURCES.iter().filter(|it| it.namespaced && !it.is_events_view()) {
+        for inside in resources::RESOURCES.iter().filter(|it| it.namespaced && !it.is_events_view())
+        {
             let prefix = format!("{}/", namespace.name);
             let range = super::store::Range { prefix: &prefix, after: None, limit: 0 };
             let Ok(page) = self.store.page(inside, None, &range, |_| true) else { continue };
@@ -302,10 +325,15 @@ fn unfit_patch(shown: &str, error: &str) -> StatusError {
     refusal
 }
 
-fn check_namespace(resource: &Resource, namespace: &str, value: &mut Value) -> Result<(), StatusError> {
+fn check_namespace(
+    resource: &Resource,
+    namespace: &str,
+    value: &mut Value,
+) -> Result<(), StatusError> {
     let given = value["metadata"]["namespace"].as_str().unwrap_or_default();
     if !given.is_empty() && (given != namespace || !resource.namespaced) {
-        let message = "the namespace of the provided object does not match the namespace sent on the request";
+        let message =
+            "the namespace of the provided object does not match the namespace sent on the request";
         return Err(StatusError::bad_request(message));
     }
     if resource.namespaced {
@@ -317,23 +345,33 @@ fn check_namespace(resource: &Resource, namespace: &str, value: &mut Value) -> R
 fn check_names(target: &Target, value: &Value) -> Result<(), StatusError> {
     let name = value["metadata"]["name"].as_str().unwrap_or_default();
     if name.is_empty() {
-        let message =
-            format!("the name of the object ({} based on URL) was undeterminable: name must be provided", target.name);
+        let message = format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            target.name
+        );
         return Err(StatusError::bad_request(message));
     }
     if name != target.name {
-        let message = format!("the name of the object ({name}) does not match the name on the URL ({})", target.name);
+        let message = format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        );
         return Err(StatusError::bad_request(message));
     }
     let namespace = value["metadata"]["namespace"].as_str().unwrap_or_default();
     if !namespace.is_empty() && namespace != target.namespace {
-        let message = "the namespace of the provided object does not match the namespace sent on the request";
+        let message =
+            "the namespace of the provided object does not match the namespace sent on the request";
         return Err(StatusError::bad_request(message));
     }
     Ok(())
 }
 
-fn check_preconditions(target: &Target, current: &Object, wanted: &Preconditions) -> Result<(), StatusError> {
+fn check_preconditions(
+    target: &Target,
+    current: &Object,
+    wanted: &Preconditions,
+) -> Result<(), StatusError> {
     let refuse = |detail: String| {
         let Resource { group, kind, .. } = target.resource;
         Err(StatusError::conflict(group, kind, &target.name, &detail))

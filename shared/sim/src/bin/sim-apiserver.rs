@@ -25,8 +25,10 @@ async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let arguments = Arguments::parse();
     let server = ApiServer::new(Options { history: arguments.history, ..Options::default() });
-    let listener =
-        server.listen(arguments.listen).await.with_context(|| format!("listening on {}", arguments.listen))?;
+    let listener = server
+        .listen(arguments.listen)
+        .await
+        .with_context(|| format!("listening on {}", arguments.listen))?;
     tracing::info!(addr = %listener.addr, "serving");
     if let Some(file) = &arguments.kubeconfig {
         std::fs::write(file, server.kubeconfig(listener.addr))

@@ -72,7 +72,8 @@ fn parent(path: &[String]) -> Option<&[String]> {
 
 /// A value; null when its parent is there and it is not.
 fn read(target: &mut Value, path: &[String]) -> Option<Value> {
-    let parent_is_map = parent(path).and_then(|parent| find(target, parent)).is_some_and(|value| value.is_object());
+    let parent_is_map =
+        parent(path).and_then(|parent| find(target, parent)).is_some_and(|value| value.is_object());
     match find(target, path) {
         Some(value) => Some(value.clone()),
         None if parent_is_map => Some(Value::Null),
@@ -151,7 +152,11 @@ mod tests {
         check(json!({"a":1}), op("test", "/a", json!(2)), None);
         check(json!({"a":1}), json!([{"op":"move","from":"/a","path":"/b"}]), Some(json!({"b":1})));
         check(json!({"a":{}}), json!([{"op":"move","from":"/a","path":"/a/b"}]), None);
-        check(json!({"a":[1]}), json!([{"op":"copy","from":"/a","path":"/b"}]), Some(json!({"a":[1],"b":[1]})));
+        check(
+            json!({"a":[1]}),
+            json!([{"op":"copy","from":"/a","path":"/b"}]),
+            Some(json!({"a":[1],"b":[1]})),
+        );
         check(json!({"a":1}), op("bogus", "/a", json!(2)), None);
         check(json!({"a":1}), json!([{"path":"/a"}]), None);
     }

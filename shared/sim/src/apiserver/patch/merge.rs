@@ -41,11 +41,11 @@ mod tests {
         check(json!({"a":"c"}), json!({"a":["b"]}), json!({"a":["b"]}));
         check(json!({"a":{"b":"c"}}), json!({"a":{"b":"d","c":null}}), json!({"a":{"b":"d"}}));
         check(json!({"a":[{"b":"c"}]}), json!({"a":[1]}), json!({"a":[1]}));
-        check(json!(["a","b"]), json!(["c","d"]), json!(["c","d"]));
+        check(json!(["a", "b"]), json!(["c", "d"]), json!(["c", "d"]));
         check(json!({"a":"b"}), json!(["c"]), json!(["c"]));
         check(json!({"a":"foo"}), json!(null), json!(null));
         check(json!({"e":null}), json!({"a":1}), json!({"e":null,"a":1}));
-        check(json!([1,2]), json!({"a":"b","c":null}), json!({"a":"b"}));
+        check(json!([1, 2]), json!({"a":"b","c":null}), json!({"a":"b"}));
         check(json!({}), json!({"a":{"bb":{"ccc":null}}}), json!({"a":{"bb":{}}}));
     }
 }

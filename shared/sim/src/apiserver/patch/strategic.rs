@@ -23,11 +23,20 @@ pub(super) fn apply(target: &mut Value, patch: &Value, shape: &Shape) -> Result<
     }
 }
 
-fn object(target: &mut Map<String, Value>, patch: &Map<String, Value>, shape: &Shape) -> Result<(), PatchError> {
+fn object(
+    target: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+    shape: &Shape,
+) -> Result<(), PatchError> {
     match patch.get(PATCH).and_then(Value::as_str) {
         Some("replace") => {
             target.clear();
-            target.extend(patch.iter().filter(|(name, _)| *name != PATCH).map(|(k, v)| (k.clone(), v.clone())));
+            target.extend(
+                patch
+                    .iter()
+                    .filter(|(name, _)| *name != PATCH)
+                    .map(|(k, v)| (k.clone(), v.clone())),
+            );
             return Ok(());
         }
         Some("delete") => {
@@ -41,7 +50,9 @@ fn object(target: &mut Map<String, Value>, patch: &Map<String, Value>, shape: &S
         None => {}
     }
     if let Some(Value::Array(keys)) = patch.get(RETAIN) {
-        let retained = |name: &String| name.starts_with('$') || keys.iter().any(|key| key.as_str() == Some(name));
+        let retained = |name: &String| {
+            name.starts_with('$') || keys.iter().any(|key| key.as_str() == Some(name))
+        };
         if !patch.keys().all(retained) {
             return Err(PatchError::RetainKeys);
         }
@@ -127,7 +138,12 @@ fn list(
                 seen.push(item.clone());
                 new
             });
-            ordered(merged, order.and_then(Value::as_array).map_or(patch, Vec::as_slice), &have, Clone::clone)
+            ordered(
+                merged,
+                order.and_then(Value::as_array).map_or(patch, Vec::as_slice),
+                &have,
+                Clone::clone,
+            )
         }
         _ => patch.to_vec(),
     };
@@ -144,7 +160,11 @@ fn key_in(item: &Value, key: &str) -> Value {
 }
 
 /// What is wrong with the entries of a patch, whatever they meet.
-fn check_entries(patch: &[Value], order: Option<&Value>, key: &'static str) -> Result<(), PatchError> {
+fn check_entries(
+    patch: &[Value],
+    order: Option<&Value>,
+    key: &'static str,
+) -> Result<(), PatchError> {
     check_order(patch, order, |item| key_in(item, key))?;
     for item in patch {
         match directive(item) {
@@ -152,7 +172,10 @@ fn check_entries(patch: &[Value], order: Option<&Value>, key: &'static str) -> R
             Some("replace") => return Ok(()),
             Some("delete") | None => {}
             Some(other) => {
-                return Err(PatchError::UnknownDirective { directive: other.to_owned(), element: go_map(item) });
+                return Err(PatchError::UnknownDirective {
+                    directive: other.to_owned(),
+                    element: go_map(item),
+                });
             }
         }
     }
@@ -163,9 +186,14 @@ fn check_entries(patch: &[Value], order: Option<&Value>, key: &'static str) -> R
 }
 
 /// A list where none was: the entries as they are, even two of one key.
-fn fresh(patch: &[Value], order: Option<&Value>, key: &'static str) -> Result<Vec<Value>, PatchError> {
+fn fresh(
+    patch: &[Value],
+    order: Option<&Value>,
+    key: &'static str,
+) -> Result<Vec<Value>, PatchError> {
     check_entries(patch, order, key)?;
-    let mut entries: Vec<Value> = patch.iter().filter(|item| directive(item).is_none()).cloned().collect();
+    let mut entries: Vec<Value> =
+        patch.iter().filter(|item| directive(item).is_none()).cloned().collect();
     for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
         entry.retain(|name, value| !name.starts_with('$') && !value.is_null());
     }
@@ -206,7 +234,11 @@ fn keyed(
 }
 
 /// An order that is given names all entries of the patch, in the order of the patch.
-fn check_order(patch: &[Value], order: Option<&Value>, key_of: impl Fn(&Value) -> Value) -> Result<(), PatchError> {
+fn check_order(
+    patch: &[Value],
+    order: Option<&Value>,
+    key_of: impl Fn(&Value) -> Value,
+) -> Result<(), PatchError> {
     let Some(Value::Array(order)) = order else { return Ok(()) };
     let mut rest = order.iter();
     let mut wanted = patch.iter().filter(|item| item.get(PATCH).is_none());
@@ -219,18 +251,26 @@ fn check_order(patch: &[Value], order: Option<&Value>, key_of: impl Fn(&Value) -
 
 /// Entries that the patch names come in the patch's order. The others keep their places
 /// before those named entries that they already stood before.
-fn ordered(merged: Vec<Value>, order: &[Value], have: &[Value], key_of: impl Fn(&Value) -> Value) -> Vec<Value> {
+fn ordered(
+    merged: Vec<Value>,
+    order: &[Value],
+    have: &[Value],
+    key_of: impl Fn(&Value) -> Value,
+) -> Vec<Value> {
     let position = |list: &[Value], item: &Value| {
         let key = key_of(item);
         list.iter().position(|other| key_of(other) == key)
     };
-    let (mut named, others): (Vec<_>, Vec<_>) = merged.into_iter().partition(|item| position(order, item).is_some());
+    let (mut named, others): (Vec<_>, Vec<_>) =
+        merged.into_iter().partition(|item| position(order, item).is_some());
     named.sort_by_key(|item| position(order, item));
     let mut result = Vec::with_capacity(named.len() + others.len());
     let mut others = others.into_iter().peekable();
     for item in named {
         if let Some(place) = position(have, &item) {
-            while let Some(other) = others.next_if(|other| position(have, other).is_some_and(|other| other < place)) {
+            while let Some(other) =
+                others.next_if(|other| position(have, other).is_some_and(|other| other < place))
+            {
                 result.push(other);
             }
         }
@@ -245,7 +285,9 @@ pub(super) fn go_map(value: &Value) -> String {
     let map = match value {
         Value::Object(map) => map,
         Value::String(text) => return text.clone(),
-        Value::Array(items) => return format!("[{}]", items.iter().map(go_map).collect::<Vec<_>>().join(" ")),
+        Value::Array(items) => {
+            return format!("[{}]", items.iter().map(go_map).collect::<Vec<_>>().join(" "));
+        }
         other => return other.to_string(),
     };
     let inner: Vec<_> = map

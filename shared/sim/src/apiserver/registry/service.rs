@@ -49,7 +49,9 @@ pub(super) fn defaults(service: &mut Value, allocator: &Allocator) {
         }
     }
     if kind == "ExternalName" {
-        for name in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
+        for name in
+            ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]
+        {
             remove(spec, name);
         }
     } else {
@@ -89,7 +91,8 @@ pub(super) fn defaults(service: &mut Value, allocator: &Allocator) {
 
 fn cluster_ip(spec: &mut Value, allocator: &Allocator) {
     if spec["clusterIP"].is_null() {
-        spec["clusterIP"] = spec["clusterIPs"].get(0).cloned().unwrap_or_else(|| json!(allocator.address()));
+        spec["clusterIP"] =
+            spec["clusterIPs"].get(0).cloned().unwrap_or_else(|| json!(allocator.address()));
     }
     if spec["clusterIPs"].get(0) != Some(&spec["clusterIP"]) {
         spec["clusterIPs"] = json!([spec["clusterIP"]]);
@@ -134,8 +137,11 @@ pub(super) fn carry_over(old: &Value, new: &mut Value) {
         if !port["nodePort"].is_null() {
             continue;
         }
-        let same = |other: &&Value| other["port"] == port["port"] && other["protocol"] == protocol_of(port);
-        if let Some(node_port) = old_ports.iter().find(same).map(|other| other["nodePort"].clone()) {
+        let same = |other: &&Value| {
+            other["port"] == port["port"] && other["protocol"] == protocol_of(port)
+        };
+        if let Some(node_port) = old_ports.iter().find(same).map(|other| other["nodePort"].clone())
+        {
             port["nodePort"] = node_port;
         }
     }

@@ -9,7 +9,9 @@ fn created(plural: &str, mut value: Value) -> Value {
 
 #[test]
 fn base64_both_ways() {
-    for (plain, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
+    for (plain, coded) in
+        [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
+    {
         assert_eq!(base64(plain.as_bytes()), coded);
         assert_eq!(unbase64(coded).as_deref(), Some(plain.as_bytes()));
     }
@@ -34,7 +36,8 @@ async fn services_get_what_the_real_server_gives() {
         })
     );
     assert_eq!(service["status"], json!({ "loadBalancer": {} }));
-    let external = created("services", json!({ "spec": { "type": "ExternalName", "externalName": "a.b" } }));
+    let external =
+        created("services", json!({ "spec": { "type": "ExternalName", "externalName": "a.b" } }));
     assert_eq!(
         external["spec"],
         json!({ "type": "ExternalName", "externalName": "a.b", "sessionAffinity": "None" })
@@ -45,14 +48,21 @@ async fn services_get_what_the_real_server_gives() {
 async fn a_change_of_type_gives_back_and_a_put_keeps() {
     let resource = resources::by_plural("services").unwrap();
     let allocator = Allocator::default();
-    let old = created("services", json!({ "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }] } }));
-    let mut same = json!({ "metadata": {}, "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }] } });
+    let old = created(
+        "services",
+        json!({ "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }] } }),
+    );
+    let mut same =
+        json!({ "metadata": {}, "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }] } });
     prepare_update(resource, "", &old, &mut same, &allocator);
     assert_eq!(same["spec"], old["spec"]);
     let mut plain = same.clone();
     plain["spec"]["type"] = json!("ClusterIP");
     prepare_update(resource, "", &old, &mut plain, &allocator);
-    assert_eq!(plain["spec"]["ports"], json!([{ "port": 80, "targetPort": 80, "protocol": "TCP" }]));
+    assert_eq!(
+        plain["spec"]["ports"],
+        json!([{ "port": 80, "targetPort": 80, "protocol": "TCP" }])
+    );
     assert_eq!(plain["spec"].get("externalTrafficPolicy"), None);
 }
 
@@ -66,21 +76,34 @@ async fn status_and_spec_are_written_apart() {
     let allocator = Allocator::default();
     let mut main = new.clone();
     prepare_update(resource, "", &old, &mut main, &allocator);
-    assert_eq!((&main["spec"]["providerID"], &main["status"]["phase"]), (&json!("b"), &json!("Running")));
+    assert_eq!(
+        (&main["spec"]["providerID"], &main["status"]["phase"]),
+        (&json!("b"), &json!("Running"))
+    );
     let mut status = new;
     prepare_update(resource, "status", &old, &mut status, &allocator);
-    assert_eq!((&status["spec"]["providerID"], &status["status"]["phase"]), (&json!("a"), &json!("Pending")));
-    assert_eq!(status["metadata"], json!({ "labels": { "l": "1" }, "uid": "1", "resourceVersion": "5" }));
+    assert_eq!(
+        (&status["spec"]["providerID"], &status["status"]["phase"]),
+        (&json!("a"), &json!("Pending"))
+    );
+    assert_eq!(
+        status["metadata"],
+        json!({ "labels": { "l": "1" }, "uid": "1", "resourceVersion": "5" })
+    );
 }
 
 #[tokio::test]
 async fn nodes_namespaces_secrets() {
-    let node = created("nodes", json!({ "metadata": { "name": "n" }, "spec": { "podCIDR": "10.0.0.0/24" } }));
+    let node = created(
+        "nodes",
+        json!({ "metadata": { "name": "n" }, "spec": { "podCIDR": "10.0.0.0/24" } }),
+    );
     assert_eq!(node["spec"]["taints"], json!([{ "key": NOT_READY, "effect": "NoSchedule" }]));
     assert_eq!(node["spec"]["podCIDRs"], json!(["10.0.0.0/24"]));
     let namespace = created("namespaces", json!({ "metadata": { "name": "x" } }));
     assert_eq!(namespace["metadata"]["labels"], json!({ "kubernetes.io/metadata.name": "x" }));
     assert_eq!(namespace["status"], json!({ "phase": "Active" }));
-    let secret = created("secrets", json!({ "metadata": { "name": "x" }, "stringData": { "a": "b" } }));
+    let secret =
+        created("secrets", json!({ "metadata": { "name": "x" }, "stringData": { "a": "b" } }));
     assert_eq!((&secret["data"]["a"], &secret["type"]), (&json!("Yg=="), &json!("Opaque")));
 }

@@ -29,7 +29,9 @@ pub(in super::super) enum SelectorError {
     Unexpected { found: String, expected: &'static str },
     #[error("unable to parse requirement: found '{found}' expected: '('")]
     NoList { found: String },
-    #[error("unable to parse requirement: values[0][{key}]: Invalid value: {value:?}: must be an integer")]
+    #[error(
+        "unable to parse requirement: values[0][{key}]: Invalid value: {value:?}: must be an integer"
+    )]
     NotANumber { key: String, value: String },
 }
 
@@ -63,7 +65,8 @@ fn tokens(text: &str) -> Vec<Token> {
             rest = after.trim_start();
             continue;
         }
-        let end = rest.find(|c: char| c.is_whitespace() || "=!(),<>".contains(c)).unwrap_or(rest.len());
+        let end =
+            rest.find(|c: char| c.is_whitespace() || "=!(),<>".contains(c)).unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
         tokens.push(Token::Word(word.to_owned()));
         rest = after.trim_start();
@@ -91,7 +94,12 @@ impl Parser {
         }
         let key = match self.next() {
             Token::Word(word) => word,
-            other => return Err(SelectorError::Unexpected { found: other.text(), expected: "identifier" }),
+            other => {
+                return Err(SelectorError::Unexpected {
+                    found: other.text(),
+                    expected: "identifier",
+                });
+            }
         };
         if matches!(self.peek(), Token::End | Token::Sign(",")) {
             let operator = if negated { Operator::Missing } else { Operator::Exists };
@@ -104,7 +112,9 @@ impl Parser {
             (Token::Sign("<"), false) => Operator::Less(self.number(&key)?),
             (Token::Word(word), false) if word == "in" => Operator::In(self.values()?),
             (Token::Word(word), false) if word == "notin" => Operator::NotIn(self.values()?),
-            (other, _) => return Err(SelectorError::Unexpected { found: other.text(), expected: OPERATORS }),
+            (other, _) => {
+                return Err(SelectorError::Unexpected { found: other.text(), expected: OPERATORS });
+            }
         };
         Ok(Requirement { key, operator })
     }
@@ -151,7 +161,10 @@ impl Parser {
                     return Ok(values);
                 }
                 other => {
-                    return Err(SelectorError::Unexpected { found: other.text(), expected: "',', ')' or identifier" });
+                    return Err(SelectorError::Unexpected {
+                        found: other.text(),
+                        expected: "',', ')' or identifier",
+                    });
                 }
             }
         }
@@ -171,7 +184,12 @@ impl LabelSelector {
             match parser.next() {
                 Token::End => return Ok(Self(requirements)),
                 Token::Sign(",") => {}
-                other => return Err(SelectorError::Unexpected { found: other.text(), expected: "',' or 'end of string'" }),
+                other => {
+                    return Err(SelectorError::Unexpected {
+                        found: other.text(),
+                        expected: "',' or 'end of string'",
+                    });
+                }
             }
         }
     }
@@ -205,9 +223,15 @@ mod tests {
 
     #[test]
     fn what_matches() {
-        let labels = BTreeMap::from([("a", "1"), ("zone", "x"), ("empty", "")].map(|(k, v)| (k.to_owned(), v.to_owned())));
+        let labels = BTreeMap::from(
+            [("a", "1"), ("zone", "x"), ("empty", "")].map(|(k, v)| (k.to_owned(), v.to_owned())),
+        );
         let check = |selector: &str, expect: bool| {
-            assert_eq!(LabelSelector::parse(selector).unwrap().matches(&labels), expect, "{selector}");
+            assert_eq!(
+                LabelSelector::parse(selector).unwrap().matches(&labels),
+                expect,
+                "{selector}"
+            );
         };
         check("", true);
         check("a=1", true);
@@ -228,12 +252,22 @@ mod tests {
     #[test]
     fn errors_read_like_the_real_ones() {
         let check = |selector: &str, expect: &str| {
-            assert_eq!(LabelSelector::parse(selector).unwrap_err().to_string(), expect, "{selector}");
+            assert_eq!(
+                LabelSelector::parse(selector).unwrap_err().to_string(),
+                expect,
+                "{selector}"
+            );
         };
         check("a in", "unable to parse requirement: found '' expected: '('");
         check("a===b", "unable to parse requirement: found '=', expected: identifier");
-        check("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt");
+        check(
+            "a b",
+            "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
+        );
         check(",", "unable to parse requirement: found ',', expected: identifier");
-        check("a>x", "unable to parse requirement: values[0][a]: Invalid value: \"x\": must be an integer");
+        check(
+            "a>x",
+            "unable to parse requirement: values[0][a]: Invalid value: \"x\": must be an integer",
+        );
     }
 }

@@ -35,7 +35,8 @@ const NODE_CONDITION: Shape = Shape::Object(&[
     opt("message", Shape::Text),
 ]);
 
-const NODE_ADDRESS: Shape = Shape::Object(&[always("type", Shape::Text), always("address", Shape::Text)]);
+const NODE_ADDRESS: Shape =
+    Shape::Object(&[always("type", Shape::Text), always("address", Shape::Text)]);
 
 const NODE_INFO: Shape = Shape::Object(&[
     always("machineID", Shape::Text),
@@ -51,9 +52,11 @@ const NODE_INFO: Shape = Shape::Object(&[
     ptr("swap", Shape::Any),
 ]);
 
-const IMAGE: Shape = Shape::Object(&[opt("names", Shape::List(&Shape::Text)), opt("sizeBytes", Shape::Int)]);
+const IMAGE: Shape =
+    Shape::Object(&[opt("names", Shape::List(&Shape::Text)), opt("sizeBytes", Shape::Int)]);
 
-const ATTACHED: Shape = Shape::Object(&[always("name", Shape::Text), always("devicePath", Shape::Text)]);
+const ATTACHED: Shape =
+    Shape::Object(&[always("name", Shape::Text), always("devicePath", Shape::Text)]);
 
 const DAEMON_ENDPOINTS: Shape =
     Shape::Object(&[always("kubeletEndpoint", Shape::Object(&[always("Port", Shape::Int)]))]);
@@ -81,7 +84,8 @@ pub(in super::super) const NODE: Shape =
 
 const SOURCE: Shape = Shape::Object(&[opt("component", Shape::Text), opt("host", Shape::Text)]);
 
-const SERIES: Shape = Shape::Object(&[opt("count", Shape::Int), always("lastObservedTime", Shape::MicroTime)]);
+const SERIES: Shape =
+    Shape::Object(&[opt("count", Shape::Int), always("lastObservedTime", Shape::MicroTime)]);
 
 /// `Event` of core/v1, which is how events are stored.
 pub(in super::super) const EVENT: Shape = Shape::Object(&[
@@ -147,8 +151,11 @@ const SERVICE_SPEC: Shape = Shape::Object(&[
     ptr("trafficDistribution", Shape::Text),
 ]);
 
-const PORT_STATUS: Shape =
-    Shape::Object(&[always("port", Shape::Int), always("protocol", Shape::Text), ptr("error", Shape::Text)]);
+const PORT_STATUS: Shape = Shape::Object(&[
+    always("port", Shape::Int),
+    always("protocol", Shape::Text),
+    ptr("error", Shape::Text),
+]);
 
 const INGRESS: Shape = Shape::Object(&[
     opt("ip", Shape::Text),
@@ -170,7 +177,13 @@ pub(in super::super) const SERVICE: Shape =
 pub(in super::super) const NAMESPACE: Shape = Shape::Object(&[
     METADATA,
     always("spec", Shape::Object(&[opt("finalizers", Shape::List(&Shape::Text))])),
-    always("status", Shape::Object(&[opt("phase", Shape::Text), opt("conditions", Shape::Keyed("type", &Shape::Any))])),
+    always(
+        "status",
+        Shape::Object(&[
+            opt("phase", Shape::Text),
+            opt("conditions", Shape::Keyed("type", &Shape::Any)),
+        ]),
+    ),
 ]);
 
 /// `ConfigMap`.

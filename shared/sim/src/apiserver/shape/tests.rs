@@ -24,8 +24,10 @@ fn a_bare_node_gets_what_go_structs_always_print() {
 
 #[test]
 fn zero_values_vanish_but_those_behind_pointers_stay() {
-    let (node, _) =
-        normalised(&core::NODE, json!({ "spec": { "unschedulable": false, "taints": [], "providerID": "" } }));
+    let (node, _) = normalised(
+        &core::NODE,
+        json!({ "spec": { "unschedulable": false, "taints": [], "providerID": "" } }),
+    );
     assert_eq!(node["spec"], json!({}));
     let (lease, _) = normalised(
         &core::LEASE,
@@ -45,9 +47,15 @@ fn unknown_fields_are_dropped_and_named() {
 #[test]
 fn wrong_types_are_refused_with_their_place() {
     let message = refused(&core::NODE, json!({ "metadata": { "labels": { "a": 1 } } }));
-    assert_eq!(message, "json: cannot unmarshal number into Go struct field metadata.labels of type string");
+    assert_eq!(
+        message,
+        "json: cannot unmarshal number into Go struct field metadata.labels of type string"
+    );
     assert!(refused(&core::NODE, json!({ "spec": "garbage" })).contains("cannot unmarshal string"));
-    assert!(refused(&core::SERVICE, json!({ "spec": { "ports": [{ "port": "80" }] } })).contains("spec.ports[0].port"));
+    assert!(
+        refused(&core::SERVICE, json!({ "spec": { "ports": [{ "port": "80" }] } }))
+            .contains("spec.ports[0].port")
+    );
 }
 
 #[test]
@@ -57,9 +65,14 @@ fn times_as_the_real_server_takes_them() {
         json!({ "spec": { "taints": [{ "key": "a", "effect": "e", "timeAdded": "2026-01-02T03:04:05.9+01:00" }] } }),
     );
     assert_eq!(node["spec"]["taints"][0]["timeAdded"], "2026-01-02T02:04:05Z");
-    let (lease, _) = normalised(&core::LEASE, json!({ "spec": { "renewTime": "2026-01-02T03:04:05.100000Z" } }));
+    let (lease, _) =
+        normalised(&core::LEASE, json!({ "spec": { "renewTime": "2026-01-02T03:04:05.100000Z" } }));
     assert_eq!(lease["spec"]["renewTime"], "2026-01-02T03:04:05.100000Z");
     for bad in ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.123456789Z", "garbage"] {
-        assert!(refused(&core::LEASE, json!({ "spec": { "renewTime": bad } })).starts_with("parsing time"), "{bad}");
+        assert!(
+            refused(&core::LEASE, json!({ "spec": { "renewTime": bad } }))
+                .starts_with("parsing time"),
+            "{bad}"
+        );
     }
 }

@@ -58,7 +58,10 @@ fn history_is_bounded_and_says_so() {
     }
     assert_eq!(store.since(config_maps(), 2, 10).err(), Some(Compacted { oldest: 3 }));
     let (changes, reached) = store.since(config_maps(), 3, 2).unwrap();
-    assert_eq!(changes.iter().map(|change| change.object.name.as_str()).collect::<Vec<_>>(), ["c", "d"]);
+    assert_eq!(
+        changes.iter().map(|change| change.object.name.as_str()).collect::<Vec<_>>(),
+        ["c", "d"]
+    );
     assert_eq!(reached, 5);
     let nodes = resources::by_plural("nodes").unwrap();
     assert_eq!(store.since(nodes, 0, 2).map(|(_, reached)| reached), Ok(6));

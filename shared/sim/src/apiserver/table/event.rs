@@ -19,7 +19,11 @@ pub(super) const COLUMNS: &[Column] = &[
 ];
 
 pub(super) fn cells(event: &Value, now: Timestamp) -> Value {
-    let first = if event["firstTimestamp"].is_null() { &event["eventTime"] } else { &event["firstTimestamp"] };
+    let first = if event["firstTimestamp"].is_null() {
+        &event["eventTime"]
+    } else {
+        &event["firstTimestamp"]
+    };
     let series = &event["series"];
     let (last, count) = match (series.is_null(), event["lastTimestamp"].is_null()) {
         (false, _) => (&series["lastObservedTime"], &series["count"]),

@@ -3,10 +3,19 @@ use super::*;
 fn row_of(plural: &str, value: Value) -> Vec<String> {
     let resource = resources::by_plural(plural).unwrap();
     let object = Object::new(resource, value, 1);
-    let options = Options { now: "2026-01-02T00:00:00Z".parse().unwrap(), include: Include::Nothing };
+    let options =
+        Options { now: "2026-01-02T00:00:00Z".parse().unwrap(), include: Include::Nothing };
     let table = of_one(resource, &object, &options);
-    assert_eq!(table["columnDefinitions"].as_array().unwrap().len(), table["rows"][0]["cells"].as_array().unwrap().len());
-    table["rows"][0]["cells"].as_array().unwrap().iter().map(|cell| cell.as_str().map_or_else(|| cell.to_string(), str::to_owned)).collect()
+    assert_eq!(
+        table["columnDefinitions"].as_array().unwrap().len(),
+        table["rows"][0]["cells"].as_array().unwrap().len()
+    );
+    table["rows"][0]["cells"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cell| cell.as_str().map_or_else(|| cell.to_string(), str::to_owned))
+        .collect()
 }
 
 #[test]
@@ -68,7 +77,10 @@ fn events() {
         "involvedObject": { "kind": "Node", "name": "n" }, "source": { "component": "c", "host": "h" },
         "firstTimestamp": "2026-01-01T23:00:00Z", "lastTimestamp": "2026-01-01T23:59:50Z", "count": 3,
     });
-    assert_eq!(row_of("events", event), ["10s", "Normal", "Synced", "node/n", "", "c, h", "m", "60m", "3", "e"]);
+    assert_eq!(
+        row_of("events", event),
+        ["10s", "Normal", "Synced", "node/n", "", "c, h", "m", "60m", "3", "e"]
+    );
     let event = json!({ "metadata": { "name": "e" }, "eventTime": "2026-01-01T23:59:00.000000Z" });
     assert_eq!(row_of("events", event)[0], "60s");
 }
@@ -82,10 +94,17 @@ fn services() {
         row_of("services", service(balanced.clone(), json!({})))[1..5],
         ["LoadBalancer", "10.96.0.1", "<pending>", "80:30001/TCP,53/UDP"]
     );
-    let ingress = json!({ "loadBalancer": { "ingress": [{ "ip": "1.1.1.1" }, { "hostname": "h" }] } });
+    let ingress =
+        json!({ "loadBalancer": { "ingress": [{ "ip": "1.1.1.1" }, { "hostname": "h" }] } });
     assert_eq!(row_of("services", service(balanced, ingress))[3], "1.1.1.1,h");
-    let named = service(json!({ "type": "ExternalName", "externalName": "a.b", "selector": { "a": "b" } }), json!({}));
-    assert_eq!(row_of("services", named), ["s", "ExternalName", "<none>", "a.b", "<none>", "<unknown>", "a=b"]);
+    let named = service(
+        json!({ "type": "ExternalName", "externalName": "a.b", "selector": { "a": "b" } }),
+        json!({}),
+    );
+    assert_eq!(
+        row_of("services", named),
+        ["s", "ExternalName", "<none>", "a.b", "<none>", "<unknown>", "a=b"]
+    );
 }
 
 #[test]
@@ -95,7 +114,10 @@ fn the_rest() {
         ["l", "h", "<unknown>"]
     );
     assert_eq!(
-        row_of("configmaps", json!({ "metadata": { "name": "c" }, "data": { "a": "" }, "binaryData": { "b": "" } })),
+        row_of(
+            "configmaps",
+            json!({ "metadata": { "name": "c" }, "data": { "a": "" }, "binaryData": { "b": "" } })
+        ),
         ["c", "2", "<unknown>"]
     );
 }

@@ -25,6 +25,10 @@ pub(super) fn check(resource: &Resource, event: &Value, causes: &mut Vec<Cause>)
     }
     let kind = event["type"].as_str().unwrap_or_default();
     if !matches!(kind, "Normal" | "Warning") {
-        causes.push(Cause::invalid("type", &Value::from(kind), &format!("has invalid value: {kind}")));
+        causes.push(Cause::invalid(
+            "type",
+            &Value::from(kind),
+            &format!("has invalid value: {kind}"),
+        ));
     }
 }

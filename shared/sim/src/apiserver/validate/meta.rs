@@ -29,7 +29,12 @@ pub(super) fn check(resource: &Resource, value: &Value, causes: &mut Vec<Cause>)
     }
     for (key, value) in meta["labels"].as_object().into_iter().flatten() {
         extend(causes, "metadata.labels", &Value::from(key.as_str()), names::qualified(key));
-        extend(causes, "metadata.labels", value, names::label_value(value.as_str().unwrap_or_default()));
+        extend(
+            causes,
+            "metadata.labels",
+            value,
+            names::label_value(value.as_str().unwrap_or_default()),
+        );
     }
     let mut size = 0;
     for (key, value) in meta["annotations"].as_object().into_iter().flatten() {
@@ -39,7 +44,11 @@ pub(super) fn check(resource: &Resource, value: &Value, causes: &mut Vec<Cause>)
     }
     if size > ANNOTATIONS_MAX {
         let message = format!("Too long: may not be more than {ANNOTATIONS_MAX} bytes");
-        causes.push(Cause { reason: "FieldValueTooLong", field: "metadata.annotations".to_owned(), message });
+        causes.push(Cause {
+            reason: "FieldValueTooLong",
+            field: "metadata.annotations".to_owned(),
+            message,
+        });
     }
     check_owners(&meta["ownerReferences"], causes);
     for (index, finalizer) in meta["finalizers"].as_array().into_iter().flatten().enumerate() {
@@ -64,8 +73,16 @@ fn check_owners(owners: &Value, causes: &mut Vec<Cause>) {
     for owner in owners.as_array().into_iter().flatten() {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if owner[field].as_str().unwrap_or_default().is_empty() {
-                let detail = if field == "apiVersion" { "version must not be empty" } else { "must not be empty" };
-                causes.push(Cause::invalid(format!("metadata.ownerReferences.{field}"), &Value::from(""), detail));
+                let detail = if field == "apiVersion" {
+                    "version must not be empty"
+                } else {
+                    "must not be empty"
+                };
+                causes.push(Cause::invalid(
+                    format!("metadata.ownerReferences.{field}"),
+                    &Value::from(""),
+                    detail,
+                ));
             }
         }
     }
@@ -80,8 +97,10 @@ pub(super) fn check_update(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
     if old["deletionTimestamp"].is_null() {
         return;
     }
-    let had = |finalizer: &Value| old["finalizers"].as_array().is_some_and(|had| had.contains(finalizer));
-    let fresh: Vec<_> = new["finalizers"].as_array().into_iter().flatten().filter(|it| !had(it)).collect();
+    let had =
+        |finalizer: &Value| old["finalizers"].as_array().is_some_and(|had| had.contains(finalizer));
+    let fresh: Vec<_> =
+        new["finalizers"].as_array().into_iter().flatten().filter(|it| !had(it)).collect();
     if !fresh.is_empty() {
         let fresh: Vec<_> = fresh.iter().map(ToString::to_string).collect();
         let detail = format!(

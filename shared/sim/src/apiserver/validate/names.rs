@@ -42,7 +42,11 @@ pub(in super::super) fn path_segment(text: &str) -> Vec<String> {
     if matches!(text, "." | "..") {
         return vec![format!("may not be '{text}'")];
     }
-    ["/", "%"].iter().filter(|part| text.contains(*part)).map(|part| format!("may not contain '{part}'")).collect()
+    ["/", "%"]
+        .iter()
+        .filter(|part| text.contains(*part))
+        .map(|part| format!("may not contain '{part}'"))
+        .collect()
 }
 
 /// Keys of labels, annotations and taints; finalizers.
@@ -55,7 +59,11 @@ pub(in super::super) fn qualified(text: &str) -> Vec<String> {
             if prefix.is_empty() {
                 problems.push("prefix part must be non-empty".to_owned());
             } else {
-                problems.extend(dns_subdomain(prefix).into_iter().map(|problem| format!("prefix part {problem}")));
+                problems.extend(
+                    dns_subdomain(prefix)
+                        .into_iter()
+                        .map(|problem| format!("prefix part {problem}")),
+                );
             }
             name
         }
@@ -73,7 +81,8 @@ pub(in super::super) fn qualified(text: &str) -> Vec<String> {
 
 /// Values of labels and taints.
 pub(in super::super) fn label_value(text: &str) -> Vec<String> {
-    let legal = text.is_empty() || bounded_by_alphanumerics(text, |byte| byte.is_ascii_alphanumeric(), b"-_.");
+    let legal = text.is_empty()
+        || bounded_by_alphanumerics(text, |byte| byte.is_ascii_alphanumeric(), b"-_.");
     let shape = (!legal).then(|| LABEL_VALUE.to_owned());
     too_long(text, 63).into_iter().chain(shape).collect()
 }
@@ -94,8 +103,16 @@ mod tests {
         };
         let long = "a".repeat(64);
         check(dns_label, &["a", "a-1", "9s"], &["", "-a", "a.b", "A", &long]);
-        check(dns_subdomain, &["a.b", "1-2.c", &long], &["", "a..b", "a_b", "N1", &"a.".repeat(127)]);
-        check(qualified, &["a", "A_b.c", "x.y/Z"], &["", "a b", "/a", "x/", "X.y/a", "a/b/c", &long]);
+        check(
+            dns_subdomain,
+            &["a.b", "1-2.c", &long],
+            &["", "a..b", "a_b", "N1", &"a.".repeat(127)],
+        );
+        check(
+            qualified,
+            &["a", "A_b.c", "x.y/Z"],
+            &["", "a b", "/a", "x/", "X.y/a", "a/b/c", &long],
+        );
         check(label_value, &["", "a", "A.b_c-1"], &["a b", "-a", "a.", &long, "ä"]);
         check(path_segment, &["a", "a.b"], &[".", "..", "a/b", "a%b"]);
     }

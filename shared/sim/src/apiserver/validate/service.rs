@@ -23,7 +23,10 @@ pub(super) fn check(service: &Value, causes: &mut Vec<Cause>) {
         causes.push(Cause::unsupported("spec.type", &spec["type"], &TYPES));
     }
     if kind != "LoadBalancer" && !spec["loadBalancerClass"].is_null() {
-        causes.push(Cause::forbidden("spec.loadBalancerClass", "may only be used when `type` is 'LoadBalancer'"));
+        causes.push(Cause::forbidden(
+            "spec.loadBalancerClass",
+            "may only be used when `type` is 'LoadBalancer'",
+        ));
     }
     let ingress = service["status"]["loadBalancer"]["ingress"].as_array().into_iter().flatten();
     for (index, point) in ingress.enumerate() {
@@ -49,7 +52,10 @@ fn check_port(port: &Value, index: usize, ports: &[Value], causes: &mut Vec<Caus
     let earlier = ports.iter().take(index);
     if !port["name"].is_null() && earlier.clone().any(|other| other["name"] == port["name"]) {
         causes.push(Cause::duplicate(format!("{field}.name"), &port["name"].to_string()));
-    } else if earlier.clone().any(|other| other["port"] == port["port"] && other["protocol"] == port["protocol"]) {
+    } else if earlier
+        .clone()
+        .any(|other| other["port"] == port["port"] && other["protocol"] == port["protocol"])
+    {
         let shown = format!(
             "{{\"Name\":\"\",\"Protocol\":{protocol},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\"NodePort\":0}}",
             port["port"]
@@ -68,9 +74,13 @@ fn check_ingress(point: &Value, field: &str, causes: &mut Vec<Cause>) {
         ));
     }
     match (ip.is_null(), mode.as_str()) {
-        (false, None) => causes.push(Cause::required(format!("{field}.ipMode"), "must be specified when `ip` is set")),
+        (false, None) => causes
+            .push(Cause::required(format!("{field}.ipMode"), "must be specified when `ip` is set")),
         (true, Some(_)) => {
-            causes.push(Cause::forbidden(format!("{field}.ipMode"), "may not be specified when `ip` is not set"));
+            causes.push(Cause::forbidden(
+                format!("{field}.ipMode"),
+                "may not be specified when `ip` is not set",
+            ));
         }
         (false, Some(known)) if !IP_MODES.contains(&known) => {
             causes.push(Cause::unsupported(format!("{field}.ipMode"), mode, &IP_MODES));
@@ -83,11 +93,23 @@ fn check_ingress(point: &Value, field: &str, causes: &mut Vec<Cause>) {
 pub(super) fn check_update(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
     let (old, new) = (&old["spec"], &new["spec"]);
     let has_ip = |spec: &Value| spec["type"] != "ExternalName";
-    if has_ip(old) && has_ip(new) && !old["clusterIP"].is_null() && old["clusterIP"] != new["clusterIP"] {
-        causes.push(Cause::invalid("spec.clusterIPs[0]", &new["clusterIP"], "may not change once set"));
+    if has_ip(old)
+        && has_ip(new)
+        && !old["clusterIP"].is_null()
+        && old["clusterIP"] != new["clusterIP"]
+    {
+        causes.push(Cause::invalid(
+            "spec.clusterIPs[0]",
+            &new["clusterIP"],
+            "may not change once set",
+        ));
     }
     let balanced = |spec: &Value| spec["type"] == "LoadBalancer";
     if balanced(old) && balanced(new) && old["loadBalancerClass"] != new["loadBalancerClass"] {
-        causes.push(Cause::invalid("spec.loadBalancerClass", &new["loadBalancerClass"], "may not change once set"));
+        causes.push(Cause::invalid(
+            "spec.loadBalancerClass",
+            &new["loadBalancerClass"],
+            "may not change once set",
+        ));
     }
 }

@@ -4,7 +4,10 @@ use super::*;
 
 fn causes(plural: &str, value: &Value) -> Vec<String> {
     let resource = resources::by_plural(plural).unwrap();
-    created(resource, value).iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect()
+    created(resource, value)
+        .iter()
+        .map(|cause| format!("{}: {}", cause.field, cause.message))
+        .collect()
 }
 
 fn changes(plural: &str, old: &Value, new: &Value) -> Vec<String> {
@@ -17,9 +20,16 @@ fn labels_and_names() {
     let node = json!({ "metadata": { "name": "N_1", "labels": { "a b": "x", "c": "not ok!" } } });
     let found = causes("nodes", &node);
     assert_eq!(found.len(), 3);
-    assert!(found[0].starts_with("metadata.name: Invalid value: \"N_1\": a lowercase RFC 1123 subdomain"));
-    assert!(found[1].starts_with("metadata.labels: Invalid value: \"a b\": name part must consist"));
-    assert!(found[2].starts_with("metadata.labels: Invalid value: \"not ok!\": a valid label must be"));
+    assert!(
+        found[0]
+            .starts_with("metadata.name: Invalid value: \"N_1\": a lowercase RFC 1123 subdomain")
+    );
+    assert!(
+        found[1].starts_with("metadata.labels: Invalid value: \"a b\": name part must consist")
+    );
+    assert!(
+        found[2].starts_with("metadata.labels: Invalid value: \"not ok!\": a valid label must be")
+    );
     assert_eq!(
         causes("nodes", &json!({ "metadata": {} })),
         ["metadata.name: Required value: name or generateName is required"]
@@ -36,7 +46,8 @@ fn taints() {
     );
     let twice = json!([{ "key": "a", "effect": "NoSchedule" }, { "key": "a", "effect": "NoSchedule", "value": "b" }]);
     assert!(causes("nodes", &node(twice))[0].starts_with("metadata.taints[1]: Duplicate value"));
-    let both = json!([{ "key": "a", "effect": "NoSchedule" }, { "key": "a", "effect": "NoExecute" }]);
+    let both =
+        json!([{ "key": "a", "effect": "NoSchedule" }, { "key": "a", "effect": "NoExecute" }]);
     assert_eq!(causes("nodes", &node(both)), Vec::<String>::new());
 }
 
@@ -83,9 +94,13 @@ fn leases_events_services() {
 
 #[test]
 fn no_new_finalizers_on_what_is_going() {
-    let object = |finalizers: Value| {
-        json!({ "metadata": { "name": "n", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers } })
-    };
-    assert_eq!(changes("nodes", &object(json!(["x.y/a"])), &object(json!(["x.y/a", "x.y/b"]))), ["metadata.finalizers"]);
-    assert_eq!(changes("nodes", &object(json!(["x.y/a", "x.y/b"])), &object(json!(["x.y/b"]))), Vec::<String>::new());
+    let object = |finalizers: Value| json!({ "metadata": { "name": "n", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers } });
+    assert_eq!(
+        changes("nodes", &object(json!(["x.y/a"])), &object(json!(["x.y/a", "x.y/b"]))),
+        ["metadata.finalizers"]
+    );
+    assert_eq!(
+        changes("nodes", &object(json!(["x.y/a", "x.y/b"])), &object(json!(["x.y/b"]))),
+        Vec::<String>::new()
+    );
 }

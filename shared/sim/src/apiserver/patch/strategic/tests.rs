@@ -21,7 +21,9 @@ fn addresses_merge_by_type() {
     ]));
     check(
         before.clone(),
-        addresses(json!([{ "type": "ExternalIP", "address": "9" }, { "type": "Hostname", "address": "h2" }])),
+        addresses(
+            json!([{ "type": "ExternalIP", "address": "9" }, { "type": "Hostname", "address": "h2" }]),
+        ),
         addresses(json!([
             { "type": "ExternalIP", "address": "9" },
             { "type": "InternalIP", "address": "1.2.3.4" },
@@ -30,7 +32,9 @@ fn addresses_merge_by_type() {
     );
     check(
         before.clone(),
-        addresses(json!([{ "$patch": "delete", "type": "InternalIP" }, { "type": "X", "address": "3" }])),
+        addresses(
+            json!([{ "$patch": "delete", "type": "InternalIP" }, { "type": "X", "address": "3" }]),
+        ),
         addresses(json!([{ "type": "X", "address": "3" }, { "type": "Hostname", "address": "h" }])),
     );
     check(before, addresses(json!(null)), json!({ "status": {} }));
@@ -50,16 +54,24 @@ fn two_addresses_of_a_type_need_a_replacement() {
     );
     check(
         addresses(dual),
-        addresses(json!([{ "type": "InternalIP", "address": "3" }, { "type": "InternalIP", "address": "4" }])),
-        addresses(json!([{ "type": "InternalIP", "address": "4" }, { "type": "InternalIP", "address": "fd00::1" }])),
+        addresses(
+            json!([{ "type": "InternalIP", "address": "3" }, { "type": "InternalIP", "address": "4" }]),
+        ),
+        addresses(
+            json!([{ "type": "InternalIP", "address": "4" }, { "type": "InternalIP", "address": "fd00::1" }]),
+        ),
     );
 }
 
 #[test]
 fn an_entry_without_its_key_is_an_error() {
     let mut node = json!({ "status": {} });
-    let error = apply(&mut node, &addresses(json!([{ "address": "3.3.3.3" }])), &core::NODE).unwrap_err();
-    assert_eq!(error.to_string(), "map: map[address:3.3.3.3] does not contain declared merge key: type");
+    let error =
+        apply(&mut node, &addresses(json!([{ "address": "3.3.3.3" }])), &core::NODE).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "map: map[address:3.3.3.3] does not contain declared merge key: type"
+    );
 }
 
 #[test]

@@ -1,0 +1,223 @@
+//! Requests that cross each other, in the library alone and behind the guard. Each
+//! scenario shows first what the library does without it.
+
+use std::time::Duration;
+
+use ccm_runtime::leadership::guard::LeaseGuard;
+use http::Method;
+use kube_leader_election::{Error, LeaseLock, LeaseLockParams, LeaseLockResult};
+use tokio::time::sleep;
+
+use crate::{
+    lease_api::{LeaseApi, NAME, NAMESPACE},
+    line::Line,
+};
+
+/// The Lease's duration.
+pub const LEASE: Duration = Duration::from_secs(15);
+
+/// What a call of the library came to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// It says that the candidate leads, and by a Lease that names it.
+    Leads,
+    /// It says that the candidate leads, though the Lease names another.
+    LeadsByAnothersLease(String),
+    /// Another candidate leads.
+    Stands,
+    /// The API server refused with this status.
+    Refused(u16),
+    /// Something else went wrong.
+    Failed(String),
+}
+
+/// The library's candidate, as its own examples use it: nothing but calls.
+pub struct Caller {
+    pub line: Line,
+    lock: LeaseLock,
+    name: &'static str,
+}
+
+impl Caller {
+    /// A candidate of this name, behind the guard or not.
+    pub fn new(api: &LeaseApi, name: &'static str, guarded: bool) -> Self {
+        Self::with_duration(api, name, guarded, LEASE)
+    }
+
+    /// The same with another duration.
+    pub fn with_duration(
+        api: &LeaseApi,
+        name: &'static str,
+        guarded: bool,
+        duration: Duration,
+    ) -> Self {
+        let line = Line::new(api);
+        let client = line.client(guarded.then(|| LeaseGuard::new(name, duration)));
+        let params = LeaseLockParams {
+            holder_id: name.to_owned(),
+            lease_name: NAME.to_owned(),
+            lease_ttl: duration,
+        };
+        Self { lock: LeaseLock::new(client, NAMESPACE, params), line, name }
+    }
+
+    /// Takes or renews the Lease, if that may be.
+    pub async fn attempt(&self) -> Claim {
+        match self.lock.try_acquire_or_renew().await {
+            Ok(LeaseLockResult::Acquired(lease)) => {
+                let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+                if holder == self.name { Claim::Leads } else { Claim::LeadsByAnothersLease(holder) }
+            }
+            Ok(LeaseLockResult::NotAcquired(_)) => Claim::Stands,
+            Err(error) => claim(&error),
+        }
+    }
+
+    /// Releases the Lease.
+    pub async fn step_down(&self) -> Result<(), Claim> {
+        self.lock.step_down().await.map_err(|error| claim(&error))
+    }
+}
+
+fn claim(error: &Error) -> Claim {
+    match error {
+        Error::CreateLease(kube::Error::Api(status))
+        | Error::AcquireLease(kube::Error::Api(status))
+        | Error::RenewLease(kube::Error::Api(status))
+        | Error::ReleaseLease(kube::Error::Api(status)) => Claim::Refused(status.code),
+        other => Claim::Failed(other.to_string()),
+    }
+}
+
+/// Two candidates and the API server.
+fn candidates(guarded: bool) -> (LeaseApi, Caller, Caller) {
+    let api = LeaseApi::default();
+    let (a, b) = (Caller::new(&api, "a", guarded), Caller::new(&api, "b", guarded));
+    (api, a, b)
+}
+
+/// A Lease left by a process that is long dead, which both candidates know.
+async fn expired(api: &LeaseApi, guarded: bool, callers: [&Caller; 2]) {
+    api.put_held("dead", 100);
+    if guarded {
+        for caller in callers {
+            assert_eq!(
+                caller.attempt().await,
+                Claim::Stands,
+                "it must be seen unchanged for its duration"
+            );
+        }
+        sleep(LEASE).await;
+    }
+}
+
+/// Both read an expired Lease, then both patch.
+#[tokio::test(start_paused = true)]
+async fn the_second_to_take_an_expired_lease_is_refused() {
+    let check = async |guarded: bool, second: Claim, holder: &str| {
+        let (api, a, b) = candidates(guarded);
+        expired(&api, guarded, [&a, &b]).await;
+        let mut held = b.line.hold(Method::PATCH);
+        let first = async {
+            held.came().await;
+            assert_eq!(a.attempt().await, Claim::Leads);
+            held.deliver();
+        };
+        let (late, ()) = tokio::join!(b.attempt(), first);
+        assert_eq!((late, api.holder().as_str()), (second, holder), "guarded: {guarded}");
+    };
+    check(false, Claim::Leads, "b").await;
+    check(true, Claim::Refused(409), "a").await;
+}
+
+/// One reads an expired Lease; its patch is delayed until another leads and renews.
+#[tokio::test(start_paused = true)]
+async fn a_delayed_patch_does_not_take_a_living_lease() {
+    let check = async |guarded: bool, late: Claim, holder: &str| {
+        let (api, a, b) = candidates(guarded);
+        expired(&api, guarded, [&a, &b]).await;
+        let mut held = b.line.hold(Method::PATCH);
+        let meanwhile = async {
+            held.came().await;
+            for _ in 0..60 {
+                assert_eq!(a.attempt().await, Claim::Leads);
+                sleep(Duration::from_secs(2)).await;
+            }
+            held.deliver();
+        };
+        let (claim, ()) = tokio::join!(b.attempt(), meanwhile);
+        assert_eq!((claim, api.holder().as_str()), (late, holder), "guarded: {guarded}");
+    };
+    check(false, Claim::Leads, "b").await;
+    check(true, Claim::Refused(409), "a").await;
+}
+
+/// A leader reads its Lease and stalls; another one takes it lawfully; the renewal lands.
+#[tokio::test(start_paused = true)]
+async fn a_deposed_leader_does_not_renew_anothers_lease() {
+    let check = async |guarded: bool, late: Claim| {
+        let (api, a, b) = candidates(guarded);
+        assert_eq!(a.attempt().await, Claim::Leads);
+        assert_eq!(b.attempt().await, Claim::Stands);
+        let mut held = a.line.hold(Method::PATCH);
+        let takeover = async {
+            held.came().await;
+            sleep(LEASE + Duration::from_secs(1)).await;
+            assert_eq!(b.attempt().await, Claim::Leads);
+            held.deliver();
+        };
+        let (claim, ()) = tokio::join!(a.attempt(), takeover);
+        assert_eq!((claim, api.holder().as_str()), (late, "b"), "guarded: {guarded}");
+    };
+    check(false, Claim::LeadsByAnothersLease("b".to_owned())).await;
+    check(true, Claim::Refused(409)).await;
+}
+
+/// A leader that steps down stalls after its read; another one takes the Lease; the
+/// release lands.
+#[tokio::test(start_paused = true)]
+async fn a_late_release_does_not_free_anothers_lease() {
+    let check = async |guarded: bool, released: Result<(), Claim>, holder: &str, third: Claim| {
+        let (api, a, b) = candidates(guarded);
+        assert_eq!(a.attempt().await, Claim::Leads);
+        assert_eq!(b.attempt().await, Claim::Stands);
+        let mut held = a.line.hold(Method::PATCH);
+        let takeover = async {
+            held.came().await;
+            sleep(LEASE + Duration::from_secs(1)).await;
+            assert_eq!(b.attempt().await, Claim::Leads);
+            held.deliver();
+        };
+        let (outcome, ()) = tokio::join!(a.step_down(), takeover);
+        assert_eq!((outcome, api.holder().as_str()), (released, holder), "guarded: {guarded}");
+        let c = Caller::new(&api, "c", guarded);
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(c.attempt().await, third, "a third one while b leads");
+    };
+    check(false, Ok(()), "", Claim::Leads).await;
+    check(true, Err(Claim::Refused(409)), "b", Claim::Stands).await;
+}
+
+/// The patches of two library versions could differ; a patch without a read before it
+/// has no version to go by and must not go out at all.
+#[tokio::test(start_paused = true)]
+async fn a_patch_serves_one_read() {
+    let api = LeaseApi::default();
+    api.put_held("dead", 100);
+    let line = Line::new(&api);
+    let leases = kube::Api::<k8s_openapi::api::coordination::v1::Lease>::namespaced(
+        line.client(Some(LeaseGuard::new("a", LEASE))),
+        NAMESPACE,
+    );
+    let patch = serde_json::json!({"metadata": {"name": NAME}, "spec": {"holderIdentity": "a"}});
+    let send = async || {
+        leases
+            .patch(NAME, &kube::api::PatchParams::default(), &kube::api::Patch::Merge(&patch))
+            .await
+    };
+    assert!(send().await.is_err(), "nothing was read");
+    leases.get(NAME).await.unwrap();
+    assert!(send().await.is_ok());
+    assert!(send().await.is_err(), "the read is used up");
+    assert_eq!(api.requests(), [Method::GET, Method::PATCH]);
+}

@@ -1,0 +1,124 @@
+//! Whole electors on one API server, and a watchman who counts the leaders.
+
+use std::time::Duration;
+
+use ccm_kube::events::{EventMetrics, EventRecorder};
+use ccm_runtime::leadership::{
+    Election, ElectionConfig, Elector, Ended, Leadership, LeadershipMetrics,
+};
+use prometheus_client::registry::Registry;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    lease_api::{LeaseApi, NAME, NAMESPACE},
+    line::Line,
+};
+
+/// How often the watchman looks.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The default terms.
+pub fn terms() -> ElectionConfig {
+    ElectionConfig {
+        name: NAME.to_owned(),
+        namespace: NAMESPACE.to_owned(),
+        lease_duration: Duration::from_secs(15),
+        renew_deadline: Duration::from_secs(10),
+        retry_period: Duration::from_secs(2),
+    }
+}
+
+/// A process that stands for election.
+pub struct Replica {
+    pub identity: String,
+    pub line: Line,
+    election: Election,
+    registry: Registry,
+    task: JoinSet<Ended>,
+    _events: JoinSet<()>,
+}
+
+impl Replica {
+    /// One with a guard, at the default terms.
+    pub fn start(api: &LeaseApi) -> Self {
+        Self::over(&Line::new(api), terms(), true)
+    }
+
+    /// One over a given line.
+    pub fn over(line: &Line, terms: ElectionConfig, guarded: bool) -> Self {
+        let metrics = LeadershipMetrics::new(NAME);
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let (recorder, writer) =
+            EventRecorder::new(line.client(None), "test", EventMetrics::default());
+        let client = |guard| line.client(guarded.then_some(guard));
+        let (elector, election) = Elector::new(terms, client, line.client(None), metrics, recorder);
+        let identity = elector.identity().to_owned();
+        let mut task = JoinSet::new();
+        task.spawn(elector.run());
+        let mut events = JoinSet::new();
+        events.spawn(writer.run(CancellationToken::new()));
+        Self { identity, line: line.clone(), election, registry, task, _events: events }
+    }
+
+    pub fn leadership(&self) -> &Leadership {
+        self.election.leadership()
+    }
+
+    pub fn leads(&self) -> bool {
+        self.leadership().is_leader()
+    }
+
+    /// Asks it to give the Lease back and end.
+    pub fn release(&self) {
+        self.election.release();
+    }
+
+    /// Ends it without a word.
+    pub fn kill(self) {
+        drop(self);
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<Ended> {
+        self.task.try_join_next().map(|ended| ended.expect("no panic"))
+    }
+
+    /// How it ended, and how long that took from now.
+    pub async fn end(&mut self) -> (Ended, Duration) {
+        let start = Instant::now();
+        let ended = self.task.join_next().await.expect("one end").expect("no panic");
+        (ended, start.elapsed())
+    }
+
+    /// The value of a metric; 0 if it is not there yet.
+    pub fn metric(&self, name: &str) -> f64 {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.parse().unwrap())
+    }
+}
+
+/// Waits until something is so, and says how long that took. All the while at most one
+/// of the replicas leads.
+pub async fn until(
+    replicas: &[&Replica],
+    limit: Duration,
+    so: impl Fn() -> bool,
+) -> Option<Duration> {
+    let start = Instant::now();
+    while start.elapsed() <= limit {
+        let leaders = replicas.iter().filter(|replica| replica.leads()).count();
+        assert!(leaders <= 1, "{leaders} leaders after {:?}", start.elapsed());
+        if so() {
+            return Some(start.elapsed());
+        }
+        sleep(LOOK).await;
+    }
+    None
+}
