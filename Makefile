@@ -33,7 +33,7 @@ test-cluster: tools ## the scenarios on a real kube-apiserver and etcd (built on
 lint: tools ## formatting, clippy without warnings, documentation without broken links
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(LOCKED) --workspace --no-deps --quiet
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc $(LOCKED) --workspace --no-deps --quiet
 
 deny: ## licences, sources and duplicates of dependencies (installs cargo-deny when it is missing)
 	command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
