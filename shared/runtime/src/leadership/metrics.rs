@@ -21,7 +21,7 @@ struct NameLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct FailureLabels {
     name: String,
-    reason: Reason,
+    reason: &'static str,
 }
 
 /// The metrics of one election.
@@ -111,7 +111,9 @@ impl LeadershipMetrics {
     }
 
     pub(super) fn failed(&self, reason: Reason) {
-        self.failures.get_or_create(&FailureLabels { name: self.name.clone(), reason }).inc();
+        self.failures
+            .get_or_create(&FailureLabels { name: self.name.clone(), reason: reason.as_str() })
+            .inc();
     }
 
     fn label(&self) -> NameLabel {

@@ -2,10 +2,9 @@
 
 use ccm_kube::ApiError;
 use kube_leader_election::Error;
-use prometheus_client::encoding::EncodeLabelValue;
 
 /// The kinds of failure that are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     /// No answer in time.
     Timeout,
@@ -19,6 +18,20 @@ pub(super) enum Reason {
     Unavailable,
     /// Anything else.
     Other,
+}
+
+impl Reason {
+    /// Its label in metrics.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Conflict => "conflict",
+            Self::Forbidden => "forbidden",
+            Self::Unauthorized => "unauthorized",
+            Self::Unavailable => "unavailable",
+            Self::Other => "other",
+        }
+    }
 }
 
 /// A failed attempt.

@@ -78,7 +78,7 @@ pub struct Leadership {
 
 struct Inner {
     tenure: Mutex<Tenure>,
-    leading: watch::Sender<bool>,
+    phase: watch::Sender<Phase>,
     write_timeout: Duration,
 }
 
@@ -90,6 +90,14 @@ enum Tenure {
     Term(Current),
     /// Leads without an end, because there is no election.
     Unlimited,
+}
+
+/// What those who wait are told. Nobody leads twice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Standby,
+    Leading,
+    Ended,
 }
 
 /// How long a write may take where there is no election.
@@ -107,8 +115,9 @@ impl Leadership {
     }
 
     fn with(tenure: Tenure, write_timeout: Duration) -> Self {
-        let leading = watch::Sender::new(matches!(tenure, Tenure::Unlimited));
-        Self { inner: Arc::new(Inner { tenure: Mutex::new(tenure), leading, write_timeout }) }
+        let leads = matches!(tenure, Tenure::Unlimited);
+        let phase = watch::Sender::new(if leads { Phase::Leading } else { Phase::Standby });
+        Self { inner: Arc::new(Inner { tenure: Mutex::new(tenure), phase, write_timeout }) }
     }
 
     /// Whether a write that takes at most `need` may begin now.
@@ -140,24 +149,26 @@ impl Leadership {
         self.inner.write_timeout
     }
 
-    /// Waits until this process leads.
+    /// Waits until this process leads. For ever, if it has led before.
     pub async fn wait_leading(&self) {
-        // The sender lives as long as this handle: waiting cannot fail.
-        self.inner.leading.subscribe().wait_for(|leading| *leading).await.ok();
+        self.reach(Phase::Leading).await;
     }
 
     /// Waits until this process has led and does so no more. Where time is short ask
     /// [`Leadership::check`]: a term is over by the clock before anybody can be told.
     pub async fn lost(&self) {
-        let mut leading = self.inner.leading.subscribe();
-        leading.wait_for(|leading| *leading).await.ok();
-        leading.wait_for(|leading| !*leading).await.ok();
+        self.reach(Phase::Ended).await;
+    }
+
+    async fn reach(&self, phase: Phase) {
+        // The sender lives as long as this handle: waiting cannot fail.
+        self.inner.phase.subscribe().wait_for(|now| *now == phase).await.ok();
     }
 
     /// Whether a term has ended while the process still believes that it leads: then
     /// something is stuck, and the process is better restarted.
     pub fn is_overdue(&self) -> bool {
-        *self.inner.leading.borrow() && !self.is_leader()
+        *self.inner.phase.borrow() == Phase::Leading && !self.is_leader()
     }
 
     /// What is left of the term; zero when not leading.
@@ -173,14 +184,20 @@ impl Leadership {
             return false;
         }
         *self.inner.tenure.lock() = Tenure::Term(current);
-        self.inner.leading.send_replace(true);
+        self.inner.phase.send_replace(Phase::Leading);
         true
     }
 
     /// This process leads no more. Whether it did.
     pub(super) fn end(&self) -> bool {
         *self.inner.tenure.lock() = Tenure::None;
-        self.inner.leading.send_replace(false)
+        self.inner.phase.send_if_modified(|phase| {
+            let led = *phase == Phase::Leading;
+            if led {
+                *phase = Phase::Ended;
+            }
+            led
+        })
     }
 }
 
@@ -269,5 +286,6 @@ mod tests {
         };
         tokio::join!(first.lost(), second.lost(), story);
         assert!(!leadership.is_leader());
+        leadership.lost().await; // who asks late is told as well
     }
 }

@@ -244,11 +244,11 @@ async fn what_is_missing_is_waited_for() {
             "{fault:?}"
         );
     };
-    check(Fault::Status(StatusCode::FORBIDDEN), "Forbidden").await;
-    check(Fault::Status(StatusCode::UNAUTHORIZED), "Unauthorized").await;
-    check(Fault::Status(StatusCode::SERVICE_UNAVAILABLE), "Unavailable").await;
-    check(Fault::Refused, "Unavailable").await;
-    check(Fault::Silent, "Timeout").await;
+    check(Fault::Status(StatusCode::FORBIDDEN), "forbidden").await;
+    check(Fault::Status(StatusCode::UNAUTHORIZED), "unauthorized").await;
+    check(Fault::Status(StatusCode::SERVICE_UNAVAILABLE), "unavailable").await;
+    check(Fault::Refused, "unavailable").await;
+    check(Fault::Silent, "timeout").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -134,7 +134,7 @@ fn list(
             merged.extend(patch.iter().cloned());
             let mut seen: Vec<Value> = Vec::new();
             merged.retain(|item| {
-                let new = !seen.contains(item);
+                let new = patch.is_empty() || !seen.contains(item);
                 seen.push(item.clone());
                 new
             });

@@ -67,9 +67,7 @@ pub(super) fn defaults(service: &mut Value, allocator: &Allocator) {
         set_default(spec, "allocateLoadBalancerNodePorts", true);
     } else {
         remove(spec, "allocateLoadBalancerNodePorts");
-        service["status"]["loadBalancer"] = json!({});
     }
-    let spec = &mut service["spec"];
     let checked = kind == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local";
     if checked {
         if spec["healthCheckNodePort"].is_null() {
@@ -122,6 +120,9 @@ fn drop_nulls(value: &mut Value) {
 
 /// An update that leaves out what the server allocated keeps it.
 pub(super) fn carry_over(old: &Value, new: &mut Value) {
+    if new["spec"]["type"] != "LoadBalancer" {
+        new["status"]["loadBalancer"] = json!({});
+    }
     let old = &old["spec"];
     let spec = &mut new["spec"];
     if spec["type"] == "ExternalName" {

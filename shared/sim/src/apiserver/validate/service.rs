@@ -28,8 +28,13 @@ pub(super) fn check(service: &Value, causes: &mut Vec<Cause>) {
             "may only be used when `type` is 'LoadBalancer'",
         ));
     }
-    let ingress = service["status"]["loadBalancer"]["ingress"].as_array().into_iter().flatten();
-    for (index, point) in ingress.enumerate() {
+    let ingress = &service["status"]["loadBalancer"]["ingress"];
+    if kind != "LoadBalancer" && !ingress.is_null() {
+        let detail = "may only be used when `spec.type` is 'LoadBalancer'";
+        causes.push(Cause::forbidden("status.loadBalancer.ingress", detail));
+        return;
+    }
+    for (index, point) in ingress.as_array().into_iter().flatten().enumerate() {
         check_ingress(point, &format!("status.loadBalancer.ingress[{index}]"), causes);
     }
 }
