@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn the_first_form_that_fits() {
         let check = |accept: &str, expect: Option<Form>| {
-            assert_eq!(form(&info(accept)).ok(), expect, "{accept}")
+            assert_eq!(form(&info(accept)).ok(), expect, "{accept}");
         };
         check("", Some(Form::Json));
         check("*/*", Some(Form::Json));
