@@ -10,9 +10,9 @@ mod pace;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use http::StatusCode;
 use kube::{
     Api, Client,
+    core::Status,
     runtime::{
         utils::Backoff as _,
         watcher::{self, Config, DefaultBackoff, Event},
@@ -198,26 +198,34 @@ impl<K: Stored> Informer<K> {
 /// Whether a watch that failed like this may be unable to go on from its version. A
 /// server that cannot be reached says nothing about that.
 fn ends_a_watch(error: &watcher::Error) -> bool {
-    let refused = |code| {
-        [StatusCode::GONE, StatusCode::GATEWAY_TIMEOUT, StatusCode::BAD_REQUEST]
-            .iter()
-            .any(|status| status.as_u16() == code)
-    };
     match error {
         watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => match error
         {
-            kube::Error::Api(status) => refused(status.code),
+            kube::Error::Api(status) => is_no_status(status) || refuses_version(status),
             kube::Error::SerdeError(_) => true,
             _ => false,
         },
-        watcher::Error::WatchError(status) => refused(status.code),
+        watcher::Error::WatchError(status) => refuses_version(status),
         // A list that fails is begun anew in any case.
         watcher::Error::InitialListFailed(_) | watcher::Error::NoResourceVersion => false,
     }
 }
 
+/// Expired, too new for this server (after a restore), or not understood by it.
+fn refuses_version(status: &Status) -> bool {
+    matches!(status.code, 400 | 410 | 504)
+}
+
+/// What kube makes of a line that is JSON and neither an event nor a status.
+fn is_no_status(status: &Status) -> bool {
+    status.code == 0 && status.reason.is_empty()
+}
+
 fn to_api_error(error: watcher::Error) -> ApiError {
     match error {
+        watcher::Error::WatchFailed(kube::Error::Api(status)) if is_no_status(&status) => {
+            ApiError::Decode("a line that is no event".to_owned())
+        }
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => error.into(),

@@ -1,6 +1,6 @@
 //! What is made of the objects that arrive, sound ones and others.
 
-use kube::core::ObjectList;
+use kube::core::{ObjectList, WatchEvent};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -150,6 +150,18 @@ fn text_that_only_javascript_understands_spoils_one_field() {
     let node = serde_json::from_str::<Received>(text).unwrap().into_node().unwrap();
     let labels = [("b".into(), "x".into())].into();
     assert_eq!(node, Node { name: "n".into(), labels, ..Node::default() });
+}
+
+#[test]
+fn an_event_is_read_whichever_of_its_fields_comes_first() {
+    let (object, check) = (sound(), |text: String| {
+        let event: WatchEvent<Received> = serde_json::from_str(&text).unwrap();
+        let WatchEvent::Modified(received) = event else { panic!("{event:?}") };
+        assert_eq!(received.into_node(), read(&sound()));
+    });
+    check(format!(r#"{{"type":"MODIFIED","object":{object}}}"#));
+    check(format!(r#"{{"object":{object},"type":"MODIFIED"}}"#));
+    assert_eq!(serde_json::from_value::<Received>(object).unwrap().into_node(), read(&sound()));
 }
 
 #[test]

@@ -4,12 +4,15 @@
 //! type spoils nothing around it: it counts as absent. What no field asks for
 //! (`managedFields`, images, foreign annotations) is skipped and never takes memory.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ClusterResourceScope, Resource};
-use serde::{Deserialize, Deserializer, de::IgnoredAny};
-use serde_json::value::RawValue;
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor, value::MapAccessDeserializer},
+};
+use serde_json::{Value, value::RawValue};
 
 use super::{
     Address, Condition, Node, OWN_ANNOTATIONS, PROVIDED_NODE_IP, Shared, Taint, intern::intern,
@@ -48,11 +51,36 @@ impl Received {
     }
 }
 
+/// The name by which serde_json knows that somebody asks for a value's text.
+const TEXT: &str = "$serde_json::private::RawValue";
+
 impl<'de> Deserialize<'de> for Received {
     /// Fails only on text that is no JSON.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text: &RawValue = Deserialize::deserialize(deserializer)?;
-        Ok(Self::parse(text.get()))
+        deserializer.deserialize_newtype_struct(TEXT, WholeObject)
+    }
+}
+
+struct WholeObject;
+
+impl<'de> Visitor<'de> for WholeObject {
+    type Value = Received;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    /// The text, as it stands in the answer.
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Received, A::Error> {
+        let text = Box::<RawValue>::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(Received::parse(text.get()))
+    }
+
+    /// A value that has been parsed already. That happens to a watch event whose
+    /// `object` comes before its `type`: kube-apiserver writes the type first, but
+    /// whatever sorts the fields on the way does not.
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, parsed: D) -> Result<Received, D::Error> {
+        Ok(Received::parse(&Value::deserialize(parsed)?.to_string()))
     }
 }
 

@@ -1,0 +1,174 @@
+//! What is asked of the server, and what is told, while all is well.
+
+use std::time::Duration;
+
+use ccm_kube::{informer::InformerConfig, node::Node, nodes::NodeApi, patch::NodePatch};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    running::Running,
+    server::{Server, node},
+};
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_listed_in_pages_and_then_watched() {
+    let server = Server::new();
+    for number in 0..250 {
+        server.put(node(&format!("node-{number:03}"), "x"));
+    }
+    let mut running = Running::start(&server);
+    assert!(!running.store.is_synced());
+    running.store.wait_synced().await;
+    running.a_moment().await;
+    assert_eq!((running.store.len(), running.told().len()), (250, 250));
+    let requests = server.requests();
+    assert_eq!(requests.len(), 4, "{requests:?}");
+    assert!(
+        requests[..3]
+            .iter()
+            .all(|request| request.starts_with("list") && request.contains("limit=100"))
+    );
+    assert!(requests.iter().all(|request| !request.contains("sendInitialEvents")));
+    // Without a version the server answers with the newest there is, in pages.
+    assert!(
+        requests[..3].iter().all(|request| !request.contains("resourceVersion")),
+        "{requests:?}"
+    );
+    assert!(requests[3].starts_with("watch") && requests[3].contains("resourceVersion=350"));
+    assert_eq!(running.metric(r#"ccm_informer_objects{resource="nodes"}"#), Some(250.0));
+    assert_eq!(running.metric(r#"ccm_informer_relists_total{resource="nodes"}"#), Some(0.0));
+    assert!(
+        running.metric(r#"ccm_informer_last_event_timestamp_seconds{resource="nodes"}"#).unwrap()
+            > 1e9
+    );
+    running.stop.cancel();
+    running.ended().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_end_in_time_but_not_together_and_go_on_where_they_ended() {
+    let server = Server::new();
+    server.put(node("a", "x"));
+    let running = Running::synced(&server).await;
+    let (mut others, mut timeouts) = (Vec::new(), Vec::new());
+    for _ in 0..10 {
+        let other = Running::start(&server);
+        other.store.wait_synced().await;
+        other.a_moment().await;
+        others.push(other);
+        for request in server.requests() {
+            let timeout = request.split('&').find_map(|pair| pair.strip_prefix("timeoutSeconds="));
+            timeouts.extend(timeout.map(|seconds| seconds.parse::<u64>().unwrap()));
+        }
+    }
+    assert!(timeouts.iter().all(|seconds| (60..=120).contains(seconds)), "{timeouts:?}");
+    assert!(timeouts.iter().any(|seconds| *seconds != timeouts[0]), "{timeouts:?}");
+    server.requests();
+    let start = Instant::now();
+    sleep(Duration::from_mins(10)).await;
+    let times = server.times();
+    // Eleven informers, each with a new watch every 60 to 120 s.
+    assert!((40..=120).contains(&times.len()), "{} watches in {:?}", times.len(), start.elapsed());
+    assert_eq!(running.told(), [""; 0]);
+    server.put(node("a", "y"));
+    running.a_moment().await;
+    assert_eq!(running.told(), ["a:x>y"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_are_told_and_updates_that_change_nothing_are_not() {
+    let server = Server::new();
+    server.put(node("a", "x"));
+    let running = Running::synced(&server).await;
+    let version = |running: &Running| running.store.get("a").unwrap().resource_version.to_string();
+    let before = version(&running);
+    let mut heartbeat = node("a", "x");
+    heartbeat["status"] = json!({"conditions": [{"type": "MemoryPressure", "status": "False"}]});
+    let written = server.put(heartbeat);
+    running.a_moment().await;
+    assert_eq!(running.told(), [""; 0]);
+    assert_ne!(before, version(&running));
+    assert_eq!(written.to_string(), version(&running), "the version is taken over");
+    server.put(node("a", "y"));
+    server.put(node("b", "x"));
+    server.delete("a");
+    running.a_moment().await;
+    assert_eq!(running.told(), ["a:x>y", "+b:x", "-a:y"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_created_anew_is_deleted_and_added() {
+    let server = Server::new();
+    server.put(node("a", "x"));
+    let running = Running::synced(&server).await;
+    let mut anew = node("a", "y");
+    anew["metadata"]["uid"] = json!("another");
+    // As when the watch misses the deletion, or compresses it away.
+    server.put(anew);
+    running.a_moment().await;
+    assert_eq!(running.told(), ["-a:x", "+a:y"]);
+    server.delete("a");
+    server.put(node("a", "z"));
+    running.a_moment().await;
+    assert_eq!(running.told(), ["-a:y", "+a:z"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_of_our_own_is_read_at_once_and_not_told() {
+    let server = Server::new();
+    server.put(node("a", "x"));
+    let running = Running::synced(&server).await;
+    let api = NodeApi::new(server.client(), Duration::from_secs(5));
+    let held = running.store.get("a").unwrap();
+    let patch = NodePatch {
+        resource_version: Some(held.resource_version.to_string()),
+        labels: [("label".to_owned(), Some("mine".to_owned()))].into(),
+        ..NodePatch::default()
+    };
+    let written: Node = api.patch("a", &patch).await.unwrap();
+    running.store.apply_written(written.clone());
+    assert_eq!(*running.store.get("a").unwrap(), written);
+    running.a_moment().await;
+    assert_eq!(running.told(), [""; 0]);
+    server.put(node("a", "theirs"));
+    running.a_moment().await;
+    assert_eq!(running.told(), ["a:mine>theirs"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn selectors_and_page_size_reach_the_server() {
+    let server = Server::new();
+    let config = InformerConfig {
+        page_size: 7,
+        watch_timeout: Duration::from_hours(1),
+        label_selector: Some("a=b".to_owned()),
+        field_selector: Some("metadata.name=n".to_owned()),
+    };
+    let running = Running::with(&server, config);
+    running.store.wait_synced().await;
+    running.a_moment().await;
+    let requests = server.requests();
+    assert!(requests[0].contains("limit=7"), "{requests:?}");
+    for request in &requests {
+        assert!(request.contains("labelSelector=a%3Db"), "{request}");
+        assert!(request.contains("fieldSelector=metadata.name%3Dn"), "{request}");
+    }
+    assert!(requests[1].contains("timeoutSeconds=294"), "no more than kube allows: {requests:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_stops_at_once_whatever_it_is_doing() {
+    let server = Server::new();
+    let mut watching = Running::synced(&server).await;
+    server.fail_lists([Some(crate::server::Fault::Status(503))]);
+    let mut waiting = Running::start(&server);
+    waiting.a_moment().await;
+    assert!(!waiting.store.is_synced());
+    let start = Instant::now();
+    for running in [&mut watching, &mut waiting] {
+        running.stop.cancel();
+        running.ended().await;
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}

@@ -1,0 +1,196 @@
+//! What is done about a server that fails.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::{
+    running::Running,
+    server::{Fault, Server, node},
+};
+
+/// Longer than three steps of the back-off: at most 1.6, 3.2 and 6.4 s.
+const THREE_STEPS: Duration = Duration::from_secs(12);
+/// Longer than any watch lasts.
+const A_WATCH: Duration = Duration::from_secs(121);
+
+fn repeat(fault: &Fault, times: usize) -> Vec<Fault> {
+    vec![fault.clone(); times]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_cannot_go_on_is_replaced_by_a_list() {
+    for fault in [
+        Fault::Status(410),
+        Fault::Status(504),
+        Fault::Status(400),
+        Fault::Event(504),
+        Fault::Says("{\"type\": \"MODIFIED\", 5}\n".to_owned()),
+        Fault::Says("{\"some\": \"JSON\"}\n".to_owned()),
+    ] {
+        let server = Server::new();
+        server.put(node("a", "x"));
+        server.put(node("b", "x"));
+        let running = Running::synced(&server).await;
+        // Deletions that no watch can show any more.
+        server.fail_watches([Fault::Silence]);
+        sleep(A_WATCH).await;
+        server.requests();
+        server.delete("b");
+        server.put(node("c", "x"));
+        server.compact();
+        server.fail_watches(repeat(&fault, 3));
+        sleep(A_WATCH + Duration::from_secs(5) + THREE_STEPS).await;
+        let (lists, watches) = server.counts();
+        assert_eq!(lists, 1, "{fault:?}");
+        // The three that failed, the next, and perhaps one or two after that.
+        assert!((4..=6).contains(&watches), "{fault:?}: {watches} watches");
+        assert_eq!(running.told(), ["+c:x", "-b:x"], "{fault:?}");
+        assert!((running.relists() - 1.0).abs() < 0.1, "{fault:?}");
+        server.put(node("a", "y"));
+        running.a_moment().await;
+        assert_eq!(running.told(), ["a:x>y"], "{fault:?}: it watches again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_version_said_by_an_event_is_listed_at_once() {
+    let server = Server::new();
+    server.put(node("a", "x"));
+    let running = Running::synced(&server).await;
+    server.fail_watches([Fault::Silence]);
+    sleep(A_WATCH).await;
+    server.put(node("b", "x"));
+    server.compact();
+    sleep(A_WATCH).await;
+    assert_eq!(running.told(), ["+b:x"]);
+    assert_eq!((running.relists(), running.errors("expired")), (1.0, 1.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_where_every_watch_fails_is_not_asked_for_lists_all_the_time() {
+    for fault in [Fault::Status(410), Fault::Event(410), Fault::Status(504)] {
+        let server = Server::new();
+        server.put(node("a", "x"));
+        server.fail_always(Some(fault.clone()));
+        let running = Running::start(&server);
+        sleep(Duration::from_hours(1)).await;
+        let (lists, watches) = server.counts();
+        // The back-off ends at 30 to 60 s.
+        assert!((20..=130).contains(&lists), "{fault:?}: {lists} lists in an hour");
+        assert!((60..=130).contains(&watches), "{fault:?}: {watches} watches in an hour");
+        server.fail_always(None);
+        server.put(node("a", "y"));
+        sleep(Duration::from_mins(2)).await;
+        assert_eq!(running.told().last().unwrap(), "a:x>y", "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_end_at_once_are_not_begun_again_at_once() {
+    let server = Server::new();
+    let running = Running::synced(&server).await;
+    server.fail_always(Some(Fault::Says(String::new())));
+    sleep(A_WATCH).await;
+    server.requests();
+    sleep(Duration::from_mins(1)).await;
+    let (lists, watches) = server.counts();
+    assert_eq!(lists, 0);
+    assert!((50..=61).contains(&watches), "{watches} watches in a minute");
+    server.fail_always(None);
+    server.put(node("a", "x"));
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(running.told(), ["+a:x"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_comes_back_is_watched_from_where_it_was_lost() {
+    for fault in [Fault::Unreachable, Fault::Status(503), Fault::Status(401), Fault::Status(403)] {
+        let server = Server::new();
+        server.put(node("a", "x"));
+        let running = Running::synced(&server).await;
+        server.fail_watches(repeat(&fault, 6));
+        server.put(node("a", "y"));
+        running.a_moment().await;
+        assert_eq!(running.told(), ["a:x>y"]);
+        sleep(A_WATCH + Duration::from_secs(1)).await;
+        server.put(node("b", "x"));
+        sleep(Duration::from_mins(3)).await;
+        let (lists, _) = server.counts();
+        assert_eq!(lists, 0, "{fault:?}: nothing was lost");
+        assert_eq!(running.told(), ["+b:x"], "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_died_without_a_word_is_noticed() {
+    let server = Server::new();
+    server.put(node("a", "x"));
+    let running = Running::synced(&server).await;
+    server.fail_watches([Fault::Silence]);
+    sleep(A_WATCH).await;
+    server.put(node("a", "y"));
+    running.a_moment().await;
+    assert_eq!(running.told(), [""; 0], "the watch is silent");
+    sleep(A_WATCH + Duration::from_secs(5)).await;
+    assert_eq!(running.told(), ["a:x>y"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_is_begun_anew_and_deletes_nothing() {
+    let server = Server::new();
+    for number in 0..250 {
+        server.put(node(&format!("node-{number:03}"), "x"));
+    }
+    let fault = |code| Some(Fault::Status(code));
+    server.fail_lists([fault(503), None, fault(500), None, None, fault(410)]);
+    let running = Running::start(&server);
+    running.store.wait_synced().await;
+    assert_eq!(running.told().len(), 250, "each is added once");
+    assert_eq!(server.counts().0, 9);
+    assert_eq!((running.errors("unavailable"), running.errors("expired")), (2.0, 1.0));
+    // And once more, when there is something to lose.
+    server.compact();
+    server.put(node("node-000", "y"));
+    server.fail_lists([None, fault(500)]);
+    server.fail_watches([Fault::Event(410)]);
+    sleep(A_WATCH * 2).await;
+    assert_eq!(running.store.len(), 250);
+    assert_eq!(running.told(), ["node-000:x>y"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_restored_from_a_backup_is_believed() {
+    let server = Server::new();
+    server.put(node("a", "before"));
+    for _ in 0..50 {
+        server.put(node("a", "after"));
+    }
+    server.put(node("b", "after"));
+    let running = Running::synced(&server).await;
+    server.restore(60, vec![node("a", "before")]);
+    // "Too large resource version".
+    server.fail_watches(repeat(&Fault::Status(504), 3));
+    sleep(A_WATCH + THREE_STEPS).await;
+    assert_eq!(running.told(), ["a:after>before", "-b:after"]);
+    assert_eq!(&*running.store.get("a").unwrap().resource_version, "60");
+    server.put(node("a", "new"));
+    running.a_moment().await;
+    assert_eq!(running.told(), ["a:before>new"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_good_event_shows_that_a_watch_goes_on() {
+    let server = Server::new();
+    server.put(node("a", "x"));
+    let running = Running::synced(&server).await;
+    // Two errors, something good, two errors: never three in a row.
+    for label in ["1", "2", "3"] {
+        server.fail_watches(repeat(&Fault::Event(504), 2));
+        sleep(A_WATCH + THREE_STEPS).await;
+        server.put(node("a", label));
+        running.a_moment().await;
+    }
+    assert_eq!(server.counts().0, 0);
+    assert_eq!(running.told().len(), 3);
+}

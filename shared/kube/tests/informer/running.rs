@@ -1,0 +1,95 @@
+//! An informer that runs.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_kube::{
+    informer::{Informer, InformerConfig, InformerMetrics},
+    node::Node,
+    store::{Change, Store},
+};
+use parking_lot::Mutex;
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use tokio::{task::JoinSet, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::server::Server;
+
+/// An informer that runs, and what it has told.
+pub struct Running {
+    pub store: Store<Node>,
+    pub stop: CancellationToken,
+    told: Arc<Mutex<Vec<String>>>,
+    registry: Registry,
+    tasks: JoinSet<()>,
+}
+
+impl Running {
+    pub fn start(server: &Server) -> Self {
+        Self::with(server, InformerConfig::default())
+    }
+
+    pub fn with(server: &Server, config: InformerConfig) -> Self {
+        let (store, stop) = (Store::new(), CancellationToken::new());
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let (metrics, mut registry) = (InformerMetrics::default(), Registry::default());
+        metrics.register(&mut registry);
+        let listener = Arc::clone(&told);
+        let on_change = Box::new(move |change| listener.lock().push(short(change)));
+        let informer = Informer::new(server.client(), config, store.clone(), on_change, &metrics);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(informer.run(stop.clone()));
+        Self { store, stop, told, registry, tasks }
+    }
+
+    /// Starts and waits for the first list.
+    pub async fn synced(server: &Server) -> Self {
+        let running = Self::start(server);
+        running.store.wait_synced().await;
+        running.a_moment().await;
+        running.told();
+        server.requests();
+        running
+    }
+
+    /// Lets everything happen that needs no waiting.
+    pub async fn a_moment(&self) {
+        sleep(Duration::from_millis(50)).await;
+    }
+
+    /// What was told since the last call.
+    pub fn told(&self) -> Vec<String> {
+        std::mem::take(&mut self.told.lock())
+    }
+
+    /// The value of a metric, by how its line begins.
+    pub fn metric(&self, line: &str) -> Option<f64> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).unwrap();
+        let found = text.lines().find_map(|each| each.strip_prefix(line)?.strip_prefix(' '));
+        found.map(|value| value.parse().unwrap())
+    }
+
+    pub fn relists(&self) -> f64 {
+        self.metric(r#"ccm_informer_relists_total{resource="nodes"}"#).unwrap_or_default()
+    }
+
+    pub fn errors(&self, reason: &str) -> f64 {
+        let line = format!(r#"ccm_informer_errors_total{{resource="nodes",reason="{reason}"}}"#);
+        self.metric(&line).unwrap_or_default()
+    }
+
+    /// Waits for the informer's end after `stop`.
+    pub async fn ended(&mut self) {
+        self.tasks.join_next().await.unwrap().unwrap();
+    }
+}
+
+/// A change in short: `+` added, `-` deleted, `>` updated, with the label.
+fn short(change: Change<Node>) -> String {
+    let label = |node: &Node| node.labels.get("label").map_or("", |label| label).to_owned();
+    match change {
+        Change::Added(node) => format!("+{}:{}", node.name, label(&node)),
+        Change::Deleted(node) => format!("-{}:{}", node.name, label(&node)),
+        Change::Updated { old, new } => format!("{}:{}>{}", new.name, label(&old), label(&new)),
+    }
+}

@@ -1,0 +1,304 @@
+//! A small API server for nodes.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    convert::Infallible,
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use http::{Method, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
+use tower::{BoxError, service_fn};
+
+type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+
+/// What a request meets instead of an answer.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// A refusal as HTTP status.
+    Status(u16),
+    /// A watch that begins well, with an error as its first event.
+    Event(u16),
+    /// A watch that says this and ends.
+    Says(String),
+    /// A watch on which nothing ever comes, not even its end.
+    Silence,
+    /// No connection.
+    Unreachable,
+}
+
+/// A server in the process. Clones share it.
+#[derive(Clone)]
+pub struct Server {
+    state: Arc<Mutex<State>>,
+    version: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    nodes: BTreeMap<String, Value>,
+    log: Vec<(u64, String)>,
+    lost_before: u64,
+    snapshots: Vec<(u64, Vec<Value>)>,
+    list_faults: VecDeque<Option<Fault>>,
+    watch_faults: VecDeque<Fault>,
+    always: Option<Fault>,
+    requests: Vec<(Instant, String)>,
+}
+
+impl Server {
+    pub fn new() -> Self {
+        Self { state: Arc::default(), version: watch::Sender::new(100) }
+    }
+
+    /// A bare client: what the API server says reaches kube's watcher as it is.
+    pub fn client(&self) -> kube::Client {
+        let server = self.clone();
+        let service = service_fn(move |request| {
+            let server = server.clone();
+            async move { server.answer(request).await }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// Creates or changes a node. Its name decides which.
+    pub fn put(&self, node: Value) -> u64 {
+        let name = node["metadata"]["name"].to_string();
+        let kind = if self.state.lock().nodes.contains_key(&name) { "MODIFIED" } else { "ADDED" };
+        self.change(&name, kind, node)
+    }
+
+    pub fn delete(&self, name: &str) {
+        let name = json!(name).to_string();
+        let node = self.state.lock().nodes[&name].clone();
+        self.change(&name, "DELETED", node);
+    }
+
+    /// An event about no node at all.
+    pub fn emit(&self, kind: &str, object: Value) {
+        self.change("", kind, object);
+    }
+
+    fn change(&self, name: &str, kind: &str, mut node: Value) -> u64 {
+        let version = *self.version.borrow() + 1;
+        if let Some(metadata) = node.pointer_mut("/metadata").and_then(Value::as_object_mut) {
+            metadata.insert("resourceVersion".to_owned(), json!(version.to_string()));
+        }
+        {
+            let mut state = self.state.lock();
+            state.log.push((version, event(kind, &node)));
+            if kind == "DELETED" {
+                state.nodes.remove(name);
+            } else if !name.is_empty() {
+                state.nodes.insert(name.to_owned(), node);
+            }
+        }
+        self.version.send_replace(version);
+        version
+    }
+
+    /// Loses the log: who watches from before now has to list.
+    pub fn compact(&self) {
+        self.state.lock().lost_before = *self.version.borrow();
+    }
+
+    /// Goes back to an earlier version with these nodes, as a restored backup does.
+    pub fn restore(&self, version: u64, nodes: Vec<Value>) {
+        {
+            let mut state = self.state.lock();
+            state.nodes.clear();
+            state.log.clear();
+        }
+        self.version.send_replace(version - 1);
+        for node in nodes {
+            self.put(node);
+        }
+    }
+
+    /// The next watches meet these, in order.
+    pub fn fail_watches(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.state.lock().watch_faults.extend(faults);
+    }
+
+    /// The next pages of lists meet these, in order; `None` is a page as it should be.
+    pub fn fail_lists(&self, faults: impl IntoIterator<Item = Option<Fault>>) {
+        self.state.lock().list_faults.extend(faults);
+    }
+
+    /// From now on all watches meet this.
+    pub fn fail_always(&self, fault: Option<Fault>) {
+        self.state.lock().always = fault;
+    }
+
+    /// The requests since the last call, as `list ...` and `watch ...` with their queries.
+    pub fn requests(&self) -> Vec<String> {
+        let requests = std::mem::take(&mut self.state.lock().requests);
+        requests.into_iter().map(|(_, request)| request).collect()
+    }
+
+    /// The same, as how many lists and how many watches.
+    pub fn counts(&self) -> (usize, usize) {
+        let requests = self.requests();
+        let lists = requests.iter().filter(|request| request.starts_with("list")).count();
+        (lists, requests.len() - lists)
+    }
+
+    /// When the requests since the last call came.
+    pub fn times(&self) -> Vec<Instant> {
+        let requests = std::mem::take(&mut self.state.lock().requests);
+        requests.into_iter().map(|(time, _)| time).collect()
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Result<Answer, BoxError> {
+        let query: HashMap<String, String> = request
+            .uri()
+            .query()
+            .unwrap_or_default()
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect();
+        if request.method() == Method::PATCH {
+            let name = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+            let body = request.into_body().collect_bytes().await?;
+            return Ok(self.patch(&name, &serde_json::from_slice(&body)?));
+        }
+        let watches = query.contains_key("watch");
+        let fault = {
+            let mut state = self.state.lock();
+            let verb = if watches { "watch" } else { "list" };
+            let uri = request.uri().query().unwrap_or_default();
+            state.requests.push((Instant::now(), format!("{verb} {uri}")));
+            if watches {
+                state.watch_faults.pop_front().or_else(|| state.always.clone())
+            } else {
+                state.list_faults.pop_front().flatten()
+            }
+        };
+        match fault {
+            Some(fault) => fault.meet(),
+            None if watches => Ok(self.watch(&query)),
+            None => Ok(self.list(&query)),
+        }
+    }
+
+    /// Sets labels; enough of a patch for these tests.
+    fn patch(&self, name: &str, body: &Value) -> Answer {
+        let mut node = self.state.lock().nodes[&json!(name).to_string()].clone();
+        node["metadata"]["labels"] = body["metadata"]["labels"].clone();
+        self.put(node);
+        whole(200, self.state.lock().nodes[&json!(name).to_string()].to_string())
+    }
+
+    fn list(&self, query: &HashMap<String, String>) -> Answer {
+        let limit: usize = query.get("limit").map_or(usize::MAX, |limit| limit.parse().unwrap());
+        let mut state = self.state.lock();
+        let (snapshot, from): (usize, usize) = match query.get("continue") {
+            Some(token) => {
+                let (snapshot, from) = token.split_once('-').unwrap();
+                (snapshot.parse().unwrap(), from.parse().unwrap())
+            }
+            None => {
+                let nodes = state.nodes.values().cloned().collect();
+                state.snapshots.push((*self.version.borrow(), nodes));
+                (state.snapshots.len() - 1, 0)
+            }
+        };
+        let (version, nodes) = &state.snapshots[snapshot];
+        let to = from.saturating_add(limit).min(nodes.len());
+        let mut metadata = json!({"resourceVersion": version.to_string()});
+        if to < nodes.len() {
+            metadata["continue"] = json!(format!("{snapshot}-{to}"));
+        }
+        let list = json!({
+            "kind": "NodeList", "apiVersion": "v1", "metadata": metadata, "items": nodes[from..to],
+        });
+        whole(200, list.to_string())
+    }
+
+    fn watch(&self, query: &HashMap<String, String>) -> Answer {
+        let from: u64 = query["resourceVersion"].parse().unwrap();
+        if from < self.state.lock().lost_before {
+            return whole(200, event("ERROR", &status(410)));
+        }
+        let end = Instant::now() + Duration::from_secs(query["timeoutSeconds"].parse().unwrap());
+        let (server, versions) = (self.clone(), self.version.subscribe());
+        let lines = stream::unfold(
+            (server, versions, from),
+            move |(server, mut versions, seen)| async move {
+                loop {
+                    let next = server
+                        .state
+                        .lock()
+                        .log
+                        .iter()
+                        .find(|(version, _)| *version > seen)
+                        .cloned();
+                    if let Some((version, event)) = next {
+                        return Some((event, (server, versions, version)));
+                    }
+                    timeout_at(end, versions.changed()).await.ok()?.ok()?;
+                }
+            },
+        );
+        streamed(lines)
+    }
+}
+
+impl Fault {
+    fn meet(self) -> Result<Answer, BoxError> {
+        match self {
+            Self::Status(code) => Ok(whole(code, status(code).to_string())),
+            Self::Event(code) => Ok(whole(200, event("ERROR", &status(code)))),
+            Self::Says(text) => Ok(whole(200, text)),
+            Self::Silence => Ok(streamed(stream::pending())),
+            Self::Unreachable => Err("connection refused".into()),
+        }
+    }
+}
+
+/// An event as a line, its fields in the order that a kube-apiserver has.
+pub fn event(kind: &str, object: &Value) -> String {
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
+}
+
+fn status(code: u16) -> Value {
+    let reason = match code {
+        410 => "Expired",
+        504 => "Timeout",
+        _ => "",
+    };
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "as asked for", "reason": reason, "code": code,
+    })
+}
+
+pub fn whole(code: u16, body: impl Into<Bytes>) -> Answer {
+    let body = Full::new(body.into()).map_err(|never: Infallible| match never {}).boxed_unsync();
+    Response::builder().status(code).body(body).unwrap()
+}
+
+pub fn streamed(lines: impl futures::Stream<Item = String> + Send + 'static) -> Answer {
+    let frames = lines.map(|line| Ok::<_, BoxError>(Frame::data(Bytes::from(line))));
+    Response::new(StreamBody::new(frames).boxed_unsync())
+}
+
+/// A node with a label.
+pub fn node(name: &str, label: &str) -> Value {
+    json!({
+        "kind": "Node", "apiVersion": "v1",
+        "metadata": {"name": name, "uid": format!("uid-{name}"), "labels": {"label": label}},
+    })
+}
