@@ -235,6 +235,11 @@ impl Program {
             .map_err(Into::into)
     }
 
+    /// The processor time that it has used, in seconds.
+    pub fn cpu_seconds(&self) -> Result<f64> {
+        cpu_seconds(self.id()?)
+    }
+
     /// Its resident memory in bytes.
     pub fn resident_bytes(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()?))?;

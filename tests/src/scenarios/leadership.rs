@@ -12,7 +12,7 @@ use super::{Env, SOON};
 use crate::nodes;
 
 /// Short terms, so that the tests are short; the proportions are the defaults'.
-fn quick(env: &Env) -> Launch {
+pub(super) fn quick(env: &Env) -> Launch {
     env.node_ccm()
         .arg("--leader-elect-lease-duration=5s")
         .arg("--leader-elect-renew-deadline=3s")

@@ -11,15 +11,18 @@ pub struct LingerConfig {
     pub first: Duration,
     /// How long a batch waits at most.
     pub most: Duration,
-    /// Each such time without a new key after a batch undoes one doubling.
+    /// Each such time without a new key after a batch undoes half a step of growth.
     pub quiet: Duration,
 }
+
+/// How much longer each batch of a burst waits than the one before.
+const GROWTH: u32 = 4;
 
 impl Default for LingerConfig {
     fn default() -> Self {
         Self {
             first: Duration::from_millis(10),
-            most: Duration::from_secs(2),
+            most: Duration::from_secs(3),
             quiet: Duration::from_millis(125),
         }
     }
@@ -29,7 +32,7 @@ impl Default for LingerConfig {
 ///
 /// A key that comes alone should not wait for others that never come; thousands that
 /// come over half a minute should not cost thousands of calls. Which of the two it is
-/// cannot be known at the first key, so the wait begins short and doubles with each
+/// cannot be known at the first key, so the wait begins short and grows fourfold with each
 /// batch while keys keep coming. Quiet shortens it again, so that a short lull in a
 /// burst costs little and a key after a second of quiet waits the shortest time.
 #[derive(Clone, Debug)]
@@ -63,7 +66,7 @@ impl Linger {
         let idle = oldest.saturating_duration_since(last.taken);
         let halvings = idle.as_nanos() / quiet.as_nanos().max(1);
         match u32::try_from(halvings) {
-            Ok(0) => last.window.saturating_mul(2).clamp(first, most.max(first)),
+            Ok(0) => last.window.saturating_mul(GROWTH).clamp(first, most.max(first)),
             Ok(halvings @ 1..32) => (last.window / (1 << halvings)).max(first),
             _ => first,
         }
@@ -84,27 +87,27 @@ mod tests {
     }
 
     #[test]
-    fn the_window_doubles_while_keys_keep_coming() {
+    fn the_window_grows_while_keys_keep_coming() {
         let mut linger = Linger::default();
         let mut now = Instant::now();
         let mut windows = Vec::new();
-        for _ in 0..11 {
+        for _ in 0..8 {
             let window = linger.window(now);
             windows.push(window.as_millis());
             linger.taken(window, now);
             now += ms(100);
         }
-        assert_eq!(windows, [10, 20, 40, 80, 160, 320, 640, 1280, 2000, 2000, 2000]);
+        assert_eq!(windows, [10, 40, 160, 640, 2560, 3000, 3000, 3000]);
     }
 
     #[test]
-    fn quiet_undoes_the_doublings() {
+    fn quiet_undoes_the_growth() {
         let mut linger = Linger::default();
         let now = Instant::now();
         linger.taken(ms(2000), now);
         for (idle, expect) in [
-            (0, 2000),
-            (124, 2000),
+            (0, 3000),
+            (124, 3000),
             (125, 1000),
             (260, 500),
             (500, 125),
@@ -113,7 +116,7 @@ mod tests {
         ] {
             assert_eq!(linger.window(now + ms(idle)), ms(expect), "{idle} ms of quiet");
         }
-        assert_eq!(linger.window(now - ms(50)), ms(2000), "a key that a full batch left over");
+        assert_eq!(linger.window(now - ms(50)), ms(3000), "a key that a full batch left over");
     }
 
     #[test]
