@@ -2,10 +2,11 @@
 
 CARGO ?= cargo
 LOCKED := --locked
+PROGRAMS := -p node-ccm
 BENCH ?= all
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-check test test-cluster lint deny fmt docs bench model-check tools clean
+.PHONY: help demo demo-check test test-cluster lint deny build fmt docs bench model-check tools clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +40,9 @@ deny: ## licences, sources and duplicates of dependencies (installs cargo-deny w
 	command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
 	cargo-deny --offline check bans licenses sources
 
+build: tools ## the programs as they are shipped, in target/dist
+	$(CARGO) build $(LOCKED) --profile dist $(PROGRAMS)
+
 fmt: ## format
 	$(CARGO) fmt --all
 
@@ -48,8 +52,9 @@ docs: tools ## write the generated pages of docs/ anew
 
 bench: tools ## the figures: requests, calls, bytes, memory, seconds (BENCH=name runs one)
 	tests/kube-apiserver/build.sh
-	$(CARGO) build $(LOCKED) --release --workspace --bins
-	target/release/bench $(BENCH)
+	$(CARGO) build $(LOCKED) --profile dist $(PROGRAMS)
+	$(CARGO) build $(LOCKED) --release -p ccm-tests --bin bench
+	QUARTET_BIN=target/dist target/release/bench $(BENCH)
 
 model-check: tools ## the whole model of leader election: minutes, gigabytes
 	$(CARGO) run $(LOCKED) --release -p ccm-runtime --example model-check

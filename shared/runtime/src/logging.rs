@@ -6,8 +6,12 @@ use std::{fmt, sync::Arc};
 use parking_lot::Mutex;
 use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::{
-    EnvFilter, Layer, Registry, filter::FilterExt as _, fmt::MakeWriter, layer::SubscriberExt as _,
-    registry::LookupSpan, reload,
+    Layer, Registry,
+    filter::{FilterExt as _, Targets},
+    fmt::MakeWriter,
+    layer::SubscriberExt as _,
+    registry::LookupSpan,
+    reload,
 };
 
 use crate::settings::{LogFormat, LogSettings};
@@ -50,11 +54,10 @@ pub(crate) fn check_filter(filter: &str) -> Result<(), String> {
     let is_level =
         |word: &str| matches!(word, "off" | "error" | "warn" | "info" | "debug" | "trace");
     // The library takes a lone misspelt level for the name of a module, and would then
-    // log nothing else. Spans in brackets may contain commas; they are left to it.
+    // log nothing else.
     let is_part =
         |part: &str| !part.contains(' ') && is_level(part.rsplit('=').next().unwrap_or(part));
-    let spelt = filter.contains('[') || filter.split(',').all(is_part);
-    if spelt && EnvFilter::builder().parse(filter).is_ok() {
+    if filter.split(',').all(is_part) && filter.parse::<Targets>().is_ok() {
         return Ok(());
     }
     Err("must be levels (off, error, warn, info, debug, trace), alone or with a module, separated by commas, for \
@@ -62,8 +65,10 @@ pub(crate) fn check_filter(filter: &str) -> Result<(), String> {
         .to_owned())
 }
 
-fn filter(settings: &LogSettings) -> Result<EnvFilter, LogError> {
-    EnvFilter::builder().parse(directives(settings)).map_err(|_| LogError::Filter {
+/// By modules only: filters by spans and fields would bring regular expressions, half a
+/// megabyte of them.
+fn filter(settings: &LogSettings) -> Result<Targets, LogError> {
+    directives(settings).parse().map_err(|_| LogError::Filter {
         filter: settings.filter.clone().unwrap_or_default(),
         rule: "must be levels such as info,ccm_runtime=debug".to_owned(),
     })
@@ -77,7 +82,7 @@ fn without_bodies(metadata: &Metadata<'_>) -> bool {
 /// Changes the levels of a running process. Clones act on the same one.
 #[derive(Clone)]
 pub struct LogControl {
-    set: Arc<dyn Fn(EnvFilter) -> bool + Send + Sync>,
+    set: Arc<dyn Fn(Targets) -> bool + Send + Sync>,
     current: Arc<Mutex<Option<LogSettings>>>,
 }
 

@@ -10,7 +10,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use kube::api::WatchParams;
 use parking_lot::Mutex;
-use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
+use tracing_subscriber::{filter::Targets, fmt::MakeWriter, layer::SubscriberExt as _};
 
 use crate::support::{Served, answer, config, nodes, refusal, refusal_body, served_by};
 
@@ -137,10 +137,9 @@ impl MakeWriter<'_> for Log {
 /// What is logged, and the error, when a GET is answered so.
 async fn logged(filter: &str, served: fn() -> Served) -> (String, String) {
     let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(log.clone())
-        .with_env_filter(EnvFilter::new(filter))
-        .finish();
+    let subscriber = tracing_subscriber::registry()
+        .with(filter.parse::<Targets>().unwrap())
+        .with(tracing_subscriber::fmt::layer().with_writer(log.clone()));
     let guard = tracing::subscriber::set_default(subscriber);
     let clients = served_by(&config(), move |_request| async move { served() });
     let error = nodes(&clients.main).get("a").await.unwrap_err();
