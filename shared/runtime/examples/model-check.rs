@@ -12,19 +12,33 @@ use election_model::Variant;
 use tokio::time::Instant;
 
 /// Candidates, and ticks of a Lease and of a term.
-const SIZES: [(usize, u8, u8); 2] = [(2, 6, 5), (3, 2, 1)];
+const SIZES: [(usize, u8, u8); 2] = [(2, 12, 11), (3, 5, 4)];
+
+/// The most ticks: the model's clocks are small.
+const MOST_TICKS: u8 = 50;
+const USAGE: &str = "no arguments, or three numbers: candidates (2 or 3), ticks of a lease and of a \
+                     term (1 to 50)";
 
 fn main() -> io::Result<ExitCode> {
-    let args: Vec<u8> = env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
-    let sizes = match args[..] {
-        [candidates, lease, deadline] => vec![(candidates.into(), lease, deadline)],
-        _ => SIZES.to_vec(),
+    let args: Vec<String> = env::args().skip(1).collect();
+    let Some(sizes) = sizes(&args) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, USAGE));
     };
     let mut as_expected = true;
     for (candidates, lease, deadline) in sizes {
         as_expected &= check(candidates, lease, deadline)?;
     }
     Ok(if as_expected { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What to check; `None` for arguments that make no sense.
+fn sizes(args: &[String]) -> Option<Vec<(usize, u8, u8)>> {
+    let [candidates, lease, deadline] = args else {
+        return args.is_empty().then(|| SIZES.to_vec());
+    };
+    let candidates = candidates.parse().ok().filter(|candidates| (2..=3).contains(candidates))?;
+    let ticks = |arg: &String| arg.parse().ok().filter(|ticks| (1..=MOST_TICKS).contains(ticks));
+    Some(vec![(candidates, ticks(lease)?, ticks(deadline)?)])
 }
 
 /// Checks all variants of a size; whether all are as they must be.

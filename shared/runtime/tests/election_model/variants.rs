@@ -84,6 +84,7 @@ impl Variant {
         let safe = |name, election| Self { name, election, safe: true };
         vec![
             safe("all in place", quartet),
+            safe("all in place, one clock ahead", Election { skew: 4, ..quartet }),
             safe("all in place, different terms", Election { longer: 2, ..quartet }),
             safe(
                 "all in place, a term as the lease",
