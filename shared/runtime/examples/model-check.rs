@@ -1,7 +1,8 @@
 //! The whole model of leader election: `make model-check`. Prints what each variant came
 //! to, and ends with 1 if one is not as it must be.
 //!
-//! Three numbers check another size: candidates, and ticks of a Lease and of a term.
+//! Three numbers check another size instead: candidates, and ticks of a Lease and of a term.
+//! A term longer than the Lease shows what a failure looks like.
 
 #[path = "../tests/election_model/mod.rs"]
 mod election_model;
@@ -22,7 +23,8 @@ const USAGE: &str = "no arguments, or three numbers: candidates (2 or 3), ticks 
 fn main() -> io::Result<ExitCode> {
     let args: Vec<String> = env::args().skip(1).collect();
     let Some(sizes) = sizes(&args) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, USAGE));
+        writeln!(io::stderr(), "model-check takes {USAGE}")?;
+        return Ok(ExitCode::from(2));
     };
     let mut as_expected = true;
     for (candidates, lease, deadline) in sizes {

@@ -8,7 +8,7 @@ use election_model::Variant;
 /// Each protection is needed, and together they are enough.
 #[test]
 fn each_variant_is_as_safe_as_it_must_be() {
-    let wrong: Vec<_> = Variant::all(2, 2, 1)
+    let wrong: Vec<_> = Variant::all(2, 3, 2)
         .iter()
         .map(Variant::check)
         .filter(|outcome| !outcome.is_as_expected())
