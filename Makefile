@@ -56,7 +56,7 @@ bench: tools ## the figures: requests, calls, bytes, memory, seconds (BENCH=name
 	$(CARGO) build $(LOCKED) --release -p ccm-tests --bin bench
 	QUARTET_BIN=target/dist target/release/bench $(BENCH)
 
-model-check: tools ## the whole model of leader election: minutes, gigabytes
+model-check: tools ## the whole model of leader election: four minutes, 1 GB
 	$(CARGO) run $(LOCKED) --release -p ccm-runtime --example model-check
 
 clean: ## remove what was built here

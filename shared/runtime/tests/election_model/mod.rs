@@ -1,239 +1,152 @@
-//! A model of the election for exhaustive checking: two candidates, one Lease, and
-//! requests that are delayed, lost, answered into the void, or delivered long after
-//! their sender gave up on them. Time passes in ticks.
+//! A model of the election for exhaustive checking: candidates, one Lease, and requests
+//! that are delayed, lost, answered into the void, or delivered long after their sender
+//! gave up on them.
+//!
+//! Time passes in ticks, at the same rate for everybody who is awake. A candidate may
+//! stand still between any two of its steps, for any time, and its machine may sleep. The
+//! model keeps ages instead of times and forgets what can no longer matter, so it has
+//! finitely many states without a bound on how long the world goes on.
+//!
+//! It allows more than the product does, never less: a term counts from when the patch is
+//! sent, not from before the read that led to it; who has lost its term may win another,
+//! where the product's process ends. Two things are left out. A read is one step: under a
+//! compare-and-swap one that is answered late either leads to a patch that is refused or
+//! is as good as a late read. And nobody deletes the Lease: who never saw its holder takes
+//! it at once then, in the product as everywhere.
 
-use stateright::{Checker, Model, Property};
+mod variants;
+mod world;
 
-/// Candidates.
-const CANDIDATES: usize = 2;
-/// How long an unchanged Lease is respected, in ticks.
-const LEASE: u8 = 3;
-/// How long a term lasts, in ticks.
-const DEADLINE: u8 = 2;
+use stateright::{Checker as _, HasDiscoveries, Model, Path, Property};
 
-/// Which of the protections are in place, and how far the world is explored.
-#[derive(Clone, Copy)]
-pub struct Election {
-    /// Patches carry the version that they were decided on.
-    pub compare_and_swap: bool,
-    /// Expiry by one's own observation instead of the record's timestamps.
-    pub observation: bool,
-    /// A term ends by the leader's own clock.
-    pub deadline: bool,
-    /// How far each candidate's wall clock is ahead, in ticks.
-    pub skew: [i8; CANDIDATES],
-    /// The world ends after so many ticks.
-    pub ticks: u8,
-    /// And after so many versions of the Lease.
-    pub versions: u8,
-}
+pub use variants::Variant;
+use world::{Attempt, MOST_CANDIDATES, Step, World};
 
-impl Election {
-    /// All protections, perfect clocks.
-    pub const fn guarded(ticks: u8, versions: u8) -> Self {
-        Self {
-            compare_and_swap: true,
-            observation: true,
-            deadline: true,
-            skew: [0, 0],
-            ticks,
-            versions,
-        }
-    }
-
-    /// Whether no state with two leaders can be reached, and how many states there are.
-    pub fn check(self) -> Verdict {
-        let checker = self.checker().threads(2).spawn_bfs().join();
-        let path = checker
-            .discovery("at most one leader")
-            .map(|path| format!("{:?}", path.into_actions()));
-        let moved = checker.discovery("leadership moves").is_some();
-        Verdict { states: checker.unique_state_count(), two_leaders: path, moved }
-    }
-}
-
-/// What the check found.
-pub struct Verdict {
-    /// How many different states were seen.
-    pub states: usize,
-    /// The shortest way to two leaders, if there is one.
-    pub two_leaders: Option<String>,
-    /// Whether the second candidate ever led: a model in which nobody leads proves nothing.
-    pub moved: bool,
-}
-
-/// What a patch is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Purpose {
-    Acquire,
-    Renew,
-    Release,
-}
-
-/// A patch: decided on a version, sent at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Write {
-    purpose: Purpose,
-    version: u8,
-    sent: u8,
-}
-
-/// Where a candidate's current attempt stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Attempt {
-    None,
-    Decided(Purpose, u8),
-    UnderWay(Write),
-    Answered { write: Write, accepted: bool },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Candidate {
-    attempt: Attempt,
-    /// A request that was given up on and may still arrive.
-    stray: Option<Write>,
-    believes: bool,
-    term_ends: u8,
-    seen: Option<(u8, u8)>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Lease {
-    holder: Option<usize>,
-    renewed: i8,
-    version: u8,
-}
-
-/// The world.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct World {
-    now: u8,
-    lease: Lease,
-    candidates: [Candidate; CANDIDATES],
-}
-
-/// What can happen next.
+/// When a candidate takes another's Lease for expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    Tick,
-    Read(usize),
-    ReadToRelease(usize),
-    Send(usize),
-    Arrive(usize),
-    Vanish(usize),
-    GiveUp(usize),
-    ArriveLate(usize),
-    Hear(usize),
-    MissAnswer(usize),
+pub enum Expiry {
+    /// When the wall clock is past the renewal's timestamp by the Lease's duration.
+    Timestamps,
+    /// When it has itself seen the record unchanged for that long.
+    Observation,
+}
+
+/// For how long a candidate respects a record that does not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Respect {
+    /// For the duration that it was itself given.
+    OwnDuration,
+    /// For the record's duration where that is longer.
+    LongerDuration,
+}
+
+/// What a patch asks of the Lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patches {
+    /// Nothing.
+    Unconditional,
+    /// To be as it was read.
+    CompareAndSwap,
+}
+
+/// How long a candidate believes that it leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Term {
+    /// Until a read tells it otherwise.
+    Endless,
+    /// For a time from when it heard of its success.
+    FromAnswer,
+    /// For a time from when it sent the request.
+    FromRequest,
+}
+
+/// The clock that a term is measured by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TermClock {
+    /// One that stands still while the machine sleeps.
+    Monotonic,
+    /// One that goes on.
+    SinceBoot,
+}
+
+/// When a candidate believes the answer to its patch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// Whenever the patch was accepted.
+    Believed,
+    /// When the Lease in it names the candidate.
+    Examined,
+}
+
+/// When a leader that gives its Lease back ceases to lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// When it hears that the Lease is free.
+    BeforeEnd,
+    /// Before it asks for that.
+    AfterEnd,
+}
+
+/// Whom a Lease can tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identities {
+    /// Nobody: all candidates bear one name, as processes on one host may.
+    Shared,
+    /// Every candidate.
+    Unique,
+}
+
+/// How candidates behave.
+#[derive(Clone, Copy, Debug)]
+pub struct Election {
+    pub expiry: Expiry,
+    pub respect: Respect,
+    pub patches: Patches,
+    pub term: Term,
+    pub term_clock: TermClock,
+    pub answers: Answers,
+    pub release: Release,
+    pub identities: Identities,
+    /// How many candidates there are, three at most.
+    pub candidates: usize,
+    /// How long an unchanged Lease is respected, in ticks.
+    pub lease: u8,
+    /// How long a term lasts, in ticks.
+    pub deadline: u8,
+    /// By how much both are longer for the first candidate, in ticks.
+    pub longer: u8,
+    /// How far the wall clock of the last candidate is ahead of the others', in ticks.
+    pub skew: i8,
+}
+
+const AT_MOST_ONE: &str = "at most one leader";
+const TAKEN_OVER: &str = "a silent leader is replaced";
+
+/// What a check found.
+pub struct Verdict {
+    /// How many different states there are, or were seen before two leaders.
+    pub states: usize,
+    /// The number of steps to the state that is furthest from the beginning.
+    pub depth: usize,
+    /// The shortest way to two leaders, if there is one.
+    pub two_leaders: Option<Vec<Step>>,
+    /// Whether a candidate ever set out to take the Lease of a leader that fell silent: a
+    /// model in which leadership never moves proves nothing.
+    pub taken_over: bool,
 }
 
 impl Election {
-    fn leads(&self, world: &World, candidate: usize) -> bool {
-        let candidate = &world.candidates[candidate];
-        candidate.believes && (!self.deadline || world.now < candidate.term_ends)
-    }
-
-    fn wall(&self, candidate: usize, now: u8) -> i8 {
-        now.cast_signed() + self.skew[candidate]
-    }
-
-    /// The API server takes a write, or refuses it.
-    fn take(&self, lease: &mut Lease, candidate: usize, write: Write) -> bool {
-        if self.compare_and_swap && write.version != lease.version {
-            return false;
-        }
-        lease.version += 1;
-        lease.renewed = self.wall(candidate, write.sent);
-        match write.purpose {
-            Purpose::Acquire => lease.holder = Some(candidate),
-            Purpose::Renew => (),
-            Purpose::Release => lease.holder = None,
-        }
-        true
-    }
-
-    fn read(&self, world: &mut World, at: usize) {
-        let (now, lease) = (world.now, world.lease);
-        let wall = self.wall(at, now);
-        let candidate = &mut world.candidates[at];
-        if candidate.seen.is_none_or(|(version, _)| version != lease.version) {
-            candidate.seen = Some((lease.version, now));
-        }
-        let since = candidate.seen.map_or(now, |(_, since)| since);
-        let expired = match self.observation {
-            true => lease.holder.is_none() || now - since >= LEASE,
-            false => lease.holder.is_none() || wall > lease.renewed + LEASE.cast_signed(),
-        };
-        if lease.holder == Some(at) {
-            candidate.attempt = Attempt::Decided(Purpose::Renew, lease.version);
-        } else {
-            candidate.believes = false;
-            if expired {
-                candidate.attempt = Attempt::Decided(Purpose::Acquire, lease.version);
-            }
-        }
-    }
-
-    fn apply(&self, world: &mut World, step: Step) -> Option<()> {
-        let now = world.now;
-        match step {
-            Step::Tick => world.now += 1,
-            Step::Read(at) => self.read(world, at),
-            Step::ReadToRelease(at) => {
-                world.candidates[at].believes = false;
-                if world.lease.holder == Some(at) {
-                    world.candidates[at].attempt =
-                        Attempt::Decided(Purpose::Release, world.lease.version);
-                }
-            }
-            Step::Send(at) => {
-                let Attempt::Decided(purpose, version) = world.candidates[at].attempt else {
-                    return None;
-                };
-                world.candidates[at].attempt =
-                    Attempt::UnderWay(Write { purpose, version, sent: now });
-            }
-            Step::Arrive(at) | Step::Vanish(at) => {
-                let Attempt::UnderWay(write) = world.candidates[at].attempt else { return None };
-                let accepted =
-                    matches!(step, Step::Arrive(_)) && self.take(&mut world.lease, at, write);
-                world.candidates[at].attempt = Attempt::Answered { write, accepted };
-            }
-            Step::GiveUp(at) => {
-                let Attempt::UnderWay(write) = world.candidates[at].attempt else { return None };
-                world.candidates[at].stray = Some(write);
-                world.candidates[at].attempt = Attempt::None;
-            }
-            Step::ArriveLate(at) => {
-                let write = world.candidates[at].stray.take()?;
-                self.take(&mut world.lease, at, write);
-            }
-            Step::Hear(at) => {
-                let Attempt::Answered { write, accepted } = world.candidates[at].attempt else {
-                    return None;
-                };
-                let candidate = &mut world.candidates[at];
-                candidate.attempt = Attempt::None;
-                if accepted && write.purpose != Purpose::Release {
-                    candidate.believes = true;
-                    candidate.term_ends = write.sent + DEADLINE;
-                }
-            }
-            Step::MissAnswer(at) => world.candidates[at].attempt = Attempt::None,
-        }
-        Some(())
-    }
-
-    /// What a protection that is left out would remember makes no difference: forgetting
-    /// it keeps the number of states down.
-    fn forget(&self, world: &mut World) {
-        for candidate in &mut world.candidates {
-            if !self.observation {
-                candidate.seen = None;
-            }
-            if !self.deadline || !candidate.believes {
-                candidate.term_ends = 0;
-            }
+    /// Looks at every state that can be reached, or at those on the way to two leaders.
+    pub fn check(self) -> Verdict {
+        // A single thread finds the same states in the same order every time, and the
+        // shortest way.
+        let checker =
+            self.checker().threads(1).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+        Verdict {
+            states: checker.unique_state_count(),
+            depth: checker.max_depth(),
+            two_leaders: checker.discovery(AT_MOST_ONE).map(Path::into_actions),
+            taken_over: checker.discovery(TAKEN_OVER).is_some(),
         }
     }
 }
@@ -242,43 +155,27 @@ impl Model for Election {
     type State = World;
     type Action = Step;
 
-    /// A Lease that was released, and one that a process long dead has left.
     fn init_states(&self) -> Vec<World> {
-        let candidate = Candidate {
-            attempt: Attempt::None,
-            stray: None,
-            believes: false,
-            term_ends: 0,
-            seen: None,
-        };
-        let world = |holder| World {
-            now: 0,
-            lease: Lease { holder, renewed: -20, version: 1 },
-            candidates: [candidate; CANDIDATES],
-        };
-        vec![world(None), world(Some(usize::MAX))]
+        World::beginnings()
     }
 
     fn actions(&self, world: &World, steps: &mut Vec<Step>) {
-        if world.now < self.ticks {
-            steps.push(Step::Tick);
-        }
-        for (at, candidate) in world.candidates.iter().enumerate() {
+        steps.push(Step::Tick);
+        for at in 0..self.candidates.min(MOST_CANDIDATES) {
+            let candidate = &world.candidates[at];
+            steps.extend([Step::TickAsleep(at), Step::Restart(at)]);
             match candidate.attempt {
-                Attempt::None => {
-                    steps.push(Step::Read(at));
-                    if self.leads(world, at) {
-                        steps.push(Step::ReadToRelease(at));
-                    }
+                Attempt::None => steps.extend([Step::Read(at), Step::ReadToRelease(at)]),
+                Attempt::Decided(_) => steps.extend([Step::Watch(at), Step::Send(at)]),
+                Attempt::UnderWay(_) => steps.extend([
+                    Step::Watch(at),
+                    Step::Arrive(at),
+                    Step::Vanish(at),
+                    Step::GiveUp(at),
+                ]),
+                Attempt::Accepted { .. } => {
+                    steps.extend([Step::Watch(at), Step::Hear(at), Step::MissAnswer(at)]);
                 }
-                Attempt::Decided(..) => steps.push(Step::Send(at)),
-                Attempt::UnderWay(_) => {
-                    steps.extend([Step::Arrive(at), Step::Vanish(at)]);
-                    if candidate.stray.is_none() {
-                        steps.push(Step::GiveUp(at));
-                    }
-                }
-                Attempt::Answered { .. } => steps.extend([Step::Hear(at), Step::MissAnswer(at)]),
             }
             if candidate.stray.is_some() {
                 steps.push(Step::ArriveLate(at));
@@ -290,16 +187,16 @@ impl Model for Election {
         let mut next = world.clone();
         self.apply(&mut next, step)?;
         self.forget(&mut next);
-        (next.lease.version <= self.versions).then_some(next)
+        Some(next)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("at most one leader", |model: &Self, world: &World| {
-                (0..CANDIDATES).filter(|at| model.leads(world, *at)).count() <= 1
+            Property::always(AT_MOST_ONE, |_: &Self, world: &World| {
+                world.candidates.iter().filter(|candidate| candidate.leads()).count() <= 1
             }),
-            Property::sometimes("leadership moves", |model: &Self, world: &World| {
-                model.leads(world, 1) && world.lease.version >= 3
+            Property::sometimes(TAKEN_OVER, |election: &Self, world: &World| {
+                (0..election.candidates).any(|at| election.takes_over(world, at))
             }),
         ]
     }

@@ -1,0 +1,329 @@
+//! The world of the model and what can happen in it.
+
+use super::{Answers, Election, Expiry, Identities, Patches, Release, Respect, Term, TermClock};
+
+/// There is room for so many.
+pub const MOST_CANDIDATES: usize = 3;
+/// What is left of a term that has no end.
+const ENDLESS: u8 = u8::MAX;
+
+/// Whom the Lease names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Holder {
+    /// It was released.
+    Nobody,
+    /// A process that has ended.
+    Dead,
+    /// The candidates of this identity.
+    Named(u8),
+}
+
+/// What a patch is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    Acquire,
+    Renew,
+    Release,
+}
+
+/// A patch that was sent so many ticks ago, by its sender's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Request {
+    purpose: Purpose,
+    /// By the clock for terms.
+    age: u8,
+    /// By the wall clock.
+    stamp: i8,
+}
+
+/// Where a candidate's current attempt stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Attempt {
+    None,
+    /// It has read the Lease and knows what it wants.
+    Decided(Purpose),
+    /// Its patch is on the way.
+    UnderWay(Request),
+    /// The patch was accepted, and the answer is on the way back.
+    Accepted {
+        request: Request,
+        /// The Lease in the answer names the candidate.
+        names_it: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Candidate {
+    pub attempt: Attempt,
+    /// A request that was given up on and may still arrive. One is enough under a
+    /// compare-and-swap: of all that are on their way only one can still be accepted.
+    pub stray: Option<Request>,
+    /// What is left of its term.
+    term: u8,
+    /// For how long it has seen the Lease as it is now.
+    seen: Option<u8>,
+}
+
+impl Candidate {
+    const FRESH: Self = Self { attempt: Attempt::None, stray: None, term: 0, seen: None };
+
+    /// Whether it leads, by its own judgement.
+    pub fn leads(&self) -> bool {
+        self.term > 0
+    }
+
+    fn requests(&mut self) -> impl Iterator<Item = &mut Request> {
+        let current = match &mut self.attempt {
+            Attempt::UnderWay(request) | Attempt::Accepted { request, .. } => Some(request),
+            Attempt::None | Attempt::Decided(_) => None,
+        };
+        current.into_iter().chain(&mut self.stray)
+    }
+}
+
+/// Everything there is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    pub candidates: [Candidate; MOST_CANDIDATES],
+    holder: Holder,
+    /// How long ago the Lease's timestamp is, by the clocks that are not skewed.
+    stamp: i8,
+}
+
+/// What can happen next, and to which candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Time passes.
+    Tick,
+    /// Time passes while this candidate's machine sleeps.
+    TickAsleep(usize),
+    /// Its process dies, and another comes in its place.
+    Restart(usize),
+    /// It reads the Lease and decides what to do.
+    Read(usize),
+    /// It reads the Lease in order to give it back.
+    ReadToRelease(usize),
+    /// Its watch shows it the Lease.
+    Watch(usize),
+    /// It sends the patch that it decided on.
+    Send(usize),
+    /// The patch arrives.
+    Arrive(usize),
+    /// The patch gets lost, and the candidate hears of an error.
+    Vanish(usize),
+    /// The candidate waits no longer; the patch may still arrive, an earlier one will not.
+    GiveUp(usize),
+    /// The patch that it no longer waits for arrives.
+    ArriveLate(usize),
+    /// It hears the answer.
+    Hear(usize),
+    /// The answer gets lost.
+    MissAnswer(usize),
+}
+
+impl World {
+    /// A Lease that was released, and one that a process long dead has left.
+    pub fn beginnings() -> Vec<Self> {
+        let candidates = [Candidate::FRESH; MOST_CANDIDATES];
+        let world = |holder| Self { candidates, holder, stamp: i8::MAX };
+        vec![world(Holder::Nobody), world(Holder::Dead)]
+    }
+}
+
+impl Election {
+    fn identity(self, at: usize) -> Holder {
+        Holder::Named(match self.identities {
+            Identities::Shared => 0,
+            Identities::Unique => u8::try_from(at).unwrap_or(u8::MAX),
+        })
+    }
+
+    /// How far a candidate's wall clock is ahead.
+    fn ahead(self, at: usize) -> i8 {
+        if at + 1 == self.candidates { self.skew } else { 0 }
+    }
+
+    /// By how much a candidate's durations are longer.
+    fn longer(self, is_first: bool) -> u8 {
+        if is_first { self.longer } else { 0 }
+    }
+
+    /// How long a candidate respects the Lease as it is.
+    fn respected(self, world: &World, at: usize) -> u8 {
+        let own = self.lease + self.longer(at == 0);
+        match self.respect {
+            Respect::OwnDuration => own,
+            Respect::LongerDuration => {
+                own.max(self.lease + self.longer(world.holder == self.identity(0)))
+            }
+        }
+    }
+
+    /// Whether a candidate has set out to take the Lease of another that still names it.
+    pub fn takes_over(self, world: &World, at: usize) -> bool {
+        matches!(world.holder, Holder::Named(_))
+            && world.holder != self.identity(at)
+            && world.candidates[at].attempt == Attempt::Decided(Purpose::Acquire)
+    }
+
+    /// Does a step; `None` if it cannot happen.
+    pub fn apply(self, world: &mut World, step: Step) -> Option<()> {
+        match step {
+            Step::Tick => self.tick(world, None),
+            Step::TickAsleep(at) => self.tick(world, Some(at)),
+            Step::Restart(at) => self.restart(world, at),
+            Step::Read(at) => self.read(world, at),
+            Step::ReadToRelease(at) => self.read_to_release(world, at),
+            Step::Watch(at) => {
+                world.candidates[at].seen.get_or_insert(0);
+            }
+            Step::Send(at) => {
+                let Attempt::Decided(purpose) = world.candidates[at].attempt else { return None };
+                let request = Request { purpose, age: 0, stamp: -self.ahead(at) };
+                world.candidates[at].attempt = Attempt::UnderWay(request);
+            }
+            Step::Arrive(at) => {
+                let Attempt::UnderWay(request) = world.candidates[at].attempt else { return None };
+                self.take(world, at, request);
+                let names_it = world.holder == self.identity(at);
+                world.candidates[at].attempt = Attempt::Accepted { request, names_it };
+            }
+            Step::GiveUp(at) => {
+                let Attempt::UnderWay(request) = world.candidates[at].attempt else { return None };
+                world.candidates[at].stray = Some(request);
+                world.candidates[at].attempt = Attempt::None;
+            }
+            Step::ArriveLate(at) => {
+                let request = world.candidates[at].stray.take()?;
+                self.take(world, at, request);
+            }
+            Step::Hear(at) => self.hear(&mut world.candidates[at], at)?,
+            Step::Vanish(at) | Step::MissAnswer(at) => world.candidates[at].attempt = Attempt::None,
+        }
+        Some(())
+    }
+
+    fn tick(self, world: &mut World, asleep: Option<usize>) {
+        world.stamp = world.stamp.saturating_add(1);
+        for (at, candidate) in world.candidates.iter_mut().enumerate() {
+            let awake = u8::from(asleep != Some(at));
+            let passed = match self.term_clock {
+                TermClock::SinceBoot => 1,
+                TermClock::Monotonic => awake,
+            };
+            candidate.seen = candidate.seen.map(|seen| seen.saturating_add(awake));
+            if candidate.term != ENDLESS {
+                candidate.term = candidate.term.saturating_sub(passed);
+            }
+            for request in candidate.requests() {
+                request.age = request.age.saturating_add(passed);
+                request.stamp = request.stamp.saturating_add(1);
+            }
+        }
+    }
+
+    /// What the process that died had under way is lost; that it arrives late is as if it
+    /// had not died but stood still.
+    fn restart(self, world: &mut World, at: usize) {
+        world.candidates[at] = Candidate::FRESH;
+        if self.identities == Identities::Unique && world.holder == self.identity(at) {
+            world.holder = Holder::Dead;
+        }
+    }
+
+    fn read(self, world: &mut World, at: usize) {
+        let (stamp, respected) = (world.stamp, self.respected(world, at));
+        let (nobodys, mine) = (world.holder == Holder::Nobody, world.holder == self.identity(at));
+        let candidate = &mut world.candidates[at];
+        let seen = *candidate.seen.get_or_insert(0);
+        let expired = match self.expiry {
+            Expiry::Observation => seen >= respected,
+            Expiry::Timestamps => stamp.saturating_add(self.ahead(at)) > respected.cast_signed(),
+        };
+        if mine {
+            candidate.attempt = Attempt::Decided(Purpose::Renew);
+        } else if expired || nobodys {
+            candidate.attempt = Attempt::Decided(Purpose::Acquire);
+        } else {
+            candidate.term = 0;
+        }
+    }
+
+    fn read_to_release(self, world: &mut World, at: usize) {
+        let mine = world.holder == self.identity(at);
+        let candidate = &mut world.candidates[at];
+        if mine {
+            candidate.attempt = Attempt::Decided(Purpose::Release);
+        }
+        if !mine || self.release == Release::AfterEnd {
+            candidate.term = 0;
+        }
+    }
+
+    /// The API server takes a write.
+    fn take(self, world: &mut World, at: usize, request: Request) {
+        world.stamp = request.stamp;
+        match request.purpose {
+            Purpose::Acquire => world.holder = self.identity(at),
+            Purpose::Renew => (),
+            Purpose::Release => world.holder = Holder::Nobody,
+        }
+        for candidate in &mut world.candidates {
+            candidate.seen = None;
+            if self.patches == Patches::CompareAndSwap {
+                // What was decided on another version will be refused: as good as lost.
+                candidate.stray = None;
+                if !matches!(candidate.attempt, Attempt::Accepted { .. }) {
+                    candidate.attempt = Attempt::None;
+                }
+            }
+        }
+    }
+
+    fn hear(self, candidate: &mut Candidate, at: usize) -> Option<()> {
+        let Attempt::Accepted { request, names_it } = candidate.attempt else { return None };
+        candidate.attempt = Attempt::None;
+        let leads = names_it || self.answers == Answers::Believed;
+        if request.purpose == Purpose::Release || !leads {
+            candidate.term = 0;
+            return Some(());
+        }
+        let deadline = self.deadline + self.longer(at == 0);
+        candidate.term = match self.term {
+            Term::Endless => ENDLESS,
+            Term::FromAnswer => deadline,
+            Term::FromRequest => deadline.saturating_sub(request.age),
+        };
+        Some(())
+    }
+
+    /// Forgets what can make no difference any more.
+    pub fn forget(self, world: &mut World) {
+        let by_stamp = self.expiry == Expiry::Timestamps;
+        // A timestamp so old is past for everybody, whoever's clock it is by.
+        let past = (self.lease + self.longer + 1).cast_signed() + 2 * self.skew.abs();
+        // A request so old gives no term.
+        let oldest = match self.term {
+            Term::FromRequest => self.deadline + self.longer,
+            Term::Endless | Term::FromAnswer => 0,
+        };
+        let stamped = |stamp: i8| if by_stamp { stamp.min(past) } else { 0 };
+        let respected = self.lease + self.longer;
+        for candidate in &mut world.candidates {
+            candidate.seen = candidate.seen.filter(|_| !by_stamp).map(|seen| seen.min(respected));
+            for request in candidate.requests() {
+                request.age = request.age.min(oldest);
+                request.stamp = stamped(request.stamp);
+            }
+            if let Some(stray) = &mut candidate.stray {
+                // Nobody hears of its success.
+                stray.age = 0;
+            }
+            if let Attempt::Accepted { request, .. } = &mut candidate.attempt {
+                // Its timestamp is in the Lease.
+                request.stamp = 0;
+            }
+        }
+        world.stamp = stamped(world.stamp);
+    }
+}
