@@ -134,3 +134,6 @@ impl Controller {
         self.queue.done(name);
     }
 }
+
+#[cfg(test)]
+mod tests;

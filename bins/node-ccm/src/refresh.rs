@@ -210,3 +210,6 @@ impl News {
         self.0.contains(id)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -123,3 +123,27 @@ async fn a_demand_is_met_once_and_conflicts_are_counted_in_a_row() {
     ledger.settled(&name());
     assert_eq!(ledger.conflict(&name()), 1);
 }
+
+/// Dashboards of upstream select on these bounds.
+#[test]
+fn the_histograms_of_upstream_keep_their_bounds() {
+    let metrics = Metrics::new();
+    NodeMetrics::new(&metrics).initialised(Duration::from_secs(17));
+    for name in [
+        "node_controller_initial_node_sync_delay_seconds",
+        "node_controller_cloud_provider_taint_removal_delay_seconds",
+    ] {
+        for (bound, count) in [
+            ("1.0", "0"),
+            ("4.0", "0"),
+            ("16.0", "0"),
+            ("64.0", "1"),
+            ("256.0", "1"),
+            ("1024.0", "1"),
+            ("+Inf", "1"),
+        ] {
+            let line = format!("{name}_bucket{{le=\"{bound}\"}}");
+            assert_eq!(sample(&metrics, &line).as_deref(), Some(count), "{line}");
+        }
+    }
+}

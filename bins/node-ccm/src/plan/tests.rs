@@ -138,7 +138,7 @@ fn without_addresses_of_the_cloud_the_node_keeps_its_own() {
     ");
 }
 
-/// Scenarios 12 and 22, quirk 3: no answer and no instance are outcomes, not accidents.
+/// Scenarios 10, 12 and 22, quirk 3: no answer and no instance are outcomes, not accidents.
 #[test]
 fn a_node_without_an_answer_waits_and_says_why() {
     let gone = |request: Option<&str>| {
@@ -158,6 +158,11 @@ fn a_node_without_an_answer_waits_and_says_why() {
             "waits (instance_not_found): no instance named \"node0\" (request req-1)",
         ),
         (tainted(), gone(None), "waits (instance_not_found): no instance named \"node0\""),
+        (
+            NodeFacts { provider_id: Some("fake://gone".to_owned()), ..tainted() },
+            gone(None),
+            "waits (instance_not_found): no instance named \"node0\"",
+        ),
         (initialised.clone(), gone(None), "instance gone: left alone"),
         (
             tainted(),

@@ -95,6 +95,21 @@ fn the_annotation_chooses() {
     check("no address to choose from", own, &[], Some("10.0.0.1"), "error");
 }
 
+/// The helper that providers and the plan use.
+#[test]
+fn appending_leaves_out_what_is_there() {
+    for (scenario, present, more, expect) in [
+        (43, &[] as &[_], &[] as &[_], &[] as &[_]),
+        (44, &[], &[INTERNAL, EXTERNAL], &[INTERNAL, EXTERNAL]),
+        (45, &[], &[INTERNAL, INTERNAL], &[INTERNAL]),
+        (46, &[INTERNAL, HOSTNAME], &[HOSTNAME, EXTERNAL], &[INTERNAL, HOSTNAME, EXTERNAL]),
+    ] {
+        let mut list = instance(present).addresses;
+        NodeAddress::append_new(&mut list, instance(more).addresses);
+        assert_eq!(list, instance(expect).addresses, "scenario {scenario}");
+    }
+}
+
 #[test]
 fn primary_is_the_first_internal_ip() {
     let list =

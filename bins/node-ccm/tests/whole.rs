@@ -1,0 +1,234 @@
+//! The whole controller on a simulated API server and a simulated cloud, all in one
+//! process, where time is paused. The numbers are those of docs/parity.md.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_kube::{
+    client::{ClientConfig, Clients, Unlimited},
+    events::{EventMetrics, EventRecorder},
+    metrics::RestMetrics,
+};
+use ccm_runtime::{
+    health::Health,
+    leadership::Leadership,
+    metrics::Metrics,
+    program::{Context, Program as _},
+    settings::{Invocation, load},
+    supervisor::Supervisor,
+};
+use ccm_sim::{
+    apiserver::{Action, ApiServer, Fault, Options, PatchKind, Record, Verb},
+    cloud::{Operation, SimCloud, SimInstance},
+    faults::{self, Effect},
+};
+use node_ccm::{NodeCcm, plan::UNINITIALIZED};
+use serde_json::{Value, json};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// A node-ccm that leads, and everything around it.
+struct Whole {
+    api: Arc<ApiServer>,
+    cloud: SimCloud,
+    metrics: Metrics,
+    _program: Context<NodeCcm>,
+    _end: DropGuard,
+}
+
+impl Whole {
+    async fn start(arguments: &[String]) -> Self {
+        let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
+        let config = ClientConfig {
+            kubeconfig: None,
+            master: None,
+            user_agent: "node-ccm/test".to_owned(),
+            request_timeout: Duration::from_secs(5),
+            limiter: Arc::new(Unlimited),
+            metrics: Arc::new(RestMetrics::default()),
+        };
+        let clients = Clients::in_process(api.service(), &config).unwrap();
+        let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
+        invocation.arguments.extend(arguments.iter().map(Into::into));
+        let settings = load::<NodeCcm>(&invocation).unwrap();
+        let (cloud, metrics, token) = (SimCloud::new(), Metrics::new(), CancellationToken::new());
+        let (events, writer) =
+            EventRecorder::new(clients.events.clone(), "test", EventMetrics::default());
+        let context = Context::<NodeCcm> {
+            clients,
+            cloud: Arc::new(cloud.clone()),
+            leadership: Leadership::unconditional(),
+            events,
+            settings: watch::Sender::new(settings.own).subscribe(),
+            common: watch::Sender::new(settings.common).subscribe(),
+            metrics: metrics.clone(),
+            supervisor: Supervisor::new(token.clone()),
+            health: Health::new(),
+            token: token.clone(),
+        };
+        context.supervisor.spawn("events", writer.run(token.clone()));
+        let program = Arc::new(NodeCcm::prepare(context.clone()).await.unwrap());
+        program.lead(context.clone());
+        Self { api, cloud, metrics, _program: context, _end: token.drop_guard() }
+    }
+
+    /// Registers a node as kubelet does, and its instance.
+    fn add_node(&self, number: usize) -> String {
+        let instance = SimInstance::numbered(number);
+        let name = instance.name.clone();
+        self.cloud.add(instance);
+        self.register(&name, None);
+        name
+    }
+
+    fn register(&self, name: &str, provider_id: Option<&str>) {
+        let taint = json!({"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"});
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+            "spec": {"providerID": provider_id, "taints": [taint]},
+        });
+        self.api.create(node).unwrap();
+    }
+
+    fn node(&self, name: &str) -> Value {
+        self.api.get("nodes", name).unwrap()
+    }
+
+    fn is_tainted(&self, name: &str) -> bool {
+        self.node(name)["spec"]["taints"].to_string().contains(UNINITIALIZED)
+    }
+
+    /// Waits until this node is initialised, and all that comes of it has been noticed.
+    async fn initialised(&self, name: &str) {
+        let done = async {
+            while self.is_tainted(name) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_mins(20), done).await.unwrap_or_else(|_| panic!("{name} waits"));
+        sleep(Duration::from_millis(100)).await;
+    }
+
+    /// The next patches meet this, as often as said.
+    fn conflicts(&self, times: usize) {
+        let conflict = Action::Status { code: 409, retry_after: None };
+        self.api
+            .faults()
+            .add(Fault::new(conflict).verb(Verb::Patch).resource("nodes").times(times));
+    }
+
+    /// The writes to nodes, as `patch nodes/status`.
+    fn writes(&self) -> Vec<String> {
+        let records = self.api.audit().records();
+        let writes = records
+            .iter()
+            .filter(|record| record.verb == Verb::Patch && record.resource == "nodes");
+        writes.map(Record::what).collect()
+    }
+
+    /// The sample of `/metrics` of this name.
+    fn metric(&self, name: &str) -> u64 {
+        let text = self.metrics.encode().unwrap();
+        let sample = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
+        sample.trim().parse().unwrap()
+    }
+
+    fn refreshes(&self) -> u64 {
+        self.metric("ccm_node_refreshes_total{result=\"ok\"}")
+    }
+}
+
+/// Scenarios 39 to 42: upstream asks once per node, whatever the number of workers.
+#[tokio::test(start_paused = true)]
+async fn a_refresh_is_one_call_whatever_the_number_of_nodes_and_workers() {
+    const NODES: usize = 100;
+    for workers in [1, 5, 10, 30] {
+        let whole = Whole::start(&[
+            format!("--concurrent-node-syncs={workers}"),
+            "--node-status-update-frequency=1m".to_owned(),
+        ])
+        .await;
+        let names: Vec<_> = (0..NODES).map(|number| whole.add_node(number)).collect();
+        for name in &names {
+            whole.initialised(name).await;
+        }
+        assert_eq!(whole.writes().len(), 2 * NODES, "{workers} workers");
+        whole.cloud.reset_calls();
+        let before = whole.refreshes();
+        sleep(Duration::from_mins(10)).await;
+        let (calls, refreshes) = (whole.cloud.calls(), whole.refreshes() - before);
+        assert!((8..=12).contains(&refreshes), "{refreshes} in ten minutes");
+        assert_eq!((calls.list, calls.lookup), (refreshes, 0), "{workers} workers");
+        assert_eq!(whole.writes().len(), 2 * NODES, "{workers} workers");
+    }
+}
+
+/// Scenarios 31 and 32, and L3.
+#[tokio::test(start_paused = true)]
+async fn a_refresh_leaves_tainted_and_foreign_nodes_alone() {
+    let whole = Whole::start(&["--node-status-update-frequency=1m".to_owned()]).await;
+    let settled = whole.add_node(0);
+    whole.initialised(&settled).await;
+    whole.register("foreign", Some("elsewhere://i-1"));
+    whole.cloud.faults().add(faults::Fault::new(Effect::Unavailable).on(Operation::Lookup));
+    let instance = SimInstance::numbered(1);
+    whole.register(&instance.name, Some("sim://i-00001"));
+    let waiting = instance.name.clone();
+    whole.cloud.add(instance);
+    let (writes, refreshes) = (whole.writes().len(), whole.refreshes());
+    sleep(Duration::from_mins(5)).await;
+    assert!(whole.refreshes() > refreshes, "the list shows the waiting node's instance");
+    assert_eq!(whole.metric("ccm_node_refresh_differing "), 0);
+    assert!(whole.is_tainted(&waiting) && whole.is_tainted("foreign"));
+    assert_eq!(whole.node(&waiting)["status"]["addresses"], Value::Null);
+    assert_eq!(whole.writes().len(), writes);
+}
+
+/// Quirk 5: upstream logs it and lets the node start without addresses.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_addresses_are_refused_keeps_its_taint() {
+    for code in [400, 403, 409, 422, 500, 503] {
+        let whole = Whole::start(&[]).await;
+        let refusal = Action::Status { code, retry_after: None };
+        let refusal = Fault::new(refusal).verb(Verb::Patch).resource("nodes").subresource("status");
+        let fault = whole.api.faults().add(refusal);
+        let name = whole.add_node(0);
+        sleep(Duration::from_mins(2)).await;
+        assert!(whole.is_tainted(&name), "{code}");
+        let writes = whole.writes();
+        assert!(!writes.is_empty(), "{code}");
+        assert!(writes.iter().all(|what| what == "patch nodes/status"), "{code}: {writes:?}");
+        whole.api.faults().remove(fault);
+        whole.initialised(&name).await;
+        assert_eq!(whole.node(&name)["status"]["addresses"][0]["address"], "10.0.0.1", "{code}");
+    }
+}
+
+/// Quirks 6 and 13: a conflict is planned anew, and neither cloud nor API server are
+/// asked again.
+#[tokio::test(start_paused = true)]
+async fn conflicts_cost_no_call_to_the_cloud_and_no_read() {
+    for times in [1, 4] {
+        let whole = Whole::start(&[]).await;
+        whole.conflicts(times);
+        let name = whole.add_node(0);
+        whole.initialised(&name).await;
+        assert_eq!(whole.writes().len(), 2 + times, "{times} conflicts");
+
+        whole.conflicts(times);
+        let edit = json!({"metadata": {"labels": {ZONE: "elsewhere"}}});
+        whole.api.patch("nodes", &name, "", PatchKind::Merge, edit).unwrap();
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(whole.node(&name)["metadata"]["labels"][ZONE], "sim-1a", "{times} conflicts");
+        assert_eq!(whole.writes().len(), 3 + 2 * times, "{times} conflicts");
+        assert_eq!(whole.cloud.calls().lookup, 1, "{times} conflicts");
+        let reads = whole.api.audit().count("node-ccm/", Verb::Get, "nodes");
+        assert_eq!(reads, 0, "{times} conflicts");
+    }
+}
