@@ -86,7 +86,7 @@ fn trial(
             };
             run::Runner::new(&kubectl, cluster.kubeconfig())?.run(&chapter).await
         });
-        outcome.map_err(|error| Failed::from(format!("{error:?}")))
+        outcome.map_err(|error| Failed::from(format!("{error:#}")))
     })
 }
 
