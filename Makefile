@@ -30,6 +30,10 @@ test-cluster: tools ## the scenarios on a real kube-apiserver and etcd (built on
 	tests/kube-apiserver/build.sh
 	$(CARGO) build $(LOCKED) --workspace --bins
 	QUARTET_CLUSTER=real $(CARGO) test $(LOCKED) -p ccm-tests --test scenarios -- --test-threads=1
+	kubectl="$$(tests/kube-apiserver/build.sh)/kubectl"; for cluster in real sim; do \
+	  QUARTET_KUBECTL="$$kubectl" QUARTET_KUBECTL_REQUIRED=1 QUARTET_CLUSTER=$$cluster \
+	    $(CARGO) test $(LOCKED) -p ccm-tests --test kubectl || exit 1; \
+	done
 
 lint: tools ## formatting, clippy without warnings, documentation without broken links
 	$(CARGO) fmt --all --check

@@ -34,7 +34,17 @@ pub(super) fn refusal(info: &RequestInfo, error: &StatusError) -> Response<Respo
     if let Some(seconds) = error.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
+    warn(&mut response, &error.warnings);
     response
+}
+
+fn warn(response: &mut Response<ResponseBody>, warnings: &[String]) {
+    for warning in warnings {
+        let text = format!("299 - {}", Value::from(warning.as_str()));
+        if let Ok(text) = HeaderValue::from_str(&text) {
+            response.headers_mut().append(header::WARNING, text);
+        }
+    }
 }
 
 /// An answer in the form that the client wants.
@@ -51,12 +61,7 @@ pub(super) fn answer(
     match answer {
         Answer::Object { code, resource, object, warnings } => {
             let mut response = whole_object(info, code, resource, &object, form, now);
-            for warning in warnings {
-                let text = format!("299 - {}", Value::from(warning));
-                if let Ok(text) = HeaderValue::from_str(&text) {
-                    response.headers_mut().append(header::WARNING, text);
-                }
-            }
+            warn(&mut response, &warnings);
             response
         }
         Answer::List(list) => listing(info, &list, form, effects, now),

@@ -51,14 +51,18 @@ impl Answer {
     pub(super) fn json(value: Value) -> Self {
         Self::Value { code: 200, value, media: "application/json" }
     }
+}
 
-    fn object(
-        code: u16,
-        resource: &'static Resource,
-        object: Arc<Object>,
-        options: WriteOptions,
-    ) -> Self {
-        Self::Object { code, resource, object, warnings: options.warnings }
+/// The answer to a write. Its warnings reach the client even when it was refused.
+fn written(
+    outcome: Result<(u16, Arc<Object>), StatusError>,
+    resource: &'static Resource,
+    options: WriteOptions,
+) -> Result<Answer, StatusError> {
+    let warnings = options.warnings;
+    match outcome {
+        Ok((code, object)) => Ok(Answer::Object { code, resource, object, warnings }),
+        Err(error) => Err(StatusError { warnings, ..error }),
     }
 }
 
@@ -87,25 +91,22 @@ impl Core {
             Verb::Watch => Ok(Answer::Watch(self.watch(resource, info, form, effects)?)),
             Verb::Create if info.name.is_empty() => {
                 let mut options = write_options(info)?;
-                let object = self.create(
-                    resource,
-                    &info.namespace,
-                    decode_body(info, body, resource.kind)?,
-                    &mut options,
-                )?;
-                Ok(Answer::object(201, resource, object, options))
+                let value = decode_body(info, body, resource.kind)?;
+                let created = self.create(resource, &info.namespace, value, &mut options);
+                written(created.map(|object| (201, object)), resource, options)
             }
             Verb::Update if !info.name.is_empty() => {
                 let mut options = write_options(info)?;
                 let value = decode_body(info, body, resource.kind)?;
-                let (object, created) = self.update(&target, value, &mut options)?;
-                Ok(Answer::object(if created { 201 } else { 200 }, resource, object, options))
+                let updated = self.update(&target, value, &mut options);
+                let code = |created| if created { 201 } else { 200 };
+                written(updated.map(|(it, created)| (code(created), it)), resource, options)
             }
             Verb::Patch if !info.name.is_empty() => {
                 let mut options = write_options(info)?;
                 let patch = Patch::decode(patch_kind(info)?, body)?;
-                let object = self.patch(&target, &patch, &mut options)?;
-                Ok(Answer::object(200, resource, object, options))
+                let patched = self.patch(&target, &patch, &mut options);
+                written(patched.map(|object| (200, object)), resource, options)
             }
             Verb::Delete if info.subresource.is_empty() => {
                 self.answer_delete(&target, info, body, form)

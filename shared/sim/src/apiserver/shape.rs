@@ -117,7 +117,7 @@ impl Shape {
 pub(super) enum ShapeError {
     #[error("json: cannot unmarshal {found} into Go struct field {path} of type {wanted}")]
     Type { path: String, found: &'static str, wanted: &'static str },
-    #[error("parsing time {text:?} as {layout:?}: cannot parse {text:?}")]
+    #[error("parsing time {text:?} as {layout:?}: cannot parse {:?} as {:?}", stuck(text, layout).0, stuck(text, layout).1)]
     Time { text: String, layout: &'static str },
     #[error("illegal base64 data at {path}")]
     Base64 { path: String },
@@ -293,6 +293,26 @@ fn timestamp(text: &str, layout: &'static str) -> Result<Timestamp, ShapeError> 
     static PARSER: DateTimeParser = DateTimeParser::new();
     let error = || ShapeError::Time { text: text.to_owned(), layout };
     PARSER.parse_timestamp(text).map_err(|_| error())
+}
+
+/// Where a time stops being like its layout: what is left of it, and what should be there.
+fn stuck<'a>(text: &'a str, layout: &str) -> (&'a str, &'static str) {
+    const PARTS: [&str; 12] =
+        ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05", ".000000"];
+    let like = |wanted: u8, found: u8| match wanted {
+        b'0'..=b'9' => found.is_ascii_digit(),
+        _ => wanted == found,
+    };
+    let mut rest = text;
+    for part in PARTS.into_iter().filter(|part| layout.contains(part)) {
+        let fits = rest.len() >= part.len()
+            && part.bytes().zip(rest.bytes()).all(|(wanted, found)| like(wanted, found));
+        match rest.get(part.len()..) {
+            Some(after) if fits => rest = after,
+            _ => return (rest, part),
+        }
+    }
+    (rest, "Z07:00")
 }
 
 fn seconds(text: &str) -> Result<String, ShapeError> {

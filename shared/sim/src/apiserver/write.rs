@@ -23,6 +23,9 @@ use super::{
 const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
+/// Namespaces that admission lets nobody delete.
+const LASTING: [&str; 3] = ["default", "kube-public", "kube-system"];
+
 /// One object, or a part of it.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
@@ -123,11 +126,18 @@ impl Core {
         if !resource.namespaced {
             return Ok(());
         }
-        let namespaces = resources::by_plural("namespaces");
-        if namespaces.is_some_and(|namespaces| self.store.get(namespaces, namespace).is_none()) {
+        let Some(namespaces) = resources::by_plural("namespaces") else { return Ok(()) };
+        let Some(home) = self.store.get(namespaces, namespace) else {
             return Err(StatusError::not_found("", "namespaces", namespace));
+        };
+        if home.value()["metadata"]["deletionTimestamp"].is_null() {
+            return Ok(());
         }
-        Ok(())
+        let name = value["metadata"]["name"].as_str().unwrap_or_default();
+        let detail = format!(
+            "unable to create new content in namespace {namespace} because it is being terminated"
+        );
+        Err(StatusError::forbidden(resource.group, resource.plural, name, &detail))
     }
 
     /// Replaces an object. Gives it as stored, and whether it was created.
@@ -264,6 +274,10 @@ impl Core {
         dry_run: bool,
     ) -> Result<Deleted, StatusError> {
         let resource = target.resource;
+        if resource.slot == resources::NAMESPACES && LASTING.contains(&target.name.as_str()) {
+            let detail = "this namespace may not be deleted";
+            return Err(StatusError::forbidden("", resource.plural, &target.name, detail));
+        }
         loop {
             let current =
                 self.store.get(resource, &target.key()).ok_or_else(|| target.not_found())?;

@@ -85,6 +85,16 @@ pub(super) fn defaults(service: &mut Value, allocator: &Allocator) {
         }
     }
     drop_nulls(spec);
+    if kind == "LoadBalancer"
+        && let Some(Value::Array(points)) = service.pointer_mut("/status/loadBalancer/ingress")
+    {
+        for point in points {
+            if point["ip"].as_str().is_some_and(|ip| !ip.is_empty()) {
+                set_default(point, "ipMode", "VIP");
+            }
+            drop_nulls(point);
+        }
+    }
 }
 
 fn cluster_ip(spec: &mut Value, allocator: &Allocator) {

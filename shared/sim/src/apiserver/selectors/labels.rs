@@ -161,10 +161,8 @@ impl Parser {
                     return Ok(values);
                 }
                 other => {
-                    return Err(SelectorError::Unexpected {
-                        found: other.text(),
-                        expected: "',', ')' or identifier",
-                    });
+                    let expected = if fresh { "',', ')' or identifier" } else { "',' or ')'" };
+                    return Err(SelectorError::Unexpected { found: other.text(), expected });
                 }
             }
         }
@@ -264,6 +262,7 @@ mod tests {
             "a b",
             "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
         );
+        check("a in (b", "unable to parse requirement: found '', expected: ',' or ')'");
         check(",", "unable to parse requirement: found ',', expected: identifier");
         check(
             "a>x",

@@ -6,6 +6,7 @@ use super::super::status::Cause;
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 const IP_MODES: [&str; 2] = ["Proxy", "VIP"];
 
 pub(super) fn check(service: &Value, causes: &mut Vec<Cause>) {
@@ -49,6 +50,12 @@ fn check_port(port: &Value, index: usize, ports: &[Value], causes: &mut Vec<Caus
             let detail = "must be between 1 and 65535, inclusive";
             causes.push(Cause::invalid(format!("{field}.{number}"), &port[number], detail));
         }
+    }
+    let node_port = &port["nodePort"];
+    if node_port.as_i64().is_some_and(|number| number != 0 && !NODE_PORTS.contains(&number)) {
+        let detail =
+            "provided port is not in the valid range. The range of valid ports is 30000-32767";
+        causes.push(Cause::invalid(format!("{field}.nodePort"), node_port, detail));
     }
     let protocol = &port["protocol"];
     if !protocol.as_str().is_some_and(|protocol| PROTOCOLS.contains(&protocol)) {
@@ -105,7 +112,7 @@ pub(super) fn check_update(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
     {
         causes.push(Cause::invalid(
             "spec.clusterIPs[0]",
-            &new["clusterIP"],
+            &new["clusterIPs"],
             "may not change once set",
         ));
     }

@@ -1,0 +1,149 @@
+//! Runs the real `kubectl` through the chapters of `tests/kubectl/*.steps`: on the simulated
+//! API server, or with `QUARTET_CLUSTER=real` on a real one. What the chapters expect is what
+//! the real one answers, so the second run holds the expectations true, and the first holds
+//! the simulation true.
+//!
+//! A chapter is a list of steps, each line marked by its first character:
+//!
+//! ```text
+//! $ kubectl ...   a command, with single quotes as in a shell
+//! & kubectl ...   a command that goes on (a watch), until the step `.`
+//! .               the watch has printed the lines that follow, and is ended
+//! | ...           standard input
+//! > ...           standard output; `*` stands for any text, the line `...` for any lines
+//! ! ...           standard error
+//! ? 1             the exit code, where it is not 0
+//! @real           the chapter is for the real API server alone
+//! ```
+//!
+//! Runs of blanks count as one. `kubectl` is `QUARTET_KUBECTL`, or the one that
+//! `tests/kube-apiserver/build.sh` built, or the one on `PATH`. Without any, the tests are
+//! left out with a line that says so; with `QUARTET_KUBECTL_REQUIRED=1` that is a failure.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use anyhow::{Context as _, Result, bail};
+use ccm_tests::cluster::{Cluster, Kind, repository};
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::{runtime::Runtime, sync::OnceCell};
+
+#[path = "kubectl/chapter.rs"]
+mod chapter;
+#[path = "kubectl/run.rs"]
+mod run;
+
+/// The real cluster, started by the first chapter that needs it.
+type Shared = Arc<OnceCell<Arc<Cluster>>>;
+
+fn main() -> Result<ExitCode> {
+    let kind: Kind = env::var("QUARTET_CLUSTER").unwrap_or_else(|_| "sim".to_owned()).parse()?;
+    let Some(kubectl) = kubectl()? else {
+        println!(
+            "skipped: there is no kubectl. Set QUARTET_KUBECTL, or run tests/kube-apiserver/build.sh"
+        );
+        return Ok(ExitCode::SUCCESS);
+    };
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(if kind == Kind::Real { 1 } else { 4 });
+    let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build()?);
+    let shared = Shared::default();
+    let mut trials = Vec::new();
+    for file in files()? {
+        let chapter = chapter::Chapter::read(&file)?;
+        if chapter.real_only && kind == Kind::Simulated {
+            continue;
+        }
+        trials.push(trial(chapter, kind, kubectl.clone(), runtime.clone(), shared.clone()));
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    let cluster = Arc::into_inner(shared).and_then(OnceCell::into_inner).and_then(Arc::into_inner);
+    if let Some(cluster) = cluster {
+        runtime.block_on(cluster.stop())?;
+    }
+    Ok(conclusion.exit_code())
+}
+
+fn trial(
+    chapter: chapter::Chapter,
+    kind: Kind,
+    kubectl: PathBuf,
+    runtime: Arc<Runtime>,
+    shared: Shared,
+) -> Trial {
+    Trial::test(chapter.name.clone(), move || {
+        let outcome = runtime.block_on(async {
+            let cluster = match kind {
+                Kind::Simulated => Arc::new(Cluster::start(kind).await?),
+                Kind::Real => shared
+                    .get_or_try_init(|| async { Cluster::start(kind).await.map(Arc::new) })
+                    .await?
+                    .clone(),
+            };
+            run::Runner::new(&kubectl, cluster.kubeconfig())?.run(&chapter).await
+        });
+        outcome.map_err(|error| Failed::from(format!("{error:#}")))
+    })
+}
+
+fn files() -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(repository().join("tests/kubectl"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == "steps") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    anyhow::ensure!(!files.is_empty(), "tests/kubectl holds no chapters");
+    Ok(files)
+}
+
+/// Where kubectl is; nothing when it may be missing and is.
+fn kubectl() -> Result<Option<PathBuf>> {
+    if let Some(path) = env::var_os("QUARTET_KUBECTL").map(PathBuf::from) {
+        anyhow::ensure!(
+            path.is_file(),
+            "QUARTET_KUBECTL={}: there is no such file",
+            path.display()
+        );
+        return Ok(Some(path));
+    }
+    let assets = env::var_os("KUBEBUILDER_ASSETS").map(|folder| Path::new(&folder).join("kubectl"));
+    let found = assets.into_iter().chain(built()).chain(on_path()).find(|path| path.is_file());
+    let required = env::var("QUARTET_KUBECTL_REQUIRED").is_ok_and(|value| value == "1");
+    if found.is_none() && required {
+        bail!(
+            "there is no kubectl and QUARTET_KUBECTL_REQUIRED=1: set QUARTET_KUBECTL, or run tests/kube-apiserver/build.sh"
+        );
+    }
+    Ok(found)
+}
+
+/// Those that the build script left in its cache, the newest version first.
+fn built() -> Vec<PathBuf> {
+    let cache = env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
+    let folders = cache.and_then(|cache| fs::read_dir(cache.join("quartet")).ok());
+    let mut found: Vec<_> = folders
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("kube-apiserver-"))
+        .map(|entry| entry.path().join("kubectl"))
+        .collect();
+    found.sort();
+    found.reverse();
+    found
+}
+
+fn on_path() -> Vec<PathBuf> {
+    env::var_os("PATH")
+        .map(|path| env::split_paths(&path).map(|folder| folder.join("kubectl")).collect())
+        .unwrap_or_default()
+}
