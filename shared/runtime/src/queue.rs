@@ -248,7 +248,10 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
                 core.take_batch(max, Instant::now())
             };
             if !taken.is_empty() {
-                linger.taken(window, Instant::now());
+                // Keys that come again after a failure are no burst.
+                if taken.iter().any(|taken| !taken.again) {
+                    linger.taken(window, Instant::now());
+                }
                 return Some(taken.into_iter().map(|taken| self.handed_out(taken)).collect());
             }
         }

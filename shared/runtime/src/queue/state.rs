@@ -74,6 +74,8 @@ pub(super) struct Taken<K> {
     pub(super) key: K,
     /// How long it waited.
     pub(super) waited: Duration,
+    /// Whether it failed before and comes again.
+    pub(super) again: bool,
 }
 
 /// What a worker gets to hear.
@@ -397,7 +399,8 @@ impl<K: Clone + Eq + Hash> Core<K> {
         let wanted = entry.wanted.take()?;
         entry.work = Some(Work { priority: wanted.priority, started: now });
         self.processing += 1;
-        Some(Taken { key, waited: now.saturating_duration_since(wanted.since) })
+        let (waited, again) = (now.saturating_duration_since(wanted.since), entry.failures > 0);
+        Some(Taken { key, waited, again })
     }
 
     /// Drops an entry that says nothing.

@@ -90,7 +90,7 @@ async fn a_full_batch_goes_at_once() {
         assert_eq!(began.elapsed(), Duration::ZERO);
     }
     assert_eq!(queue.get_batch(10, &mut linger).await.unwrap().len(), 5);
-    assert_eq!(began.elapsed(), Duration::from_millis(40), "a third batch in a row");
+    assert_eq!(began.elapsed(), Duration::from_millis(160), "a third batch in a row");
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,4 +150,21 @@ async fn a_batch_goes_on_waiting_when_others_take_its_keys() {
     };
     let (batch, ()) = tokio::join!(queue.get_batch(10, &mut linger), other);
     assert_eq!(batch, Some(vec![2]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_fails_again_and_again_does_not_wait_longer_and_longer() {
+    let short = Duration::from_millis(1);
+    let config = QueueConfig { base: short, max: short, ..QueueConfig::default() };
+    let queue = WorkQueue::new("Nodes", config, &QueueMetrics::new(&Metrics::new()));
+    let mut linger = Linger::default();
+    queue.add(7, Priority::Routine);
+    for failures in 0..6 {
+        let start = Instant::now();
+        queue.get_batch(MAX, &mut linger).await.unwrap();
+        let lingered = start.elapsed();
+        assert!(lingered <= Duration::from_millis(50), "{lingered:?} after {failures} failures");
+        queue.retry(7);
+        queue.done(&7);
+    }
 }

@@ -247,7 +247,7 @@ impl Pair {
     fn take(&mut self) {
         let now = self.now();
         match self.core.take(now) {
-            Next::Taken(Taken { key, waited }) => self.model.hand_out(key, waited),
+            Next::Taken(Taken { key, waited, .. }) => self.model.hand_out(key, waited),
             Next::ShutDown => assert!(self.model.shut_down),
             Next::Wait(_) => assert!(!self.model.shut_down && self.model.ready().is_empty()),
         }
@@ -258,7 +258,7 @@ impl Pair {
         let expect = self.model.ready().len().min(max);
         let batch = self.core.take_batch(max, now);
         assert_eq!(batch.len(), expect);
-        for Taken { key, waited } in batch {
+        for Taken { key, waited, .. } in batch {
             self.model.hand_out(key, waited);
         }
     }
