@@ -21,6 +21,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{line::Line, referee::Referee};
 
@@ -114,11 +115,12 @@ async fn live(
 ) {
     let (elector, election) = candidacy(recipe);
     let leadership = election.leadership().clone();
-    if tell.send(Ok(leadership.clone())).is_err() {
+    if tell.send(Ok(leadership)).is_err() {
         return;
     }
     let mut tasks = JoinSet::new();
-    tasks.spawn(write(recipe.clone(), leadership));
+    let leave = CancellationToken::new();
+    tasks.spawn(write_and_leave(recipe.clone(), election, leave.clone()));
     tasks.spawn(async move {
         elector.run().await;
     });
@@ -126,7 +128,7 @@ async fn live(
         tokio::select! {
             order = orders.recv() => match order {
                 Some(Order::Freeze(time)) => freeze(time),
-                Some(Order::Release) => election.release(),
+                Some(Order::Release) => leave.cancel(),
                 None => return,
             },
             // The election has ended, and the process would.
@@ -146,6 +148,17 @@ fn candidacy(recipe: &Recipe) -> (Elector, Election) {
         |guard| line.client(clients, (recipe.manners != Manners::Unguarded).then_some(guard));
     let metrics = LeadershipMetrics::new(&terms.name);
     Elector::new(terms.clone(), guarded, clients.watch.clone(), metrics, events)
+}
+
+/// Writes until it is to leave. Then the last write comes to its end, and the Lease is
+/// given back only after that, as the product does it.
+async fn write_and_leave(recipe: Recipe, election: Election, leave: CancellationToken) {
+    let leadership = election.leadership().clone();
+    let need = leadership.write_timeout();
+    leave.run_until_cancelled(write(recipe, leadership)).await;
+    sleep(need).await;
+    election.release();
+    std::future::pending::<()>().await;
 }
 
 /// Writes for as long as it may, or as a broken one believes it may. A write takes no

@@ -58,7 +58,9 @@ impl Fault {
     /// How long it lasts, in milliseconds: from and up to.
     const fn lasts(self) -> (u64, u64) {
         match self {
-            Self::Kill | Self::KillBoth | Self::Release => (50, 150),
+            Self::Kill | Self::KillBoth => (50, 150),
+            // Its last write has its time.
+            Self::Release => (300, 500),
             // Longer than a Lease and a standby's last wait for it.
             Self::Freeze => (1200, 2500),
             Self::Slow | Self::Silence | Self::Cut => (800, 2500),
