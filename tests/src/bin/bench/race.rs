@@ -13,7 +13,17 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail, ensure};
 use ccm_runtime::leadership::ElectionConfig;
-use tokio::{task::JoinSet, time::Instant};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use crate::arena::Arena;
 
@@ -56,6 +66,7 @@ pub async fn run(arena: &Arena, rounds: usize, seed: Option<u64>) -> Result<()> 
         println!("referee catches a broken candidate ({}): yes, {caught}", describe(manners));
     }
     let start = Instant::now();
+    let (probe, slowest) = Probe::start(arena).await?;
     let mut races = start_races(kubeconfig, LEASES, rounds, Manners::Good, seed).await?;
     let mut referees = Vec::new();
     while let Some(race) = races.join_next().await {
@@ -64,7 +75,12 @@ pub async fn run(arena: &Arena, rounds: usize, seed: Option<u64>) -> Result<()> 
             Err(error) => bail!("{error:#}; replay with --seed {seed}"),
         }
     }
+    drop(probe);
     report(&referees, start.elapsed());
+    let slowest = slowest.lock().as_secs_f64();
+    println!(
+        "slowest write of a bystander meanwhile: {slowest:.2} s (gaps may be longer by as much)"
+    );
     let stories: Vec<_> = referees.iter().filter_map(|referee| referee.story()).collect();
     ensure!(
         stories.is_empty(),
@@ -72,6 +88,39 @@ pub async fn run(arena: &Arena, rounds: usize, seed: Option<u64>) -> Result<()> 
         stories.join("\n")
     );
     Ok(())
+}
+
+/// A bystander that writes a Lease of its own: what of the gaps is the API server's.
+struct Probe {
+    _tasks: JoinSet<()>,
+}
+
+impl Probe {
+    /// Starts it; the time is that of the slowest write so far.
+    async fn start(arena: &Arena) -> Result<(Self, Arc<Mutex<Duration>>)> {
+        let api = Api::<Lease>::namespaced(arena.client.clone(), "kube-system");
+        let mut lease = Lease::default();
+        lease.metadata.name = Some("race-bystander".to_owned());
+        api.create(&PostParams::default(), &lease).await?;
+        let slowest = Arc::<Mutex<Duration>>::default();
+        let (mut tasks, noted) = (JoinSet::new(), slowest.clone());
+        tasks.spawn(async move {
+            for turn in 1_u32.. {
+                let patch = Patch::Merge(json!({"spec": {"leaseTransitions": turn}}));
+                let start = Instant::now();
+                // One that fails has taken its time as well.
+                api.patch("race-bystander", &PatchParams::default(), &patch).await.ok();
+                note(&noted, start.elapsed());
+                sleep(Duration::from_millis(50)).await;
+            }
+        });
+        Ok((Self { _tasks: tasks }, slowest))
+    }
+}
+
+fn note(longest: &Mutex<Duration>, time: Duration) {
+    let mut longest = longest.lock();
+    *longest = longest.max(time);
 }
 
 /// Starts races that have `rounds` together.
