@@ -9,6 +9,7 @@ use clap::{Parser, ValueEnum};
 mod arena;
 mod burst;
 mod plain;
+mod race;
 mod scale;
 mod takeover;
 
@@ -23,6 +24,12 @@ struct Arguments {
     /// How many nodes the large measurements have.
     #[arg(long, default_value_t = 5000)]
     nodes: usize,
+    /// How many rounds the race has.
+    #[arg(long, default_value_t = 1000)]
+    rounds: usize,
+    /// What the race draws its faults from. Without it a new one, which is printed.
+    #[arg(long)]
+    seed: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -41,6 +48,8 @@ enum What {
     SlowCloud,
     /// The gap between two leaders.
     Takeover,
+    /// Two candidates for a Lease, and all that can happen to them.
+    Race,
 }
 
 #[tokio::main]
@@ -68,6 +77,9 @@ async fn main() -> Result<()> {
     }
     if wants(What::Takeover) {
         takeover::measure(&arena).await?;
+    }
+    if wants(What::Race) {
+        race::run(&arena, arguments.rounds, arguments.seed).await?;
     }
     arena.stop().await
 }

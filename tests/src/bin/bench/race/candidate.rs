@@ -1,0 +1,188 @@
+//! A candidate: the product's elector, and something that writes while it leads.
+//!
+//! Each one lives on a thread and a runtime of its own, so that it can be frozen: with
+//! its thread blocked neither tasks nor timers run, as with a process that is stopped.
+
+use std::{
+    sync::{Arc, mpsc::channel},
+    thread::{Builder, JoinHandle},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use ccm_kube::{
+    client::Clients,
+    events::{EventMetrics, EventRecorder},
+};
+use ccm_runtime::leadership::{Election, ElectionConfig, Elector, Leadership, LeadershipMetrics};
+use tokio::{
+    runtime,
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{line::Line, referee::Referee};
+
+/// Between two writes.
+const PAUSE: Duration = Duration::from_millis(10);
+/// How long a candidate that overstays leads on after its term.
+const OVERSTAY: Duration = Duration::from_millis(1500);
+
+/// What a candidate keeps to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manners {
+    /// All of the product.
+    Good,
+    /// Broken: it leads on for a while when its term is over.
+    Overstays,
+    /// Broken: nothing stands between the library and the API server.
+    Unguarded,
+}
+
+/// What a candidate is made of.
+#[derive(Clone)]
+pub struct Recipe {
+    /// What the referee calls it.
+    pub name: String,
+    /// The terms of the election.
+    pub terms: ElectionConfig,
+    /// What it keeps to.
+    pub manners: Manners,
+    /// Its clients.
+    pub clients: Clients,
+    /// Its line for lease requests.
+    pub line: Line,
+    /// Who judges its writes.
+    pub referee: Arc<Referee>,
+}
+
+/// What can be done to a candidate, besides dropping it: that kills it.
+enum Order {
+    Freeze(Duration),
+    Release,
+}
+
+/// A running candidate. Dropped it ends without a word.
+pub struct Candidate {
+    orders: mpsc::UnboundedSender<Order>,
+    leadership: Leadership,
+    thread: JoinHandle<()>,
+}
+
+impl Candidate {
+    /// Starts one.
+    pub async fn start(recipe: Recipe) -> Result<Self> {
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let (tell, told) = oneshot::channel();
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let life = move || match runtime {
+            Ok(runtime) => runtime.block_on(live(&recipe, inbox, tell)),
+            Err(error) => drop(tell.send(Err(error))),
+        };
+        let thread = Builder::new().spawn(life).context("starting a candidate's thread")?;
+        let leadership = told.await?.context("starting a candidate's runtime")?;
+        Ok(Self { orders, leadership, thread })
+    }
+
+    /// Whether it leads.
+    pub fn leads(&self) -> bool {
+        self.leadership.is_leader()
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Nothing of it runs for this time.
+    pub fn freeze(&self, time: Duration) {
+        self.orders.send(Order::Freeze(time)).ok(); // It may have ended.
+    }
+
+    /// Asks it to give the Lease back and end.
+    pub fn release(&self) {
+        self.orders.send(Order::Release).ok(); // It may have ended.
+    }
+}
+
+/// The whole life of a candidate. Whatever it still does ends with its runtime.
+async fn live(
+    recipe: &Recipe,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+    tell: oneshot::Sender<std::io::Result<Leadership>>,
+) {
+    let (elector, election) = candidacy(recipe);
+    let leadership = election.leadership().clone();
+    if tell.send(Ok(leadership)).is_err() {
+        return;
+    }
+    let mut tasks = JoinSet::new();
+    let leave = CancellationToken::new();
+    tasks.spawn(write_and_leave(recipe.clone(), election, leave.clone()));
+    tasks.spawn(async move {
+        elector.run().await;
+    });
+    loop {
+        tokio::select! {
+            order = orders.recv() => match order {
+                Some(Order::Freeze(time)) => freeze(time),
+                Some(Order::Release) => leave.cancel(),
+                None => return,
+            },
+            // The election has ended, and the process would.
+            _ = tasks.join_next() => break,
+        }
+    }
+    if recipe.manners == Manners::Overstays {
+        sleep(OVERSTAY).await;
+    }
+}
+
+fn candidacy(recipe: &Recipe) -> (Elector, Election) {
+    let Recipe { terms, clients, line, .. } = recipe;
+    // Nobody reads the events of a race: they are dropped.
+    let (events, _) = EventRecorder::new(clients.events.clone(), "race", EventMetrics::default());
+    let guarded =
+        |guard| line.client(clients, (recipe.manners != Manners::Unguarded).then_some(guard));
+    let metrics = LeadershipMetrics::new(&terms.name);
+    Elector::new(terms.clone(), guarded, clients.watch.clone(), metrics, events)
+}
+
+/// Writes until it is to leave. Then the last write comes to its end, and the Lease is
+/// given back only after that, as the product does it.
+async fn write_and_leave(recipe: Recipe, election: Election, leave: CancellationToken) {
+    let leadership = election.leadership().clone();
+    let need = leadership.write_timeout();
+    leave.run_until_cancelled(write(recipe, leadership)).await;
+    sleep(need).await;
+    election.release();
+    std::future::pending::<()>().await;
+}
+
+/// Writes for as long as it may, or as a broken one believes it may. A write takes no
+/// longer than the time that was asked for.
+async fn write(recipe: Recipe, leadership: Leadership) {
+    let need = leadership.write_timeout();
+    let overstays = recipe.manners == Manners::Overstays;
+    let mut term_until: Option<Instant> = None;
+    loop {
+        let term = leadership.check(need).ok();
+        let now = Instant::now();
+        if let Some(term) = term {
+            term_until = Some(now + term.remaining);
+        }
+        let believes = overstays && term_until.is_some_and(|end| now < end + OVERSTAY);
+        if term.is_some() || believes {
+            recipe.referee.write(&recipe.name, now, now + need);
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Blocks the thread.
+fn freeze(time: Duration) {
+    let (_held, never) = channel::<()>();
+    never.recv_timeout(time).ok(); // The time is always out: nobody sends.
+}

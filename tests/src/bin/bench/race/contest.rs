@@ -1,0 +1,194 @@
+//! Two candidates for one Lease, round after round.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_kube::{
+    client::{ClientConfig, Clients, Unlimited},
+    metrics::RestMetrics,
+};
+use ccm_runtime::leadership::ElectionConfig;
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    candidate::{Candidate, Manners, Recipe},
+    fault::{Fault, Plan, wrong_clocks},
+    line::{Line, Weather},
+    referee::Referee,
+};
+
+/// Somebody leads within this time once all is well: the Lease, and calls that still wait.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How often the candidates are looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A place that always has a candidate: when one ends the next one starts, as a
+/// Deployment has it.
+struct Seat {
+    name: char,
+    lives: usize,
+    recipe: Recipe,
+    candidate: Option<Candidate>,
+}
+
+impl Seat {
+    async fn restart(&mut self) -> Result<()> {
+        self.candidate = None;
+        self.lives += 1;
+        self.recipe.name = format!("{}{}", self.name, self.lives);
+        self.candidate = Some(Candidate::start(self.recipe.clone()).await?);
+        Ok(())
+    }
+
+    fn leads(&self) -> bool {
+        self.candidate.as_ref().is_some_and(Candidate::leads)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.candidate.as_ref().is_none_or(Candidate::has_ended)
+    }
+}
+
+/// A race for one Lease.
+pub struct Contest {
+    referee: Arc<Referee>,
+    seats: [Seat; 2],
+    random: StdRng,
+}
+
+impl Contest {
+    /// Starts both candidates.
+    pub async fn start(
+        kubeconfig: &Path,
+        terms: &ElectionConfig,
+        manners: Manners,
+        seed: u64,
+    ) -> Result<Self> {
+        let mut random = StdRng::seed_from_u64(seed);
+        let referee = Arc::new(Referee::new(&terms.name));
+        let mut seat = async |name: char| {
+            let recipe = Recipe {
+                name: name.to_string(),
+                terms: terms.clone(),
+                manners,
+                clients: clients(kubeconfig).await?,
+                line: Line::new(random.random()),
+                referee: referee.clone(),
+            };
+            anyhow::Ok(Seat { name, lives: 0, recipe, candidate: None })
+        };
+        let seats = [seat('a').await?, seat('b').await?];
+        let clocks = wrong_clocks(&mut random);
+        let mut contest = Self { referee, seats, random };
+        contest.set_clocks(clocks);
+        contest.fill().await?;
+        Ok(contest)
+    }
+
+    /// Runs so many rounds, or until two have led at once.
+    pub async fn run(mut self, rounds: usize) -> Result<Arc<Referee>> {
+        for round in 0..rounds {
+            let plan = Plan::draw(&mut self.random);
+            self.round(plan)
+                .await
+                .with_context(|| format!("lease {}, round {round}", self.referee.lease()))?;
+            if self.referee.overlaps() > 0 {
+                return Ok(self.referee);
+            }
+        }
+        // The last fault has its takeover, too.
+        self.leader().await?;
+        sleep(LOOK * 5).await;
+        Ok(self.referee)
+    }
+
+    async fn round(&mut self, plan: Plan) -> Result<()> {
+        let leader = self.leader().await?;
+        self.pass(plan.settle).await?;
+        self.referee.round(plan.fault);
+        self.strike(leader, plan).await?;
+        self.pass(plan.length).await?;
+        self.weather(Weather::Fair);
+        Ok(())
+    }
+
+    async fn strike(&mut self, leader: usize, plan: Plan) -> Result<()> {
+        let Some(seat) = self.seats.get_mut(leader) else { return Ok(()) };
+        let line = &seat.recipe.line;
+        match plan.fault {
+            Fault::Kill => seat.restart().await?,
+            Fault::KillBoth => {
+                for seat in &mut self.seats {
+                    seat.candidate = None;
+                }
+                self.fill().await?;
+            }
+            Fault::Release => seat.candidate.iter().for_each(Candidate::release),
+            Fault::Freeze => seat.candidate.iter().for_each(|it| it.freeze(plan.length)),
+            Fault::Slow => self.weather(Weather::Slow),
+            Fault::Silence => line.set(Weather::Silence),
+            Fault::Cut => line.set(Weather::Cut),
+            Fault::Clocks => self.set_clocks(plan.ahead),
+        }
+        Ok(())
+    }
+
+    fn weather(&self, weather: Weather) {
+        for seat in &self.seats {
+            seat.recipe.line.set(weather);
+        }
+    }
+
+    fn set_clocks(&self, ahead: [i64; 2]) {
+        for (seat, ahead) in self.seats.iter().zip(ahead) {
+            seat.recipe.line.set_clock_ahead(ahead);
+        }
+    }
+
+    /// Starts candidates where there are none.
+    async fn fill(&mut self) -> Result<()> {
+        for seat in &mut self.seats {
+            if seat.is_empty() {
+                seat.restart().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Time passes.
+    async fn pass(&mut self, time: Duration) -> Result<()> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            self.fill().await?;
+            sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until one of them leads.
+    async fn leader(&mut self) -> Result<usize> {
+        let start = Instant::now();
+        loop {
+            self.fill().await?;
+            if let Some(leader) = self.seats.iter().position(Seat::leads) {
+                return Ok(leader);
+            }
+            ensure!(start.elapsed() < PATIENCE, "nobody leads after {PATIENCE:?}");
+            sleep(LOOK).await;
+        }
+    }
+}
+
+/// The product's clients, with connections of their own.
+async fn clients(kubeconfig: &Path) -> Result<Clients> {
+    let config = ClientConfig {
+        kubeconfig: Some(kubeconfig.to_owned()),
+        master: None,
+        user_agent: "race".to_owned(),
+        request_timeout: Duration::from_secs(15),
+        limiter: Arc::new(Unlimited),
+        metrics: Arc::new(RestMetrics::default()),
+    };
+    Ok(Clients::connect(config).await?)
+}
