@@ -13,13 +13,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    controller::Controller,
-    metrics::State,
-    observe,
-    plan::Answer,
-    writers::{Work, schemes_unknown},
-};
+use crate::{controller::Controller, metrics::State, observe, plan::Answer, writers::Work};
 
 /// The most nodes in one batch.
 const BATCH: usize = 500;
@@ -250,4 +244,10 @@ impl Controller {
         }
         results
     }
+}
+
+/// The answer for a node whose provider ID cannot be judged yet.
+fn schemes_unknown() -> Answer {
+    let message = "the cloud provider has not said yet which provider IDs are its own";
+    Answer::Failed(CloudError::new(ErrorKind::Unavailable, message))
 }

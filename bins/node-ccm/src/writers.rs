@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Claim, CloudError, RetryClass};
+use ccm_cloud::{Claim, RetryClass};
 use ccm_kube::{
     ApiError,
     node::{Node, Shared as Name},
@@ -199,10 +199,4 @@ impl Controller {
         self.queue.add_after(Arc::clone(name), after, Priority::Routine);
         after
     }
-}
-
-/// The answer for a node whose provider ID cannot be judged yet.
-pub(crate) fn schemes_unknown() -> Answer {
-    let message = "the cloud provider has not said yet which provider IDs are its own";
-    Answer::Failed(CloudError::new(ccm_cloud::ErrorKind::Unavailable, message))
 }

@@ -1,8 +1,9 @@
 //! Everything in Quartet that speaks Kubernetes: the client stack, lean types,
 //! informers and their stores, patches and events.
 //!
-//! No kube type leaves this crate but [`kube::Client`], so that a new major version
-//! of kube is a change of this crate alone.
+//! Controllers see no kube type but [`kube::Client`], so that a new major version of
+//! kube is a change of this crate and of `ccm_runtime::leadership`, which stands on
+//! kube-leader-election.
 
 pub mod client;
 pub mod error;

@@ -23,7 +23,7 @@ pub struct CommonSettings {
     /// How long work that was begun may take to end at shutdown.
     #[serde(serialize_with = "duration::serialize")]
     pub drain_timeout: Duration,
-    /// Every object is looked at again between once and twice this period.
+    /// Accepted and shown by `/configz`, without effect: see its text in the table.
     #[serde(serialize_with = "duration::serialize")]
     pub min_resync: Duration,
     /// How the API server is reached.

@@ -55,9 +55,4 @@ impl Problems {
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.list.iter()
     }
-
-    /// `Ok` if there is none, all of them otherwise.
-    pub fn into_result(self) -> Result<(), Self> {
-        if self.is_empty() { Ok(()) } else { Err(self) }
-    }
 }

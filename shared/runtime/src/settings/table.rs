@@ -61,7 +61,9 @@ const PROCESS: &[SettingDoc] = &[
         "min-resync-period",
         Kind::Duration,
         "12h0m0s",
-        "Every object is looked at again at least once between this period and twice as long, though nothing changed.",
+        "Accepted and checked, so that command lines written for cloud-controller-manager keep working; without effect. \
+         No resync is needed: a watch that cannot go on lists everything anew, and each controller compares its objects \
+         with the cloud by a period of its own.",
     ),
 ];
 
