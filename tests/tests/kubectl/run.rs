@@ -56,6 +56,8 @@ impl<'a> Runner<'a> {
         command
             .args(&step.arguments)
             .env_clear()
+            // `kubectl diff` runs diff.
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.home.path())
             .env("KUBECONFIG", self.kubeconfig)
             .stdin(Stdio::piped())
