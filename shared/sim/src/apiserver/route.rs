@@ -31,6 +31,11 @@ pub(super) enum Answer {
         object: Arc<Object>,
         warnings: Vec<String>,
     },
+    /// A write that was refused, but not before there was something to warn of.
+    Refused {
+        error: StatusError,
+        warnings: Vec<String>,
+    },
     List(Listing),
     Watch(Watch),
     /// Anything that is no stored object.
@@ -62,7 +67,8 @@ fn written(
     let warnings = options.warnings;
     match outcome {
         Ok((code, object)) => Ok(Answer::Object { code, resource, object, warnings }),
-        Err(error) => Err(StatusError { warnings, ..error }),
+        Err(error) if warnings.is_empty() => Err(error),
+        Err(error) => Ok(Answer::Refused { error, warnings }),
     }
 }
 

@@ -19,8 +19,6 @@ pub struct StatusError {
     pub retry_after: Option<u64>,
     /// A continue token that still works, for lists that outlived their snapshot.
     pub next: Option<String>,
-    /// What the client is warned of besides, for instance fields that nobody knows.
-    pub warnings: Vec<String>,
 }
 
 /// One reason why an object is invalid.
@@ -88,7 +86,6 @@ impl StatusError {
             details: Value::Null,
             retry_after: None,
             next: None,
-            warnings: Vec::new(),
         }
     }
 
