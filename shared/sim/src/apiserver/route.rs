@@ -23,7 +23,6 @@ use super::{
 };
 
 /// What a request is answered with, before it is put into the form that the client wants.
-#[expect(clippy::large_enum_variant, reason = "one a request, never stored")]
 pub(super) enum Answer {
     Object {
         code: u16,

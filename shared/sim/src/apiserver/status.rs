@@ -135,9 +135,7 @@ impl StatusError {
 
     /// A write that admission refuses.
     pub(super) fn forbidden(group: &str, plural: &str, name: &str, detail: &str) -> Self {
-        let resource =
-            if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
-        let message = format!("{resource} {name:?} is forbidden: {detail}");
+        let message = format!("{} {name:?} is forbidden: {detail}", qualified(plural, group));
         Self::new(403, "Forbidden", message).about(name, group, plural)
     }
 
