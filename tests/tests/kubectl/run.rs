@@ -135,5 +135,12 @@ fn lines(bytes: &[u8]) -> Vec<String> {
 }
 
 fn marked(mark: char, lines: &[String]) -> String {
-    lines.iter().map(|line| format!("{mark} {line}\n")).collect()
+    let mut text = String::new();
+    for line in lines {
+        text.push(mark);
+        text.push(' ');
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
 }
