@@ -26,7 +26,7 @@ test: tools ## all tests that need nothing but this checkout
 	$(CARGO) build $(LOCKED) --workspace --bins
 	QUARTET_CLUSTER=sim $(CARGO) test $(LOCKED) --workspace
 
-test-cluster: tools ## the scenarios on a real kube-apiserver and etcd (built once from their Go modules, or KUBEBUILDER_ASSETS)
+test-cluster: tools ## the scenarios and kubectl on a real kube-apiserver and etcd (built once from their Go modules, or KUBEBUILDER_ASSETS)
 	tests/kube-apiserver/build.sh
 	$(CARGO) build $(LOCKED) --workspace --bins
 	QUARTET_CLUSTER=real $(CARGO) test $(LOCKED) -p ccm-tests --test scenarios -- --test-threads=1

@@ -153,5 +153,5 @@ fn plain(line: &str) -> String {
 fn fits_line(pattern: &str, line: &str) -> bool {
     let Some((before, after)) = pattern.split_once('*') else { return pattern == line };
     let Some(rest) = line.strip_prefix(before) else { return false };
-    (0..=rest.len()).filter(|at| rest.is_char_boundary(*at)).any(|at| fits_line(after, &rest[at..]))
+    (0..=rest.len()).filter_map(|at| rest.get(at..)).any(|rest| fits_line(after, rest))
 }

@@ -56,6 +56,8 @@ impl<'a> Runner<'a> {
         command
             .args(&step.arguments)
             .env_clear()
+            // `kubectl diff` runs diff.
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.home.path())
             .env("KUBECONFIG", self.kubeconfig)
             .stdin(Stdio::piped())
@@ -133,5 +135,12 @@ fn lines(bytes: &[u8]) -> Vec<String> {
 }
 
 fn marked(mark: char, lines: &[String]) -> String {
-    lines.iter().map(|line| format!("{mark} {line}\n")).collect()
+    let mut text = String::new();
+    for line in lines {
+        text.push(mark);
+        text.push(' ');
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
 }

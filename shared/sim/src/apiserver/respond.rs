@@ -34,7 +34,6 @@ pub(super) fn refusal(info: &RequestInfo, error: &StatusError) -> Response<Respo
     if let Some(seconds) = error.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
-    warn(&mut response, &error.warnings);
     response
 }
 
@@ -61,6 +60,11 @@ pub(super) fn answer(
     match answer {
         Answer::Object { code, resource, object, warnings } => {
             let mut response = whole_object(info, code, resource, &object, form, now);
+            warn(&mut response, &warnings);
+            response
+        }
+        Answer::Refused { error, warnings } => {
+            let mut response = refusal(info, &error);
             warn(&mut response, &warnings);
             response
         }

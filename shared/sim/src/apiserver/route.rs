@@ -23,12 +23,16 @@ use super::{
 };
 
 /// What a request is answered with, before it is put into the form that the client wants.
-#[expect(clippy::large_enum_variant, reason = "one a request, never stored")]
 pub(super) enum Answer {
     Object {
         code: u16,
         resource: &'static Resource,
         object: Arc<Object>,
+        warnings: Vec<String>,
+    },
+    /// A write that was refused, but not before there was something to warn of.
+    Refused {
+        error: StatusError,
         warnings: Vec<String>,
     },
     List(Listing),
@@ -62,7 +66,8 @@ fn written(
     let warnings = options.warnings;
     match outcome {
         Ok((code, object)) => Ok(Answer::Object { code, resource, object, warnings }),
-        Err(error) => Err(StatusError { warnings, ..error }),
+        Err(error) if warnings.is_empty() => Err(error),
+        Err(error) => Ok(Answer::Refused { error, warnings }),
     }
 }
 

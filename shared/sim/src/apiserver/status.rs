@@ -19,8 +19,6 @@ pub struct StatusError {
     pub retry_after: Option<u64>,
     /// A continue token that still works, for lists that outlived their snapshot.
     pub next: Option<String>,
-    /// What the client is warned of besides, for instance fields that nobody knows.
-    pub warnings: Vec<String>,
 }
 
 /// One reason why an object is invalid.
@@ -88,7 +86,6 @@ impl StatusError {
             details: Value::Null,
             retry_after: None,
             next: None,
-            warnings: Vec::new(),
         }
     }
 
@@ -138,9 +135,7 @@ impl StatusError {
 
     /// A write that admission refuses.
     pub(super) fn forbidden(group: &str, plural: &str, name: &str, detail: &str) -> Self {
-        let resource =
-            if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
-        let message = format!("{resource} {name:?} is forbidden: {detail}");
+        let message = format!("{} {name:?} is forbidden: {detail}", qualified(plural, group));
         Self::new(403, "Forbidden", message).about(name, group, plural)
     }
 
