@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     candidate::{Candidate, Manners, Recipe},
     fault::{Fault, Plan, wrong_clocks},
-    line::{Line, Weather},
+    line::{Line, SLOWEST, Weather},
     referee::Referee,
 };
 
@@ -110,6 +110,10 @@ impl Contest {
         self.strike(leader, plan).await?;
         self.pass(plan.length).await?;
         self.weather(Weather::Fair);
+        if plan.fault == Fault::Slow {
+            // What still travels slowly is this round's, not the next one's.
+            self.pass(2 * SLOWEST).await?;
+        }
         Ok(())
     }
 

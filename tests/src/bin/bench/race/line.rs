@@ -18,7 +18,7 @@ use tokio::{runtime::Handle, sync::oneshot, task::JoinSet, time::sleep};
 use tower::{BoxError, Layer as _, ServiceExt as _, layer::layer_fn, service_fn};
 
 /// The longest that a slow line takes, each way.
-const SLOWEST: Duration = Duration::from_millis(600);
+pub const SLOWEST: Duration = Duration::from_millis(600);
 /// Longer than anybody waits for an answer.
 const NEVER: Duration = Duration::from_secs(20);
 
