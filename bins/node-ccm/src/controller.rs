@@ -16,6 +16,7 @@ use ccm_kube::{
     store::{Change, Store},
 };
 use ccm_runtime::{
+    instances,
     inventory::Inventory,
     leadership::Leadership,
     queue::{Priority, QueueConfig, WorkQueue},
@@ -112,7 +113,7 @@ impl Controller {
 
     /// Whose node it is; `None` while that cannot be told.
     pub(crate) fn claim(&self, node: &Node) -> Option<Claim> {
-        observe::claim(&*self.cloud, node)
+        instances::claim(&*self.cloud, node)
     }
 
     /// Counts a node that is seen for the first time.

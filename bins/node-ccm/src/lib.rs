@@ -35,15 +35,11 @@ mod writers;
 use std::sync::{Arc, atomic::AtomicBool};
 
 use ccm_cloud::Capability;
-use ccm_kube::{
-    informer::{Informer, InformerConfig, InformerMetrics},
-    node::Node,
-    nodes::NodeApi,
-    store::{Change, Store},
-};
+use ccm_kube::{nodes::NodeApi, store::Store};
 use ccm_runtime::{
-    health::{Condition, Scope, Verdict},
+    health::{Condition, Scope},
     inventory::Inventory,
+    node_watch::watch_nodes,
     program::{Context, Failure, Identity, Program},
     queue::{QueueMetrics, WorkQueue},
     settings::{Problems, RawSettings, SettingDoc},
@@ -94,7 +90,8 @@ impl Program for NodeCcm {
             "not listed yet; only the leader lists it",
         );
         let controller = Arc::new(controller(&context));
-        watch_nodes(&context, &controller);
+        let listener = Arc::clone(&controller);
+        watch_nodes(&context, &controller.store, move |change| listener.changed(&change));
         let store = controller.store.clone();
         store.wait_synced().await;
         Ok(Self { controller, fleet })
@@ -154,29 +151,4 @@ fn controller(context: &Context<NodeCcm>) -> Controller {
         leads: AtomicBool::new(false),
         closing: CancellationToken::new(),
     }
-}
-
-/// Keeps the store as the API server is, on every replica: a standby is warm.
-fn watch_nodes(context: &Context<NodeCcm>, controller: &Arc<Controller>) {
-    let store = controller.store.clone();
-    context.health.add("nodes", Scope::Readiness, move || {
-        if store.is_synced() {
-            Verdict::Passed(format!("{} nodes watched", store.len()))
-        } else {
-            Verdict::Failed("the nodes have not been listed yet".to_owned())
-        }
-    });
-    let metrics = InformerMetrics::default();
-    context.metrics.with(|registry| metrics.register(registry));
-    let listener = Arc::clone(controller);
-    let on_change = Box::new(move |change: Change<Node>| listener.changed(&change));
-    let client = context.clients.watch.clone();
-    let informer = Informer::new(
-        client,
-        InformerConfig::default(),
-        controller.store.clone(),
-        on_change,
-        &metrics,
-    );
-    context.supervisor.spawn("node-informer", informer.run(context.token.clone()));
 }

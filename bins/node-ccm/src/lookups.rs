@@ -1,15 +1,15 @@
 //! First stage: takes nodes from the queue in batches, asks the cloud once per batch
 //! about those that need it, and hands all of them to the writers.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use ccm_cloud::{Call, Claim, CloudError, ErrorKind, Instance, LookupResult, NodeIdentity};
+use ccm_cloud::{Call, Claim, CloudError, ErrorKind, Instance, NodeIdentity};
 use ccm_kube::node::{Node, Shared as Name};
-use ccm_runtime::queue::Linger;
+use ccm_runtime::{instances, queue::Linger};
 use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinSet,
-    time::{Instant, timeout},
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -19,9 +19,6 @@ use crate::{controller::Controller, metrics::State, observe, plan::Answer, write
 const BATCH: usize = 500;
 /// The most lookups in flight: a slow one must not hold up the next.
 const IN_FLIGHT: usize = 4;
-/// How much longer than its own time a lookup may take: a provider that does not keep
-/// to it is cut off.
-const GRACE: Duration = Duration::from_secs(1);
 
 /// Where nodes go from here.
 #[derive(Clone)]
@@ -182,7 +179,7 @@ impl Controller {
     /// Asks the cloud about these nodes in one call.
     async fn ask(&self, nodes: Vec<Arc<Node>>) -> Vec<Work> {
         let identities: Vec<NodeIdentity> =
-            nodes.iter().map(|node| observe::identity(node)).collect();
+            nodes.iter().map(|node| instances::identity(node)).collect();
         let urgent = nodes.iter().any(|node| observe::is_uninitialised(node));
         let time = self.settings().cloud_call_timeout;
         let call = if urgent { Call::waiting(time) } else { Call::routine(time) };
@@ -195,7 +192,7 @@ impl Controller {
                 }
                 return Vec::new();
             }
-            results = self.lookup(&identities, call) => results,
+            results = instances::lookup(&*self.cloud, &identities, call) => results,
         };
         self.metrics.looked_up(nodes.len());
         let answers: Vec<Answer> = results.into_iter().map(Answer::from).collect();
@@ -214,35 +211,6 @@ impl Controller {
             self.queue.forget(&node.name);
             self.ledger.remember(Arc::clone(node), answer.clone());
         }
-    }
-
-    /// One call. There is exactly one answer per node, whatever the provider does.
-    async fn lookup(&self, identities: &[NodeIdentity], call: Call) -> Vec<LookupResult> {
-        let none = |error: CloudError| vec![Err(error); identities.len()];
-        let instances = match self.cloud.instances() {
-            Ok(Some(instances)) => instances,
-            Ok(None) => {
-                return none(CloudError::new(
-                    ErrorKind::Unsupported,
-                    "the provider does not offer instances",
-                ));
-            }
-            Err(error) => return none(error),
-        };
-        let Ok(mut results) =
-            timeout(call.timeout + GRACE, instances.lookup(identities, call)).await
-        else {
-            let message = format!("no answer within {} s", call.timeout.as_secs_f64());
-            return none(CloudError::new(ErrorKind::Timeout, message));
-        };
-        if results.len() != identities.len() {
-            // Which answer belongs to which node cannot be known any more.
-            let message =
-                format!("{} answers to a lookup of {} nodes", results.len(), identities.len());
-            tracing::error!(provider = self.cloud.name(), "{message}");
-            results = none(CloudError::new(ErrorKind::Malformed, message));
-        }
-        results
     }
 }
 

@@ -1,6 +1,5 @@
 //! From what the informer keeps to the plain values that the plan works on.
 
-use ccm_cloud::{Claim, Cloud, NodeIdentity};
 use ccm_kube::node::Node;
 use ccm_runtime::queue::Priority;
 
@@ -28,7 +27,7 @@ pub(crate) fn facts(node: &Node) -> NodeFacts {
             .iter()
             .map(|entry| Address::new(&*entry.kind, &*entry.address))
             .collect(),
-        ready: is_ready(node),
+        ready: node.is_ready(),
     }
 }
 
@@ -42,31 +41,9 @@ fn taint(taint: &ccm_kube::node::Taint) -> Taint {
     }
 }
 
-fn is_ready(node: &Node) -> bool {
-    node.condition("Ready") == Some("True")
-}
-
 /// Whether the node waits for its initialisation.
 pub(crate) fn is_uninitialised(node: &Node) -> bool {
     node.taint(UNINITIALIZED).is_some()
-}
-
-/// What the cloud is told about a node.
-pub(crate) fn identity(node: &Node) -> NodeIdentity {
-    NodeIdentity {
-        name: node.name.to_string(),
-        provider_id: node.provider_id.as_deref().map(str::to_owned),
-        system_uuid: node.system_uuid.as_deref().map(str::to_owned),
-    }
-}
-
-/// Whose node it is; `None` while the provider does not know its own provider IDs,
-/// when everybody's would look foreign.
-pub(crate) fn claim(cloud: &dyn Cloud, node: &Node) -> Option<Claim> {
-    match cloud.claim(node.provider_id.as_deref()) {
-        Claim::Foreign if cloud.schemes().is_empty() => None,
-        claim => Some(claim),
-    }
 }
 
 /// Whether an answer about one is an answer about the other: they are the same object
@@ -93,7 +70,7 @@ pub(crate) fn wakes(old: &Node, new: &Node) -> Option<Priority> {
         && old.taints == new.taints
         && old.addresses == new.addresses
         // An InternalIP that is held is let go when the node stops being Ready.
-        && (is_ready(new) || !is_ready(old));
+        && (new.is_ready() || !old.is_ready());
     (!same).then_some(Priority::Routine)
 }
 

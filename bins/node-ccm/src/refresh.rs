@@ -3,10 +3,10 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Claim, CloudError, ErrorKind, Fleet, ProviderId, RetryClass};
+use ccm_cloud::{Call, Claim, CloudError, Fleet, ProviderId, RetryClass};
 use ccm_kube::node::Node;
-use ccm_runtime::{health::Condition, inventory::Changes, queue::Priority};
-use tokio::time::{Instant, sleep, timeout};
+use ccm_runtime::{health::Condition, instances, inventory::Changes, queue::Priority};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -23,8 +23,6 @@ const SPREAD: f64 = 0.1;
 const FIRST_RETRY: Duration = Duration::from_secs(5);
 /// The longest wait after a list that failed.
 const LONGEST_RETRY: Duration = Duration::from_mins(1);
-/// How much longer than its own time a list may take.
-const GRACE: Duration = Duration::from_secs(1);
 
 /// Refreshes until the token is cancelled: at once, and then every period.
 pub(crate) async fn run(controller: Arc<Controller>, health: Condition, token: CancellationToken) {
@@ -86,7 +84,8 @@ impl Controller {
             return Ok("no initialised node to compare, so the fleet was not listed".to_owned());
         }
         let started = Instant::now();
-        let listed = self.list().await;
+        let time = self.settings().cloud_call_timeout;
+        let listed = instances::list(&*self.cloud, Call::routine(time)).await;
         let result = match listed {
             Ok(fleet) => Ok(self.compare(fleet, started)),
             Err(error) => Err(error),
@@ -118,38 +117,14 @@ impl Controller {
         self.store.list().iter().any(settled)
     }
 
-    async fn list(&self) -> Result<Fleet, CloudError> {
-        let time = self.settings().cloud_call_timeout;
-        let Some(instances) = self.cloud.instances()? else {
-            return Err(CloudError::new(
-                ErrorKind::Unsupported,
-                "the provider does not offer instances",
-            ));
-        };
-        let late = |_| {
-            CloudError::new(
-                ErrorKind::Timeout,
-                format!("no answer within {} s", time.as_secs_f64()),
-            )
-        };
-        timeout(time + GRACE, instances.list(Call::routine(time))).await.map_err(late)?
-    }
-
     /// Takes over the list and queues the nodes that differ from it.
     fn compare(&self, fleet: Fleet, started: Instant) -> Seen {
-        let instances = fleet.instances.len();
-        if let Some(first) = fleet.malformed.first() {
-            tracing::warn!(
-                entries = fleet.malformed.len(),
-                first,
-                "entries of the cloud's list could not be understood"
-            );
-        }
+        let count = fleet.instances.len();
         let changes = self.inventory.apply(fleet, started);
         let news = News::of(&changes);
         let nodes = self.store.list();
         let differing = nodes.iter().filter(|node| self.differs(node, &news)).count();
-        Seen { nodes: nodes.len(), differing, instances }
+        Seen { nodes: nodes.len(), differing, instances: count }
     }
 
     /// Whether the node is to be looked at; if so, it is queued.

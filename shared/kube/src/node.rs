@@ -128,6 +128,11 @@ impl Node {
             .map(|condition| &*condition.status)
     }
 
+    /// Whether its kubelet reports that it works.
+    pub fn is_ready(&self) -> bool {
+        self.condition("Ready") == Some("True")
+    }
+
     /// The node as the subject of an event.
     pub fn reference(&self) -> ObjectRef {
         ObjectRef {

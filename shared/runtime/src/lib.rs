@@ -4,11 +4,13 @@
 pub mod cloud_gate;
 pub mod health;
 pub mod http;
+pub mod instances;
 pub mod inventory;
 pub mod leadership;
 pub mod limits;
 pub mod logging;
 pub mod metrics;
+pub mod node_watch;
 pub mod options;
 pub mod process;
 pub mod program;

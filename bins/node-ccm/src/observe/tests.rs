@@ -45,13 +45,6 @@ fn the_plan_is_told_everything_it_asks_for() {
     assert_eq!(facts.taints.len(), 1);
     assert_eq!(facts.addresses, [Address::new("Hostname", "node-1")]);
     assert!(facts.ready);
-    let identity = identity(&node());
-    let expect = NodeIdentity {
-        name: "node-1".to_owned(),
-        provider_id: Some("sim://i-1".to_owned()),
-        system_uuid: Some("uuid".to_owned()),
-    };
-    assert_eq!(identity, expect);
 }
 
 /// The annotations that the plan reads must be among those that the informer keeps.

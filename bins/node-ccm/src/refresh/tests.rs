@@ -1,3 +1,5 @@
+use ccm_cloud::ErrorKind;
+
 use super::*;
 
 /// Quirk 8: programs that were started together do not list together for ever.

@@ -399,8 +399,8 @@ impl<K: Clone + Eq + Hash> Core<K> {
         let wanted = entry.wanted.take()?;
         entry.work = Some(Work { priority: wanted.priority, started: now });
         self.processing += 1;
-        let (waited, again) = (now.saturating_duration_since(wanted.since), entry.failures > 0);
-        Some(Taken { key, waited, again })
+        let again = entry.failures > 0;
+        Some(Taken { key, waited: now.saturating_duration_since(wanted.since), again })
     }
 
     /// Drops an entry that says nothing.

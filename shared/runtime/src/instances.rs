@@ -1,0 +1,179 @@
+//! Asking the cloud about the instances behind nodes: whose a node is, many lookups in
+//! one call, the list of the fleet. Every answer comes within its time and fits its
+//! question, whatever the provider does.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::{
+    Call, Claim, Cloud, CloudError, ErrorKind, Fleet, Instances, LookupResult, NodeIdentity,
+};
+use ccm_kube::node::Node;
+use tokio::time::timeout;
+
+/// How much longer than its own time a call may take: a provider that does not keep to
+/// it is cut off.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// What the cloud is told about a node.
+pub fn identity(node: &Node) -> NodeIdentity {
+    NodeIdentity {
+        name: node.name.to_string(),
+        provider_id: node.provider_id.as_deref().map(str::to_owned),
+        system_uuid: node.system_uuid.as_deref().map(str::to_owned),
+    }
+}
+
+/// Whose node it is; `None` while the provider does not know its own provider IDs,
+/// when everybody's would look foreign.
+pub fn claim(cloud: &dyn Cloud, node: &Node) -> Option<Claim> {
+    match cloud.claim(node.provider_id.as_deref()) {
+        Claim::Foreign if cloud.schemes().is_empty() => None,
+        claim => Some(claim),
+    }
+}
+
+/// Looks up many nodes in one call. There is exactly one answer per node.
+pub async fn lookup(cloud: &dyn Cloud, nodes: &[NodeIdentity], call: Call) -> Vec<LookupResult> {
+    let none = |error: CloudError| vec![Err(error); nodes.len()];
+    let instances = match offered(cloud) {
+        Ok(instances) => instances,
+        Err(error) => return none(error),
+    };
+    let Ok(results) = timeout(call.timeout + GRACE, instances.lookup(nodes, call)).await else {
+        return none(late(call));
+    };
+    if results.len() != nodes.len() {
+        // Which answer belongs to which node cannot be known any more.
+        let message = format!("{} answers to a lookup of {} nodes", results.len(), nodes.len());
+        tracing::error!(provider = cloud.name(), "{message}");
+        return none(CloudError::new(ErrorKind::Malformed, message));
+    }
+    results
+}
+
+/// Lists the fleet. Entries that could not be understood are told in one log line.
+///
+/// # Errors
+///
+/// What the cloud answered, or that it did not answer in time.
+pub async fn list(cloud: &dyn Cloud, call: Call) -> Result<Fleet, CloudError> {
+    let instances = offered(cloud)?;
+    let listed = timeout(call.timeout + GRACE, instances.list(call)).await;
+    let fleet = listed.map_err(|_| late(call))??;
+    if let Some(first) = fleet.malformed.first() {
+        tracing::warn!(
+            entries = fleet.malformed.len(),
+            first,
+            "entries of the cloud's list could not be understood"
+        );
+    }
+    Ok(fleet)
+}
+
+fn offered(cloud: &dyn Cloud) -> Result<Arc<dyn Instances>, CloudError> {
+    cloud.instances()?.ok_or_else(|| {
+        CloudError::new(ErrorKind::Unsupported, "the provider does not offer instances")
+    })
+}
+
+fn late(call: Call) -> CloudError {
+    CloudError::new(
+        ErrorKind::Timeout,
+        format!("no answer within {} s", call.timeout.as_secs_f64()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use ccm_cloud::Lookup;
+
+    use super::*;
+
+    /// Answers with so many answers, whatever was asked, or never.
+    struct Odd(Option<usize>);
+
+    #[async_trait]
+    impl Instances for Odd {
+        async fn lookup(&self, _nodes: &[NodeIdentity], _call: Call) -> Vec<LookupResult> {
+            match self.0 {
+                Some(count) => vec![Ok(Lookup::NotOurs("odd".to_owned())); count],
+                None => std::future::pending().await,
+            }
+        }
+
+        async fn list(&self, _call: Call) -> Result<Fleet, CloudError> {
+            std::future::pending().await
+        }
+    }
+
+    /// Knows no schemes yet; offers [`Odd`], or no instances.
+    struct OddCloud(Option<Arc<Odd>>);
+
+    #[async_trait]
+    impl Cloud for OddCloud {
+        fn name(&self) -> &'static str {
+            "odd"
+        }
+
+        fn schemes(&self) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
+            Ok(self.0.clone().map(|odd| odd as Arc<dyn Instances>))
+        }
+
+        async fn health(&self, _call: Call) -> Result<(), CloudError> {
+            Ok(())
+        }
+    }
+
+    fn node(provider_id: &str) -> Node {
+        Node {
+            name: "node-1".into(),
+            provider_id: Some(provider_id.into()),
+            system_uuid: Some("uuid".into()),
+            ..Node::default()
+        }
+    }
+
+    #[test]
+    fn the_cloud_is_told_who_a_node_is() {
+        let expect = NodeIdentity {
+            name: "node-1".to_owned(),
+            provider_id: Some("sim://i-1".to_owned()),
+            system_uuid: Some("uuid".to_owned()),
+        };
+        assert_eq!(identity(&node("sim://i-1")), expect);
+    }
+
+    #[test]
+    fn nobody_is_foreign_to_a_provider_that_does_not_know_itself() {
+        assert_eq!(claim(&OddCloud(None), &node("sim://i-1")), None);
+        assert_eq!(claim(&OddCloud(None), &Node::default()), Some(Claim::Unclaimed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn there_is_one_answer_a_node_whatever_the_provider_does() {
+        let nodes = [identity(&node("sim://i-1")), identity(&node("sim://i-2"))];
+        for (odd, expect) in [
+            (Some(Odd(Some(1))), ErrorKind::Malformed),
+            (Some(Odd(Some(3))), ErrorKind::Malformed),
+            (Some(Odd(None)), ErrorKind::Timeout),
+            (None, ErrorKind::Unsupported),
+        ] {
+            let cloud = OddCloud(odd.map(Arc::new));
+            let call = Call::routine(Duration::from_secs(3));
+            let kinds: Vec<_> = lookup(&cloud, &nodes, call)
+                .await
+                .into_iter()
+                .map(|answer| answer.map_err(|error| error.kind))
+                .collect();
+            assert_eq!(kinds, [Err(expect), Err(expect)]);
+        }
+        let hangs = OddCloud(Some(Arc::new(Odd(None))));
+        let listed = list(&hangs, Call::routine(Duration::from_secs(3))).await;
+        assert_eq!(listed.unwrap_err().kind, ErrorKind::Timeout);
+    }
+}
