@@ -136,19 +136,32 @@ impl Court {
     }
 
     /// Forgets nodes that vanished, turned Ready, came back as another object or left
-    /// the court's reach; remembers those that are new in it.
-    fn enrol(&mut self, subjects: &[Subject]) {
-        let watched: HashMap<&str, &Subject> = subjects
-            .iter()
-            .filter(|subject| subject.is_watched())
-            .map(|subject| (&*subject.name, subject))
-            .collect();
-        self.records
-            .retain(|name, record| watched.get(&**name).is_some_and(|node| node.uid == record.uid));
-        for subject in watched.values() {
+    /// the court's reach, and remembers those that are new in it. Returns a ruling for
+    /// each case that this ended.
+    fn enrol(&mut self, subjects: &[Subject]) -> Vec<Ruling> {
+        let by_name: HashMap<&str, &Subject> =
+            subjects.iter().map(|subject| (&*subject.name, subject)).collect();
+        let mut ended = Vec::new();
+        self.records.retain(|name, record| {
+            let same = by_name.get(&**name).filter(|subject| subject.uid == record.uid);
+            let reason = same.map_or(Some(Reason::AnotherNode), |node| rules::acquitted(node));
+            if let (Some(reason), Some(case)) = (reason, &record.case) {
+                ended.push(Ruling {
+                    name: Arc::clone(name),
+                    uid: record.uid.clone(),
+                    verdict: Verdict::Keep(reason),
+                    since: Some(case.opened()),
+                    evidence: case.evidence(None),
+                });
+            }
+            reason.is_none()
+        });
+        for subject in subjects.iter().filter(|subject| subject.is_watched()) {
             if !self.records.contains_key(&subject.name) {
                 self.records.insert(Arc::clone(&subject.name), Record::new(subject.uid.clone()));
             }
         }
+        ended.sort_by(|a, b| a.name.cmp(&b.name));
+        ended
     }
 }

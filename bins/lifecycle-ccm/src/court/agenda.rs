@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{At, Court, Policy, Subject, record::Record};
+use super::{At, Court, Policy, Ruling, Subject, record::Record};
 
 /// How many nodes one pass looks up at most: two batches of 500.
 pub const LOOKUPS_PER_PASS: usize = 1000;
@@ -11,7 +11,7 @@ pub const LOOKUPS_PER_PASS: usize = 1000;
 const RELIST: Duration = Duration::from_secs(30);
 
 /// What to ask the cloud.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Agenda {
     /// The nodes to look up, the most urgent first; at most [`LOOKUPS_PER_PASS`].
     pub look_up: Vec<Arc<str>>,
@@ -20,6 +20,9 @@ pub struct Agenda {
     /// When the next agenda may not be empty if no node changes and nothing is asked
     /// now. After a hearing, ask for a new agenda to know.
     pub next: Option<At>,
+    /// Cases that ended without a hearing: the node turned Ready, vanished, or left the
+    /// court's reach. For the log; nothing is to be done.
+    pub ended: Vec<Ruling>,
 }
 
 impl Agenda {
@@ -32,7 +35,7 @@ impl Agenda {
 impl Court {
     /// Says what to ask the cloud now.
     pub fn agenda(&mut self, now: At, subjects: &[Subject], policy: &Policy) -> Agenda {
-        self.enrol(subjects);
+        let ended = self.enrol(subjects);
         let mut waiting: Vec<(&Subject, &Record)> = subjects
             .iter()
             .filter(|subject| subject.is_watched())
@@ -44,7 +47,7 @@ impl Court {
             let list = relist.is_some_and(|at| at <= now);
             let looks = waiting.iter().map(|(_, record)| record.look_again);
             let next = looks.chain(relist.filter(|at| *at > now)).min();
-            return Agenda { look_up: Vec::new(), list, next };
+            return Agenda { look_up: Vec::new(), list, next, ended };
         }
         // Those who are due soon come along: one batch instead of two.
         let horizon = now + policy.monitor_period / 2;
@@ -60,6 +63,7 @@ impl Court {
             look_up: waiting.iter().map(|(subject, _)| Arc::clone(&subject.name)).collect(),
             list: convicts || relist.is_some_and(|at| at <= now),
             next,
+            ended,
         }
     }
 
