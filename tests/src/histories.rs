@@ -125,6 +125,11 @@ impl Run {
                 self.calm.fill(None);
                 self.tally.leaders += 1;
             }
+            for (node, calm) in self.world.nodes.iter().zip(&mut self.calm) {
+                if node.ready(now) || node.protected(now) || !node.registered(now) {
+                    *calm = None;
+                }
+            }
             let subjects = self.subjects(now);
             let agenda = self.court.agenda(at(now), &subjects, &self.told);
             let quiet = subjects.iter().all(|node| !node.is_watched());
@@ -176,7 +181,10 @@ impl Run {
     fn pass(&mut self, asked: u64, look_up: &[Arc<str>], list: bool) -> Result<u64, String> {
         self.tally.steps += 1;
         let before = self.subjects(asked);
-        let mood = self.weather.mood(&mut self.dice, asked);
+        let mut mood = self.weather.mood(&mut self.dice, asked);
+        if mood == Mood::Wrong && self.world.blinks_near(asked) {
+            mood = Mood::True;
+        }
         let lookups: Vec<LookedUp> = before
             .iter()
             .filter(|subject| look_up.contains(&subject.name))

@@ -124,6 +124,15 @@ pub struct World {
 }
 
 impl World {
+    /// Whether a machine is out of sight within a minute and a half of `at`: two lies of
+    /// different causes that follow each other look like one long lie.
+    pub fn blinks_near(&self, at: u64) -> bool {
+        let near = 90_000;
+        self.nodes
+            .iter()
+            .any(|node| within((node.blink.0.saturating_sub(near), node.blink.1 + near), at))
+    }
+
     /// A world with this confirmation period.
     pub fn draw(dice: &mut Dice, confirmation: Duration) -> Self {
         let minutes = if dice.percent(2) { 60 } else { dice.within(3, 12) };
