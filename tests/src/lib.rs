@@ -6,5 +6,6 @@
 //! [`scenarios`] tells what must happen. The same scenarios run on both clusters.
 
 pub mod cluster;
+pub mod histories;
 pub mod nodes;
 pub mod scenarios;

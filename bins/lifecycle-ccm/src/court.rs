@@ -1,0 +1,167 @@
+//! The deletion court: decides from evidence whether a node's instance is gone for good.
+//!
+//! Evidence in, verdict out. No clock, no I/O, no `async`; time is [`At`], which the
+//! caller reads and passes in. A pass of the controller is
+//!
+//! ```text
+//! agenda(now, subjects) -> calls to the cloud -> hear(now, subjects, hearing) -> rulings
+//! ```
+//!
+//! with the subjects as they are at each of the two moments. A ruling that says
+//! [`Verdict::Delete`] has used up budget; if the deletion did not happen, [`Court::released`]
+//! gives it back.
+//!
+//! What a node must fail before it is deleted, in this order: it is not Ready, selected,
+//! ours and past its grace period; the cloud said twice, a confirmation period apart and
+//! about this very node (UID), that the instance is gone; a list of the fleet read after
+//! the first answer does not show it; the breaker is closed; there is budget.
+//! `docs/deletion-court.md` is the same for operators.
+
+mod agenda;
+mod breaker;
+mod budget;
+mod hearing;
+mod policy;
+mod record;
+mod rules;
+mod ruling;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    ops::{Add, Sub},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde::Serialize;
+
+use self::{budget::Ledger, record::Record};
+
+pub use self::{
+    agenda::{Agenda, LOOKUPS_PER_PASS},
+    breaker::{Breaker, Cause},
+    budget::Usage,
+    hearing::{Hearing, Listing, LookedUp, Subject, Testimony},
+    policy::{Budget, Ghosts, Policy},
+    ruling::{Doubt, Evidence, Proof, Reason, Roll, Ruling, Verdict},
+};
+
+/// A moment: time since the process started, on a clock that never goes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct At(pub Duration);
+
+impl At {
+    /// How long ago `earlier` was; zero if it is not earlier.
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for At {
+    type Output = Self;
+
+    fn add(self, later: Duration) -> Self {
+        Self(self.0.saturating_add(later))
+    }
+}
+
+impl Sub<Duration> for At {
+    type Output = Self;
+
+    fn sub(self, earlier: Duration) -> Self {
+        Self(self.0.saturating_sub(earlier))
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1}s", self.0.as_secs_f64())
+    }
+}
+
+/// How many nodes are in which state, for gauges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Nodes that are not Ready and within the court's reach.
+    pub watched: usize,
+    /// Those of them with an open case: the cloud said once that the instance is gone.
+    pub suspected: usize,
+}
+
+/// The memory of one leader: cases, breaker and budget. A new leader starts with an
+/// empty one, so that every node needs a fresh confirmation.
+#[derive(Debug, Default)]
+pub struct Court {
+    records: HashMap<Arc<str>, Record>,
+    breaker: Breaker,
+    /// When the last usable list was asked for.
+    listed: Option<At>,
+    ledger: Ledger,
+}
+
+impl Court {
+    /// A court that knows nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether deletions are held because of what the last list showed.
+    pub fn breaker(&self) -> &Breaker {
+        &self.breaker
+    }
+
+    /// The budget now, for gauges.
+    pub fn budget(&self, now: At, subjects: &[Subject], policy: &Policy) -> Usage {
+        self.ledger.usage(now, breaker::known(subjects, policy).count(), policy)
+    }
+
+    /// How many nodes the court has an eye on.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            watched: self.records.len(),
+            suspected: self.records.values().filter(|record| record.case.is_some()).count(),
+        }
+    }
+
+    /// Takes back a deletion that did not happen (a conflict, a failure): the budget
+    /// is free again, the case stays open and is due in the next pass.
+    pub fn released(&mut self, name: &str, uid: &str) {
+        self.ledger.release(uid);
+        if let Some(record) = self.records.get_mut(name).filter(|record| &*record.uid == uid) {
+            record.look_again = At::default();
+        }
+    }
+
+    /// Forgets nodes that vanished, turned Ready, came back as another object or left
+    /// the court's reach, and remembers those that are new in it. Returns a ruling for
+    /// each case that this ended.
+    fn enrol(&mut self, subjects: &[Subject]) -> Vec<Ruling> {
+        let by_name: HashMap<&str, &Subject> =
+            subjects.iter().map(|subject| (&*subject.name, subject)).collect();
+        let mut ended = Vec::new();
+        self.records.retain(|name, record| {
+            let same = by_name.get(&**name).filter(|subject| subject.uid == record.uid);
+            let reason = same.map_or(Some(Reason::AnotherNode), |node| rules::acquitted(node));
+            if let (Some(reason), Some(case)) = (reason, &record.case) {
+                ended.push(Ruling {
+                    name: Arc::clone(name),
+                    uid: record.uid.clone(),
+                    verdict: Verdict::Keep(reason),
+                    since: Some(case.opened()),
+                    evidence: case.evidence(None),
+                });
+            }
+            reason.is_none()
+        });
+        for subject in subjects.iter().filter(|subject| subject.is_watched()) {
+            if !self.records.contains_key(&subject.name) {
+                self.records.insert(Arc::clone(&subject.name), Record::new(subject.uid.clone()));
+            }
+        }
+        ended.sort_by(|a, b| a.name.cmp(&b.name));
+        ended
+    }
+}

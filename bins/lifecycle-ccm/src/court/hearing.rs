@@ -1,0 +1,126 @@
+//! What the court is told: the nodes, and what the cloud answered about them.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use ccm_cloud::{AbsenceProof, Claim, CloudError, LookupResult, PowerState};
+
+use super::{At, Ghosts, Policy};
+
+/// One node as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// The node's name.
+    pub name: Arc<str>,
+    /// `metadata.uid`.
+    pub uid: Box<str>,
+    /// Whose node it is by its provider ID.
+    pub claim: Claim,
+    /// Whether `spec.providerID` is set.
+    pub has_id: bool,
+    /// Whether it matches `--node-selector`.
+    pub selected: bool,
+    /// Whether its condition Ready is True.
+    pub ready: bool,
+    /// Whether somebody deletes it already (`metadata.deletionTimestamp`).
+    pub deleting: bool,
+    /// Whether it has the taint `node.cloudprovider.kubernetes.io/uninitialized`.
+    pub uninitialised: bool,
+    /// How long the node object exists; where in doubt, the shortest that may be true.
+    pub age: Duration,
+    /// Whether the operator forbids its deletion.
+    pub protected: bool,
+    /// Whether the operator exempts it from breaker and budget.
+    pub approved: bool,
+}
+
+impl Subject {
+    /// Whether the court may have anything to say about it, Ready or not.
+    pub fn in_reach(&self) -> bool {
+        self.selected && !self.deleting && self.claim != Claim::Foreign
+    }
+
+    /// Whether it is looked up: in reach and not Ready.
+    pub fn is_watched(&self) -> bool {
+        self.in_reach() && !self.ready
+    }
+
+    /// Whether it was past its grace period at `then`, given its age at `now`.
+    pub(super) fn was_grown(&self, now: At, then: At, policy: &Policy) -> bool {
+        self.age.saturating_sub(now.since(then)) >= policy.grace_period
+    }
+
+    /// Whether it may be deleted at all if its instance is gone: it has a provider ID,
+    /// or the policy lets ghosts be judged.
+    pub(super) fn can_be_judged(&self, policy: &Policy) -> bool {
+        self.has_id || (policy.ghosts == Ghosts::Uninitialised && self.uninitialised)
+    }
+}
+
+/// What one lookup said about one node's instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Testimony {
+    /// It exists.
+    Present(PowerState),
+    /// It does not exist, by this proof.
+    Gone(AbsenceProof),
+    /// It is somebody else's, for this reason.
+    NotOurs(String),
+    /// There is no answer for this node. Never evidence.
+    NoAnswer(CloudError),
+}
+
+impl From<LookupResult> for Testimony {
+    fn from(result: LookupResult) -> Self {
+        match result {
+            Ok(ccm_cloud::Lookup::Found(instance)) => Self::Present(instance.power),
+            Ok(ccm_cloud::Lookup::Gone(proof)) => Self::Gone(proof),
+            Ok(ccm_cloud::Lookup::NotOurs(why)) => Self::NotOurs(why),
+            Err(error) => Self::NoAnswer(error),
+        }
+    }
+}
+
+/// What was said about one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LookedUp {
+    /// The node that was asked about.
+    pub name: Arc<str>,
+    /// Its UID when it was asked about.
+    pub uid: Box<str>,
+    /// The answer.
+    pub testimony: Testimony,
+}
+
+/// The list of the fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// It was read.
+    Read {
+        /// When the first page was asked for.
+        asked: At,
+        /// When the last page was there.
+        answered: At,
+        /// How many instances it shows, ours or not.
+        instances: usize,
+        /// How many of its entries could not be understood.
+        malformed: usize,
+        /// Which nodes it does not show: by provider ID, or by name those without one.
+        /// Every subject in reach that is not in here is shown.
+        missing: BTreeSet<Arc<str>>,
+    },
+    /// It could not be read, which says nothing.
+    Failed(CloudError),
+}
+
+/// The answers of one pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hearing {
+    /// When the first lookup was asked.
+    pub asked: At,
+    /// When the last lookup was answered.
+    pub answered: At,
+    /// What the lookups said.
+    pub lookups: Vec<LookedUp>,
+    /// The list, if the agenda asked for one.
+    pub list: Option<Listing>,
+}

@@ -1,0 +1,59 @@
+//! What the court remembers of one node.
+
+use super::{At, Evidence, Proof, Roll};
+
+/// A node that is not Ready.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The object that all of this is about.
+    pub uid: Box<str>,
+    /// When it was last looked at.
+    pub looked: Option<At>,
+    /// When it is due.
+    pub look_again: At,
+    /// Open from the first answer "gone" that counted.
+    pub case: Option<Case>,
+}
+
+/// What speaks against a node.
+#[derive(Clone, Debug)]
+pub struct Case {
+    first: Proof,
+    latest: Proof,
+    answers: u32,
+}
+
+impl Record {
+    /// A node that was never looked at.
+    pub fn new(uid: Box<str>) -> Self {
+        Self { uid, looked: None, look_again: At::default(), case: None }
+    }
+}
+
+impl Case {
+    /// A case that this answer opens.
+    pub fn open(proof: Proof) -> Self {
+        Self { first: proof.clone(), latest: proof, answers: 1 }
+    }
+
+    /// When the answer that opened the case was heard.
+    pub fn opened(&self) -> At {
+        self.first.answered
+    }
+
+    /// Takes down one more answer "gone".
+    pub fn add(&mut self, proof: Proof) {
+        self.latest = proof;
+        self.answers = self.answers.saturating_add(1);
+    }
+
+    /// For the ruling.
+    pub fn evidence(&self, list: Option<Roll>) -> Evidence {
+        Evidence {
+            first: Some(self.first.clone()),
+            latest: Some(self.latest.clone()),
+            answers: self.answers,
+            list,
+        }
+    }
+}

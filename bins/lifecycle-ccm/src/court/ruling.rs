@@ -1,0 +1,227 @@
+//! What the court says.
+
+use std::{fmt, sync::Arc};
+
+use ccm_cloud::ProofMethod;
+use serde::Serialize;
+
+use super::At;
+
+/// Why a node is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// It is Ready again.
+    Ready,
+    /// Its instance exists.
+    Exists,
+    /// The cloud says that it is somebody else's.
+    NotOurs,
+    /// It does not match the node selector.
+    NotSelected,
+    /// Its provider ID is another provider's.
+    Foreign,
+    /// Somebody deletes it already.
+    Deleting,
+    /// The answer is about an earlier node of that name, or the node has vanished.
+    AnotherNode,
+    /// The operator forbids its deletion, although its instance is gone.
+    Protected,
+    /// It has no provider ID, and such nodes are not judged.
+    Ghost,
+    /// The cloud did not answer, or not in time, or with a proof too weak.
+    NoAnswer,
+}
+
+impl Reason {
+    /// Every reason, for metric registration.
+    pub const ALL: [Self; 10] = [
+        Self::Ready,
+        Self::Exists,
+        Self::NotOurs,
+        Self::NotSelected,
+        Self::Foreign,
+        Self::Deleting,
+        Self::AnotherNode,
+        Self::Protected,
+        Self::Ghost,
+        Self::NoAnswer,
+    ];
+
+    /// A short, stable name for metric labels and log fields.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Exists => "exists",
+            Self::NotOurs => "not_ours",
+            Self::NotSelected => "not_selected",
+            Self::Foreign => "foreign",
+            Self::Deleting => "deleting",
+            Self::AnotherNode => "another_node",
+            Self::Protected => "protected",
+            Self::Ghost => "ghost",
+            Self::NoAnswer => "no_answer",
+        }
+    }
+}
+
+/// What is missing until a suspected node can be judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Doubt {
+    /// The node is within its grace period.
+    Newborn,
+    /// The first answer is too fresh.
+    Unconfirmed,
+    /// This time the cloud did not answer usably; what it said before still stands.
+    NoAnswer,
+    /// The fleet was not listed since the first answer.
+    NotListed,
+    /// The list shows the instance: one of the two answers is wrong, so the case starts anew.
+    Listed,
+}
+
+impl Doubt {
+    /// Every doubt, for metric registration.
+    pub const ALL: [Self; 5] =
+        [Self::Newborn, Self::Unconfirmed, Self::NoAnswer, Self::NotListed, Self::Listed];
+
+    /// A short, stable name for metric labels and log fields.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Newborn => "newborn",
+            Self::Unconfirmed => "unconfirmed",
+            Self::NoAnswer => "no_answer",
+            Self::NotListed => "not_listed",
+            Self::Listed => "listed",
+        }
+    }
+}
+
+/// What is to be done about a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Nothing.
+    Keep(Reason),
+    /// Nothing yet; the cloud said that the instance is gone.
+    Suspect {
+        /// When the node is looked at again.
+        look_again: At,
+        /// What is missing.
+        why: Doubt,
+    },
+    /// Delete it. The budget is taken.
+    Delete,
+    /// It would be deleted, but the breaker is open.
+    BreakerOpen,
+    /// It would be deleted, but the budget is used up.
+    OverBudget {
+        /// When there is budget again; never by itself if the budget is zero.
+        until: Option<At>,
+    },
+}
+
+impl Verdict {
+    /// A short, stable name for metric labels and log fields.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Keep(_) => "keep",
+            Self::Suspect { .. } => "suspect",
+            Self::Delete => "delete",
+            Self::BreakerOpen => "breaker_open",
+            Self::OverBudget { .. } => "over_budget",
+        }
+    }
+
+    /// The finer reason, for metric labels and log fields; empty where there is none.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Keep(reason) => reason.as_str(),
+            Self::Suspect { why, .. } => why.as_str(),
+            Self::Delete | Self::BreakerOpen | Self::OverBudget { .. } => "",
+        }
+    }
+}
+
+/// One answer "gone" that counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Proof {
+    /// When it was asked.
+    pub asked: At,
+    /// When it was answered.
+    pub answered: At,
+    /// By what the cloud was asked.
+    pub method: ProofMethod,
+    /// What was asked for and what came back, in the cloud's words.
+    pub evidence: String,
+    /// The cloud's ID of the request.
+    pub request_id: Option<String>,
+}
+
+/// What the last usable list showed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Roll {
+    /// Instances in the list, ours or not.
+    pub instances: usize,
+    /// Nodes that should be in it.
+    pub known: usize,
+    /// Those of them that are not.
+    pub missing: usize,
+}
+
+/// All that speaks against a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    /// The answer that opened the case.
+    pub first: Option<Proof>,
+    /// The latest answer "gone".
+    pub latest: Option<Proof>,
+    /// How many such answers there were.
+    pub answers: u32,
+    /// The list of this hearing, if it was usable.
+    pub list: Option<Roll>,
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Some(first), Some(latest)) = (&self.first, &self.latest) else {
+            return f.write_str("no evidence");
+        };
+        let seconds = latest.asked.since(first.answered).as_secs();
+        write!(
+            f,
+            "{} answers that the instance is gone, {seconds} s apart, the latest: {}",
+            self.answers, latest.evidence
+        )?;
+        if let Some(request) = &latest.request_id {
+            write!(f, " (request {request})")?;
+        }
+        if let Some(roll) = &self.list {
+            write!(
+                f,
+                "; a list of {} instances shows {} of {} nodes",
+                roll.instances,
+                roll.known.saturating_sub(roll.missing),
+                roll.known
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// What the court says about one node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Ruling {
+    /// The node.
+    pub name: Arc<str>,
+    /// The very object that the ruling is about; a deletion must demand it.
+    pub uid: Box<str>,
+    /// What is to be done.
+    pub verdict: Verdict,
+    /// When the case was opened: when the first answer "gone" was heard. For a
+    /// [`Verdict::Keep`] it is the case that this ruling ended.
+    pub since: Option<At>,
+    /// What speaks against the node.
+    pub evidence: Evidence,
+}

@@ -1,0 +1,365 @@
+//! Random histories of a small fleet, judged by the deletion court: what must never
+//! happen, and what must happen in time. A history comes from a seed and replays.
+
+mod dice;
+mod weather;
+mod world;
+
+use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
+
+use ccm_cloud::{AbsenceProof, PowerState, ProofMethod};
+use lifecycle_ccm::court::{
+    At, Budget, Court, Hearing, Listing, LookedUp, Policy, Ruling, Subject, Testimony, Verdict,
+};
+
+use self::{
+    dice::Dice,
+    weather::{Mood, Weather},
+    world::{Kind, START, World},
+};
+
+/// A rule that is taken away from the court, to see that it is missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// No confirmation period.
+    Confirmation,
+    /// No grace period.
+    Grace,
+    /// A breaker that opens for an empty list only.
+    Breaker,
+    /// No budget.
+    Budget,
+}
+
+/// What happened in one history, or in many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Passes.
+    pub steps: u64,
+    /// Nodes deleted whose instance was gone.
+    pub deletions: u64,
+    /// Rulings held by the breaker.
+    pub breaker: u64,
+    /// Rulings held by the budget.
+    pub budget: u64,
+    /// Leader changes.
+    pub leaders: u64,
+}
+
+impl Tally {
+    /// Adds another one.
+    pub fn add(&mut self, more: &Self) {
+        self.steps += more.steps;
+        self.deletions += more.deletions;
+        self.breaker += more.breaker;
+        self.budget += more.budget;
+        self.leaders += more.leaders;
+    }
+}
+
+struct Run {
+    dice: Dice,
+    world: World,
+    weather: Weather,
+    policy: Policy,
+    told: Policy,
+    court: Court,
+    /// Budgeted deletions of this leader.
+    spent: Vec<u64>,
+    /// Since when the court could have deleted each node.
+    calm: Vec<Option<u64>>,
+    tally: Tally,
+    timeline: String,
+}
+
+/// Plays one history. The error says what was wrong, with the timeline.
+pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Result<Tally, String> {
+    let mut dice = Dice::new(seed);
+    let policy = Policy {
+        budget: dice
+            .pick(&[Budget::Percent(10), Budget::Count(1), Budget::Count(2), Budget::Percent(0)])
+            .unwrap_or(Budget::Percent(10)),
+        ..Policy::default()
+    };
+    let mut told = policy.clone();
+    match sabotage {
+        None => {}
+        Some(Sabotage::Confirmation) => told.confirmation_period = Duration::ZERO,
+        Some(Sabotage::Grace) => told.grace_period = Duration::ZERO,
+        Some(Sabotage::Breaker) => told.shrink_threshold = 100,
+        Some(Sabotage::Budget) => told.budget = Budget::Count(u32::MAX),
+    }
+    let world = World::draw(&mut dice, policy.confirmation_period);
+    let weather = Weather::draw(&mut dice, START, world.end, 110_000);
+    let calm = vec![None; world.nodes.len()];
+    let run = Run {
+        dice,
+        world,
+        weather,
+        policy,
+        told,
+        court: Court::new(),
+        spent: Vec::new(),
+        calm,
+        tally: Tally::default(),
+        timeline: String::new(),
+    };
+    run.play().map_err(|what| format!("seed {seed}: {what}"))
+}
+
+fn at(ms: u64) -> At {
+    At(Duration::from_millis(ms))
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Run {
+    fn play(mut self) -> Result<Tally, String> {
+        let mut now = START;
+        while now < self.world.end {
+            if self.dice.percent(1) {
+                self.court = Court::new();
+                self.spent.clear();
+                self.calm.fill(None);
+                self.tally.leaders += 1;
+            }
+            for (node, calm) in self.world.nodes.iter().zip(&mut self.calm) {
+                if node.ready(now) || node.protected(now) || !node.registered(now) {
+                    *calm = None;
+                }
+            }
+            let subjects = self.subjects(now);
+            let agenda = self.court.agenda(at(now), &subjects, &self.told);
+            let quiet = subjects.iter().all(|node| !node.is_watched());
+            if quiet && !self.court.breaker().is_open() && !agenda.is_empty() {
+                return Err(self.fail(now, "a call though every node is Ready"));
+            }
+            if agenda.look_up.len() > 1000 {
+                return Err(self.fail(now, "more than two batches"));
+            }
+            if !agenda.is_empty() {
+                now = self.pass(now, &agenda.look_up, agenda.list)?;
+            }
+            self.nobody_is_lost(now)?;
+            now = self.sleep(now, agenda.next, agenda.is_empty());
+        }
+        Ok(self.tally)
+    }
+
+    /// Until the next agenda: a second at least, then what is due or what changes.
+    fn sleep(&self, now: u64, next: Option<At>, was_empty: bool) -> u64 {
+        if !was_empty {
+            return now + 1000;
+        }
+        let changes = &self.world.changes;
+        let change = changes.get(changes.partition_point(|change| *change <= now)).copied();
+        let due = next.map(|at| ms(at.0));
+        let wake = change.into_iter().chain(due).min().unwrap_or(self.world.end);
+        wake.max(now + 1000)
+    }
+
+    fn subjects(&self, now: u64) -> Vec<Subject> {
+        let nodes = self.world.nodes.iter().filter(|node| node.registered(now));
+        nodes.map(|node| node.subject(now)).collect()
+    }
+
+    fn latency(&mut self) -> u64 {
+        if self.dice.percent(3) {
+            self.dice.within(5_000, 45_000)
+        } else {
+            self.dice.within(20, 800)
+        }
+    }
+
+    fn index(&self, uid: &str) -> Option<usize> {
+        self.world.nodes.iter().position(|node| &*node.uid == uid)
+    }
+
+    /// One pass: calls, and the hearing. Returns when it ended.
+    fn pass(&mut self, asked: u64, look_up: &[Arc<str>], list: bool) -> Result<u64, String> {
+        self.tally.steps += 1;
+        let before = self.subjects(asked);
+        let mut mood = self.weather.mood(&mut self.dice, asked);
+        if mood == Mood::Wrong && self.world.blinks_near(asked) {
+            mood = Mood::True;
+        }
+        let lookups: Vec<LookedUp> = before
+            .iter()
+            .filter(|subject| look_up.contains(&subject.name))
+            .map(|subject| self.look_up(subject, asked, mood))
+            .collect();
+        let answered = asked + self.latency();
+        let mut now = answered;
+        let mut listed = (None, Mood::True);
+        if list {
+            now += self.latency();
+            listed = self.list(answered, now, mood);
+        }
+        let (listing, list_mood) = listed;
+        let true_calls = mood == Mood::True && list_mood == Mood::True && now - asked < 3_000;
+        let hidden =
+            |world: &World| world.nodes.iter().any(|node| world::within(node.blink, asked));
+        let calm = true_calls && !world::within(self.weather.zone, asked) && !hidden(&self.world);
+        let hearing = Hearing { asked: at(asked), answered: at(answered), lookups, list: listing };
+        let subjects = self.subjects(now);
+        let rulings = self.court.hear(at(now), &subjects, hearing, &self.told);
+        self.judge(now, &subjects, &rulings, calm)?;
+        Ok(now)
+    }
+
+    fn look_up(&self, subject: &Subject, asked: u64, mood: Mood) -> LookedUp {
+        let seen = self
+            .index(&subject.uid)
+            .is_some_and(|index| weather::sees(&self.world, &self.weather, index, asked, mood));
+        let method = if subject.has_id { ProofMethod::ById } else { ProofMethod::ByName };
+        let testimony = match mood {
+            Mood::Error(kind) => Testimony::NoAnswer(weather::error(kind)),
+            _ if seen => Testimony::Present(PowerState::Running),
+            _ => Testimony::Gone(AbsenceProof {
+                method,
+                evidence: format!("{mood:?}"),
+                request_id: None,
+            }),
+        };
+        LookedUp { name: Arc::clone(&subject.name), uid: subject.uid.clone(), testimony }
+    }
+
+    /// A list asked at `asked`, read by `now`, after lookups in that mood.
+    fn list(&mut self, asked: u64, now: u64, lookups: Mood) -> (Option<Listing>, Mood) {
+        let mut mood = self.weather.mood(&mut self.dice, asked);
+        let zone = world::within((self.weather.zone.0, self.weather.zone.1 + 120_000), asked);
+        // One liar at a time: see `weather`.
+        if mood == Mood::Shrunken && (lookups == Mood::Wrong || zone) {
+            mood = Mood::True;
+        }
+        if let Mood::Error(kind) = mood {
+            return (Some(Listing::Failed(weather::error(kind))), mood);
+        }
+        let shown = weather::list(&self.world, &self.weather, &mut self.dice, asked, mood);
+        let subjects = self.subjects(now);
+        let missing: BTreeSet<Arc<str>> = subjects
+            .iter()
+            .filter(|subject| self.index(&subject.uid).is_none_or(|index| !shown.contains(&index)))
+            .map(|subject| Arc::clone(&subject.name))
+            .collect();
+        if world::within(self.weather.zone, asked) && !self.is_mass(now, &subjects, &missing) {
+            return (
+                Some(Listing::Failed(weather::error(ccm_cloud::ErrorKind::Unavailable))),
+                mood,
+            );
+        }
+        let instances = shown.len();
+        let listing =
+            Listing::Read { asked: at(asked), answered: at(now), instances, malformed: 0, missing };
+        (Some(listing), mood)
+    }
+
+    /// Whether so many nodes miss that nobody may believe it: a zone that is out of sight
+    /// cannot be told from machines that are gone if it holds but one or two.
+    fn is_mass(&self, _now: u64, subjects: &[Subject], missing: &BTreeSet<Arc<str>>) -> bool {
+        let known = subjects.iter().filter(|node| {
+            node.in_reach() && !node.approved && node.age >= self.policy.grace_period
+        });
+        let lacking = known.clone().filter(|node| missing.contains(&node.name)).count();
+        lacking >= 3 && lacking * 2 > known.count()
+    }
+
+    fn judge(
+        &mut self,
+        now: u64,
+        subjects: &[Subject],
+        rulings: &[Ruling],
+        calm: bool,
+    ) -> Result<(), String> {
+        for ruling in rulings {
+            let _ = writeln!(
+                self.timeline,
+                "{now} {} {:?} {}",
+                ruling.uid, ruling.verdict, ruling.evidence
+            );
+            match ruling.verdict {
+                Verdict::Delete => self.delete(now, subjects, ruling)?,
+                Verdict::BreakerOpen => self.tally.breaker += 1,
+                Verdict::OverBudget { .. } => self.tally.budget += 1,
+                _ => {}
+            }
+        }
+        let open = self.court.breaker().is_open();
+        for index in 0..self.calm.len() {
+            let Some(node) = self.world.nodes.get(index) else { continue };
+            let judged = node.registered(now)
+                && !node.lives(now)
+                && !node.ready(now)
+                && !node.protected(now)
+                && matches!(node.kind, Kind::Ours | Kind::Ghost)
+                && now.saturating_sub(node.created) >= ms(self.policy.grace_period);
+            let held = rulings.iter().any(|ruling| {
+                ruling.uid == node.uid && matches!(ruling.verdict, Verdict::OverBudget { .. })
+            });
+            let free = judged && calm && !held && (!open || node.approved(now));
+            let since = self.calm.get(index).copied().flatten();
+            if let Some(slot) = self.calm.get_mut(index) {
+                *slot = if free { since.or(Some(now)) } else { None };
+            }
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, now: u64, subjects: &[Subject], ruling: &Ruling) -> Result<(), String> {
+        let subject = subjects.iter().find(|subject| subject.uid == ruling.uid);
+        let index = self.index(&ruling.uid);
+        let (Some(subject), Some(index)) = (subject, index) else {
+            return Err(self.fail(now, "an unknown node was deleted"));
+        };
+        let node = self.world.nodes.get(index).cloned();
+        let Some(node) = node else { return Err(self.fail(now, "no such node")) };
+        if node.lives(now) {
+            return Err(self.fail(now, &format!("{} was deleted though it exists", node.uid)));
+        }
+        if subject.protected || !subject.is_watched() || subject.age < self.policy.grace_period {
+            return Err(self.fail(now, &format!("{} is exempt and was deleted", node.uid)));
+        }
+        let born_later =
+            ruling.evidence.first.as_ref().is_none_or(|first| {
+                ms(first.asked.0) < node.created + ms(self.policy.grace_period)
+            });
+        if born_later {
+            return Err(self.fail(now, &format!("evidence older than {}", node.uid)));
+        }
+        if !subject.approved {
+            self.spent.push(now);
+            let window = ms(self.policy.budget_window);
+            let used = self.spent.iter().filter(|spent| **spent + window > now).count();
+            let limit = match self.policy.budget {
+                Budget::Count(count) => count as usize,
+                Budget::Percent(0) => 0,
+                Budget::Percent(_) => 3,
+            };
+            if used > limit {
+                return Err(self.fail(now, "over budget"));
+            }
+        }
+        self.tally.deletions += 1;
+        if let Some(node) = self.world.nodes.get_mut(index) {
+            node.removed = now;
+        }
+        if let Some(slot) = self.calm.get_mut(index) {
+            *slot = None;
+        }
+        Ok(())
+    }
+
+    /// A judged node is deleted within a confirmation period, three monitor periods and
+    /// ten seconds of truthful answers, a closed breaker and free budget.
+    fn nobody_is_lost(&self, now: u64) -> Result<(), String> {
+        let bound = ms(self.policy.confirmation_period + 3 * self.policy.monitor_period) + 10_000;
+        let lost = self.calm.iter().flatten().any(|since| now - since > bound);
+        if lost { Err(self.fail(now, "a dead node was not deleted in time")) } else { Ok(()) }
+    }
+
+    fn fail(&self, now: u64, what: &str) -> String {
+        format!("at {now}: {what}\n{}\n{:#?}\n{:?}", self.timeline, self.world.nodes, self.weather)
+    }
+}

@@ -1,0 +1,217 @@
+//! What is true: machines with lifetimes, and nodes whose readiness lags behind them.
+//! Everything is a function of time, in milliseconds; time starts at [`START`], so that
+//! there are nodes that are older than the process.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::Claim;
+use lifecycle_ccm::court::Subject;
+
+use super::dice::Dice;
+
+/// When the first leader starts.
+pub const START: u64 = 10_000_000;
+
+/// What kind of node it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It has a provider ID of ours.
+    Ours,
+    /// It never got a provider ID and is uninitialised.
+    Ghost,
+    /// It is another provider's.
+    Foreign,
+    /// The node selector leaves it out.
+    Unselected,
+}
+
+/// A node object and its machine.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its UID, which also names its machine.
+    pub uid: Box<str>,
+    /// Its kind.
+    pub kind: Kind,
+    /// When the machine starts to exist, a little before the node.
+    pub born: u64,
+    /// When the node registers.
+    pub created: u64,
+    /// When the machine stops to exist.
+    pub died: u64,
+    /// When the node object goes without the court: a person replaces it.
+    pub removed: u64,
+    ready_from: u64,
+    ready_until: u64,
+    outages: Vec<(u64, u64)>,
+    protected: (u64, u64),
+    approved_from: u64,
+    /// When all of the cloud does not see the machine though it runs; shorter than the
+    /// confirmation period.
+    pub blink: (u64, u64),
+}
+
+impl Node {
+    /// Whether its machine exists.
+    pub fn lives(&self, at: u64) -> bool {
+        self.born <= at && at < self.died
+    }
+
+    /// Whether the node object exists.
+    pub fn registered(&self, at: u64) -> bool {
+        self.created <= at && at < self.removed
+    }
+
+    /// Whether it is Ready.
+    pub fn ready(&self, at: u64) -> bool {
+        self.ready_from <= at
+            && at < self.ready_until
+            && !self.outages.iter().any(|o| within(*o, at))
+    }
+
+    /// Whether the operator protects it.
+    pub fn protected(&self, at: u64) -> bool {
+        within(self.protected, at)
+    }
+
+    /// Whether the operator approved its deletion; only ever of a machine that is gone.
+    pub fn approved(&self, at: u64) -> bool {
+        self.approved_from <= at
+    }
+
+    /// The node as the controller sees it.
+    pub fn subject(&self, at: u64) -> Subject {
+        Subject {
+            name: Arc::clone(&self.name),
+            uid: self.uid.clone(),
+            claim: match self.kind {
+                Kind::Foreign => Claim::Foreign,
+                Kind::Ghost => Claim::Unclaimed,
+                Kind::Ours | Kind::Unselected => Claim::Ours,
+            },
+            has_id: self.kind != Kind::Ghost,
+            selected: self.kind != Kind::Unselected,
+            ready: self.ready(at),
+            deleting: false,
+            uninitialised: self.kind == Kind::Ghost,
+            age: Duration::from_millis(at.saturating_sub(self.created)),
+            protected: self.protected(at),
+            approved: self.approved(at),
+        }
+    }
+
+    fn changes(&self) -> impl Iterator<Item = u64> + '_ {
+        let outages = self.outages.iter().flat_map(|(from, to)| [*from, *to]);
+        [self.created, self.removed, self.ready_from, self.ready_until].into_iter().chain(outages)
+    }
+}
+
+/// Whether `at` is in `span`.
+pub fn within(span: (u64, u64), at: u64) -> bool {
+    span.0 <= at && at < span.1
+}
+
+/// All nodes that ever are in one history.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The nodes.
+    pub nodes: Vec<Node>,
+    /// When the history ends.
+    pub end: u64,
+    /// When a node changes in a way that wakes the controller, sorted.
+    pub changes: Vec<u64>,
+}
+
+impl World {
+    /// Whether a machine is out of sight within a minute and a half of `at`: two lies of
+    /// different causes that follow each other look like one long lie.
+    pub fn blinks_near(&self, at: u64) -> bool {
+        let near = 90_000;
+        self.nodes
+            .iter()
+            .any(|node| within((node.blink.0.saturating_sub(near), node.blink.1 + near), at))
+    }
+
+    /// A world with this confirmation period.
+    pub fn draw(dice: &mut Dice, confirmation: Duration) -> Self {
+        let minutes = if dice.percent(2) { 60 } else { dice.within(3, 12) };
+        let end = START + minutes * 60_000;
+        let confirmation = u64::try_from(confirmation.as_millis()).unwrap_or(u64::MAX);
+        let everybody = if dice.percent(30) { span(dice, end, 120_000) } else { (0, 0) };
+        let mut nodes = Vec::new();
+        for slot in 0..dice.within(1, 9) {
+            let created = if dice.percent(75) {
+                START - dice.within(0, 900_000)
+            } else {
+                dice.within(START, end)
+            };
+            let mut node = draw_node(dice, slot, 0, created, end, confirmation);
+            node.outages.push(everybody);
+            if dice.percent(30) && node.died < end {
+                let again = node.died + dice.within(1_000, 200_000);
+                node.removed = again;
+                nodes.push(draw_node(dice, slot, 1, again, end, confirmation));
+            }
+            nodes.push(node);
+        }
+        let mut changes: Vec<u64> =
+            nodes.iter().flat_map(Node::changes).filter(|at| *at > START).collect();
+        changes.sort_unstable();
+        Self { nodes, end, changes }
+    }
+}
+
+fn span(dice: &mut Dice, end: u64, longest: u64) -> (u64, u64) {
+    let from = dice.within(START, end);
+    (from, from + dice.within(1_000, longest))
+}
+
+fn draw_node(
+    dice: &mut Dice,
+    slot: u64,
+    life: u64,
+    created: u64,
+    end: u64,
+    confirmation: u64,
+) -> Node {
+    let kind = match dice.within(0, 100) {
+        0..=74 => Kind::Ours,
+        75..=86 => Kind::Ghost,
+        87..=93 => Kind::Foreign,
+        _ => Kind::Unselected,
+    };
+    let born = created - dice.within(0, 5_000);
+    let died = if dice.percent(45) {
+        dice.within(created.max(START), end.max(created + 1))
+    } else {
+        u64::MAX
+    };
+    let outages = (0..dice.within(0, 3)).map(|_| span(dice, end, 200_000)).collect();
+    let never = (0, 0);
+    let blink = if dice.percent(40) {
+        let from = dice.within(START, end);
+        (from, from + dice.within(confirmation / 2, confirmation))
+    } else {
+        never
+    };
+    Node {
+        name: format!("n{slot}").into(),
+        uid: format!("n{slot}-{life}").into(),
+        kind,
+        born,
+        created,
+        died,
+        removed: u64::MAX,
+        ready_from: created + dice.within(0, 150_000),
+        ready_until: died.saturating_add(dice.within(0, 50_000)),
+        outages,
+        protected: if dice.percent(10) { span(dice, end, 600_000) } else { never },
+        approved_from: if dice.percent(20) {
+            died.saturating_add(dice.within(0, 60_000))
+        } else {
+            u64::MAX
+        },
+        blink,
+    }
+}
