@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 LOCKED := --locked
-PROGRAMS := -p node-ccm
+PROGRAMS := -p node-ccm -p lifecycle-ccm
 # The programs as they are shipped: one static file each, which runs in an empty image
 # and shares no library's pages.
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
@@ -56,8 +56,9 @@ fmt: ## format
 	$(CARGO) fmt --all
 
 docs: tools ## write the generated pages of docs/ anew
-	$(CARGO) build $(LOCKED) -p node-ccm
+	$(CARGO) build $(LOCKED) $(PROGRAMS)
 	target/debug/node-ccm --print-options-markdown > docs/options.md
+	target/debug/lifecycle-ccm --print-options-markdown > docs/options-lifecycle-ccm.md
 
 bench: tools ## the figures: requests, calls, bytes, memory, seconds (BENCH=name runs one)
 	tests/kube-apiserver/build.sh

@@ -1,8 +1,123 @@
 //! lifecycle-ccm: the controller that takes nodes out of the cluster whose instances
-//! are gone for good, and nobody else.
+//! are gone for good, and nobody else; and that taints those whose machines are shut down.
+//!
+//! ```text
+//! informer --Ready changed--> pass: who is due? --one lookup--> court --rulings--> API server
+//!                               ^                  [one list]   pure     delete, taint, event
+//!                               +---------------- timer -------------------+
+//! ```
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`court`] | who is looked at, what counts as evidence, who is deleted: pure |
+//! | [`shutdown`] | what becomes of the shutdown taint: pure |
+//! | `observe` | from nodes and answers to the court's plain values |
+//! | `pass` | the loop that feeds the court and does what it says |
+//! | `execute` | a deletion or a taint as a request |
+//! | `controller` | what the parts share, and what wakes the loop |
+//! | `tell` | events and log lines |
+//! | `settings`, `metrics` | flags; `ccm_lifecycle_*` and upstream's metrics |
 
+mod controller;
 pub mod court;
+mod execute;
+mod metrics;
+mod observe;
+mod pass;
+mod settings;
+pub mod shutdown;
+mod tell;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use ccm_cloud::Capability;
+use ccm_kube::{nodes::NodeApi, store::Store};
+use ccm_runtime::{
+    health::Scope,
+    node_watch::watch_nodes,
+    program::{Context, Failure, Identity, Program},
+    settings::{Problems, RawSettings, SettingDoc},
+};
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+pub use settings::LifecycleSettings;
+
+use crate::{controller::Controller, metrics::LifecycleMetrics, tell::Told};
+
+/// The program.
+pub struct LifecycleCcm {
+    controller: Arc<Controller>,
+}
+
+impl Program for LifecycleCcm {
+    const IDENTITY: Identity = Identity {
+        binary: "lifecycle-ccm",
+        controller: "cloud-node-lifecycle-controller",
+        alias: "cloud-node-lifecycle",
+        lease: "lifecycle-ccm",
+        port: 10288,
+        event_component: "cloud-node-lifecycle-controller",
+        needs: Capability::Instances,
+    };
+    type Settings = LifecycleSettings;
+
+    fn documentation() -> &'static [SettingDoc] {
+        settings::TABLE
+    }
+
+    fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<LifecycleSettings> {
+        settings::settings(layers, problems)
+    }
+
+    async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
+        let controller = Arc::new(controller(&context));
+        controller.breaker.pass("closed");
+        let listener = Arc::clone(&controller);
+        watch_nodes(&context, &controller.store, move |change| listener.changed(&change));
+        let store = controller.store.clone();
+        store.wait_synced().await;
+        Ok(Self { controller })
+    }
+
+    fn lead(self: Arc<Self>, context: Context<Self>) {
+        self.controller.leads.store(true, Ordering::SeqCst);
+        let passes = pass::run(Arc::clone(&self.controller), context.token.clone());
+        context.supervisor.spawn("passes", passes);
+    }
+
+    async fn drain(&self) {
+        // A lookup in flight is not worth the wait; a deletion is.
+        self.controller.closing.cancel();
+        drop(self.controller.passing.lock().await);
+    }
+}
+
+fn controller(context: &Context<LifecycleCcm>) -> Controller {
+    // A write gets no more time than a term of leadership covers.
+    let timeout = context.leadership.write_timeout().min(context.common.borrow().kube.timeout);
+    Controller {
+        store: Store::new(),
+        api: NodeApi::new(context.clients.main.clone(), timeout),
+        cloud: Arc::clone(&context.cloud),
+        leadership: context.leadership.clone(),
+        events: context.events.clone(),
+        settings: context.settings.clone(),
+        metrics: LifecycleMetrics::new(&context.metrics),
+        breaker: context.health.condition("breaker", Scope::Information, "not judged yet"),
+        told: Told::default(),
+        leads: AtomicBool::new(false),
+        wake: Notify::new(),
+        closing: CancellationToken::new(),
+        passing: tokio::sync::Mutex::new(()),
+        started: Instant::now(),
+        appeared: Mutex::new(HashMap::new()),
+    }
+}

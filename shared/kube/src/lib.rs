@@ -13,6 +13,7 @@ pub mod metrics;
 pub mod node;
 pub mod nodes;
 pub mod patch;
+pub mod selector;
 pub mod store;
 
 pub use error::ApiError;

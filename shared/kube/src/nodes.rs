@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
 use serde_json::Value;
 use tokio::time::timeout;
@@ -67,6 +67,19 @@ impl NodeApi {
         let params = PatchParams::default();
         let body = self.written(patch.body(self.kind));
         self.bounded(self.api.patch_status(name, &params, &body)).await
+    }
+
+    /// Deletes exactly this object as it was seen: another of the same name, or one that
+    /// has changed since, gets [`ApiError::Conflict`] and stays.
+    pub async fn delete(&self, node: &Node) -> Result<(), ApiError> {
+        let preconditions = Preconditions {
+            uid: Some(node.uid.to_string()),
+            resource_version: Some(node.resource_version.to_string()),
+        };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let call = self.api.delete(&node.name, &params);
+        let answer = timeout(self.timeout, call).await.map_err(|_| ApiError::Timeout)?;
+        answer.map(|_| ()).map_err(ApiError::from)
     }
 
     fn written(&self, body: Value) -> Patch<Value> {

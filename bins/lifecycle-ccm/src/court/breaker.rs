@@ -75,6 +75,7 @@ impl Breaker {
     }
 
     /// The breaker after a list that ends up with this cause, or none.
+    #[must_use]
     pub fn after(self, now: At, cause: Option<Cause>) -> Self {
         match (self, cause) {
             (_, None) => Self::Closed,

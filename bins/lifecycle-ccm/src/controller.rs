@@ -1,0 +1,110 @@
+//! What the parts of the controller share, and what wakes it.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use ccm_cloud::{Cloud, clock};
+use ccm_kube::{
+    events::EventRecorder,
+    node::{Node, Shared as Name},
+    nodes::NodeApi,
+    store::{Change, Store},
+};
+use ccm_runtime::{health::Condition, instances, leadership::Leadership};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    court::{At, Subject},
+    metrics::LifecycleMetrics,
+    observe,
+    settings::LifecycleSettings,
+    tell::Told,
+};
+
+/// What the parts share.
+pub(crate) struct Controller {
+    pub(crate) store: Store<Node>,
+    pub(crate) api: NodeApi,
+    pub(crate) cloud: Arc<dyn Cloud>,
+    pub(crate) leadership: Leadership,
+    pub(crate) events: EventRecorder,
+    pub(crate) settings: watch::Receiver<Arc<LifecycleSettings>>,
+    pub(crate) metrics: LifecycleMetrics,
+    /// The line `breaker` of `/readyz?verbose`.
+    pub(crate) breaker: Condition,
+    pub(crate) told: Told,
+    /// Set once this replica leads: before that nothing wakes it.
+    pub(crate) leads: AtomicBool,
+    /// A node may have to be looked at now.
+    pub(crate) wake: Notify,
+    /// Cancelled when nothing new is to be begun.
+    pub(crate) closing: CancellationToken,
+    /// Held during a pass: whoever gets it knows that none is under way.
+    pub(crate) passing: tokio::sync::Mutex<()>,
+    /// Moments are counted from here.
+    pub(crate) started: Instant,
+    /// Nodes that appeared while this process watched, and when.
+    pub(crate) appeared: Mutex<HashMap<Name, Instant>>,
+}
+
+impl Controller {
+    /// The settings as they are now.
+    pub(crate) fn settings(&self) -> Arc<LifecycleSettings> {
+        Arc::clone(&self.settings.borrow())
+    }
+
+    /// This moment, for the court.
+    pub(crate) fn now(&self) -> At {
+        At(self.started.elapsed())
+    }
+
+    /// Takes notice of a change of a node, on every replica. Never waits.
+    pub(crate) fn changed(&self, change: &Change<Node>) {
+        let matters = match change {
+            Change::Added(node) => {
+                // What the first list shows may have been there for long.
+                if self.store.is_synced() {
+                    self.appeared.lock().insert(Arc::clone(&node.name), Instant::now());
+                }
+                !node.is_ready()
+            }
+            Change::Updated { old, new } => observe::wakes(old, new),
+            Change::Deleted(node) => {
+                self.appeared.lock().remove(&node.name);
+                self.told.forget(&node.name);
+                false
+            }
+        };
+        if matters && self.leads.load(Ordering::SeqCst) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// All nodes as they are now. Those whose provider ID cannot be judged yet, because
+    /// the provider has not said which ones are its own, are left out.
+    pub(crate) fn subjects(&self) -> Vec<(Subject, Arc<Node>)> {
+        let (settings, wall, appeared) = (self.settings(), clock::wall(), self.appeared.lock());
+        let subject = |node: Arc<Node>| {
+            let claim = instances::claim(&*self.cloud, &node)?;
+            let by_clock = node.created.map(|created| {
+                Duration::try_from(wall.duration_since(created)).unwrap_or_default()
+            });
+            let seen = appeared.get(&node.name).map(Instant::elapsed);
+            let selected = settings.node_selector.matches(&node);
+            let age = observe::age(by_clock, seen);
+            Some((observe::subject(&node, claim, selected, age), node))
+        };
+        self.store.list().into_iter().filter_map(subject).collect()
+    }
+}

@@ -1,0 +1,237 @@
+//! The metrics of lifecycle-ccm. Upstream's two keep their names and labels.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_kube::ApiError;
+use ccm_runtime::metrics::Metrics;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+};
+
+use crate::court::{Cause, Counts, Testimony, Usage, Verdict};
+
+/// Bounds of the time from the first answer "gone" to the deletion, in seconds.
+const TO_DELETION: [f64; 9] = [5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    operation: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VerdictLabels {
+    verdict: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabel {
+    cause: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TaintLabels {
+    action: &'static str,
+    result: &'static str,
+}
+
+/// How all nodes stand, for the gauge.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct States {
+    pub(crate) ready: usize,
+    pub(crate) foreign: usize,
+    pub(crate) unselected: usize,
+    pub(crate) shutdown: usize,
+}
+
+/// All metrics of the controller. Clones share them.
+#[derive(Clone)]
+pub(crate) struct LifecycleMetrics {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    passes: Histogram,
+    answers: Family<CallLabels, Counter>,
+    nodes: Family<StateLabel, Gauge>,
+    verdicts: Family<VerdictLabels, Counter>,
+    deletions: Family<ResultLabel, Counter>,
+    to_deletion: Histogram,
+    taints: Family<TaintLabels, Counter>,
+    breaker: Gauge,
+    openings: Family<CauseLabel, Counter>,
+    budget_limit: Gauge,
+    budget_used: Gauge,
+}
+
+impl LifecycleMetrics {
+    /// The metrics, registered.
+    pub(crate) fn new(metrics: &Metrics) -> Self {
+        let this = Self { inner: Arc::new(Inner::new()) };
+        this.inner.register(metrics);
+        this
+    }
+
+    /// A pass took so long.
+    pub(crate) fn passed(&self, took: Duration) {
+        self.inner.passes.observe(took.as_secs_f64());
+    }
+
+    /// The cloud answered like this about one node.
+    pub(crate) fn answered(&self, testimony: &Testimony) {
+        let result = match testimony {
+            Testimony::Present(_) => "success",
+            Testimony::Gone(_) => "instance_not_found",
+            Testimony::NotOurs(_) => "not_ours",
+            Testimony::NoAnswer(error) => error.kind.reason(),
+        };
+        let labels = CallLabels { operation: "instance_exists", result };
+        self.inner.answers.get_or_create(&labels).inc();
+    }
+
+    /// The court said this.
+    pub(crate) fn ruled(&self, verdict: &Verdict) {
+        let labels = VerdictLabels { verdict: verdict.as_str(), reason: verdict.reason() };
+        self.inner.verdicts.get_or_create(&labels).inc();
+    }
+
+    /// A deletion ended; `open_for` is how long the case was open.
+    pub(crate) fn deleted(&self, result: Result<(), &ApiError>, open_for: Duration) {
+        if result.is_ok() {
+            self.inner.to_deletion.observe(open_for.as_secs_f64());
+        }
+        let result = result.err().map_or("ok", ApiError::reason);
+        self.inner.deletions.get_or_create(&ResultLabel { result }).inc();
+    }
+
+    /// The shutdown taint was written.
+    pub(crate) fn tainted(&self, action: &'static str, result: Result<(), &ApiError>) {
+        let result = result.err().map_or("ok", ApiError::reason);
+        self.inner.taints.get_or_create(&TaintLabels { action, result }).inc();
+    }
+
+    /// The breaker opened.
+    pub(crate) fn opened(&self, cause: &Cause) {
+        self.inner.openings.get_or_create(&CauseLabel { cause: cause.as_str() }).inc();
+    }
+
+    /// How things stand after a pass.
+    pub(crate) fn stand(&self, open: bool, budget: Usage, counts: Counts, states: States) {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let inner = &self.inner;
+        inner.breaker.set(open.into());
+        inner.budget_limit.set(number(budget.limit));
+        inner.budget_used.set(number(budget.used));
+        for (state, count) in [
+            ("ready", states.ready),
+            ("foreign", states.foreign),
+            ("not_selected", states.unselected),
+            ("shutdown", states.shutdown),
+            ("watched", counts.watched),
+            ("suspected", counts.suspected),
+        ] {
+            inner.nodes.get_or_create(&StateLabel { state }).set(number(count));
+        }
+    }
+}
+
+impl Inner {
+    fn new() -> Self {
+        Self {
+            passes: Histogram::new(exponential_buckets(0.001, 2.0, 15)),
+            answers: Family::default(),
+            nodes: Family::default(),
+            verdicts: Family::default(),
+            deletions: Family::default(),
+            to_deletion: Histogram::new(TO_DELETION),
+            taints: Family::default(),
+            breaker: Gauge::default(),
+            openings: Family::default(),
+            budget_limit: Gauge::default(),
+            budget_used: Gauge::default(),
+        }
+    }
+
+    fn register(&self, to: &Metrics) {
+        self.register_passes(to);
+        self.register_court(to);
+    }
+
+    fn register_passes(&self, to: &Metrics) {
+        to.register(
+            "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
+            "[ALPHA] How long a pass over the nodes that are not Ready took",
+            self.passes.clone(),
+        );
+        to.register(
+            "cloud_node_lifecycle_controller_cloud_provider_calls",
+            "[ALPHA] Answers of the cloud about nodes, one per node and lookup, by operation and result",
+            self.answers.clone(),
+        );
+        to.register(
+            "ccm_lifecycle_nodes",
+            "[ALPHA] Nodes by how they stand, on the leader; a suspected node is also watched",
+            self.nodes.clone(),
+        );
+        to.register(
+            "ccm_lifecycle_taints",
+            "[ALPHA] Writes of the shutdown taint, by action and result",
+            self.taints.clone(),
+        );
+    }
+
+    fn register_court(&self, to: &Metrics) {
+        to.register(
+            "ccm_lifecycle_verdicts",
+            "[ALPHA] What the court said, once per node and hearing",
+            self.verdicts.clone(),
+        );
+        to.register(
+            "ccm_lifecycle_deletions",
+            "[ALPHA] Deletions of nodes, by result",
+            self.deletions.clone(),
+        );
+        to.register(
+            "ccm_lifecycle_time_to_deletion_seconds",
+            "[ALPHA] From the cloud's first word that an instance is gone to the deletion of its node",
+            self.to_deletion.clone(),
+        );
+        to.register(
+            "ccm_lifecycle_breaker_open",
+            "[ALPHA] 1 while the list of the fleet is not believable and nothing is deleted",
+            self.breaker.clone(),
+        );
+        to.register(
+            "ccm_lifecycle_breaker_openings",
+            "[ALPHA] How often the breaker opened, by cause",
+            self.openings.clone(),
+        );
+        to.register(
+            "ccm_lifecycle_budget_limit",
+            "[ALPHA] How many nodes may be deleted in a window",
+            self.budget_limit.clone(),
+        );
+        to.register(
+            "ccm_lifecycle_budget_used",
+            "[ALPHA] How many nodes were deleted in the window that ends now",
+            self.budget_used.clone(),
+        );
+    }
+}

@@ -1,0 +1,72 @@
+use ccm_cloud::{ErrorKind, Instance, ProviderId};
+use ccm_kube::node::{Condition, Taint};
+
+use super::*;
+
+fn node(name: &str, id: Option<&str>) -> Arc<Node> {
+    let ready = Condition { kind: "Ready".into(), status: "Unknown".into(), reason: None };
+    Arc::new(Node {
+        name: name.into(),
+        uid: "u".into(),
+        provider_id: id.map(Into::into),
+        conditions: vec![ready],
+        ..Node::default()
+    })
+}
+
+fn of(node: &Node) -> Subject {
+    subject(node, Claim::Ours, true, Duration::from_mins(10))
+}
+
+#[test]
+fn annotations_and_taints_are_read() {
+    let mut plain = Node::clone(&node("a", None));
+    let got = of(&plain);
+    assert!(!got.protected && !got.approved && !got.uninitialised && !got.ready && !got.has_id);
+    plain.annotations =
+        [(PROTECTED.into(), "".into()), (APPROVED.into(), "false".into())].into_iter().collect();
+    plain.taints = vec![Taint { key: UNINITIALIZED.into(), ..Taint::default() }];
+    plain.conditions[0].status = "True".into();
+    let got = of(&plain);
+    assert!(got.protected && !got.approved && got.uninitialised && got.ready);
+}
+
+#[test]
+fn the_age_is_the_shortest_that_may_be_true() {
+    let seconds = |count| Some(Duration::from_secs(count));
+    assert_eq!(age(seconds(500), None), Duration::from_mins(500 / 60) + Duration::from_secs(20));
+    assert_eq!(age(seconds(5000), seconds(3)), Duration::from_secs(3), "a clock that is ahead");
+    assert_eq!(age(seconds(2), seconds(30)), Duration::from_secs(2), "a clock that is behind");
+    assert_eq!(age(None, seconds(30)), Duration::ZERO);
+}
+
+#[test]
+fn a_list_shows_nodes_by_id_and_those_without_by_name() {
+    let instance = |id: &str, name: &str| Instance::new(ProviderId::parse(id).unwrap(), name);
+    let nodes: Vec<_> = [
+        node("a", Some("sim://i-a")),
+        node("b", Some("sim://i-b")),
+        node("ghost", None),
+        node("named", None),
+        // Its name is there, its ID is not: another machine of that name.
+        node("again", Some("sim://i-old")),
+    ]
+    .into_iter()
+    .map(|node| (of(&node), node))
+    .collect();
+    let fleet = Fleet {
+        instances: vec![
+            instance("sim://i-a", "x"),
+            instance("sim://i-new", "again"),
+            instance("sim://i-n", "named"),
+        ],
+        malformed: vec!["odd".to_owned()],
+    };
+    let times = (At(Duration::from_secs(1)), At(Duration::from_secs(2)));
+    let missing = ["again", "b", "ghost"].map(Into::into).into();
+    let (asked, answered) = times;
+    let expect = Listing::Read { asked, answered, instances: 3, malformed: 1, missing };
+    assert_eq!(listing(Ok(fleet), &nodes, times), expect);
+    let error = CloudError::new(ErrorKind::Timeout, "late");
+    assert_eq!(listing(Err(error.clone()), &nodes, times), Listing::Failed(error));
+}

@@ -1,0 +1,271 @@
+//! The loop: who is to be looked at, one lookup of them all, the court, and what it says
+//! carried out.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use ccm_cloud::{Call, Claim, LookupResult, NodeIdentity, PowerState};
+use ccm_kube::node::{Node, Shared as Name};
+use ccm_runtime::instances;
+use futures::{StreamExt as _, stream};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    controller::Controller,
+    court::{Agenda, At, Court, Hearing, Listing, LookedUp, Ruling, Subject, Testimony, Verdict},
+    execute::Stopped,
+    metrics::States,
+    observe,
+    shutdown::{self, Step},
+    tell::DELETION,
+};
+
+/// From the start of a pass to the next, at least: nodes that stop being Ready one after
+/// another must not cost one call each.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long a woken pass waits for more nodes that change at the same time.
+const LINGER: Duration = Duration::from_millis(100);
+/// How long to wait when nobody is to be looked at; any change wakes.
+const IDLE: Duration = Duration::from_mins(1);
+
+type Nodes = Vec<(Subject, Arc<Node>)>;
+
+/// Passes until the token is cancelled. The court is a new one: what an earlier leader
+/// suspected is no evidence here.
+pub(crate) async fn run(controller: Arc<Controller>, token: CancellationToken) {
+    let work = async {
+        let mut court = Court::new();
+        let mut settings = controller.settings.clone();
+        while !controller.closing.is_cancelled() {
+            let started = Instant::now();
+            let next = controller.pass(&mut court).await;
+            let due = controller.started + next.0;
+            tokio::select! {
+                () = sleep_until(due.max(started + PAUSE)) => {}
+                () = controller.wake.notified() => sleep(LINGER).await,
+                Ok(()) = settings.changed() => {}
+                () = controller.closing.cancelled() => {}
+            }
+            sleep_until(started + PAUSE).await;
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        biased;
+        () = token.cancelled() => {}
+        () = work => {}
+    }
+}
+
+impl Controller {
+    /// One pass. Says when the next one is due if nothing wakes it sooner.
+    async fn pass(&self, court: &mut Court) -> At {
+        let _passing = self.passing.lock().await;
+        let started = Instant::now();
+        let nodes = self.subjects();
+        self.untaint_ready(&nodes).await;
+        let agenda = self.agenda(court, &nodes);
+        let (nodes, asked) = if agenda.is_empty() {
+            (nodes, false)
+        } else {
+            let heard = tokio::select! {
+                biased;
+                () = self.closing.cancelled() => return self.now(),
+                heard = self.hear(agenda, &nodes) => heard,
+            };
+            (self.judge(court, heard).await, true)
+        };
+        self.show(court, &nodes);
+        if asked {
+            self.metrics.passed(started.elapsed());
+        }
+        let next = self.agenda(court, &nodes);
+        let now = self.now();
+        if !next.is_empty() {
+            // What found no place in this pass waits a period, as if it had.
+            return now + self.settings().policy.monitor_period;
+        }
+        next.next.unwrap_or(now + IDLE)
+    }
+
+    fn agenda(&self, court: &mut Court, nodes: &Nodes) -> Agenda {
+        let now = self.now();
+        let agenda = court.agenda(now, &subjects(nodes), &self.settings().policy);
+        for ruling in &agenda.ended {
+            self.tell_ruling(self.store.get(&ruling.name).as_deref(), ruling, now);
+        }
+        agenda
+    }
+
+    /// Asks the cloud. Nothing is decided here.
+    async fn hear(&self, agenda: Agenda, nodes: &Nodes) -> Heard {
+        let by_name: HashMap<&str, &Arc<Node>> =
+            nodes.iter().map(|(subject, node)| (&*subject.name, node)).collect();
+        let asked: Vec<Arc<Node>> = agenda
+            .look_up
+            .iter()
+            .filter_map(|name| by_name.get(&**name).copied().cloned())
+            .collect();
+        let identities: Vec<NodeIdentity> =
+            asked.iter().map(|node| instances::identity(node)).collect();
+        let call = Call::waiting(self.settings().cloud_call_timeout);
+        let start = self.now();
+        let lookup = async {
+            if identities.is_empty() {
+                return (Vec::new(), self.now());
+            }
+            let answers = instances::lookup(&*self.cloud, &identities, call).await;
+            (answers, self.now())
+        };
+        let list = async {
+            if !agenda.list {
+                return None;
+            }
+            let fleet = instances::list(&*self.cloud, call).await;
+            Some((fleet, self.now()))
+        };
+        let ((answers, answered), fleet) = tokio::join!(lookup, list);
+        Heard { asked, answers, fleet, times: (start, answered) }
+    }
+
+    /// Lets the court judge by what was heard and the nodes as they are now, and does
+    /// what it says. Returns the nodes as they were judged.
+    async fn judge(&self, court: &mut Court, heard: Heard) -> Nodes {
+        let (settings, nodes) = (self.settings(), self.subjects());
+        let Heard { asked, answers, fleet, times: (start, answered) } = heard;
+        let lookups: Vec<LookedUp> = asked.iter().zip(answers).map(looked_up).collect();
+        let mut powers = HashMap::new();
+        for lookup in &lookups {
+            self.metrics.answered(&lookup.testimony);
+            if let Testimony::Present(power) = lookup.testimony {
+                powers.insert((Arc::clone(&lookup.name), lookup.uid.clone()), power);
+            }
+        }
+        let list = fleet.map(|(fleet, read)| observe::listing(fleet, &nodes, (start, read)));
+        if let Some(Listing::Failed(error)) = &list {
+            tracing::warn!(%error, "the fleet could not be listed; nobody is deleted without");
+        }
+        let hearing = Hearing { asked: start, answered, lookups, list };
+        let (before, now) = (*court.breaker(), self.now());
+        let rulings = court.hear(now, &subjects(&nodes), hearing, &settings.policy);
+        self.tell_breaker(before, *court.breaker());
+        let by_name: HashMap<Name, Arc<Node>> =
+            nodes.iter().map(|(_, node)| (Arc::clone(&node.name), Arc::clone(node))).collect();
+        for ruling in &rulings {
+            self.tell_ruling(by_name.get(&ruling.name).map(|node| &**node), ruling, now);
+        }
+        self.delete_all(court, rulings, &by_name, now).await;
+        self.taint_all(&nodes, &powers).await;
+        nodes
+    }
+
+    async fn delete_all(
+        &self,
+        court: &mut Court,
+        rulings: Vec<Ruling>,
+        nodes: &HashMap<Name, Arc<Node>>,
+        now: At,
+    ) {
+        let convicted = rulings.into_iter().filter(|ruling| ruling.verdict == Verdict::Delete);
+        let deletions = convicted.filter_map(|ruling| {
+            let node = Arc::clone(nodes.get(&ruling.name)?);
+            Some(async move {
+                let result = self.delete(&node).await;
+                (node, ruling, result)
+            })
+        });
+        let mut ended = stream::iter(deletions)
+            .buffer_unordered(self.settings().concurrent_node_lifecycle_syncs);
+        while let Some((node, ruling, result)) = ended.next().await {
+            let open_for = ruling.since.map(|since| now.since(since)).unwrap_or_default();
+            match &result {
+                Ok(()) => {
+                    self.metrics.deleted(Ok(()), open_for);
+                    self.tell_deleted(&node, &ruling);
+                }
+                Err(stopped) => {
+                    if let Stopped::Refused(error) = stopped {
+                        self.metrics.deleted(Err(error), open_for);
+                    }
+                    court.released(&ruling.name, &ruling.uid);
+                    self.tell_stopped(&node, DELETION, stopped);
+                }
+            }
+        }
+    }
+
+    /// A Ready node that has the taint loses it without a question to the cloud.
+    async fn untaint_ready(&self, nodes: &Nodes) {
+        let ready = nodes.iter().filter(|(subject, _)| subject.ready && subject.in_reach());
+        let steps = ready.filter_map(|(_, node)| self.taint_step(node, None));
+        self.write_taints(steps.collect()).await;
+    }
+
+    async fn taint_all(&self, nodes: &Nodes, powers: &HashMap<(Name, Box<str>), PowerState>) {
+        let steps = nodes.iter().filter(|(subject, _)| subject.is_watched()).filter_map(
+            |(subject, node)| {
+                let key = (Arc::clone(&subject.name), subject.uid.clone());
+                self.taint_step(node, Some(*powers.get(&key)?))
+            },
+        );
+        self.write_taints(steps.collect()).await;
+    }
+
+    fn taint_step(&self, node: &Arc<Node>, power: Option<PowerState>) -> Option<Tainting> {
+        let removal = self.settings().shutdown_taint_removal;
+        let step = shutdown::plan(node.is_ready(), &node.taints, power, removal)?;
+        Some((Arc::clone(node), step, power))
+    }
+
+    async fn write_taints(&self, steps: Vec<Tainting>) {
+        let writes = steps.into_iter().map(|(node, step, power)| async move {
+            match self.taint(&node, step).await {
+                Ok(()) => {
+                    self.metrics.tainted(step.as_str(), Ok(()));
+                    self.tell_tainted(&node, step, power);
+                }
+                Err(stopped) => {
+                    if let Stopped::Refused(error) = &stopped {
+                        self.metrics.tainted(step.as_str(), Err(error));
+                    }
+                    self.tell_stopped(&node, "the shutdown taint", &stopped);
+                }
+            }
+        });
+        let at_once = self.settings().concurrent_node_lifecycle_syncs;
+        stream::iter(writes).buffer_unordered(at_once).collect::<Vec<()>>().await;
+    }
+
+    fn show(&self, court: &Court, nodes: &Nodes) {
+        let number =
+            |test: fn(&Subject) -> bool| nodes.iter().filter(|(subject, _)| test(subject)).count();
+        let standing = States {
+            ready: number(|subject| subject.ready),
+            foreign: number(|subject| subject.claim == Claim::Foreign),
+            unselected: number(|subject| !subject.selected),
+            shutdown: nodes.iter().filter(|(_, node)| node.taint(shutdown::KEY).is_some()).count(),
+        };
+        let budget = court.budget(self.now(), &subjects(nodes), &self.settings().policy);
+        self.metrics.stand(court.breaker().is_open(), budget, court.counts(), standing);
+    }
+}
+
+/// A node, what is to be done about its taint, and what the cloud said of its machine.
+type Tainting = (Arc<Node>, Step, Option<PowerState>);
+
+/// What the cloud answered.
+struct Heard {
+    asked: Vec<Arc<Node>>,
+    answers: Vec<LookupResult>,
+    fleet: Option<(Result<ccm_cloud::Fleet, ccm_cloud::CloudError>, At)>,
+    /// When the first question was asked and the last lookup answered.
+    times: (At, At),
+}
+
+fn looked_up((node, answer): (&Arc<Node>, LookupResult)) -> LookedUp {
+    LookedUp { name: Arc::clone(&node.name), uid: node.uid.clone(), testimony: answer.into() }
+}
+
+fn subjects(nodes: &Nodes) -> Vec<Subject> {
+    nodes.iter().map(|(subject, _)| subject.clone()).collect()
+}

@@ -1,0 +1,76 @@
+use ccm_runtime::settings::{Invocation, load};
+
+use super::*;
+use crate::LifecycleCcm;
+
+fn read(arguments: &[&str]) -> Result<LifecycleSettings, String> {
+    let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
+    invocation.arguments.extend(arguments.iter().map(Into::into));
+    load::<LifecycleCcm>(&invocation)
+        .map(|loaded| LifecycleSettings::clone(&loaded.own))
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn defaults_are_those_of_the_table_and_of_the_court() {
+    let settings = read(&[]).unwrap();
+    assert_eq!(settings.policy, Policy::default());
+    assert_eq!(settings.shutdown_taint_removal, Removal::Cloud);
+    assert_eq!(settings.concurrent_node_lifecycle_syncs, 16);
+    assert_eq!(settings.node_selector, NodeSelector::default());
+}
+
+#[test]
+fn every_setting_is_taken_over() {
+    let settings = read(&[
+        "--node-monitor-period=1s",
+        "--node-deletion-confirmation-period=2s",
+        "--node-grace-period=0s",
+        "--node-deletion-budget=7",
+        "--node-deletion-budget-window=1m",
+        "--fleet-shrink-threshold=20%",
+        "--ghost-deletion=never",
+        "--node-selector=pool=a,!spot",
+        "--shutdown-taint-removal=ready",
+        "--cloud-call-timeout=4s",
+        "--concurrent-node-lifecycle-syncs=2",
+    ])
+    .unwrap();
+    let expect = Policy {
+        confirmation_period: Duration::from_secs(2),
+        grace_period: Duration::ZERO,
+        monitor_period: Duration::from_secs(1),
+        budget: Budget::Count(7),
+        budget_window: Duration::from_mins(1),
+        shrink_threshold: 20,
+        ghosts: Ghosts::Never,
+        evidence_age: Duration::from_secs(4),
+    };
+    assert_eq!(settings.policy, expect);
+    assert_eq!(settings.node_selector.to_string(), "pool=a,!spot");
+    assert_eq!(settings.shutdown_taint_removal, Removal::Ready);
+    assert_eq!(settings.concurrent_node_lifecycle_syncs, 2);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_by_name() {
+    for (argument, rule) in [
+        ("--node-monitor-period=0s", "at least 1s"),
+        ("--node-deletion-confirmation-period=500ms", "at least 1s"),
+        ("--node-deletion-budget=-1", "a number of nodes or a percentage"),
+        ("--node-deletion-budget=101%", "a number of nodes or a percentage"),
+        ("--node-deletion-budget=many", "a number of nodes or a percentage"),
+        ("--node-deletion-budget-window=0s", "at least 1s"),
+        ("--fleet-shrink-threshold=0%", "from 1% to 100%"),
+        ("--ghost-deletion=always", "uninitialised or never"),
+        ("--node-selector=pool=a=b", "must be key=value"),
+        ("--shutdown-taint-removal=now", "cloud or ready"),
+        ("--cloud-call-timeout=11m", "from 1s to 10m0s"),
+        ("--concurrent-node-lifecycle-syncs=0", "at least 1"),
+    ] {
+        let error = read(&[argument]).unwrap_err();
+        let (flag, _) = argument.split_once('=').unwrap();
+        let told = error.lines().any(|line| line.contains(flag) && line.contains(rule));
+        assert!(told, "{argument}: {error}");
+    }
+}

@@ -1,0 +1,124 @@
+//! What becomes of the taint that marks a node whose machine is shut down: pure.
+//!
+//! The taint lets the cluster move volumes and pods away from a machine that is certainly
+//! off. Upstream takes it away only when the node is Ready again; here it follows the
+//! cloud, because a machine that runs may need its volumes to become Ready.
+
+use ccm_cloud::PowerState;
+use ccm_kube::node::Taint;
+use serde::Serialize;
+
+/// The key of the taint; its effect is [`EFFECT`], and it has no value.
+pub(crate) const KEY: &str = "node.cloudprovider.kubernetes.io/shutdown";
+/// The effect of the taint.
+pub(crate) const EFFECT: &str = "NoSchedule";
+
+/// When the taint is taken away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Removal {
+    /// As soon as the cloud says that the machine runs.
+    #[default]
+    Cloud,
+    /// When the node is Ready, as upstream does.
+    Ready,
+}
+
+/// What is to be done about the taint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Add,
+    Remove,
+}
+
+impl Step {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Remove => "remove",
+        }
+    }
+}
+
+/// Decides by the node and, if it was asked for, what the cloud says of its machine.
+pub(crate) fn plan(
+    ready: bool,
+    taints: &[Taint],
+    power: Option<PowerState>,
+    removal: Removal,
+) -> Option<Step> {
+    let tainted = taints.iter().any(is_shutdown);
+    match (tainted, ready, power) {
+        (true, true, _) => Some(Step::Remove),
+        (true, false, Some(PowerState::Running)) if removal == Removal::Cloud => Some(Step::Remove),
+        (false, false, Some(PowerState::Stopped)) => Some(Step::Add),
+        _ => None,
+    }
+}
+
+/// The whole new list of taints.
+pub(crate) fn apply(taints: &[Taint], step: Step) -> Vec<Taint> {
+    let mut new: Vec<Taint> = taints.iter().filter(|taint| !is_shutdown(taint)).cloned().collect();
+    if step == Step::Add {
+        new.push(Taint { key: KEY.into(), effect: EFFECT.into(), ..Taint::default() });
+    }
+    new
+}
+
+/// Two taints are the same for Kubernetes if key and effect are.
+fn is_shutdown(taint: &Taint) -> bool {
+    &*taint.key == KEY && &*taint.effect == EFFECT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taint(key: &str, effect: &str) -> Taint {
+        Taint { key: key.into(), effect: effect.into(), ..Taint::default() }
+    }
+
+    #[test]
+    fn the_taint_follows_the_machine() {
+        use PowerState::{Changing, Running, Stopped, Unknown};
+        let shutdown = [taint(KEY, EFFECT)];
+        let check = |tainted: bool, ready, power, removal, expect| {
+            let taints = if tainted { &shutdown[..] } else { &[] };
+            assert_eq!(
+                plan(ready, taints, power, removal),
+                expect,
+                "{tainted} {ready} {power:?} {removal:?}"
+            );
+        };
+        let (add, remove) = (Some(Step::Add), Some(Step::Remove));
+        for removal in [Removal::Cloud, Removal::Ready] {
+            check(false, false, Some(Stopped), removal, add);
+            check(true, false, Some(Stopped), removal, None);
+            // A Ready node is never asked about, and what the cloud says does not count.
+            check(false, true, Some(Stopped), removal, None);
+            check(true, true, Some(Stopped), removal, remove);
+            check(true, true, None, removal, remove);
+            for unclear in [Some(Changing), Some(Unknown), None] {
+                check(true, false, unclear, removal, None);
+                check(false, false, unclear, removal, None);
+            }
+        }
+        check(true, false, Some(Running), Removal::Cloud, remove);
+        check(true, false, Some(Running), Removal::Ready, None);
+    }
+
+    #[test]
+    fn other_taints_stay_as_they_are() {
+        let other = Taint { value: Some("x".into()), ..taint("other", "NoExecute") };
+        let same_key = taint(KEY, "NoExecute");
+        let before = [other.clone(), same_key.clone()];
+        let tainted = apply(&before, Step::Add);
+        assert_eq!(tainted, [other.clone(), same_key.clone(), taint(KEY, EFFECT)]);
+        assert_eq!(apply(&tainted, Step::Add), tainted, "twice is once");
+        assert_eq!(apply(&tainted, Step::Remove), before);
+        assert_eq!(
+            plan(false, &before, Some(PowerState::Stopped), Removal::Cloud),
+            Some(Step::Add)
+        );
+    }
+}

@@ -1,0 +1,266 @@
+//! What a person is told: events on the node, and log lines with the evidence.
+//!
+//! A state that lasts is told when it begins, when it changes and every ten minutes.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use ccm_cloud::PowerState;
+use ccm_kube::{
+    events::{EventKind, EventRecorder},
+    node::{Node, Shared as Name},
+};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::{
+    controller::Controller,
+    court::{At, Breaker, Cause, Doubt, Reason, Ruling, Verdict},
+    execute::Stopped,
+    observe,
+    shutdown::Step,
+};
+
+/// How long what a person has been told is not repeated.
+const REPEAT: Duration = Duration::from_mins(10);
+
+/// What was told of each node last.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    last: Mutex<HashMap<Name, (&'static str, &'static str, Instant)>>,
+}
+
+impl Told {
+    /// Whether to tell this now: it is another state than last time, or some time has
+    /// passed.
+    fn again(&self, name: &Name, state: &'static str, detail: &'static str) -> bool {
+        let (mut last, now) = (self.last.lock(), Instant::now());
+        let fresh = |at: Instant| now.duration_since(at) < REPEAT;
+        if last
+            .get(name)
+            .is_some_and(|known| (known.0, known.1) == (state, detail) && fresh(known.2))
+        {
+            return false;
+        }
+        last.insert(Arc::clone(name), (state, detail, now));
+        true
+    }
+
+    /// Forgets what was told of a node.
+    pub(crate) fn forget(&self, name: &str) {
+        self.last.lock().remove(name);
+    }
+}
+
+impl Controller {
+    /// Tells what the court said about a node, unless it is nothing.
+    pub(crate) fn tell_ruling(&self, node: Option<&Node>, ruling: &Ruling, now: At) {
+        self.metrics.ruled(&ruling.verdict);
+        let Ruling { name, verdict, evidence, since, .. } = ruling;
+        if matches!(verdict, Verdict::Keep(Reason::Exists | Reason::Ready)) && since.is_none() {
+            self.told.forget(name);
+            return;
+        }
+        let (verdict_name, reason) = (verdict.as_str(), verdict.reason());
+        if !self.told.again(name, verdict_name, reason) {
+            tracing::debug!(node = &**name, verdict = verdict_name, reason, %evidence, "as before");
+            return;
+        }
+        let said = Said::of(verdict, now);
+        let proof = serde_json::to_string(evidence).unwrap_or_default();
+        if said.is_warning {
+            tracing::warn!(
+                node = &**name,
+                verdict = verdict_name,
+                reason,
+                proof,
+                "node {name}: {}",
+                said.text
+            );
+        } else {
+            tracing::info!(
+                node = &**name,
+                verdict = verdict_name,
+                reason,
+                proof,
+                "node {name}: {}",
+                said.text
+            );
+        }
+        if let (Some(node), Some(event)) = (node, said.event) {
+            let kind = if said.is_warning { EventKind::Warning } else { EventKind::Normal };
+            let text = match evidence.first {
+                Some(_) => format!("{}; {evidence}", said.text),
+                None => said.text,
+            };
+            record(&self.events, node, kind, event, text);
+        }
+    }
+
+    /// Tells that the API server accepted the deletion.
+    pub(crate) fn tell_deleted(&self, node: &Node, ruling: &Ruling) {
+        let name = &*node.name;
+        let text = format!("Deleting node {name} because it does not exist in the cloud provider");
+        tracing::info!(node = name, provider_id = node.provider_id.as_deref(), "{text}");
+        let text = format!("{text}; {}", ruling.evidence);
+        record(&self.events, node, EventKind::Normal, "DeletingNode", text);
+    }
+
+    /// Tells that a decision was not carried out. That is no failure if the node has
+    /// changed meanwhile or this replica no longer leads: somebody looks again.
+    pub(crate) fn tell_stopped(&self, node: &Node, what: &'static str, stopped: &Stopped) {
+        use ccm_kube::ApiError;
+        let name = &*node.name;
+        match stopped {
+            Stopped::Lost(_) | Stopped::Refused(ApiError::Conflict | ApiError::NotFound) => {
+                tracing::info!(node = name, reason = %stopped, "node {name}: {what} waits for another look");
+            }
+            Stopped::Refused(error) => {
+                tracing::warn!(node = name, %error, "node {name}: {what} failed; tried again");
+                if what == DELETION && self.told.again(&node.name, "failed", error.reason()) {
+                    let text = format!("Failed deleting node {name}: {error}");
+                    record(&self.events, node, EventKind::Warning, "DeletingNodeFailed", text);
+                }
+            }
+        }
+    }
+
+    /// Tells that the shutdown taint was written.
+    pub(crate) fn tell_tainted(&self, node: &Node, step: Step, power: Option<PowerState>) {
+        let (reason, text) = match step {
+            Step::Add => ("NodeShutdown", "the machine is shut down; taint added"),
+            Step::Remove if power.is_some() => {
+                ("NodeRunning", "the machine runs; shutdown taint removed")
+            }
+            Step::Remove => ("NodeRunning", "the node is Ready; shutdown taint removed"),
+        };
+        tracing::info!(node = &*node.name, "node {}: {text}", node.name);
+        record(&self.events, node, EventKind::Normal, reason, text.to_owned());
+    }
+
+    /// Tells that the breaker opened, changed its cause or closed.
+    pub(crate) fn tell_breaker(&self, before: Breaker, after: Breaker) {
+        match (before, after) {
+            (Breaker::Closed, Breaker::Open { cause, .. }) => {
+                self.metrics.opened(&cause);
+                let text = describe(&cause);
+                tracing::error!(cause = cause.as_str(), "no node is deleted: {text}");
+                self.breaker.fail(format!("open, no node is deleted: {text}"));
+            }
+            (Breaker::Open { .. }, Breaker::Open { cause, .. }) => {
+                self.breaker.fail(format!("open, no node is deleted: {}", describe(&cause)));
+            }
+            (Breaker::Open { .. }, Breaker::Closed) => {
+                tracing::warn!("the cloud's list shows the fleet again; nodes are judged again");
+                self.breaker.pass("closed");
+            }
+            (Breaker::Closed, Breaker::Closed) => self.breaker.pass("closed"),
+        }
+    }
+}
+
+/// What is told of a verdict.
+struct Said {
+    text: String,
+    event: Option<&'static str>,
+    is_warning: bool,
+}
+
+impl Said {
+    fn of(verdict: &Verdict, now: At) -> Self {
+        match verdict {
+            Verdict::Keep(reason) => kept(*reason),
+            Verdict::Suspect { look_again, why } => {
+                let wait = look_again.since(now).as_secs_f64().ceil();
+                let text = format!(
+                    "the cloud says that its instance is gone; {}; looked at again in {wait} s",
+                    doubt(*why)
+                );
+                Self { text, event: Some("NodeGoneSuspected"), is_warning: true }
+            }
+            Verdict::Delete => Self {
+                text: "its instance is gone for good, it is deleted".to_owned(),
+                event: None,
+                is_warning: false,
+            },
+            Verdict::BreakerOpen => held(
+                "the cloud's list of the fleet is not believable (see /readyz?verbose), so nothing is deleted".to_owned(),
+            ),
+            Verdict::OverBudget { until: Some(until) } => held(format!(
+                "--node-deletion-budget is used up for {} s",
+                until.since(now).as_secs_f64().ceil()
+            )),
+            Verdict::OverBudget { until: None } => {
+                held("--node-deletion-budget allows no deletion".to_owned())
+            }
+        }
+    }
+}
+
+fn held(why: String) -> Said {
+    let text = format!(
+        "its instance is gone, but it is kept: {why}; the annotation {} lets it go",
+        observe::APPROVED
+    );
+    Said { text, event: Some("NodeDeletionHeld"), is_warning: true }
+}
+
+fn kept(reason: Reason) -> Said {
+    let (text, event, is_warning) = match reason {
+        Reason::Protected => (
+            "its instance is gone, but an annotation protects it from deletion",
+            Some("NodeDeletionHeld"),
+            true,
+        ),
+        Reason::Ghost => (
+            "the cloud knows no instance for it, and nodes without a provider ID are not judged",
+            Some("NodeDeletionHeld"),
+            true,
+        ),
+        Reason::NoAnswer => ("the cloud did not answer usably; it is kept", None, true),
+        Reason::Exists => ("its instance exists after all; it is kept", Some("NodeKept"), false),
+        Reason::Ready => ("it is Ready again; it is kept", Some("NodeKept"), false),
+        Reason::NotOurs => ("the cloud says that it is somebody else's", None, false),
+        Reason::NotSelected => ("it does not match --node-selector", None, false),
+        Reason::Foreign => ("its provider ID is another provider's", None, false),
+        Reason::Deleting => ("it is being deleted already", None, false),
+        Reason::AnotherNode => ("it has vanished, or another has its name", None, false),
+    };
+    Said { text: text.to_owned(), event, is_warning }
+}
+
+const fn doubt(why: Doubt) -> &'static str {
+    match why {
+        Doubt::Newborn => "the node is too young for that to count",
+        Doubt::Unconfirmed => "that is to be confirmed",
+        Doubt::NoAnswer => "this time it did not answer usably",
+        Doubt::NotListed => "the fleet could not be listed to confirm it",
+        Doubt::Listed => "but the list of the fleet shows it, so the case begins anew",
+    }
+}
+
+fn describe(cause: &Cause) -> String {
+    match cause {
+        Cause::Empty { known } => format!(
+            "the cloud's list shows none of {known} nodes: wrong project, region or credentials?"
+        ),
+        Cause::Shrunk { missing, known } => {
+            format!("the cloud's list lacks {missing} of {known} nodes")
+        }
+        Cause::Contradiction { ready_missing, ready } => {
+            format!("the cloud's list lacks {ready_missing} of {ready} nodes that are Ready")
+        }
+    }
+}
+
+/// What is deleted or not, in log lines.
+pub(crate) const DELETION: &str = "deletion";
+
+fn record(
+    events: &EventRecorder,
+    node: &Node,
+    kind: EventKind,
+    reason: &'static str,
+    text: String,
+) {
+    events.record(&node.reference(), kind, reason, text);
+}

@@ -1,0 +1,159 @@
+//! Label selectors as a person writes them: `role=worker,zone in (a,b),!spot`.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use kube::core::{Expression, Selector, SelectorExt as _};
+
+use crate::node::{Node, Shared};
+
+/// Which nodes are meant, by their labels. The default means all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeSelector {
+    selector: Selector,
+}
+
+/// A text that is no label selector.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{part:?} is no condition on a label: must be key=value, key!=value, key in (a,b), key notin (a,b), key or !key"
+)]
+pub struct InvalidSelector {
+    /// The part that cannot be read.
+    part: String,
+}
+
+impl NodeSelector {
+    /// Whether the node is meant.
+    pub fn matches(&self, node: &Node) -> bool {
+        if self.selector.selects_all() {
+            return true;
+        }
+        let text = |text: &Shared| text.to_string();
+        let labels: BTreeMap<String, String> =
+            node.labels.iter().map(|(key, value)| (text(key), text(value))).collect();
+        self.selector.matches(&labels)
+    }
+}
+
+impl fmt::Display for NodeSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.selector.fmt(f)
+    }
+}
+
+impl FromStr for NodeSelector {
+    type Err = InvalidSelector;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSelector> {
+        let parts = split(text).filter(|part| !part.is_empty());
+        Ok(Self { selector: parts.map(expression).collect::<Result<_, _>>()? })
+    }
+}
+
+/// The parts between commas that stand outside of parentheses.
+fn split(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_i32;
+    text.split(move |character: char| {
+        match character {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        character == ',' && depth == 0
+    })
+    .map(str::trim)
+}
+
+fn expression(part: &str) -> Result<Expression, InvalidSelector> {
+    let invalid = || InvalidSelector { part: part.to_owned() };
+    let key = |text: &str| word(text, is_key).ok_or_else(invalid);
+    let value = |text: &str| word(text, is_value).ok_or_else(invalid);
+    if let Some(rest) = part.strip_prefix('!') {
+        return Ok(Expression::DoesNotExist(key(rest)?));
+    }
+    if let Some((left, right)) = part.split_once("!=") {
+        return Ok(Expression::NotEqual(key(left)?, value(right)?));
+    }
+    if let Some((left, right)) = part.split_once("==").or_else(|| part.split_once('=')) {
+        return Ok(Expression::Equal(key(left)?, value(right)?));
+    }
+    let Some((left, list)) = part.split_once('(') else {
+        return Ok(Expression::Exists(key(part)?));
+    };
+    let list = list.strip_suffix(')').ok_or_else(invalid)?;
+    let values = list.split(',').map(value).collect::<Result<_, _>>()?;
+    match left.trim().rsplit_once(char::is_whitespace) {
+        Some((name, "in")) => Ok(Expression::In(key(name)?, values)),
+        Some((name, "notin")) => Ok(Expression::NotIn(key(name)?, values)),
+        _ => Err(invalid()),
+    }
+}
+
+fn word(text: &str, allowed: fn(&str) -> bool) -> Option<String> {
+    let text = text.trim();
+    allowed(text).then(|| text.to_owned())
+}
+
+fn is_key(text: &str) -> bool {
+    !text.is_empty()
+        && text.split('/').count() <= 2
+        && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./".contains(letter))
+}
+
+fn is_value(text: &str) -> bool {
+    text.len() <= 63
+        && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node() -> Node {
+        let labels = [("role", "worker"), ("zone", "a"), ("example.com/spot", "")];
+        Node {
+            labels: labels.map(|(key, value)| (key.into(), value.into())).into(),
+            ..Node::default()
+        }
+    }
+
+    #[test]
+    fn nodes_are_chosen_by_their_labels() {
+        for (text, expect) in [
+            ("", true),
+            (" , ", true),
+            ("role=worker", true),
+            ("role==worker,zone!=b", true),
+            ("role = worker , zone in (a, b)", true),
+            ("zone in (b,c)", false),
+            ("zone notin (b,c),role", true),
+            ("example.com/spot", true),
+            ("!example.com/spot", false),
+            ("!other", true),
+            ("other!=x", true),
+            ("other=", false),
+            ("example.com/spot=", true),
+        ] {
+            let selector: NodeSelector = text.parse().unwrap();
+            assert_eq!(selector.matches(&node()), expect, "{text}");
+            assert_eq!(selector.to_string().parse(), Ok(selector), "{text} written and read");
+        }
+    }
+
+    #[test]
+    fn what_is_no_selector_is_refused_by_name() {
+        for (text, part) in [
+            ("role=worker,=x", "=x"),
+            ("zone in a,b", "zone in a"),
+            ("zone in (a,b", "zone in (a,b"),
+            ("zone among (a)", "zone among (a)"),
+            ("a/b/c=x", "a/b/c=x"),
+            ("role=wörker", "role=wörker"),
+            ("role=a=b", "role=a=b"),
+            ("!", "!"),
+        ] {
+            let error = text.parse::<NodeSelector>().unwrap_err();
+            assert_eq!(error.part, part, "{text}");
+        }
+    }
+}
