@@ -1,6 +1,6 @@
 //! Nodes as a kubelet registers them.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, Result};
 use ccm_cloud::{AddressKind, NodeAddress};
@@ -9,9 +9,12 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::{
     Api, Client,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
+
+/// The taint of a node whose machine is shut down.
+pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// The taint that kubelet sets with `--cloud-provider=external`.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -32,6 +35,23 @@ pub fn fresh(name: &str) -> Value {
             }
         }
     })
+}
+
+/// A node that is initialised: without the taint and with the ID of its [`instance`].
+pub fn initialised(name: &str) -> Value {
+    let mut node = fresh(name);
+    node["spec"] = json!({"providerID": instance(name).provider_id().as_str()});
+    node
+}
+
+/// The node with this status of its condition Ready: `True`, `False` or `Unknown`.
+pub fn with_ready(mut node: Value, status: &str) -> Value {
+    node["status"]["conditions"] = conditions(status);
+    node
+}
+
+fn conditions(ready: &str) -> Value {
+    json!([{"type": "Ready", "status": ready, "reason": "ScenarioSaysSo"}])
 }
 
 /// The machine behind the node of this name, with everything that a machine has.
@@ -112,10 +132,68 @@ pub async fn patch(client: &Client, name: &str, patch: Value) -> Result<Node> {
         .await?)
 }
 
+/// Sets the node's condition Ready, as a kubelet or kube-controller-manager does.
+pub async fn set_ready(client: &Client, name: &str, status: &str) -> Result<()> {
+    let patch = Patch::Strategic(json!({"status": {"conditions": conditions(status)}}));
+    Api::<Node>::all(client.clone()).patch_status(name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// Deletes the node, as a kubelet's operator does before the node is registered anew.
+pub async fn delete(client: &Client, name: &str) -> Result<()> {
+    Api::<Node>::all(client.clone()).delete(name, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// The names of all nodes.
+pub async fn names(client: &Client) -> Result<BTreeSet<String>> {
+    let list = Api::<Node>::all(client.clone()).list_metadata(&ListParams::default()).await?;
+    Ok(list.items.into_iter().filter_map(|node| node.metadata.name).collect())
+}
+
+/// Waits until there is no node of this name.
+pub async fn gone(client: &Client, name: &str, limit: Duration) -> Result<()> {
+    let api = Api::<Node>::all(client.clone());
+    let gone = poll::until(&format!("node {name} to be gone"), limit, || async {
+        Ok(api.get_opt(name).await?.is_none().then_some(()))
+    })
+    .await;
+    match gone {
+        Ok(()) => Ok(()),
+        Err(error) => Err(error).context(format!("events: {:?}", events(client, name).await?)),
+    }
+}
+
+/// Checks all through `time` that none of these nodes goes, not even to come back.
+pub async fn stay(client: &Client, names: &[&str], time: Duration) -> Result<()> {
+    let uids = async || {
+        let list = Api::<Node>::all(client.clone()).list_metadata(&ListParams::default()).await?;
+        let wanted =
+            |name: &Option<String>| name.as_deref().is_some_and(|name| names.contains(&name));
+        let found = list.items.into_iter().filter(|node| wanted(&node.metadata.name));
+        anyhow::Ok(
+            found.map(|node| (node.metadata.name, node.metadata.uid)).collect::<BTreeSet<_>>(),
+        )
+    };
+    let before = uids().await?;
+    anyhow::ensure!(before.len() == names.len(), "of {names:?} there are only {before:?}");
+    poll::always("all nodes stay", time, || async {
+        let now = uids().await?;
+        anyhow::ensure!(now == before, "nodes were {before:?} and are {now:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Whether the node has a taint of this key.
+pub fn has_taint(node: &Node, key: &str) -> bool {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+    taints.is_some_and(|taints| taints.iter().any(|taint| taint.key == key))
+}
+
 /// Whether the node still carries the uninitialized taint.
 pub fn is_tainted(node: &Node) -> bool {
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
-    taints.is_some_and(|taints| taints.iter().any(|taint| taint.key == UNINITIALIZED))
+    has_taint(node, UNINITIALIZED)
 }
 
 /// The node's addresses as `InternalIP=10.0.0.1`.

@@ -2,7 +2,7 @@
 
 use std::{future::Future, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use ccm_sim::{
     cloud::{SimCloud, SimInstance},
     poll,
@@ -28,6 +28,9 @@ mod cloud_faults;
 mod initialise;
 mod keep_true;
 mod leadership;
+mod lifecycle;
+mod lifecycle_breaker;
+mod lifecycle_cases;
 mod server_faults;
 
 /// How long a scenario waits for what should take moments.
@@ -35,6 +38,9 @@ pub const SOON: Duration = Duration::from_secs(15);
 
 /// The user agent that all clients of node-ccm start with.
 pub const NODE_CCM: &str = "node-ccm/";
+
+/// The user agent that all clients of lifecycle-ccm start with.
+pub const LIFECYCLE_CCM: &str = "lifecycle-ccm/";
 
 /// What a scenario works with: a cluster without nodes and a cloud without instances.
 pub struct Env {
@@ -75,6 +81,11 @@ impl Env {
         Launch::node_ccm(self.cluster.kubeconfig(), self.served.config())
     }
 
+    /// A lifecycle-ccm for this cluster and cloud.
+    pub fn lifecycle_ccm(&self) -> Launch {
+        Launch::lifecycle_ccm(self.cluster.kubeconfig(), self.served.config())
+    }
+
     /// Starts it and waits until it is ready and leads.
     pub async fn start(&self, launch: &Launch) -> Result<Program> {
         let mut program = launch.start(self.folder.path())?;
@@ -108,6 +119,21 @@ impl Env {
         Ok(instance)
     }
 
+    /// Registers nodes that are initialised and Ready, and creates their instances.
+    pub async fn add_initialised(&self, names: &[&str]) -> Result<()> {
+        for name in names {
+            self.cloud().add(nodes::instance(name));
+            nodes::register(&self.client, &nodes::initialised(name)).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the instance of the node of this name, whose kubelet is then heard of no more.
+    pub async fn lose(&self, name: &str) -> Result<()> {
+        self.cloud().remove(&nodes::instance(name).id).context("it has an instance")?;
+        nodes::set_ready(&self.client, name, "Unknown").await
+    }
+
     /// Waits until the node has lost its taint.
     pub async fn initialised(&self, name: &str) -> Result<Node> {
         nodes::wait_for(&self.client, name, "no longer tainted", SOON, |node| {
@@ -116,19 +142,20 @@ impl Env {
         .await
     }
 
-    /// What the API server recorded of node-ccm since the scenario began.
-    pub async fn requests(&self) -> Result<Vec<Request>> {
+    /// What the API server recorded of all clients whose user agent starts so, since the
+    /// scenario began.
+    pub async fn requests(&self, user_agent: &str) -> Result<Vec<Request>> {
         let all = self.cluster.requests("").await?;
         Ok(all
             .into_iter()
             .skip(self.mark)
-            .filter(|request| request.user_agent.starts_with(NODE_CCM))
+            .filter(|request| request.user_agent.starts_with(user_agent))
             .collect())
     }
 
-    /// The writes of node-ccm to nodes since the scenario began.
-    pub async fn node_writes(&self) -> Result<Vec<Request>> {
-        let all = self.requests().await?;
+    /// Those of them that are writes to nodes.
+    pub async fn node_writes(&self, user_agent: &str) -> Result<Vec<Request>> {
+        let all = self.requests(user_agent).await?;
         Ok(all
             .into_iter()
             .filter(|request| request.is_write() && request.resource == "nodes")
@@ -218,14 +245,33 @@ pub fn all() -> Vec<Scenario> {
             leadership::a_frozen_leader_ends_when_it_wakes,
             leadership::a_deleted_lease_does_no_harm,
             bad_input::is_refused_in_one_line,
-            bad_input::several_problems_are_told_at_once;
+            bad_input::several_problems_are_told_at_once,
+            lifecycle::a_gone_node_leaves_within_its_confirmation_period,
+            lifecycle::a_mass_outage_deletes_nobody,
+            lifecycle::foreign_excluded_and_protected_nodes_stay,
+            lifecycle::a_newborn_node_stays_for_its_grace_period,
+            lifecycle::ghosts_go_only_while_they_are_uninitialised,
+            lifecycle::the_budget_holds_the_rest,
+            lifecycle::the_shutdown_taint_follows_the_machine,
+            lifecycle::the_shutdown_taint_may_wait_for_the_kubelet,
+            lifecycle_breaker::an_erring_cloud_deletes_nobody,
+            lifecycle_breaker::a_list_that_shows_the_instance_ends_the_case,
+            lifecycle_breaker::the_wrong_project_opens_the_breaker,
+            lifecycle_breaker::the_breaker_closes_when_the_fleet_is_seen_again,
+            lifecycle_breaker::the_operator_passes_the_breaker,
+            lifecycle_cases::a_node_registered_anew_is_another_node,
+            lifecycle_cases::a_node_that_comes_back_is_kept,
+            lifecycle_cases::a_killed_leader_leaves_no_half_a_case,
+            lifecycle_cases::a_stopped_leader_leaves_no_half_a_case;
         SIMULATED:
             server_faults::throttled_and_broken_requests_are_repeated,
             server_faults::cut_watches_and_expired_versions_are_survived,
             server_faults::a_malformed_object_does_not_stop_the_rest,
-            server_faults::an_answer_that_is_lost_after_the_write_does_no_harm;
+            server_faults::an_answer_that_is_lost_after_the_write_does_no_harm,
+            lifecycle_cases::a_deletion_on_its_way_does_not_hit_the_successor;
         REAL:
             server_faults::a_restarted_api_server_is_survived,
-            server_faults::a_frozen_api_server_ends_the_leader_and_nothing_is_lost;
+            server_faults::a_frozen_api_server_ends_the_leader_and_nothing_is_lost,
+            lifecycle_cases::a_deletion_names_the_very_object;
     }
 }

@@ -47,7 +47,16 @@ impl Launch {
 
     /// node-ccm against this cluster and this configuration of the external provider.
     pub fn node_ccm(kubeconfig: &Path, cloud_config: &Path) -> Self {
-        Self::new("node-ccm")
+        Self::controller("node-ccm", kubeconfig, cloud_config)
+    }
+
+    /// lifecycle-ccm against this cluster and this configuration of the external provider.
+    pub fn lifecycle_ccm(kubeconfig: &Path, cloud_config: &Path) -> Self {
+        Self::controller("lifecycle-ccm", kubeconfig, cloud_config)
+    }
+
+    fn controller(name: &str, kubeconfig: &Path, cloud_config: &Path) -> Self {
+        Self::new(name)
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .arg("--cloud-provider=external")
             .arg(format!("--cloud-config={}", cloud_config.display()))

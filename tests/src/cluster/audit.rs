@@ -19,6 +19,8 @@ pub struct Request {
     pub user_agent: String,
     /// The HTTP status of the answer.
     pub code: u16,
+    /// The UID that a deletion of a node is bound to. Only a real API server records it.
+    pub uid: Option<String>,
 }
 
 impl Request {
@@ -48,6 +50,19 @@ struct Line {
     object_ref: ObjectRef,
     #[serde(default)]
     response_status: ResponseStatus,
+    #[serde(default)]
+    request_object: DeleteOptions,
+}
+
+#[derive(Default, Deserialize)]
+struct DeleteOptions {
+    #[serde(default)]
+    preconditions: Preconditions,
+}
+
+#[derive(Default, Deserialize)]
+struct Preconditions {
+    uid: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -80,6 +95,7 @@ pub fn parse(log: &str) -> Vec<Request> {
             name: line.object_ref.name,
             user_agent: line.user_agent,
             code: line.response_status.code,
+            uid: line.request_object.preconditions.uid,
         })
         .collect()
 }

@@ -50,6 +50,9 @@ const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
+- level: Request
+  verbs: [delete]
+  resources: [{group: '', resources: [nodes]}]
 - level: Metadata
 ";
 

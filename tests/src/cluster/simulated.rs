@@ -54,6 +54,7 @@ impl SimulatedCluster {
             subresource: record.subresource,
             name: record.name,
             user_agent: record.user_agent,
+            uid: None,
         };
         self.server.audit().records().into_iter().map(request).collect()
     }

@@ -8,15 +8,20 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, api::DeleteParams};
 use tokio::time::Instant;
 
-use super::{Env, SOON};
+use super::{Env, NODE_CCM, SOON};
 use crate::nodes;
 
 /// Short terms, so that the tests are short; the proportions are the defaults'.
-pub(super) fn quick(env: &Env) -> Launch {
-    env.node_ccm()
+pub(super) fn with_short_terms(launch: Launch) -> Launch {
+    launch
         .arg("--leader-elect-lease-duration=5s")
         .arg("--leader-elect-renew-deadline=3s")
         .arg("--leader-elect-retry-period=1s")
+}
+
+/// A node-ccm with short terms.
+pub(super) fn quick(env: &Env) -> Launch {
+    with_short_terms(env.node_ccm())
 }
 
 async fn two(env: &Env) -> Result<(Program, Program)> {
@@ -69,11 +74,11 @@ pub(super) async fn a_frozen_leader_ends_when_it_wakes(env: Env) -> Result<()> {
     standby.leading(2 * SOON).await?;
     env.add_node("node-1").await?;
     env.initialised("node-1").await?;
-    let writes = env.node_writes().await?.len();
+    let writes = env.node_writes(NODE_CCM).await?.len();
     leader.signal(Signal::CONT)?;
     let ended = leader.wait(SOON).await?;
     ensure!(ended.code() == Some(1), "the deposed leader ends with 1, not with {ended}");
-    ensure!(env.node_writes().await?.len() == writes, "and wrote nothing more");
+    ensure!(env.node_writes(NODE_CCM).await?.len() == writes, "and wrote nothing more");
     ensure!(standby.leads().await?, "the new leader keeps the lease");
     Ok(())
 }

@@ -1,0 +1,170 @@
+//! What the court has heard of a node counts for this very node only, and only with the
+//! leader that heard it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_sim::{
+    apiserver::{Action, Fault, Verb},
+    poll,
+    program::{Launch, Signal},
+};
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Env, LIFECYCLE_CCM, SOON,
+    leadership::with_short_terms,
+    lifecycle::{CONFIRMATION, DELETION, grow_up, quick},
+};
+use crate::nodes;
+
+const SUSPECTED: &str = "NodeGoneSuspected";
+
+/// Waits for the first word against the node.
+async fn suspected(env: &Env, name: &str) -> Result<()> {
+    nodes::event(&env.client, name, SUSPECTED, SOON).await?;
+    Ok(())
+}
+
+/// The node of the instance that took the name over.
+fn successor(name: &str) -> Value {
+    let mut node = nodes::with_ready(nodes::initialised(name), "False");
+    node["spec"]["providerID"] = format!("sim://i-{name}-new").into();
+    node
+}
+
+pub(super) async fn a_node_registered_anew_is_another_node(env: Env) -> Result<()> {
+    let _program = env.start(&quick(&env)).await?;
+    env.add_initialised(&["node-0", "new-machine", "no-machine"]).await?;
+    grow_up().await;
+    for name in ["new-machine", "no-machine"] {
+        env.lose(name).await?;
+        suspected(&env, name).await?;
+    }
+    let mut machine = nodes::instance("new-machine");
+    machine.id.push_str("-new");
+    env.cloud().add(machine);
+    for name in ["new-machine", "no-machine"] {
+        nodes::delete(&env.client, name).await?;
+        nodes::register(&env.client, &successor(name)).await?;
+    }
+    let start = Instant::now();
+    nodes::gone(&env.client, "no-machine", SOON).await?;
+    let took = start.elapsed();
+    ensure!(took >= CONFIRMATION, "what was said of its namesake counted: gone after {took:?}");
+    nodes::stay(&env.client, &["node-0", "new-machine"], DELETION).await
+}
+
+pub(super) async fn a_node_that_comes_back_is_kept(env: Env) -> Result<()> {
+    let _program = env.start(&quick(&env)).await?;
+    env.add_initialised(&["node-0", "node-1"]).await?;
+    grow_up().await;
+    env.lose("node-1").await?;
+    suspected(&env, "node-1").await?;
+    nodes::set_ready(&env.client, "node-1", "True").await?;
+    nodes::event(&env.client, "node-1", "NodeKept", SOON).await?;
+    nodes::stay(&env.client, &["node-1"], DELETION).await?;
+    // Its case is over: the next one takes its whole time.
+    let start = Instant::now();
+    nodes::set_ready(&env.client, "node-1", "False").await?;
+    nodes::gone(&env.client, "node-1", SOON).await?;
+    let took = start.elapsed();
+    ensure!(took >= CONFIRMATION, "an old case counted: gone after {took:?}");
+    Ok(())
+}
+
+pub(super) async fn a_killed_leader_leaves_no_half_a_case(env: Env) -> Result<()> {
+    hand_over(&env, Signal::KILL).await
+}
+
+pub(super) async fn a_stopped_leader_leaves_no_half_a_case(env: Env) -> Result<()> {
+    hand_over(&env, Signal::TERM).await
+}
+
+/// Longer than a takeover after a crash, so that evidence that survived would show.
+const LONG: Duration = Duration::from_secs(8);
+
+fn long(env: &Env) -> Launch {
+    let launch = env
+        .lifecycle_ccm()
+        .arg("--node-monitor-period=1s")
+        .arg("--node-deletion-confirmation-period=8s")
+        .arg("--node-grace-period=1s")
+        .arg("--node-deletion-budget=50");
+    with_short_terms(launch)
+}
+
+/// Ends the leader while 50 nodes are under judgement: the next one judges them anew.
+async fn hand_over(env: &Env, signal: Signal) -> Result<()> {
+    let mut leader = env.start(&long(env)).await?;
+    let standby = env.start_standby(&long(env)).await?;
+    let names: Vec<_> = (0..120).map(|number| format!("node-{number}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    env.add_initialised(&names).await?;
+    grow_up().await;
+    let (lost, kept) = names.split_at(50);
+    for name in lost {
+        env.lose(name).await?;
+    }
+    suspected(env, "node-49").await?;
+    sleep(Duration::from_secs(1)).await;
+    leader.signal(signal)?;
+    leader.wait(SOON).await?;
+    standby.leading(SOON).await?;
+    let start = Instant::now();
+    poll::until("the first deletion", 2 * SOON, || async {
+        Ok((nodes::names(&env.client).await?.len() < names.len()).then_some(()))
+    })
+    .await?;
+    let took = start.elapsed();
+    // It has led for a moment longer than its page has said so.
+    ensure!(took + Duration::from_millis(500) >= LONG, "the new leader deleted after {took:?}");
+    for name in lost {
+        nodes::gone(&env.client, name, SOON).await?;
+    }
+    nodes::stay(&env.client, kept, Duration::from_secs(1)).await
+}
+
+pub(super) async fn a_deletion_on_its_way_does_not_hit_the_successor(env: Env) -> Result<()> {
+    let _program = env.start(&quick(&env)).await?;
+    env.add_initialised(&["node-0", "node-1"]).await?;
+    grow_up().await;
+    // The request waits before the server looks at it; meanwhile another node takes the name.
+    let wait = Fault::new(Action::Delay(Duration::from_secs(2))).user_agent(LIFECYCLE_CCM);
+    let faults = env.cluster.simulated().context("simulated")?.faults();
+    faults.add(wait.verb(Verb::Delete).resource("nodes"));
+    env.lose("node-1").await?;
+    poll::until("the deletion to be on its way", SOON, || async {
+        let writes = env.node_writes(LIFECYCLE_CCM).await?;
+        Ok(writes.iter().any(|write| write.verb == "delete").then_some(()))
+    })
+    .await?;
+    nodes::delete(&env.client, "node-1").await?;
+    let mut machine = nodes::instance("node-1");
+    machine.id.push_str("-new");
+    env.cloud().add(machine);
+    nodes::register(&env.client, &successor("node-1")).await?;
+    nodes::stay(&env.client, &["node-0", "node-1"], DELETION).await?;
+    let refused = env.node_writes(LIFECYCLE_CCM).await?;
+    ensure!(refused.iter().map(|write| write.code).eq([409]), "the server refused it: {refused:?}");
+    Ok(())
+}
+
+pub(super) async fn a_deletion_names_the_very_object(env: Env) -> Result<()> {
+    let _program = env.start(&quick(&env)).await?;
+    env.add_initialised(&["node-0", "node-1"]).await?;
+    grow_up().await;
+    env.lose("node-1").await?;
+    let uid = nodes::get(&env.client, "node-1").await?.metadata.uid;
+    nodes::gone(&env.client, "node-1", SOON).await?;
+    let deletions: Vec<_> = env
+        .node_writes(LIFECYCLE_CCM)
+        .await?
+        .into_iter()
+        .filter(|write| write.verb == "delete")
+        .map(|write| write.uid)
+        .collect();
+    ensure!(uid.is_some() && deletions == [uid.clone()], "{deletions:?} instead of {uid:?}");
+    Ok(())
+}
