@@ -119,11 +119,17 @@ impl Controller {
     /// Counts a node that is seen for the first time.
     fn classify(&self, node: &Node) {
         let state = match self.claim(node) {
-            Some(Claim::Foreign) => State::Foreign,
+            Some(Claim::Foreign) => return self.foreign(node),
             _ if observe::is_uninitialised(node) => State::Pending,
             _ => State::Unknown,
         };
         self.ledger.set_state(&node.name, state);
+    }
+
+    /// Counts a node as another provider's, and tells so once.
+    pub(crate) fn foreign(&self, node: &Node) {
+        self.ledger.set_state(&node.name, State::Foreign);
+        self.tell_foreign(node);
     }
 
     /// Gives a node back to the queue.

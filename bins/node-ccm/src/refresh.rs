@@ -135,7 +135,7 @@ impl Controller {
         }
         let claim = match self.claim(node) {
             Some(Claim::Foreign) => {
-                self.ledger.set_state(&node.name, State::Foreign);
+                self.foreign(node);
                 return false;
             }
             None => return false,

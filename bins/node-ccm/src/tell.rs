@@ -13,11 +13,14 @@ use ccm_runtime::options::duration;
 
 use crate::{
     controller::Controller,
+    observe,
     plan::{Note, Outcome, Plan, Wait, WaitReason},
 };
 
 /// The node was initialised.
 const SYNCED: &str = "Synced";
+/// The node waits for the controller of another provider.
+const FOREIGN: &str = "ForeignNode";
 
 impl WaitReason {
     /// The reason of the event that tells of the wait.
@@ -87,6 +90,22 @@ impl Controller {
         if self.ledger.tells_again(&node.name, "WriteFailed", error.reason()) {
             let text = format!("The API server did not take the node's {what}: {error}");
             self.events.record(&node.reference(), EventKind::Warning, "WriteFailed", text);
+        }
+    }
+
+    /// Tells that a node is another provider's: in the log, and on a node that waits also
+    /// by an event, because whoever looks at its taint looks there.
+    pub(crate) fn tell_foreign(&self, node: &Node) {
+        let text = format!(
+            "provider ID {} is not of this provider's schemes ({}); the node is left to its own controller",
+            node.provider_id.as_deref().unwrap_or_default(),
+            self.cloud.schemes().join(", ")
+        );
+        if self.ledger.tells_once(&node.name, "Foreign", &text) {
+            tracing::info!(node = &*node.name, "Skip sync node {}: {text}", node.name);
+        }
+        if observe::is_uninitialised(node) && self.ledger.tells_once(&node.name, FOREIGN, &text) {
+            self.events.record(&node.reference(), EventKind::Normal, FOREIGN, text);
         }
     }
 

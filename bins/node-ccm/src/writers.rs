@@ -166,7 +166,10 @@ impl Controller {
         let name = &node.name;
         let uninitialised = observe::is_uninitialised(node);
         let state = match outcome {
-            Outcome::Foreign => State::Foreign,
+            Outcome::Foreign => {
+                self.queue.forget(name);
+                return self.foreign(node);
+            }
             Outcome::NotOurs(_) => State::NotOurs,
             Outcome::InstanceGone => State::InstanceGone,
             _ => State::Unknown,
