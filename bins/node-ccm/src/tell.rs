@@ -3,8 +3,6 @@
 //! A state that lasts is told when it begins, when it changes and every ten minutes; a
 //! fact is told once. The recorder folds what is left.
 
-use std::time::Duration;
-
 use ccm_kube::{
     events::{EventKind, ObjectRef},
     node::Node,
@@ -14,6 +12,7 @@ use ccm_runtime::options::duration;
 use crate::{
     controller::Controller,
     observe,
+    pace::Pace,
     plan::{Note, Outcome, Plan, Wait, WaitReason},
 };
 
@@ -34,8 +33,8 @@ impl WaitReason {
 }
 
 impl Controller {
-    /// Tells that a node keeps its taint, why, and when it is looked at again.
-    pub(crate) fn tell_wait(&self, node: &Node, wait: &Wait, next: Duration) {
+    /// Tells that a node keeps its taint, why, and how often it is looked at again.
+    pub(crate) fn tell_wait(&self, node: &Node, wait: &Wait, pace: Pace) {
         let Wait { reason, message } = wait;
         let name = &*node.name;
         let topic = match reason {
@@ -58,10 +57,7 @@ impl Controller {
                     "The node stays tainted until its annotation fits its instance"
                 }
             };
-            let text = format!(
-                "{what}: {message}; looked at again in about {}",
-                duration::format(rounded(next))
-            );
+            let text = format!("{what}: {message}; looked at again {pace}");
             self.events.record(&node.reference(), EventKind::Warning, reason.event(), text);
         } else {
             tracing::debug!(
@@ -78,13 +74,13 @@ impl Controller {
         node: &Node,
         what: &str,
         error: &ccm_kube::ApiError,
-        next: Duration,
+        pace: Pace,
     ) {
         let name = &*node.name;
         tracing::warn!(
             node = name,
             reason = error.reason(),
-            next = %duration::format(next),
+            next = %duration::format(pace.next()),
             "error syncing '{name}': {what} could not be written: {error}, requeuing"
         );
         if self.ledger.tells_again(&node.name, "WriteFailed", error.reason()) {
@@ -155,9 +151,4 @@ impl Controller {
         let about: ObjectRef = node.reference();
         self.events.record(&about, EventKind::Normal, SYNCED, "Node synced successfully");
     }
-}
-
-/// Whole seconds, at least one: more exact than that would be a promise.
-fn rounded(wait: Duration) -> Duration {
-    Duration::from_secs((wait + Duration::from_millis(500)).as_secs().max(1))
 }
