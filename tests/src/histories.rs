@@ -274,11 +274,9 @@ impl Run {
         calm: bool,
     ) -> Result<(), String> {
         for ruling in rulings {
-            let _ = writeln!(
-                self.timeline,
-                "{now} {} {:?} {}",
-                ruling.uid, ruling.verdict, ruling.evidence
-            );
+            let Ruling { uid, verdict, evidence, .. } = ruling;
+            writeln!(self.timeline, "{now} {uid} {verdict:?} {evidence}")
+                .map_err(|error| error.to_string())?;
             match ruling.verdict {
                 Verdict::Delete => self.delete(now, subjects, ruling)?,
                 Verdict::BreakerOpen => self.tally.breaker += 1,

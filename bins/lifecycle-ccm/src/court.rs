@@ -50,8 +50,15 @@ pub use self::{
 };
 
 /// A moment: time since the process started, on a clock that never goes back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct At(pub Duration);
+
+/// Seconds, for log lines.
+impl Serialize for At {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(self.0.as_secs_f64())
+    }
+}
 
 impl At {
     /// How long ago `earlier` was; zero if it is not earlier.

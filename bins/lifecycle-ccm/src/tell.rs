@@ -60,6 +60,11 @@ impl Controller {
             self.told.forget(name);
             return;
         }
+        if *verdict == Verdict::Keep(Reason::AnotherNode) {
+            // Mostly one that was deleted here a moment ago.
+            tracing::debug!(node = &**name, "the node has vanished, or another has its name");
+            return;
+        }
         let (verdict_name, reason) = (verdict.as_str(), verdict.reason());
         if !self.told.again(name, verdict_name, reason) {
             tracing::debug!(node = &**name, verdict = verdict_name, reason, %evidence, "as before");

@@ -4,5 +4,9 @@
 fn the_page_is_current() {
     let page = include_str!("../../../docs/options-lifecycle-ccm.md");
     let printed = ccm_runtime::options::options_markdown::<lifecycle_ccm::LifecycleCcm>();
-    assert_eq!(page.trim_end(), printed.trim_end(), "run `make docs` and commit docs/options-lifecycle-ccm.md");
+    assert_eq!(
+        page.trim_end(),
+        printed.trim_end(),
+        "run `make docs` and commit docs/options-lifecycle-ccm.md"
+    );
 }

@@ -1,11 +1,8 @@
 //! What the loops of the controller share, and what wakes them.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use ccm_cloud::{Claim, Cloud};
@@ -28,14 +25,9 @@ use crate::{
     ledger::Ledger,
     metrics::{NodeMetrics, State},
     observe,
+    pace::{FIRST_RETRY, LONGEST_RETRY},
     settings::NodeSettings,
 };
-
-/// The wait after a first failure. Upstream begins with 5 ms, which is eight questions
-/// to a failing cloud within a second.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// The longest wait after a failure.
-const LONGEST_RETRY: Duration = Duration::from_mins(1);
 
 /// The upstream name of the queue, the label of its metrics.
 pub(crate) const QUEUE: &str = "Nodes";
@@ -43,11 +35,6 @@ pub(crate) const QUEUE: &str = "Nodes";
 /// How the queue spaces its retries.
 pub(crate) fn queue_config() -> QueueConfig {
     QueueConfig { base: FIRST_RETRY, max: LONGEST_RETRY, ..QueueConfig::default() }
-}
-
-/// About how long the queue waits after so many failures.
-pub(crate) fn retry_wait(failures: u32) -> Duration {
-    FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_RETRY)
 }
 
 /// What the loops share.
@@ -119,11 +106,17 @@ impl Controller {
     /// Counts a node that is seen for the first time.
     fn classify(&self, node: &Node) {
         let state = match self.claim(node) {
-            Some(Claim::Foreign) => State::Foreign,
+            Some(Claim::Foreign) => return self.foreign(node),
             _ if observe::is_uninitialised(node) => State::Pending,
             _ => State::Unknown,
         };
         self.ledger.set_state(&node.name, state);
+    }
+
+    /// Counts a node as another provider's, and tells so once.
+    pub(crate) fn foreign(&self, node: &Node) {
+        self.ledger.set_state(&node.name, State::Foreign);
+        self.tell_foreign(node);
     }
 
     /// Gives a node back to the queue.

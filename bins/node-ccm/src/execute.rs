@@ -54,7 +54,7 @@ impl Controller {
             };
             self.metrics.written(what, answer.as_ref().map(|_| ()));
             let written = answer.map_err(|source| Stopped::Refused { what, source })?;
-            tracing::debug!(node = &*node.name, "written: {step}");
+            tell_written(node, step, &plan.outcome);
             version = written.resource_version.to_string();
             // A node that was deleted meanwhile must not come back into the store.
             if self.store.get(&node.name).is_some() {
@@ -78,6 +78,19 @@ impl Controller {
             });
         }
         self.tell_initialised(node);
+    }
+}
+
+/// New nodes are told of as a whole. A change of an initialised one is news: somebody
+/// sees a label or an address change, and asks who did it and why.
+fn tell_written(node: &Node, step: &Step, outcome: &Outcome) {
+    let node = &*node.name;
+    if *outcome == Outcome::KeptTrue {
+        let text = step.to_string();
+        let line = text.lines().map(str::trim).collect::<Vec<_>>().join(", ");
+        tracing::info!(node, "written: {line}");
+    } else {
+        tracing::debug!(node, "written: {step}");
     }
 }
 

@@ -15,6 +15,7 @@
 //! | `lookups` | first stage: batches, one call to the cloud each |
 //! | `writers` | second stage: plan and write, many nodes at a time |
 //! | `execute` | the steps of a plan as requests |
+//! | `pace` | when a node that could not be finished is looked at again |
 //! | `refresh` | one list of the fleet per period; work for what differs |
 //! | `ledger` | what is remembered of a node: state, last answer, what was told |
 //! | `tell` | events and log lines |
@@ -26,6 +27,7 @@ mod ledger;
 mod lookups;
 mod metrics;
 mod observe;
+mod pace;
 pub mod plan;
 mod refresh;
 mod settings;

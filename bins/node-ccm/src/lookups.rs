@@ -13,7 +13,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{controller::Controller, metrics::State, observe, plan::Answer, writers::Work};
+use crate::{controller::Controller, observe, plan::Answer, writers::Work};
 
 /// The most nodes in one batch.
 const BATCH: usize = 500;
@@ -153,7 +153,7 @@ impl Controller {
         let uninitialised = observe::is_uninitialised(node);
         match self.claim(node) {
             Some(Claim::Foreign) => {
-                self.ledger.set_state(&node.name, State::Foreign);
+                self.foreign(node);
                 return Next::Nothing;
             }
             None if uninitialised => return Next::Known(schemes_unknown()),

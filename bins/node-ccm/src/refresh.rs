@@ -130,12 +130,16 @@ impl Controller {
     /// Whether the node is to be looked at; if so, it is queued.
     fn differs(&self, node: &Arc<Node>, news: &News) -> bool {
         if observe::is_uninitialised(node) {
-            // It is on its way through the queue.
+            // It is on its way through the queue, but may be waiting for what the list
+            // has just shown.
+            if news.concern(node) {
+                self.queue.add(Arc::clone(&node.name), Priority::Urgent);
+            }
             return false;
         }
         let claim = match self.claim(node) {
             Some(Claim::Foreign) => {
-                self.ledger.set_state(&node.name, State::Foreign);
+                self.foreign(node);
                 return false;
             }
             None => return false,
@@ -173,16 +177,34 @@ struct Seen {
 }
 
 /// The instances that the last list showed for the first time, or otherwise than before.
-struct News(HashSet<ProviderId>);
+#[derive(Default)]
+struct News {
+    ids: HashSet<ProviderId>,
+    names: HashSet<String>,
+}
 
 impl News {
     fn of(changes: &Changes) -> Self {
-        let seen = changes.new.iter().chain(&changes.changed);
-        Self(seen.map(|instance| instance.provider_id.clone()).collect())
+        let mut news = Self::default();
+        for instance in changes.new.iter().chain(&changes.changed) {
+            news.ids.insert(instance.provider_id.clone());
+            news.ids.extend(instance.other_ids.iter().cloned());
+            news.names.insert(instance.name.clone());
+        }
+        news
     }
 
     fn contains(&self, id: &ProviderId) -> bool {
-        self.0.contains(id)
+        self.ids.contains(id)
+    }
+
+    /// Whether one of them is the instance of this node, as far as a list can tell: by
+    /// provider ID, or by name while the node has none.
+    fn concern(&self, node: &Node) -> bool {
+        match node.provider_id.as_deref() {
+            Some(id) => ProviderId::parse(id).is_ok_and(|id| self.ids.contains(&id)),
+            None => self.names.contains(&*node.name),
+        }
     }
 }
 

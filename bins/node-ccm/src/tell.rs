@@ -3,8 +3,6 @@
 //! A state that lasts is told when it begins, when it changes and every ten minutes; a
 //! fact is told once. The recorder folds what is left.
 
-use std::time::Duration;
-
 use ccm_kube::{
     events::{EventKind, ObjectRef},
     node::Node,
@@ -13,11 +11,15 @@ use ccm_runtime::options::duration;
 
 use crate::{
     controller::Controller,
+    observe,
+    pace::Pace,
     plan::{Note, Outcome, Plan, Wait, WaitReason},
 };
 
 /// The node was initialised.
 const SYNCED: &str = "Synced";
+/// The node waits for the controller of another provider.
+const FOREIGN: &str = "ForeignNode";
 
 impl WaitReason {
     /// The reason of the event that tells of the wait.
@@ -31,8 +33,8 @@ impl WaitReason {
 }
 
 impl Controller {
-    /// Tells that a node keeps its taint, why, and when it is looked at again.
-    pub(crate) fn tell_wait(&self, node: &Node, wait: &Wait, next: Duration) {
+    /// Tells that a node keeps its taint, why, and how often it is looked at again.
+    pub(crate) fn tell_wait(&self, node: &Node, wait: &Wait, pace: Pace) {
         let Wait { reason, message } = wait;
         let name = &*node.name;
         let topic = match reason {
@@ -55,10 +57,7 @@ impl Controller {
                     "The node stays tainted until its annotation fits its instance"
                 }
             };
-            let text = format!(
-                "{what}: {message}; looked at again in about {}",
-                duration::format(rounded(next))
-            );
+            let text = format!("{what}: {message}; looked at again {pace}");
             self.events.record(&node.reference(), EventKind::Warning, reason.event(), text);
         } else {
             tracing::debug!(
@@ -75,18 +74,34 @@ impl Controller {
         node: &Node,
         what: &str,
         error: &ccm_kube::ApiError,
-        next: Duration,
+        pace: Pace,
     ) {
         let name = &*node.name;
         tracing::warn!(
             node = name,
             reason = error.reason(),
-            next = %duration::format(next),
+            next = %duration::format(pace.next()),
             "error syncing '{name}': {what} could not be written: {error}, requeuing"
         );
         if self.ledger.tells_again(&node.name, "WriteFailed", error.reason()) {
             let text = format!("The API server did not take the node's {what}: {error}");
             self.events.record(&node.reference(), EventKind::Warning, "WriteFailed", text);
+        }
+    }
+
+    /// Tells that a node is another provider's: in the log, and on a node that waits also
+    /// by an event, because whoever looks at its taint looks there.
+    pub(crate) fn tell_foreign(&self, node: &Node) {
+        let text = format!(
+            "provider ID {} is not of this provider's schemes ({}); the node is left to its own controller",
+            node.provider_id.as_deref().unwrap_or_default(),
+            self.cloud.schemes().join(", ")
+        );
+        if self.ledger.tells_once(&node.name, "Foreign", &text) {
+            tracing::info!(node = &*node.name, "Skip sync node {}: {text}", node.name);
+        }
+        if observe::is_uninitialised(node) && self.ledger.tells_once(&node.name, FOREIGN, &text) {
+            self.events.record(&node.reference(), EventKind::Normal, FOREIGN, text);
         }
     }
 
@@ -136,9 +151,4 @@ impl Controller {
         let about: ObjectRef = node.reference();
         self.events.record(&about, EventKind::Normal, SYNCED, "Node synced successfully");
     }
-}
-
-/// Whole seconds, at least one: more exact than that would be a promise.
-fn rounded(wait: Duration) -> Duration {
-    Duration::from_secs((wait + Duration::from_millis(500)).as_secs().max(1))
 }

@@ -15,11 +15,12 @@ use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    controller::{Controller, retry_wait},
+    controller::Controller,
     execute::Stopped,
     lookups::resume_panic,
     metrics::State,
     observe,
+    pace::Pace,
     plan::{Answer, Outcome, Plan, Wait, WaitReason, plan},
 };
 
@@ -138,18 +139,18 @@ impl Controller {
             }
             _ => {}
         }
-        let next = self.retry(name, error.class());
+        let pace = self.retry(name, error.class());
         if observe::is_uninitialised(node) {
             self.ledger.set_state(name, State::WriteFailing);
         }
-        self.tell_refused(node, what, error, next);
+        self.tell_refused(node, what, error, pace);
     }
 
     /// The node keeps its taint.
     fn wait(&self, node: &Node, wait: &Wait, answer: &Answer) {
         let name = &node.name;
         self.ledger.set_state(name, State::Waiting(wait.reason));
-        let next = match answer {
+        let pace = match answer {
             Answer::Failed(error) => self.retry(name, error.class()),
             _ if wait.reason == WaitReason::NodeIp => self.again(name, NODE_IP_RECHECK),
             _ => self.retry(name, RetryClass::Retry),
@@ -158,7 +159,7 @@ impl Controller {
         // cloud is tainted for a moment, too: the first time is no news.
         let news = wait.reason != WaitReason::InstanceNotFound || self.queue.failures(name) > 1;
         if news {
-            self.tell_wait(node, wait, next);
+            self.tell_wait(node, wait, pace);
         }
     }
 
@@ -166,7 +167,10 @@ impl Controller {
         let name = &node.name;
         let uninitialised = observe::is_uninitialised(node);
         let state = match outcome {
-            Outcome::Foreign => State::Foreign,
+            Outcome::Foreign => {
+                self.queue.forget(name);
+                return self.foreign(node);
+            }
             Outcome::NotOurs(_) => State::NotOurs,
             Outcome::InstanceGone => State::InstanceGone,
             _ => State::Unknown,
@@ -179,24 +183,24 @@ impl Controller {
         }
     }
 
-    /// Has the node looked at again as this kind of failure asks for. Tells in how long.
-    fn retry(&self, name: &Name, class: RetryClass) -> Duration {
+    /// Has the node looked at again as this kind of failure asks for. Tells how often.
+    fn retry(&self, name: &Name, class: RetryClass) -> Pace {
         match class {
             RetryClass::RetryAfter(after) => {
                 self.queue.retry_after(Arc::clone(name), after);
-                after
+                Pace::Asked(after)
             }
             RetryClass::Permanent => self.again(name, RARELY),
             RetryClass::Retry => {
                 self.queue.retry(Arc::clone(name));
-                retry_wait(self.queue.failures(name))
+                Pace::Growing { failures: self.queue.failures(name) }
             }
         }
     }
 
     /// Has the node looked at again after this time; a change of the node comes first.
-    fn again(&self, name: &Name, after: Duration) -> Duration {
+    fn again(&self, name: &Name, after: Duration) -> Pace {
         self.queue.add_after(Arc::clone(name), after, Priority::Routine);
-        after
+        Pace::Every(after)
     }
 }

@@ -139,6 +139,14 @@ impl Whole {
         sample.trim().parse().unwrap()
     }
 
+    /// The events on this node: reason and message.
+    fn events(&self, name: &str) -> Vec<(String, String)> {
+        let about = |event: &Value| event["involvedObject"]["name"] == name;
+        let text = |event: &Value, field: &str| event[field].as_str().unwrap().to_owned();
+        let events = self.api.list("events").into_iter().filter(about);
+        events.map(|event| (text(&event, "reason"), text(&event, "message"))).collect()
+    }
+
     fn refreshes(&self) -> u64 {
         self.metric("ccm_node_refreshes_total{result=\"ok\"}")
     }
@@ -230,5 +238,48 @@ async fn conflicts_cost_no_call_to_the_cloud_and_no_read() {
         assert_eq!(whole.cloud.calls().lookup, 1, "{times} conflicts");
         let reads = whole.api.audit().count("node-ccm/", Verb::Get, "nodes");
         assert_eq!(reads, 0, "{times} conflicts");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_node_that_waits_is_told_so_once() {
+    let whole = Whole::start(&["--node-status-update-frequency=1m".to_owned()]).await;
+    whole.register("foreign", Some("elsewhere://i-1"));
+    let settled = whole.add_node(0);
+    whole.initialised(&settled).await;
+    sleep(Duration::from_mins(30)).await;
+    let text = "provider ID elsewhere://i-1 is not of this provider's schemes (sim); the node is left to its own \
+                controller";
+    assert_eq!(whole.events("foreign"), [("ForeignNode".to_owned(), text.to_owned())]);
+    let untaint = json!({"spec": {"taints": null}});
+    whole.api.patch("nodes", "foreign", "", PatchKind::Merge, untaint).unwrap();
+    sleep(Duration::from_mins(30)).await;
+    assert_eq!(whole.events("foreign").len(), 1);
+}
+
+/// The nodes' back-offs end at different times within a minute, so that some of them
+/// would be late if they were left to it.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_shows_the_instance_of_a_waiting_node_ends_its_back_off() {
+    let whole = Whole::start(&["--node-status-update-frequency=10s".to_owned()]).await;
+    let settled = whole.add_node(0);
+    whole.initialised(&settled).await;
+    let instances: Vec<_> = (1..=8).map(SimInstance::numbered).collect();
+    for (instance, by_id) in instances.iter().zip([true, false].into_iter().cycle()) {
+        let id = instance.provider_id().to_string();
+        whole.register(&instance.name, by_id.then_some(id.as_str()));
+        sleep(Duration::from_secs(7)).await;
+    }
+    sleep(Duration::from_mins(10)).await;
+    for instance in &instances {
+        let [(reason, message)] = whole.events(&instance.name).try_into().unwrap();
+        assert_eq!(reason, "InstanceNotFound");
+        let growing = "looked at again at growing intervals, at most every 1m0s";
+        assert!(message.ends_with(growing), "{message}");
+        whole.cloud.add(instance.clone());
+    }
+    sleep(Duration::from_secs(12)).await;
+    for instance in &instances {
+        assert!(!whole.is_tainted(&instance.name), "{} waits on", instance.name);
     }
 }

@@ -19,6 +19,10 @@ pub enum ApiError {
     /// The object does not exist (404).
     #[error("the object does not exist")]
     NotFound,
+    /// A list or watch met 404. An API server knows the paths of what is listed here, so
+    /// this is another server, or a path in front of the API that is wrong.
+    #[error("404 for {0}: is this a Kubernetes API server?")]
+    NoSuchPath(String),
     /// The object has changed since it was read (409).
     #[error("the object has changed since it was read")]
     Conflict,
@@ -79,7 +83,7 @@ impl ApiError {
     /// A short, stable name for metric labels and log fields.
     pub const fn reason(&self) -> &'static str {
         match self {
-            Self::NotFound => "not_found",
+            Self::NotFound | Self::NoSuchPath(_) => "not_found",
             Self::Conflict => "conflict",
             Self::AlreadyExists => "already_exists",
             Self::Expired(_) => "expired",

@@ -7,7 +7,7 @@
 mod metrics;
 mod pace;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
 use kube::{
@@ -18,6 +18,7 @@ use kube::{
         watcher::{self, Config, DefaultBackoff, Event},
     },
 };
+use parking_lot::Mutex;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -88,6 +89,19 @@ pub struct Informer<K: Stored> {
     on_change: OnChange<K>,
     meter: Meter,
     backoff: DefaultBackoff,
+    trouble: Trouble,
+}
+
+/// Why an informer does not get on: the last error, until something is read again. For
+/// health checks; clones look at the same informer.
+#[derive(Clone, Debug, Default)]
+pub struct Trouble(Arc<Mutex<Option<ApiError>>>);
+
+impl Trouble {
+    /// The last error, if nothing was read since.
+    pub fn last_error(&self) -> Option<ApiError> {
+        self.0.lock().clone()
+    }
 }
 
 impl<K: Stored> Informer<K> {
@@ -107,7 +121,13 @@ impl<K: Stored> Informer<K> {
             on_change,
             meter: metrics.of::<K>(),
             backoff: DefaultBackoff::default(),
+            trouble: Trouble::default(),
         }
+    }
+
+    /// Why this informer does not get on, to be looked at while it runs.
+    pub fn trouble(&self) -> Trouble {
+        self.trouble.clone()
     }
 
     /// Runs until `stop` is cancelled. Errors are counted and logged, never returned:
@@ -134,7 +154,9 @@ impl<K: Stored> Informer<K> {
                 }
                 Err(error) => {
                     failures += u32::from(ends_a_watch(&error));
-                    self.meter.failed(&to_api_error(error));
+                    let error = to_api_error(error, self.api.resource_url());
+                    self.meter.failed(&error);
+                    *self.trouble.0.lock() = Some(error);
                     // The back-off outlives the stream: a server where every watch
                     // fails is not asked for a whole list every few seconds.
                     sleep(self.backoff.next().unwrap_or(LONGEST_WAIT)).await;
@@ -148,6 +170,10 @@ impl<K: Stored> Informer<K> {
 
     fn apply(&mut self, event: Event<K::Wire>) {
         self.meter.event();
+        // The beginning of a list is no answer yet.
+        if !matches!(event, Event::Init) {
+            *self.trouble.0.lock() = None;
+        }
         match event {
             Event::Init => {
                 self.meter.list();
@@ -221,14 +247,17 @@ fn is_no_status(status: &Status) -> bool {
     status.code == 0 && status.reason.is_empty()
 }
 
-fn to_api_error(error: watcher::Error) -> ApiError {
+fn to_api_error(error: watcher::Error, path: &str) -> ApiError {
     match error {
         watcher::Error::WatchFailed(kube::Error::Api(status)) if is_no_status(&status) => {
             ApiError::Decode("a line that is no event".to_owned())
         }
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => error.into(),
+        | watcher::Error::WatchFailed(error) => match error.into() {
+            ApiError::NotFound => ApiError::NoSuchPath(path.to_owned()),
+            other => other,
+        },
         watcher::Error::WatchError(status) => ApiError::from_status(&status),
         watcher::Error::NoResourceVersion => {
             ApiError::Decode("no resource version in a list or an object".to_owned())

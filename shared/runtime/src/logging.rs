@@ -17,9 +17,10 @@ use tracing_subscriber::{
 use crate::settings::{LogFormat, LogSettings};
 
 /// The libraries' own lines, which only a person who looks for a defect in them wants.
+/// Each warning of kube_runtime is about an error that the informer tells in its own words.
 /// kube_client logs whole bodies, Secrets included, when one cannot be read: errors
 /// only, whatever else is asked for.
-const LIBRARIES: &str = "kube_client=error,kube_runtime=warn,hyper=warn,hyper_util=warn,rustls=warn,tower=warn,h2=warn,tonic=warn";
+const LIBRARIES: &str = "kube_client=error,kube_runtime=error,hyper=warn,hyper_util=warn,rustls=warn,tower=warn,h2=warn,tonic=warn";
 
 /// Logging could not be set up.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! The nodes as the API server has them, kept by every replica: a standby is warm.
 
 use ccm_kube::{
-    informer::{Informer, InformerConfig, InformerMetrics},
+    informer::{Informer, InformerConfig, InformerMetrics, Trouble},
     node::Node,
     store::{Change, Store},
 };
@@ -12,20 +12,13 @@ use crate::{
 };
 
 /// Keeps `store` current until the process ends, and calls `on_change` for every change,
-/// which must not wait. `/readyz` fails until the nodes have been listed once.
+/// which must not wait. `/readyz` fails until the nodes have been listed once, and says
+/// meanwhile why they could not be.
 pub fn watch_nodes<P: Program>(
     context: &Context<P>,
     store: &Store<Node>,
     on_change: impl FnMut(Change<Node>) + Send + 'static,
 ) {
-    let seen = store.clone();
-    context.health.add("nodes", Scope::Readiness, move || {
-        if seen.is_synced() {
-            Verdict::Passed(format!("{} nodes watched", seen.len()))
-        } else {
-            Verdict::Failed("the nodes have not been listed yet".to_owned())
-        }
-    });
     let metrics = InformerMetrics::default();
     context.metrics.with(|registry| metrics.register(registry));
     let informer = Informer::new(
@@ -35,5 +28,15 @@ pub fn watch_nodes<P: Program>(
         Box::new(on_change),
         &metrics,
     );
+    let (seen, trouble) = (store.clone(), informer.trouble());
+    context.health.add("nodes", Scope::Readiness, move || verdict(&seen, &trouble));
     context.supervisor.spawn("node-informer", informer.run(context.token.clone()));
+}
+
+fn verdict(nodes: &Store<Node>, trouble: &Trouble) -> Verdict {
+    if nodes.is_synced() {
+        return Verdict::Passed(format!("{} nodes watched", nodes.len()));
+    }
+    let why = trouble.last_error().map(|error| format!(": {error}")).unwrap_or_default();
+    Verdict::Failed(format!("the nodes have not been listed yet{why}"))
 }

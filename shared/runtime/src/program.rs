@@ -4,6 +4,7 @@
 //! pages, provider, [`Program::prepare`], election, [`Program::lead`], and at a signal
 //! [`Program::drain`], the end of the work, the Lease given back, events written.
 
+mod check;
 mod election;
 mod identity;
 mod life;

@@ -189,11 +189,12 @@ impl fmt::Display for Evidence {
             return f.write_str("no evidence");
         };
         let seconds = latest.asked.since(first.answered).as_secs();
-        write!(
-            f,
-            "{} answers that the instance is gone, {seconds} s apart, the latest: {}",
-            self.answers, latest.evidence
-        )?;
+        match self.answers {
+            1 => write!(f, "one answer so far: {}", latest.evidence)?,
+            answers => {
+                write!(f, "{answers} answers over {seconds} s, the latest: {}", latest.evidence)?
+            }
+        }
         if let Some(request) = &latest.request_id {
             write!(f, " (request {request})")?;
         }

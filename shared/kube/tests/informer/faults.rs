@@ -194,3 +194,30 @@ async fn one_good_event_shows_that_a_watch_goes_on() {
     assert_eq!(server.counts().0, 0);
     assert_eq!(running.told().len(), 3);
 }
+
+/// What `/readyz` shows while the first list does not succeed.
+#[tokio::test(start_paused = true)]
+async fn the_last_error_is_kept_until_something_is_read() {
+    for (fault, expect) in [
+        (Fault::Status(403), "forbidden: as asked for"),
+        (Fault::Status(401), "the API server does not accept the credentials"),
+        (Fault::Status(404), "404 for /api/v1/nodes: is this a Kubernetes API server?"),
+        (Fault::Unreachable, "connection refused"),
+    ] {
+        let server = Server::new();
+        server.put(node("a", "x"));
+        server.fail_lists([Some(fault.clone()), Some(fault.clone())]);
+        let running = Running::start(&server);
+        // In the midst of the second wait: the list has begun anew once.
+        while server.counts().0 == 0 || running.trouble.last_error().is_none() {
+            running.a_moment().await;
+        }
+        sleep(Duration::from_secs(2)).await;
+        assert!(!running.store.is_synced(), "{fault:?}");
+        let told = running.trouble.last_error().unwrap().to_string();
+        assert!(told.contains(expect), "{fault:?}: {told}");
+        running.store.wait_synced().await;
+        running.a_moment().await;
+        assert_eq!(running.trouble.last_error(), None, "{fault:?}");
+    }
+}

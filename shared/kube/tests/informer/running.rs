@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_kube::{
-    informer::{Informer, InformerConfig, InformerMetrics},
+    informer::{Informer, InformerConfig, InformerMetrics, Trouble},
     node::Node,
     store::{Change, Store},
 };
@@ -18,6 +18,7 @@ use crate::server::Server;
 pub struct Running {
     pub store: Store<Node>,
     pub stop: CancellationToken,
+    pub trouble: Trouble,
     told: Arc<Mutex<Vec<String>>>,
     registry: Registry,
     tasks: JoinSet<()>,
@@ -36,9 +37,9 @@ impl Running {
         let listener = Arc::clone(&told);
         let on_change = Box::new(move |change| listener.lock().push(short(change)));
         let informer = Informer::new(server.client(), config, store.clone(), on_change, &metrics);
-        let mut tasks = JoinSet::new();
+        let (trouble, mut tasks) = (informer.trouble(), JoinSet::new());
         tasks.spawn(informer.run(stop.clone()));
-        Self { store, stop, told, registry, tasks }
+        Self { store, stop, trouble, told, registry, tasks }
     }
 
     /// Starts and waits for the first list.

@@ -71,6 +71,12 @@ pub struct Server {
 }
 
 impl Server {
+    /// Reads the certificate, if there is one, and leaves the address alone.
+    pub(crate) fn check(settings: &PageSettings) -> Result<(), ServeError> {
+        settings.tls.as_ref().map(Certificate::read).transpose()?;
+        Ok(())
+    }
+
     /// Takes the address and reads the certificate.
     pub async fn bind(settings: &PageSettings, pages: Pages) -> Result<Self, ServeError> {
         let certificate = settings.tls.as_ref().map(Certificate::read).transpose()?;

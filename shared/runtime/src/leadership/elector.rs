@@ -20,6 +20,7 @@ use super::{
     standby,
     term::{Leadership, Moment},
 };
+use crate::options::duration;
 
 /// No single attempt takes longer.
 const CALL: Duration = Duration::from_secs(5);
@@ -103,6 +104,15 @@ pub struct Elector {
     may_hold: bool,
 }
 
+/// How a term ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    /// The API server did not confirm the Lease in time. It may be ours still.
+    NotRenewed,
+    /// The Lease names somebody else.
+    Taken,
+}
+
 /// What an attempt came to.
 enum Attempt {
     /// The Lease is ours, counted from this moment.
@@ -170,16 +180,16 @@ impl Elector {
     /// Runs until the Lease is released or lost.
     pub async fn run(mut self) -> Ended {
         let release = self.release.clone();
-        let ended = tokio::select! {
+        let loss = tokio::select! {
             biased;
-            () = release.cancelled() => Ended::Released,
-            () = self.stand_and_lead() => Ended::Lost,
+            () = release.cancelled() => None,
+            loss = self.stand_and_lead() => Some(loss),
         };
-        self.end(ended).await;
-        ended
+        self.end(loss).await;
+        loss.map_or(Ended::Released, |_| Ended::Lost)
     }
 
-    async fn stand_and_lead(&mut self) {
+    async fn stand_and_lead(&mut self) -> Loss {
         let free = Notify::new();
         let (client, guard) = (self.watcher.clone(), self.guard.clone());
         let (namespace, name) = (self.config.namespace.clone(), self.config.name.clone());
@@ -187,7 +197,7 @@ impl Elector {
             () = self.stand(&free) => (),
             never = standby::watch(client, &namespace, &name, &guard, &free) => match never {},
         }
-        self.lead().await;
+        self.lead().await
     }
 
     /// Tries until this candidate leads.
@@ -236,31 +246,32 @@ impl Elector {
     }
 
     /// Renews for as long as that works in time.
-    async fn lead(&mut self) {
+    async fn lead(&mut self) -> Loss {
         loop {
             sleep(self.config.retry_period).await;
-            if !self.renew().await {
-                return;
+            if let Err(loss) = self.renew().await {
+                return loss;
             }
         }
     }
 
-    /// Renews within what is left of the term. `false` if that did not work.
-    async fn renew(&mut self) -> bool {
+    /// Renews within what is left of the term.
+    async fn renew(&mut self) -> Result<(), Loss> {
         let (start, remaining) = (Instant::now(), self.leadership.remaining());
         let mut tries = 0;
         loop {
             let left = self.leadership.remaining();
             if left.is_zero() {
-                return false;
+                return Err(Loss::NotRenewed);
             }
             tries += 1;
             match self.attempt(left.min(CALL)).await {
                 Attempt::Ours(since) => {
                     self.metrics.renewed(start.elapsed(), remaining, tries > 1);
-                    return self.leadership.renew(since, self.config.renew_deadline);
+                    let lasts = self.leadership.renew(since, self.config.renew_deadline);
+                    return if lasts { Ok(()) } else { Err(Loss::NotRenewed) };
                 }
-                Attempt::Theirs => return false,
+                Attempt::Theirs => return Err(Loss::Taken),
                 Attempt::Failed => {
                     sleep(self.config.retry_period.min(self.leadership.remaining())).await;
                 }
@@ -300,23 +311,35 @@ impl Elector {
 
     /// Ends the term, then gives the Lease back: in this order, so that nobody leads here
     /// once somebody else can.
-    async fn end(&self, ended: Ended) {
+    async fn end(&self, loss: Option<Loss>) {
         let led = self.leadership.end();
         self.metrics.set_leading(false);
-        if ended == Ended::Lost {
-            let Self { config, identity, .. } = self;
-            let (lease, holder) = (&config.name, self.guard.holder());
-            tracing::error!(
-                identity,
-                lease,
-                holder,
-                "lost the lease: it was not renewed in time, or another replica took it"
-            );
+        if let Some(loss) = loss {
+            self.tell_loss(loss);
         } else if self.may_hold {
             self.step_down().await;
         }
         if led {
             self.tell("stopped leading");
+        }
+    }
+
+    fn tell_loss(&self, loss: Loss) {
+        let Self { config: ElectionConfig { name: lease, renew_deadline, .. }, identity, .. } =
+            self;
+        match loss {
+            Loss::NotRenewed => {
+                let deadline = duration::format(*renew_deadline);
+                tracing::error!(
+                    identity,
+                    lease,
+                    "lost the lease: it was not renewed within {deadline}"
+                );
+            }
+            Loss::Taken => {
+                let holder = self.guard.holder();
+                tracing::error!(identity, lease, holder, "lost the lease: another replica took it");
+            }
         }
     }
 

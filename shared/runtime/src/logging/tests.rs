@@ -40,7 +40,7 @@ fn settings(verbosity: u8, filter: Option<&str>) -> LogSettings {
     LogSettings { verbosity, filter: filter.map(str::to_owned), format: LogFormat::Text }
 }
 
-/// Which of the lines come through: our own at three levels, libraries at warn.
+/// Which of the lines come through: our own at three levels, libraries at warn and error.
 fn come_through(settings: &LogSettings) -> String {
     let lines = Lines::default();
     let (subscriber, _) = logger(settings, lines.clone()).unwrap();
@@ -51,10 +51,11 @@ fn come_through(settings: &LogSettings) -> String {
         tracing::warn!(target: "hyper::proto", "four");
         tracing::info!(target: "kube_runtime::watcher", "five");
         tracing::warn!(target: "kube_client::client", "six body={{secret}}");
+        tracing::warn!(target: "kube_runtime::watcher", "eight");
         tracing::error!(target: "kube_client::client", "seven");
     });
     let text = lines.take();
-    let words = ["one", "two", "three", "four", "five", "six", "seven"];
+    let words = ["one", "two", "three", "four", "five", "six", "eight", "seven"];
     words
         .iter()
         .filter(|word| text.contains(&format!(": {word}")))
@@ -74,7 +75,7 @@ fn verbosity_and_filter_choose_the_levels() {
     check(6, None, "one two three four seven");
     check(9, Some("warn"), "four seven");
     check(0, Some("warn,ccm_runtime=debug"), "one two four seven");
-    check(0, Some("info,kube_runtime=info"), "one four five seven");
+    check(0, Some("info,kube_runtime=info"), "one four five eight seven");
 }
 
 #[test]

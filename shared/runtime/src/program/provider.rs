@@ -79,6 +79,7 @@ pub(super) fn configuration_problem(
 pub(super) async fn offers(cloud: &dyn Cloud, needs: Capability, startup: &Condition) -> bool {
     let mut waits = Waits::new();
     let mut logged = String::new();
+    let mut asked = false;
     loop {
         let offered = match needs {
             Capability::Instances => cloud.instances().map(|offered| offered.is_some()),
@@ -93,12 +94,16 @@ pub(super) async fn offers(cloud: &dyn Cloud, needs: Capability, startup: &Condi
         ));
         // Once per kind of trouble: this may last as long as the cloud is down.
         let line = error.kind.to_string();
-        if line != logged {
+        if !asked {
+            // Every start goes through this, for as long as it takes to ask.
+            tracing::info!(provider = cloud.name(), capability = %needs, "asking the cloud what it offers");
+        } else if line != logged {
             tracing::warn!(provider = cloud.name(), capability = %needs, %error, "the cloud does not say yet what it offers");
             logged = line;
         }
         sleep(waits.after(&error)).await;
         // Providers discover on use; a failure shows at the next turn of this loop.
+        asked = true;
         if let Err(error) = cloud.health(PROBE).await {
             tracing::debug!(provider = cloud.name(), %error, "the cloud does not answer");
         }

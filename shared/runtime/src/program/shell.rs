@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{Cloud, ProviderContext, ProviderRegistry};
 use ccm_kube::{
-    client::{ClientConfig, Clients},
+    client::{ClientConfig, Clients, RequestLimiter},
     events::{EventMetrics, EventRecorder},
     metrics::RestMetrics,
 };
@@ -266,16 +266,25 @@ async fn connect<P: Program>(
 ) -> Result<Clients, Failure> {
     let rest = Arc::new(RestMetrics::default());
     metrics.with(|registry| rest.register(registry));
-    let config = ClientConfig {
+    let config = client_config::<P>(settings, Arc::new(limits.clone()), rest);
+    // What can fail here is the kubeconfig; the server is not asked.
+    Clients::connect(config).await.map_err(|error| Failure::Usage(chain(&error)))
+}
+
+/// What the clients are built from.
+pub(super) fn client_config<P: Program>(
+    settings: &CommonSettings,
+    limiter: Arc<dyn RequestLimiter>,
+    metrics: Arc<RestMetrics>,
+) -> ClientConfig {
+    ClientConfig {
         kubeconfig: settings.kube.kubeconfig.clone(),
         master: settings.kube.master.clone(),
         user_agent: P::IDENTITY.user_agent(),
         request_timeout: settings.kube.timeout,
-        limiter: Arc::new(limits.clone()),
-        metrics: rest,
-    };
-    // What can fail here is the kubeconfig; the server is not asked.
-    Clients::connect(config).await.map_err(|error| Failure::Usage(chain(&error)))
+        limiter,
+        metrics,
+    }
 }
 
 /// How each service of the cloud has been answering, for `/readyz?verbose`.

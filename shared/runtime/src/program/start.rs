@@ -1,12 +1,12 @@
 //! From the command line to a running process, and from its end to an exit code.
 
-use std::{io::Write as _, process::ExitCode, thread::available_parallelism, time::Duration};
+use std::{io::Write as _, process::ExitCode, thread::available_parallelism};
 
-use ccm_cloud::{OpenGate, ProviderConfig, ProviderContext, ProviderRegistry, RetryClass};
+use ccm_cloud::{OpenGate, ProviderConfig, ProviderContext, ProviderRegistry};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, Program, life, provider, signals::Signals};
+use super::{Failure, Program, check, life, signals::Signals};
 use crate::{
     logging::{self, LogControl},
     options::{Action, options_markdown},
@@ -16,8 +16,6 @@ use crate::{
 /// A controller works in few tasks at a time; a machine with many processors is no
 /// reason for as many threads.
 const THREADS: usize = 4;
-/// How long `--check-config` waits for the provider to read its configuration.
-const CHECK: Duration = Duration::from_secs(10);
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +70,7 @@ pub(super) fn start<P: Program>(invocation: &Invocation, providers: &ProviderReg
     match action {
         Action::Print(text) => print(&text),
         Action::PrintOptions => print(&options_markdown::<P>()),
-        Action::CheckConfig => check::<P>(invocation, providers),
+        Action::CheckConfig => check::check::<P>(invocation, providers),
         Action::Run => match load_for::<P>(invocation, providers) {
             Ok(loaded) => work(loaded, providers),
             Err(error) => refuse::<P>(&error.to_string()),
@@ -81,7 +79,7 @@ pub(super) fn start<P: Program>(invocation: &Invocation, providers: &ProviderReg
 }
 
 /// Prints lines about a wrong command line or wrong settings; the logger is not there yet.
-fn refuse<P: Program>(lines: &str) -> Exit {
+pub(super) fn refuse<P: Program>(lines: &str) -> Exit {
     for line in lines.lines() {
         eprintln!("{}: {line}", P::IDENTITY.binary);
     }
@@ -89,43 +87,10 @@ fn refuse<P: Program>(lines: &str) -> Exit {
 }
 
 /// Prints a text on stdout. A reader that has gone, as `head` does, is no error.
-fn print(text: &str) -> Exit {
+pub(super) fn print(text: &str) -> Exit {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Exit::Broken,
         _ => Exit::Done,
-    }
-}
-
-/// `--check-config`: everything that can be checked without asking a server.
-fn check<P: Program>(invocation: &Invocation, providers: &ProviderRegistry) -> Exit {
-    let checked = load_for::<P>(invocation, providers).map_err(|error| error.to_string()).and_then(
-        |loaded| {
-            install_tls();
-            let runtime = runtime::<P>().map_err(|error| error.to_string())?;
-            let context = provider_context::<P>(&loaded.common);
-            let factory =
-                providers.get(&loaded.common.cloud.provider).map_err(|error| error.to_string())?;
-            let built = runtime.block_on(async {
-                tokio::time::timeout(CHECK, factory.build(context.clone())).await
-            });
-            runtime.shutdown_background();
-            match built {
-                Ok(Err(error)) if error.class() == RetryClass::Permanent => {
-                    Err(provider::configuration_problem(factory.name(), &context, &error))
-                }
-                // A cloud that does not answer now says nothing about the configuration.
-                _ => Ok(loaded.warnings),
-            }
-        },
-    );
-    match checked {
-        Ok(warnings) => {
-            for warning in warnings {
-                eprintln!("{}: warning: {warning}", P::IDENTITY.binary);
-            }
-            print("the configuration is valid\n")
-        }
-        Err(lines) => refuse::<P>(&lines),
     }
 }
 
@@ -141,7 +106,7 @@ pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderC
     }
 }
 
-fn runtime<P: Program>() -> std::io::Result<Runtime> {
+pub(super) fn runtime<P: Program>() -> std::io::Result<Runtime> {
     let threads = available_parallelism().map_or(1, usize::from).min(THREADS);
     Builder::new_multi_thread()
         .worker_threads(threads)
@@ -151,7 +116,7 @@ fn runtime<P: Program>() -> std::io::Result<Runtime> {
 }
 
 /// One TLS library for the whole process. Fails only if one is there already.
-fn install_tls() {
+pub(super) fn install_tls() {
     rustls::crypto::ring::default_provider().install_default().ok();
 }
 

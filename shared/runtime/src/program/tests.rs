@@ -47,6 +47,39 @@ fn what_needs_no_work_has_its_exit_code() {
     check(ErrorKind::Unavailable, &[good, "--check-config", "--page-size=0"], Exit::Usage);
 }
 
+/// What a start would stumble over a moment later is no valid configuration.
+#[test]
+fn files_that_settings_name_are_checked_with_the_exit_code_of_a_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let check = |arguments: &[String], expect: Exit| {
+        let providers = ProviderRegistry::new().with(Failing(ErrorKind::Unavailable));
+        let mut all = vec!["--cloud-provider=test".to_owned(), "--check-config".to_owned()];
+        all.extend_from_slice(arguments);
+        let exit = start::<Sample>(&Invocation::with_arguments(&all), &providers);
+        assert_eq!(exit, expect, "{arguments:?}");
+    };
+    let kubeconfig = |path: &str| format!("--kubeconfig={path}");
+    let cluster = "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]\n\
+                   contexts: [{name: c, context: {cluster: c, user: u}}]\n\
+                   users: [{name: u, user: {}}]\ncurrent-context: c\n";
+    check(&[kubeconfig(&file("good", cluster))], Exit::Done);
+    check(&[kubeconfig("/nowhere/kubeconfig")], Exit::Usage);
+    check(&[kubeconfig(&file("bad", "a: ["))], Exit::Usage);
+    check(&["--master=nonsense://".to_owned()], Exit::Usage);
+    let text = file("tls.pem", "no certificate");
+    let tls =
+        |path: &str| [format!("--tls-cert-file={path}"), format!("--tls-private-key-file={path}")];
+    check(&tls(&text), Exit::Broken);
+    check(&tls("/nowhere/tls.pem"), Exit::Broken);
+    let [certificate, key] = tls(&text);
+    check(&[certificate, key, "--secure-port=0".to_owned()], Exit::Done);
+}
+
 #[test]
 fn exit_codes_are_as_documented() {
     assert_eq!(Exit::Done.code(), 0);

@@ -37,7 +37,7 @@ impl Variant {
     }
 
     fn unsafe_ones(quartet: Election) -> Vec<Self> {
-        let library = Election {
+        let unguarded = Election {
             expiry: Expiry::Timestamps,
             patches: Patches::Unconditional,
             term: Term::Endless,
@@ -47,11 +47,11 @@ impl Variant {
         let not_safe = |name, election| Self { name, election, safe: false };
         let beyond = quartet.lease + 1;
         vec![
-            not_safe("the library alone", library),
-            not_safe("only answers examined", Election { answers: Answers::Examined, ..library }),
+            not_safe("the library alone", unguarded),
+            not_safe("only answers examined", Election { answers: Answers::Examined, ..unguarded }),
             not_safe(
                 "only compare-and-swap",
-                Election { patches: Patches::CompareAndSwap, ..library },
+                Election { patches: Patches::CompareAndSwap, ..unguarded },
             ),
             not_safe(
                 "no compare-and-swap",

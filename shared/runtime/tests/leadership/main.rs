@@ -13,6 +13,7 @@ mod clocks;
 mod elections;
 mod lease_api;
 mod line;
+mod loss;
 mod races;
 mod records;
 mod replicas;

@@ -1,0 +1,87 @@
+//! When a node that could not be finished is looked at again.
+
+use std::{fmt, time::Duration};
+
+use ccm_runtime::options::duration;
+
+/// The wait after a first failure. Upstream begins with 5 ms, which is eight questions
+/// to a failing cloud within a second.
+pub(crate) const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// The longest wait after a failure.
+pub(crate) const LONGEST_RETRY: Duration = Duration::from_mins(1);
+
+/// About how long the queue waits after so many failures.
+fn retry_wait(failures: u32) -> Duration {
+    FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_RETRY)
+}
+
+/// How often a node is looked at while nothing changes. Displayed as the end of
+/// "looked at again", and so that it stays true for as long as an event is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// After so many failures, and ever more seldom.
+    Growing {
+        /// Failures in a row.
+        failures: u32,
+    },
+    /// Each time after this long.
+    Every(Duration),
+    /// Once, after the time that whoever refused has asked for.
+    Asked(Duration),
+}
+
+impl Pace {
+    /// About how long it is until the next look.
+    pub(crate) fn next(self) -> Duration {
+        match self {
+            Self::Growing { failures } => retry_wait(failures),
+            Self::Every(wait) | Self::Asked(wait) => wait,
+        }
+    }
+}
+
+impl fmt::Display for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Growing { .. } => {
+                let longest = duration::format(LONGEST_RETRY);
+                write!(f, "at growing intervals, at most every {longest}")
+            }
+            Self::Every(wait) => write!(f, "every {}", duration::format(*wait)),
+            Self::Asked(wait) => {
+                write!(f, "in about {}, as it asks", duration::format(rounded(*wait)))
+            }
+        }
+    }
+}
+
+/// Whole seconds, at least one: more exact than that would be a promise.
+fn rounded(wait: Duration) -> Duration {
+    Duration::from_secs((wait + Duration::from_millis(500)).as_secs().max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Quirk 15 of docs/parity.md: upstream waits up to 1000 s.
+    #[test]
+    fn waits_double_from_a_second_to_a_minute() {
+        let expect = [(0, 1), (1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (20, 60), (u32::MAX, 60)];
+        for (failures, seconds) in expect {
+            let next = Pace::Growing { failures }.next();
+            assert_eq!(next, Duration::from_secs(seconds), "{failures} failures");
+        }
+    }
+
+    /// An event is written once and read for as long as the node waits.
+    #[test]
+    fn what_is_told_stays_true_while_the_waits_grow() {
+        let tell = |pace: Pace| pace.to_string();
+        let growing = "at growing intervals, at most every 1m0s";
+        assert_eq!(tell(Pace::Growing { failures: 1 }), growing);
+        assert_eq!(tell(Pace::Growing { failures: 9 }), growing);
+        assert_eq!(tell(Pace::Every(Duration::from_secs(30))), "every 30s");
+        assert_eq!(tell(Pace::Asked(Duration::from_millis(6700))), "in about 7s, as it asks");
+    }
+}

@@ -1,0 +1,104 @@
+//! `--check-config`: everything that can be checked without asking a server.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::{ProviderRegistry, RetryClass};
+use ccm_kube::{
+    client::{ClientError, Clients, Unlimited},
+    metrics::RestMetrics,
+};
+use tokio::time::timeout;
+
+use super::{
+    Failure, Program, provider,
+    shell::client_config,
+    start::{Exit, install_tls, print, provider_context, refuse, runtime},
+};
+use crate::{
+    http::Server,
+    settings::{CommonSettings, Invocation, Loaded, load_for},
+    supervisor::chain,
+};
+
+/// How long is waited for what reads a part of the configuration: the provider, and an
+/// exec plugin that a kubeconfig names.
+const CHECK: Duration = Duration::from_secs(10);
+
+/// What was found.
+#[derive(Default)]
+struct Found {
+    /// What a start would end with, in its order.
+    failures: Vec<Failure>,
+    warnings: Vec<String>,
+}
+
+/// Checks the settings and all files that they name, and says what came of it. The exit
+/// code is that of a start with the same settings.
+pub(super) fn check<P: Program>(invocation: &Invocation, providers: &ProviderRegistry) -> Exit {
+    let loaded = match load_for::<P>(invocation, providers) {
+        Ok(loaded) => loaded,
+        Err(error) => return refuse::<P>(&error.to_string()),
+    };
+    install_tls();
+    let runtime = match runtime::<P>() {
+        Ok(runtime) => runtime,
+        Err(error) => return refuse::<P>(&format!("cannot start the async runtime: {error}")),
+    };
+    let found = runtime.block_on(look::<P>(loaded, providers));
+    runtime.shutdown_background();
+    for warning in found.warnings {
+        eprintln!("{}: warning: {warning}", P::IDENTITY.binary);
+    }
+    for failure in &found.failures {
+        refuse::<P>(&chain(failure));
+    }
+    match found.failures.first() {
+        Some(first) => Exit::from(first),
+        None => print("the configuration is valid\n"),
+    }
+}
+
+async fn look<P: Program>(loaded: Loaded<P>, providers: &ProviderRegistry) -> Found {
+    let mut found = Found { warnings: loaded.warnings, failures: Vec::new() };
+    look_at_kubeconfig::<P>(&loaded.common, &mut found).await;
+    let pages = loaded.common.pages.as_ref().map(Server::check);
+    if let Some(Err(error)) = pages {
+        found.failures.push(Failure::Broken(chain(&error)));
+    }
+    look_at_provider::<P>(&loaded.common, providers, &mut found).await;
+    found
+}
+
+async fn look_at_kubeconfig<P: Program>(common: &CommonSettings, found: &mut Found) {
+    let metrics = Arc::new(RestMetrics::default());
+    let config = client_config::<P>(common, Arc::new(Unlimited), metrics);
+    match timeout(CHECK, Clients::connect(config)).await {
+        // Settings for a pod are checked elsewhere: in a pipeline, on a desk.
+        Ok(Err(error @ ClientError::NotConfigured { .. })) => {
+            found.warnings.push(format!("here a start would fail: {}", chain(&error)));
+        }
+        Ok(Err(error)) => found.failures.push(Failure::Usage(chain(&error))),
+        // A plugin that does not answer now says nothing about the configuration.
+        Ok(Ok(_)) | Err(_) => {}
+    }
+}
+
+async fn look_at_provider<P: Program>(
+    common: &CommonSettings,
+    providers: &ProviderRegistry,
+    found: &mut Found,
+) {
+    let factory = match providers.get(&common.cloud.provider) {
+        Ok(factory) => factory,
+        Err(error) => return found.failures.push(Failure::Usage(error.to_string())),
+    };
+    let context = provider_context::<P>(common);
+    match timeout(CHECK, factory.build(context.clone())).await {
+        Ok(Err(error)) if error.class() == RetryClass::Permanent => {
+            let problem = provider::configuration_problem(factory.name(), &context, &error);
+            found.failures.push(Failure::Usage(problem));
+        }
+        // A cloud that does not answer now says nothing about the configuration.
+        _ => {}
+    }
+}
