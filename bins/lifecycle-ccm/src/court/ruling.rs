@@ -189,11 +189,11 @@ impl fmt::Display for Evidence {
             return f.write_str("no evidence");
         };
         let seconds = latest.asked.since(first.answered).as_secs();
-        match self.answers {
-            1 => write!(f, "one answer so far: {}", latest.evidence)?,
-            answers => {
-                write!(f, "{answers} answers over {seconds} s, the latest: {}", latest.evidence)?
-            }
+        if self.answers == 1 {
+            write!(f, "one answer so far: {}", latest.evidence)?;
+        } else {
+            let answers = self.answers;
+            write!(f, "{answers} answers over {seconds} s, the latest: {}", latest.evidence)?;
         }
         if let Some(request) = &latest.request_id {
             write!(f, " (request {request})")?;

@@ -1,6 +1,6 @@
 //! What a measurement runs in: a real API server, the simulated cloud, and node-ccm.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use ccm_sim::{
@@ -59,6 +59,11 @@ impl Arena {
         let mut program = launch.start(self.folder.path())?;
         program.ready().await?;
         Ok(program)
+    }
+
+    /// Where the programs' logs are.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Creates the instances of `count` nodes.

@@ -8,6 +8,7 @@ use clap::{Parser, ValueEnum};
 
 mod arena;
 mod burst;
+mod lifecycle;
 mod plain;
 mod race;
 mod scale;
@@ -44,6 +45,8 @@ enum What {
     Backlog,
     /// Memory, refresh, restart.
     Fleet,
+    /// lifecycle-ccm: memory, calls a pass, deletions, a restart.
+    Lifecycle,
     /// A cloud that takes its time.
     SlowCloud,
     /// The gap between two leaders.
@@ -74,6 +77,9 @@ async fn main() -> Result<()> {
     }
     if wants(What::Fleet) {
         scale::fleet(&arena, arguments.nodes).await?;
+    }
+    if wants(What::Lifecycle) {
+        lifecycle::measure(&arena, arguments.nodes).await?;
     }
     if wants(What::Takeover) {
         takeover::measure(&arena).await?;
