@@ -1,3 +1,25 @@
 //! The story, a chapter for each controller.
 
+pub mod lifecycle;
 pub mod node;
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use ccm_sim::poll;
+
+use crate::stage::Stage;
+
+/// How long a step may take before it counts as failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until one replica of the program leads, and says which.
+async fn leader(stage: &Stage, controller: &str) -> Result<String> {
+    let name = poll::until("one replica to lead", PATIENCE, || async {
+        let leading = stage.leading(controller).await;
+        ensure!(leading.len() < 2, "two leaders: {leading:?}");
+        Ok(leading.into_iter().next())
+    })
+    .await?;
+    Ok(format!("{name} leads"))
+}

@@ -46,8 +46,12 @@ async fn run(arguments: &Arguments, story: &mut Story) -> Result<()> {
         stage = Stage::set(story) => stage?,
         () = interrupted() => return Ok(()),
     };
+    let chapters = async {
+        chapters::node::tell(&mut stage, story, arguments.nodes.into()).await?;
+        chapters::lifecycle::tell(&stage, story).await
+    };
     tokio::select! {
-        told = chapters::node::tell(&mut stage, story, arguments.nodes.into()) => told?,
+        told = chapters => told?,
         () = interrupted() => return Ok(()),
     }
     story.summary();

@@ -6,7 +6,7 @@ use std::{net::Ipv4Addr, path::PathBuf, process::ExitStatus, sync::Arc, time::Du
 use anyhow::{Context as _, Result};
 use ccm_cloud::{AddressKind, NodeAddress};
 use ccm_sim::{
-    apiserver::{ApiServer, ListenHandle, Options, Verb},
+    apiserver::{ApiServer, ListenHandle, Options, PatchKind, Verb},
     cloud::{Operation, SimCloud, SimInstance},
     faults::{Effect, Fault},
     poll,
@@ -22,6 +22,14 @@ pub const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// How often the programs list the fleet here; five minutes by default elsewhere.
 pub const REFRESH: &str = "10s";
+
+/// The two controllers. Each runs twice, as `<name>-a` and `<name>-b`.
+pub const NODE_CCM: &str = "node-ccm";
+/// See [`NODE_CCM`].
+pub const LIFECYCLE_CCM: &str = "lifecycle-ccm";
+
+/// How long the cloud must say here that an instance is gone; 20 seconds by default elsewhere.
+pub const CONFIRMATION: &str = "2s";
 
 /// How long a program may take to start.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -51,8 +59,10 @@ impl Stage {
         let cloud = ServedCloud::start(folder.path()).await?;
         let mut stage =
             Self { folder, server, listener, kubeconfig, served: cloud, programs: Vec::new() };
-        for name in ["node-ccm-a", "node-ccm-b"] {
-            stage.start(name).await?;
+        for program in [NODE_CCM, LIFECYCLE_CCM] {
+            for replica in ["a", "b"] {
+                stage.start(&format!("{program}-{replica}")).await?;
+            }
         }
         stage.describe(story);
         Ok(stage)
@@ -87,6 +97,12 @@ impl Stage {
         self.cloud().faults().add(Fault::new(effect).on(Operation::Lookup).lasting(time));
     }
 
+    /// Lets the cloud answer as one does that is asked with the credentials of another
+    /// project: it knows no instance and lists none.
+    pub fn show_another_project(&self) {
+        self.cloud().faults().add(Fault::new(Effect::WrongProject));
+    }
+
     /// Registers a node as its kubelet would.
     pub fn register(&self, name: &str) -> Result<()> {
         self.server.create(json!({
@@ -102,17 +118,31 @@ impl Stage {
         Ok(())
     }
 
+    /// Sets the node's condition Ready, as its kubelet does or, when that is silent,
+    /// kube-controller-manager.
+    pub fn set_ready(&self, name: &str, status: &str) -> Result<()> {
+        let conditions = json!([{"type": "Ready", "status": status, "reason": "NodeStatus"}]);
+        let patch = json!({"status": {"conditions": conditions}});
+        self.server.patch("nodes", name, "status", PatchKind::Strategic, patch)?;
+        Ok(())
+    }
+
     /// The node as the API server has it.
     pub fn node(&self, name: &str) -> Option<Value> {
         self.server.get("nodes", name)
     }
 
-    /// Whether the node still carries the taint, or is not there.
+    /// Whether the node still carries the taint [`TAINT`], or is not there.
     pub fn is_tainted(&self, name: &str) -> bool {
+        self.has_taint(name, TAINT)
+    }
+
+    /// Whether the node carries a taint of this key, or is not there.
+    pub fn has_taint(&self, name: &str, key: &str) -> bool {
         let Some(node) = self.node(name) else { return true };
         node["spec"]["taints"]
             .as_array()
-            .is_some_and(|taints| taints.iter().any(|taint| taint["key"] == TAINT))
+            .is_some_and(|taints| taints.iter().any(|taint| taint["key"] == key))
     }
 
     /// Waits until the node has lost its taint.
@@ -142,15 +172,23 @@ impl Stage {
         self.server.list("events").iter().filter(|event| about(event)).map(line).collect()
     }
 
-    /// The programs that say that they lead.
-    pub async fn leading(&self) -> Vec<String> {
+    /// The replicas of this program that say that they lead.
+    pub async fn leading(&self, controller: &str) -> Vec<String> {
         let mut names = Vec::new();
         for (name, program) in &self.programs {
-            if program.leads().await.unwrap_or(false) {
+            if name.starts_with(controller) && program.leads().await.unwrap_or(false) {
                 names.push(name.clone());
             }
         }
         names
+    }
+
+    /// A page of the replica of this program that leads.
+    pub async fn page(&self, controller: &str, path: &str) -> Result<String> {
+        let leader = self.leading(controller).await.into_iter().next();
+        let program = self.programs.iter().find(|(name, _)| Some(name) == leader.as_ref());
+        let (_, program) = program.with_context(|| format!("no {controller} leads"))?;
+        Ok(program.get(path).await?.1)
     }
 
     /// Stops a program as Kubernetes does, and says how it ended.
@@ -184,9 +222,16 @@ impl Stage {
     }
 
     async fn start(&mut self, name: &str) -> Result<()> {
-        let launch = Launch::node_ccm(&self.kubeconfig, self.served.config())
-            .arg(format!("--node-status-update-frequency={REFRESH}"))
-            .arg("-v=2");
+        let launch = if name.starts_with(LIFECYCLE_CCM) {
+            Launch::lifecycle_ccm(&self.kubeconfig, self.served.config())
+                .arg("--node-monitor-period=1s")
+                .arg(format!("--node-deletion-confirmation-period={CONFIRMATION}"))
+                .arg("--node-grace-period=1s")
+        } else {
+            Launch::node_ccm(&self.kubeconfig, self.served.config())
+                .arg(format!("--node-status-update-frequency={REFRESH}"))
+        };
+        let launch = launch.arg("-v=2");
         let mut program = launch.start(self.folder.path())?;
         program.ready().await?;
         self.programs.push((name.to_owned(), program));

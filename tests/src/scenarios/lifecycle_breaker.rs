@@ -23,8 +23,8 @@ const FLEET: [&str; 6] = ["node-0", "node-1", "node-2", "node-3", "node-4", "nod
 /// Waits until the breaker is open or closed and returns its line of `/readyz?verbose`.
 async fn breaker(program: &Program, open: bool, limit: Duration) -> Result<String> {
     poll::until(&format!("the breaker to be open: {open}"), limit, || async {
-        let shown = program.metric("ccm_lifecycle_breaker_open").await?;
-        ensure!((shown > 0.5) == open, "ccm_lifecycle_breaker_open is {shown}");
+        let shown = count(program, "ccm_lifecycle_breaker_open").await?;
+        ensure!(shown == u64::from(open), "ccm_lifecycle_breaker_open is {shown}");
         Ok(Some(()))
     })
     .await?;
@@ -93,7 +93,8 @@ pub(super) async fn the_wrong_project_opens_the_breaker(env: Env) -> Result<()> 
         nodes::event(&env.client, name, "NodeDeletionHeld", SOON).await?;
     }
     nodes::stay(&env.client, &FLEET, DELETION).await?;
-    let openings = count(&program, r#"ccm_lifecycle_breaker_openings_total{cause="empty""#).await?;
+    let openings =
+        count(&program, r#"ccm_lifecycle_breaker_openings_total{cause="empty"}"#).await?;
     ensure!(openings == 1, "one opening, not {openings}");
 
     env.cloud().faults().clear();

@@ -7,18 +7,16 @@ use ccm_cloud::{AddressKind, NodeAddress};
 use ccm_sim::poll;
 use tokio::time::Instant;
 
+use super::PATIENCE;
 use crate::{
     stage::{self, Stage},
     story::Story,
 };
 
-/// How long a step may take before it counts as failed.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// Tells the chapter.
 pub async fn tell(stage: &mut Stage, story: &mut Story, count: usize) -> Result<()> {
     story.chapter("node-ccm: new nodes become schedulable");
-    story.step("two replicas run, one leads", leader(stage)).await;
+    story.step("two replicas run, one leads", super::leader(stage, stage::NODE_CCM)).await;
     story.step(&format!("{count} nodes register, tainted"), async { register(stage, count) }).await;
     story.step("they become schedulable", initialised(stage, count)).await;
 
@@ -37,16 +35,6 @@ pub async fn tell(stage: &mut Stage, story: &mut Story, count: usize) -> Result<
     story.chapter("node-ccm: the leader is stopped");
     story.step("SIGTERM to the leader; the standby takes over", takeover(stage)).await;
     Ok(())
-}
-
-async fn leader(stage: &Stage) -> Result<String> {
-    let name = poll::until("one replica to lead", PATIENCE, || async {
-        let leading = stage.leading().await;
-        ensure!(leading.len() < 2, "two leaders: {leading:?}");
-        Ok(leading.into_iter().next())
-    })
-    .await?;
-    Ok(format!("{name} leads"))
 }
 
 fn register(stage: &Stage, count: usize) -> Result<String> {
@@ -122,7 +110,7 @@ async fn recovered(stage: &Stage) -> Result<String> {
 }
 
 async fn takeover(stage: &mut Stage) -> Result<String> {
-    let old = stage.leading().await.into_iter().next().context("somebody leads")?;
+    let old = stage.leading(stage::NODE_CCM).await.into_iter().next().context("somebody leads")?;
     let start = Instant::now();
     let ended = stage.terminate(&old).await?;
     ensure!(ended.success(), "{old} ended with {ended}");
@@ -130,7 +118,8 @@ async fn takeover(stage: &mut Stage) -> Result<String> {
     stage.register("node-new")?;
     stage.untainted("node-new", PATIENCE).await?;
     let gap = start.elapsed();
-    let new = stage.leading().await.into_iter().next().context("somebody leads again")?;
+    let new =
+        stage.leading(stage::NODE_CCM).await.into_iter().next().context("somebody leads again")?;
     ensure!(new != old, "the stopped one leads");
     ensure!(gap < Duration::from_secs(5), "the gap was {gap:?}: the lease was not released");
     stage.replace(&old).await?;
