@@ -7,7 +7,10 @@ PROGRAMS := -p node-ccm -p lifecycle-ccm
 # and shares no library's pages.
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 DIST = target/$(HOST)/dist
-BUILD_DIST = RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build $(LOCKED) --profile dist --target $(HOST) $(PROGRAMS)
+# Functions of equal code are one, where Rust links with lld.
+FOLD = $(if $(filter x86_64-unknown-linux-gnu,$(HOST)),-C link-arg=-Wl$(comma)--icf=all)
+comma := ,
+BUILD_DIST = RUSTFLAGS="-C target-feature=+crt-static $(FOLD)" $(CARGO) build $(LOCKED) --profile dist --target $(HOST) $(PROGRAMS)
 BENCH ?= all
 
 .DEFAULT_GOAL := help

@@ -210,11 +210,11 @@ fn the_project_speaks_of_itself_only() {
     ];
     let mut broken = Vec::new();
     // From a page in docs/ the project's own folder is one step up.
-    let link = ["](../sha", "red/"].concat();
+    let own = ["](../sha", "red/"].concat();
     for path in files(&["rs", "md", "toml", "sh", "proto", "yaml"]) {
         let page = path.parent().is_some_and(|folder| folder == root().join("docs"));
         for (number, line) in read(&path).lines().enumerate() {
-            let line = if page { line.replace(&link, "") } else { line.to_owned() };
+            let line = if page { line.replace(&own, "") } else { line.to_owned() };
             if words.iter().any(|word| line.contains(word.as_str())) {
                 broken.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
             }
