@@ -32,6 +32,20 @@ use crate::{
     tell::Told,
 };
 
+/// All nodes at one moment, as the court sees them and as they were read, in the same
+/// order.
+pub(crate) struct Nodes {
+    pub(crate) subjects: Vec<Subject>,
+    pub(crate) nodes: Vec<Arc<Node>>,
+}
+
+impl Nodes {
+    /// Each node with what the court sees of it.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Subject, &Arc<Node>)> {
+        self.subjects.iter().zip(&self.nodes)
+    }
+}
+
 /// What the parts share.
 pub(crate) struct Controller {
     pub(crate) store: Store<Node>,
@@ -93,7 +107,7 @@ impl Controller {
 
     /// All nodes as they are now. Those whose provider ID cannot be judged yet, because
     /// the provider has not said which ones are its own, are left out.
-    pub(crate) fn subjects(&self) -> Vec<(Subject, Arc<Node>)> {
+    pub(crate) fn look(&self) -> Nodes {
         let (settings, wall, appeared) = (self.settings(), clock::wall(), self.appeared.lock());
         let subject = |node: Arc<Node>| {
             let claim = instances::claim(&*self.cloud, &node)?;
@@ -105,6 +119,7 @@ impl Controller {
             let age = observe::age(by_clock, seen);
             Some((observe::subject(&node, claim, selected, age), node))
         };
-        self.store.list().into_iter().filter_map(subject).collect()
+        let (subjects, nodes) = self.store.list().into_iter().filter_map(subject).unzip();
+        Nodes { subjects, nodes }
     }
 }

@@ -7,7 +7,10 @@ use ccm_kube::node::{Node, Shared as Name};
 use ccm_runtime::inventory::{Inventory, Snapshot};
 use tokio::time::Instant;
 
-use crate::court::{At, Listing, Subject};
+use crate::{
+    controller::Nodes,
+    court::{At, Listing, Subject},
+};
 
 /// The taint of a node that has not been initialised.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -51,7 +54,7 @@ pub(crate) fn wakes(old: &Node, new: &Node) -> bool {
 /// The list as the court is told of it.
 pub(crate) fn listing(
     fleet: Result<Fleet, CloudError>,
-    nodes: &[(Subject, Arc<Node>)],
+    nodes: &Nodes,
     (asked, answered): (At, At),
 ) -> Listing {
     let fleet = match fleet {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    controller::Controller,
+    controller::{Controller, Nodes},
     court::{Agenda, At, Court, Hearing, Listing, LookedUp, Ruling, Subject, Testimony, Verdict},
     execute::Stopped,
     metrics::States,
@@ -27,8 +27,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_millis(100);
 /// How long to wait when nobody is to be looked at; any change wakes.
 const IDLE: Duration = Duration::from_mins(1);
-
-type Nodes = Vec<(Subject, Arc<Node>)>;
 
 /// Passes until the token is cancelled. The court is a new one: what an earlier leader
 /// suspected is no evidence here.
@@ -62,7 +60,7 @@ impl Controller {
     async fn pass(&self, court: &mut Court) -> At {
         let _passing = self.passing.lock().await;
         let started = Instant::now();
-        let nodes = self.subjects();
+        let nodes = self.look();
         self.untaint_ready(&nodes).await;
         let agenda = self.agenda(court, &nodes);
         let (nodes, asked) = if agenda.is_empty() {
@@ -90,7 +88,7 @@ impl Controller {
 
     fn agenda(&self, court: &mut Court, nodes: &Nodes) -> Agenda {
         let now = self.now();
-        let agenda = court.agenda(now, &subjects(nodes), &self.settings().policy);
+        let agenda = court.agenda(now, &nodes.subjects, &self.settings().policy);
         for ruling in &agenda.ended {
             self.tell_ruling(self.store.get(&ruling.name).as_deref(), ruling, now);
         }
@@ -131,7 +129,7 @@ impl Controller {
     /// Lets the court judge by what was heard and the nodes as they are now, and does
     /// what it says. Returns the nodes as they were judged.
     async fn judge(&self, court: &mut Court, heard: Heard) -> Nodes {
-        let (settings, nodes) = (self.settings(), self.subjects());
+        let (settings, nodes) = (self.settings(), self.look());
         let Heard { asked, answers, fleet, times: (start, answered) } = heard;
         let lookups: Vec<LookedUp> = asked.iter().zip(answers).map(looked_up).collect();
         let mut powers = HashMap::new();
@@ -147,7 +145,7 @@ impl Controller {
         }
         let hearing = Hearing { asked: start, answered, lookups, list };
         let (before, now) = (*court.breaker(), self.now());
-        let rulings = court.hear(now, &subjects(&nodes), hearing, &settings.policy);
+        let rulings = court.hear(now, &nodes.subjects, hearing, &settings.policy);
         self.tell_breaker(before, *court.breaker());
         let by_name: HashMap<Name, Arc<Node>> =
             nodes.iter().map(|(_, node)| (Arc::clone(&node.name), Arc::clone(node))).collect();
@@ -245,7 +243,7 @@ impl Controller {
             unselected: number(|subject| !subject.selected),
             shutdown: nodes.iter().filter(|(_, node)| node.taint(shutdown::KEY).is_some()).count(),
         };
-        let budget = court.budget(self.now(), &subjects(nodes), &self.settings().policy);
+        let budget = court.budget(self.now(), &nodes.subjects, &self.settings().policy);
         self.metrics.stand(court.breaker().is_open(), budget, court.counts(), standing);
     }
 }
@@ -264,8 +262,4 @@ struct Heard {
 
 fn looked_up((node, answer): (&Arc<Node>, LookupResult)) -> LookedUp {
     LookedUp { name: Arc::clone(&node.name), uid: node.uid.clone(), testimony: answer.into() }
-}
-
-fn subjects(nodes: &Nodes) -> Vec<Subject> {
-    nodes.iter().map(|(subject, _)| subject.clone()).collect()
 }

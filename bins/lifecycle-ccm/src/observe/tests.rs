@@ -54,6 +54,8 @@ fn a_list_shows_nodes_by_id_and_those_without_by_name() {
     .into_iter()
     .map(|node| (of(&node), node))
     .collect();
+    let (subjects, nodes) = nodes.into_iter().unzip();
+    let nodes = Nodes { subjects, nodes };
     let fleet = Fleet {
         instances: vec![
             instance("sim://i-a", "x"),
