@@ -89,6 +89,11 @@ impl LeaseGuard {
                 spec[field] = absent;
             }
         }
+        // The library adds one to it, which must neither overflow nor be negative.
+        let countable = |count: i64| (0..i64::from(i32::MAX)).contains(&count);
+        if spec["leaseTransitions"].as_i64().is_some_and(|count| !countable(count)) {
+            spec["leaseTransitions"] = json!(0);
+        }
         let takeable = free && holder(spec) != &*self.me;
         spec["renewTime"] = json!(if takeable { LONG_AGO } else { FAR_AHEAD });
         spec["leaseDurationSeconds"] = json!(SHOWN_SECONDS);

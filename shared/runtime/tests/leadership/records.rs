@@ -150,6 +150,16 @@ async fn a_deleted_lease_is_not_made_anew_by_another_at_once() {
     check(true, Claim::Stands, Some(LEASE.as_secs())).await;
 }
 
+/// A count of transitions that has no successor begins anew; it decides nothing.
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_transitions_cannot_be_counted_on_is_taken() {
+    for (transitions, next) in [(i32::MAX - 1, i32::MAX), (i32::MAX, 1), (-5, 1), (-1, 1)] {
+        let api = api_with(Some(&json!({"holderIdentity": "", "leaseTransitions": transitions})));
+        assert_eq!(Caller::new(&api, "a", true).attempt().await, Claim::Leads, "{transitions}");
+        assert_eq!(api.record().unwrap()["leaseTransitions"], json!(next), "{transitions}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_leader_makes_its_deleted_lease_anew() {
     let api = LeaseApi::default();
