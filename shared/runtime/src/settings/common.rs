@@ -268,8 +268,13 @@ fn election(raw: &RawSettings, problems: &mut Problems) -> Option<ElectionSettin
         raw.checked("leader-elect-resource-namespace", OBJECT_NAME, problems, |name: &String| {
             is_object_name(name)
         });
-    let whole = |duration: &Duration| duration.subsec_nanos() == 0 && !duration.is_zero();
-    let whole_seconds = "must be whole seconds, at least 1s";
+    // A Lease holds its duration as a signed number of 32 bits.
+    let whole = |duration: &Duration| {
+        duration.subsec_nanos() == 0
+            && !duration.is_zero()
+            && i32::try_from(duration.as_secs()).is_ok()
+    };
+    let whole_seconds = "must be whole seconds, at least 1s and at most 2147483647s";
     let lease_duration = raw.checked("leader-elect-lease-duration", whole_seconds, problems, whole);
     let renew_deadline = positive(raw, "leader-elect-renew-deadline", problems);
     let retry_period = positive(raw, "leader-elect-retry-period", problems);

@@ -171,7 +171,10 @@ fn each_rule_has_its_line() {
         "must be false; to hand over from another controller manager, give the name of its Lease to \
          --leader-elect-resource-name",
     );
-    check("--leader-elect-lease-duration=1500ms", "must be whole seconds, at least 1s");
+    for wrong in ["1500ms", "2147483648s"] {
+        let argument = format!("--leader-elect-lease-duration={wrong}");
+        check(&argument, "must be whole seconds, at least 1s and at most 2147483647s");
+    }
     check(
         "--leader-elect-renew-deadline=15s",
         "must be shorter than --leader-elect-lease-duration, which is 15s",
