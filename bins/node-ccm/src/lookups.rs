@@ -208,7 +208,6 @@ impl Controller {
     fn note_answer(&self, Work { node, answer }: &Work) {
         self.metrics.answered(answer);
         if matches!(answer, Answer::Found(_)) {
-            self.queue.forget(&node.name);
             self.ledger.remember(Arc::clone(node), answer.clone());
         }
     }

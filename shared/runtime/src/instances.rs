@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{
-    Call, Claim, Cloud, CloudError, ErrorKind, Fleet, Instances, LookupResult, NodeIdentity,
+    Call, Claim, Cloud, CloudError, ErrorKind, Fleet, Instances, Lookup, LookupResult, NodeIdentity,
 };
 use ccm_kube::node::Node;
 use tokio::time::timeout;
@@ -48,7 +48,32 @@ pub async fn lookup(cloud: &dyn Cloud, nodes: &[NodeIdentity], call: Call) -> Ve
         tracing::error!(provider = cloud.name(), "{message}");
         return none(CloudError::new(ErrorKind::Malformed, message));
     }
-    results
+    let schemes = cloud.schemes();
+    nodes.iter().zip(results).map(|(node, result)| checked(node, result, &schemes)).collect()
+}
+
+/// An instance that is not the one that was asked about, or that carries another
+/// provider's ID, is no answer: what is written of it could not be taken back.
+fn checked(node: &NodeIdentity, result: LookupResult, schemes: &[String]) -> LookupResult {
+    let Ok(Lookup::Found(instance)) = &result else { return result };
+    let id = &instance.provider_id;
+    if !schemes.is_empty() && !schemes.iter().any(|scheme| scheme == id.scheme()) {
+        let message = format!(
+            "the cloud answered with {id}, whose scheme is none of its own ({})",
+            schemes.join(", ")
+        );
+        return Err(CloudError::new(ErrorKind::Malformed, message));
+    }
+    let means = |text: &String| {
+        std::iter::once(id).chain(&instance.other_ids).any(|known| known.as_str() == text)
+    };
+    match &node.provider_id {
+        Some(asked) if !means(asked) => {
+            let message = format!("asked about {asked}, the cloud answered with {id}");
+            Err(CloudError::new(ErrorKind::Malformed, message))
+        }
+        _ => result,
+    }
 }
 
 /// Lists the fleet. Entries that could not be understood are told in one log line.
@@ -86,7 +111,7 @@ fn late(call: Call) -> CloudError {
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
-    use ccm_cloud::Lookup;
+    use ccm_cloud::{Instance, ProviderId};
 
     use super::*;
 
@@ -152,6 +177,39 @@ mod tests {
     fn nobody_is_foreign_to_a_provider_that_does_not_know_itself() {
         assert_eq!(claim(&OddCloud(None), &node("sim://i-1")), None);
         assert_eq!(claim(&OddCloud(None), &Node::default()), Some(Claim::Unclaimed));
+    }
+
+    #[test]
+    fn an_answer_about_another_machine_is_none() {
+        let schemes = ["sim".to_owned()];
+        for (asked, answered, other, expect) in [
+            (Some("sim://a"), "sim://a", None, None),
+            (Some("sim:///a"), "sim://a", Some("sim:///a"), None),
+            (None, "sim://a", None, None),
+            (
+                Some("sim://a"),
+                "sim://b",
+                None,
+                Some("asked about sim://a, the cloud answered with sim://b"),
+            ),
+            (
+                None,
+                "aws://a",
+                None,
+                Some("the cloud answered with aws://a, whose scheme is none of its own (sim)"),
+            ),
+        ] {
+            let id = |text: &str| ProviderId::parse(text).unwrap();
+            let mut instance = Instance::new(id(answered), "a");
+            instance.other_ids = other.map(id).into_iter().collect();
+            let node = NodeIdentity {
+                name: "a".to_owned(),
+                provider_id: asked.map(str::to_owned),
+                system_uuid: None,
+            };
+            let got = checked(&node, Ok(Lookup::Found(Box::new(instance))), &schemes);
+            assert_eq!(got.err().map(|error| error.message), expect.map(str::to_owned));
+        }
     }
 
     #[tokio::test(start_paused = true)]
