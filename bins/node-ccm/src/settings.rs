@@ -48,7 +48,8 @@ pub(crate) const TABLE: &[SettingDoc] = &[
         default: "32",
         meaning: "How many new nodes are written at the same time. Each costs two requests to the API server, so this \
                   many requests are open at most; lookups in the cloud are batched and not concerned. \
-                  cloud-controller-manager's default is 1, because there each worker also waits for the cloud.",
+                  cloud-controller-manager's default is 1, because there each worker also waits for the cloud. \
+                  From 1 to 1000.",
         live: true,
     },
     SettingDoc {
@@ -57,7 +58,7 @@ pub(crate) const TABLE: &[SettingDoc] = &[
         default: "0",
         meaning: "How many initialised nodes are written at the same time when their instances have changed. They have \
                   writers of their own, so that new nodes never wait for them. 0 means as many as \
-                  --concurrent-node-syncs.",
+                  --concurrent-node-syncs. At most 1000.",
         live: true,
     },
     SettingDoc {
@@ -127,12 +128,9 @@ pub(crate) fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<
     })
 }
 
-/// A number of workers. Read with its sign, so that a negative one gets the same clear
-/// answer as any other that is out of bounds.
+/// A number of workers.
 fn count(layers: &RawSettings, name: &str, least: i64, problems: &mut Problems) -> Option<usize> {
-    let rule = format!("must be at least {least} and at most {MOST_WRITERS}");
-    let number = layers
-        .checked(name, &rule, problems, |number: &i64| (least..=MOST_WRITERS).contains(number))?;
+    let number = layers.within(name, least..=MOST_WRITERS, problems)?;
     usize::try_from(number).ok()
 }
 

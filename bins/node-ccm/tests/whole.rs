@@ -38,12 +38,20 @@ struct Whole {
     api: Arc<ApiServer>,
     cloud: SimCloud,
     metrics: Metrics,
-    _program: Context<NodeCcm>,
+    program: Context<NodeCcm>,
     _end: DropGuard,
 }
 
 impl Whole {
     async fn start(arguments: &[String]) -> Self {
+        let whole = Self::before_start(arguments);
+        let program = Arc::new(NodeCcm::prepare(whole.program.clone()).await.unwrap());
+        program.lead(whole.program.clone());
+        whole
+    }
+
+    /// Everything but the program itself.
+    fn before_start(arguments: &[String]) -> Self {
         let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
         let config = ClientConfig {
             kubeconfig: None,
@@ -73,9 +81,7 @@ impl Whole {
             token: token.clone(),
         };
         context.supervisor.spawn("events", writer.run(token.clone()));
-        let program = Arc::new(NodeCcm::prepare(context.clone()).await.unwrap());
-        program.lead(context.clone());
-        Self { api, cloud, metrics, _program: context, _end: token.drop_guard() }
+        Self { api, cloud, metrics, program: context, _end: token.drop_guard() }
     }
 
     /// Registers a node as kubelet does, and its instance.
@@ -281,5 +287,33 @@ async fn a_list_that_shows_the_instance_of_a_waiting_node_ends_its_back_off() {
     sleep(Duration::from_secs(12)).await;
     for instance in &instances {
         assert!(!whole.is_tainted(&instance.name), "{} waits on", instance.name);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_page_says_why_the_nodes_are_not_listed() {
+    for (code, expect) in [
+        (403, "the nodes have not been listed yet: forbidden: "),
+        (401, "the nodes have not been listed yet: the API server does not accept the credentials"),
+        (
+            404,
+            "the nodes have not been listed yet: 404 for /api/v1/nodes: is this a Kubernetes API server?",
+        ),
+    ] {
+        let whole = Whole::before_start(&[]);
+        let refusal = Action::Status { code, retry_after: None };
+        let fault = whole.api.faults().add(Fault::new(refusal).verb(Verb::List).resource("nodes"));
+        let nodes = |program: &Context<NodeCcm>| {
+            let findings = program.health.findings();
+            let found = findings.into_iter().find(|finding| finding.name == "nodes").unwrap();
+            found.verdict.detail().to_owned()
+        };
+        let prepared = NodeCcm::prepare(whole.program.clone());
+        assert!(timeout(Duration::from_mins(1), prepared).await.is_err(), "{code}");
+        let told = nodes(&whole.program);
+        assert!(told.starts_with(expect), "{code}: {told}");
+        whole.api.faults().remove(fault);
+        sleep(Duration::from_mins(2)).await;
+        assert_eq!(nodes(&whole.program), "0 nodes watched", "{code}");
     }
 }

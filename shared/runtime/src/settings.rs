@@ -15,6 +15,7 @@ mod reload;
 mod table;
 #[cfg(test)]
 mod tests;
+mod unreadable;
 mod value;
 
 pub use common::{

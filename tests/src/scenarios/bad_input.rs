@@ -37,7 +37,7 @@ pub(super) async fn is_refused_in_one_line(env: Env) -> Result<()> {
     let unknown = unknown.display();
     for (argument, parts) in [
         ("--no-such-flag=1".to_owned(), &["--no-such-flag"] as &[&str]),
-        ("--concurrent-node-syncs=0".to_owned(), &["concurrent-node-syncs", "0", "at least 1"]),
+        ("--concurrent-node-syncs=0".to_owned(), &["concurrent-node-syncs", "0", "from 1 to 1000"]),
         ("--concurrent-node-syncs=-3".to_owned(), &["concurrent-node-syncs", "-3"]),
         ("--concurrent-node-syncs=many".to_owned(), &["concurrent-node-syncs", "many"]),
         ("--node-status-update-frequency=0s".to_owned(), &["node-status-update-frequency"]),
@@ -65,7 +65,7 @@ pub(super) async fn is_refused_in_one_line(env: Env) -> Result<()> {
         check(&argument, &finished, parts)?;
     }
     let finished = env.node_ccm().env("CCM__CONCURRENT_NODE_SYNCS", "0").run(LIMIT).await?;
-    check("environment", &finished, &["CCM__CONCURRENT_NODE_SYNCS", "at least 1"])?;
+    check("environment", &finished, &["CCM__CONCURRENT_NODE_SYNCS", "from 1 to 1000"])?;
     let finished = Launch::new("node-ccm").run(LIMIT).await?;
     check("nothing given", &finished, &["cloud-provider"])?;
     for argument in ["--help", "--version"] {

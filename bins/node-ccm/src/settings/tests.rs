@@ -30,15 +30,15 @@ fn defaults_are_those_of_the_table() {
 #[test]
 fn worker_counts_are_checked() {
     for (number, syncs, updates, expect) in [
-        (82, "-5", "0", Err(&["concurrent-node-syncs", "-5", "at least 1"] as &[&str])),
-        (83, "0", "0", Err(&["concurrent-node-syncs", "0", "at least 1"])),
+        (82, "-5", "0", Err(&["concurrent-node-syncs", "-5", "from 1 to 1000"] as &[&str])),
+        (83, "0", "0", Err(&["concurrent-node-syncs", "0", "from 1 to 1000"])),
         (84, "5", "0", Ok("5/5")),
         (85, "5", "5", Ok("5/5")),
-        (86, "5", "-1", Err(&["concurrent-node-status-updates", "-1", "at least 0"])),
+        (86, "5", "-1", Err(&["concurrent-node-status-updates", "-1", "from 0 to 1000"])),
         (87, "1", "0", Ok("1/1")),
         (88, "1", "2", Ok("1/2")),
-        (0, "1001", "0", Err(&["1001", "at most 1000"])),
-        (0, "many", "0", Err(&["concurrent-node-syncs", "many"])),
+        (0, "1001", "0", Err(&["1001", "from 1 to 1000"])),
+        (0, "many", "0", Err(&["concurrent-node-syncs", "many", "from 1 to 1000"])),
     ] {
         let arguments = [
             &*format!("--concurrent-node-syncs={syncs}"),

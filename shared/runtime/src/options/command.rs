@@ -45,10 +45,15 @@ pub(crate) const SPECIAL: [(&str, &str); 4] = [
     ("version", "Print the version."),
     (
         "check-config",
-        "Read and check all settings and the provider's configuration, report every problem, and end.",
+        "Read and check all settings, the kubeconfig, the certificate and the provider's configuration, report every \
+         problem, and end.",
     ),
     ("print-options-markdown", "Print all settings as a table."),
 ];
+
+/// How a setting is spelt elsewhere, and what "live" means: the end of `--help`.
+const RULE: &str = "The flag --a-b is the key a_b in the file of --config and the environment variable CCM__A_B. A live setting \
+                    changes while the program runs when the file changes.";
 
 /// Reads the arguments, the program's name not among them.
 pub(crate) fn parse(
@@ -120,6 +125,7 @@ fn command(catalogue: &Catalogue) -> Command {
             "The {} of Quartet, the Kubernetes cloud controllers as separate programs.",
             identity.controller
         ))
+        .after_help(RULE)
         .args_override_self(true)
         .disable_help_flag(true)
         .arg(special(0).short('h').action(ArgAction::Help))
@@ -141,6 +147,9 @@ fn setting(doc: &SettingDoc, default: &str) -> Arg {
     let mut help = doc.meaning.to_owned();
     if !default.is_empty() {
         help = format!("{help} [default: {default}]");
+    }
+    if doc.live {
+        help.push_str(" Live.");
     }
     let arg = Arg::new(doc.flag).long(doc.flag).help(help).value_name(doc.kind.placeholder());
     let arg = if doc.flag == "v" { arg.short('v') } else { arg };

@@ -7,6 +7,7 @@ use config::{Config, ConfigError, FileFormat, Map, Source, Value, ValueKind};
 use super::{
     Origin, Problems, RawSettings, RawValue,
     doc::{VARIABLE_PREFIX, flag_of, key_of, variable_of},
+    unreadable,
 };
 use crate::options::{Catalogue, Known};
 
@@ -138,7 +139,7 @@ fn file_values(
     let values = match read.and_then(|read| read.collect()) {
         Ok(values) => values,
         Err(error) => {
-            problems.add(path, format!("cannot be read: {}", one_line(&error.to_string())));
+            problems.push(unreadable::problem(path, text, &error.to_string()));
             return BTreeMap::new();
         }
     };

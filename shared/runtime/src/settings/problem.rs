@@ -46,6 +46,11 @@ impl Problems {
         self.list.push(Problem { subject: subject.into(), rule: rule.into() });
     }
 
+    /// Adds one that is put together already.
+    pub(super) fn push(&mut self, problem: Problem) {
+        self.list.push(problem);
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()

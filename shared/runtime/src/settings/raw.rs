@@ -1,6 +1,6 @@
 //! The merged layers: each value with where it came from.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, ops::RangeInclusive};
 
 use super::{
     Problems,
@@ -114,6 +114,24 @@ impl RawSettings {
         }
         problems.add(self.describe(name), rule);
         None
+    }
+
+    /// Reads a whole number between bounds. Whatever is wrong, the answer names them.
+    pub fn within(
+        &self,
+        name: &str,
+        bounds: RangeInclusive<i64>,
+        problems: &mut Problems,
+    ) -> Option<i64> {
+        let value = self.value(name);
+        let read = value.and_then(|value| i64::parse(value.text.trim()).ok());
+        if value.is_some() && read.is_none_or(|number| !bounds.contains(&number)) {
+            let (least, most) = bounds.into_inner();
+            let rule = format!("must be a whole number from {least} to {most}");
+            problems.add(self.describe(name), rule);
+            return None;
+        }
+        self.get(name, problems)
     }
 
     /// Records a problem with a setting that could be read.

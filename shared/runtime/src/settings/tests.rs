@@ -220,8 +220,14 @@ fn files_that_cannot_be_used_are_named() {
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with(expect), "{found:?}");
     };
-    check("a: [", "ccm.yaml: cannot be read: ");
-    check("- a\n- b", "ccm.yaml: cannot be read: ");
+    check("v: 1\na: [\nb", "ccm.yaml, line 3: cannot be read: ");
+    check("v: 1\npage_size: 5\nv: 2", "v (ccm.yaml, line 3): must be given once");
+    check(
+        "v: 1\nkube_api_qps: .nan # fast",
+        "kube_api_qps (ccm.yaml, line 2): must be a finite number, not .nan",
+    );
+    check("v: {a: .inf}", "ccm.yaml: must be a finite number, not .inf");
+    check("- a\n- b", "ccm.yaml: must hold settings as keys with values");
     check("config: /other", "config (ccm.yaml): must be given as flag --config");
     check("page_size: 5\npage-size: 6", "page_size (ccm.yaml): must be given once");
     check("page_size: {a: 1}", "page_size (ccm.yaml): must be a single value or a list");
@@ -237,6 +243,25 @@ fn files_that_cannot_be_used_are_named() {
     let flag = format!("--config={}", path.display());
     let expect = format!("{flag} (flag): must be a file that ends in .yaml, .yml, .json or .toml");
     assert_eq!(problems(&[&flag], &[], None), [expect]);
+}
+
+#[test]
+fn every_format_names_line_and_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |name: &str, text: &str, expect: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        let found = problems(&[&format!("--config={}", path.display())], &[], None);
+        let path = path.display().to_string();
+        assert_eq!(found, [expect.replace("PATH", &path)], "{name}");
+    };
+    check("a.toml", "v = 1\nv = 2\n", "v (PATH, line 2): must be given once");
+    check(
+        "b.toml",
+        "v = 1\nx y\n",
+        "PATH, line 2: cannot be read: key with no value, expected `=`",
+    );
+    check("a.json", "{\"v\": 1,\n\"x\": NaN}", "PATH, line 2: cannot be read: expected value");
 }
 
 #[test]
