@@ -21,8 +21,9 @@ fn main() -> Result<ExitCode> {
     let kind: Kind = env::var("QUARTET_CLUSTER").unwrap_or_else(|_| "sim".to_owned()).parse()?;
     let mut arguments = Arguments::from_args();
     if kind == Kind::Simulated && arguments.test_threads.is_none() {
-        // Each has programs of its own, and two cores are soon busy with them.
-        arguments.test_threads = Some(4);
+        // They wait more than they work, but each has programs of its own, and two cores
+        // are busy with more of them.
+        arguments.test_threads = Some(8);
     }
     if kind == Kind::Real {
         arguments.test_threads = Some(1);
