@@ -1,0 +1,98 @@
+use super::{
+    super::{breaker::measure, budget::Ledger},
+    *,
+};
+
+/// So many nodes that are not Ready and so many that are, of which so many miss.
+fn cause(others: (usize, usize), ready_nodes: (usize, usize)) -> Option<&'static str> {
+    let named = |kind: &str, count: usize| -> Vec<String> {
+        (0..count).map(|number| format!("{kind}-{number}")).collect()
+    };
+    let (out, up) = (named("out", others.0), named("up", ready_nodes.0));
+    let subjects: Vec<Subject> =
+        out.iter().map(|name| subject(name)).chain(up.iter().map(|name| ready(name))).collect();
+    let missing = out[..others.1].iter().chain(&up[..ready_nodes.1]);
+    let missing = missing.map(|name| Arc::from(name.as_str())).collect();
+    let (_, cause) = measure(&subjects, &missing, 7, &Policy::default());
+    cause.as_ref().map(Cause::as_str)
+}
+
+#[test]
+fn a_list_is_believed_or_not() {
+    for (others, ready, expect) in [
+        ((0, 0), (0, 0), None),
+        ((5, 0), (5, 0), None),
+        // None of ours: even one node is enough.
+        ((1, 1), (0, 0), Some("empty")),
+        ((0, 0), (1, 1), Some("empty")),
+        ((50, 50), (50, 50), Some("empty")),
+        // Two of three may be gone; three of six may; four of seven are too many.
+        ((3, 2), (0, 0), None),
+        ((6, 3), (0, 0), None),
+        ((7, 4), (0, 0), Some("shrunk")),
+        ((100, 50), (0, 0), None),
+        ((100, 51), (0, 0), Some("shrunk")),
+        // A Ready node runs. Few may have stopped a moment ago.
+        ((0, 0), (10, 2), None),
+        ((0, 0), (10, 3), Some("contradiction")),
+        ((0, 0), (30, 3), None),
+        ((0, 0), (29, 3), Some("contradiction")),
+    ] {
+        assert_eq!(cause(others, ready), expect, "{others:?} {ready:?}");
+    }
+}
+
+#[test]
+fn the_breaker_keeps_its_beginning_and_closes_by_itself() {
+    let (shrunk, empty) = (Cause::Shrunk { missing: 4, known: 7 }, Cause::Empty { known: 7 });
+    let open = Breaker::Closed.after(at(1.0), Some(shrunk));
+    assert_eq!(open, Breaker::Open { since: at(1.0), cause: shrunk });
+    let open = open.after(at(2.0), Some(empty));
+    assert_eq!(open, Breaker::Open { since: at(1.0), cause: empty });
+    assert_eq!(open.after(at(3.0), None), Breaker::Closed);
+}
+
+#[test]
+fn approved_young_and_unjudged_nodes_are_not_counted() {
+    let changes: [fn(&mut Subject); 5] = [
+        |subject| subject.approved = true,
+        |subject| subject.age = Duration::from_secs(119),
+        |subject| subject.selected = false,
+        |subject| subject.deleting = true,
+        |subject| subject.claim = Claim::Foreign,
+    ];
+    for change in changes {
+        let mut lost = subject("lost");
+        change(&mut lost);
+        let missing = [Arc::from("lost")].into();
+        let (roll, cause) = measure(&[lost], &missing, 0, &Policy::default());
+        assert_eq!((roll.known, cause), (0, None));
+    }
+}
+
+#[test]
+fn the_budget_has_a_limit_and_a_sliding_window() {
+    let policy = |budget| Policy { budget, ..Policy::default() };
+    for (budget, known, limit) in [
+        (Budget::Count(0), 100, 0),
+        (Budget::Count(7), 3, 7),
+        (Budget::Percent(0), 100, 0),
+        (Budget::Percent(10), 5, 3),
+        (Budget::Percent(10), 100, 10),
+        (Budget::Percent(10), 101, 11),
+        (Budget::Percent(100), 50, 50),
+    ] {
+        let usage = Ledger::default().usage(at(0.0), known, &policy(budget));
+        assert_eq!(usage, Usage { used: 0, limit }, "{budget:?} of {known}");
+    }
+    let (mut ledger, two) = (Ledger::default(), policy(Budget::Count(2)));
+    assert_eq!(ledger.take(at(0.0), "a", 9, &two), Ok(()));
+    assert_eq!(ledger.take(at(100.0), "b", 9, &two), Ok(()));
+    assert_eq!(ledger.take(at(101.0), "b", 9, &two), Ok(()), "paid for once");
+    assert_eq!(ledger.take(at(101.0), "c", 9, &two), Err(Some(at(600.0))));
+    assert_eq!(ledger.take(at(599.9), "c", 9, &two), Err(Some(at(600.0))));
+    assert_eq!(ledger.take(at(600.0), "c", 9, &two), Ok(()));
+    ledger.release("b");
+    assert_eq!(ledger.take(at(600.0), "d", 9, &two), Ok(()), "given back");
+    assert_eq!(ledger.take(at(600.0), "e", 9, &policy(Budget::Count(0))), Err(None));
+}
