@@ -8,6 +8,7 @@ use clap::{Parser, ValueEnum};
 
 mod arena;
 mod burst;
+mod histories;
 mod lifecycle;
 mod plain;
 mod race;
@@ -28,7 +29,11 @@ struct Arguments {
     /// How many rounds the race has.
     #[arg(long, default_value_t = 1000)]
     rounds: usize,
-    /// What the race draws its faults from. Without it a new one, which is printed.
+    /// How many random histories the deletion court is asked to judge.
+    #[arg(long, default_value_t = 1_000_000)]
+    histories: u64,
+    /// What the race draws its faults from; without it a new one, which is printed. Of the
+    /// histories: the one to replay.
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -45,6 +50,8 @@ enum What {
     Backlog,
     /// Memory, refresh, restart.
     Fleet,
+    /// The deletion court over random histories; needs no API server.
+    Histories,
     /// lifecycle-ccm: memory, calls a pass, deletions, a restart.
     Lifecycle,
     /// A cloud that takes its time.
@@ -62,6 +69,15 @@ async fn main() -> Result<()> {
         bail!("figures of a debug build mean nothing: use `make bench`");
     }
     let wants = |what| arguments.what == what || arguments.what == What::All;
+    if wants(What::Histories) {
+        match arguments.seed.filter(|_| arguments.what == What::Histories) {
+            Some(seed) => histories::replay(seed)?,
+            None => histories::run(arguments.histories)?,
+        }
+    }
+    if arguments.what == What::Histories {
+        return Ok(());
+    }
     let arena = Arena::start().await?;
     if wants(What::Patches) {
         plain::compare_patches(&arena.cluster, 500).await?;

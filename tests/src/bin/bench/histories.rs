@@ -1,0 +1,72 @@
+//! The deletion court over a million random histories, on all processors.
+
+use std::{
+    num::NonZero,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
+use anyhow::{Result, bail};
+use ccm_tests::histories::{Tally, play};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// How many histories a thread takes at a time.
+const CHUNK: u64 = 1000;
+/// How many failures are printed whole.
+const SHOWN: usize = 3;
+
+/// Plays the history of this seed alone, and prints what was wrong with it.
+pub fn replay(seed: u64) -> Result<()> {
+    match play(seed, None) {
+        Ok(tally) => println!("seed {seed}: {tally:?}"),
+        Err(what) => bail!("{what}"),
+    }
+    Ok(())
+}
+
+/// Plays so many histories, those of the seeds from 0.
+pub fn run(count: u64) -> Result<()> {
+    println!("\n-- {count} random histories before the deletion court");
+    let (start, next) = (Instant::now(), AtomicU64::new(0));
+    let (total, failures) = (Mutex::new(Tally::default()), Mutex::new(Vec::new()));
+    let work = || {
+        loop {
+            let from = next.fetch_add(CHUNK, Ordering::Relaxed);
+            if from >= count {
+                return;
+            }
+            let mut chunk = Tally::default();
+            for seed in from..count.min(from + CHUNK) {
+                match play(seed, None) {
+                    Ok(tally) => chunk.add(&tally),
+                    Err(what) => failures.lock().push((seed, what)),
+                }
+            }
+            total.lock().add(&chunk);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(work);
+        }
+    });
+    let Tally { steps, deletions, breaker, budget, leaders } = total.into_inner();
+    println!(
+        "{steps} passes, {deletions} rightful deletions, {leaders} leader changes; held back by the breaker {breaker} times, by the budget {budget} times; {:.0} s",
+        start.elapsed().as_secs_f64()
+    );
+    let mut failures = failures.into_inner();
+    failures.sort_unstable();
+    println!(
+        "wrongful deletions, lost cases and other broken rules: {} (wanted: 0)",
+        failures.len()
+    );
+    for (seed, what) in failures.iter().take(SHOWN) {
+        println!("replay with --seed {seed}: {what}");
+    }
+    if !failures.is_empty() {
+        bail!("{} of {count} histories ended wrongly", failures.len());
+    }
+    Ok(())
+}
