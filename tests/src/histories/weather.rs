@@ -99,6 +99,9 @@ pub fn error(kind: ErrorKind) -> CloudError {
     CloudError::new(kind, "simulated")
 }
 
+/// So far apart are two lies of different causes, in milliseconds.
+const APART: u64 = 90_000;
+
 /// Whether a machine is seen by a call asked at `at`.
 pub fn sees(world: &World, weather: &Weather, index: usize, at: u64, mood: Mood) -> bool {
     let Some(node) = world.nodes.get(index) else { return false };
@@ -106,7 +109,11 @@ pub fn sees(world: &World, weather: &Weather, index: usize, at: u64, mood: Mood)
         Mood::Stale(by) => node.lives(at - by),
         Mood::Wrong | Mood::Error(_) => false,
         Mood::True | Mood::Empty | Mood::Shrunken => {
-            let hidden = within(node.blink, at) || (within(weather.zone, at) && index > 0);
+            // Two lies of different causes that agree about one node cannot be told from the
+            // truth: an instance does not blink around a zone's outage.
+            let around = (weather.zone.0.saturating_sub(APART), weather.zone.1 + APART);
+            let blinks = within(node.blink, at) && !within(around, at);
+            let hidden = blinks || (within(weather.zone, at) && index > 0);
             node.lives(at) && !hidden
         }
     }

@@ -32,7 +32,11 @@ impl Court {
         let mut rulings = self.enrol(subjects);
         let list = hearing.list.and_then(|list| usable(list, policy)).map(|list| {
             let (roll, cause) = breaker::measure(subjects, &list.missing, list.instances, policy);
+            let was_open = self.breaker.is_open();
             self.breaker = self.breaker.after(now, cause);
+            if was_open && !self.breaker.is_open() {
+                self.forget_evidence();
+            }
             self.listed = Some(list.asked);
             Roster { asked: list.asked, missing: list.missing, roll }
         });
@@ -64,6 +68,14 @@ impl Court {
             rulings.push(ruling);
         }
         rulings
+    }
+
+    /// What a cloud said while its list was not believable is no evidence once it is:
+    /// every case begins anew.
+    fn forget_evidence(&mut self) {
+        for record in self.records.values_mut() {
+            record.case = None;
+        }
     }
 
     /// Breaker, then budget; the operator's approval exempts from both.

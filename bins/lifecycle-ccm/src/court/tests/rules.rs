@@ -175,3 +175,18 @@ fn another_node_of_the_name_begins_without_a_past() {
     assert_eq!(ended[0].verdict, Verdict::Keep(Reason::AnotherNode));
     assert_eq!(court.counts(), Counts { watched: 1, suspected: 0 });
 }
+
+#[test]
+fn what_was_heard_while_the_breaker_was_open_is_no_evidence_afterwards() {
+    let subjects = among_ready(subject("a"));
+    let all: Vec<&str> = subjects.iter().map(|subject| &*subject.name).collect();
+    let mut court = Court::new();
+    hear(&mut court, at(0.0), &subjects, ("a", gone()), None);
+    let verdict = hear(&mut court, at(20.0), &subjects, ("a", gone()), Some(lacks(at(20.0), &all)));
+    assert_eq!(verdict, Verdict::BreakerOpen);
+    let closing = Some(lacks(at(25.0), &["a"]));
+    let verdict = hear(&mut court, at(25.0), &subjects, ("a", gone()), closing);
+    assert_eq!(why(&verdict), ("suspect", "unconfirmed"));
+    let list = Some(lacks(at(45.0), &["a"]));
+    assert_eq!(hear(&mut court, at(45.0), &subjects, ("a", gone()), list), Verdict::Delete);
+}
