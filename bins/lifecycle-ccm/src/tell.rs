@@ -45,6 +45,12 @@ impl Told {
         true
     }
 
+    /// Whether the last thing told of a node spoke against it.
+    fn is_accused(&self, name: &str) -> bool {
+        let keep = Verdict::Keep(Reason::Exists).as_str();
+        self.last.lock().get(name).is_some_and(|(state, ..)| *state != keep)
+    }
+
     /// Forgets what was told of a node.
     pub(crate) fn forget(&self, name: &str) {
         self.last.lock().remove(name);
@@ -56,7 +62,9 @@ impl Controller {
     pub(crate) fn tell_ruling(&self, node: Option<&Node>, ruling: &Ruling, now: At) {
         self.metrics.ruled(&ruling.verdict);
         let Ruling { name, verdict, evidence, since, .. } = ruling;
-        if matches!(verdict, Verdict::Keep(Reason::Exists | Reason::Ready)) && since.is_none() {
+        // A case may end before its ruling, as all do when the breaker closes.
+        let is_case = since.is_some() || self.told.is_accused(name);
+        if matches!(verdict, Verdict::Keep(Reason::Exists | Reason::Ready)) && !is_case {
             self.told.forget(name);
             return;
         }

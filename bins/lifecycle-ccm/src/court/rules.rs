@@ -35,7 +35,7 @@ impl Court {
             let was_open = self.breaker.is_open();
             self.breaker = self.breaker.after(now, cause);
             if was_open && !self.breaker.is_open() {
-                self.forget_evidence();
+                self.forget_evidence(subjects);
             }
             self.listed = Some(list.asked);
             Roster { asked: list.asked, missing: list.missing, roll }
@@ -71,10 +71,12 @@ impl Court {
     }
 
     /// What a cloud said while its list was not believable is no evidence once it is:
-    /// every case begins anew.
-    fn forget_evidence(&mut self) {
-        for record in self.records.values_mut() {
-            record.case = None;
+    /// every case begins anew, but those of approved nodes, which no breaker holds.
+    fn forget_evidence(&mut self, subjects: &[Subject]) {
+        for subject in subjects.iter().filter(|subject| !subject.approved) {
+            if let Some(record) = self.records.get_mut(&subject.name) {
+                record.case = None;
+            }
         }
     }
 

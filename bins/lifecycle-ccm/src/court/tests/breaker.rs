@@ -96,3 +96,22 @@ fn the_budget_has_a_limit_and_a_sliding_window() {
     assert_eq!(ledger.take(at(600.0), "d", 9, &two), Ok(()), "given back");
     assert_eq!(ledger.take(at(600.0), "e", 9, &policy(Budget::Count(0))), Err(None));
 }
+
+/// The verdict about one node whose case is old enough, in the pass in which a list
+/// closes the breaker.
+fn when_the_breaker_closes(judged: &Subject) -> Verdict {
+    let nodes = among_ready(judged.clone());
+    let all: Vec<&str> = nodes.iter().map(|node| &*node.name).collect();
+    let mut court = Court::new();
+    hear(&mut court, at(0.0), &nodes, ("n", gone()), Some(lacks(at(0.0), &all)));
+    assert!(court.breaker().is_open());
+    hear(&mut court, at(30.0), &nodes, ("n", gone()), Some(lacks(at(30.0), &["n"])))
+}
+
+#[test]
+fn what_was_heard_while_it_was_open_is_no_evidence() {
+    assert_eq!(why(&when_the_breaker_closes(&subject("n"))), ("suspect", "unconfirmed"));
+    // No breaker ever held this one.
+    let approved = Subject { approved: true, ..subject("n") };
+    assert_eq!(when_the_breaker_closes(&approved), Verdict::Delete);
+}
