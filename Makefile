@@ -8,7 +8,10 @@ PROGRAMS := -p node-ccm -p lifecycle-ccm
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 DIST = target/$(HOST)/dist
 # Functions of equal code are one, where Rust links with lld.
-FOLD = $(if $(filter x86_64-unknown-linux-gnu,$(HOST)),-C link-arg=-Wl$(comma)--icf=all)
+FOLD = $(if $(filter x86_64-unknown-linux-gnu,$(HOST)),-C link-arg=-Wl$(comma)--icf=all $(RELR))
+# Half a megabyte of relocations, read whole at start, becomes ten kilobytes; a static
+# program of an older glibc could not read them.
+RELR = $(shell getconf GNU_LIBC_VERSION 2>/dev/null | awk '{split($$2, v, "."); if (v[1] > 2 || v[2] >= 36) print "-C link-arg=-Wl,-z,pack-relative-relocs"}')
 comma := ,
 BUILD_DIST = RUSTFLAGS="-C target-feature=+crt-static $(FOLD)" $(CARGO) build $(LOCKED) --profile dist --target $(HOST) $(PROGRAMS)
 BENCH ?= all
