@@ -78,6 +78,7 @@ fn arrows_point_down_only() {
             &["kube::", "tokio", "async ", "clock::", "ccm_kube", "ccm_runtime"],
         ),
         ("bins/node-ccm/src", &["ccm_sim", "k8s_openapi", "use kube::"]),
+        ("bins/lifecycle-ccm/src", &["ccm_sim", "k8s_openapi", "use kube::"]),
     ];
     let mut broken = Vec::new();
     for (folder, words) in bans {

@@ -41,7 +41,7 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     /// Each node with what the court sees of it.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Subject, &Arc<Node>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Subject, &Arc<Node>)> + Clone {
         self.subjects.iter().zip(&self.nodes)
     }
 }

@@ -8,8 +8,7 @@
 //! ```
 //!
 //! with the subjects as they are at each of the two moments. A ruling that says
-//! [`Verdict::Delete`] has used up budget; if the deletion did not happen, [`Court::released`]
-//! gives it back.
+//! [`Verdict::Delete`] has used up budget; [`Court::deleted`] takes down what came of it.
 //!
 //! What a node must fail before it is deleted, in this order: it is not Ready, selected,
 //! ours and past its grace period; the cloud said twice, a confirmation period apart and
@@ -65,6 +64,12 @@ impl At {
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
+
+    /// The first moment after this one that is a multiple of `step`, to the second.
+    fn next_multiple_of(self, step: Duration) -> Self {
+        let step = step.as_secs().max(1);
+        Self(Duration::from_secs((self.0.as_secs() / step).saturating_add(1).saturating_mul(step)))
+    }
 }
 
 impl Add<Duration> for At {
@@ -89,6 +94,17 @@ impl fmt::Display for At {
     }
 }
 
+/// How a deletion ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// The node is deleted, though the court may still be shown it.
+    Done,
+    /// It certainly did not happen: the case stays open, its budget is free again.
+    NotDone,
+    /// Nobody knows. The case stays open and paid for.
+    Uncertain,
+}
+
 /// How many nodes are in which state, for gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
@@ -104,7 +120,7 @@ pub struct Counts {
 pub struct Court {
     records: HashMap<Arc<str>, Record>,
     breaker: Breaker,
-    /// When the last usable list was asked for.
+    /// When the fleet was last asked for, with or without success.
     listed: Option<At>,
     ledger: Ledger,
 }
@@ -133,11 +149,13 @@ impl Court {
         }
     }
 
-    /// Takes back a deletion that did not happen (a conflict, a failure): the budget
-    /// is free again, the case stays open and is due in the next pass.
-    pub fn released(&mut self, name: &str, uid: &str) {
-        self.ledger.release(uid);
+    /// Takes down how a deletion ended.
+    pub fn deleted(&mut self, name: &str, uid: &str, outcome: Deletion) {
+        if outcome == Deletion::NotDone {
+            self.ledger.release(uid);
+        }
         if let Some(record) = self.records.get_mut(name).filter(|record| &*record.uid == uid) {
+            record.deleted = outcome == Deletion::Done;
             record.look_again = At::default();
         }
     }
@@ -164,8 +182,11 @@ impl Court {
             reason.is_none()
         });
         for subject in subjects.iter().filter(|subject| subject.is_watched()) {
-            if !self.records.contains_key(&subject.name) {
-                self.records.insert(Arc::clone(&subject.name), Record::new(subject.uid.clone()));
+            match self.records.get_mut(&subject.name) {
+                Some(record) => record.update(subject),
+                None => {
+                    self.records.insert(Arc::clone(&subject.name), Record::new(subject));
+                }
             }
         }
         ended.sort_by(|a, b| a.name.cmp(&b.name));

@@ -6,6 +6,8 @@ use ccm_runtime::leadership::Lost;
 
 use crate::{
     controller::Controller,
+    court::Deletion,
+    observe::APPROVED,
     shutdown::{self, Step},
 };
 
@@ -18,6 +20,23 @@ pub(crate) enum Stopped {
     /// The API server did not take the write.
     #[error(transparent)]
     Refused(#[from] ApiError),
+}
+
+impl Stopped {
+    /// What it means for a deletion: a request that was answered with an error did
+    /// nothing, but who knows what became of one that was not answered.
+    pub(crate) fn outcome(&self) -> Deletion {
+        match self {
+            Self::Lost(_) => Deletion::NotDone,
+            Self::Refused(
+                ApiError::Timeout
+                | ApiError::Unavailable(_)
+                | ApiError::Decode(_)
+                | ApiError::Unexpected { .. },
+            ) => Deletion::Uncertain,
+            Self::Refused(_) => Deletion::NotDone,
+        }
+    }
 }
 
 impl Controller {
@@ -33,17 +52,22 @@ impl Controller {
 
     /// Adds the shutdown taint or takes it away.
     pub(crate) async fn taint(&self, node: &Node, step: Step) -> Result<(), Stopped> {
+        let taints = Some(shutdown::apply(&node.taints, step));
+        self.patch(node, NodePatch { taints, ..NodePatch::default() }).await
+    }
+
+    /// Takes the approval to delete it away from a node that is Ready again.
+    pub(crate) async fn end_approval(&self, node: &Node) -> Result<(), Stopped> {
+        let annotations = [(APPROVED.to_owned(), None)].into();
+        self.patch(node, NodePatch { annotations, ..NodePatch::default() }).await
+    }
+
+    async fn patch(&self, node: &Node, patch: NodePatch) -> Result<(), Stopped> {
         self.leadership.check(self.api.timeout())?;
-        let patch = NodePatch {
-            resource_version: Some(node.resource_version.to_string()),
-            taints: Some(shutdown::apply(&node.taints, step)),
-            ..NodePatch::default()
-        };
+        let resource_version = Some(node.resource_version.to_string());
+        let patch = NodePatch { resource_version, ..patch };
         let written = self.api.patch(&node.name, &patch).await?;
-        // A node that was deleted meanwhile must not come back into the store.
-        if self.store.get(&node.name).is_some() {
-            self.store.apply_written(written);
-        }
+        self.store.apply_written(written);
         Ok(())
     }
 }

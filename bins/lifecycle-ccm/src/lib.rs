@@ -79,7 +79,7 @@ impl Program for LifecycleCcm {
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
         let controller = Arc::new(controller(&context));
-        controller.breaker.pass("closed");
+        controller.breaker.pass("closed; no list of the fleet was needed so far");
         let listener = Arc::clone(&controller);
         watch_nodes(&context, &controller.store, move |change| listener.changed(&change));
         let store = controller.store.clone();

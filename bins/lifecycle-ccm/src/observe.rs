@@ -16,12 +16,12 @@ use crate::{
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// By this annotation a person forbids the deletion of a node.
 pub(crate) const PROTECTED: &str = "quartet.dev/deletion-protected";
-/// By this annotation a person exempts a node from breaker and budget.
+/// By this annotation, if it says `yes` or `true`, a person exempts a node from breaker
+/// and budget until it is Ready again.
 pub(crate) const APPROVED: &str = "quartet.dev/deletion-approved";
 
 /// A node as the court sees it, given whose it is, whether it is selected, and its age.
 pub(crate) fn subject(node: &Node, claim: Claim, selected: bool, age: Duration) -> Subject {
-    let says = |key: &str| node.annotations.get(key).is_some_and(|value| &**value != "false");
     Subject {
         name: Arc::clone(&node.name),
         uid: node.uid.clone(),
@@ -32,9 +32,16 @@ pub(crate) fn subject(node: &Node, claim: Claim, selected: bool, age: Duration) 
         deleting: node.deleting,
         uninitialised: node.taint(UNINITIALIZED).is_some(),
         age,
-        protected: says(PROTECTED),
-        approved: says(APPROVED),
+        protected: node.annotations.get(PROTECTED).is_some_and(|value| &**value != "false"),
+        approved: !node.is_ready() && is_approved(node),
     }
+}
+
+/// Whether a person has approved the node's deletion. A word that is not understood
+/// approves nothing.
+pub(crate) fn is_approved(node: &Node) -> bool {
+    let says = |value: &str| matches!(value, "yes" | "true");
+    node.annotations.get(APPROVED).is_some_and(|value| says(&value.trim().to_ascii_lowercase()))
 }
 
 /// The shortest age that may be true: by the wall clock, which may be wrong, and by how
@@ -49,6 +56,8 @@ pub(crate) fn wakes(old: &Node, new: &Node) -> bool {
     old.is_ready() != new.is_ready()
         || old.annotations != new.annotations
         || old.provider_id != new.provider_id
+        || old.labels != new.labels
+        || old.taints != new.taints
 }
 
 /// The list as the court is told of it.
@@ -61,16 +70,18 @@ pub(crate) fn listing(
         Ok(fleet) => fleet,
         Err(error) => return Listing::Failed(error),
     };
-    let (instances, malformed) = (fleet.instances.len(), fleet.malformed.len());
+    let (instances, unreadable) = (fleet.instances.len(), fleet.malformed.clone());
     let inventory = Inventory::new();
     inventory.apply(fleet, Instant::now());
     let snapshot = inventory.snapshot();
     let missing: BTreeSet<Name> = nodes
         .iter()
-        .filter(|(subject, node)| subject.in_reach() && !shows(&snapshot, node))
+        .filter(|(subject, node)| {
+            subject.in_reach() && !shows(&snapshot, node) && !may_be_in(&unreadable, node)
+        })
         .map(|(subject, _)| Arc::clone(&subject.name))
         .collect();
-    Listing::Read { asked, answered, instances, malformed, missing }
+    Listing::Read { asked, answered, instances, malformed: unreadable.len(), missing }
 }
 
 /// Whether the list shows the node's instance. Two that claim to be it show it, too:
@@ -81,6 +92,16 @@ fn shows(snapshot: &Snapshot, node: &Node) -> bool {
         None => snapshot.by_name(&node.name),
     };
     !matches!(found, Ok(None))
+}
+
+/// Whether an entry of the list that could not be understood may be about this node.
+fn may_be_in(unreadable: &[String], node: &Node) -> bool {
+    let id = node.provider_id.as_deref().unwrap_or(&node.name);
+    // The provider's own part of an ID, as some providers name an instance by it.
+    let tail = id.rsplit(['/', ':']).next().filter(|tail| !tail.is_empty()).unwrap_or(id);
+    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let mut words = unreadable.iter().flat_map(|line| line.split(|c| !is_word(c)));
+    words.any(|word| [tail, &node.name].contains(&word.trim_end_matches('.')))
 }
 
 #[cfg(test)]

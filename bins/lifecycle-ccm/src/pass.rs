@@ -12,12 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     controller::{Controller, Nodes},
-    court::{Agenda, At, Court, Hearing, Listing, LookedUp, Ruling, Subject, Testimony, Verdict},
+    court::{Agenda, At, Court, Deletion, Hearing, LookedUp, Ruling, Subject, Testimony, Verdict},
     execute::Stopped,
     metrics::States,
     observe,
     shutdown::{self, Step},
-    tell::DELETION,
+    tell::{self, Write},
 };
 
 /// From the start of a pass to the next, at least: nodes that stop being Ready one after
@@ -61,26 +61,26 @@ impl Controller {
         let _passing = self.passing.lock().await;
         let started = Instant::now();
         let nodes = self.look();
-        self.untaint_ready(&nodes).await;
+        let mut is_done = self.tidy_ready(&nodes).await;
         let agenda = self.agenda(court, &nodes);
-        let (nodes, asked) = if agenda.is_empty() {
-            (nodes, false)
+        let nodes = if agenda.is_empty() {
+            nodes
         } else {
             let heard = tokio::select! {
                 biased;
                 () = self.closing.cancelled() => return self.now(),
-                heard = self.hear(agenda, &nodes) => heard,
+                heard = self.ask(agenda, &nodes) => heard,
             };
-            (self.judge(court, heard).await, true)
+            let (nodes, powers) = self.judge(court, heard).await;
+            is_done &= self.taint_all(&nodes, &powers).await;
+            self.metrics.passed(started.elapsed());
+            nodes
         };
         self.show(court, &nodes);
-        if asked {
-            self.metrics.passed(started.elapsed());
-        }
         let next = self.agenda(court, &nodes);
         let now = self.now();
-        if !next.is_empty() {
-            // What found no place in this pass waits a period, as if it had.
+        if !is_done || !next.is_empty() {
+            // What failed or found no place in this pass waits a period.
             return now + self.settings().policy.monitor_period;
         }
         next.next.unwrap_or(now + IDLE)
@@ -96,7 +96,7 @@ impl Controller {
     }
 
     /// Asks the cloud. Nothing is decided here.
-    async fn hear(&self, agenda: Agenda, nodes: &Nodes) -> Heard {
+    async fn ask(&self, agenda: Agenda, nodes: &Nodes) -> Heard {
         let by_name: HashMap<&str, &Arc<Node>> =
             nodes.iter().map(|(subject, node)| (&*subject.name, node)).collect();
         let asked: Vec<Arc<Node>> = agenda
@@ -126,13 +126,14 @@ impl Controller {
         Heard { asked, answers, fleet, times: (start, answered) }
     }
 
-    /// Lets the court judge by what was heard and the nodes as they are now, and does
-    /// what it says. Returns the nodes as they were judged.
-    async fn judge(&self, court: &mut Court, heard: Heard) -> Nodes {
+    /// Lets the court judge by what was heard and the nodes as they are now, and deletes
+    /// whom it convicts. Returns the nodes as they were judged, and which machines run.
+    async fn judge(&self, court: &mut Court, heard: Heard) -> (Nodes, Powers) {
         let (settings, nodes) = (self.settings(), self.look());
         let Heard { asked, answers, fleet, times: (start, answered) } = heard;
         let lookups: Vec<LookedUp> = asked.iter().zip(answers).map(looked_up).collect();
-        let mut powers = HashMap::new();
+        let mut powers = Powers::new();
+        self.tell_unanswered(&lookups);
         for lookup in &lookups {
             self.metrics.answered(&lookup.testimony);
             if let Testimony::Present(power) = lookup.testimony {
@@ -140,8 +141,8 @@ impl Controller {
             }
         }
         let list = fleet.map(|(fleet, read)| observe::listing(fleet, &nodes, (start, read)));
-        if let Some(Listing::Failed(error)) = &list {
-            tracing::warn!(%error, "the fleet could not be listed; nobody is deleted without");
+        if let Some(list) = &list {
+            tell::list(list);
         }
         let hearing = Hearing { asked: start, answered, lookups, list };
         let (before, now) = (*court.breaker(), self.now());
@@ -153,8 +154,7 @@ impl Controller {
             self.tell_ruling(by_name.get(&ruling.name).map(|node| &**node), ruling, now);
         }
         self.delete_all(court, rulings, &by_name, now).await;
-        self.taint_all(&nodes, &powers).await;
-        nodes
+        (nodes, powers)
     }
 
     async fn delete_all(
@@ -176,6 +176,8 @@ impl Controller {
             .buffer_unordered(self.settings().concurrent_node_lifecycle_syncs);
         while let Some((node, ruling, result)) = ended.next().await {
             let open_for = ruling.since.map(|since| now.since(since)).unwrap_or_default();
+            let outcome = result.as_ref().map_or_else(Stopped::outcome, |()| Deletion::Done);
+            court.deleted(&ruling.name, &ruling.uid, outcome);
             match &result {
                 Ok(()) => {
                     self.metrics.deleted(Ok(()), open_for);
@@ -185,28 +187,41 @@ impl Controller {
                     if let Stopped::Refused(error) = stopped {
                         self.metrics.deleted(Err(error), open_for);
                     }
-                    court.released(&ruling.name, &ruling.uid);
-                    self.tell_stopped(&node, DELETION, stopped);
+                    self.tell_stopped(&node, Write::Deletion, stopped);
                 }
             }
         }
     }
 
-    /// A Ready node that has the taint loses it without a question to the cloud.
-    async fn untaint_ready(&self, nodes: &Nodes) {
+    /// A Ready node loses the taint and the approval to delete it without a question to
+    /// the cloud. Returns whether nothing failed, as its siblings do.
+    async fn tidy_ready(&self, nodes: &Nodes) -> bool {
         let ready = nodes.iter().filter(|(subject, _)| subject.ready && subject.in_reach());
-        let steps = ready.filter_map(|(_, node)| self.taint_step(node, None));
-        self.write_taints(steps.collect()).await;
+        let steps = ready.clone().filter_map(|(_, node)| self.taint_step(node, None)).collect();
+        let mut is_done = self.write_taints(steps).await;
+        for (_, node) in ready.filter(|(_, node)| node.annotations.contains_key(observe::APPROVED))
+        {
+            // A taint that was just written is another version of the node.
+            let Some(node) = self.store.get(&node.name) else { continue };
+            match self.end_approval(&node).await {
+                Ok(()) => self.tell_approval_ended(&node),
+                Err(stopped) => {
+                    is_done = false;
+                    self.tell_stopped(&node, Write::Approval, &stopped);
+                }
+            }
+        }
+        is_done
     }
 
-    async fn taint_all(&self, nodes: &Nodes, powers: &HashMap<(Name, Box<str>), PowerState>) {
+    async fn taint_all(&self, nodes: &Nodes, powers: &Powers) -> bool {
         let steps = nodes.iter().filter(|(subject, _)| subject.is_watched()).filter_map(
             |(subject, node)| {
                 let key = (Arc::clone(&subject.name), subject.uid.clone());
                 self.taint_step(node, Some(*powers.get(&key)?))
             },
         );
-        self.write_taints(steps.collect()).await;
+        self.write_taints(steps.collect()).await
     }
 
     fn taint_step(&self, node: &Arc<Node>, power: Option<PowerState>) -> Option<Tainting> {
@@ -215,23 +230,28 @@ impl Controller {
         Some((Arc::clone(node), step, power))
     }
 
-    async fn write_taints(&self, steps: Vec<Tainting>) {
+    async fn write_taints(&self, steps: Vec<Tainting>) -> bool {
         let writes = steps.into_iter().map(|(node, step, power)| async move {
-            match self.taint(&node, step).await {
+            let result = self.taint(&node, step).await;
+            match &result {
                 Ok(()) => {
                     self.metrics.tainted(step.as_str(), Ok(()));
                     self.tell_tainted(&node, step, power);
                 }
                 Err(stopped) => {
-                    if let Stopped::Refused(error) = &stopped {
+                    if let Stopped::Refused(error) = stopped {
                         self.metrics.tainted(step.as_str(), Err(error));
                     }
-                    self.tell_stopped(&node, "the shutdown taint", &stopped);
+                    self.tell_stopped(&node, Write::ShutdownTaint, stopped);
                 }
             }
+            result.is_ok()
         });
         let at_once = self.settings().concurrent_node_lifecycle_syncs;
-        stream::iter(writes).buffer_unordered(at_once).collect::<Vec<()>>().await;
+        stream::iter(writes)
+            .buffer_unordered(at_once)
+            .fold(true, |all, done| async move { all && done })
+            .await
     }
 
     fn show(&self, court: &Court, nodes: &Nodes) {
@@ -247,6 +267,9 @@ impl Controller {
         self.metrics.stand(court.breaker().is_open(), budget, court.counts(), standing);
     }
 }
+
+/// What the cloud said of the machines of nodes, by name and UID.
+type Powers = HashMap<(Name, Box<str>), PowerState>;
 
 /// A node, what is to be done about its taint, and what the cloud said of its machine.
 type Tainting = (Arc<Node>, Step, Option<PowerState>);

@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use ccm_cloud::PowerState;
+use ccm_cloud::{CloudError, PowerState};
 use ccm_kube::{
     events::{EventKind, EventRecorder},
     node::{Node, Shared as Name},
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::{
     controller::Controller,
-    court::{At, Breaker, Cause, Doubt, Reason, Ruling, Verdict},
+    court::{At, Breaker, Cause, Doubt, Listing, LookedUp, Reason, Ruling, Testimony, Verdict},
     execute::Stopped,
     observe,
     shutdown::Step,
@@ -23,32 +23,55 @@ use crate::{
 /// How long what a person has been told is not repeated.
 const REPEAT: Duration = Duration::from_mins(10);
 
+/// What is told of a node, each with its own memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Topic {
+    Verdict,
+    Failed(Write),
+}
+
+/// What was told, finer, and when.
+type Line = (&'static str, &'static str, Instant);
+
 /// What was told of each node last.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    last: Mutex<HashMap<Name, (&'static str, &'static str, Instant)>>,
+    last: Mutex<HashMap<Name, HashMap<Topic, Line>>>,
+    /// When each kind of error of the cloud was told last.
+    unanswered: Mutex<HashMap<&'static str, Instant>>,
 }
 
 impl Told {
     /// Whether to tell this now: it is another state than last time, or some time has
     /// passed.
-    fn again(&self, name: &Name, state: &'static str, detail: &'static str) -> bool {
+    fn again(&self, name: &Name, topic: Topic, state: &'static str, detail: &'static str) -> bool {
         let (mut last, now) = (self.last.lock(), Instant::now());
-        let fresh = |at: Instant| now.duration_since(at) < REPEAT;
-        if last
-            .get(name)
-            .is_some_and(|known| (known.0, known.1) == (state, detail) && fresh(known.2))
-        {
+        let topics = last.entry(Arc::clone(name)).or_default();
+        if topics.get(&topic).is_some_and(|known| {
+            (known.0, known.1) == (state, detail) && now.duration_since(known.2) < REPEAT
+        }) {
             return false;
         }
-        last.insert(Arc::clone(name), (state, detail, now));
+        topics.insert(topic, (state, detail, now));
         true
+    }
+
+    /// Whether to tell now that lookups met this kind of error.
+    fn unanswered_again(&self, kind: &'static str) -> bool {
+        let (mut told, now) = (self.unanswered.lock(), Instant::now());
+        let is_due = told.get(kind).is_none_or(|at| now.duration_since(*at) >= REPEAT);
+        if is_due {
+            told.insert(kind, now);
+        }
+        is_due
     }
 
     /// Whether the last thing told of a node spoke against it.
     fn is_accused(&self, name: &str) -> bool {
         let keep = Verdict::Keep(Reason::Exists).as_str();
-        self.last.lock().get(name).is_some_and(|(state, ..)| *state != keep)
+        let last = self.last.lock();
+        let verdict = last.get(name).and_then(|topics| topics.get(&Topic::Verdict));
+        verdict.is_some_and(|(state, ..)| *state != keep)
     }
 
     /// Forgets what was told of a node.
@@ -74,7 +97,7 @@ impl Controller {
             return;
         }
         let (verdict_name, reason) = (verdict.as_str(), verdict.reason());
-        if !self.told.again(name, verdict_name, reason) {
+        if !self.told.again(name, Topic::Verdict, verdict_name, reason) {
             tracing::debug!(node = &**name, verdict = verdict_name, reason, %evidence, "as before");
             return;
         }
@@ -120,16 +143,20 @@ impl Controller {
 
     /// Tells that a decision was not carried out. That is no failure if the node has
     /// changed meanwhile or this replica no longer leads: somebody looks again.
-    pub(crate) fn tell_stopped(&self, node: &Node, what: &'static str, stopped: &Stopped) {
+    pub(crate) fn tell_stopped(&self, node: &Node, write: Write, stopped: &Stopped) {
         use ccm_kube::ApiError;
-        let name = &*node.name;
+        let (name, what) = (&*node.name, write.as_str());
         match stopped {
             Stopped::Lost(_) | Stopped::Refused(ApiError::Conflict | ApiError::NotFound) => {
                 tracing::info!(node = name, reason = %stopped, "node {name}: {what} waits for another look");
             }
             Stopped::Refused(error) => {
+                if !self.told.again(&node.name, Topic::Failed(write), what, error.reason()) {
+                    tracing::debug!(node = name, %error, "node {name}: {what} failed again");
+                    return;
+                }
                 tracing::warn!(node = name, %error, "node {name}: {what} failed; tried again");
-                if what == DELETION && self.told.again(&node.name, "failed", error.reason()) {
+                if write == Write::Deletion {
                     let text = format!("Failed deleting node {name}: {error}");
                     record(&self.events, node, EventKind::Warning, "DeletingNodeFailed", text);
                 }
@@ -150,6 +177,35 @@ impl Controller {
         record(&self.events, node, EventKind::Normal, reason, text.to_owned());
     }
 
+    /// Tells that the approval to delete it was taken away from a node that is Ready.
+    pub(crate) fn tell_approval_ended(&self, node: &Node) {
+        let (name, key) = (&*node.name, observe::APPROVED);
+        let text = format!("it is Ready, so the annotation {key} was taken away");
+        tracing::info!(node = name, "node {name}: {text}");
+        record(&self.events, node, EventKind::Normal, "NodeDeletionApprovalEnded", text);
+    }
+
+    /// Tells, once for each kind of error, that the cloud did not answer about nodes.
+    pub(crate) fn tell_unanswered(&self, lookups: &[LookedUp]) {
+        let mut kinds: HashMap<&'static str, (usize, &LookedUp, &CloudError)> = HashMap::new();
+        for lookup in lookups {
+            if let Testimony::NoAnswer(error) = &lookup.testimony {
+                kinds.entry(error.kind.reason()).or_insert((0, lookup, error)).0 += 1;
+            }
+        }
+        for (kind, (count, lookup, error)) in kinds {
+            if self.told.unanswered_again(kind) {
+                let name = &*lookup.name;
+                tracing::warn!(
+                    kind,
+                    nodes = count,
+                    %error,
+                    "the cloud did not answer about {count} nodes, {name} among them: {error}; nobody is deleted for that"
+                );
+            }
+        }
+    }
+
     /// Tells that the breaker opened, changed its cause or closed.
     pub(crate) fn tell_breaker(&self, before: Breaker, after: Breaker) {
         match (before, after) {
@@ -159,7 +215,11 @@ impl Controller {
                 tracing::error!(cause = cause.as_str(), "no node is deleted: {text}");
                 self.breaker.fail(format!("open, no node is deleted: {text}"));
             }
-            (Breaker::Open { .. }, Breaker::Open { cause, .. }) => {
+            (Breaker::Open { cause: known, .. }, Breaker::Open { cause, .. }) => {
+                if known.as_str() != cause.as_str() {
+                    let text = describe(&cause);
+                    tracing::error!(cause = cause.as_str(), "still no node is deleted: {text}");
+                }
                 self.breaker.fail(format!("open, no node is deleted: {}", describe(&cause)));
             }
             (Breaker::Open { .. }, Breaker::Closed) => {
@@ -211,7 +271,7 @@ impl Said {
 
 fn held(why: String) -> Said {
     let text = format!(
-        "its instance is gone, but it is kept: {why}; the annotation {} lets it go",
+        "its instance is gone, but it is kept: {why}; the annotation {}=yes lets it go",
         observe::APPROVED
     );
     Said { text, event: Some("NodeDeletionHeld"), is_warning: true }
@@ -229,7 +289,7 @@ fn kept(reason: Reason) -> Said {
             Some("NodeDeletionHeld"),
             true,
         ),
-        Reason::NoAnswer => ("the cloud did not answer usably; it is kept", None, true),
+        Reason::NoAnswer => ("the cloud did not answer usably; it is kept", None, false),
         Reason::Exists => ("its instance exists after all; it is kept", Some("NodeKept"), false),
         Reason::Ready => ("it is Ready again; it is kept", Some("NodeKept"), false),
         Reason::NotOurs => ("the cloud says that it is somebody else's", None, false),
@@ -265,8 +325,39 @@ fn describe(cause: &Cause) -> String {
     }
 }
 
-/// What is deleted or not, in log lines.
-pub(crate) const DELETION: &str = "deletion";
+/// Tells of a list that does not help, or not wholly.
+pub(crate) fn list(list: &Listing) {
+    match list {
+        Listing::Failed(error) => {
+            tracing::warn!(%error, "the fleet could not be listed; nobody is deleted without");
+        }
+        Listing::Read { malformed, .. } if *malformed > 0 => {
+            tracing::warn!(
+                malformed,
+                "{malformed} entries of the cloud's list could not be understood; no node that they name is deleted"
+            );
+        }
+        Listing::Read { .. } => {}
+    }
+}
+
+/// What is written to the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Write {
+    Deletion,
+    ShutdownTaint,
+    Approval,
+}
+
+impl Write {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Deletion => "deletion",
+            Self::ShutdownTaint => "the shutdown taint",
+            Self::Approval => "taking the approval away",
+        }
+    }
+}
 
 fn record(
     events: &EventRecorder,

@@ -1,14 +1,18 @@
 //! Who is looked at next.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use super::{At, Court, Policy, Ruling, Subject, record::Record};
 
 /// How many nodes one pass looks up at most: two batches of 500.
 pub const LOOKUPS_PER_PASS: usize = 1000;
 
-/// How often the fleet is listed while the breaker is open.
-const RELIST: Duration = Duration::from_secs(30);
+/// So many of them are for nodes without a case, however many cases there are.
+const FOR_OTHERS: usize = LOOKUPS_PER_PASS / 2;
+
+/// The monitor periods between two lists while the breaker is open, and between two
+/// looks at a node whose deletion breaker or budget holds.
+pub(super) const HELD_PERIODS: u32 = 6;
 
 /// What to ask the cloud.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,8 +44,9 @@ impl Court {
             .iter()
             .filter(|subject| subject.is_watched())
             .filter_map(|subject| Some((subject, self.records.get(&subject.name)?)))
+            .filter(|(_, record)| !record.deleted)
             .collect();
-        let relist = self.relist();
+        let relist = self.relist(policy);
         let nobody_due = waiting.iter().all(|(_, record)| record.look_again > now);
         if nobody_due {
             let list = relist.is_some_and(|at| at <= now);
@@ -54,8 +59,7 @@ impl Court {
         let later = waiting.iter().map(|(_, record)| record.look_again).filter(|at| *at > horizon);
         let next = later.chain(relist.filter(|at| *at > now)).min();
         waiting.retain(|(_, record)| record.look_again <= horizon);
-        waiting.sort_by_cached_key(|(subject, record)| urgency(subject, record));
-        waiting.truncate(LOOKUPS_PER_PASS);
+        let waiting = share(waiting);
         let convicts = waiting
             .iter()
             .any(|(subject, record)| is_near_conviction(now, subject, record, policy));
@@ -68,18 +72,23 @@ impl Court {
     }
 
     /// When an open breaker wants a new list.
-    fn relist(&self) -> Option<At> {
-        self.breaker.is_open().then(|| self.listed.unwrap_or_default() + RELIST)
+    fn relist(&self, policy: &Policy) -> Option<At> {
+        let pause = policy.monitor_period * HELD_PERIODS;
+        self.breaker.is_open().then(|| self.listed.unwrap_or_default() + pause)
     }
 }
 
-/// Open cases first, then those never looked at, then those longest ago.
-fn urgency(subject: &Subject, record: &Record) -> (bool, At, Arc<str>) {
-    let when = match (&record.case, record.looked) {
-        (Some(_), _) => record.look_again,
-        (None, looked) => looked.unwrap_or_default(),
-    };
-    (record.case.is_none(), when, Arc::clone(&subject.name))
+/// Who finds a place: open cases first, those due longest ago first, then nodes never
+/// looked at, then those looked at longest ago. Neither kind crowds the other out.
+fn share<'a>(waiting: Vec<(&'a Subject, &'a Record)>) -> Vec<(&'a Subject, &'a Record)> {
+    let (mut cases, mut others): (Vec<_>, Vec<_>) =
+        waiting.into_iter().partition(|(_, record)| record.case.is_some());
+    cases.sort_by(|a, b| (a.1.look_again, &a.0.name).cmp(&(b.1.look_again, &b.0.name)));
+    others.sort_by(|a, b| (a.1.looked, &a.0.name).cmp(&(b.1.looked, &b.0.name)));
+    cases.truncate(LOOKUPS_PER_PASS - others.len().min(FOR_OTHERS));
+    others.truncate(LOOKUPS_PER_PASS - cases.len());
+    cases.append(&mut others);
+    cases
 }
 
 /// Whether one more answer "gone" would bring it before the list.

@@ -1,12 +1,18 @@
 //! What the court remembers of one node.
 
-use super::{At, Evidence, Proof, Roll};
+use super::{At, Evidence, Proof, Roll, Subject};
 
 /// A node that is not Ready.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// The object that all of this is about.
     pub uid: Box<str>,
+    /// Whether it had a provider ID: an answer by name is none about an ID.
+    pub has_id: bool,
+    /// What the operator said of it: whether it is protected, and approved.
+    pub orders: (bool, bool),
+    /// Its deletion was carried out; it is waited for to vanish.
+    pub deleted: bool,
     /// When it was last looked at.
     pub looked: Option<At>,
     /// When it is due.
@@ -25,9 +31,33 @@ pub struct Case {
 
 impl Record {
     /// A node that was never looked at.
-    pub fn new(uid: Box<str>) -> Self {
-        Self { uid, looked: None, look_again: At::default(), case: None }
+    pub fn new(node: &Subject) -> Self {
+        Self {
+            uid: node.uid.clone(),
+            has_id: node.has_id,
+            orders: orders(node),
+            deleted: false,
+            looked: None,
+            look_again: At::default(),
+            case: None,
+        }
     }
+
+    /// Takes notice of the node as it is now. A new word of the operator is acted on at
+    /// once; with its provider ID set, everything begins anew.
+    pub fn update(&mut self, node: &Subject) {
+        if self.has_id != node.has_id {
+            *self = Self::new(node);
+        }
+        if self.orders != orders(node) {
+            self.orders = orders(node);
+            self.look_again = At::default();
+        }
+    }
+}
+
+const fn orders(node: &Subject) -> (bool, bool) {
+    (node.protected, node.approved)
 }
 
 impl Case {

@@ -1,7 +1,7 @@
 //! The rules, in order: the first that applies decides.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -9,7 +9,9 @@ use ccm_cloud::{AbsenceProof, ProofMethod};
 
 use super::{
     At, Court, Doubt, Evidence, Hearing, Listing, LookedUp, Policy, Proof, Reason, Roll, Ruling,
-    Subject, Testimony, Verdict, breaker,
+    Subject, Testimony, Verdict,
+    agenda::HELD_PERIODS,
+    breaker,
     record::{Case, Record},
 };
 
@@ -30,6 +32,10 @@ impl Court {
         policy: &Policy,
     ) -> Vec<Ruling> {
         let mut rulings = self.enrol(subjects);
+        let ended: HashSet<Box<str>> = rulings.iter().map(|ruling| ruling.uid.clone()).collect();
+        if hearing.list.is_some() {
+            self.listed = Some(hearing.asked);
+        }
         let list = hearing.list.and_then(|list| usable(list, policy)).map(|list| {
             let (roll, cause) = breaker::measure(subjects, &list.missing, list.instances, policy);
             let was_open = self.breaker.is_open();
@@ -37,10 +43,9 @@ impl Court {
             if was_open && !self.breaker.is_open() {
                 self.forget_evidence(subjects);
             }
-            self.listed = Some(list.asked);
             Roster { asked: list.asked, missing: list.missing, roll }
         });
-        let court = Session {
+        let session = Session {
             now,
             asked: hearing.asked,
             slow: hearing.answered.since(hearing.asked) > policy.evidence_age,
@@ -51,12 +56,12 @@ impl Court {
             subjects.iter().map(|subject| (&*subject.name, subject)).collect();
         let mut convicted = Vec::new();
         for lookup in hearing.lookups {
-            if rulings.iter().any(|ruling| ruling.uid == lookup.uid) {
+            if ended.contains(&lookup.uid) {
                 continue;
             }
             let subject = by_name.get(&*lookup.name).copied();
             let record = self.records.get_mut(&lookup.name);
-            match court.judge(subject, record, lookup) {
+            match session.judge(subject, record, lookup) {
                 Judgement::Ruled(ruling) => rulings.push(ruling),
                 Judgement::Convicted { ruling, approved } => convicted.push((ruling, approved)),
             }
@@ -65,6 +70,7 @@ impl Court {
         let known = breaker::known(subjects, policy).count();
         for (mut ruling, approved) in convicted {
             ruling.verdict = self.sentence(now, &ruling.uid, approved, known, policy);
+            self.hold(now, &ruling, policy);
             rulings.push(ruling);
         }
         rulings
@@ -76,7 +82,22 @@ impl Court {
         for subject in subjects.iter().filter(|subject| !subject.approved) {
             if let Some(record) = self.records.get_mut(&subject.name) {
                 record.case = None;
+                record.look_again = At::default();
             }
+        }
+    }
+
+    /// Those who are held for long are looked at more seldom and all together: each look
+    /// costs a list of the fleet.
+    fn hold(&mut self, now: At, ruling: &Ruling, policy: &Policy) {
+        let until = match ruling.verdict {
+            Verdict::BreakerOpen => None,
+            Verdict::OverBudget { until } => until,
+            _ => return,
+        };
+        let together = now.next_multiple_of(policy.monitor_period * HELD_PERIODS);
+        if let Some(record) = self.records.get_mut(&ruling.name) {
+            record.look_again = until.map_or(together, |until| until.min(together));
         }
     }
 

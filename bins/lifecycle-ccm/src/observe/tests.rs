@@ -32,6 +32,35 @@ fn annotations_and_taints_are_read() {
 }
 
 #[test]
+fn only_a_clear_word_approves_and_only_while_the_node_is_not_ready() {
+    let mut node = Node::clone(&node("a", None));
+    for (word, expect) in
+        [("yes", true), (" True ", true), ("no", false), ("", false), ("please", false)]
+    {
+        node.annotations = [(APPROVED.into(), word.into())].into_iter().collect();
+        node.conditions[0].status = "Unknown".into();
+        assert_eq!(of(&node).approved, expect, "{word:?}");
+        node.conditions[0].status = "True".into();
+        assert!(!of(&node).approved, "{word:?} on a Ready node");
+    }
+}
+
+#[test]
+fn what_an_unreadable_entry_names_may_be_there() {
+    let lines = ["instance i-7: zone is no string.".to_owned()];
+    for (name, id, expect) in [
+        ("n", Some("sim://i-7"), true),
+        ("n", Some("sim:///region/i-7"), true),
+        ("n", Some("sim://i-77"), false),
+        ("i-7", None, true),
+        ("string", Some("sim://i-9"), true),
+        ("i", None, false),
+    ] {
+        assert_eq!(may_be_in(&lines, &node(name, id)), expect, "{name} {id:?}");
+    }
+}
+
+#[test]
 fn the_age_is_the_shortest_that_may_be_true() {
     let seconds = |count| Some(Duration::from_secs(count));
     assert_eq!(age(seconds(500), None), Duration::from_mins(500 / 60) + Duration::from_secs(20));

@@ -67,6 +67,76 @@ fn the_fleet_is_listed_only_for_a_conviction_and_while_the_breaker_is_open() {
 }
 
 #[test]
+fn cases_do_not_crowd_out_the_others() {
+    let nodes: Vec<Subject> = (0..3000).map(|number| subject(&format!("n-{number:04}"))).collect();
+    let mut court = Court::new();
+    let policy = Policy::default();
+    court.agenda(at(1.0), &nodes, &policy);
+    let lookups = nodes[..2000].iter().map(|node| LookedUp {
+        name: Arc::clone(&node.name),
+        uid: node.uid.clone(),
+        testimony: gone(),
+    });
+    let hearing =
+        Hearing { asked: at(1.0), answered: at(1.0), lookups: lookups.collect(), list: None };
+    court.hear(at(1.0), &nodes, hearing, &policy);
+    let agenda = court.agenda(at(6.0), &nodes, &policy);
+    let names = names(&agenda);
+    let cases = names.iter().filter(|name| **name < "n-2000").count();
+    assert_eq!((names.len(), cases), (1000, 500));
+    assert!(names[0] < "n-2000", "cases go first");
+}
+
+#[test]
+fn those_who_are_held_are_looked_at_together_and_at_once_when_the_operator_speaks() {
+    let all = ["a", "b", "c", "d"].map(subject).to_vec();
+    let (mut court, policy) = (Court::new(), Policy::default());
+    for (name, heard) in [("a", 0.0), ("b", 3.0)] {
+        hear(&mut court, at(heard), &all, (name, gone()), None);
+    }
+    for (name, heard) in [("a", 31.0), ("b", 34.0)] {
+        let list = Some(lacks(at(heard), &["a", "b", "c", "d"]));
+        let verdict = hear(&mut court, at(heard), &all, (name, gone()), list);
+        assert_eq!(verdict, Verdict::BreakerOpen);
+    }
+    for name in ["c", "d"] {
+        hear(&mut court, at(58.0), &all, (name, running()), None);
+    }
+    // Six periods are 30 s.
+    assert_eq!(names(&court.agenda(at(57.4), &all, &policy)), Vec::<&str>::new());
+    assert_eq!(names(&court.agenda(at(60.0), &all, &policy)), ["a", "b"]);
+    let mut approved = all.clone();
+    approved[1].approved = true;
+    assert_eq!(names(&court.agenda(at(50.0), &approved, &policy)), ["b"]);
+}
+
+#[test]
+fn an_answer_by_name_is_none_about_an_id_that_was_set_later() {
+    let ghost =
+        Subject { claim: Claim::Unclaimed, has_id: false, uninitialised: true, ..subject("a") };
+    let (before, after) = (among_ready(ghost), among_ready(subject("a")));
+    let mut court = Court::new();
+    hear(&mut court, at(0.0), &before, ("a", gone_by(ProofMethod::ByName)), None);
+    let list = Some(lacks(at(20.0), &["a"]));
+    let verdict = hear(&mut court, at(20.0), &after, ("a", gone()), list);
+    assert_eq!(why(&verdict), ("suspect", "unconfirmed"));
+}
+
+#[test]
+fn a_deletion_is_carried_out_once_and_what_is_uncertain_stays_paid() {
+    let (subjects, policy) = (among_ready(subject("a")), Policy::default());
+    for (outcome, used, due) in [(Deletion::Done, 1, vec![]), (Deletion::Uncertain, 1, vec!["a"])] {
+        let mut court = Court::new();
+        hear(&mut court, at(0.0), &subjects, ("a", gone()), None);
+        let list = Some(lacks(at(20.0), &["a"]));
+        assert_eq!(hear(&mut court, at(20.0), &subjects, ("a", gone()), list), Verdict::Delete);
+        court.deleted("a", "uid-a", outcome);
+        assert_eq!(court.budget(at(20.0), &subjects, &policy).used, used);
+        assert_eq!(names(&court.agenda(at(30.0), &subjects, &policy)), due, "{outcome:?}");
+    }
+}
+
+#[test]
 fn a_deletion_that_did_not_happen_is_due_at_once_and_costs_no_budget() {
     let (subjects, policy) = (among_ready(subject("a")), Policy::default());
     let mut court = Court::new();
@@ -74,7 +144,7 @@ fn a_deletion_that_did_not_happen_is_due_at_once_and_costs_no_budget() {
     let list = Some(lacks(at(20.0), &["a"]));
     assert_eq!(hear(&mut court, at(20.0), &subjects, ("a", gone()), list), Verdict::Delete);
     assert_eq!(court.budget(at(20.0), &subjects, &policy).used, 1);
-    court.released("a", "uid-a");
+    court.deleted("a", "uid-a", Deletion::NotDone);
     assert_eq!(court.budget(at(20.0), &subjects, &policy).used, 0);
     let agenda = court.agenda(at(20.5), &subjects, &policy);
     assert_eq!((names(&agenda), agenda.list), (vec!["a"], true));
