@@ -13,10 +13,9 @@ use ccm_cloud::{Cloud, clock};
 use ccm_kube::{
     events::EventRecorder,
     node::{Node, Shared as Name},
-    nodes::NodeApi,
     store::{Change, Store},
 };
-use ccm_runtime::{health::Condition, instances, leadership::Leadership};
+use ccm_runtime::{health::Condition, instances, node_writer::NodeWriter};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
@@ -49,9 +48,8 @@ impl Nodes {
 /// What the parts share.
 pub(crate) struct Controller {
     pub(crate) store: Store<Node>,
-    pub(crate) api: NodeApi,
+    pub(crate) writer: NodeWriter,
     pub(crate) cloud: Arc<dyn Cloud>,
-    pub(crate) leadership: Leadership,
     pub(crate) events: EventRecorder,
     pub(crate) settings: watch::Receiver<Arc<LifecycleSettings>>,
     pub(crate) metrics: LifecycleMetrics,

@@ -13,7 +13,7 @@
 //! | [`shutdown`] | what becomes of the shutdown taint: pure |
 //! | `observe` | from nodes and answers to the court's plain values |
 //! | `pass` | the loop that feeds the court and does what it says |
-//! | `execute` | a deletion or a taint as a request |
+//! | `execute` | taint and approval as patches; what came of a deletion |
 //! | `controller` | what the parts share, and what wakes the loop |
 //! | `tell` | events and log lines |
 //! | `settings`, `metrics` | flags; `ccm_lifecycle_*` and upstream's metrics |
@@ -37,10 +37,11 @@ use std::{
 };
 
 use ccm_cloud::Capability;
-use ccm_kube::{nodes::NodeApi, store::Store};
+use ccm_kube::store::Store;
 use ccm_runtime::{
     health::Scope,
     node_watch::watch_nodes,
+    node_writer::NodeWriter,
     program::{Context, Failure, Identity, Program},
     settings::{Problems, RawSettings, SettingDoc},
 };
@@ -101,13 +102,11 @@ impl Program for LifecycleCcm {
 }
 
 fn controller(context: &Context<LifecycleCcm>) -> Controller {
-    // A write gets no more time than a term of leadership covers.
-    let timeout = context.leadership.write_timeout().min(context.common.borrow().kube.timeout);
+    let store = Store::new();
     Controller {
-        store: Store::new(),
-        api: NodeApi::new(context.clients.main.clone(), timeout),
+        writer: NodeWriter::new(context, &store),
+        store,
         cloud: Arc::clone(&context.cloud),
-        leadership: context.leadership.clone(),
         events: context.events.clone(),
         settings: context.settings.clone(),
         metrics: LifecycleMetrics::new(&context.metrics),

@@ -5,15 +5,15 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use ccm_cloud::{Call, Claim, LookupResult, NodeIdentity, PowerState};
 use ccm_kube::node::{Node, Shared as Name};
-use ccm_runtime::instances;
+use ccm_runtime::{instances, node_writer::Stopped};
 use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     controller::{Controller, Nodes},
-    court::{Agenda, At, Court, Deletion, Hearing, LookedUp, Ruling, Subject, Testimony, Verdict},
-    execute::Stopped,
+    court::{Agenda, At, Court, Hearing, LookedUp, Ruling, Subject, Testimony, Verdict},
+    execute,
     metrics::States,
     observe,
     shutdown::{self, Step},
@@ -168,7 +168,7 @@ impl Controller {
         let deletions = convicted.filter_map(|ruling| {
             let node = Arc::clone(nodes.get(&ruling.name)?);
             Some(async move {
-                let result = self.delete(&node).await;
+                let result = self.writer.delete(&node).await;
                 (node, ruling, result)
             })
         });
@@ -176,8 +176,7 @@ impl Controller {
             .buffer_unordered(self.settings().concurrent_node_lifecycle_syncs);
         while let Some((node, ruling, result)) = ended.next().await {
             let open_for = ruling.since.map(|since| now.since(since)).unwrap_or_default();
-            let outcome = result.as_ref().map_or_else(Stopped::outcome, |()| Deletion::Done);
-            court.deleted(&ruling.name, &ruling.uid, outcome);
+            court.deleted(&ruling.name, &ruling.uid, execute::outcome(&result));
             match &result {
                 Ok(()) => {
                     self.metrics.deleted(Ok(()), open_for);

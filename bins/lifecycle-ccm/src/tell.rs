@@ -9,13 +9,13 @@ use ccm_kube::{
     events::{EventKind, EventRecorder},
     node::{Node, Shared as Name},
 };
+use ccm_runtime::node_writer::Stopped;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
     controller::Controller,
     court::{At, Breaker, Cause, Doubt, Listing, LookedUp, Reason, Ruling, Testimony, Verdict},
-    execute::Stopped,
     observe,
     shutdown::Step,
 };

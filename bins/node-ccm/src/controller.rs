@@ -9,13 +9,12 @@ use ccm_cloud::{Claim, Cloud};
 use ccm_kube::{
     events::EventRecorder,
     node::{Node, Shared as Name},
-    nodes::NodeApi,
     store::{Change, Store},
 };
 use ccm_runtime::{
     instances,
     inventory::Inventory,
-    leadership::Leadership,
+    node_writer::NodeWriter,
     queue::{Priority, QueueConfig, WorkQueue},
 };
 use tokio::sync::watch;
@@ -40,9 +39,8 @@ pub(crate) fn queue_config() -> QueueConfig {
 /// What the loops share.
 pub(crate) struct Controller {
     pub(crate) store: Store<Node>,
-    pub(crate) api: NodeApi,
+    pub(crate) writer: NodeWriter,
     pub(crate) cloud: Arc<dyn Cloud>,
-    pub(crate) leadership: Leadership,
     pub(crate) events: EventRecorder,
     pub(crate) settings: watch::Receiver<Arc<NodeSettings>>,
     pub(crate) queue: WorkQueue<Name>,
