@@ -82,9 +82,7 @@ impl Program for LifecycleCcm {
         let controller = Arc::new(controller(&context));
         controller.breaker.pass("closed; no list of the fleet was needed so far");
         let listener = Arc::clone(&controller);
-        watch_nodes(&context, &controller.store, move |change| listener.changed(&change));
-        let store = controller.store.clone();
-        store.wait_synced().await;
+        watch_nodes(&context, &controller.store, move |change| listener.changed(&change)).await;
         Ok(Self { controller })
     }
 

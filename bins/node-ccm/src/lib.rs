@@ -94,9 +94,7 @@ impl Program for NodeCcm {
         );
         let controller = Arc::new(controller(&context));
         let listener = Arc::clone(&controller);
-        watch_nodes(&context, &controller.store, move |change| listener.changed(&change));
-        let store = controller.store.clone();
-        store.wait_synced().await;
+        watch_nodes(&context, &controller.store, move |change| listener.changed(&change)).await;
         Ok(Self { controller, fleet })
     }
 
