@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Claim, LookupResult, NodeIdentity, PowerState};
+use ccm_cloud::{Call, Claim, LookupResult, PowerState};
 use ccm_kube::node::{Node, Shared as Name};
 use ccm_runtime::{instances, node_writer::Stopped};
 use futures::{StreamExt as _, stream};
@@ -104,15 +104,10 @@ impl Controller {
             .iter()
             .filter_map(|name| by_name.get(&**name).copied().cloned())
             .collect();
-        let identities: Vec<NodeIdentity> =
-            asked.iter().map(|node| instances::identity(node)).collect();
         let call = Call::waiting(self.settings().cloud_call_timeout);
         let start = self.now();
         let lookup = async {
-            if identities.is_empty() {
-                return (Vec::new(), self.now());
-            }
-            let answers = instances::lookup(&*self.cloud, &identities, call).await;
+            let answers = instances::lookup(&*self.cloud, &asked, call).await;
             (answers, self.now())
         };
         let list = async {

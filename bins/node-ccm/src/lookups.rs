@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ccm_cloud::{Call, Claim, CloudError, ErrorKind, Instance, NodeIdentity};
+use ccm_cloud::{Call, Claim, CloudError, ErrorKind, Instance};
 use ccm_kube::node::{Node, Shared as Name};
 use ccm_runtime::{instances, queue::Linger};
 use tokio::{
@@ -178,8 +178,6 @@ impl Controller {
 
     /// Asks the cloud about these nodes in one call.
     async fn ask(&self, nodes: Vec<Arc<Node>>) -> Vec<Work> {
-        let identities: Vec<NodeIdentity> =
-            nodes.iter().map(|node| instances::identity(node)).collect();
         let urgent = nodes.iter().any(|node| observe::is_uninitialised(node));
         let time = self.settings().cloud_call_timeout;
         let call = if urgent { Call::waiting(time) } else { Call::routine(time) };
@@ -192,7 +190,7 @@ impl Controller {
                 }
                 return Vec::new();
             }
-            results = instances::lookup(&*self.cloud, &identities, call) => results,
+            results = instances::lookup(&*self.cloud, &nodes, call) => results,
         };
         self.metrics.looked_up(nodes.len());
         let answers: Vec<Answer> = results.into_iter().map(Answer::from).collect();
