@@ -6,7 +6,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use ccm_cloud::{Cloud, clock};
@@ -109,12 +108,9 @@ impl Controller {
         let (settings, wall, appeared) = (self.settings(), clock::wall(), self.appeared.lock());
         let subject = |node: Arc<Node>| {
             let claim = instances::claim(&*self.cloud, &node)?;
-            let by_clock = node.created.map(|created| {
-                Duration::try_from(wall.duration_since(created)).unwrap_or_default()
-            });
             let seen = appeared.get(&node.name).map(Instant::elapsed);
             let selected = settings.node_selector.matches(&node);
-            let age = observe::age(by_clock, seen);
+            let age = observe::age(node.age(wall), seen);
             Some((observe::subject(&node, claim, selected, age), node))
         };
         let (subjects, nodes) = self.store.list().into_iter().filter_map(subject).unzip();

@@ -66,7 +66,7 @@ impl Controller {
         self.leads.store(true, Ordering::SeqCst);
         for node in self.store.list() {
             self.classify(&node);
-            if observe::is_uninitialised(&node) {
+            if node.is_uninitialised() {
                 self.queue.add(Arc::clone(&node.name), Priority::Urgent);
             }
         }
@@ -80,7 +80,7 @@ impl Controller {
         match change {
             Change::Added(node) => {
                 self.classify(node);
-                if observe::is_uninitialised(node) {
+                if node.is_uninitialised() {
                     self.queue.add(Arc::clone(&node.name), Priority::Urgent);
                 } else if self.claim(node) != Some(Claim::Foreign) {
                     self.ledger.demand(&node.name);
@@ -105,7 +105,7 @@ impl Controller {
     fn classify(&self, node: &Node) {
         let state = match self.claim(node) {
             Some(Claim::Foreign) => return self.foreign(node),
-            _ if observe::is_uninitialised(node) => State::Pending,
+            _ if node.is_uninitialised() => State::Pending,
             _ => State::Unknown,
         };
         self.ledger.set_state(&node.name, state);

@@ -54,14 +54,8 @@ impl Controller {
     }
 
     fn report_initialised(&self, node: &Node) {
-        if let Some(created) = node.created {
-            // A clock that was set back must not count as an age of minus one hour.
-            let age = clock::wall().duration_since(created);
-            self.metrics.initialised(if age.is_negative() {
-                std::time::Duration::ZERO
-            } else {
-                age.unsigned_abs()
-            });
+        if let Some(age) = node.age(clock::wall()) {
+            self.metrics.initialised(age);
         }
         self.tell_initialised(node);
     }

@@ -125,11 +125,8 @@ impl Controller {
             ApiError::Conflict => {
                 let conflicts = self.ledger.conflict(name);
                 if conflicts <= MANY_CONFLICTS {
-                    let priority = if observe::is_uninitialised(node) {
-                        Priority::Urgent
-                    } else {
-                        Priority::Routine
-                    };
+                    let priority =
+                        if node.is_uninitialised() { Priority::Urgent } else { Priority::Routine };
                     tracing::debug!(
                         node = &**name,
                         conflicts,
@@ -142,7 +139,7 @@ impl Controller {
             _ => {}
         }
         let pace = self.retry(name, error.class());
-        if observe::is_uninitialised(node) {
+        if node.is_uninitialised() {
             self.ledger.set_state(name, State::WriteFailing);
         }
         self.tell_refused(node, what, error, pace);
@@ -167,7 +164,7 @@ impl Controller {
 
     fn leave_alone(&self, node: &Node, outcome: &Outcome) {
         let name = &node.name;
-        let uninitialised = observe::is_uninitialised(node);
+        let uninitialised = node.is_uninitialised();
         let state = match outcome {
             Outcome::Foreign => {
                 self.queue.forget(name);
