@@ -51,7 +51,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use settings::LifecycleSettings;
 
-use crate::{controller::Controller, metrics::LifecycleMetrics, tell::Told};
+use crate::{controller::Controller, metrics::LifecycleMetrics, tell::Memory};
 
 /// The program.
 pub struct LifecycleCcm {
@@ -109,7 +109,7 @@ fn controller(context: &Context<LifecycleCcm>) -> Controller {
         settings: context.settings.clone(),
         metrics: LifecycleMetrics::new(&context.metrics),
         breaker: context.health.condition("breaker", Scope::Information, "not judged yet"),
-        told: Told::default(),
+        told: Memory::default(),
         leads: AtomicBool::new(false),
         wake: Notify::new(),
         closing: CancellationToken::new(),

@@ -18,3 +18,4 @@ pub mod program;
 pub mod queue;
 pub mod settings;
 pub mod supervisor;
+pub mod told;
