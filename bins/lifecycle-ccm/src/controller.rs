@@ -27,7 +27,7 @@ use crate::{
     metrics::LifecycleMetrics,
     observe,
     settings::LifecycleSettings,
-    tell::Memory,
+    tell::Told,
 };
 
 /// All nodes at one moment, as the court sees them and as they were read, in the same
@@ -54,7 +54,7 @@ pub(crate) struct Controller {
     pub(crate) metrics: LifecycleMetrics,
     /// The line `breaker` of `/readyz?verbose`.
     pub(crate) breaker: Condition,
-    pub(crate) told: Memory,
+    pub(crate) told: Told,
     /// Set once this replica leads: before that nothing wakes it.
     pub(crate) leads: AtomicBool,
     /// A node may have to be looked at now.

@@ -51,7 +51,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use settings::LifecycleSettings;
 
-use crate::{controller::Controller, metrics::LifecycleMetrics, tell::Memory};
+use crate::{controller::Controller, metrics::LifecycleMetrics, tell::Told};
 
 /// The program.
 pub struct LifecycleCcm {
@@ -109,7 +109,7 @@ fn controller(context: &Context<LifecycleCcm>) -> Controller {
         settings: context.settings.clone(),
         metrics: LifecycleMetrics::new(&context.metrics),
         breaker: context.health.condition("breaker", Scope::Information, "not judged yet"),
-        told: Memory::default(),
+        told: Told::default(),
         leads: AtomicBool::new(false),
         wake: Notify::new(),
         closing: CancellationToken::new(),

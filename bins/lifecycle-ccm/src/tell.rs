@@ -2,15 +2,16 @@
 //!
 //! A state that lasts is told when it begins, when it changes and every ten minutes.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use ccm_cloud::{CloudError, PowerState};
 use ccm_kube::{
     events::{EventKind, EventRecorder},
     node::{Node, Shared as Name},
 };
-use ccm_runtime::{node_writer::Stopped, told::Told};
+use ccm_runtime::node_writer::Stopped;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::{
     controller::Controller,
@@ -19,46 +20,63 @@ use crate::{
     shutdown::Step,
 };
 
+/// How long what a person has been told is not repeated.
+const REPEAT: Duration = Duration::from_mins(10);
+
 /// What is told of a node, each with its own memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Topic {
     Verdict,
     Failed(Write),
 }
 
-/// What was told, and finer.
-type State = (&'static str, &'static str);
+/// What was told, finer, and when.
+type Line = (&'static str, &'static str, Instant);
 
-/// What was told last, of each node and of the cloud.
+/// What was told of each node last.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
-    nodes: Mutex<HashMap<Name, Told<Topic, State>>>,
-    /// Each kind of error of the cloud is a topic.
-    unanswered: Mutex<Told<&'static str, ()>>,
+pub(crate) struct Told {
+    last: Mutex<HashMap<Name, HashMap<Topic, Line>>>,
+    /// When each kind of error of the cloud was told last.
+    unanswered: Mutex<HashMap<&'static str, Instant>>,
 }
 
-impl Memory {
-    /// Whether to tell this of a node now.
-    fn again(&self, name: &Name, topic: Topic, state: State) -> bool {
-        self.nodes.lock().entry(Arc::clone(name)).or_default().again(topic, state)
+impl Told {
+    /// Whether to tell this now: it is another state than last time, or some time has
+    /// passed.
+    fn again(&self, name: &Name, topic: Topic, state: &'static str, detail: &'static str) -> bool {
+        let (mut last, now) = (self.last.lock(), Instant::now());
+        let topics = last.entry(Arc::clone(name)).or_default();
+        if topics.get(&topic).is_some_and(|known| {
+            (known.0, known.1) == (state, detail) && now.duration_since(known.2) < REPEAT
+        }) {
+            return false;
+        }
+        topics.insert(topic, (state, detail, now));
+        true
     }
 
     /// Whether to tell now that lookups met this kind of error.
     fn unanswered_again(&self, kind: &'static str) -> bool {
-        self.unanswered.lock().again(kind, ())
+        let (mut told, now) = (self.unanswered.lock(), Instant::now());
+        let is_due = told.get(kind).is_none_or(|at| now.duration_since(*at) >= REPEAT);
+        if is_due {
+            told.insert(kind, now);
+        }
+        is_due
     }
 
     /// Whether the last thing told of a node spoke against it.
     fn is_accused(&self, name: &str) -> bool {
         let keep = Verdict::Keep(Reason::Exists).as_str();
-        let nodes = self.nodes.lock();
-        let verdict = nodes.get(name).and_then(|told| told.last(&Topic::Verdict));
-        verdict.is_some_and(|(state, _)| *state != keep)
+        let last = self.last.lock();
+        let verdict = last.get(name).and_then(|topics| topics.get(&Topic::Verdict));
+        verdict.is_some_and(|(state, ..)| *state != keep)
     }
 
     /// Forgets what was told of a node.
     pub(crate) fn forget(&self, name: &str) {
-        self.nodes.lock().remove(name);
+        self.last.lock().remove(name);
     }
 }
 
@@ -79,7 +97,7 @@ impl Controller {
             return;
         }
         let (verdict_name, reason) = (verdict.as_str(), verdict.reason());
-        if !self.told.again(name, Topic::Verdict, (verdict_name, reason)) {
+        if !self.told.again(name, Topic::Verdict, verdict_name, reason) {
             tracing::debug!(node = &**name, verdict = verdict_name, reason, %evidence, "as before");
             return;
         }
@@ -133,7 +151,7 @@ impl Controller {
                 tracing::info!(node = name, reason = %stopped, "node {name}: {what} waits for another look");
             }
             Stopped::Refused(error) => {
-                if !self.told.again(&node.name, Topic::Failed(write), (what, error.reason())) {
+                if !self.told.again(&node.name, Topic::Failed(write), what, error.reason()) {
                     tracing::debug!(node = name, %error, "node {name}: {what} failed again");
                     return;
                 }
@@ -324,7 +342,7 @@ pub(crate) fn list(list: &Listing) {
 }
 
 /// What is written to the API server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Write {
     Deletion,
     ShutdownTaint,

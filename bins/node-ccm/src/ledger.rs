@@ -6,7 +6,6 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use ccm_kube::node::Node;
-use ccm_runtime::told::Told;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -19,6 +18,12 @@ use crate::{
 /// How long an answer of the cloud serves again for the same node, for instance after a
 /// conflict.
 const FRESH: Duration = Duration::from_secs(30);
+
+/// How long what a person has been told is not repeated.
+const REPEAT: Duration = Duration::from_mins(10);
+
+/// The most topics kept per node; the oldest goes first.
+const TOPICS: usize = 16;
 
 /// What is remembered. Clones share it.
 #[derive(Clone)]
@@ -38,13 +43,18 @@ struct Entry {
     ask: bool,
     answer: Option<Kept>,
     conflicts: u32,
-    /// By the reason of the event, or what stands for it in the log.
-    told: Told<&'static str, String>,
+    told: Vec<Told>,
 }
 
 struct Kept {
     node: Arc<Node>,
     answer: Answer,
+    at: Instant,
+}
+
+struct Told {
+    reason: &'static str,
+    topic: String,
     at: Instant,
 }
 
@@ -122,12 +132,36 @@ impl Ledger {
     /// Whether to tell of a lasting state now: it is another one than last time under
     /// this reason, or some time has passed.
     pub(crate) fn tells_again(&self, name: &Arc<str>, reason: &'static str, topic: &str) -> bool {
-        self.with(name, |entry| entry.told.again(reason, topic))
+        let now = Instant::now();
+        self.with(name, |entry| {
+            let known = entry.told.iter_mut().find(|told| told.reason == reason);
+            match known {
+                Some(told) if told.topic == topic && now.duration_since(told.at) < REPEAT => false,
+                Some(told) => {
+                    *told = Told { reason, topic: topic.to_owned(), at: now };
+                    true
+                }
+                None => entry.tell(reason, topic, now),
+            }
+        })
     }
 
     /// Whether to tell of something that is told once.
     pub(crate) fn tells_once(&self, name: &Arc<str>, reason: &'static str, topic: &str) -> bool {
-        self.with(name, |entry| entry.told.once(reason, topic))
+        self.with(name, |entry| {
+            let known = entry.told.iter().any(|told| told.reason == reason && told.topic == topic);
+            !known && entry.tell(reason, topic, Instant::now())
+        })
+    }
+}
+
+impl Entry {
+    fn tell(&mut self, reason: &'static str, topic: &str, at: Instant) -> bool {
+        if self.told.len() >= TOPICS {
+            self.told.remove(0);
+        }
+        self.told.push(Told { reason, topic: topic.to_owned(), at });
+        true
     }
 }
 

@@ -18,4 +18,3 @@ pub mod program;
 pub mod queue;
 pub mod settings;
 pub mod supervisor;
-pub mod told;
