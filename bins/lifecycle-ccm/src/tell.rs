@@ -1,6 +1,7 @@
 //! What a person is told: events on the node, and log lines with the evidence.
 //!
-//! A state that lasts is told when it begins, when it changes and every ten minutes.
+//! A state that lasts is told when it begins and every ten minutes; one that comes and
+//! goes, once a minute.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -30,8 +31,19 @@ enum Topic {
     Failed(Write),
 }
 
-/// What was told, finer, and when.
-type Line = (&'static str, &'static str, Instant);
+/// How long a state that comes back is not told again: answers that come and go must
+/// not become a flood of events.
+const RETURN: Duration = Duration::from_mins(1);
+
+/// A state and its reason.
+type State = (&'static str, &'static str);
+
+/// What was told of one topic: the state now, and when each was told last.
+#[derive(Debug, Default)]
+struct Line {
+    now: State,
+    told: HashMap<State, Instant>,
+}
 
 /// What was told of each node last.
 #[derive(Debug, Default)]
@@ -45,14 +57,14 @@ impl Told {
     /// Whether to tell this now: it is another state than last time, or some time has
     /// passed.
     fn again(&self, name: &Name, topic: Topic, state: &'static str, detail: &'static str) -> bool {
-        let (mut last, now) = (self.last.lock(), Instant::now());
-        let topics = last.entry(Arc::clone(name)).or_default();
-        if topics.get(&topic).is_some_and(|known| {
-            (known.0, known.1) == (state, detail) && now.duration_since(known.2) < REPEAT
-        }) {
+        let (mut last, now, state) = (self.last.lock(), Instant::now(), (state, detail));
+        let line = last.entry(Arc::clone(name)).or_default().entry(topic).or_default();
+        let pause = if line.now == state { REPEAT } else { RETURN };
+        line.now = state;
+        if line.told.get(&state).is_some_and(|at| now.duration_since(*at) < pause) {
             return false;
         }
-        topics.insert(topic, (state, detail, now));
+        line.told.insert(state, now);
         true
     }
 
@@ -71,7 +83,7 @@ impl Told {
         let keep = Verdict::Keep(Reason::Exists).as_str();
         let last = self.last.lock();
         let verdict = last.get(name).and_then(|topics| topics.get(&Topic::Verdict));
-        verdict.is_some_and(|(state, ..)| *state != keep)
+        verdict.is_some_and(|line| line.now.0 != keep)
     }
 
     /// Forgets what was told of a node.
@@ -147,7 +159,9 @@ impl Controller {
         use ccm_kube::ApiError;
         let (name, what) = (&*node.name, write.as_str());
         match stopped {
-            Stopped::Lost(_) | Stopped::Refused(ApiError::Conflict | ApiError::NotFound) => {
+            Stopped::Lost(_)
+            | Stopped::Superseded(_)
+            | Stopped::Refused(ApiError::Conflict | ApiError::NotFound) => {
                 tracing::info!(node = name, reason = %stopped, "node {name}: {what} waits for another look");
             }
             Stopped::Refused(error) => {
