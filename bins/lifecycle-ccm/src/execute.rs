@@ -1,7 +1,7 @@
 //! What was decided as writes to the API server, and what came of a deletion.
 
 use ccm_kube::{ApiError, node::Node, patch::NodePatch};
-use ccm_runtime::node_writer::Stopped;
+use ccm_runtime::node_writer::Stopped as NotWritten;
 
 use crate::{
     controller::Controller,
@@ -10,18 +10,39 @@ use crate::{
     shutdown::{self, Step},
 };
 
-/// What came of a deletion: a request that was answered with an error did nothing, but
-/// who knows what became of one that was not answered.
-pub(crate) fn outcome(deletion: &Result<(), Stopped>) -> Deletion {
-    match deletion {
-        Ok(()) => Deletion::Done,
-        Err(Stopped::Refused(
-            ApiError::Timeout
-            | ApiError::Unavailable(_)
-            | ApiError::Decode(_)
-            | ApiError::Unexpected { .. },
-        )) => Deletion::Uncertain,
-        Err(Stopped::Refused(_) | Stopped::Lost(_)) => Deletion::NotDone,
+/// Why something was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Stopped {
+    /// Something has changed since it was decided.
+    #[error("{0}")]
+    Superseded(&'static str),
+    /// It was not written.
+    #[error(transparent)]
+    NotWritten(#[from] NotWritten),
+}
+
+impl Stopped {
+    /// What it means for a deletion: a request that was answered with an error did
+    /// nothing, but who knows what became of one that was not answered.
+    pub(crate) fn outcome(&self) -> Deletion {
+        match self.refusal() {
+            None | Some(ApiError::Conflict) => Deletion::NotDone,
+            Some(
+                ApiError::Timeout
+                | ApiError::Unavailable(_)
+                | ApiError::Decode(_)
+                | ApiError::Unexpected { .. },
+            ) => Deletion::Uncertain,
+            Some(_) => Deletion::Refused,
+        }
+    }
+
+    /// What the API server answered, if it was asked.
+    pub(crate) fn refusal(&self) -> Option<&ApiError> {
+        match self {
+            Self::NotWritten(NotWritten::Refused(error)) => Some(error),
+            Self::NotWritten(NotWritten::Lost(_)) | Self::Superseded(_) => None,
+        }
     }
 }
 
@@ -29,12 +50,17 @@ impl Controller {
     /// Adds the shutdown taint or takes it away.
     pub(crate) async fn taint(&self, node: &Node, step: Step) -> Result<(), Stopped> {
         let taints = Some(shutdown::apply(&node.taints, step));
-        self.writer.patch(node, NodePatch { taints, ..NodePatch::default() }).await.map(|_| ())
+        self.patch(node, NodePatch { taints, ..NodePatch::default() }).await
     }
 
     /// Takes the approval to delete it away from a node that is Ready again.
     pub(crate) async fn end_approval(&self, node: &Node) -> Result<(), Stopped> {
         let annotations = [(APPROVED.to_owned(), None)].into();
-        self.writer.patch(node, NodePatch { annotations, ..NodePatch::default() }).await.map(|_| ())
+        self.patch(node, NodePatch { annotations, ..NodePatch::default() }).await
+    }
+
+    async fn patch(&self, node: &Node, patch: NodePatch) -> Result<(), Stopped> {
+        self.writer.patch(node, patch).await?;
+        Ok(())
     }
 }
