@@ -20,6 +20,7 @@ pub mod clock;
 mod error;
 mod identity;
 mod instances;
+mod metrics;
 mod provider;
 mod registry;
 
@@ -30,6 +31,7 @@ pub use instances::{
     AbsenceProof, AddressKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeAddress,
     PowerState, ProofMethod,
 };
+pub use metrics::{MetricsSink, NoMetrics};
 pub use provider::{Capability, Cloud};
 pub use registry::{
     ProviderConfig, ProviderContext, ProviderFactory, ProviderRegistry, RegistryError,
