@@ -6,7 +6,10 @@
 //!
 //! `docs/writing-a-provider.md` shows how to add one.
 
+mod chain;
 pub mod external;
+#[allow(dead_code, reason = "the factory, which uses all of this, is added last")]
+mod openstack;
 
 use ccm_cloud::ProviderRegistry;
 

@@ -8,6 +8,7 @@
 
 use std::{fmt, sync::Arc};
 
+use ccm_cloud::MetricsSink;
 use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
@@ -154,6 +155,12 @@ impl Metrics {
         let gauge = self.running.get_or_create_owned(&ControllerLabels { name, manager: MANAGER });
         gauge.set(1);
         RunningController { gauge }
+    }
+}
+
+impl MetricsSink for Metrics {
+    fn add(&self, add: &mut dyn FnMut(&mut Registry)) {
+        self.with(add);
     }
 }
 
