@@ -7,6 +7,7 @@
 //! `docs/writing-a-provider.md` shows how to add one.
 
 pub mod external;
+mod openstack;
 
 use ccm_cloud::ProviderRegistry;
 
