@@ -4,7 +4,7 @@
 //! the service asked for, the gate, a login, the look at Nova's versions, repetitions.
 
 mod answer;
-mod deadline;
+
 mod link;
 mod pauses;
 mod retry;
@@ -18,14 +18,14 @@ use ccm_cloud::{Call, CallGate, CloudError};
 
 pub(crate) use self::{
     answer::Answer,
-    deadline::Deadline,
+
     pauses::Pauses,
     retry::Failure,
     wire::{Outgoing, Reply, Shared, TOKEN, Wire, without},
 };
 use self::{link::Link, retry::Retry};
 use super::{
-    config::Config, discovery::Microversion, metrics::OpenStackMetrics, session::Project,
+    config::Config, deadline::Deadline, discovery::Microversion, metrics::OpenStackMetrics, session::Project,
     transport::Transport,
 };
 

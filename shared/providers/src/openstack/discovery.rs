@@ -14,7 +14,8 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::{
-    client::{Deadline, Failure, Outgoing, Service, TOKEN, Wire},
+    deadline::Deadline,
+    client::{Failure, Outgoing, Service, TOKEN, Wire},
     fault,
     session::Token,
 };

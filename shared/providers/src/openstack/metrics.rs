@@ -50,6 +50,7 @@ pub(crate) struct OpenStackMetrics {
     seconds: Family<RequestLabels, Histogram, fn() -> Histogram>,
     renewals: Family<RenewalLabels, Counter>,
     refused: Gauge,
+    configuration_refused: Gauge,
 }
 
 impl Default for OpenStackMetrics {
@@ -60,6 +61,7 @@ impl Default for OpenStackMetrics {
             seconds: Family::new_with_constructor(|| Histogram::new(SECONDS)),
             renewals: Family::default(),
             refused: Gauge::default(),
+            configuration_refused: Gauge::default(),
         }
     }
 }
@@ -93,6 +95,11 @@ impl OpenStackMetrics {
                 "[ALPHA] Whether Keystone refused the credentials at the last login: 1 if so",
                 self.refused.clone(),
             );
+            registry.register(
+                "openstack_configuration_refused",
+                "[ALPHA] Whether a changed cloud configuration is not used: 1 if so",
+                self.configuration_refused.clone(),
+            );
         });
     }
 
@@ -105,6 +112,11 @@ impl OpenStackMetrics {
         if failed {
             errors.inc();
         }
+    }
+
+    /// A changed configuration was tried.
+    pub(crate) fn configuration(&self, is_used: bool) {
+        self.configuration_refused.set(i64::from(!is_used));
     }
 
     /// A login has ended.

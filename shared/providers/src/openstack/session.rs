@@ -28,7 +28,8 @@ pub(crate) use self::{
     token::{Project, Token},
 };
 use super::{
-    client::{Deadline, Failure, Outgoing, Service, Wire, without},
+    deadline::Deadline,
+    client::{Failure, Outgoing, Service, Wire, without},
     metrics::Renewal,
 };
 

@@ -4,7 +4,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     convert::Infallible,
-    io,
+    io::{self, Write as _},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -32,7 +32,7 @@ use tokio::{io::DuplexStream, task::JoinSet, time::Instant};
 
 use crate::openstack::{
     client::{Answer, Api as _, Client, Get, Service},
-    config::{Config, Credentials, Interface, Scope, Secret, Tls, User},
+    config::{Config, Process},
     metrics::OpenStackMetrics,
     transport::Transport,
 };
@@ -297,20 +297,17 @@ impl Rig {
     }
 }
 
+/// The settings of a file, as the program reads them.
 pub fn config(password: &str) -> Config {
-    Config {
-        auth_url: "http://keystone".parse().unwrap(),
-        interface: Interface::Public,
-        region: Some("one".to_owned()),
-        credentials: Credentials::Password {
-            user: User::Id("u1".to_owned()),
-            password: Secret::new(password),
-            scope: Scope::ProjectId("p1".to_owned()),
-        },
-        tls: Tls::default(),
-        request_timeout: Duration::from_secs(60),
-        user_agents: vec!["cluster/7".to_owned()],
-    }
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    write!(
+        file,
+        "[Global]\nauth-url = http://keystone\nregion = one\nuser-id = u1\ntenant-id = p1\npassword = {password}\n"
+    )
+    .unwrap();
+    let mut config = Config::load(file.path(), &Process).unwrap().config;
+    config.user_agents = vec!["cluster/7".to_owned()];
+    config
 }
 
 /// Lets everything through and keeps a record.
