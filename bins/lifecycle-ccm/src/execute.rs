@@ -17,6 +17,9 @@ pub(crate) enum Stopped {
     /// This replica does not lead for long enough.
     #[error(transparent)]
     Lost(#[from] Lost),
+    /// Something has changed since it was decided.
+    #[error("{0}")]
+    Superseded(&'static str),
     /// The API server did not take the write.
     #[error(transparent)]
     Refused(#[from] ApiError),
@@ -27,14 +30,16 @@ impl Stopped {
     /// nothing, but who knows what became of one that was not answered.
     pub(crate) fn outcome(&self) -> Deletion {
         match self {
-            Self::Lost(_) => Deletion::NotDone,
+            Self::Lost(_) | Self::Superseded(_) | Self::Refused(ApiError::Conflict) => {
+                Deletion::NotDone
+            }
             Self::Refused(
                 ApiError::Timeout
                 | ApiError::Unavailable(_)
                 | ApiError::Decode(_)
                 | ApiError::Unexpected { .. },
             ) => Deletion::Uncertain,
-            Self::Refused(_) => Deletion::NotDone,
+            Self::Refused(_) => Deletion::Refused,
         }
     }
 }

@@ -79,7 +79,7 @@ impl Program for LifecycleCcm {
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
         let controller = Arc::new(controller(&context));
-        controller.breaker.pass("closed; no list of the fleet was needed so far");
+        controller.breaker.pass("not judged here: this replica does not lead");
         let listener = Arc::clone(&controller);
         watch_nodes(&context, &controller.store, move |change| listener.changed(&change));
         let store = controller.store.clone();
@@ -89,6 +89,7 @@ impl Program for LifecycleCcm {
 
     fn lead(self: Arc<Self>, context: Context<Self>) {
         self.controller.leads.store(true, Ordering::SeqCst);
+        self.controller.breaker.pass("closed; no list of the fleet was needed so far");
         let passes = pass::run(Arc::clone(&self.controller), context.token.clone());
         context.supervisor.spawn("passes", passes);
     }

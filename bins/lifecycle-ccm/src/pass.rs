@@ -16,6 +16,7 @@ use crate::{
     execute::Stopped,
     metrics::States,
     observe,
+    settings::LifecycleSettings,
     shutdown::{self, Step},
     tell::{self, Write},
 };
@@ -153,7 +154,7 @@ impl Controller {
         for ruling in &rulings {
             self.tell_ruling(by_name.get(&ruling.name).map(|node| &**node), ruling, now);
         }
-        self.delete_all(court, rulings, &by_name, now).await;
+        self.delete_all(court, rulings, &by_name, now, &settings).await;
         (nodes, powers)
     }
 
@@ -163,21 +164,25 @@ impl Controller {
         rulings: Vec<Ruling>,
         nodes: &HashMap<Name, Arc<Node>>,
         now: At,
+        judged_by: &Arc<LifecycleSettings>,
     ) {
         let convicted = rulings.into_iter().filter(|ruling| ruling.verdict == Verdict::Delete);
         let deletions = convicted.filter_map(|ruling| {
             let node = Arc::clone(nodes.get(&ruling.name)?);
             Some(async move {
-                let result = self.delete(&node).await;
+                let result = match self.superseded(judged_by) {
+                    Some(why) => Err(Stopped::Superseded(why)),
+                    None => self.delete(&node).await,
+                };
                 (node, ruling, result)
             })
         });
-        let mut ended = stream::iter(deletions)
-            .buffer_unordered(self.settings().concurrent_node_lifecycle_syncs);
+        let mut ended =
+            stream::iter(deletions).buffer_unordered(judged_by.concurrent_node_lifecycle_syncs);
         while let Some((node, ruling, result)) = ended.next().await {
             let open_for = ruling.since.map(|since| now.since(since)).unwrap_or_default();
             let outcome = result.as_ref().map_or_else(Stopped::outcome, |()| Deletion::Done);
-            court.deleted(&ruling.name, &ruling.uid, outcome);
+            court.deleted(self.now(), &ruling, outcome, &judged_by.policy);
             match &result {
                 Ok(()) => {
                     self.metrics.deleted(Ok(()), open_for);
@@ -191,6 +196,16 @@ impl Controller {
                 }
             }
         }
+    }
+
+    /// Why what was decided a moment ago is not carried out any more, if so: whoever
+    /// lowers the budget or ends the program means the deletions that wait, too.
+    fn superseded(&self, judged_by: &Arc<LifecycleSettings>) -> Option<&'static str> {
+        if self.closing.is_cancelled() {
+            return Some("the program ends");
+        }
+        let same = Arc::ptr_eq(judged_by, &self.settings());
+        (!same).then_some("the settings have changed")
     }
 
     /// A Ready node loses the taint and the approval to delete it without a question to
