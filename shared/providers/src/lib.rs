@@ -7,6 +7,8 @@
 //! `docs/writing-a-provider.md` shows how to add one.
 
 pub mod external;
+mod nearest;
+pub mod openstack;
 
 use ccm_cloud::ProviderRegistry;
 
