@@ -134,10 +134,14 @@ proptest! {
         entries in proptest::collection::vec(("[a-z][a-z0-9-]{0,8}", "[^\r]{0,20}"), 0..6),
         sub in "[a-z\"\\\\ ]{0,8}",
     ) {
-        let mut text = format!("[s {}]\n", quoted(&sub));
-        for (key, value) in &entries {
-            text += &format!("{key} = {} # c\n", quoted(value));
-        }
+        let lines: Vec<_> = entries
+            .iter()
+            .map(|(key, value)| format!("{key} = {} # c", quoted(value)))
+            .collect();
+        let text = format!("[s {}]
+{}
+", quoted(&sub), lines.join("
+"));
         let (sections, unreadable) = parse(&text);
         prop_assert_eq!(unreadable, vec![]);
         prop_assert_eq!(sections[0].sub.as_deref(), Some(sub.as_str()));
