@@ -29,10 +29,12 @@ use ccm_cloud::{CloudError, ErrorKind};
 use ipnet::IpNet;
 use url::Url;
 
+pub(crate) use self::{balancer::LoadBalancer, credentials::Credentials, environment::Environment};
+#[cfg_attr(not(test), expect(unused_imports, reason = "named by the client and the factory"))]
 pub(crate) use self::{
-    balancer::{LoadBalancer, LoadBalancerClass},
-    credentials::{ApplicationCredential, Credentials, Domain, Scope, User},
-    environment::{Environment, Process},
+    balancer::LoadBalancerClass,
+    credentials::{ApplicationCredential, Domain, Scope, User},
+    environment::Process,
     secret::Secret,
 };
 use self::{
@@ -184,7 +186,7 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn config(&mut self) -> Option<Config> {
         let mut given = self.given();
-        let mut cloud = self.cloud().unwrap_or_default();
+        let mut cloud = self.cloud()?;
         given.fill_without_contradiction(std::mem::take(&mut cloud.given));
         let auth_url = self.auth_url(given.auth_url.take().as_deref());
         let interface = self.interface(&cloud);
@@ -242,7 +244,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The entry of `clouds.yaml`, where that is wanted.
+    /// The entry of `clouds.yaml`, an empty one where that is not wanted. None when it
+    /// cannot be had: then nothing can be said about what it leaves out.
     fn cloud(&mut self) -> Option<Cloud> {
         let wanted = Wanted {
             file: self.settings.file(GLOBAL, "clouds-file", self.env),
@@ -254,7 +257,7 @@ impl Builder<'_> {
                     "[{GLOBAL}] cloud and clouds-file: not used without use-clouds = true"
                 ));
             }
-            return None;
+            return Some(Cloud::default());
         }
         let cloud = clouds::read(&wanted, self.env, &mut self.notes)?;
         self.files.extend_from_slice(&cloud.files);
@@ -262,6 +265,9 @@ impl Builder<'_> {
     }
 
     fn auth_url(&mut self, text: Option<&str>) -> Option<Url> {
+        if self.settings.is_refused(GLOBAL, "auth-url") {
+            return None;
+        }
         let Some(text) = text else {
             self.notes.problem(format!(
                 "[{GLOBAL}] auth-url: missing; must be the URL of Keystone, here or in clouds.yaml"
@@ -289,7 +295,7 @@ impl Builder<'_> {
     }
 
     fn tls(&mut self, cloud: Cloud) -> Tls {
-        let mut file = |key, other| self.settings.file(GLOBAL, key, self.env).or(other);
+        let file = |key, other| self.settings.file(GLOBAL, key, self.env).or(other);
         let ca_file = file("ca-file", cloud.ca_file);
         let pair = (file("cert-file", cloud.cert_file), file("key-file", cloud.key_file));
         let one_of_two = "not used: cert-file and key-file must both be set";

@@ -148,7 +148,6 @@ mod tests {
         for text in [
             ID.to_owned(),
             format!("openstack://{ID}"),
-            format!("openstack:/{ID}"),
             format!("aws:///{ID}"),
             format!("OpenStack:///{ID}"),
             format!("openstack://r1/{ID}/"),

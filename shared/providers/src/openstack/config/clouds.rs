@@ -150,8 +150,8 @@ impl Reader<'_> {
         let names: Vec<_> = clouds.keys().map(String::as_str).collect();
         let known = names.join(", ");
         let by_variable = || self.environment.variable("OS_CLOUD").map(|name| ("OS_CLOUD", name));
-        let named = wanted.cloud.clone().map(|name| ("[Global] cloud", name)).or_else(by_variable);
-        match (named, names.as_slice()) {
+        let asked = wanted.cloud.clone().map(|name| ("[Global] cloud", name)).or_else(by_variable);
+        match (asked, names.as_slice()) {
             (_, []) => self.notes.problem("has no entry under clouds".to_owned()),
             (Some((_, name)), names) if names.contains(&name.as_str()) => return Some(name),
             (Some((by, name)), names) => {

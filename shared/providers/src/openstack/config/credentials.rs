@@ -198,7 +198,9 @@ impl Given {
     pub(super) fn fill_without_contradiction(&mut self, mut other: Self) {
         for (own, theirs) in self.pairs().into_iter().zip(other.pairs()) {
             if own.iter().any(|field| field.is_some()) {
-                theirs.map(mem::take);
+                for field in theirs {
+                    *field = None;
+                }
             }
         }
         let chosen = self.methods();
@@ -329,7 +331,7 @@ impl Given {
     }
 
     fn user(&self, needed_by: &str, missing: &mut Vec<String>) -> Option<User> {
-        let domain = domain(&self.user_domain_id, &self.user_domain_name);
+        let domain = domain(self.user_domain_id.as_ref(), self.user_domain_name.as_ref());
         match (&self.user_id, &self.username, domain.or(self.domain())) {
             (Some(id), ..) => Some(User::Id(id.clone())),
             (None, Some(name), Some(domain)) => {
@@ -354,7 +356,7 @@ impl Given {
         if let Some(id) = &self.project_id {
             return Some(Scope::ProjectId(id.clone()));
         }
-        let own = domain(&self.project_domain_id, &self.project_domain_name);
+        let own = domain(self.project_domain_id.as_ref(), self.project_domain_name.as_ref());
         match (&self.project_name, own.or(self.domain())) {
             (Some(name), Some(domain)) => {
                 Some(Scope::ProjectName { name: name.clone(), domain: Some(domain) })
@@ -373,12 +375,12 @@ impl Given {
 
     /// The domain of whatever has none of its own.
     fn domain(&self) -> Option<Domain> {
-        domain(&self.domain_id, &self.domain_name)
+        domain(self.domain_id.as_ref(), self.domain_name.as_ref())
     }
 }
 
-fn domain(id: &Option<String>, name: &Option<String>) -> Option<Domain> {
-    id.clone().map(Domain::Id).or_else(|| name.clone().map(Domain::Name))
+fn domain(id: Option<&String>, name: Option<&String>) -> Option<Domain> {
+    id.cloned().map(Domain::Id).or_else(|| name.cloned().map(Domain::Name))
 }
 
 #[cfg(test)]

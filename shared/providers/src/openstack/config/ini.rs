@@ -70,7 +70,7 @@ pub(super) fn parse(text: &str) -> (Vec<Section>, Vec<Unreadable>) {
         if let Err(why) = read {
             unreadable.push(Unreadable { line, why });
         }
-        reader.to_next_line();
+        reader.skip_line();
     }
     (sections, unreadable)
 }
@@ -87,7 +87,7 @@ impl Reader<'_> {
         self.rest.peek().copied()
     }
 
-    fn to_next_line(&mut self) {
+    fn skip_line(&mut self) {
         if self.rest.by_ref().any(|c| c == '\n') {
             self.line += 1;
         }

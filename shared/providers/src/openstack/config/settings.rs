@@ -1,7 +1,7 @@
 //! The file's sections, held against the table of settings.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -27,6 +27,7 @@ type Place = (&'static str, String, &'static str);
 /// a problem, and reads as not given.
 pub(super) struct Settings {
     given: BTreeMap<Place, Vec<String>>,
+    refused: BTreeSet<Place>,
     classes: Vec<String>,
     folder: PathBuf,
 }
@@ -39,7 +40,8 @@ impl Settings {
             notes.problem(format!("line {}: {}", line.line, line.why));
         }
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        let mut settings = Self { given: BTreeMap::new(), classes: Vec::new(), folder };
+        let mut settings =
+            Self { given: BTreeMap::new(), refused: BTreeSet::new(), classes: Vec::new(), folder };
         for section in sections.iter().filter(|section| !options::is_ignored(&section.name)) {
             settings.section(section, notes);
         }
@@ -107,6 +109,7 @@ impl Settings {
             Verdict::Odd(what) => notes.warning(format!("{place}: {}{what}", shown(text))),
             Verdict::Wrong(what) => {
                 notes.problem(format!("{place}: {}{what}", shown(text)));
+                self.refused.insert((setting.section, sub.to_owned(), setting.key));
                 return;
             }
         }
@@ -118,6 +121,11 @@ impl Settings {
     fn values(&self, section: &'static str, sub: &str, key: &'static str) -> &[String] {
         debug_assert!(options::setting(section, key).is_some(), "[{section}] {key} has no row");
         self.given.get(&(section, sub.to_owned(), key)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the key is given with a value that cannot be used.
+    pub(super) fn is_refused(&self, section: &'static str, key: &'static str) -> bool {
+        self.refused.contains(&(section, String::new(), key))
     }
 
     /// The names of the load balancer classes, in the file's order.

@@ -60,5 +60,9 @@ fn row(setting: &Setting) -> [String; 3] {
         Kind::Order(words) => format!(" One or two of {}.", spelt(words)),
         _ => String::new(),
     };
-    [format!("`{key}` ({})", kind.word()), shown, format!("{meaning}{choices}").replace('|', "\\|")]
+    [
+        format!("`{key}` ({})", kind.word()),
+        shown,
+        format!("{}{choices}", meaning.replace('|', "\\|").replace('*', "\\*")),
+    ]
 }
