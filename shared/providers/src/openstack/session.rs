@@ -141,17 +141,17 @@ impl Session {
         if let Some(landing) = &state.landing {
             return Next::Wait(landing.clone());
         }
-        if let Some(failed) = barred {
-            return Next::Fail(failed.now(now));
+        match barred {
+            // A pause that Keystone asked for is waited for by those who have the time.
+            Some(failed) if !(pause && failed.failure.repeat) => Next::Fail(failed.now(now)),
+            _ if pause => Next::Pause,
+            _ => {
+                let landing = self.depart();
+                state.landing = Some(landing.clone());
+                Next::Wait(landing)
+            }
         }
-        if pause {
-            return Next::Pause;
-        }
-        let landing = self.depart();
-        state.landing = Some(landing.clone());
-        Next::Wait(landing)
     }
-
     /// Starts a login.
     fn depart(self: &Arc<Self>) -> Landing {
         let (arrived, landing) = oneshot::channel();
@@ -188,32 +188,34 @@ impl Session {
     fn land(&self, outcome: Outcome) -> Outcome {
         let mut state = self.state.lock();
         state.landing = None;
-        match &outcome {
-            Ok(token) => {
+        let metrics = &self.wire.shared.metrics;
+        outcome
+            .inspect(|token| {
                 state.generation = token.generation;
                 state.token = Some(Arc::clone(token));
                 (state.failed, state.failures) = (None, 0);
-                self.wire.shared.metrics.renewal(Renewal::Done);
-            }
-            Err(failure) => {
-                let refused =
-                    matches!(failure.error.kind, ErrorKind::Unauthorized | ErrorKind::Forbidden);
+                metrics.renewal(Renewal::Done);
+            })
+            .map_err(|mut failure| {
+                tracing::warn!(error = %failure.error, "no token from Keystone");
                 let doubled = FAILED.0.saturating_mul(1 << state.failures.min(8)).min(FAILED.1);
-                let pause = if refused { REFUSED } else { doubled };
+                let (pause, result) = match is_refusal(&failure.error) {
+                    true => (REFUSED, Renewal::Refused),
+                    false => (doubled, Renewal::Failed),
+                };
+                if !failure.repeat {
+                    failure.error.retry_after = Some(pause);
+                }
                 state.failures = state.failures.saturating_add(1);
                 let until = Instant::now() + pause;
                 state.failed = Some(Failed { failure: failure.clone(), until });
-                let result = if refused { Renewal::Refused } else { Renewal::Failed };
-                self.wire.shared.metrics.renewal(result);
-                tracing::warn!(error = %failure.error, "no token from Keystone");
-            }
-        }
-        outcome
+                metrics.renewal(result);
+                failure
+            })
     }
 
     fn about(&self, error: &CloudError) -> String {
-        let refused = matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::Forbidden);
-        let what = if refused { "refused" } else { "failed" };
+        let what = if is_refusal(error) { "refused" } else { "failed" };
         format!(
             "login at {} by {} {what}: {}",
             self.login.auth_url,
@@ -226,6 +228,11 @@ impl Session {
         let error = CloudError::new(kind, why);
         CloudError { message: self.about(&error), ..error }
     }
+}
+
+/// Whether the credentials are to blame.
+fn is_refusal(error: &CloudError) -> bool {
+    matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::Forbidden)
 }
 
 impl Failed {

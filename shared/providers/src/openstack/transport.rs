@@ -130,11 +130,11 @@ fn broken(error: BoxError) -> Broken {
 
 /// Whether a certificate is to blame, which trying again does not change.
 fn is_certificate(error: &(dyn std::error::Error + 'static)) -> bool {
-    let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-    let tls = error
-        .downcast_ref::<rustls::Error>()
-        .or_else(|| wrapped.and_then(|inner| inner.downcast_ref()));
-    match tls {
+    // What an I/O error wraps is not among its sources.
+    if let Some(inner) = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+        return is_certificate(inner);
+    }
+    match error.downcast_ref::<rustls::Error>() {
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => true,
         _ => error.source().is_some_and(is_certificate),
     }

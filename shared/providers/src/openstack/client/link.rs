@@ -61,11 +61,11 @@ impl Link {
         })
     }
 
-    /// Has a token and finds the services in its catalog.
+    /// Has a token and finds the services in its catalog. Asks nobody but Keystone.
     pub(super) async fn ready(&self, deadline: Deadline) -> Result<(), Failure> {
         let token = self.session.token(deadline).await?;
         for service in [Service::Compute, Service::Network] {
-            self.endpoint(service, &token, deadline).await?;
+            self.url(service, &token)?;
         }
         Ok(())
     }
@@ -143,16 +143,21 @@ impl Link {
         if service == Service::Identity {
             return Ok(self.identity.clone());
         }
-        let url = token.catalog.url(service, self.interface, self.region.as_deref());
-        let url = url.inspect_err(|_| {
-            // Perhaps the cloud's administrator has added it since.
-            if token.since.elapsed() >= CATALOG {
-                self.session.give_up(token.generation);
-            }
-        })?;
+        let url = self.url(service, token)?;
         match service {
             Service::Compute => self.discovery.compute(&self.wire, token, url, deadline).await,
             Service::Network | Service::Identity => Ok(discovery::network(url)?),
         }
+    }
+
+    /// The service's URL in the catalog.
+    fn url<'a>(&self, service: Service, token: &'a Token) -> Result<&'a str, CloudError> {
+        let url = token.catalog.url(service, self.interface, self.region.as_deref());
+        url.inspect_err(|_| {
+            // Perhaps the cloud's administrator has added it since.
+            if token.since.elapsed() >= CATALOG {
+                self.session.give_up(token.generation);
+            }
+        })
     }
 }
