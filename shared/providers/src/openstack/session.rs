@@ -59,6 +59,8 @@ struct State {
     /// Logins that succeeded.
     generation: u64,
     token: Option<Arc<Token>>,
+    /// The last generation that is not used any more.
+    given_up: u64,
     landing: Option<Landing>,
     failed: Option<Failed>,
     failures: u32,
@@ -112,18 +114,16 @@ impl Session {
         }
     }
 
-    /// The token as it is, if there is one.
-    pub(crate) fn held(&self) -> Option<Arc<Token>> {
+    /// The last token that Keystone gave, good or not.
+    pub(crate) fn last(&self) -> Option<Arc<Token>> {
         self.state.lock().token.clone()
     }
 
     /// A service does not accept the token of this generation, or its catalog lacks
-    /// something. Gives it up, unless there is a newer one.
+    /// something. It is not used any more; a newer one is.
     pub(crate) fn give_up(&self, generation: u64) {
         let mut state = self.state.lock();
-        if state.token.as_ref().is_some_and(|token| token.generation == generation) {
-            state.token = None;
-        }
+        state.given_up = state.given_up.max(generation);
     }
 
     fn next(self: &Arc<Self>) -> Next {
@@ -131,7 +131,8 @@ impl Session {
         let now = Instant::now();
         let barred = state.failed.as_ref().filter(|failed| failed.until > now);
         let pause = self.wire.shared.pauses.end(Service::Identity).is_some();
-        if let Some(token) = state.token.clone().filter(|token| token.lives()) {
+        let good = |token: &Arc<Token>| token.generation > state.given_up && token.lives();
+        if let Some(token) = state.token.clone().filter(good) {
             let due = token.ages() && self.login.prolongs();
             if due && barred.is_none() && !pause && state.landing.is_none() {
                 state.landing = Some(self.depart());

@@ -25,6 +25,8 @@ use crate::chain::chain;
 
 /// An idle connection is kept for so long.
 const IDLE: Duration = Duration::from_secs(90);
+/// So many idle connections are kept to each host.
+const IDLE_CONNECTIONS: usize = 16;
 /// A silent HTTP/2 connection is asked whether it lives, and must answer.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 /// The longest answer that is read.
@@ -92,6 +94,7 @@ impl Transport {
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .http2_keep_alive_interval(PING.0)
             .http2_keep_alive_timeout(PING.1)
             .build::<_, Full<Bytes>>(connector);

@@ -11,6 +11,7 @@ use super::{Answer, Deadline, Failure, Get, Outgoing, Service, Shared, TOKEN, Wi
 use crate::openstack::{
     config::{Config, Interface},
     discovery::{self, Discovery, Endpoint, Microversion},
+    fault,
     session::{Login, Session, Token},
     transport::Transport,
 };
@@ -110,6 +111,7 @@ impl Link {
         deadline: Deadline,
     ) -> Result<Answer, Failure> {
         let Get { service, operation, path } = get;
+        stays_below(path)?;
         let endpoint = self.endpoint(service, token, deadline).await?;
         self.wire.open(service, operation, deadline).await?;
         let url = format!("{}{}", endpoint.base, path.trim_start_matches('/'));
@@ -159,5 +161,18 @@ impl Link {
                 self.session.give_up(token.generation);
             }
         })
+    }
+}
+
+/// Refuses a path that leads elsewhere than below the service's base: what is found
+/// there says nothing about the object that was meant.
+fn stays_below(path: &str) -> Result<(), CloudError> {
+    let (path, _) = path.split_once('?').unwrap_or((path, ""));
+    match path.split('/').any(|segment| matches!(segment, "." | "..")) {
+        true => Err(CloudError::new(
+            ErrorKind::Invalid,
+            format!("{:?} is no path of an object", fault::one_line(path)),
+        )),
+        false => Ok(()),
     }
 }

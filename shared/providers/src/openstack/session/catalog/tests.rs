@@ -28,13 +28,13 @@ fn catalog() -> Catalog {
 
 #[test]
 fn the_first_endpoint_that_fits_is_taken() {
+    use Interface::{Admin, Internal, Public};
+    use Service::{Compute, Identity, Network};
     let catalog = catalog();
     let check = |service, interface, region: Option<&str>, expect: Option<&str>| {
         let found = catalog.url(service, interface, region);
         assert_eq!(found.as_ref().ok().copied(), expect, "{service:?} {interface:?} {region:?}");
     };
-    use Interface::{Admin, Internal, Public};
-    use Service::{Compute, Identity, Network};
     check(Compute, Public, None, Some("http://nova/two"));
     check(Compute, Public, Some("one"), Some("http://nova/one"));
     check(Compute, Public, Some("two"), Some("http://nova/two"));

@@ -4,12 +4,12 @@ fn secret(text: &str) -> Secret {
     Secret::new(text)
 }
 
-fn domain(name: &str) -> Option<Domain> {
-    Some(Domain::Name(name.to_owned()))
+fn domain() -> Domain {
+    Domain::Name("Default".to_owned())
 }
 
 fn user(name: &str) -> User {
-    User::Name { name: name.to_owned(), domain: domain("Default") }
+    User::Name { name: name.to_owned(), domain: Some(domain()) }
 }
 
 fn id(text: &str) -> User {
@@ -17,7 +17,7 @@ fn id(text: &str) -> User {
 }
 
 fn all() -> Vec<Credentials> {
-    let project = || Scope::ProjectName { name: "k8s".to_owned(), domain: domain("Default") };
+    let project = || Scope::ProjectName { name: "k8s".to_owned(), domain: Some(domain()) };
     let own = Domain::Id("d1".to_owned());
     let scopes = [
         Scope::Default,
