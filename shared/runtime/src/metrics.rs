@@ -306,6 +306,15 @@ mod tests {
     }
 
     #[test]
+    fn a_provider_adds_metrics_of_its_own() {
+        let metrics = Metrics::new();
+        let (sink, calls): (&dyn MetricsSink, Gauge) = (&metrics, Gauge::default());
+        sink.add(&mut |registry| registry.register("cloud_calls", "[ALPHA] Calls", calls.clone()));
+        calls.set(3);
+        assert!(metrics.encode().unwrap().contains("cloud_calls 3\n"));
+    }
+
+    #[test]
     fn a_controller_runs_until_it_is_dropped() {
         let metrics = Metrics::new();
         let line = |value: u8| {

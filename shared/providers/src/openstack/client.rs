@@ -150,9 +150,9 @@ impl Client {
         self.get(get, call).await?.read::<Servers>().map(|_| ())
     }
 
-    /// The project that the token is good for, once there is a token.
+    /// The project that the last token was for, once there was one.
     pub(crate) fn project(&self) -> Option<Project> {
-        self.link.load().session.held()?.project.clone()
+        self.link.load().session.last()?.project.clone()
     }
 
     /// The region that is configured.

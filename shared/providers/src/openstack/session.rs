@@ -60,6 +60,8 @@ struct State {
     /// Logins that succeeded.
     generation: u64,
     token: Option<Arc<Token>>,
+    /// The last generation that is not used any more.
+    given_up: u64,
     landing: Option<Landing>,
     failed: Option<Failed>,
     failures: u32,
@@ -113,18 +115,16 @@ impl Session {
         }
     }
 
-    /// The token as it is, if there is one.
-    pub(crate) fn held(&self) -> Option<Arc<Token>> {
+    /// The last token that Keystone gave, good or not.
+    pub(crate) fn last(&self) -> Option<Arc<Token>> {
         self.state.lock().token.clone()
     }
 
     /// A service does not accept the token of this generation, or its catalog lacks
-    /// something. Gives it up, unless there is a newer one.
+    /// something. It is not used any more; a newer one is.
     pub(crate) fn give_up(&self, generation: u64) {
         let mut state = self.state.lock();
-        if state.token.as_ref().is_some_and(|token| token.generation == generation) {
-            state.token = None;
-        }
+        state.given_up = state.given_up.max(generation);
     }
 
     fn next(self: &Arc<Self>) -> Next {
@@ -132,7 +132,8 @@ impl Session {
         let now = Instant::now();
         let barred = state.failed.as_ref().filter(|failed| failed.until > now);
         let pause = self.wire.shared.pauses.end(Service::Identity).is_some();
-        if let Some(token) = state.token.clone().filter(|token| token.lives()) {
+        let good = |token: &Arc<Token>| token.generation > state.given_up && token.lives();
+        if let Some(token) = state.token.clone().filter(good) {
             let due = token.ages() && self.login.prolongs();
             if due && barred.is_none() && !pause && state.landing.is_none() {
                 state.landing = Some(self.depart());
@@ -142,17 +143,17 @@ impl Session {
         if let Some(landing) = &state.landing {
             return Next::Wait(landing.clone());
         }
-        if let Some(failed) = barred {
-            return Next::Fail(failed.now(now));
+        match barred {
+            // A pause that Keystone asked for is waited for by those who have the time.
+            Some(failed) if !(pause && failed.failure.repeat) => Next::Fail(failed.now(now)),
+            _ if pause => Next::Pause,
+            _ => {
+                let landing = self.depart();
+                state.landing = Some(landing.clone());
+                Next::Wait(landing)
+            }
         }
-        if pause {
-            return Next::Pause;
-        }
-        let landing = self.depart();
-        state.landing = Some(landing.clone());
-        Next::Wait(landing)
     }
-
     /// Starts a login.
     fn depart(self: &Arc<Self>) -> Landing {
         let (arrived, landing) = oneshot::channel();
@@ -189,32 +190,34 @@ impl Session {
     fn land(&self, outcome: Outcome) -> Outcome {
         let mut state = self.state.lock();
         state.landing = None;
-        match &outcome {
-            Ok(token) => {
+        let metrics = &self.wire.shared.metrics;
+        outcome
+            .inspect(|token| {
                 state.generation = token.generation;
                 state.token = Some(Arc::clone(token));
                 (state.failed, state.failures) = (None, 0);
-                self.wire.shared.metrics.renewal(Renewal::Done);
-            }
-            Err(failure) => {
-                let refused =
-                    matches!(failure.error.kind, ErrorKind::Unauthorized | ErrorKind::Forbidden);
+                metrics.renewal(Renewal::Done);
+            })
+            .map_err(|mut failure| {
+                tracing::warn!(error = %failure.error, "no token from Keystone");
                 let doubled = FAILED.0.saturating_mul(1 << state.failures.min(8)).min(FAILED.1);
-                let pause = if refused { REFUSED } else { doubled };
+                let (pause, result) = match is_refusal(&failure.error) {
+                    true => (REFUSED, Renewal::Refused),
+                    false => (doubled, Renewal::Failed),
+                };
+                if !failure.repeat {
+                    failure.error.retry_after = Some(pause);
+                }
                 state.failures = state.failures.saturating_add(1);
                 let until = Instant::now() + pause;
                 state.failed = Some(Failed { failure: failure.clone(), until });
-                let result = if refused { Renewal::Refused } else { Renewal::Failed };
-                self.wire.shared.metrics.renewal(result);
-                tracing::warn!(error = %failure.error, "no token from Keystone");
-            }
-        }
-        outcome
+                metrics.renewal(result);
+                failure
+            })
     }
 
     fn about(&self, error: &CloudError) -> String {
-        let refused = matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::Forbidden);
-        let what = if refused { "refused" } else { "failed" };
+        let what = if is_refusal(error) { "refused" } else { "failed" };
         format!(
             "login at {} by {} {what}: {}",
             self.login.auth_url,
@@ -227,6 +230,11 @@ impl Session {
         let error = CloudError::new(kind, why);
         CloudError { message: self.about(&error), ..error }
     }
+}
+
+/// Whether the credentials are to blame.
+fn is_refusal(error: &CloudError) -> bool {
+    matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::Forbidden)
 }
 
 impl Failed {

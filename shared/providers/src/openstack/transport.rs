@@ -25,6 +25,8 @@ use crate::chain::chain;
 
 /// An idle connection is kept for so long.
 const IDLE: Duration = Duration::from_secs(90);
+/// So many idle connections are kept to each host.
+const IDLE_CONNECTIONS: usize = 16;
 /// A silent HTTP/2 connection is asked whether it lives, and must answer.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 /// The longest answer that is read.
@@ -92,6 +94,7 @@ impl Transport {
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .http2_keep_alive_interval(PING.0)
             .http2_keep_alive_timeout(PING.1)
             .build::<_, Full<Bytes>>(connector);
@@ -130,11 +133,11 @@ fn broken(error: BoxError) -> Broken {
 
 /// Whether a certificate is to blame, which trying again does not change.
 fn is_certificate(error: &(dyn std::error::Error + 'static)) -> bool {
-    let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-    let tls = error
-        .downcast_ref::<rustls::Error>()
-        .or_else(|| wrapped.and_then(|inner| inner.downcast_ref()));
-    match tls {
+    // What an I/O error wraps is not among its sources.
+    if let Some(inner) = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+        return is_certificate(inner);
+    }
+    match error.downcast_ref::<rustls::Error>() {
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => true,
         _ => error.source().is_some_and(is_certificate),
     }

@@ -11,6 +11,7 @@ use super::{Answer, Deadline, Failure, Get, Outgoing, Service, Shared, TOKEN, Wi
 use crate::openstack::{
     config::{Config, Interface},
     discovery::{self, Discovery, Endpoint, Microversion},
+    fault,
     session::{Login, Session, Token},
     transport::Transport,
 };
@@ -61,11 +62,11 @@ impl Link {
         })
     }
 
-    /// Has a token and finds the services in its catalog.
+    /// Has a token and finds the services in its catalog. Asks nobody but Keystone.
     pub(super) async fn ready(&self, deadline: Deadline) -> Result<(), Failure> {
         let token = self.session.token(deadline).await?;
         for service in [Service::Compute, Service::Network] {
-            self.endpoint(service, &token, deadline).await?;
+            self.url(service, &token)?;
         }
         Ok(())
     }
@@ -110,6 +111,7 @@ impl Link {
         deadline: Deadline,
     ) -> Result<Answer, Failure> {
         let Get { service, operation, path } = get;
+        stays_below(path)?;
         let endpoint = self.endpoint(service, token, deadline).await?;
         self.wire.open(service, operation, deadline).await?;
         let url = format!("{}{}", endpoint.base, path.trim_start_matches('/'));
@@ -143,16 +145,34 @@ impl Link {
         if service == Service::Identity {
             return Ok(self.identity.clone());
         }
-        let url = token.catalog.url(service, self.interface, self.region.as_deref());
-        let url = url.inspect_err(|_| {
-            // Perhaps the cloud's administrator has added it since.
-            if token.since.elapsed() >= CATALOG {
-                self.session.give_up(token.generation);
-            }
-        })?;
+        let url = self.url(service, token)?;
         match service {
             Service::Compute => self.discovery.compute(&self.wire, token, url, deadline).await,
             Service::Network | Service::Identity => Ok(discovery::network(url)?),
         }
+    }
+
+    /// The service's URL in the catalog.
+    fn url<'a>(&self, service: Service, token: &'a Token) -> Result<&'a str, CloudError> {
+        let url = token.catalog.url(service, self.interface, self.region.as_deref());
+        url.inspect_err(|_| {
+            // Perhaps the cloud's administrator has added it since.
+            if token.since.elapsed() >= CATALOG {
+                self.session.give_up(token.generation);
+            }
+        })
+    }
+}
+
+/// Refuses a path that leads elsewhere than below the service's base: what is found
+/// there says nothing about the object that was meant.
+fn stays_below(path: &str) -> Result<(), CloudError> {
+    let (path, _) = path.split_once('?').unwrap_or((path, ""));
+    match path.split('/').any(|segment| matches!(segment, "." | "..")) {
+        true => Err(CloudError::new(
+            ErrorKind::Invalid,
+            format!("{:?} is no path of an object", fault::one_line(path)),
+        )),
+        false => Ok(()),
     }
 }

@@ -188,8 +188,10 @@ async fn a_failed_look_at_versions_is_shared() {
 #[tokio::test(start_paused = true)]
 async fn a_path_that_is_none_is_an_error() {
     let rig = Rig::new();
-    let get =
-        Get { service: Service::Compute, operation: "server_list", path: "servers?name=a b\u{7f}" };
-    let error = rig.client.get(get, Call::waiting(Duration::from_secs(5))).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+    for path in ["servers?name=a b\u{7f}", "servers/..", "servers/./x", "../v2/servers?a=.."] {
+        let get = Get { service: Service::Compute, operation: "server_list", path };
+        let error = rig.client.get(get, Call::waiting(Duration::from_secs(5))).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+    }
+    assert_eq!(rig.cloud.count("nova", "/v2.1/p1"), 0);
 }

@@ -15,6 +15,7 @@ async fn a_revoked_token_costs_one_login_however_many_call() {
     rig.nova(10).await.unwrap();
     rig.get(Service::Network, 10).await.unwrap();
     rig.cloud.revoke();
+    assert_eq!(rig.client.project().unwrap().id, "p1");
     let services = [Service::Compute, Service::Network].into_iter().cycle();
     let answers = join_all(services.take(50).map(|service| rig.get(service, 10))).await;
     for answer in answers {

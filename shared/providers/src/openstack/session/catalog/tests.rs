@@ -28,13 +28,13 @@ fn catalog() -> Catalog {
 
 #[test]
 fn the_first_endpoint_that_fits_is_taken() {
+    use Interface::{Admin, Internal, Public};
+    use Service::{Compute, Identity, Network};
     let catalog = catalog();
     let check = |service, interface, region: Option<&str>, expect: Option<&str>| {
         let found = catalog.url(service, interface, region);
         assert_eq!(found.as_ref().ok().copied(), expect, "{service:?} {interface:?} {region:?}");
     };
-    use Interface::{Admin, Internal, Public};
-    use Service::{Compute, Identity, Network};
     check(Compute, Public, None, Some("http://nova/two"));
     check(Compute, Public, Some("one"), Some("http://nova/one"));
     check(Compute, Public, Some("two"), Some("http://nova/two"));
@@ -55,7 +55,11 @@ fn what_is_missing_is_said_with_what_there_is() {
     let message = |catalog: &Catalog, service| {
         catalog.url(service, Interface::Internal, Some("one")).unwrap_err().message
     };
-    insta::assert_snapshot!(message(&catalog(), Service::Compute), @"");
-    insta::assert_snapshot!(message(&catalog(), Service::Identity), @"");
-    insta::assert_snapshot!(message(&Catalog::default(), Service::Compute), @"");
+    let head = "the catalog has no compute endpoint for interface internal in region \"one\"; set region and os-endpoint-type to what it has: ";
+    let there = "admin in \"one\", internal in \"two\", public in \"one\", public in \"two\", publicURL in \"three\"";
+    assert_eq!(message(&catalog(), Service::Compute), format!("{head}{there}"));
+    let none = message(&catalog(), Service::Identity);
+    assert!(none.ends_with("what it has: it has none at all"), "{none}");
+    let empty = message(&Catalog::default(), Service::Compute);
+    assert!(empty.ends_with("it is empty, as for a token without a project"), "{empty}");
 }

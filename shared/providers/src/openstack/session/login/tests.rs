@@ -4,12 +4,12 @@ fn secret(text: &str) -> Secret {
     Secret::new(text)
 }
 
-fn domain(name: &str) -> Option<Domain> {
-    Some(Domain::Name(name.to_owned()))
+fn domain() -> Domain {
+    Domain::Name("Default".to_owned())
 }
 
 fn user(name: &str) -> User {
-    User::Name { name: name.to_owned(), domain: domain("Default") }
+    User::Name { name: name.to_owned(), domain: Some(domain()) }
 }
 
 fn id(text: &str) -> User {
@@ -17,7 +17,7 @@ fn id(text: &str) -> User {
 }
 
 fn all() -> Vec<Credentials> {
-    let project = || Scope::ProjectName { name: "k8s".to_owned(), domain: domain("Default") };
+    let project = || Scope::ProjectName { name: "k8s".to_owned(), domain: Some(domain()) };
     let own = Domain::Id("d1".to_owned());
     let scopes = [
         Scope::Default,
@@ -58,7 +58,20 @@ fn bodies_by_method() {
             format!("{method}: {}", String::from_utf8_lossy(&login.body()))
         })
         .collect();
-    insta::assert_snapshot!(lines.join("\n"), @"");
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+    password of user "u1": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}}}}
+    password of user "u1": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}},"scope":{"project":{"id":"p1"}}}}
+    password of user "u1": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
+    password of user "u1": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}},"scope":{"project":{"name":"k8s"}}}}
+    password of user "u1": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}},"scope":{"domain":{"id":"d1"}}}}
+    password of user "ann": {"auth":{"identity":{"methods":["password"],"password":{"user":{"domain":{"name":"Default"},"name":"ann","password":"p\"w"}}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
+    password of user "ann": {"auth":{"identity":{"methods":["password"],"password":{"user":{"domain":{"id":"d1"},"name":"ann","password":"p\"w"}}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
+    password of user "ann": {"auth":{"identity":{"methods":["password"],"password":{"user":{"name":"ann","password":"p\"w"}}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
+    application credential "a1": {"auth":{"identity":{"application_credential":{"id":"a1","secret":"s"},"methods":["application_credential"]}}}
+    application credential "ccm" of user "ann": {"auth":{"identity":{"application_credential":{"name":"ccm","secret":"s","user":{"domain":{"name":"Default"},"name":"ann"}},"methods":["application_credential"]}}}
+    token: {"auth":{"identity":{"methods":["token"],"token":{"id":"t"}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
+    trust "t1" and password of user "u2": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u2","password":"pw"}}},"scope":{"OS-TRUST:trust":{"id":"t1"}}}}
+    "#);
 }
 
 #[test]
