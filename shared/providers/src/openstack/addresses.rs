@@ -1,16 +1,15 @@
 //! Which addresses a node shows, and in which order. Pure.
 //!
 //! The published order: addresses of the ports, the server's access addresses, its host
-//! name, then what the server's own list adds, by network. Ports count in an order of
-//! ours, so that nothing depends on the order in which Neutron returns them: those on
-//! internal networks first, then the oldest, then by ID.
+//! name, then what the server's own list adds, by network. Ports count from the oldest to
+//! the youngest, then by ID, so that nothing depends on the order in which Neutron returns
+//! them. (Where internal networks are named, ports on others give no internal address.)
 //!
 //! A port that is not active adds nothing of its own. What the server's own list still
 //! holds keeps its place all the same, so a port that flaps, or a server that is stopped,
 //! changes nothing.
 
 use std::{
-    cmp::Reverse,
     collections::BTreeMap,
     net::{IpAddr, Ipv6Addr},
 };
@@ -171,12 +170,10 @@ impl Set<'_> {
                 networks.iter().find(|(_, list)| list.iter().any(|e| e.network_id.as_ref() == id));
             listed.map(|(name, _)| name).or_else(|| known.names.get(&port.network_id))
         };
-        let mut ports: Vec<_> = known.ports.iter().map(|port| (port, name_of(port))).collect();
-        let internal = &self.networking.internal_networks;
-        ports.sort_by_key(|(port, name)| {
-            (Reverse(is_named(internal, *name, Some(&port.network_id))), by_age(port))
-        });
-        for (port, name) in ports {
+        let mut ports: Vec<_> = known.ports.iter().collect();
+        ports.sort_by_key(|port| by_age(port));
+        for port in ports {
+            let name = name_of(port);
             for ip in ips(port)? {
                 let listed = networks.values().flatten().any(|entry| entry.ip == ip);
                 if listed || (port.is_active() && self.may_be_internal(name, &port.network_id)) {

@@ -65,11 +65,8 @@ impl Neutron {
     ) -> Result<Ports, CloudError> {
         let ids = servers.iter().map(ServerId::as_str);
         let mut ports = Ports::default();
-        let mut seen = BTreeSet::new();
         for entry in self.entries("ports", PORT_FIELDS, "device_id", ids, deadline).await? {
             match Port::read(&entry) {
-                // A port that moves between pages counts once.
-                Ok(port) if !seen.insert(port.id.clone()) => {}
                 Ok(port) => ports.of_servers.entry(port.device_id.clone()).or_default().push(port),
                 Err(trouble) => ports.note(trouble),
             }

@@ -86,18 +86,16 @@ impl Nova {
         Ok(Asked { row, evidence, request_id: answer.request_id })
     }
 
-    /// The servers of exactly this name. Servers of a cell that is down are not among
-    /// them, so nothing found proves nothing.
+    /// The servers of this name; also of names that differ in case, where Nova's database
+    /// does not regard it. Servers of a cell that is down are not among them, so nothing
+    /// found proves nothing.
     pub(super) async fn servers_by_name(
         &self,
         name: &str,
         deadline: Deadline,
     ) -> Result<Listing, CloudError> {
         let path = format!("{LIST}?name={}", query(&exactly(name)));
-        let mut listing = self.list(&path, deadline).await?;
-        // Nova's database may compare without regard to case.
-        listing.rows.retain(|row| row.name().is_none_or(|found| found == name));
-        Ok(listing)
+        self.list(&path, deadline).await
     }
 
     /// All servers of the project.

@@ -251,7 +251,7 @@ fn sub_ports_of_trunks_add_their_addresses() {
 }
 
 #[test]
-fn ports_on_internal_networks_come_first_then_the_oldest() {
+fn of_ports_on_internal_networks_the_oldest_comes_first() {
     let mut case = example().with(|net| net.internal_networks = some(&["storage", "private"]));
     case.networking.public_networks.clear();
     case.server = json!({
@@ -275,6 +275,17 @@ fn ports_on_internal_networks_come_first_then_the_oldest() {
         port["created_at"] = Value::Null;
     }
     case.gives(&[(InternalIp, "10.0.0.3"), (InternalIp, "10.9.0.1"), (InternalIp, "10.0.0.4")]);
+}
+
+#[test]
+fn addresses_of_one_port_have_an_order_of_their_own() {
+    for ips in [["10.0.0.32", "fd00::32", "10.0.0.100"], ["fd00::32", "10.0.0.100", "10.0.0.32"]] {
+        let mut case = example();
+        case.ports = vec![port("p", "net-private", "2026-01-01T00:00:00Z", &ips)];
+        let list: Vec<_> = case.try_addresses().unwrap().into_iter().take(3).collect();
+        let expect = ["10.0.0.100", "10.0.0.32", "fd00::32"].map(|ip| (InternalIp, ip.to_owned()));
+        assert_eq!(list, expect, "{ips:?}");
+    }
 }
 
 #[test]

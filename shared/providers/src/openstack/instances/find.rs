@@ -100,12 +100,12 @@ impl<'a> Finder<'a> {
             return server.map(Found::Server);
         }
         let asked = self.nova.server(id, self.deadline).await?;
-        match &asked.row {
-            Some(Row::Whole(server)) if server.exists() => {
-                Ok(Found::Server(Arc::new(server.as_ref().clone())))
+        match asked.row {
+            Some(Row::Whole(server)) if server.exists() => Ok(Found::Server(Arc::from(server))),
+            Some(Row::Whole(_)) | None => {
+                Ok(prove::gone_by_id(spelt, &asked.evidence, asked.request_id))
             }
-            Some(Row::Whole(_)) | None => Ok(prove::gone_by_id(spelt, &asked)),
-            Some(row) => Err(unreadable(row)),
+            Some(row) => Err(unreadable(&row)),
         }
     }
 

@@ -3,7 +3,7 @@
 use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Lookup, ProofMethod};
 
 use super::{
-    super::{ids::ServerId, nova::Asked, text::one_line},
+    super::{ids::ServerId, text::one_line},
     find::{Found, Index},
 };
 
@@ -13,9 +13,8 @@ const MAX_SHOWN: usize = 100;
 const MAX_IDS: usize = 10;
 
 /// Nova's own word about an ID: a 404, or a status that says that it is deleted.
-pub(super) fn gone_by_id(provider_id: &str, asked: &Asked) -> Found {
-    let evidence = format!("{provider_id}: {}", asked.evidence);
-    gone(ProofMethod::ById, evidence, asked.request_id.clone())
+pub(super) fn gone_by_id(provider_id: &str, answer: &str, request_id: Option<String>) -> Found {
+    gone(ProofMethod::ById, format!("{provider_id}: {answer}"), request_id)
 }
 
 /// No server of this name in the whole list. While the list holds servers whose names

@@ -128,4 +128,13 @@ async fn names_of_networks_cost_one_request() {
         assert_eq!(counts.remove("network_list").unwrap_or_default(), networks);
         assert_eq!(counts, [("port_list", 3), ("server_list", 1)].into());
     }
+    // Old names serve while Neutron does not tell them; unknown ones are waited for.
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_mins(11)).await;
+    let down = CloudError::new(ccm_cloud::ErrorKind::Unavailable, "no");
+    rig.cloud.fail(move |path, _| path.starts_with("/networks").then(|| Err(down.clone())));
+    assert_eq!(rig.instances.list(CALL).await.unwrap().instances[0].addresses.len(), 2);
+    assert_eq!(counted(&rig).remove("network_list"), Some(1));
+    rig.cloud.world.lock().ports[300]["network_id"] = json!(uuid(79));
+    assert!(rig.instances.list(CALL).await.is_err());
 }

@@ -30,6 +30,8 @@ fn reads_what_every_version_sends() {
 fn a_server_of_a_silent_cell_is_partial() {
     let silent = [
         json!({"id": scripted::uuid(1), "status": "UNKNOWN", "links": [], "tenant_id": "t"}),
+        json!({"id": scripted::uuid(1), "status": "UNKNOWN", "addresses": {}}),
+        json!({"id": scripted::uuid(1), "status": "UNKNOWN", "name": null, "addresses": {}}),
         // As the answer about one server has it.
         json!({"id": scripted::uuid(1), "status": "UNKNOWN", "created": "x", "image": "",
                "flavor": {"original_name": "f"}, "OS-EXT-STS:power_state": 0}),
@@ -41,6 +43,9 @@ fn a_server_of_a_silent_cell_is_partial() {
         let trouble = row.trouble().unwrap();
         assert!(trouble.contains(&scripted::uuid(1)) && trouble.contains("UNKNOWN"), "{trouble}");
     }
+    // Without addresses it must not be described either: its node would lose them.
+    let bare = json!({"id": scripted::uuid(1), "name": "n", "status": "ACTIVE"});
+    assert!(matches!(Row::read(&bare.to_string()), Row::Partial { .. }));
 }
 
 #[test]
