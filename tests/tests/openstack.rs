@@ -49,8 +49,11 @@ fn trial(scenario: Scenario, flavour: Flavour, runtime: Arc<Runtime>, shared: Sh
                 .get_or_try_init(|| async { Cloud::start(flavour).await.map(Arc::new) })
                 .await?
                 .clone();
+            let start = tokio::time::Instant::now();
             let run = async { scenario.run(Rig::new(cloud).await?).await };
-            tokio::time::timeout(LIMIT, run).await.context("still running")?
+            let outcome = tokio::time::timeout(LIMIT, run).await.context("still running")?;
+            eprint!("{:.1} s ", start.elapsed().as_secs_f64());
+            outcome
         };
         runtime.block_on(run).map_err(|error| Failed::from(format!("{error:?}")))
     })
