@@ -15,8 +15,8 @@ use tokio::{runtime::Runtime, sync::OnceCell};
 /// No scenario may take longer: one that hangs is a failure with a name.
 const LIMIT: Duration = Duration::from_mins(3);
 
-/// The cloud, started by the first scenario that runs.
-type Shared = Arc<OnceCell<Arc<Cloud>>>;
+/// The cloud, started by the first scenario that runs, or why it cannot be.
+type Shared = Arc<OnceCell<Result<Arc<Cloud>, String>>>;
 
 fn main() -> Result<ExitCode> {
     let mut arguments = Arguments::from_args();
@@ -35,7 +35,7 @@ fn main() -> Result<ExitCode> {
         .map(|scenario| trial(scenario, flavour, runtime.clone(), shared.clone()))
         .collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
-    if let Some(cloud) = shared.get() {
+    if let Some(Ok(cloud)) = shared.get() {
         eprintln!("memory of the services: {} MB", cloud.services.memory()? / 1_000_000);
     }
     Ok(conclusion.exit_code())
@@ -46,11 +46,18 @@ fn trial(scenario: Scenario, flavour: Flavour, runtime: Arc<Runtime>, shared: Sh
         let run = async {
             // The services may have to be installed first, which takes its own time.
             let cloud = shared
-                .get_or_try_init(|| async { Cloud::start(flavour).await.map(Arc::new) })
-                .await?
-                .clone();
+                .get_or_init(|| async {
+                    let cloud = Cloud::start(flavour).await.map(Arc::new);
+                    cloud.map_err(|error| format!("the services did not start: {error:#}"))
+                })
+                .await
+                .clone()
+                .map_err(anyhow::Error::msg)?;
+            let start = tokio::time::Instant::now();
             let run = async { scenario.run(Rig::new(cloud).await?).await };
-            tokio::time::timeout(LIMIT, run).await.context("still running")?
+            let outcome = tokio::time::timeout(LIMIT, run).await.context("still running")?;
+            eprint!("{:.1} s ", start.elapsed().as_secs_f64());
+            outcome
         };
         runtime.block_on(run).map_err(|error| Failed::from(format!("{error:?}")))
     })

@@ -83,6 +83,11 @@ impl Admin {
         })
     }
 
+    /// This one's token.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
     /// Where this one's Nova is, as the catalog says.
     pub fn compute_url(&self) -> &str {
         &self.compute

@@ -50,18 +50,17 @@ impl Cloud {
         let login = async |project| Admin::login(keystone, &Account::of(project)).await;
         let (operator, user, other) =
             (login("admin").await?, login("k8s").await?, login("other").await?);
-        for user in [&user, &other] {
-            clear(user).await?;
-        }
+        clear(&other, &[]).await?;
         for id in operator.users(USER_PREFIX).await? {
             operator.delete_user(&id).await?;
         }
-        let wanted = ["zone-1", "zone-2", "zone-3"];
-        let wanted: Vec<_> = (0..)
-            .zip(wanted)
+        let fleet = ["zone-1", "zone-2", "zone-3"];
+        let fleet: Vec<_> = (0..)
+            .zip(fleet)
             .map(|(number, zone)| NewServer::named(&format!("fleet-{number}")).zone(zone))
             .collect();
-        let fleet = user.create_servers(&wanted).await?;
+        let kept = clear(&user, &fleet).await?;
+        let fleet = if kept.is_empty() { user.create_servers(&fleet).await? } else { kept };
         Ok(Self { services, proxy, operator, user, other, fleet })
     }
 
@@ -71,15 +70,20 @@ impl Cloud {
     }
 }
 
-/// Deletes all servers and floating IPs of a project.
-async fn clear(user: &Admin) -> Result<()> {
+/// Deletes all servers and floating IPs of a project, but for the wanted servers if all
+/// of them are there and as they were made; those it returns, in this order.
+async fn clear(user: &Admin, wanted: &[NewServer]) -> Result<Vec<Server>> {
     for id in user.floating_ips().await? {
         user.delete_floating_ip(&id).await?;
     }
-    for server in user.servers().await? {
+    let there = user.servers().await?;
+    let find = |new| there.iter().find(|server| server.is_like(new)).cloned();
+    let kept: Option<Vec<_>> = wanted.iter().map(find).collect();
+    let kept = kept.unwrap_or_default();
+    for server in there.iter().filter(|server| !kept.contains(server)) {
         user.delete_server(&server.id).await?;
     }
-    Ok(())
+    Ok(kept)
 }
 
 /// A cluster without nodes, the cloud without faults, and the configuration that leads

@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     str::FromStr,
     time::Duration,
@@ -49,6 +49,7 @@ pub struct Services {
     flavour: Flavour,
     state: PathBuf,
     ours: bool,
+    _in_use: fs::File,
 }
 
 impl Services {
@@ -56,7 +57,8 @@ impl Services {
     pub async fn up(flavour: Flavour) -> Result<Self> {
         tokio::task::spawn_blocking(move || {
             let (state, ours) = up(flavour)?;
-            Ok(Self { flavour, state, ours })
+            let in_use = claim(&state)?;
+            Ok(Self { flavour, state, ours, _in_use: in_use })
         })
         .await?
     }
@@ -212,6 +214,19 @@ fn up(flavour: Flavour) -> Result<(PathBuf, bool)> {
     let printed = String::from_utf8(done.stdout)?;
     let (state, word) = printed.trim().split_once('\n').context("tests/openstack/up is mute")?;
     Ok((PathBuf::from(state), word == "started"))
+}
+
+/// Scenarios delete what they find in the cloud: only one run may work with it.
+fn claim(state: &Path) -> Result<fs::File> {
+    let path = state.join("in-use");
+    let file = fs::File::create(&path).with_context(|| path.display().to_string())?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => {
+            bail!("another run of the scenarios uses the services in {}", state.display())
+        }
+        Err(fs::TryLockError::Error(error)) => Err(error).context("claiming the services"),
+    }
 }
 
 fn script(name: &str, flavour: Flavour) -> Command {

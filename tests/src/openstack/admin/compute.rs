@@ -75,6 +75,12 @@ impl Server {
         })
     }
 
+    /// Whether it is what this made, and runs.
+    pub fn is_like(&self, new: &NewServer) -> bool {
+        let made = (&self.name, &self.flavor, &self.zone) == (&new.name, &new.flavor, &new.zone);
+        made && self.status == "ACTIVE" && self.floating.is_empty()
+    }
+
     /// The node's provider ID.
     pub fn provider_id(&self) -> String {
         format!("openstack:///{}", self.id)

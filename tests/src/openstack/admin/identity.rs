@@ -1,5 +1,7 @@
 //! Keystone: users, passwords, application credentials, tokens.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
@@ -56,6 +58,8 @@ impl Admin {
         let url = self.identity_url(&format!("users/{}", user.id));
         let body = json!({"user": {"password": password}});
         self.done(Method::PATCH, &url, Some(&body)).await?;
+        // Keystone ends the tokens up to this whole second, also those issued after this.
+        tokio::time::sleep(Duration::from_millis(1100)).await;
         let mut user = user.clone();
         password.clone_into(&mut user.account.password);
         Ok(user)

@@ -1,9 +1,9 @@
 //! How a true answer is spoiled.
 
-use std::io;
+use std::{io, time::Duration};
 
 use bytes::Bytes;
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use http::{HeaderValue, Response, header};
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
@@ -38,6 +38,12 @@ pub(super) fn truncated(answer: Response<Bytes>) -> Response<Body> {
     let (mut parts, bytes) = answer.into_parts();
     parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
     let cut = io::Error::new(io::ErrorKind::ConnectionAborted, "cut by the fault proxy");
-    let frames = stream::iter([Ok(Frame::data(half(&bytes))), Err(cut)]);
+    let sent = half(&bytes);
+    let broken = async move {
+        // What is announced and half of it must be on the wire first.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        Err(cut)
+    };
+    let frames = stream::iter([Ok(Frame::data(sent))]).chain(stream::once(broken));
     Response::from_parts(parts, StreamBody::new(frames).boxed_unsync())
 }

@@ -170,10 +170,11 @@ async fn spoiled_answers() {
     assert!(two_servers().to_string().starts_with(&answer.text) && answer.json().is_err());
     assert!(!answer.text.is_empty(), "half of it came");
 
-    for effect in [Effect::Truncated, Effect::Cut] {
+    for (effect, in_the_body) in [(Effect::Truncated, true), (Effect::Cut, false)] {
         bed.proxy.faults().clear();
         bed.break_with(effect);
-        bed.servers().await.unwrap_err();
+        let error = format!("{:#}", bed.servers().await.unwrap_err());
+        assert_eq!(error.contains("body"), in_the_body, "{error}");
     }
 }
 

@@ -85,11 +85,9 @@ pub(super) async fn each_fault_is_answered_as_told(rig: &Rig) -> Result<()> {
     ensure!(user.ports("none").await?.is_empty(), "other services go on");
     proxy.faults().clear();
 
-    for (effect, part) in [(Effect::Truncated, "body"), (Effect::Cut, "")] {
+    for effect in [Effect::Truncated, Effect::Cut] {
         proxy.faults().add(on_servers(effect.clone()).times(1));
-        let failed = get().await;
-        let error = failed.err().with_context(|| format!("{effect:?} does not cut"))?;
-        ensure!(format!("{error:#}").contains(part), "{effect:?}: {error:#}");
+        ensure!(get().await.is_err(), "{effect:?} does not cut");
     }
     proxy.faults().add(on_servers(Effect::HalfJson).times(1));
     ensure!(get().await?.json().is_err(), "half a document is none");
@@ -98,4 +96,38 @@ pub(super) async fn each_fault_is_answered_as_told(rig: &Rig) -> Result<()> {
     let start = Instant::now();
     ensure!(get().await?.status.is_success() && start.elapsed() >= Duration::from_secs(1));
     Ok(())
+}
+
+/// If this fails, the ground is broken and not the programs that stand on it.
+pub(super) async fn a_server_changes_as_its_user_wants(rig: &Rig) -> Result<()> {
+    let user = &rig.cloud.user;
+    let servers = user.create_servers(&[NewServer::named("as-wanted")]).await?;
+    let id = &servers.first().context("one was asked for")?.id;
+    let floating = user.add_floating_ip(id).await?;
+    let resized = user.resize_server(id, "m1.large").await?;
+    ensure!(resized.flavor == "m1.large", "{resized:?}");
+    ensure!(resized.floating == [floating.address.clone()], "{resized:?}");
+    ensure!(user.stop_server(id).await?.status == "SHUTOFF");
+    user.delete_floating_ip(&floating.id).await?;
+    ensure!(user.start_server(id).await?.floating.is_empty(), "it is gone");
+    user.delete_server(id).await
+}
+
+pub(super) async fn credentials_end_when_they_are_ended(rig: &Rig) -> Result<()> {
+    let (operator, keystone) = (&rig.cloud.operator, rig.cloud.keystone());
+    let user = rig.own_user("ended").await?;
+    let through_proxy = Admin::login(&rig.cloud.proxy.auth_url()?, &user.account).await?;
+    ensure!(through_proxy.servers().await.is_ok(), "it is a member of the project");
+    operator.revoke_token(through_proxy.token()).await?;
+    // The services believe in a token for a second after they have asked Keystone.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let refused = through_proxy.servers().await;
+    ensure!(format!("{refused:?}").contains("401"), "a revoked token is refused: {refused:?}");
+
+    let changed = operator.change_password(&user, "another").await?;
+    ensure!(Admin::login(keystone, &user.account).await.is_err(), "the old password is refused");
+    let own = Admin::login(keystone, &changed.account).await?;
+    let credential = own.create_application_credential("one").await?;
+    own.delete_application_credential(&credential.id).await?;
+    operator.delete_user(&user.id).await
 }
