@@ -31,6 +31,7 @@ mod leadership;
 mod lifecycle;
 mod lifecycle_breaker;
 mod lifecycle_cases;
+mod lifecycle_pressure;
 mod server_faults;
 
 /// How long a scenario waits for what should take moments.
@@ -262,13 +263,21 @@ pub fn all() -> Vec<Scenario> {
             lifecycle_cases::a_node_registered_anew_is_another_node,
             lifecycle_cases::a_node_that_comes_back_is_kept,
             lifecycle_cases::a_killed_leader_leaves_no_half_a_case,
-            lifecycle_cases::a_stopped_leader_leaves_no_half_a_case;
+            lifecycle_cases::a_stopped_leader_leaves_no_half_a_case,
+            lifecycle_cases::the_rules_change_without_a_restart,
+            lifecycle_cases::an_approval_ends_when_the_node_is_ready_again,
+            lifecycle_pressure::a_held_node_costs_few_calls,
+            lifecycle_pressure::an_unreadable_entry_of_the_list_is_no_absence;
         SIMULATED:
             server_faults::throttled_and_broken_requests_are_repeated,
             server_faults::cut_watches_and_expired_versions_are_survived,
             server_faults::a_malformed_object_does_not_stop_the_rest,
             server_faults::an_answer_that_is_lost_after_the_write_does_no_harm,
-            lifecycle_cases::a_deletion_on_its_way_does_not_hit_the_successor;
+            lifecycle_cases::a_deletion_on_its_way_does_not_hit_the_successor,
+            lifecycle_cases::a_refused_deletion_is_told_and_carried_out_later,
+            lifecycle_pressure::deletions_whose_answer_is_lost_stay_within_the_budget,
+            lifecycle_pressure::a_conflict_about_the_taint_is_soon_forgotten,
+            lifecycle_pressure::a_lowered_budget_stops_what_is_not_yet_sent;
         REAL:
             server_faults::a_restarted_api_server_is_survived,
             server_faults::a_frozen_api_server_ends_the_leader_and_nothing_is_lost,

@@ -51,7 +51,7 @@ fn source_files_stay_short() {
 /// Who may import what: the arrows of ARCHITECTURE.md.
 #[test]
 fn arrows_point_down_only() {
-    let bans: [(&str, &[&str]); 8] = [
+    let bans: [(&str, &[&str]); 9] = [
         (
             "shared/cloud/src",
             &[
@@ -77,8 +77,8 @@ fn arrows_point_down_only() {
             "bins/lifecycle-ccm/src/court",
             &["kube::", "tokio", "async ", "clock::", "ccm_kube", "ccm_runtime"],
         ),
-        ("bins/node-ccm/src", &["ccm_sim", "k8s_openapi", "use kube::"]),
-        ("bins/lifecycle-ccm/src", &["ccm_sim", "k8s_openapi", "use kube::"]),
+        ("bins/node-ccm/src", &["ccm_sim", "k8s_openapi", "use kube::", "NodeApi"]),
+        ("bins/lifecycle-ccm/src", &["ccm_sim", "k8s_openapi", "use kube::", "NodeApi"]),
     ];
     let mut broken = Vec::new();
     for (folder, words) in bans {

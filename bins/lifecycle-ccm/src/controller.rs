@@ -6,17 +6,15 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use ccm_cloud::{Cloud, clock};
 use ccm_kube::{
     events::EventRecorder,
     node::{Node, Shared as Name},
-    nodes::NodeApi,
     store::{Change, Store},
 };
-use ccm_runtime::{health::Condition, instances, leadership::Leadership};
+use ccm_runtime::{health::Condition, instances, node_writer::NodeWriter};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
@@ -49,9 +47,8 @@ impl Nodes {
 /// What the parts share.
 pub(crate) struct Controller {
     pub(crate) store: Store<Node>,
-    pub(crate) api: NodeApi,
+    pub(crate) writer: NodeWriter,
     pub(crate) cloud: Arc<dyn Cloud>,
-    pub(crate) leadership: Leadership,
     pub(crate) events: EventRecorder,
     pub(crate) settings: watch::Receiver<Arc<LifecycleSettings>>,
     pub(crate) metrics: LifecycleMetrics,
@@ -111,12 +108,9 @@ impl Controller {
         let (settings, wall, appeared) = (self.settings(), clock::wall(), self.appeared.lock());
         let subject = |node: Arc<Node>| {
             let claim = instances::claim(&*self.cloud, &node)?;
-            let by_clock = node.created.map(|created| {
-                Duration::try_from(wall.duration_since(created)).unwrap_or_default()
-            });
             let seen = appeared.get(&node.name).map(Instant::elapsed);
             let selected = settings.node_selector.matches(&node);
-            let age = observe::age(by_clock, seen);
+            let age = observe::age(node.age(wall), seen);
             Some((observe::subject(&node, claim, selected, age), node))
         };
         let (subjects, nodes) = self.store.list().into_iter().filter_map(subject).unzip();

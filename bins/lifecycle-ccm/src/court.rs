@@ -99,8 +99,12 @@ impl fmt::Display for At {
 pub enum Deletion {
     /// The node is deleted, though the court may still be shown it.
     Done,
-    /// It certainly did not happen: the case stays open, its budget is free again.
+    /// It was not asked for, or the node has changed: the case stays open, its budget is
+    /// free again.
     NotDone,
+    /// The API server refuses it. As [`Deletion::NotDone`], but not soon again, and the
+    /// others come first.
+    Refused,
     /// Nobody knows. The case stays open and paid for.
     Uncertain,
 }
@@ -123,6 +127,8 @@ pub struct Court {
     /// When the fleet was last asked for, with or without success.
     listed: Option<At>,
     ledger: Ledger,
+    /// The monitor period by which nodes are due.
+    period: Duration,
 }
 
 impl Court {
@@ -150,13 +156,18 @@ impl Court {
     }
 
     /// Takes down how a deletion ended.
-    pub fn deleted(&mut self, name: &str, uid: &str, outcome: Deletion) {
-        if outcome == Deletion::NotDone {
-            self.ledger.release(uid);
+    pub fn deleted(&mut self, now: At, ruling: &Ruling, outcome: Deletion, policy: &Policy) {
+        if matches!(outcome, Deletion::NotDone | Deletion::Refused) {
+            self.ledger.release(&ruling.uid);
         }
-        if let Some(record) = self.records.get_mut(name).filter(|record| &*record.uid == uid) {
+        let record = self.records.get_mut(&ruling.name);
+        if let Some(record) = record.filter(|record| record.uid == ruling.uid) {
             record.deleted = outcome == Deletion::Done;
-            record.look_again = At::default();
+            record.refused = outcome == Deletion::Refused;
+            record.look_again = match outcome {
+                Deletion::Refused => agenda::held_until(now, policy),
+                _ => At::default(),
+            };
         }
     }
 

@@ -1,8 +1,7 @@
-//! Carries out what was decided: one request each, only while this replica leads for
-//! long enough, and only on the very object that was decided on.
+//! What was decided as writes to the API server, and what came of a deletion.
 
 use ccm_kube::{ApiError, node::Node, patch::NodePatch};
-use ccm_runtime::leadership::Lost;
+use ccm_runtime::node_writer::Stopped as NotWritten;
 
 use crate::{
     controller::Controller,
@@ -14,42 +13,40 @@ use crate::{
 /// Why something was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Stopped {
-    /// This replica does not lead for long enough.
+    /// Something has changed since it was decided.
+    #[error("{0}")]
+    Superseded(&'static str),
+    /// It was not written.
     #[error(transparent)]
-    Lost(#[from] Lost),
-    /// The API server did not take the write.
-    #[error(transparent)]
-    Refused(#[from] ApiError),
+    NotWritten(#[from] NotWritten),
 }
 
 impl Stopped {
     /// What it means for a deletion: a request that was answered with an error did
     /// nothing, but who knows what became of one that was not answered.
     pub(crate) fn outcome(&self) -> Deletion {
-        match self {
-            Self::Lost(_) => Deletion::NotDone,
-            Self::Refused(
+        match self.refusal() {
+            None | Some(ApiError::Conflict) => Deletion::NotDone,
+            Some(
                 ApiError::Timeout
                 | ApiError::Unavailable(_)
                 | ApiError::Decode(_)
                 | ApiError::Unexpected { .. },
             ) => Deletion::Uncertain,
-            Self::Refused(_) => Deletion::NotDone,
+            Some(_) => Deletion::Refused,
+        }
+    }
+
+    /// What the API server answered, if it was asked.
+    pub(crate) fn refusal(&self) -> Option<&ApiError> {
+        match self {
+            Self::NotWritten(NotWritten::Refused(error)) => Some(error),
+            Self::NotWritten(NotWritten::Lost(_)) | Self::Superseded(_) => None,
         }
     }
 }
 
 impl Controller {
-    /// Deletes the node if it is still as it was judged. One that is gone already is
-    /// deleted, too.
-    pub(crate) async fn delete(&self, node: &Node) -> Result<(), Stopped> {
-        self.leadership.check(self.api.timeout())?;
-        match self.api.delete(node).await {
-            Ok(()) | Err(ApiError::NotFound) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// Adds the shutdown taint or takes it away.
     pub(crate) async fn taint(&self, node: &Node, step: Step) -> Result<(), Stopped> {
         let taints = Some(shutdown::apply(&node.taints, step));
@@ -63,11 +60,7 @@ impl Controller {
     }
 
     async fn patch(&self, node: &Node, patch: NodePatch) -> Result<(), Stopped> {
-        self.leadership.check(self.api.timeout())?;
-        let resource_version = Some(node.resource_version.to_string());
-        let patch = NodePatch { resource_version, ..patch };
-        let written = self.api.patch(&node.name, &patch).await?;
-        self.store.apply_written(written);
+        self.writer.patch(node, patch).await?;
         Ok(())
     }
 }

@@ -13,7 +13,7 @@
 //! | [`shutdown`] | what becomes of the shutdown taint: pure |
 //! | `observe` | from nodes and answers to the court's plain values |
 //! | `pass` | the loop that feeds the court and does what it says |
-//! | `execute` | a deletion or a taint as a request |
+//! | `execute` | taint and approval as patches; what came of a deletion |
 //! | `controller` | what the parts share, and what wakes the loop |
 //! | `tell` | events and log lines |
 //! | `settings`, `metrics` | flags; `ccm_lifecycle_*` and upstream's metrics |
@@ -37,10 +37,11 @@ use std::{
 };
 
 use ccm_cloud::Capability;
-use ccm_kube::{nodes::NodeApi, store::Store};
+use ccm_kube::store::Store;
 use ccm_runtime::{
     health::Scope,
     node_watch::watch_nodes,
+    node_writer::NodeWriter,
     program::{Context, Failure, Identity, Program},
     settings::{Problems, RawSettings, SettingDoc},
 };
@@ -79,16 +80,15 @@ impl Program for LifecycleCcm {
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
         let controller = Arc::new(controller(&context));
-        controller.breaker.pass("closed; no list of the fleet was needed so far");
+        controller.breaker.pass("not judged here: this replica does not lead");
         let listener = Arc::clone(&controller);
-        watch_nodes(&context, &controller.store, move |change| listener.changed(&change));
-        let store = controller.store.clone();
-        store.wait_synced().await;
+        watch_nodes(&context, &controller.store, move |change| listener.changed(&change)).await;
         Ok(Self { controller })
     }
 
     fn lead(self: Arc<Self>, context: Context<Self>) {
         self.controller.leads.store(true, Ordering::SeqCst);
+        self.controller.breaker.pass("closed; no list of the fleet was needed so far");
         let passes = pass::run(Arc::clone(&self.controller), context.token.clone());
         context.supervisor.spawn("passes", passes);
     }
@@ -101,13 +101,11 @@ impl Program for LifecycleCcm {
 }
 
 fn controller(context: &Context<LifecycleCcm>) -> Controller {
-    // A write gets no more time than a term of leadership covers.
-    let timeout = context.leadership.write_timeout().min(context.common.borrow().kube.timeout);
+    let store = Store::new();
     Controller {
-        store: Store::new(),
-        api: NodeApi::new(context.clients.main.clone(), timeout),
+        writer: NodeWriter::new(context, &store),
+        store,
         cloud: Arc::clone(&context.cloud),
-        leadership: context.leadership.clone(),
         events: context.events.clone(),
         settings: context.settings.clone(),
         metrics: LifecycleMetrics::new(&context.metrics),

@@ -12,8 +12,6 @@ use crate::{
     court::{At, Listing, Subject},
 };
 
-/// The taint of a node that has not been initialised.
-const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// By this annotation a person forbids the deletion of a node.
 pub(crate) const PROTECTED: &str = "quartet.dev/deletion-protected";
 /// By this annotation, if it says `yes` or `true`, a person exempts a node from breaker
@@ -30,7 +28,7 @@ pub(crate) fn subject(node: &Node, claim: Claim, selected: bool, age: Duration) 
         selected,
         ready: node.is_ready(),
         deleting: node.deleting,
-        uninitialised: node.taint(UNINITIALIZED).is_some(),
+        uninitialised: node.is_uninitialised(),
         age,
         protected: node.annotations.get(PROTECTED).is_some_and(|value| &**value != "false"),
         approved: !node.is_ready() && is_approved(node),

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Claim, LookupResult, NodeIdentity, PowerState};
+use ccm_cloud::{Call, Claim, LookupResult, PowerState};
 use ccm_kube::node::{Node, Shared as Name};
 use ccm_runtime::instances;
 use futures::{StreamExt as _, stream};
@@ -16,6 +16,7 @@ use crate::{
     execute::Stopped,
     metrics::States,
     observe,
+    settings::LifecycleSettings,
     shutdown::{self, Step},
     tell::{self, Write},
 };
@@ -104,15 +105,10 @@ impl Controller {
             .iter()
             .filter_map(|name| by_name.get(&**name).copied().cloned())
             .collect();
-        let identities: Vec<NodeIdentity> =
-            asked.iter().map(|node| instances::identity(node)).collect();
         let call = Call::waiting(self.settings().cloud_call_timeout);
         let start = self.now();
         let lookup = async {
-            if identities.is_empty() {
-                return (Vec::new(), self.now());
-            }
-            let answers = instances::lookup(&*self.cloud, &identities, call).await;
+            let answers = instances::lookup(&*self.cloud, &asked, call).await;
             (answers, self.now())
         };
         let list = async {
@@ -153,7 +149,7 @@ impl Controller {
         for ruling in &rulings {
             self.tell_ruling(by_name.get(&ruling.name).map(|node| &**node), ruling, now);
         }
-        self.delete_all(court, rulings, &by_name, now).await;
+        self.delete_all(court, rulings, &by_name, now, &settings).await;
         (nodes, powers)
     }
 
@@ -163,34 +159,48 @@ impl Controller {
         rulings: Vec<Ruling>,
         nodes: &HashMap<Name, Arc<Node>>,
         now: At,
+        judged_by: &Arc<LifecycleSettings>,
     ) {
         let convicted = rulings.into_iter().filter(|ruling| ruling.verdict == Verdict::Delete);
         let deletions = convicted.filter_map(|ruling| {
             let node = Arc::clone(nodes.get(&ruling.name)?);
             Some(async move {
-                let result = self.delete(&node).await;
+                let result = match self.superseded(judged_by) {
+                    Some(why) => Err(Stopped::Superseded(why)),
+                    None => self.writer.delete(&node).await.map_err(Stopped::from),
+                };
                 (node, ruling, result)
             })
         });
-        let mut ended = stream::iter(deletions)
-            .buffer_unordered(self.settings().concurrent_node_lifecycle_syncs);
+        let mut ended =
+            stream::iter(deletions).buffer_unordered(judged_by.concurrent_node_lifecycle_syncs);
         while let Some((node, ruling, result)) = ended.next().await {
             let open_for = ruling.since.map(|since| now.since(since)).unwrap_or_default();
             let outcome = result.as_ref().map_or_else(Stopped::outcome, |()| Deletion::Done);
-            court.deleted(&ruling.name, &ruling.uid, outcome);
+            court.deleted(self.now(), &ruling, outcome, &judged_by.policy);
             match &result {
                 Ok(()) => {
                     self.metrics.deleted(Ok(()), open_for);
                     self.tell_deleted(&node, &ruling);
                 }
                 Err(stopped) => {
-                    if let Stopped::Refused(error) = stopped {
+                    if let Some(error) = stopped.refusal() {
                         self.metrics.deleted(Err(error), open_for);
                     }
                     self.tell_stopped(&node, Write::Deletion, stopped);
                 }
             }
         }
+    }
+
+    /// Why what was decided a moment ago is not carried out any more, if so: whoever
+    /// lowers the budget or ends the program means the deletions that wait, too.
+    fn superseded(&self, judged_by: &Arc<LifecycleSettings>) -> Option<&'static str> {
+        if self.closing.is_cancelled() {
+            return Some("the program ends");
+        }
+        let same = Arc::ptr_eq(judged_by, &self.settings());
+        (!same).then_some("the settings have changed")
     }
 
     /// A Ready node loses the taint and the approval to delete it without a question to
@@ -239,7 +249,7 @@ impl Controller {
                     self.tell_tainted(&node, step, power);
                 }
                 Err(stopped) => {
-                    if let Stopped::Refused(error) = stopped {
+                    if let Some(error) = stopped.refusal() {
                         self.metrics.tainted(step.as_str(), Err(error));
                     }
                     self.tell_stopped(&node, Write::ShutdownTaint, stopped);

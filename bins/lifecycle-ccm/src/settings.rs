@@ -16,8 +16,6 @@ use crate::{
 
 /// The shortest period in which nodes are looked at, and the shortest confirmation.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// The most writers at once; each holds one request to the API server.
-const MOST_WRITERS: usize = 1000;
 
 /// The settings, checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -206,16 +204,8 @@ pub(crate) fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<
     let ghosts: Option<Ghosts> = layers.get("ghost-deletion", problems);
     let selector: Option<Option<Selected>> = layers.optional("node-selector", problems);
     let removal: Option<Removal> = layers.get("shutdown-taint-removal", problems);
-    let bounds = SHORTEST..=Duration::from_mins(10);
-    let inside = |timeout: &Duration| bounds.contains(timeout);
-    let timeout =
-        layers.checked("cloud-call-timeout", "must be from 1s to 10m0s", problems, inside);
-    let writers = layers.checked(
-        "concurrent-node-lifecycle-syncs",
-        "must be at least 1 and at most 1000",
-        problems,
-        |count: &usize| (1..=MOST_WRITERS).contains(count),
-    );
+    let timeout = layers.cloud_call_timeout(problems);
+    let writers = layers.writers("concurrent-node-lifecycle-syncs", 1, problems);
     let timeout = timeout?;
     Some(LifecycleSettings {
         policy: Policy {

@@ -1,10 +1,11 @@
 //! What a person is told: events on the node, and log lines with the evidence.
 //!
-//! A state that lasts is told when it begins, when it changes and every ten minutes.
+//! A state that lasts is told when it begins and every ten minutes; one that comes and
+//! goes, once a minute.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt::Write as _, sync::Arc, time::Duration};
 
-use ccm_cloud::{CloudError, PowerState};
+use ccm_cloud::{CloudError, PowerState, clock};
 use ccm_kube::{
     events::{EventKind, EventRecorder},
     node::{Node, Shared as Name},
@@ -14,7 +15,9 @@ use tokio::time::Instant;
 
 use crate::{
     controller::Controller,
-    court::{At, Breaker, Cause, Doubt, Listing, LookedUp, Reason, Ruling, Testimony, Verdict},
+    court::{
+        At, Breaker, Cause, Doubt, Evidence, Listing, LookedUp, Reason, Ruling, Testimony, Verdict,
+    },
     execute::Stopped,
     observe,
     shutdown::Step,
@@ -30,8 +33,19 @@ enum Topic {
     Failed(Write),
 }
 
-/// What was told, finer, and when.
-type Line = (&'static str, &'static str, Instant);
+/// How long a state that comes back is not told again: answers that come and go must
+/// not become a flood of events.
+const RETURN: Duration = Duration::from_mins(1);
+
+/// A state and its reason.
+type State = (&'static str, &'static str);
+
+/// What was told of one topic: the state now, and when each was told last.
+#[derive(Debug, Default)]
+struct Line {
+    now: State,
+    told: HashMap<State, Instant>,
+}
 
 /// What was told of each node last.
 #[derive(Debug, Default)]
@@ -45,14 +59,14 @@ impl Told {
     /// Whether to tell this now: it is another state than last time, or some time has
     /// passed.
     fn again(&self, name: &Name, topic: Topic, state: &'static str, detail: &'static str) -> bool {
-        let (mut last, now) = (self.last.lock(), Instant::now());
-        let topics = last.entry(Arc::clone(name)).or_default();
-        if topics.get(&topic).is_some_and(|known| {
-            (known.0, known.1) == (state, detail) && now.duration_since(known.2) < REPEAT
-        }) {
+        let (mut last, now, state) = (self.last.lock(), Instant::now(), (state, detail));
+        let line = last.entry(Arc::clone(name)).or_default().entry(topic).or_default();
+        let pause = if line.now == state { REPEAT } else { RETURN };
+        line.now = state;
+        if line.told.get(&state).is_some_and(|at| now.duration_since(*at) < pause) {
             return false;
         }
-        topics.insert(topic, (state, detail, now));
+        line.told.insert(state, now);
         true
     }
 
@@ -71,7 +85,7 @@ impl Told {
         let keep = Verdict::Keep(Reason::Exists).as_str();
         let last = self.last.lock();
         let verdict = last.get(name).and_then(|topics| topics.get(&Topic::Verdict));
-        verdict.is_some_and(|(state, ..)| *state != keep)
+        verdict.is_some_and(|line| line.now.0 != keep)
     }
 
     /// Forgets what was told of a node.
@@ -101,8 +115,9 @@ impl Controller {
             tracing::debug!(node = &**name, verdict = verdict_name, reason, %evidence, "as before");
             return;
         }
-        let said = Said::of(verdict, now);
-        let proof = serde_json::to_string(evidence).unwrap_or_default();
+        let earliest = since.map(|since| since + self.settings().policy.confirmation_period);
+        let said = Said::of(verdict, now, earliest);
+        let proof = on_the_clock(evidence, now).to_string();
         if said.is_warning {
             tracing::warn!(
                 node = &**name,
@@ -136,8 +151,14 @@ impl Controller {
     pub(crate) fn tell_deleted(&self, node: &Node, ruling: &Ruling) {
         let name = &*node.name;
         let text = format!("Deleting node {name} because it does not exist in the cloud provider");
-        tracing::info!(node = name, provider_id = node.provider_id.as_deref(), "{text}");
-        let text = format!("{text}; {}", ruling.evidence);
+        let approved = observe::is_approved(node);
+        tracing::info!(node = name, provider_id = node.provider_id.as_deref(), approved, "{text}");
+        let exempt = if approved {
+            format!("; breaker and budget passed over by {}", observe::APPROVED)
+        } else {
+            String::new()
+        };
+        let text = format!("{text}; {}{exempt}", ruling.evidence);
         record(&self.events, node, EventKind::Normal, "DeletingNode", text);
     }
 
@@ -146,11 +167,11 @@ impl Controller {
     pub(crate) fn tell_stopped(&self, node: &Node, write: Write, stopped: &Stopped) {
         use ccm_kube::ApiError;
         let (name, what) = (&*node.name, write.as_str());
-        match stopped {
-            Stopped::Lost(_) | Stopped::Refused(ApiError::Conflict | ApiError::NotFound) => {
+        match stopped.refusal() {
+            None | Some(ApiError::Conflict | ApiError::NotFound) => {
                 tracing::info!(node = name, reason = %stopped, "node {name}: {what} waits for another look");
             }
-            Stopped::Refused(error) => {
+            Some(error) => {
                 if !self.told.again(&node.name, Topic::Failed(write), what, error.reason()) {
                     tracing::debug!(node = name, %error, "node {name}: {what} failed again");
                     return;
@@ -213,14 +234,14 @@ impl Controller {
                 self.metrics.opened(&cause);
                 let text = describe(&cause);
                 tracing::error!(cause = cause.as_str(), "no node is deleted: {text}");
-                self.breaker.fail(format!("open, no node is deleted: {text}"));
+                self.breaker.fail(open(&cause));
             }
             (Breaker::Open { cause: known, .. }, Breaker::Open { cause, .. }) => {
                 if known.as_str() != cause.as_str() {
                     let text = describe(&cause);
                     tracing::error!(cause = cause.as_str(), "still no node is deleted: {text}");
                 }
-                self.breaker.fail(format!("open, no node is deleted: {}", describe(&cause)));
+                self.breaker.fail(open(&cause));
             }
             (Breaker::Open { .. }, Breaker::Closed) => {
                 tracing::warn!("the cloud's list shows the fleet again; nodes are judged again");
@@ -231,6 +252,22 @@ impl Controller {
     }
 }
 
+/// The evidence with the times of the wall clock, to be compared with the cloud's log.
+fn on_the_clock(evidence: &Evidence, now: At) -> serde_json::Value {
+    let wall = clock::wall();
+    let mut told = serde_json::to_value(evidence).unwrap_or_default();
+    for (key, proof) in [("first", &evidence.first), ("latest", &evidence.latest)] {
+        let Some(proof) = proof else { continue };
+        for (moment, at) in [("asked", proof.asked), ("answered", proof.answered)] {
+            let slot = told.get_mut(key).and_then(|proof| proof.get_mut(moment));
+            if let (Some(slot), Ok(at)) = (slot, wall.checked_sub(now.since(at))) {
+                *slot = format!("{at:.3}").into();
+            }
+        }
+    }
+    told
+}
+
 /// What is told of a verdict.
 struct Said {
     text: String,
@@ -239,15 +276,25 @@ struct Said {
 }
 
 impl Said {
-    fn of(verdict: &Verdict, now: At) -> Self {
+    fn of(verdict: &Verdict, now: At, earliest: Option<At>) -> Self {
         match verdict {
             Verdict::Keep(reason) => kept(*reason),
             Verdict::Suspect { look_again, why } => {
-                let wait = look_again.since(now).as_secs_f64().ceil();
-                let text = format!(
-                    "the cloud says that its instance is gone; {}; looked at again in {wait} s",
-                    doubt(*why)
+                let seconds = |at: At| at.since(now).as_secs_f64().ceil();
+                let mut text = format!(
+                    "the cloud says that its instance is gone; {}; looked at again in {} s",
+                    doubt(*why),
+                    seconds(*look_again)
                 );
+                if let (Doubt::Unconfirmed, Some(earliest)) = (why, earliest) {
+                    write!(
+                        text,
+                        "; deleted in {} s at the earliest, never with the annotation {}",
+                        seconds(earliest),
+                        observe::PROTECTED
+                    )
+                    .ok();
+                }
                 Self { text, event: Some("NodeGoneSuspected"), is_warning: true }
             }
             Verdict::Delete => Self {
@@ -256,14 +303,14 @@ impl Said {
                 is_warning: false,
             },
             Verdict::BreakerOpen => held(
-                "the cloud's list of the fleet is not believable (see /readyz?verbose), so nothing is deleted".to_owned(),
+                "its list of the fleet is not believable (see /readyz?verbose): are the credentials still those of this project and region? If it is gone indeed,".to_owned(),
             ),
             Verdict::OverBudget { until: Some(until) } => held(format!(
-                "--node-deletion-budget is used up for {} s",
+                "--node-deletion-budget is used up for {} s;",
                 until.since(now).as_secs_f64().ceil()
             )),
             Verdict::OverBudget { until: None } => {
-                held("--node-deletion-budget allows no deletion".to_owned())
+                held("--node-deletion-budget allows no deletion;".to_owned())
             }
         }
     }
@@ -271,7 +318,7 @@ impl Said {
 
 fn held(why: String) -> Said {
     let text = format!(
-        "its instance is gone, but it is kept: {why}; the annotation {}=yes lets it go",
+        "the cloud says that its instance is gone, but it is kept: {why} the annotation {}=yes lets it go",
         observe::APPROVED
     );
     Said { text, event: Some("NodeDeletionHeld"), is_warning: true }
@@ -280,12 +327,12 @@ fn held(why: String) -> Said {
 fn kept(reason: Reason) -> Said {
     let (text, event, is_warning) = match reason {
         Reason::Protected => (
-            "its instance is gone, but an annotation protects it from deletion",
+            "the cloud says that its instance is gone, but the annotation quartet.dev/deletion-protected keeps it",
             Some("NodeDeletionHeld"),
             true,
         ),
         Reason::Ghost => (
-            "the cloud knows no instance for it, and nodes without a provider ID are not judged",
+            "the cloud knows no instance for it; it has no provider ID and is not uninitialised, and such nodes are not judged (--ghost-deletion)",
             Some("NodeDeletionHeld"),
             true,
         ),
@@ -309,6 +356,11 @@ const fn doubt(why: Doubt) -> &'static str {
         Doubt::NotListed => "the fleet could not be listed to confirm it",
         Doubt::Listed => "but the list of the fleet shows it, so the case begins anew",
     }
+}
+
+/// The line `breaker` of `/readyz?verbose`.
+fn open(cause: &Cause) -> String {
+    format!("open, no node is deleted but approved ones: {}", describe(cause))
 }
 
 fn describe(cause: &Cause) -> String {

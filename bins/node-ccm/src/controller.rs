@@ -9,13 +9,12 @@ use ccm_cloud::{Claim, Cloud};
 use ccm_kube::{
     events::EventRecorder,
     node::{Node, Shared as Name},
-    nodes::NodeApi,
     store::{Change, Store},
 };
 use ccm_runtime::{
     instances,
     inventory::Inventory,
-    leadership::Leadership,
+    node_writer::NodeWriter,
     queue::{Priority, QueueConfig, WorkQueue},
 };
 use tokio::sync::watch;
@@ -40,9 +39,8 @@ pub(crate) fn queue_config() -> QueueConfig {
 /// What the loops share.
 pub(crate) struct Controller {
     pub(crate) store: Store<Node>,
-    pub(crate) api: NodeApi,
+    pub(crate) writer: NodeWriter,
     pub(crate) cloud: Arc<dyn Cloud>,
-    pub(crate) leadership: Leadership,
     pub(crate) events: EventRecorder,
     pub(crate) settings: watch::Receiver<Arc<NodeSettings>>,
     pub(crate) queue: WorkQueue<Name>,
@@ -68,7 +66,7 @@ impl Controller {
         self.leads.store(true, Ordering::SeqCst);
         for node in self.store.list() {
             self.classify(&node);
-            if observe::is_uninitialised(&node) {
+            if node.is_uninitialised() {
                 self.queue.add(Arc::clone(&node.name), Priority::Urgent);
             }
         }
@@ -82,7 +80,7 @@ impl Controller {
         match change {
             Change::Added(node) => {
                 self.classify(node);
-                if observe::is_uninitialised(node) {
+                if node.is_uninitialised() {
                     self.queue.add(Arc::clone(&node.name), Priority::Urgent);
                 } else if self.claim(node) != Some(Claim::Foreign) {
                     self.ledger.demand(&node.name);
@@ -107,7 +105,7 @@ impl Controller {
     fn classify(&self, node: &Node) {
         let state = match self.claim(node) {
             Some(Claim::Foreign) => return self.foreign(node),
-            _ if observe::is_uninitialised(node) => State::Pending,
+            _ if node.is_uninitialised() => State::Pending,
             _ => State::Unknown,
         };
         self.ledger.set_state(&node.name, state);

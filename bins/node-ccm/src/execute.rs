@@ -1,65 +1,51 @@
-//! Carries out a plan: one request per step, in order, each only while this replica
-//! leads for long enough.
-//!
-//! Every write carries the version of the node that it was decided on, so a stale
-//! process can repeat it without harm: it gets a conflict.
+//! Carries out a plan: one request per step, in order, each to the node as the step before
+//! it has left it.
+
+use std::sync::Arc;
 
 use ccm_cloud::clock;
 use ccm_kube::{
-    ApiError,
     node::{Address, Node, Taint},
-    patch::{AddressPatch, NodePatch},
+    patch::NodePatch,
 };
-use ccm_runtime::leadership::Lost;
+use ccm_runtime::node_writer::Stopped;
 
 use crate::{
     controller::Controller,
     plan::{self, NodeChange, Outcome, Plan, Step},
 };
 
-/// Why a plan was not carried out to its end.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Stopped {
-    /// This replica does not lead for long enough.
-    #[error(transparent)]
-    Lost(#[from] Lost),
-    /// The API server did not take the write.
-    #[error("the node's {what} could not be written")]
-    Refused {
-        /// What was to be written.
-        what: &'static str,
-        /// What the API server answered.
-        source: ApiError,
-    },
+/// Where and why a plan was not carried out to its end.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    /// What was to be written.
+    pub(crate) what: &'static str,
+    /// Why it was not.
+    pub(crate) why: Stopped,
 }
 
 impl Controller {
     /// Carries out a plan that was made for this very version of the node.
-    pub(crate) async fn execute(&self, node: &Node, plan: &Plan) -> Result<(), Stopped> {
-        let mut version = node.resource_version.to_string();
+    pub(crate) async fn execute(&self, node: &Arc<Node>, plan: &Plan) -> Result<(), Unfinished> {
+        let mut latest = Arc::clone(node);
         for step in &plan.steps {
-            self.leadership.check(self.api.timeout())?;
             let (what, answer) = match step {
                 Step::SetAddresses { addresses, .. } => {
-                    let patch = AddressPatch {
-                        addresses: addresses.iter().map(address).collect(),
-                        resource_version: Some(version),
-                    };
-                    ("addresses", self.api.patch_addresses(&node.name, &patch).await)
+                    let addresses = addresses.iter().map(address).collect();
+                    ("addresses", self.writer.patch_addresses(&latest, addresses).await)
                 }
                 Step::ChangeNode(change) => {
                     let what = if change.taints.is_some() { "taint" } else { "labels" };
-                    (what, self.api.patch(&node.name, &node_patch(change, version)).await)
+                    (what, self.writer.patch(&latest, node_patch(change)).await)
                 }
             };
-            self.metrics.written(what, answer.as_ref().map(|_| ()));
-            let written = answer.map_err(|source| Stopped::Refused { what, source })?;
-            tell_written(node, step, &plan.outcome);
-            version = written.resource_version.to_string();
-            // A node that was deleted meanwhile must not come back into the store.
-            if self.store.get(&node.name).is_some() {
-                self.store.apply_written(written);
+            match &answer {
+                Ok(_) => self.metrics.written(what, Ok(())),
+                Err(Stopped::Refused(error)) => self.metrics.written(what, Err(error)),
+                Err(Stopped::Lost(_)) => {}
             }
+            latest = answer.map_err(|why| Unfinished { what, why })?;
+            tell_written(node, step, &plan.outcome);
         }
         if plan.outcome == Outcome::Initialised {
             self.report_initialised(node);
@@ -68,14 +54,8 @@ impl Controller {
     }
 
     fn report_initialised(&self, node: &Node) {
-        if let Some(created) = node.created {
-            // A clock that was set back must not count as an age of minus one hour.
-            let age = clock::wall().duration_since(created);
-            self.metrics.initialised(if age.is_negative() {
-                std::time::Duration::ZERO
-            } else {
-                age.unsigned_abs()
-            });
+        if let Some(age) = node.age(clock::wall()) {
+            self.metrics.initialised(age);
         }
         self.tell_initialised(node);
     }
@@ -98,7 +78,7 @@ fn address(address: &plan::Address) -> Address {
     Address { kind: address.kind.as_str().into(), address: address.address.as_str().into() }
 }
 
-fn node_patch(change: &NodeChange, version: String) -> NodePatch {
+fn node_patch(change: &NodeChange) -> NodePatch {
     let taint = |taint: &plan::Taint| Taint {
         key: taint.key.as_str().into(),
         value: taint.value.as_deref().map(Into::into),
@@ -106,10 +86,10 @@ fn node_patch(change: &NodeChange, version: String) -> NodePatch {
         time_added: taint.time_added.as_deref().map(Into::into),
     };
     NodePatch {
-        resource_version: Some(version),
         provider_id: change.provider_id.clone(),
         labels: change.labels.clone(),
         annotations: change.annotations.clone(),
         taints: change.taints.as_ref().map(|taints| taints.iter().map(taint).collect()),
+        ..NodePatch::default()
     }
 }

@@ -37,11 +37,12 @@ mod writers;
 use std::sync::{Arc, atomic::AtomicBool};
 
 use ccm_cloud::Capability;
-use ccm_kube::{nodes::NodeApi, store::Store};
+use ccm_kube::store::Store;
 use ccm_runtime::{
     health::{Condition, Scope},
     inventory::Inventory,
     node_watch::watch_nodes,
+    node_writer::NodeWriter,
     program::{Context, Failure, Identity, Program},
     queue::{QueueMetrics, WorkQueue},
     settings::{Problems, RawSettings, SettingDoc},
@@ -93,9 +94,7 @@ impl Program for NodeCcm {
         );
         let controller = Arc::new(controller(&context));
         let listener = Arc::clone(&controller);
-        watch_nodes(&context, &controller.store, move |change| listener.changed(&change));
-        let store = controller.store.clone();
-        store.wait_synced().await;
+        watch_nodes(&context, &controller.store, move |change| listener.changed(&change)).await;
         Ok(Self { controller, fleet })
     }
 
@@ -133,13 +132,11 @@ fn controller(context: &Context<NodeCcm>) -> Controller {
     let metrics = NodeMetrics::new(&context.metrics);
     let inventory = Inventory::new();
     inventory.register(&context.metrics);
-    // A write gets no more time than a term of leadership covers.
-    let timeout = context.leadership.write_timeout().min(context.common.borrow().kube.timeout);
+    let store = Store::new();
     Controller {
-        store: Store::new(),
-        api: NodeApi::new(context.clients.main.clone(), timeout),
+        writer: NodeWriter::new(context, &store),
+        store,
         cloud: Arc::clone(&context.cloud),
-        leadership: context.leadership.clone(),
         events: context.events.clone(),
         settings: context.settings.clone(),
         queue: WorkQueue::new(

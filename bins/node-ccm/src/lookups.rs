@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ccm_cloud::{Call, Claim, CloudError, ErrorKind, Instance, NodeIdentity};
+use ccm_cloud::{Call, Claim, CloudError, ErrorKind, Instance};
 use ccm_kube::node::{Node, Shared as Name};
 use ccm_runtime::{instances, queue::Linger};
 use tokio::{
@@ -13,7 +13,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{controller::Controller, observe, plan::Answer, writers::Work};
+use crate::{controller::Controller, plan::Answer, writers::Work};
 
 /// The most nodes in one batch.
 const BATCH: usize = 500;
@@ -33,8 +33,7 @@ impl Outlets {
     /// Hands nodes to the writers, at the pace at which they work.
     async fn send_all(&self, controller: &Controller, all: Vec<Work>) {
         for work in all {
-            let outlet =
-                if observe::is_uninitialised(&work.node) { &self.new } else { &self.settled };
+            let outlet = if work.node.is_uninitialised() { &self.new } else { &self.settled };
             if let Err(lost) = outlet.send(work).await {
                 // The writers have ended, and so does the process.
                 controller.done(&lost.0.node.name);
@@ -150,7 +149,7 @@ impl Controller {
     }
 
     fn next(&self, node: &Node) -> Next {
-        let uninitialised = observe::is_uninitialised(node);
+        let uninitialised = node.is_uninitialised();
         match self.claim(node) {
             Some(Claim::Foreign) => {
                 self.foreign(node);
@@ -178,9 +177,7 @@ impl Controller {
 
     /// Asks the cloud about these nodes in one call.
     async fn ask(&self, nodes: Vec<Arc<Node>>) -> Vec<Work> {
-        let identities: Vec<NodeIdentity> =
-            nodes.iter().map(|node| instances::identity(node)).collect();
-        let urgent = nodes.iter().any(|node| observe::is_uninitialised(node));
+        let urgent = nodes.iter().any(|node| node.is_uninitialised());
         let time = self.settings().cloud_call_timeout;
         let call = if urgent { Call::waiting(time) } else { Call::routine(time) };
         let started = Instant::now();
@@ -192,7 +189,7 @@ impl Controller {
                 }
                 return Vec::new();
             }
-            results = instances::lookup(&*self.cloud, &identities, call) => results,
+            results = instances::lookup(&*self.cloud, &nodes, call) => results,
         };
         self.metrics.looked_up(nodes.len());
         let answers: Vec<Answer> = results.into_iter().map(Answer::from).collect();

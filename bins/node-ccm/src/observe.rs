@@ -4,8 +4,7 @@ use ccm_kube::node::Node;
 use ccm_runtime::queue::Priority;
 
 use crate::plan::{
-    Address, NodeFacts, OWNED_LABELS, PROVIDED_NODE_IP, Taint, UNINITIALIZED,
-    facts::parse_owned_labels,
+    Address, NodeFacts, OWNED_LABELS, PROVIDED_NODE_IP, Taint, facts::parse_owned_labels,
 };
 
 /// What the plan is told about a node.
@@ -41,11 +40,6 @@ fn taint(taint: &ccm_kube::node::Taint) -> Taint {
     }
 }
 
-/// Whether the node waits for its initialisation.
-pub(crate) fn is_uninitialised(node: &Node) -> bool {
-    node.taint(UNINITIALIZED).is_some()
-}
-
 /// Whether an answer about one is an answer about the other: they are the same object
 /// and say the same about who they are.
 pub(crate) fn same_machine(a: &Node, b: &Node) -> bool {
@@ -61,7 +55,7 @@ pub(crate) fn same_machine(a: &Node, b: &Node) -> bool {
 pub(crate) fn wakes(old: &Node, new: &Node) -> Option<Priority> {
     let identified = same_machine(old, new);
     let annotated = old.annotations == new.annotations;
-    if is_uninitialised(new) && (!is_uninitialised(old) || !identified || !annotated) {
+    if new.is_uninitialised() && (!old.is_uninitialised() || !identified || !annotated) {
         return Some(Priority::Urgent);
     }
     let same = identified

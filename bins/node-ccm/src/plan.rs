@@ -12,10 +12,11 @@ mod text;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+pub use ccm_cloud::node_keys::{PROVIDED_NODE_IP, UNINITIALIZED};
 use ccm_cloud::{AbsenceProof, Claim, CloudError, ErrorKind, Instance, Lookup, LookupResult};
 use serde::Serialize;
 
-pub use self::facts::{Address, NodeFacts, OWNED_LABELS, PROVIDED_NODE_IP, Taint, UNINITIALIZED};
+pub use self::facts::{Address, NodeFacts, OWNED_LABELS, Taint};
 use self::{labels::LabelChanges, node_ip::NodeIpError};
 
 /// What the cloud said about a node's instance.

@@ -111,9 +111,8 @@ impl Controller {
     /// Whether there is a node for which a list of the fleet is worth its calls: one
     /// that has been initialised and is not another provider's.
     fn has_settled_nodes(&self) -> bool {
-        let settled = |node: &Arc<Node>| {
-            !observe::is_uninitialised(node) && self.claim(node) != Some(Claim::Foreign)
-        };
+        let settled =
+            |node: &Arc<Node>| !node.is_uninitialised() && self.claim(node) != Some(Claim::Foreign);
         self.store.list().iter().any(settled)
     }
 
@@ -129,7 +128,7 @@ impl Controller {
 
     /// Whether the node is to be looked at; if so, it is queued.
     fn differs(&self, node: &Arc<Node>, news: &News) -> bool {
-        if observe::is_uninitialised(node) {
+        if node.is_uninitialised() {
             // It is on its way through the queue, but may be waiting for what the list
             // has just shown.
             if news.concern(node) {

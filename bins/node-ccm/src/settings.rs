@@ -13,9 +13,6 @@ use crate::plan::{InternalIpChange, Policy};
 /// The shortest period of lists of the whole fleet.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(10);
 
-/// The most writers at once; each holds one request to the API server.
-const MOST_WRITERS: i64 = 1000;
-
 /// The settings, checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NodeSettings {
@@ -102,21 +99,15 @@ impl SettingValue for InternalIpChange {
 /// Converts and checks the merged layers; every problem is recorded.
 pub(crate) fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<NodeSettings> {
     // Each is read before the first `?`, so that all problems are found at once.
-    let syncs = count(layers, "concurrent-node-syncs", 1, problems);
-    let updates = count(layers, "concurrent-node-status-updates", 0, problems);
+    let syncs = layers.writers("concurrent-node-syncs", 1, problems);
+    let updates = layers.writers("concurrent-node-status-updates", 0, problems);
     let period = layers.checked(
         "node-status-update-frequency",
         "must be at least 10s: each time the whole fleet is listed",
         problems,
         |period: &Duration| *period >= SHORTEST_PERIOD,
     );
-    let bounds = Duration::from_secs(1)..=Duration::from_mins(10);
-    let timeout = layers.checked(
-        "cloud-call-timeout",
-        "must be from 1s to 10m0s",
-        problems,
-        |timeout: &Duration| bounds.contains(timeout),
-    );
+    let timeout = layers.cloud_call_timeout(problems);
     let change = layers.get("node-internal-ip-change", problems);
     let (syncs, updates) = (syncs?, updates?);
     Some(NodeSettings {
@@ -126,12 +117,6 @@ pub(crate) fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<
         cloud_call_timeout: timeout?,
         node_internal_ip_change: change?,
     })
-}
-
-/// A number of workers.
-fn count(layers: &RawSettings, name: &str, least: i64, problems: &mut Problems) -> Option<usize> {
-    let number = layers.within(name, least..=MOST_WRITERS, problems)?;
-    usize::try_from(number).ok()
 }
 
 #[cfg(test)]

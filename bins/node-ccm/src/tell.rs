@@ -11,7 +11,6 @@ use ccm_runtime::options::duration;
 
 use crate::{
     controller::Controller,
-    observe,
     pace::Pace,
     plan::{Note, Outcome, Plan, Wait, WaitReason},
 };
@@ -100,7 +99,7 @@ impl Controller {
         if self.ledger.tells_once(&node.name, "Foreign", &text) {
             tracing::info!(node = &*node.name, "Skip sync node {}: {text}", node.name);
         }
-        if observe::is_uninitialised(node) && self.ledger.tells_once(&node.name, FOREIGN, &text) {
+        if node.is_uninitialised() && self.ledger.tells_once(&node.name, FOREIGN, &text) {
             self.events.record(&node.reference(), EventKind::Normal, FOREIGN, text);
         }
     }

@@ -10,13 +10,13 @@ use ccm_kube::{
     ApiError,
     node::{Node, Shared as Name},
 };
-use ccm_runtime::queue::Priority;
+use ccm_runtime::{node_writer::Stopped, queue::Priority};
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     controller::Controller,
-    execute::Stopped,
+    execute::Unfinished,
     lookups::resume_panic,
     metrics::State,
     observe,
@@ -91,7 +91,7 @@ impl Controller {
         }
     }
 
-    async fn carry_out(&self, node: &Node, plan: &Plan) {
+    async fn carry_out(&self, node: &Arc<Node>, plan: &Plan) {
         self.tell_notes(node, plan);
         if plan.outcome == Outcome::Initialised {
             tracing::info!(
@@ -106,12 +106,14 @@ impl Controller {
                 self.ledger.settled(&node.name);
                 self.queue.forget(&node.name);
             }
-            Err(Stopped::Lost(lost)) => {
+            Err(Unfinished { why: Stopped::Lost(lost), .. }) => {
                 // A term that is merely short gets longer with the next renewal.
                 tracing::debug!(node = &*node.name, "not written: {lost}");
                 self.queue.retry(Arc::clone(&node.name));
             }
-            Err(Stopped::Refused { what, source }) => self.refused(node, what, &source),
+            Err(Unfinished { what, why: Stopped::Refused(error) }) => {
+                self.refused(node, what, &error);
+            }
         }
     }
 
@@ -123,11 +125,8 @@ impl Controller {
             ApiError::Conflict => {
                 let conflicts = self.ledger.conflict(name);
                 if conflicts <= MANY_CONFLICTS {
-                    let priority = if observe::is_uninitialised(node) {
-                        Priority::Urgent
-                    } else {
-                        Priority::Routine
-                    };
+                    let priority =
+                        if node.is_uninitialised() { Priority::Urgent } else { Priority::Routine };
                     tracing::debug!(
                         node = &**name,
                         conflicts,
@@ -140,7 +139,7 @@ impl Controller {
             _ => {}
         }
         let pace = self.retry(name, error.class());
-        if observe::is_uninitialised(node) {
+        if node.is_uninitialised() {
             self.ledger.set_state(name, State::WriteFailing);
         }
         self.tell_refused(node, what, error, pace);
@@ -165,7 +164,7 @@ impl Controller {
 
     fn leave_alone(&self, node: &Node, outcome: &Outcome) {
         let name = &node.name;
-        let uninitialised = observe::is_uninitialised(node);
+        let uninitialised = node.is_uninitialised();
         let state = match outcome {
             Outcome::Foreign => {
                 self.queue.forget(name);

@@ -20,6 +20,7 @@ pub mod clock;
 mod error;
 mod identity;
 mod instances;
+pub mod node_keys;
 mod provider;
 mod registry;
 

@@ -7,15 +7,13 @@
 mod intern;
 pub mod wire;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use ccm_cloud::node_keys;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{events::ObjectRef, store::Stored};
-
-/// The annotation by which a kubelet says which addresses it was told to use.
-pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
 /// Annotations with this prefix are Quartet's own.
 pub const OWN_ANNOTATIONS: &str = "quartet.dev/";
@@ -39,7 +37,7 @@ pub struct Node {
     pub deleting: bool,
     /// `metadata.labels`.
     pub labels: BTreeMap<Shared, Shared>,
-    /// Those of `metadata.annotations` that Quartet reads: [`PROVIDED_NODE_IP`] and
+    /// Those of `metadata.annotations` that Quartet reads: [`node_keys::PROVIDED_NODE_IP`] and
     /// those with [`OWN_ANNOTATIONS`].
     pub annotations: BTreeMap<Shared, Box<str>>,
     /// `spec.providerID`; never empty.
@@ -131,6 +129,18 @@ impl Node {
     /// Whether its kubelet reports that it works.
     pub fn is_ready(&self) -> bool {
         self.condition("Ready") == Some("True")
+    }
+
+    /// Whether it waits for its initialisation: it has the taint that kubelet gave it.
+    pub fn is_uninitialised(&self) -> bool {
+        self.taint(node_keys::UNINITIALIZED).is_some()
+    }
+
+    /// How old it is at this moment, if that can be told. A clock that was set back must
+    /// not count as an age below zero.
+    pub fn age(&self, now: Timestamp) -> Option<Duration> {
+        let created = self.created?;
+        Some(Duration::try_from(now.duration_since(created)).unwrap_or_default())
     }
 
     /// The node as the subject of an event.

@@ -126,8 +126,8 @@ impl<K: Stored> Store<K> {
     /// Nobody is told of a change by this, nor later when the watch shows the same. The
     /// write must therefore have carried the version it was decided on: then it holds
     /// no change by anybody else that would go untold.
-    pub fn apply_written(&self, object: K) {
-        self.inner.objects.write().apply_written(object);
+    pub fn apply_written(&self, object: impl Into<Arc<K>>) {
+        self.inner.objects.write().apply_written(object.into());
     }
 
     /// A list begins, perhaps because an earlier one broke off.

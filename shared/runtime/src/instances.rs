@@ -15,7 +15,7 @@ use tokio::time::timeout;
 const GRACE: Duration = Duration::from_secs(1);
 
 /// What the cloud is told about a node.
-pub fn identity(node: &Node) -> NodeIdentity {
+fn identity(node: &Node) -> NodeIdentity {
     NodeIdentity {
         name: node.name.to_string(),
         provider_id: node.provider_id.as_deref().map(str::to_owned),
@@ -32,14 +32,19 @@ pub fn claim(cloud: &dyn Cloud, node: &Node) -> Option<Claim> {
     }
 }
 
-/// Looks up many nodes in one call. There is exactly one answer per node.
-pub async fn lookup(cloud: &dyn Cloud, nodes: &[NodeIdentity], call: Call) -> Vec<LookupResult> {
+/// Looks up many nodes in one call, or in none if there are none. There is exactly one
+/// answer per node.
+pub async fn lookup(cloud: &dyn Cloud, nodes: &[Arc<Node>], call: Call) -> Vec<LookupResult> {
+    if nodes.is_empty() {
+        return Vec::new();
+    }
+    let nodes: Vec<NodeIdentity> = nodes.iter().map(|node| identity(node)).collect();
     let none = |error: CloudError| vec![Err(error); nodes.len()];
     let instances = match offered(cloud) {
         Ok(instances) => instances,
         Err(error) => return none(error),
     };
-    let Ok(results) = timeout(call.timeout + GRACE, instances.lookup(nodes, call)).await else {
+    let Ok(results) = timeout(call.timeout + GRACE, instances.lookup(&nodes, call)).await else {
         return none(late(call));
     };
     if results.len() != nodes.len() {
@@ -120,7 +125,8 @@ mod tests {
 
     #[async_trait]
     impl Instances for Odd {
-        async fn lookup(&self, _nodes: &[NodeIdentity], _call: Call) -> Vec<LookupResult> {
+        async fn lookup(&self, nodes: &[NodeIdentity], _call: Call) -> Vec<LookupResult> {
+            assert!(!nodes.is_empty(), "a call that asks nothing");
             match self.0 {
                 Some(count) => vec![Ok(Lookup::NotOurs("odd".to_owned())); count],
                 None => std::future::pending().await,
@@ -214,7 +220,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn there_is_one_answer_a_node_whatever_the_provider_does() {
-        let nodes = [identity(&node("sim://i-1")), identity(&node("sim://i-2"))];
+        let nodes = ["sim://i-1", "sim://i-2"].map(|id| Arc::new(node(id)));
         for (odd, expect) in [
             (Some(Odd(Some(1))), ErrorKind::Malformed),
             (Some(Odd(Some(3))), ErrorKind::Malformed),
@@ -229,6 +235,7 @@ mod tests {
                 .map(|answer| answer.map_err(|error| error.kind))
                 .collect();
             assert_eq!(kinds, [Err(expect), Err(expect)]);
+            assert_eq!(lookup(&cloud, &[], call).await, []);
         }
         let hangs = OddCloud(Some(Arc::new(Odd(None))));
         let listed = list(&hangs, Call::routine(Duration::from_secs(3))).await;

@@ -11,6 +11,7 @@ pub mod limits;
 pub mod logging;
 pub mod metrics;
 pub mod node_watch;
+pub mod node_writer;
 pub mod options;
 pub mod process;
 pub mod program;

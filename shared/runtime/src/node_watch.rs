@@ -12,9 +12,9 @@ use crate::{
 };
 
 /// Keeps `store` current until the process ends, and calls `on_change` for every change,
-/// which must not wait. `/readyz` fails until the nodes have been listed once, and says
-/// meanwhile why they could not be.
-pub fn watch_nodes<P: Program>(
+/// which must not wait. Returns when the nodes have been listed once; until then `/readyz`
+/// fails and says why they could not be.
+pub async fn watch_nodes<P: Program>(
     context: &Context<P>,
     store: &Store<Node>,
     on_change: impl FnMut(Change<Node>) + Send + 'static,
@@ -31,6 +31,7 @@ pub fn watch_nodes<P: Program>(
     let (seen, trouble) = (store.clone(), informer.trouble());
     context.health.add("nodes", Scope::Readiness, move || verdict(&seen, &trouble));
     context.supervisor.spawn("node-informer", informer.run(context.token.clone()));
+    store.wait_synced().await;
 }
 
 fn verdict(nodes: &Store<Node>, trouble: &Trouble) -> Verdict {

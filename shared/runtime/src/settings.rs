@@ -6,6 +6,7 @@
 //! problem says where to mend it; all problems are reported at once.
 
 mod common;
+mod controller;
 mod doc;
 mod layers;
 mod load;

@@ -156,7 +156,7 @@ async fn without_an_api_server_nobody_leads_and_everything_ends() {
     let mut process = begin(Script::default(), &[]);
     process.reached(Step::Prepared).await;
     process
-        .page_has("/readyz?verbose", "[+]leaderElection ok: standing by for lease node-ccm\n")
+        .page_has("/readyz?verbose", "[+]leaderElection ok: standing by for lease node-ccm as ")
         .await;
     assert_eq!(process.get("/healthz").await, (200, "ok".to_owned()), "a standby is healthy");
     assert!(

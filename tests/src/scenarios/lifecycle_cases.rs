@@ -9,16 +9,17 @@ use ccm_sim::{
     poll,
     program::{Launch, Signal},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{
     Env, LIFECYCLE_CCM, SOON,
     leadership::with_short_terms,
-    lifecycle::{CONFIRMATION, DELETION, grow_up, quick},
+    lifecycle::{CONFIRMATION, DELETION, count, deletions, grow_up, quick},
 };
 use crate::nodes;
 
+const APPROVED: &str = "quartet.dev/deletion-approved";
 const SUSPECTED: &str = "NodeGoneSuspected";
 
 /// Waits for the first word against the node.
@@ -166,5 +167,55 @@ pub(super) async fn a_deletion_names_the_very_object(env: Env) -> Result<()> {
         .map(|write| write.uid)
         .collect();
     ensure!(uid.is_some() && deletions == [uid.clone()], "{deletions:?} instead of {uid:?}");
+    Ok(())
+}
+
+pub(super) async fn a_refused_deletion_is_told_and_carried_out_later(env: Env) -> Result<()> {
+    let program = env.start(&quick(&env)).await?;
+    env.add_initialised(&["node-0", "node-1"]).await?;
+    grow_up().await;
+    let faults = env.cluster.simulated().context("simulated")?.faults();
+    let forbidden = Fault::new(Action::Status { code: 403, retry_after: None });
+    faults.add(forbidden.user_agent(LIFECYCLE_CCM).verb(Verb::Delete).resource("nodes"));
+    env.lose("node-1").await?;
+    nodes::event(&env.client, "node-1", "DeletingNodeFailed", SOON).await?;
+    nodes::stay(&env.client, &["node-0", "node-1"], DELETION).await?;
+    let used = count(&program, "ccm_lifecycle_budget_used").await?;
+    ensure!(used == 0, "what did not happen costs no budget, not {used}");
+    faults.clear();
+    nodes::gone(&env.client, "node-1", SOON).await?;
+    ensure!(deletions(&program).await? == 1, "one deletion is counted");
+    Ok(())
+}
+
+pub(super) async fn the_rules_change_without_a_restart(env: Env) -> Result<()> {
+    let file = env.path("lifecycle-ccm.yaml");
+    std::fs::write(&file, "node_deletion_budget: 0\n")?;
+    let program = env.start(&quick(&env).arg(format!("--config={}", file.display()))).await?;
+    env.add_initialised(&["node-0", "node-1"]).await?;
+    grow_up().await;
+    env.lose("node-1").await?;
+    nodes::event(&env.client, "node-1", "NodeDeletionHeld", SOON).await?;
+    nodes::stay(&env.client, &["node-1"], DELETION).await?;
+    std::fs::write(&file, "node_deletion_budget: 10%\n")?;
+    nodes::gone(&env.client, "node-1", 2 * SOON).await?;
+    ensure!(program.leads().await?, "no lease is lost for it");
+    Ok(())
+}
+
+pub(super) async fn an_approval_ends_when_the_node_is_ready_again(env: Env) -> Result<()> {
+    let _program = env.start(&quick(&env)).await?;
+    env.add_initialised(&["node-0"]).await?;
+    nodes::set_ready(&env.client, "node-0", "False").await?;
+    let approve = json!({"metadata": {"annotations": {APPROVED: "yes"}}});
+    nodes::patch(&env.client, "node-0", approve).await?;
+    nodes::stay(&env.client, &["node-0"], DELETION).await?;
+    nodes::set_ready(&env.client, "node-0", "True").await?;
+    nodes::wait_for(&env.client, "node-0", "approved no more", SOON, |node| {
+        let annotations = node.metadata.annotations.as_ref();
+        !annotations.is_some_and(|annotations| annotations.contains_key(APPROVED))
+    })
+    .await?;
+    nodes::event(&env.client, "node-0", "NodeDeletionApprovalEnded", SOON).await?;
     Ok(())
 }

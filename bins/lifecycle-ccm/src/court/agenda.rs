@@ -12,7 +12,13 @@ const FOR_OTHERS: usize = LOOKUPS_PER_PASS / 2;
 
 /// The monitor periods between two lists while the breaker is open, and between two
 /// looks at a node whose deletion breaker or budget holds.
-pub(super) const HELD_PERIODS: u32 = 6;
+const HELD_PERIODS: u32 = 6;
+
+/// When to look again at a node whose deletion is held: all of them together, because
+/// each look costs a list of the fleet.
+pub(super) fn held_until(now: At, policy: &Policy) -> At {
+    now.next_multiple_of(policy.monitor_period * HELD_PERIODS)
+}
 
 /// What to ask the cloud.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,6 +46,10 @@ impl Court {
     /// Says what to ask the cloud now.
     pub fn agenda(&mut self, now: At, subjects: &[Subject], policy: &Policy) -> Agenda {
         let ended = self.enrol(subjects);
+        if self.period != policy.monitor_period {
+            self.period = policy.monitor_period;
+            self.records.values_mut().for_each(|record| record.look_again = At::default());
+        }
         let mut waiting: Vec<(&Subject, &Record)> = subjects
             .iter()
             .filter(|subject| subject.is_watched())

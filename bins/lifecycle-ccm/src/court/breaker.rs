@@ -94,6 +94,7 @@ pub fn known<'a>(
     subjects.iter().filter(|subject| {
         subject.in_reach()
             && !subject.approved
+            && !subject.protected
             && subject.age >= policy.grace_period
             && subject.can_be_judged(policy)
     })

@@ -13,6 +13,8 @@ pub struct Record {
     pub orders: (bool, bool),
     /// Its deletion was carried out; it is waited for to vanish.
     pub deleted: bool,
+    /// Its deletion was refused.
+    pub refused: bool,
     /// When it was last looked at.
     pub looked: Option<At>,
     /// When it is due.
@@ -37,6 +39,7 @@ impl Record {
             has_id: node.has_id,
             orders: orders(node),
             deleted: false,
+            refused: false,
             looked: None,
             look_again: At::default(),
             case: None,

@@ -9,9 +9,7 @@ use ccm_cloud::{AbsenceProof, ProofMethod};
 
 use super::{
     At, Court, Doubt, Evidence, Hearing, Listing, LookedUp, Policy, Proof, Reason, Roll, Ruling,
-    Subject, Testimony, Verdict,
-    agenda::HELD_PERIODS,
-    breaker,
+    Subject, Testimony, Verdict, agenda, breaker,
     record::{Case, Record},
 };
 
@@ -23,7 +21,8 @@ impl Court {
     /// The rulings about cases that ended by themselves come first (the node turned
     /// Ready, vanished, left the court's reach), then those about nodes that were looked
     /// up, and last those about the convicted in the order of their cases, then of their
-    /// names: the order in which they get what budget there is.
+    /// names, those whose deletion was refused behind the others: the order in which they
+    /// get what budget there is.
     pub fn hear(
         &mut self,
         now: At,
@@ -66,7 +65,8 @@ impl Court {
                 Judgement::Convicted { ruling, approved } => convicted.push((ruling, approved)),
             }
         }
-        convicted.sort_by(|(a, _), (b, _)| (a.since, &a.name).cmp(&(b.since, &b.name)));
+        let refused = |name: &Arc<str>| self.records.get(name).is_some_and(|record| record.refused);
+        convicted.sort_by_cached_key(|(a, _)| (refused(&a.name), a.since, Arc::clone(&a.name)));
         let known = breaker::known(subjects, policy).count();
         for (mut ruling, approved) in convicted {
             ruling.verdict = self.sentence(now, &ruling.uid, approved, known, policy);
@@ -87,15 +87,14 @@ impl Court {
         }
     }
 
-    /// Those who are held for long are looked at more seldom and all together: each look
-    /// costs a list of the fleet.
+    /// Those who are held are looked at more seldom.
     fn hold(&mut self, now: At, ruling: &Ruling, policy: &Policy) {
         let until = match ruling.verdict {
             Verdict::BreakerOpen => None,
             Verdict::OverBudget { until } => until,
             _ => return,
         };
-        let together = now.next_multiple_of(policy.monitor_period * HELD_PERIODS);
+        let together = agenda::held_until(now, policy);
         if let Some(record) = self.records.get_mut(&ruling.name) {
             record.look_again = until.map_or(together, |until| until.min(together));
         }

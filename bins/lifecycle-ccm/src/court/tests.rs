@@ -82,6 +82,17 @@ fn hear(
     ruling.map(|ruling| ruling.verdict).unwrap()
 }
 
+/// The ruling by which the node was deleted.
+fn ruling(name: &str) -> Ruling {
+    Ruling {
+        name: name.into(),
+        uid: format!("uid-{name}").into(),
+        verdict: Verdict::Delete,
+        since: None,
+        evidence: Evidence::default(),
+    }
+}
+
 fn why(verdict: &Verdict) -> (&'static str, &'static str) {
     (verdict.as_str(), verdict.reason())
 }

@@ -1,4 +1,4 @@
-use ccm_cloud::{ErrorKind, Instance, ProviderId};
+use ccm_cloud::{ErrorKind, Instance, ProviderId, node_keys};
 use ccm_kube::node::{Condition, Taint};
 
 use super::*;
@@ -25,7 +25,7 @@ fn annotations_and_taints_are_read() {
     assert!(!got.protected && !got.approved && !got.uninitialised && !got.ready && !got.has_id);
     plain.annotations =
         [(PROTECTED.into(), "".into()), (APPROVED.into(), "false".into())].into_iter().collect();
-    plain.taints = vec![Taint { key: UNINITIALIZED.into(), ..Taint::default() }];
+    plain.taints = vec![Taint { key: node_keys::UNINITIALIZED.into(), ..Taint::default() }];
     plain.conditions[0].status = "True".into();
     let got = of(&plain);
     assert!(got.protected && !got.approved && got.uninitialised && got.ready);

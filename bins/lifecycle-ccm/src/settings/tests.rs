@@ -66,7 +66,9 @@ fn what_makes_no_sense_is_refused_by_name() {
         ("--node-selector=pool=a=b", "must be key=value"),
         ("--shutdown-taint-removal=now", "cloud or ready"),
         ("--cloud-call-timeout=11m", "from 1s to 10m0s"),
-        ("--concurrent-node-lifecycle-syncs=0", "at least 1"),
+        ("--cloud-call-timeout=999ms", "from 1s to 10m0s"),
+        ("--concurrent-node-lifecycle-syncs=0", "from 1 to 1000"),
+        ("--concurrent-node-lifecycle-syncs=1001", "from 1 to 1000"),
     ] {
         let error = read(&[argument]).unwrap_err();
         let (flag, _) = argument.split_once('=').unwrap();

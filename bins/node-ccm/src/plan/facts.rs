@@ -5,15 +5,8 @@ use std::{
     fmt,
 };
 
-use ccm_cloud::NodeAddress;
+use ccm_cloud::{NodeAddress, node_keys::UNINITIALIZED};
 use serde::Serialize;
-
-/// The taint that kubelet sets with `--cloud-provider=external`. Only the key counts;
-/// value and effect may be anything.
-pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-
-/// The annotation by which kubelet's `--node-ip` reaches the cloud controller.
-pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
 /// The annotation that records which additional labels node-ccm has set: their keys,
 /// sorted, separated by commas. Only these follow the cloud; all others belong to
@@ -73,7 +66,7 @@ pub struct NodeFacts {
     pub labels: BTreeMap<String, String>,
     /// The keys in [`OWNED_LABELS`].
     pub owned_labels: BTreeSet<String>,
-    /// The value of [`PROVIDED_NODE_IP`], if the annotation exists; it may be empty.
+    /// The value of [`ccm_cloud::node_keys::PROVIDED_NODE_IP`], if the annotation exists; it may be empty.
     pub provided_node_ip: Option<String>,
     /// `spec.taints`.
     pub taints: Vec<Taint>,

@@ -63,7 +63,7 @@ fn what_is_looked_at_is_kept_and_nothing_else() {
     assert_eq!(node.created.unwrap().to_string(), "2026-01-02T03:04:05Z");
     assert_eq!(node.labels.len(), 2);
     let annotations: Vec<_> = node.annotations.keys().map(|key| &**key).collect();
-    assert_eq!(annotations, [PROVIDED_NODE_IP, "quartet.dev/hold"]);
+    assert_eq!(annotations, [node_keys::PROVIDED_NODE_IP, "quartet.dev/hold"]);
     assert_eq!(node.provider_id.as_deref(), Some("sim://i-1"));
     assert_eq!(node.pod_cidrs.len(), 2);
     assert!(node.unschedulable && !node.deleting);
@@ -141,6 +141,30 @@ fn any_deletion_timestamp_means_that_it_is_being_deleted() {
         let mut object = sound();
         object["metadata"]["deletionTimestamp"] = value;
         assert!(read(&object).unwrap().deleting);
+    }
+}
+
+#[test]
+fn an_age_is_never_below_zero() {
+    let created: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
+    let node = Node { created: Some(created), ..Node::default() };
+    let age = |now: &str| node.age(now.parse().unwrap());
+    assert_eq!(age("2026-01-02T03:05:05.5Z"), Some(Duration::from_millis(60_500)));
+    assert_eq!(age("2026-01-02T02:04:05Z"), Some(Duration::ZERO));
+    assert_eq!(Node::default().age(created), None);
+}
+
+#[test]
+fn only_the_key_of_the_taint_makes_a_node_uninitialised() {
+    for (key, expect) in [
+        ("node.cloudprovider.kubernetes.io/uninitialized", true),
+        ("node.cloudprovider.kubernetes.io/shutdown", false),
+    ] {
+        for effect in ["NoSchedule", "EffectOfTheFuture"] {
+            let taint = Taint { key: key.into(), effect: effect.into(), ..Taint::default() };
+            let node = Node { taints: vec![taint], ..Node::default() };
+            assert_eq!(node.is_uninitialised(), expect, "{key} {effect}");
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
+use ccm_cloud::node_keys;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ClusterResourceScope, Resource};
 use serde::{
@@ -14,9 +15,7 @@ use serde::{
 };
 use serde_json::{Value, value::RawValue};
 
-use super::{
-    Address, Condition, Node, OWN_ANNOTATIONS, PROVIDED_NODE_IP, Shared, Taint, intern::intern,
-};
+use super::{Address, Condition, Node, OWN_ANNOTATIONS, Shared, Taint, intern::intern};
 
 /// The conditions that are kept.
 const CONDITIONS: [&str; 2] = ["Ready", "NetworkUnavailable"];
@@ -298,7 +297,7 @@ impl WireCondition {
 
 /// An annotation, if Quartet reads it.
 fn annotation((key, value): (String, String)) -> Option<(Shared, Box<str>)> {
-    let ours = key == PROVIDED_NODE_IP || key.starts_with(OWN_ANNOTATIONS);
+    let ours = key == node_keys::PROVIDED_NODE_IP || key.starts_with(OWN_ANNOTATIONS);
     ours.then(|| (intern(&key), value.into()))
 }
 

@@ -40,13 +40,13 @@ impl<K: Stored> Objects<K> {
         self.by_key.len()
     }
 
-    pub(super) fn apply_written(&mut self, object: K) {
+    pub(super) fn apply_written(&mut self, object: Arc<K>) {
         let list = self.list;
         if let Some(held) = self.by_key.get_mut(object.key())
             && held.object.uid() == object.uid()
-            && is_newer(&object, &*held.object)
+            && is_newer(&*object, &*held.object)
         {
-            held.object = Arc::new(object);
+            held.object = object;
             held.written = list;
         }
     }

@@ -114,6 +114,14 @@ impl Leadership {
         Self::with(Tenure::None, write_timeout)
     }
 
+    /// Leads from now on for this long, or not if that is nothing.
+    #[cfg(test)]
+    pub(crate) fn for_a_term(length: Duration) -> Self {
+        let leadership = Self::standby(length);
+        leadership.renew(Moment::now(), length);
+        leadership
+    }
+
     fn with(tenure: Tenure, write_timeout: Duration) -> Self {
         let leads = matches!(tenure, Tenure::Unlimited);
         let phase = watch::Sender::new(if leads { Phase::Leading } else { Phase::Standby });

@@ -76,7 +76,7 @@ impl Candidacy {
     /// Stands for election. Its check appears on the pages.
     pub(super) fn start(&self, tasks: &Supervisor, health: &Health) {
         let Some(elector) = self.waiting.lock().take() else { return };
-        show(health, &self.leadership, &self.lease);
+        show(health, &self.leadership, &self.lease, elector.identity());
         let ended = self.ended.clone();
         tasks.spawn_job("election", async move {
             let how = elector.run().await;
@@ -108,8 +108,8 @@ impl Candidacy {
 }
 
 /// Upstream's check: a process that believes in a term that has ended is broken.
-fn show(health: &Health, leadership: &Leadership, lease: &str) {
-    let (leadership, lease) = (leadership.clone(), lease.to_owned());
+fn show(health: &Health, leadership: &Leadership, lease: &str, identity: &str) {
+    let (leadership, lease, me) = (leadership.clone(), lease.to_owned(), identity.to_owned());
     health.add("leaderElection", Scope::Liveness, move || {
         if leadership.is_overdue() {
             return Verdict::Failed(format!(
@@ -117,8 +117,8 @@ fn show(health: &Health, leadership: &Leadership, lease: &str) {
             ));
         }
         Verdict::Passed(match leadership.remaining().as_secs() {
-            _ if !leadership.is_leader() => format!("standing by for lease {lease}"),
-            left => format!("leads by lease {lease}, term ends in {left} s unless renewed"),
+            _ if !leadership.is_leader() => format!("standing by for lease {lease} as {me}"),
+            left => format!("leads by lease {lease} as {me}, term ends in {left} s unless renewed"),
         })
     });
 }

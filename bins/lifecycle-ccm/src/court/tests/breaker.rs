@@ -53,8 +53,9 @@ fn the_breaker_keeps_its_beginning_and_closes_by_itself() {
 }
 
 #[test]
-fn approved_young_and_unjudged_nodes_are_not_counted() {
-    let changes: [fn(&mut Subject); 5] = [
+fn protected_approved_young_and_unjudged_nodes_are_not_counted() {
+    let changes: [fn(&mut Subject); 6] = [
+        |subject| subject.protected = true,
         |subject| subject.approved = true,
         |subject| subject.age = Duration::from_secs(119),
         |subject| subject.selected = false,

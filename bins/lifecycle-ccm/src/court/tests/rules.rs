@@ -190,3 +190,32 @@ fn what_was_heard_while_the_breaker_was_open_is_no_evidence_afterwards() {
     let list = Some(lacks(at(45.0), &["a"]));
     assert_eq!(hear(&mut court, at(45.0), &subjects, ("a", gone()), list), Verdict::Delete);
 }
+
+#[test]
+fn one_answer_never_convicts_even_without_a_confirmation_period() {
+    let policy = Policy { confirmation_period: Duration::ZERO, ..Policy::default() };
+    let subjects = among_ready(subject("a"));
+    let mut court = Court::new();
+    for (now, expect) in [(10.0, "suspect"), (10.1, "delete")] {
+        court.agenda(at(now), &subjects, &policy);
+        let lookup = LookedUp { name: "a".into(), uid: "uid-a".into(), testimony: gone() };
+        let hearing = Hearing {
+            asked: at(now),
+            answered: at(now),
+            lookups: vec![lookup],
+            list: Some(lacks(at(now), &["a"])),
+        };
+        let rulings = court.hear(at(now), &subjects, hearing, &policy);
+        assert_eq!(rulings[0].verdict.as_str(), expect, "at {now}");
+    }
+}
+
+#[test]
+fn a_list_from_before_the_case_confirms_nothing() {
+    let subjects = among_ready(subject("a"));
+    let mut court = Court::new();
+    hear(&mut court, at(10.0), &subjects, ("a", gone()), None);
+    let old = Some(lacks(at(9.0), &["a"]));
+    let verdict = hear(&mut court, at(31.0), &subjects, ("a", gone()), old);
+    assert_eq!(why(&verdict), ("suspect", "not_listed"));
+}

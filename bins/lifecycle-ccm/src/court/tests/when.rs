@@ -130,10 +130,52 @@ fn a_deletion_is_carried_out_once_and_what_is_uncertain_stays_paid() {
         hear(&mut court, at(0.0), &subjects, ("a", gone()), None);
         let list = Some(lacks(at(20.0), &["a"]));
         assert_eq!(hear(&mut court, at(20.0), &subjects, ("a", gone()), list), Verdict::Delete);
-        court.deleted("a", "uid-a", outcome);
+        court.deleted(at(20.0), &ruling("a"), outcome, &policy);
         assert_eq!(court.budget(at(20.0), &subjects, &policy).used, used);
         assert_eq!(names(&court.agenda(at(30.0), &subjects, &policy)), due, "{outcome:?}");
     }
+}
+
+#[test]
+fn a_shorter_period_counts_for_those_who_wait_already() {
+    let subjects = among_ready(subject("a"));
+    let mut court = Court::new();
+    hear(&mut court, at(0.0), &subjects, ("a", running()), None);
+    let shorter = Policy { monitor_period: Duration::from_secs(1), ..Policy::default() };
+    assert_eq!(names(&court.agenda(at(1.0), &subjects, &shorter)), ["a"]);
+}
+
+#[test]
+fn a_refused_deletion_waits_behind_the_others() {
+    let policy = Policy { budget: Budget::Count(1), ..Policy::default() };
+    let subjects: Vec<Subject> =
+        among_ready(subject("a")).into_iter().chain([subject("b")]).collect();
+    let mut court = Court::new();
+    let all = |now: f64| Hearing {
+        asked: at(now),
+        answered: at(now),
+        lookups: ["a", "b"]
+            .map(|name| LookedUp {
+                name: name.into(),
+                uid: format!("uid-{name}").into(),
+                testimony: gone(),
+            })
+            .into(),
+        list: Some(lacks(at(now), &["a", "b"])),
+    };
+    let convicted = |court: &mut Court, now: f64| -> Vec<(Arc<str>, &str)> {
+        court.agenda(at(now), &subjects, &policy);
+        let rulings = court.hear(at(now), &subjects, all(now), &policy);
+        rulings.iter().map(|ruling| (ruling.name.clone(), ruling.verdict.as_str())).collect()
+    };
+    convicted(&mut court, 0.0);
+    let said = convicted(&mut court, 20.0);
+    assert_eq!(said, [("a".into(), "delete"), ("b".into(), "over_budget")]);
+    court.deleted(at(20.0), &ruling("a"), Deletion::Refused, &policy);
+    let agenda = court.agenda(at(25.0), &subjects, &policy);
+    assert!(agenda.is_empty(), "neither is asked about in each pass: {agenda:?}");
+    let said = convicted(&mut court, 30.0);
+    assert_eq!(said, [("b".into(), "delete"), ("a".into(), "over_budget")]);
 }
 
 #[test]
@@ -144,7 +186,7 @@ fn a_deletion_that_did_not_happen_is_due_at_once_and_costs_no_budget() {
     let list = Some(lacks(at(20.0), &["a"]));
     assert_eq!(hear(&mut court, at(20.0), &subjects, ("a", gone()), list), Verdict::Delete);
     assert_eq!(court.budget(at(20.0), &subjects, &policy).used, 1);
-    court.deleted("a", "uid-a", Deletion::NotDone);
+    court.deleted(at(20.0), &ruling("a"), Deletion::NotDone, &policy);
     assert_eq!(court.budget(at(20.0), &subjects, &policy).used, 0);
     let agenda = court.agenda(at(20.5), &subjects, &policy);
     assert_eq!((names(&agenda), agenda.list), (vec!["a"], true));

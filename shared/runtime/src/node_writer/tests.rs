@@ -1,0 +1,129 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tower::{BoxError, service_fn};
+
+use super::*;
+
+const TIMEOUT: Duration = Duration::from_secs(4);
+
+/// What an API server was sent: method, path and body.
+type Sent = Arc<Mutex<Vec<(String, String, Value)>>>;
+
+/// A writer for an API server that answers everything like this.
+fn writer(leadership: Leadership, code: u16, answer: &Value) -> (NodeWriter, Sent) {
+    let (sent, answer) = (Sent::default(), Bytes::from(answer.to_string()));
+    let log = Arc::clone(&sent);
+    let service = service_fn(move |request: Request<Body>| {
+        let (log, answer) = (Arc::clone(&log), answer.clone());
+        async move {
+            let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+            let body = request.into_body().collect_bytes().await?;
+            log.lock().push((method, path, serde_json::from_slice(&body)?));
+            let answer = Response::builder().status(code).body(Full::new(answer))?;
+            Ok::<_, BoxError>(answer)
+        }
+    });
+    let api = NodeApi::new(kube::Client::new(service, "default"), TIMEOUT);
+    (NodeWriter { api, leadership, store: Store::new() }, sent)
+}
+
+fn node() -> Node {
+    Node {
+        name: "node-1".into(),
+        uid: "uid".into(),
+        resource_version: "7".into(),
+        ..Node::default()
+    }
+}
+
+fn wire() -> Value {
+    json!({"metadata": {"name": "node-1", "uid": "uid", "resourceVersion": "8"}})
+}
+
+fn status(code: u16) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code})
+}
+
+fn address() -> Address {
+    Address { kind: "InternalIP".into(), address: "10.0.0.1".into() }
+}
+
+fn patch(version: Option<&str>) -> NodePatch {
+    NodePatch {
+        resource_version: version.map(str::to_owned),
+        provider_id: Some("sim://i-1".to_owned()),
+        ..NodePatch::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_write_carries_the_version_of_the_node_it_was_decided_on() {
+    let (writer, sent) = writer(Leadership::unconditional(), 200, &wire());
+    let node = node();
+    let written = writer.patch(&node, patch(Some("1"))).await.unwrap();
+    assert_eq!(&*written.resource_version, "8");
+    writer.patch_addresses(&written, vec![address()]).await.unwrap();
+    writer.delete(&node).await.unwrap();
+    let sent: Vec<_> = sent
+        .lock()
+        .iter()
+        .map(|(method, path, body)| {
+            let [held, deleted] = ["metadata", "preconditions"].map(|part| &body[part]);
+            let version = held["resourceVersion"].as_str().or(deleted["resourceVersion"].as_str());
+            (format!("{method} {path}"), version.map(str::to_owned))
+        })
+        .collect();
+    let expect = |line: &str, version: &str| (line.to_owned(), Some(version.to_owned()));
+    assert_eq!(
+        sent,
+        [
+            expect("PATCH /api/v1/nodes/node-1", "7"),
+            expect("PATCH /api/v1/nodes/node-1/status", "8"),
+            expect("DELETE /api/v1/nodes/node-1", "7"),
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_unless_the_term_covers_the_longest_write() {
+    for (term, covers) in [
+        (Leadership::for_a_term(TIMEOUT + Duration::from_mins(1)), true),
+        (Leadership::for_a_term(TIMEOUT.saturating_sub(Duration::from_millis(1))), false),
+        (Leadership::for_a_term(Duration::ZERO), false),
+    ] {
+        let (writer, sent) = writer(term, 200, &wire());
+        let node = node();
+        let answers = [
+            writer.patch(&node, patch(None)).await.map(|_| ()),
+            writer.patch_addresses(&node, vec![address()]).await.map(|_| ()),
+            writer.delete(&node).await,
+        ];
+        for answer in answers {
+            assert!(matches!((&answer, covers), (Ok(()), true) | (Err(Stopped::Lost(_)), false)));
+        }
+        assert_eq!(sent.lock().len(), if covers { 3 } else { 0 });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_gone_is_deleted_and_cannot_be_patched() {
+    let (writer, _) = writer(Leadership::unconditional(), 404, &status(404));
+    let node = node();
+    writer.delete(&node).await.unwrap();
+    let patched = writer.patch(&node, patch(None)).await;
+    assert!(matches!(patched, Err(Stopped::Refused(ApiError::NotFound))), "{patched:?}");
+    assert!(writer.store.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_meets_another_node_is_refused() {
+    let (writer, _) = writer(Leadership::unconditional(), 409, &status(409));
+    let deleted = writer.delete(&node()).await;
+    assert!(matches!(deleted, Err(Stopped::Refused(ApiError::Conflict))), "{deleted:?}");
+}
