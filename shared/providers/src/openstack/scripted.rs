@@ -8,6 +8,7 @@ use bytes::Bytes;
 use ccm_cloud::{Call, CloudError};
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
+use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::client::{Answer, Api, Get, Service};
@@ -266,4 +267,54 @@ fn only(entry: &Value, fields: &[&str]) -> Value {
     let members = entry.as_object().unwrap().iter();
     let kept = members.filter(|(key, _)| fields.contains(&key.as_str()));
     Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>())
+}
+
+/// Any JSON, but often with the keys and values that Nova uses.
+pub(super) fn any_json() -> impl Strategy<Value = Value> {
+    let text = prop_oneof!["\\PC{0,12}".boxed(), Just(uuid(1)).boxed()];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        text.prop_map(Value::from),
+    ];
+    let keys = [
+        "id",
+        "server",
+        "servers",
+        "ports",
+        "networks",
+        "flavors",
+        "servers_links",
+        "ports_links",
+        "rel",
+        "next",
+        "name",
+        "status",
+        "addresses",
+        "metadata",
+        "flavor",
+        "accessIPv4",
+        "hostId",
+        "addr",
+        "original_name",
+        "OS-EXT-AZ:availability_zone",
+        "OS-EXT-IPS:type",
+        "k8s",
+        "device_id",
+        "network_id",
+        "fixed_ips",
+        "ip_address",
+        "trunk_details",
+        "sub_ports",
+        "port_id",
+    ];
+    leaf.prop_recursive(4, 40, 8, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((prop::sample::select(keys.to_vec()), inner), 0..8).prop_map(
+                |members| members.into_iter().map(|(k, v)| (k.to_owned(), v)).collect::<Value>()
+            ),
+        ]
+    })
 }

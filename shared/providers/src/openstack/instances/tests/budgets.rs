@@ -59,6 +59,10 @@ async fn one_node() {
     let nodes = [known(1), known(2), known(3)];
     assert!(rig.look_all(&nodes).await.iter().all(Result::is_ok));
     assert_eq!(counted(&rig), [("port_list", 1), ("server_get", 3)].into());
+    // From the fourth on a list is cheaper.
+    let nodes = [known(1), with_id(9, "aws:///x"), known(2), known(3), known(4)];
+    assert!(rig.look_all(&nodes).await.iter().all(Result::is_ok));
+    assert_eq!(counted(&rig), [("port_list", 1), ("server_list", 1)].into());
 }
 
 #[tokio::test]

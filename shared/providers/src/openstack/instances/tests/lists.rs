@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use ccm_cloud::{ErrorKind, Fleet};
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::openstack::scripted::{answer, port, server};
+use crate::openstack::scripted::{answer, any_json, port, server};
 
 async fn names(rig: &Rig) -> Vec<String> {
     let fleet = rig.instances.list(CALL).await.unwrap();
@@ -143,4 +144,25 @@ async fn lines_about_malformed_entries_are_bounded() {
     rig.cloud.fail(move |_, _| Some(Ok(answer(200, &json!({"servers": rows})))));
     let Fleet { malformed, .. } = rig.instances.list(CALL).await.unwrap();
     assert_eq!((malformed.len(), malformed.last().unwrap().as_str()), (1_001, "and 200 more"));
+}
+
+proptest! {
+    #[test]
+    fn no_body_is_too_much(
+        body in any_json(),
+        rows in prop::collection::vec(any_json(), 0..4),
+        what in prop::sample::select(vec!["/servers/detail", "/servers/", "/ports", "/"]),
+        as_list: bool,
+    ) {
+        let body = if as_list { json!({"servers": rows, "ports": rows}) } else { body };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let rig = Rig::new(Scripted::with_servers(0..3));
+            rig.cloud.fail(move |path, _| path.starts_with(what).then(|| Ok(answer(200, &body))));
+            drop(rig.instances.list(CALL).await);
+            for answer in rig.look_all(&[known(0), fresh(1), known(2)]).await {
+                assert!(!matches!(answer, Ok(Lookup::Gone(_))), "{answer:?}");
+            }
+        });
+    }
 }

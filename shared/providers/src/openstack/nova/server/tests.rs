@@ -76,50 +76,9 @@ fn malformed_entries_name_id_and_name() {
     }
 }
 
-/// Any JSON, but often with the keys and values that Nova uses.
-fn any_json() -> impl Strategy<Value = Value> {
-    let text = prop_oneof!["\\PC{0,12}".boxed(), Just(scripted::uuid(1)).boxed()];
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        any::<i64>().prop_map(Value::from),
-        text.prop_map(Value::from),
-    ];
-    let keys = [
-        "id",
-        "name",
-        "status",
-        "addresses",
-        "metadata",
-        "flavor",
-        "accessIPv4",
-        "hostId",
-        "addr",
-        "original_name",
-        "OS-EXT-AZ:availability_zone",
-        "OS-EXT-IPS:type",
-        "k8s",
-        "device_id",
-        "network_id",
-        "fixed_ips",
-        "ip_address",
-        "trunk_details",
-        "sub_ports",
-        "port_id",
-    ];
-    leaf.prop_recursive(4, 40, 8, move |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::vec((prop::sample::select(keys.to_vec()), inner), 0..8).prop_map(
-                |members| members.into_iter().map(|(k, v)| (k.to_owned(), v)).collect::<Value>()
-            ),
-        ]
-    })
-}
-
 proptest! {
     #[test]
-    fn no_json_is_too_much(json in any_json()) {
+    fn no_json_is_too_much(json in scripted::any_json()) {
         let row = Row::read(&json.to_string());
         prop_assert_eq!(matches!(row, Row::Whole(_)), row.trouble().is_none());
     }
@@ -127,7 +86,7 @@ proptest! {
     #[test]
     fn one_wrong_field_never_passes_for_right(
         key in prop::sample::select(vec!["id", "status", "name", "addresses", "flavor", "metadata"]),
-        json in any_json(),
+        json in scripted::any_json(),
     ) {
         let mut server = scripted::server(1);
         server[key] = json.clone();
