@@ -35,7 +35,6 @@ fn faults() -> Vec<Fault> {
         services(Effect::internal_error()).path("/v2.1/servers/detail"),
         services(Effect::Truncated),
         services(Effect::HalfJson),
-        services(Effect::Cut),
         Fault::new(Effect::Cut),
         Fault::new(Effect::unauthorized()),
     ]
