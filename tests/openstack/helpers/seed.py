@@ -104,16 +104,23 @@ def resources():
                           cidr='127.33.0.0/16', gateway_ip='127.33.0.1',
                           is_dhcp_enabled=False)
     k8s = connect('k8s', 'k8s').network
-    private = k8s.find_network('k8s') or k8s.create_network(name='k8s')
-    subnet = k8s.find_subnet('k8s') or k8s.create_subnet(
-        name='k8s', network_id=private.id, ip_version=4,
-        cidr='127.32.0.0/16', gateway_ip='127.32.0.1', is_dhcp_enabled=False)
+    subnet = tenant_network(k8s, 'k8s', 32)
+    tenant_network(connect('other', 'other').network, 'other', 35)
     if not k8s.find_router('k8s'):
         router = k8s.create_router(
             name='k8s', external_gateway_info={'network_id': public.id})
         k8s.add_interface_to_router(router, subnet_id=subnet.id)
     if a.load_balancers:
         amphorae()
+
+
+def tenant_network(net, name, number):
+    """A project's own network, of its name; returns the subnet."""
+    private = net.find_network(name) or net.create_network(name=name)
+    return net.find_subnet(name) or net.create_subnet(
+        name=name, network_id=private.id, ip_version=4,
+        cidr=f'127.{number}.0.0/16', gateway_ip=f'127.{number}.0.1',
+        is_dhcp_enabled=False)
 
 
 def amphorae():

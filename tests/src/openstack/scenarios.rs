@@ -50,7 +50,6 @@ pub fn all() -> Vec<Scenario> {
         through_proxy::services_work_through_the_proxy,
         through_proxy::a_held_service_answers_when_it_goes_on,
         through_proxy::each_fault_is_answered_as_told,
-        through_proxy::a_server_changes_as_its_user_wants,
         through_proxy::credentials_end_when_they_are_ended,
         register::a_node_is_initialised_from_its_server,
         register::nodes_at_once_cost_few_calls,

@@ -91,9 +91,10 @@ impl Admin {
     /// Asks for a server and returns its ID. It is `BUILD` for some seconds.
     pub async fn create_server(&self, new: &NewServer) -> Result<String> {
         let flavors = format!("{}/flavors", self.compute);
-        // Image and network are the only ones of their kind.
         let image = self.image().await?;
-        let network = self.id_by_name(&format!("{}/networks", self.network), "k8s").await;
+        // Each project has one network, of its own name.
+        let networks = format!("{}/networks", self.network);
+        let network = self.id_by_name(&networks, &self.project).await;
         let body = json!({"server": {
             "name": new.name,
             "flavorRef": self.id_by_name(&flavors, &new.flavor).await?,

@@ -63,7 +63,7 @@ pub(super) async fn a_wrong_password_is_told_and_not_hammered(rig: &Rig) -> Resu
     let account = Account { password: "no-such".to_owned(), ..Account::of("k8s") };
     rig.log_in_as(&account)?;
     let mark = rig.cloud.proxy.log().mark();
-    let mut program = rig.start_only(&rig.node_ccm())?;
+    let program = rig.start_only(&rig.node_ccm())?;
     let page = not_ready(&program).await?;
     ensure!(page.contains("cloud"), "it says why: {page}");
     sleep(Duration::from_secs(5)).await;
@@ -73,7 +73,12 @@ pub(super) async fn a_wrong_password_is_told_and_not_hammered(rig: &Rig) -> Resu
     ensure!(!log.contains("no-such"), "the log never shows a password: {log}");
 
     rig.log_in_as(&Account::of("k8s"))?;
-    program.ready().await?;
+    // What was refused is not tried again for half a minute, and a program that has not
+    // started yet waits as long.
+    poll::until("the right password to be taken up", 2 * SOON, || async {
+        Ok((program.get("/readyz").await?.0 == 200).then_some(()))
+    })
+    .await?;
     works(rig).await
 }
 

@@ -24,18 +24,19 @@ pub(super) async fn a_node_follows_its_server(rig: &Rig) -> Result<()> {
 
     let floating = rig.cloud.user.add_floating_ip(&server.id).await?;
     let external = format!("ExternalIP={}", floating.address);
-    nodes::wait_for(&rig.client, &server.name, "its floating IP shown", SOON, |node| {
+    nodes::wait_for(&rig.client, &server.name, "its floating IP shown", 2 * SOON, |node| {
         nodes::addresses(node).contains(&external)
     })
     .await?;
 
     rig.cloud.user.resize_server(&server.id, "m1.large").await?;
     rig.cloud.user.delete_floating_ip(&floating.id).await?;
-    let node = nodes::wait_for(&rig.client, &server.name, "resized, without IP", SOON, |node| {
-        nodes::label(node, "node.kubernetes.io/instance-type") == Some("m1.large")
-            && !nodes::addresses(node).contains(&external)
-    })
-    .await?;
+    let node =
+        nodes::wait_for(&rig.client, &server.name, "resized, without IP", 2 * SOON, |node| {
+            nodes::label(node, "node.kubernetes.io/instance-type") == Some("m1.large")
+                && !nodes::addresses(node).contains(&external)
+        })
+        .await?;
     let kept =
         server.fixed.iter().all(|ip| nodes::addresses(&node).contains(&format!("InternalIP={ip}")));
     ensure!(kept, "its own address stays: {:?}", nodes::addresses(&node));

@@ -35,7 +35,6 @@ fn faults() -> Vec<Fault> {
         services(Effect::internal_error()).path("/v2.1/servers/detail"),
         services(Effect::Truncated),
         services(Effect::HalfJson),
-        services(Effect::Cut),
         Fault::new(Effect::Cut),
         Fault::new(Effect::unauthorized()),
     ]
@@ -65,8 +64,8 @@ pub(super) async fn no_fault_deletes_a_node(rig: &Rig) -> Result<()> {
     }
 
     rig.cloud.proxy.faults().clear();
-    rig.cloud.proxy.faults().add(Fault::new(Effect::Slow(Duration::from_millis(300))));
     nodes::gone(&rig.client, &lost.name, 2 * SOON).await?;
+    rig.cloud.proxy.faults().add(Fault::new(Effect::Slow(Duration::from_millis(700))));
     let left: Vec<_> = rig.cloud.fleet.iter().map(|server| server.name.as_str()).collect();
     nodes::stay(&rig.client, &left, DELETION).await
 }

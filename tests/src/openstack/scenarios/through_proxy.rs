@@ -98,21 +98,6 @@ pub(super) async fn each_fault_is_answered_as_told(rig: &Rig) -> Result<()> {
     Ok(())
 }
 
-/// If this fails, the ground is broken and not the programs that stand on it.
-pub(super) async fn a_server_changes_as_its_user_wants(rig: &Rig) -> Result<()> {
-    let user = &rig.cloud.user;
-    let servers = user.create_servers(&[NewServer::named("as-wanted")]).await?;
-    let id = &servers.first().context("one was asked for")?.id;
-    let floating = user.add_floating_ip(id).await?;
-    let resized = user.resize_server(id, "m1.large").await?;
-    ensure!(resized.flavor == "m1.large", "{resized:?}");
-    ensure!(resized.floating == [floating.address.clone()], "{resized:?}");
-    ensure!(user.stop_server(id).await?.status == "SHUTOFF");
-    user.delete_floating_ip(&floating.id).await?;
-    ensure!(user.start_server(id).await?.floating.is_empty(), "it is gone");
-    user.delete_server(id).await
-}
-
 pub(super) async fn credentials_end_when_they_are_ended(rig: &Rig) -> Result<()> {
     let (operator, keystone) = (&rig.cloud.operator, rig.cloud.keystone());
     let user = rig.own_user("ended").await?;
