@@ -18,15 +18,14 @@ use ccm_cloud::{Call, CallGate, CloudError};
 
 pub(crate) use self::{
     answer::Answer,
-
     pauses::Pauses,
     retry::Failure,
     wire::{Outgoing, Reply, Shared, TOKEN, Wire, without},
 };
 use self::{link::Link, retry::Retry};
 use super::{
-    config::Config, deadline::Deadline, discovery::Microversion, metrics::OpenStackMetrics, session::Project,
-    transport::Transport,
+    config::Config, deadline::Deadline, discovery::Microversion, metrics::OpenStackMetrics,
+    session::Project, transport::Transport,
 };
 
 /// The services that are called.

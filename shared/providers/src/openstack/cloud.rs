@@ -68,6 +68,8 @@ impl OpenStackCloud {
     pub(super) async fn replace(&self, config: &Config, call: Call) -> Result<(), CloudError> {
         self.client.replace(config, call).await?;
         self.current.store(Arc::new(Current::new(&self.client, config)));
+        self.has_answered.store(true, Ordering::Release);
+        *self.last_error.lock() = None;
         Ok(())
     }
 }

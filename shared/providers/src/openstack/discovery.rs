@@ -14,8 +14,8 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::{
-    deadline::Deadline,
     client::{Failure, Outgoing, Service, TOKEN, Wire},
+    deadline::Deadline,
     fault,
     session::Token,
 };

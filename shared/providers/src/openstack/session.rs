@@ -28,8 +28,8 @@ pub(crate) use self::{
     token::{Project, Token},
 };
 use super::{
-    deadline::Deadline,
     client::{Failure, Outgoing, Service, Wire, without},
+    deadline::Deadline,
     metrics::Renewal,
 };
 
