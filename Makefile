@@ -15,9 +15,11 @@ RELR = $(shell getconf GNU_LIBC_VERSION 2>/dev/null | awk '{split($$2, v, "."); 
 comma := ,
 BUILD_DIST = RUSTFLAGS="-C target-feature=+crt-static $(FOLD)" $(CARGO) build $(LOCKED) --profile dist --target $(HOST) $(PROGRAMS)
 BENCH ?= all
+# Which releases of OpenStack: debian (old) or pypi (current).
+FLAVOUR ?= debian
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-check test test-cluster lint deny build fmt docs bench model-check tools clean
+.PHONY: help demo demo-check test test-cluster test-openstack lint deny build fmt docs bench model-check tools clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +47,12 @@ test-cluster: tools ## the scenarios and kubectl on a real kube-apiserver and et
 	  QUARTET_KUBECTL="$$kubectl" QUARTET_KUBECTL_REQUIRED=1 QUARTET_CLUSTER=$$cluster \
 	    $(CARGO) test $(LOCKED) -p ccm-tests --test kubectl || exit 1; \
 	done
+
+test-openstack: tools ## the scenarios with real Keystone, Nova and Neutron on loopback (root on Debian 12; FLAVOUR=debian|pypi)
+	$(CARGO) build $(LOCKED) --workspace --bins
+	trap 'tests/openstack/down --flavour=$(FLAVOUR)' EXIT INT TERM; \
+	  tests/openstack/up --flavour=$(FLAVOUR) >/dev/null && \
+	  QUARTET_OPENSTACK=$(FLAVOUR) $(CARGO) test $(LOCKED) -p ccm-tests --test openstack -- --test-threads=1
 
 lint: tools ## formatting, clippy without warnings, documentation without broken links
 	$(CARGO) fmt --all --check

@@ -8,4 +8,5 @@
 pub mod cluster;
 pub mod histories;
 pub mod nodes;
+pub mod openstack;
 pub mod scenarios;

@@ -20,6 +20,7 @@ pub mod clock;
 mod error;
 mod identity;
 mod instances;
+mod metrics;
 pub mod node_keys;
 mod provider;
 mod registry;
@@ -31,6 +32,7 @@ pub use instances::{
     AbsenceProof, AddressKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeAddress,
     PowerState, ProofMethod,
 };
+pub use metrics::{MetricsSink, NoMetrics};
 pub use provider::{Capability, Cloud};
 pub use registry::{
     ProviderConfig, ProviderContext, ProviderFactory, ProviderRegistry, RegistryError,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 
-use crate::{CallGate, Cloud, CloudError};
+use crate::{CallGate, Cloud, CloudError, MetricsSink};
 
 /// Where a provider's own configuration comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +23,9 @@ pub struct ProviderContext {
     pub config: ProviderConfig,
     /// The gate that each of its requests must pass.
     pub gate: Arc<dyn CallGate>,
+    /// Where it adds metrics of its own. A build that fails is tried again, so it adds
+    /// them when nothing can fail any more.
+    pub metrics: Arc<dyn MetricsSink>,
     /// What it tells the cloud about itself, for instance `node-ccm/0.1.0`.
     pub user_agent: String,
 }

@@ -10,7 +10,7 @@
 
 use std::{error::Error, sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Lookup, NodeIdentity, OpenGate, ProviderConfig, ProviderContext};
+use ccm_cloud::{Call, Lookup, NoMetrics, NodeIdentity, OpenGate, ProviderConfig, ProviderContext};
 
 const CALL: Call = Call::waiting(Duration::from_secs(10));
 
@@ -19,7 +19,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let config = ProviderConfig { path: arguments.next().map(Into::into), ..Default::default() };
     let user_agent = "ask/1".to_owned();
-    let context = ProviderContext { config, gate: Arc::new(OpenGate), user_agent };
+    let context = ProviderContext {
+        config,
+        gate: Arc::new(OpenGate),
+        metrics: Arc::new(NoMetrics),
+        user_agent,
+    };
     let cloud = ccm_providers::registry().get("external")?.build(context).await?;
 
     println!(

@@ -14,7 +14,6 @@ mod convert;
 mod description;
 mod instances;
 mod keeper;
-mod nearest;
 mod rpc;
 pub mod server;
 mod status;

@@ -3,16 +3,20 @@
 //! | name | cloud |
 //! |---|---|
 //! | `external` | whatever serves [the protocol](external::proto) on a socket: a side-car in any language |
+//! | `openstack` | OpenStack, by Keystone, Nova and Neutron |
 //!
 //! `docs/writing-a-provider.md` shows how to add one.
 
+mod chain;
 pub mod external;
+mod nearest;
+pub mod openstack;
 
 use ccm_cloud::ProviderRegistry;
 
 /// All providers of this build, by the name that `--cloud-provider` takes.
 pub fn registry() -> ProviderRegistry {
-    ProviderRegistry::new().with(external::ExternalFactory)
+    ProviderRegistry::new().with(external::ExternalFactory).with(openstack::OpenStackFactory)
 }
 
 /// Compiles and runs the example of the page for authors of providers.

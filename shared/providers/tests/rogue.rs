@@ -139,7 +139,12 @@ async fn client(port: u16) -> Arc<dyn Cloud> {
     std::fs::write(file.path(), format!("endpoint: http://127.0.0.1:{port}")).unwrap();
     let config = ProviderConfig { path: Some(file.path().to_owned()), ..Default::default() };
     let gate = Arc::new(OpenGate);
-    let context = ProviderContext { config, gate, user_agent: "test/1".to_owned() };
+    let context = ProviderContext {
+        config,
+        gate,
+        metrics: Arc::new(ccm_cloud::NoMetrics),
+        user_agent: "test/1".to_owned(),
+    };
     ExternalFactory.build(context).await.unwrap()
 }
 

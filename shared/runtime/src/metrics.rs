@@ -8,6 +8,7 @@
 
 use std::{fmt, sync::Arc};
 
+use ccm_cloud::MetricsSink;
 use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
@@ -157,6 +158,12 @@ impl Metrics {
     }
 }
 
+impl MetricsSink for Metrics {
+    fn add(&self, add: &mut dyn FnMut(&mut Registry)) {
+        self.with(add);
+    }
+}
+
 /// Keeps `running_managed_controllers` at 1 while it lives.
 #[derive(Debug)]
 pub struct RunningController {
@@ -296,6 +303,15 @@ mod tests {
     async fn the_async_runtime_is_reported() {
         let text = Metrics::new().encode().unwrap();
         assert!(text.contains("ccm_runtime_workers 1"), "{text}");
+    }
+
+    #[test]
+    fn a_provider_adds_metrics_of_its_own() {
+        let metrics = Metrics::new();
+        let (sink, calls): (&dyn MetricsSink, Gauge) = (&metrics, Gauge::default());
+        sink.add(&mut |registry| registry.register("cloud_calls", "[ALPHA] Calls", calls.clone()));
+        calls.set(3);
+        assert!(metrics.encode().unwrap().contains("cloud_calls 3\n"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use ccm_cloud::{CloudError, ErrorKind};
 use rustls::pki_types::ServerName;
 use serde_yaml_ng::{Mapping, Value};
 
-use super::nearest::nearest;
+use crate::nearest::nearest;
 
 const KEYS: [&str; 3] = ["endpoint", "tls", "connectTimeout"];
 const TLS_KEYS: [&str; 4] = ["ca", "cert", "key", "serverName"];

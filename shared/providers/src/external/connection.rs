@@ -22,6 +22,7 @@ use tokio_util::either::Either;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 use super::config::{ExternalConfig, Target, TlsFiles};
+use crate::chain::chain;
 
 /// Everything that the configuration says, its files' contents included: two of them
 /// are equal exactly if nothing changed on disk.
@@ -226,20 +227,4 @@ fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost"
         || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-/// An error with its causes, for messages that reach a person without them.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let words = cause.to_string();
-        // Some libraries repeat the cause in their own words.
-        if !text.ends_with(&words) {
-            text.push_str(": ");
-            text.push_str(&words);
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -6,8 +6,10 @@ use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind, Pr
 use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Response, Status, transport::Channel};
 
+use crate::chain::chain;
+
 use super::{
-    connection::{Connection, chain},
+    connection::Connection,
     proto::{instances_client::InstancesClient, provider_client::ProviderClient},
     status,
 };

@@ -25,13 +25,14 @@ use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tokio_util::{either::Either, sync::CancellationToken};
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 
+use crate::chain::chain;
+
 use self::{
     listener::{Accepted, Socket},
     service::{InstancesService, ProviderService},
 };
 use super::{
     MAX_QUESTION,
-    connection::chain,
     proto::{instances_server::InstancesServer, provider_server::ProviderServer},
 };
 

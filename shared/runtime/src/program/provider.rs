@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use ccm_cloud::{
     Call, Capability, Cloud, CloudError, ProviderContext, ProviderFactory, RetryClass,
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::Failure;
 use crate::health::Condition;
@@ -14,6 +14,8 @@ use crate::health::Condition;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// From one look at what the provider knows to the next.
+const GLANCE: Duration = Duration::from_secs(1);
 /// How long the question whether the cloud answers may take.
 const PROBE: Call = Call::routine(Duration::from_secs(10));
 
@@ -75,16 +77,30 @@ pub(super) fn configuration_problem(
     }
 }
 
+/// What the provider knows by itself, which costs no call.
+fn offered(cloud: &dyn Cloud, needs: Capability) -> Result<bool, CloudError> {
+    match needs {
+        Capability::Instances => cloud.instances().map(|offered| offered.is_some()),
+    }
+}
+
+/// Waits until the provider knows by itself.
+async fn known(cloud: &dyn Cloud, needs: Capability) {
+    loop {
+        sleep(GLANCE).await;
+        if offered(cloud, needs).is_ok() {
+            return;
+        }
+    }
+}
+
 /// Waits until it is known whether the provider offers what the program needs.
 pub(super) async fn offers(cloud: &dyn Cloud, needs: Capability, startup: &Condition) -> bool {
     let mut waits = Waits::new();
     let mut logged = String::new();
     let mut asked = false;
     loop {
-        let offered = match needs {
-            Capability::Instances => cloud.instances().map(|offered| offered.is_some()),
-        };
-        let error = match offered {
+        let error = match offered(cloud, needs) {
             Ok(offered) => return offered,
             Err(error) => error,
         };
@@ -101,7 +117,9 @@ pub(super) async fn offers(cloud: &dyn Cloud, needs: Capability, startup: &Condi
             tracing::warn!(provider = cloud.name(), capability = %needs, %error, "the cloud does not say yet what it offers");
             logged = line;
         }
-        sleep(waits.after(&error)).await;
+        // Perhaps it becomes known meanwhile: by settings that were mended, for instance.
+        let wait = waits.after(&error);
+        timeout(wait, known(cloud, needs)).await.ok();
         // Providers discover on use; a failure shows at the next turn of this loop.
         asked = true;
         if let Err(error) = cloud.health(PROBE).await {

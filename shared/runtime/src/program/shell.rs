@@ -170,6 +170,7 @@ impl<P: Program> Shell<P> {
             .map_err(|error| Failure::Usage(error.to_string()))?;
         let context = ProviderContext {
             gate: Arc::new(self.gate.clone()),
+            metrics: Arc::new(self.metrics.clone()),
             ..provider_context::<P>(&settings)
         };
         let cloud = provider::build(factory.as_ref(), &context, &self.startup).await?;

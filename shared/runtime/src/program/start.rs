@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, process::ExitCode, thread::available_parallelism};
 
-use ccm_cloud::{OpenGate, ProviderConfig, ProviderContext, ProviderRegistry};
+use ccm_cloud::{NoMetrics, OpenGate, ProviderConfig, ProviderContext, ProviderRegistry};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
@@ -94,7 +94,7 @@ pub(super) fn print(text: &str) -> Exit {
     }
 }
 
-/// What a provider is built from, but for the gate of a running process.
+/// What a provider is built from, but for the gate and the metrics of a running process.
 pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderContext {
     ProviderContext {
         config: ProviderConfig {
@@ -102,6 +102,7 @@ pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderC
             cluster_name: common.cloud.cluster_name.clone(),
         },
         gate: std::sync::Arc::new(OpenGate),
+        metrics: std::sync::Arc::new(NoMetrics),
         user_agent: P::IDENTITY.user_agent(),
     }
 }

@@ -66,8 +66,12 @@ impl Rig {
             serve(behind, listener, tls, CancellationToken::new()).await.unwrap();
         });
         let config = ProviderConfig { path: Some(file), cluster_name: "test".to_owned() };
-        let context =
-            ProviderContext { config, gate: Arc::new(OpenGate), user_agent: "test/1".to_owned() };
+        let context = ProviderContext {
+            config,
+            gate: Arc::new(OpenGate),
+            metrics: Arc::new(ccm_cloud::NoMetrics),
+            user_agent: "test/1".to_owned(),
+        };
         let cloud = ExternalFactory.build(context).await.unwrap();
         for _ in 0..500 {
             if cloud.instances().is_ok() {

@@ -51,6 +51,7 @@ async fn the_registry_knows_the_provider() {
     let context = ProviderContext {
         config: ProviderConfig::default(),
         gate: std::sync::Arc::new(ccm_cloud::OpenGate),
+        metrics: std::sync::Arc::new(ccm_cloud::NoMetrics),
         user_agent: "test/1".to_owned(),
     };
     let error = factory.build(context).await.err().expect("no file is given");

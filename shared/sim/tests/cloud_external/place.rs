@@ -52,7 +52,12 @@ impl Place {
             ProviderConfig { path: Some(self.path("cloud.yaml")), cluster_name: "test".to_owned() };
         let gate = Arc::clone(&self.gate) as Arc<dyn CallGate>;
         ExternalFactory
-            .build(ProviderContext { config, gate, user_agent: "test/1".to_owned() })
+            .build(ProviderContext {
+                config,
+                gate,
+                metrics: Arc::new(ccm_cloud::NoMetrics),
+                user_agent: "test/1".to_owned(),
+            })
             .await
     }
 }

@@ -1,7 +1,7 @@
 //! "Did you mean ...?" for misspelt names.
 
 /// The known name that `name` was most likely meant to be, if one is near enough.
-pub(super) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| text.replace(['-', '_'], "").to_lowercase();
     let wanted = plain(name);
     let (best, away) = known

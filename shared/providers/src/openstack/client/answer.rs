@@ -1,0 +1,39 @@
+//! What a service answered.
+
+use bytes::Bytes;
+use ccm_cloud::{CloudError, ErrorKind};
+use serde::de::DeserializeOwned;
+
+use crate::openstack::fault;
+
+/// An answer of status 2xx or 404.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: Bytes,
+    /// The service's ID of the request.
+    pub request_id: Option<String>,
+    /// Whether it is certain that the service itself gave this answer, not something
+    /// in front of it. A 404 that is not is an error instead.
+    pub authoritative: bool,
+}
+
+impl Answer {
+    /// The body as what it should be.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, CloudError> {
+        serde_json::from_slice(&self.body).map_err(|error| {
+            let error = CloudError::new(
+                ErrorKind::Malformed,
+                format!(
+                    "the answer (HTTP {}, {} bytes) is not the expected document: {}",
+                    self.status,
+                    self.body.len(),
+                    fault::one_line(&error.to_string())
+                ),
+            );
+            CloudError { request_id: self.request_id.clone(), ..error }
+        })
+    }
+}

@@ -1,0 +1,178 @@
+//! The client with one configuration: a session, and where the services are.
+
+use std::{array, sync::Arc, time::Duration};
+
+use ccm_cloud::{CloudError, ErrorKind};
+use http::HeaderValue;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{Answer, Deadline, Failure, Get, Outgoing, Service, Shared, TOKEN, Wire};
+use crate::openstack::{
+    config::{Config, Interface},
+    discovery::{self, Discovery, Endpoint, Microversion},
+    fault,
+    session::{Login, Session, Token},
+    transport::Transport,
+};
+
+/// A service that refuses even a new token does not cause another login so soon.
+const STUBBORN: Duration = Duration::from_secs(5);
+/// A catalog that lacks a service is fetched again after this time.
+const CATALOG: Duration = Duration::from_mins(1);
+
+pub(super) struct Link {
+    wire: Arc<Wire>,
+    pub(super) session: Arc<Session>,
+    pub(super) discovery: Discovery,
+    identity: Endpoint,
+    interface: Interface,
+    pub(super) region: Option<String>,
+    /// When each service last refused a token that was new.
+    stubborn: Mutex<[Option<Instant>; Service::ALL.len()]>,
+}
+
+impl Link {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        transport: Transport,
+        config: &Config,
+        user_agent: &str,
+    ) -> Result<Self, CloudError> {
+        let identity = discovery::identity(&config.auth_url)?;
+        let names = config.user_agents.iter().map(String::as_str).chain([user_agent]);
+        let names = names.collect::<Vec<_>>().join(" ");
+        let user_agent = HeaderValue::try_from(&names).map_err(|_| {
+            CloudError::new(
+                ErrorKind::Invalid,
+                format!("user-agent: {names:?} is not fit for a header: use printable ASCII"),
+            )
+        })?;
+        let longest = Some(config.request_timeout).filter(|longest| !longest.is_zero());
+        let wire = Arc::new(Wire { shared, transport, user_agent, longest });
+        let login = Login::new(&config.auth_url, &identity.base, config.credentials.clone());
+        Ok(Self {
+            session: Session::new(Arc::clone(&wire), login),
+            wire,
+            discovery: Discovery::default(),
+            identity,
+            interface: config.interface,
+            region: config.region.clone(),
+            stubborn: Mutex::new(array::from_fn(|_| None)),
+        })
+    }
+
+    /// Has a token and finds the services in its catalog. Asks nobody but Keystone.
+    pub(super) async fn ready(&self, deadline: Deadline) -> Result<(), Failure> {
+        let token = self.session.token(deadline).await?;
+        for service in [Service::Compute, Service::Network] {
+            self.url(service, &token)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the request, with another login and once more if the token is refused,
+    /// unless `renewed` says that the call had that already.
+    pub(super) async fn get(
+        &self,
+        get: Get<'_>,
+        deadline: Deadline,
+        renewed: &mut bool,
+    ) -> Result<Answer, Failure> {
+        loop {
+            let token = self.session.token(deadline).await?;
+            let failure = match self.once(get, &token, deadline).await {
+                Ok(answer) => {
+                    self.stubborn.lock()[get.service as usize] = None;
+                    return Ok(answer);
+                }
+                Err(failure) if failure.error.kind != ErrorKind::Unauthorized => {
+                    return Err(failure);
+                }
+                Err(failure) => failure,
+            };
+            if *renewed {
+                self.stubborn.lock()[get.service as usize] = Some(Instant::now());
+                return Err(failure);
+            }
+            let stubborn = self.stubborn.lock()[get.service as usize];
+            if stubborn.is_some_and(|at| at.elapsed() < STUBBORN) {
+                return Err(failure);
+            }
+            *renewed = true;
+            self.session.give_up(token.generation);
+        }
+    }
+
+    async fn once(
+        &self,
+        get: Get<'_>,
+        token: &Token,
+        deadline: Deadline,
+    ) -> Result<Answer, Failure> {
+        let Get { service, operation, path } = get;
+        stays_below(path)?;
+        let endpoint = self.endpoint(service, token, deadline).await?;
+        self.wire.open(service, operation, deadline).await?;
+        let url = format!("{}{}", endpoint.base, path.trim_start_matches('/'));
+        let mut outgoing = Outgoing::get(service, operation, url);
+        outgoing.headers.insert(TOKEN, token.value.clone());
+        outgoing.headers.extend(endpoint.microversion.into_iter().flat_map(Microversion::headers));
+        match self.wire.send(outgoing, deadline).await {
+            Ok(reply) => Ok(Answer {
+                status: reply.status.as_u16(),
+                authoritative: reply.request_id.is_some(),
+                body: reply.body,
+                request_id: reply.request_id,
+            }),
+            Err(failure) => {
+                if service == Service::Compute
+                    && matches!(failure.error.kind, ErrorKind::Unavailable | ErrorKind::Malformed)
+                {
+                    self.discovery.doubt();
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    async fn endpoint(
+        &self,
+        service: Service,
+        token: &Token,
+        deadline: Deadline,
+    ) -> Result<Endpoint, Failure> {
+        if service == Service::Identity {
+            return Ok(self.identity.clone());
+        }
+        let url = self.url(service, token)?;
+        match service {
+            Service::Compute => self.discovery.compute(&self.wire, token, url, deadline).await,
+            Service::Network | Service::Identity => Ok(discovery::network(url)?),
+        }
+    }
+
+    /// The service's URL in the catalog.
+    fn url<'a>(&self, service: Service, token: &'a Token) -> Result<&'a str, CloudError> {
+        let url = token.catalog.url(service, self.interface, self.region.as_deref());
+        url.inspect_err(|_| {
+            // Perhaps the cloud's administrator has added it since.
+            if token.since.elapsed() >= CATALOG {
+                self.session.give_up(token.generation);
+            }
+        })
+    }
+}
+
+/// Refuses a path that leads elsewhere than below the service's base: what is found
+/// there says nothing about the object that was meant.
+fn stays_below(path: &str) -> Result<(), CloudError> {
+    let (path, _) = path.split_once('?').unwrap_or((path, ""));
+    match path.split('/').any(|segment| matches!(segment, "." | "..")) {
+        true => Err(CloudError::new(
+            ErrorKind::Invalid,
+            format!("{:?} is no path of an object", fault::one_line(path)),
+        )),
+        false => Ok(()),
+    }
+}

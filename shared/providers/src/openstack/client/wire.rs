@@ -1,0 +1,225 @@
+//! One request on the wire: admitted at the gate, sent within its time, counted and
+//! reported, however it ends.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use ccm_cloud::{CallClass, CallGate, CallReport, CloudError, ErrorKind, clock};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri,
+    header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
+};
+use http_body_util::Full;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Deadline, Failure, Pauses, Service};
+use crate::openstack::{
+    fault,
+    metrics::OpenStackMetrics,
+    transport::{Broken, Transport},
+};
+
+/// The header that holds the token.
+pub(crate) const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
+
+/// What outlives a change of the configuration.
+pub(crate) struct Shared {
+    pub(crate) gate: Arc<dyn CallGate>,
+    pub(crate) metrics: OpenStackMetrics,
+    pub(crate) pauses: Pauses,
+}
+
+/// The way to the cloud with one configuration.
+pub(crate) struct Wire {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) transport: Transport,
+    pub(crate) user_agent: HeaderValue,
+    /// The longest time for one request.
+    pub(crate) longest: Option<Duration>,
+}
+
+/// A request to be sent.
+pub(crate) struct Outgoing {
+    pub(crate) service: Service,
+    pub(crate) operation: &'static str,
+    pub(crate) method: Method,
+    pub(crate) url: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) request_id: Option<String>,
+}
+
+impl Outgoing {
+    /// A request that reads.
+    pub(crate) fn get(service: Service, operation: &'static str, url: String) -> Self {
+        let (headers, body) = (HeaderMap::new(), Bytes::new());
+        Self { service, operation, method: Method::GET, url, headers, body }
+    }
+
+    fn class(&self) -> CallClass {
+        let (service, operation) = (self.service.name(), self.operation);
+        // A login changes nothing that anybody else sees.
+        CallClass { service, operation, write: false }
+    }
+
+    fn into_request(self, user_agent: &HeaderValue) -> Result<Request<Full<Bytes>>, CloudError> {
+        let url: Uri = self.url.parse().map_err(|error| {
+            CloudError::new(
+                ErrorKind::Invalid,
+                format!(
+                    "{} {}: {:?} is no URL: {error}",
+                    self.service.name(),
+                    self.operation,
+                    self.url
+                ),
+            )
+        })?;
+        let sends_json = !self.body.is_empty();
+        let mut request = Request::new(Full::new(self.body));
+        *request.method_mut() = self.method;
+        *request.uri_mut() = url;
+        *request.headers_mut() = self.headers;
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(USER_AGENT, user_agent.clone());
+        if sends_json {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        Ok(request)
+    }
+}
+
+impl Wire {
+    /// Waits until the service may be called: the end of a pause it asked for.
+    pub(crate) async fn open(
+        &self,
+        service: Service,
+        operation: &str,
+        deadline: Deadline,
+    ) -> Result<(), CloudError> {
+        self.shared.pauses.over(service, operation, deadline).await
+    }
+
+    /// Sends the request, once. An answer that is no success is an error, but for a
+    /// 404 by which the service itself says that the object does not exist.
+    pub(crate) async fn send(
+        &self,
+        outgoing: Outgoing,
+        deadline: Deadline,
+    ) -> Result<Reply, Failure> {
+        let (service, class) = (outgoing.service, outgoing.class());
+        let token = outgoing.headers.get(TOKEN).cloned();
+        let request = outgoing.into_request(&self.user_agent)?;
+        let admitted = self.shared.gate.admit(class, deadline.rest());
+        match timeout_at(deadline.at, admitted).await {
+            Ok(admitted) => admitted?,
+            Err(_elapsed) => {
+                let why = format!("not sent within the {} s of the call", deadline.seconds());
+                return Err(Failure::lasting(about(
+                    class,
+                    CloudError::new(ErrorKind::Timeout, why),
+                )));
+            }
+        }
+        let sent = Sent { shared: &self.shared, class, at: Instant::now(), reported: false };
+        let own = self.longest.map(|longest| sent.at + longest);
+        let end = own.map_or(deadline.at, |own| own.min(deadline.at));
+        let outcome = match timeout_at(end, self.transport.exchange(request)).await {
+            Ok(Ok(raw)) => {
+                let fault = fault::of(service, raw.status, &raw.headers, &raw.body, clock::wall());
+                let request_id = fault::request_id(&raw.headers);
+                let (status, headers, body) = (raw.status, raw.headers, raw.body);
+                match fault {
+                    Some(error) if error.kind == ErrorKind::NotFound => {
+                        sent.report(Some(&error));
+                        return Ok(Reply { status, headers, body, request_id });
+                    }
+                    Some(error) => Err(self.failure(service, status, error)),
+                    None => Ok(Reply { status, headers, body, request_id }),
+                }
+            }
+            Ok(Err(broken)) => Err(unanswered(broken)),
+            Err(_elapsed) => {
+                let why = format!("no answer within {:.3} s", (end - sent.at).as_secs_f64());
+                Err(Failure::lasting(CloudError::new(ErrorKind::Timeout, why)))
+            }
+        };
+        sent.report(outcome.as_ref().err().map(|failure| &failure.error));
+        let secrets = token.as_ref().and_then(|token| token.to_str().ok());
+        outcome.map_err(|failure| Failure {
+            error: about(class, without(failure.error, secrets.as_slice())),
+            ..failure
+        })
+    }
+
+    fn failure(&self, service: Service, status: StatusCode, error: CloudError) -> Failure {
+        if let Some(pause) = error.retry_after
+            && (error.kind == ErrorKind::Throttled || status == StatusCode::SERVICE_UNAVAILABLE)
+        {
+            self.shared.pauses.ask(service, pause);
+        }
+        let repeat = error.kind == ErrorKind::Throttled || matches!(status.as_u16(), 502..=504);
+        Failure { error, repeat }
+    }
+}
+
+fn unanswered(broken: Broken) -> Failure {
+    let why = fault::one_line(&broken.to_string());
+    match broken {
+        Broken::Connection(_) => Failure::passing(CloudError::new(ErrorKind::Unavailable, why)),
+        Broken::Certificate(_) => Failure::lasting(CloudError::new(ErrorKind::Unavailable, why)),
+        Broken::TooLong => Failure::lasting(CloudError::new(ErrorKind::Malformed, why)),
+    }
+}
+
+/// The error without the secrets, should the service have repeated them.
+pub(crate) fn without(mut error: CloudError, secrets: &[&str]) -> CloudError {
+    for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+        error.message = error.message.replace(secret, "***");
+    }
+    error
+}
+
+/// The error, beginning with what was asked.
+fn about(class: CallClass, error: CloudError) -> CloudError {
+    let message = format!("{} {}: {}", class.service, class.operation, error.message);
+    CloudError { message, ..error }
+}
+
+/// A request under way. Dropped by a caller who does not wait any longer, it counts
+/// as not answered.
+struct Sent<'a> {
+    shared: &'a Shared,
+    class: CallClass,
+    at: Instant,
+    reported: bool,
+}
+
+impl Sent<'_> {
+    fn report(mut self, error: Option<&CloudError>) {
+        self.reported = true;
+        self.tell(error.map(|error| error.kind), error.and_then(|error| error.retry_after));
+    }
+
+    fn tell(&self, error: Option<ErrorKind>, retry_after: Option<Duration>) {
+        let took = self.at.elapsed();
+        self.shared.metrics.request(self.class.operation, took, error.is_some());
+        self.shared.gate.report(self.class, CallReport { error, retry_after, took });
+    }
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        if !self.reported {
+            self.tell(Some(ErrorKind::Timeout), None);
+        }
+    }
+}

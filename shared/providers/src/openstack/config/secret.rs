@@ -1,0 +1,31 @@
+//! Texts that no log may hold.
+
+use std::fmt;
+
+/// A text that shows itself to nobody by accident.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(Box<str>);
+
+impl Secret {
+    /// Hides the text.
+    pub(crate) fn new(text: impl Into<Box<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text, for the one place that sends it.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}

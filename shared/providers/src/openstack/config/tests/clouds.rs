@@ -1,0 +1,191 @@
+use super::*;
+
+const USE: &str = "[Global]\nuse-clouds = true\n";
+const ONE: &str = "clouds:\n  one:\n    auth: {auth_url: 'https://one', user_id: u1, password: hush1, project_id: p1}\n    region_name: r1\n    interface: internalURL\n    cacert: ca.pem\n    cert: ~/c\n    key: /k\n";
+const TWO: &str = "clouds:\n  one:\n    auth: {auth_url: 'https://one', user_id: u, password: hush}\n  two:\n    auth: {auth_url: 'https://two', user_id: u, password: hush}\n";
+
+fn url(place: &Place) -> String {
+    place.load().unwrap().config.auth_url.to_string()
+}
+
+#[test]
+fn the_file_says_what_global_leaves_out() {
+    let place = Place::new();
+    place.put("work/clouds.yaml", ONE);
+    place.put("etc/cloud.conf", &format!("{USE}[Networking]\npublic-network-name = n\n"));
+    let Loaded { config, warnings, files } = place.load().unwrap();
+    assert_eq!(warnings, Vec::<String>::new());
+    assert_eq!(config.region.as_deref(), Some("r1"));
+    assert_eq!(config.interface, Interface::Internal);
+    let (work, home) = (place.path("work"), place.path("home"));
+    assert_eq!(config.tls.ca_file, Some(work.join("ca.pem")));
+    assert_eq!(config.tls.client, Some((home.join("c"), "/k".into())));
+    assert_eq!(config.networking.public_networks, ["n"]);
+    let expect = ["etc/cloud.conf", "work/clouds.yaml", "work/ca.pem", "home/c"];
+    assert_eq!(files[..4], expect.map(|name| place.path(name)));
+
+    // [Global] wins, also when the entry is chosen by name.
+    place.put(
+        "etc/cloud.conf",
+        &format!("{USE}cloud = one\npassword = hush2\nregion = r2\nos-endpoint-type = admin\nca-file = x\n"),
+    );
+    let config = place.load().unwrap().config;
+    assert_eq!((config.region.as_deref(), config.interface), (Some("r2"), Interface::Admin));
+    assert_eq!(config.tls.ca_file, Some(place.path("etc/x")));
+    let Credentials::Password { user, password, scope } = config.credentials else {
+        panic!("another way to log in");
+    };
+    assert_eq!((user, scope), (User::Id("u1".to_owned()), Scope::ProjectId("p1".to_owned())));
+    assert_eq!(password.expose(), "hush2");
+}
+
+#[test]
+fn it_is_looked_for_in_the_known_places() {
+    let at = |name: &str| {
+        format!("clouds: {{c: {{auth: {{auth_url: 'https://{name}/', user_id: u, password: p}}}}}}")
+    };
+    let mut place = Place::new();
+    place.put("etc/cloud.conf", USE);
+    let missing = place.load().unwrap_err().message;
+    assert!(missing.contains("[Global] use-clouds: no clouds.yaml in "), "{missing}");
+    assert!(!missing.contains("auth-url"), "{missing}");
+    for (file, name) in [
+        ("system/clouds.yml", "system-yml"),
+        ("system/clouds.yaml", "system"),
+        ("home/.config/openstack/clouds.yaml", "home"),
+        ("work/clouds.yml", "work-yml"),
+        ("work/clouds.yaml", "work"),
+    ] {
+        place.put(file, &at(name));
+        assert_eq!(url(&place), format!("https://{name}/"));
+    }
+    place.put("work/mine.yaml", &at("variable"));
+    place = place.with("OS_CLIENT_CONFIG_FILE", "mine.yaml");
+    assert_eq!(url(&place), "https://variable/");
+    place.put("etc/given.yaml", &at("given"));
+    place.put("etc/cloud.conf", &format!("{USE}clouds-file = given.yaml\n"));
+    assert_eq!(url(&place), "https://given/");
+    place.put("etc/cloud.conf", &format!("{USE}clouds-file = none.yaml\n"));
+    let missing = place.load().unwrap_err().message;
+    assert!(missing.contains("etc/none.yaml: there is no such file"), "{missing}");
+}
+
+#[test]
+fn the_entry_is_chosen_by_key_then_variable_then_alone() {
+    let place = Place::new();
+    place.put("work/clouds.yaml", TWO);
+    let file = place.path("work/clouds.yaml").display().to_string();
+    for (rest, expect) in [
+        ("", "has several entries; choose one by [Global] cloud or OS_CLOUD: one, two"),
+        (
+            "cloud = tow\n",
+            "has no entry \"tow\", which [Global] cloud asks for; known are one, two",
+        ),
+        ("cloud = tw\n", "has no entry \"tw\", which [Global] cloud asks for; did you mean two?"),
+    ] {
+        let said = place.refused(&format!("{USE}{rest}"));
+        assert!(said.ends_with(&format!("{file}: {expect}")), "{said}");
+    }
+    let place = place.with("OS_CLOUD", "two");
+    place.put("etc/cloud.conf", USE);
+    assert_eq!(url(&place), "https://two/");
+    place.put("etc/cloud.conf", &format!("{USE}cloud = one\n"));
+    assert_eq!(url(&place), "https://one/");
+    place.put("work/clouds.yaml", "# nothing\n");
+    assert!(place.refused(USE).ends_with("has no entry under clouds"));
+}
+
+#[test]
+fn secrets_and_profiles_have_files_of_their_own() {
+    let place = Place::new();
+    place.put("etc/cloud.conf", USE);
+    place.put(
+        "work/clouds.yaml",
+        "clouds: {c: {profile: vendor, auth: {username: u, password: old, user_domain_name: d}}}",
+    );
+    place.put("home/.config/openstack/secure.yaml", "clouds: {c: {auth: {password: 0123}}}");
+    let said = place.load().unwrap_err().message;
+    assert!(said.contains("the entry's profile \"vendor\" is not among public-clouds"), "{said}");
+    place.put(
+        "system/clouds-public.yaml",
+        "public-clouds: {vendor: {region_name: r, verify: false, auth: {auth_url: 'https://v', username: no}}}",
+    );
+    let Loaded { config, warnings, files } = place.load().unwrap();
+    assert_eq!((config.auth_url.as_str(), config.region.as_deref()), ("https://v/", Some("r")));
+    let Credentials::Password { user, password, .. } = config.credentials else {
+        panic!("another way to log in");
+    };
+    // A number is taken as it is written.
+    assert_eq!(password.expose(), "0123");
+    let domain = Some(Domain::Name("d".to_owned()));
+    assert_eq!(user, User::Name { name: "u".to_owned(), domain });
+    assert_eq!(files.len(), 4);
+    let verify = "verify of the entry \"c\" is not read; set tls-insecure = true in [Global]";
+    assert!(warnings.len() == 1 && warnings[0].ends_with(verify), "{warnings:?}");
+    assert!(!config.tls.insecure);
+}
+
+#[test]
+fn numbers_and_merged_mappings_are_read() {
+    let place = Place::new();
+    place.put("etc/cloud.conf", USE);
+    for (secret, expect) in [("1e3", "1e3"), ("007", "007"), ("0x1F", "0x1F"), ("true", "true")] {
+        place.put(
+            "work/clouds.yaml",
+            &format!("clouds: {{c: {{auth: {{auth_url: 'http://k', user_id: 17, application_credential_id: 5, application_credential_secret: {secret}}}}}}}"),
+        );
+        let Credentials::ApplicationCredential { credential, secret } =
+            place.load().unwrap().config.credentials
+        else {
+            panic!("another way to log in");
+        };
+        assert_eq!(secret.expose(), expect);
+        assert_eq!(credential, ApplicationCredential::Id("5".to_owned()));
+    }
+    place.put(
+        "work/clouds.yaml",
+        "x: &x {auth_url: 'http://merged', user_id: u}\nclouds: {c: {auth: {<<: *x, password: p}}}",
+    );
+    assert_eq!(url(&place), "http://merged/");
+}
+
+#[test]
+fn a_broken_file_is_refused_without_its_text() {
+    let place = Place::new();
+    for (text, expect) in [
+        ("clouds: {c: {auth: hush}}", "not the shape of a clouds.yaml"),
+        ("clouds: [hush]", "not the shape of a clouds.yaml"),
+        ("clouds: {c: {auth: {password: [hush]}}}", "not the shape of a clouds.yaml"),
+        ("clouds: {c: \"hush}", "not valid YAML"),
+        ("clouds: *hush", "not valid YAML"),
+        ("clouds: {c: {<<: hush}}", "not valid YAML"),
+        (
+            "clouds: {c: {interface: other, auth: {auth_url: 'http://k', user_id: u, password: hush}}}",
+            "interface \"other\" must be public or internal or admin",
+        ),
+        (
+            "clouds: {c: {auth: {auth_url: 'http://me:hush@k', user_id: u, password: hush}}}",
+            "auth_url of clouds.yaml must not hold a user or a password",
+        ),
+        (
+            "clouds: {c: {auth: {auth_url: 'http://k', user_id: u, token: hush, project_id: p, password: hush}}}",
+            "credentials contradict each other: token and password are set",
+        ),
+    ] {
+        place.put("work/clouds.yaml", text);
+        let said = place.refused(USE);
+        assert!(said.contains(expect), "{text}: {said}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn no_yaml_panics(text in "(clouds|[a:{}\\[\\]*&<,'\"\n -]){0,30}") {
+        let place = Place::new();
+        place.put("work/clouds.yaml", &text);
+        place.put("etc/cloud.conf", USE);
+        let _read = place.load();
+    }
+}

@@ -1,0 +1,41 @@
+//! The end of a call, all its requests and waits included.
+
+use std::time::Duration;
+
+use ccm_cloud::{Call, Priority};
+use tokio::time::Instant;
+
+/// No call takes longer than this, whatever it was given: the timers need a bound.
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// When a call must have ended, and who waits for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    /// The end.
+    pub(crate) at: Instant,
+    timeout: Duration,
+    priority: Priority,
+}
+
+impl Deadline {
+    /// Starts the clock of `call`.
+    pub(crate) fn start(call: Call) -> Self {
+        let timeout = call.timeout.min(LONGEST);
+        Self { at: Instant::now() + timeout, timeout, priority: call.priority }
+    }
+
+    /// What is left.
+    pub(crate) fn left(&self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+
+    /// What is left, as the terms of the next request.
+    pub(crate) fn rest(&self) -> Call {
+        Call { timeout: self.left(), priority: self.priority }
+    }
+
+    /// The time that there was at the beginning, for messages.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.timeout.as_secs_f64()
+    }
+}

@@ -1,0 +1,127 @@
+//! A server as the contract describes it. Pure.
+
+use std::collections::BTreeMap;
+
+use ccm_cloud::{Instance, PowerState, ProviderId};
+
+use super::{
+    addresses::{Known, node_addresses},
+    config::{Config, Labels, Networking},
+    ids::{self, ServerId},
+    nova::{Kind, Server},
+    text::{label_value, one_line},
+};
+
+/// The domain of the labels that `[Labels]` asks for.
+const DOMAIN: &str = "openstack.quartet.dev";
+/// No more labels are taken from a server's metadata.
+const MAX_LABELS: usize = 64;
+/// No more than this of a name is shown.
+const MAX_SHOWN: usize = 100;
+
+/// The settings that shape a description.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    /// The region of this provider.
+    pub(super) region: Option<String>,
+    /// Whether provider IDs name it.
+    pub(super) regional_ids: bool,
+    /// Which addresses nodes show.
+    pub(super) networking: Networking,
+    /// Which labels nodes get.
+    pub(super) labels: Labels,
+}
+
+impl From<&Config> for Shape {
+    fn from(config: &Config) -> Self {
+        Self {
+            region: config.region.clone(),
+            regional_ids: config.regional_ids,
+            networking: config.networking.clone(),
+            labels: config.labels.clone(),
+        }
+    }
+}
+
+impl Shape {
+    /// The provider ID in this spelling.
+    fn provider_id(&self, regional: bool, id: &ServerId) -> Result<ProviderId, String> {
+        let text = ids::format(regional, self.region.as_deref(), id);
+        ProviderId::parse(&text).map_err(|error| error.to_string())
+    }
+}
+
+/// Describes a server. An error names the server and what is wrong with it.
+pub(super) fn describe(known: &Known<'_>, kind: Kind, shape: &Shape) -> Result<Instance, String> {
+    let server = known.server;
+    let about = |what: String| {
+        let name = one_line(&server.name, MAX_SHOWN);
+        format!("server with ID {:?} and name {name:?}: {what}", server.id.as_str())
+    };
+    let id = |regional| shape.provider_id(regional, &server.id).map_err(about);
+    let mut instance = Instance::new(id(shape.regional_ids)?, server.name.clone());
+    let other = id(!shape.regional_ids)?;
+    if other != instance.provider_id {
+        instance.other_ids.push(other);
+    }
+    instance.addresses = node_addresses(known, &shape.networking).map_err(about)?;
+    instance.zone = server.fields.zone.as_deref().and_then(label_value);
+    instance.region = shape.region.as_deref().and_then(label_value);
+    instance.labels = labels(server, kind.id, &shape.labels);
+    instance.instance_type = kind.name;
+    instance.power = power(server);
+    Ok(instance)
+}
+
+/// Whether the server runs, by its status.
+fn power(server: &Server) -> PowerState {
+    let task = server.fields.task_state.as_deref().unwrap_or_default();
+    match server.status() {
+        "ACTIVE" | "PASSWORD" | "VERIFY_RESIZE" => PowerState::Running,
+        // Somebody has started it already.
+        "SHUTOFF" | "SHELVED_OFFLOADED" if is_starting(task) => PowerState::Changing,
+        "SHUTOFF" | "SHELVED_OFFLOADED" => PowerState::Stopped,
+        "BUILD" | "REBUILD" | "REBOOT" | "HARD_REBOOT" | "RESIZE" | "REVERT_RESIZE"
+        | "MIGRATING" | "RESCUE" => PowerState::Changing,
+        // On its way to SHELVED_OFFLOADED, or held: it comes back with all it had.
+        "SHELVED" | "PAUSED" | "SUSPENDED" => PowerState::Changing,
+        _ => PowerState::Unknown,
+    }
+}
+
+fn is_starting(task: &str) -> bool {
+    task == "powering-on" || task.starts_with("unshelving") || task == "spawning"
+}
+
+/// The labels that `[Labels]` asks for.
+fn labels(server: &Server, flavor_id: Option<String>, rules: &Labels) -> BTreeMap<String, String> {
+    let wanted = |key: &str| rules.metadata.iter().any(|rule| matches(rule, key));
+    let mut labels: BTreeMap<String, String> = BTreeMap::new();
+    for (key, value) in server.metadata().filter(|(key, _)| wanted(key)).take(MAX_LABELS) {
+        let Some(key) = label_value(key) else { continue };
+        let value = if value.is_empty() { Some(String::new()) } else { label_value(value) };
+        if let Some(value) = value {
+            // Of keys that become the same label the first counts.
+            labels.entry(format!("{DOMAIN}/{key}")).or_insert(value);
+        }
+    }
+    let host_id = server.fields.host_id.as_deref().filter(|_| rules.host_id).and_then(label_value);
+    let flavor_id = flavor_id.filter(|_| rules.flavor_id);
+    for (key, value) in [("host-id", host_id), ("flavor-id", flavor_id)] {
+        if let Some(value) = value {
+            labels.insert(format!("{DOMAIN}/{key}"), value);
+        }
+    }
+    labels
+}
+
+/// Whether a rule of `[Labels] metadata` means this key.
+fn matches(rule: &str, key: &str) -> bool {
+    match rule.strip_suffix('*') {
+        Some(prefix) => key.starts_with(prefix),
+        None => rule == key,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,323 @@
+//! Where a service's API begins, and which of Nova's microversions is spoken.
+//!
+//! Only Nova's version document is ever asked for, once per process and catalog URL:
+//! what is found stays over re-logins. After a connection failure or an answer that
+//! was not Nova's it is looked at again, at most once a minute.
+
+use std::{cmp::Ordering, fmt, time::Duration};
+
+use ccm_cloud::{CloudError, ErrorKind};
+use http::{HeaderName, HeaderValue};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use super::{
+    client::{Failure, Outgoing, Service, TOKEN, Wire},
+    deadline::Deadline,
+    fault,
+    session::Token,
+};
+
+/// The microversion that we know how to read: servers that bring their flavor along.
+const WANTED: Microversion = Microversion { major: 2, minor: 79 };
+/// Since this one Nova reads the header that all services share.
+const SHARED_HEADER: Microversion = Microversion { major: 2, minor: 27 };
+/// A service that behaves oddly is looked at again after this time.
+const AGAIN: Duration = Duration::from_mins(1);
+/// After a failed look nobody looks again for so long.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// One of Nova's microversions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Microversion {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+}
+
+/// Where requests to a service go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    /// Ends with a slash.
+    pub(crate) base: Url,
+    /// Nova's, if it has any.
+    pub(crate) microversion: Option<Microversion>,
+}
+
+/// What is known of Nova. One per configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Discovery {
+    known: Mutex<Option<Known>>,
+    failed: Mutex<Option<(Instant, Failure)>>,
+    /// One look at a time.
+    looking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    catalog_url: String,
+    endpoint: Endpoint,
+    at: Instant,
+    doubtful: bool,
+}
+
+#[derive(Deserialize)]
+struct VersionDocument {
+    version: Option<Version>,
+    #[serde(default)]
+    versions: Vec<serde_json::Value>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Version {
+    #[serde(default)]
+    id: String,
+    /// The highest microversion.
+    #[serde(rename = "version")]
+    highest: Option<String>,
+    #[serde(rename = "min_version")]
+    lowest: Option<String>,
+}
+
+impl Discovery {
+    /// Where Nova is, by its URL in the catalog.
+    pub(crate) async fn compute(
+        &self,
+        wire: &Wire,
+        token: &Token,
+        catalog_url: &str,
+        deadline: Deadline,
+    ) -> Result<Endpoint, Failure> {
+        if let Some(endpoint) = self.known(catalog_url) {
+            return Ok(endpoint);
+        }
+        let Ok(_turn) = timeout_at(deadline.at, self.looking.lock()).await else {
+            let why =
+                format!("compute: no version within the {} s of the call", deadline.seconds());
+            return Err(Failure::lasting(CloudError::new(ErrorKind::Timeout, why)));
+        };
+        // Somebody may have found it meanwhile, or failed to.
+        if let Some(endpoint) = self.known(catalog_url) {
+            return Ok(endpoint);
+        }
+        if let Some((at, failure)) = &*self.failed.lock()
+            && at.elapsed() < PAUSE
+        {
+            return Err(failure.clone());
+        }
+        match look(wire, token, catalog_url, deadline).await {
+            Ok((endpoint, doubtful)) => {
+                let at = Instant::now();
+                let catalog_url = catalog_url.to_owned();
+                let found = Known { catalog_url, endpoint: endpoint.clone(), at, doubtful };
+                *self.known.lock() = Some(found);
+                Ok(endpoint)
+            }
+            Err(failure) => self.keep(catalog_url, failure),
+        }
+    }
+
+    /// The microversion that is spoken, once it is known.
+    pub(crate) fn microversion(&self) -> Option<Microversion> {
+        self.known.lock().as_ref()?.endpoint.microversion
+    }
+
+    /// Nova could not be reached, or something else answered.
+    pub(crate) fn doubt(&self) {
+        if let Some(known) = &mut *self.known.lock() {
+            known.doubtful = true;
+        }
+    }
+
+    fn known(&self, catalog_url: &str) -> Option<Endpoint> {
+        let known = self.known.lock();
+        let known = known.as_ref().filter(|known| known.catalog_url == catalog_url)?;
+        let good = !known.doubtful || known.at.elapsed() < AGAIN;
+        good.then(|| known.endpoint.clone())
+    }
+
+    /// After a failed look, what was found before is still better than nothing.
+    fn keep(&self, catalog_url: &str, failure: Failure) -> Result<Endpoint, Failure> {
+        if failure.error.kind != ErrorKind::Unauthorized
+            && let Some(known) = &mut *self.known.lock()
+            && known.catalog_url == catalog_url
+        {
+            known.at = Instant::now();
+            return Ok(known.endpoint.clone());
+        }
+        // A refused token says nothing about Nova, and the next one is there soon.
+        if failure.error.kind != ErrorKind::Unauthorized {
+            *self.failed.lock() = Some((Instant::now(), failure.clone()));
+        }
+        Err(failure)
+    }
+}
+
+/// Asks Nova for its versions. `true` says that it gave none: the lowest is spoken,
+/// and it is asked again later.
+async fn look(
+    wire: &Wire,
+    token: &Token,
+    catalog_url: &str,
+    deadline: Deadline,
+) -> Result<(Endpoint, bool), Failure> {
+    const OPERATION: &str = "version_list";
+    let mut base = directory(Service::Compute, catalog_url)?;
+    let versioned = up_to_version(&base);
+    let url = versioned.as_ref().unwrap_or(&base).to_string();
+    wire.open(Service::Compute, OPERATION, deadline).await?;
+    let mut outgoing = Outgoing::get(Service::Compute, OPERATION, url);
+    outgoing.headers.insert(TOKEN, token.value.clone());
+    let document = match wire.send(outgoing, deadline).await {
+        Ok(reply) => serde_json::from_slice::<VersionDocument>(&reply.body).ok(),
+        Err(Failure { error, .. })
+            if versioned.is_some()
+                && matches!(error.kind, ErrorKind::Malformed | ErrorKind::Forbidden) =>
+        {
+            None
+        }
+        Err(failure) => return Err(failure),
+    };
+    let version = document.and_then(VersionDocument::newest);
+    if versioned.is_none() {
+        let id = version.as_ref().map_or("v2.1", |version| version.id.as_str());
+        base = below(base, id)?;
+    }
+    let doubtful = version.is_none();
+    if doubtful {
+        tracing::warn!(url = %base, "Nova does not tell its versions; its lowest microversion is used");
+    }
+    let microversion = version.and_then(|version| version.chosen());
+    Ok((Endpoint { base, microversion }, doubtful))
+}
+
+impl VersionDocument {
+    /// The version with the highest microversion.
+    fn newest(self) -> Option<Version> {
+        let listed =
+            self.versions.into_iter().filter_map(|entry| serde_json::from_value(entry).ok());
+        self.version
+            .into_iter()
+            .chain(listed)
+            .filter(|version: &Version| is_version(&version.id))
+            .max_by(|one, other| match one.highest().cmp(&other.highest()) {
+                Ordering::Equal => one.id.cmp(&other.id),
+                order => order,
+            })
+    }
+}
+
+impl Version {
+    fn highest(&self) -> Option<Microversion> {
+        Microversion::parse(self.highest.as_deref()?)
+    }
+
+    /// Ours, or the nearest that Nova offers.
+    fn chosen(&self) -> Option<Microversion> {
+        let highest = self.highest()?;
+        let lowest = self.lowest.as_deref().and_then(Microversion::parse).unwrap_or(highest);
+        Some(WANTED.min(highest).max(lowest.min(highest)))
+    }
+}
+
+impl Microversion {
+    fn parse(text: &str) -> Option<Self> {
+        let (major, minor) = text.split_once('.')?;
+        Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
+    }
+
+    /// The headers that ask for it.
+    pub(crate) fn headers(self) -> Vec<(HeaderName, HeaderValue)> {
+        const SHARED: HeaderName = HeaderName::from_static("openstack-api-version");
+        const OLD: HeaderName = HeaderName::from_static("x-openstack-nova-api-version");
+        let mut headers = Vec::new();
+        headers.extend(HeaderValue::try_from(format!("compute {self}")).map(|v| (SHARED, v)));
+        if self < SHARED_HEADER {
+            headers.extend(HeaderValue::try_from(self.to_string()).map(|value| (OLD, value)));
+        }
+        headers
+    }
+}
+
+impl fmt::Display for Microversion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// Neutron's base: version 2.0 below its URL in the catalog, unless that has it.
+pub(crate) fn network(catalog_url: &str) -> Result<Endpoint, CloudError> {
+    let base = directory(Service::Network, catalog_url)?;
+    let base = match up_to_version(&base) {
+        Some(_) => base,
+        None => below(base, "v2.0")?,
+    };
+    Ok(Endpoint { base, microversion: None })
+}
+
+/// Keystone's base: version 3 below `auth-url`, unless that has it.
+pub(crate) fn identity(auth_url: &Url) -> Result<Endpoint, CloudError> {
+    let base = directory(Service::Identity, auth_url.as_str())?;
+    let base = match up_to_version(&base) {
+        None => below(base, "v3")?,
+        Some(base) if base.path().ends_with("/v3/") => base,
+        Some(_) => {
+            return Err(CloudError::new(
+                ErrorKind::Invalid,
+                format!(
+                    "auth-url: {auth_url} is of a version that is not supported: name version 3, or none"
+                ),
+            ));
+        }
+    };
+    Ok(Endpoint { base, microversion: None })
+}
+
+/// The URL of the catalog, ending with a slash.
+fn directory(service: Service, text: &str) -> Result<Url, CloudError> {
+    let url = Url::parse(text).ok().filter(|url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.has_host()
+            && !text.contains("%(")
+            && !text.contains("$(")
+    });
+    let Some(mut url) = url else {
+        return Err(CloudError::new(
+            ErrorKind::Malformed,
+            format!("the URL of {} is no http URL: {:?}", service.name(), fault::one_line(text)),
+        ));
+    };
+    url.set_query(None);
+    url.set_fragment(None);
+    if !url.path().ends_with('/') {
+        url.set_path(&format!("{}/", url.path()));
+    }
+    Ok(url)
+}
+
+/// The URL cut after its first version, if it has one.
+fn up_to_version(url: &Url) -> Option<Url> {
+    let segments: Vec<&str> = url.path().split('/').collect();
+    let at = segments.iter().position(|segment| is_version(segment))?;
+    let mut cut = url.clone();
+    cut.set_path(&format!("{}/", segments.get(..=at)?.join("/")));
+    Some(cut)
+}
+
+/// `v3`, `v2.1` and such.
+fn is_version(text: &str) -> bool {
+    let number = text.strip_prefix('v').unwrap_or_default();
+    number.starts_with(|c: char| c.is_ascii_digit())
+        && number.len() <= 8
+        && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+}
+
+fn below(base: Url, version: &str) -> Result<Url, CloudError> {
+    base.join(&format!("{version}/")).map_err(|error| {
+        CloudError::new(ErrorKind::Malformed, format!("{base} and {version}: {error}"))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! From `--cloud-config` to a cloud that is ready to ask.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ccm_cloud::{Cloud, CloudError, ErrorKind, ProviderContext, ProviderFactory};
+
+use super::{
+    NAME,
+    client::Client,
+    cloud::OpenStackCloud,
+    metrics::OpenStackMetrics,
+    reload::{self, Files},
+};
+
+/// Builds the provider `openstack`. Talks to nobody: a Keystone that is down is waited
+/// for, and wrong settings are an error of kind [`ErrorKind::Invalid`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenStackFactory;
+
+#[async_trait]
+impl ProviderFactory for OpenStackFactory {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn build(&self, context: ProviderContext) -> Result<Arc<dyn Cloud>, CloudError> {
+        let path = context.config.path.ok_or_else(|| {
+            CloudError::new(
+                ErrorKind::Invalid,
+                "--cloud-config: not set; it must be the path of a cloud.conf",
+            )
+        })?;
+        let files = Files::new(path);
+        let loaded = files.load().await?;
+        for warning in &loaded.warnings {
+            tracing::warn!("{warning}");
+        }
+        let metrics = OpenStackMetrics::default();
+        let client =
+            Client::new(&loaded.config, context.gate, metrics.clone(), &context.user_agent)?;
+        metrics.register(&*context.metrics);
+        let cloud = Arc::new(OpenStackCloud::new(Arc::new(client), &loaded.config));
+        cloud.keep(reload::run(files, loaded, Arc::downgrade(&cloud), metrics));
+        Ok(cloud)
+    }
+}

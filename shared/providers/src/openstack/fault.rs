@@ -1,0 +1,191 @@
+//! What a status that is no success means, in the service's own words.
+//!
+//! A body is believed only as far as it has one of OpenStack's forms: Nova and
+//! Keystone wrap `message` in an object named after the fault, Neutron uses
+//! `NeutronError`, Octavia `faultstring`. Whatever else answers, a proxy, a load
+//! balancer, a service's root or a path that the service does not have, is
+//! [`ErrorKind::Malformed`] or [`ErrorKind::Unavailable`], never "does not exist".
+
+use std::time::Duration;
+
+use ccm_cloud::{CloudError, ErrorKind};
+use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
+use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
+use serde_json::Value;
+
+use super::client::Service;
+
+/// The longest `Retry-After` that is believed. A cloud that wants to be left alone for
+/// longer is asked again after this time.
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// The longest message that is passed on, in characters.
+const LONGEST_MESSAGE: usize = 300;
+/// What the web frameworks of OpenStack say where no handler is: about a path, not
+/// about an object.
+const NO_SUCH_PATH: &str = "The resource could not be found";
+
+/// The service's ID of a request.
+pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
+    ["x-openstack-request-id", "x-compute-request-id"]
+        .iter()
+        .find_map(|name| headers.get(*name)?.to_str().ok())
+        .map(one_line)
+        .filter(|id| !id.is_empty())
+}
+
+/// The error that the answer is; `None` for a success. A 404 is
+/// [`ErrorKind::NotFound`] only if it is certain that the service itself says so
+/// about the object that was asked for.
+pub(crate) fn of(
+    service: Service,
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+    now: Timestamp,
+) -> Option<CloudError> {
+    if status.is_success() {
+        return None;
+    }
+    let told = Told::read(body);
+    let request_id = request_id(headers);
+    let kind = match status {
+        StatusCode::NOT_FOUND if request_id.is_some() && told.denies(service) => {
+            ErrorKind::NotFound
+        }
+        _ => kind(status, &told),
+    };
+    let message = match (&told.message, status) {
+        (_, status) if status.is_redirection() => {
+            let place = headers.get(http::header::LOCATION).and_then(|to| to.to_str().ok());
+            format!(
+                "HTTP {}, to {}: redirections are not followed, the endpoint is wrong",
+                status.as_u16(),
+                one_line(place.unwrap_or("nowhere"))
+            )
+        }
+        (Some(message), _) => format!("HTTP {}: {message}", status.as_u16()),
+        (None, _) => {
+            format!("HTTP {} without an error of OpenStack's{}", status.as_u16(), told.page)
+        }
+    };
+    Some(CloudError { kind, message, request_id, retry_after: retry_after(headers, now) })
+}
+
+fn kind(status: StatusCode, told: &Told) -> ErrorKind {
+    match status.as_u16() {
+        400 | 413 | 409 | 403 if told.speaks_of_quota() => ErrorKind::QuotaExceeded,
+        413 if told.name.as_deref() == Some("overLimit") => ErrorKind::Throttled,
+        401 => ErrorKind::Unauthorized,
+        403 => ErrorKind::Forbidden,
+        409 => ErrorKind::Conflict,
+        429 | 498 => ErrorKind::Throttled,
+        405 | 406 | 501 => ErrorKind::Unsupported,
+        408 | 500 | 502..=599 => ErrorKind::Unavailable,
+        404 => ErrorKind::Malformed,
+        400..=499 => ErrorKind::Invalid,
+        _ => ErrorKind::Malformed,
+    }
+}
+
+/// What the server asked for: seconds, or a date seen from `now`. Anything else
+/// counts as not asked, and so does a wait of no length.
+pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let wait = if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More digits than a number holds is still a very long time.
+        Duration::from_secs(value.parse().unwrap_or(u64::MAX))
+    } else {
+        let date = DateTimeParser::new().parse_timestamp(value).ok()?;
+        Duration::try_from(date.duration_since(now)).unwrap_or(Duration::ZERO)
+    };
+    Some(wait.min(LONGEST_PAUSE)).filter(|wait| !wait.is_zero())
+}
+
+/// What an error body tells.
+#[derive(Debug, Default)]
+struct Told {
+    /// The name of the fault: the one key of the body.
+    name: Option<String>,
+    /// Neutron's finer name.
+    detail: Option<String>,
+    message: Option<String>,
+    /// For a body that is none of OpenStack's: what it looks like.
+    page: &'static str,
+}
+
+impl Told {
+    fn read(body: &[u8]) -> Self {
+        let Ok(Value::Object(fields)) = serde_json::from_slice(body) else {
+            let page = match body.trim_ascii_start().first() {
+                None => ", and without a body",
+                Some(b'<') => ", but with a page of HTML, as a proxy or load balancer sends it",
+                Some(_) => ", but with other text",
+            };
+            return Self { page, ..Self::default() };
+        };
+        let text = |value: Option<&Value>| {
+            value.and_then(Value::as_str).map(one_line).filter(|text| !text.is_empty())
+        };
+        if let Some(message) = text(fields.get("faultstring")).or(text(fields.get("message"))) {
+            return Self { message: Some(message), ..Self::default() };
+        }
+        let Some((name, fault)) = fields.iter().next().filter(|_| fields.len() == 1) else {
+            return Self { page: ", but with other JSON", ..Self::default() };
+        };
+        Self {
+            name: Some(name.clone()),
+            detail: text(fault.get("type")),
+            message: text(fault.get("message")).or(text(Some(fault))),
+            page: ", but with other JSON",
+        }
+    }
+
+    /// Whether the service says that the object does not exist.
+    fn denies(&self, service: Service) -> bool {
+        let about_the_path =
+            self.message.as_ref().is_none_or(|message| message.starts_with(NO_SUCH_PATH));
+        let named = match service {
+            Service::Compute => self.name.as_deref() == Some("itemNotFound"),
+            // `HTTPNotFound` is said about paths.
+            Service::Network => {
+                self.name.as_deref() == Some("NeutronError")
+                    && self
+                        .detail
+                        .as_ref()
+                        .is_some_and(|name| name.ends_with("NotFound") && !name.starts_with("HTTP"))
+            }
+            Service::Identity => false,
+        };
+        named && !about_the_path
+    }
+
+    fn speaks_of_quota(&self) -> bool {
+        self.detail.as_deref() == Some("OverQuota")
+            || self
+                .message
+                .as_ref()
+                .is_some_and(|message| message.to_ascii_lowercase().contains("quota exceeded"))
+    }
+}
+
+/// One line of bounded length, without control characters.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for (at, word) in text.split(|c: char| c.is_whitespace() || c.is_control()).enumerate() {
+        if at > 0 && !word.is_empty() && !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+        if line.len() > 4 * LONGEST_MESSAGE {
+            break;
+        }
+    }
+    if let Some((end, _)) = line.char_indices().nth(LONGEST_MESSAGE) {
+        line.truncate(end);
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests;

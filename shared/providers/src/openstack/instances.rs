@@ -1,0 +1,211 @@
+//! The instances capability: nodes are found among Nova's servers and described with
+//! Neutron's ports.
+
+mod find;
+mod prove;
+mod question;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use ccm_cloud::{
+    Call, CloudError, ErrorKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeIdentity,
+};
+use futures::{StreamExt, stream};
+
+use self::{
+    find::{Finder, Found},
+    question::Question,
+};
+use super::{
+    addresses::{Known, networks_to_name},
+    client::Api,
+    config::Config,
+    deadline::Deadline,
+    describe::{Shape, describe},
+    ids::ServerId,
+    neutron::{NetworkNames, Neutron, Port, Ports},
+    nova::{Flavors, Listing, Nova, Row, Server},
+};
+
+/// So many nodes are asked for one by one; for more, the whole project is listed.
+const ONE_BY_ONE: usize = 3;
+/// So many servers may be asked for at once.
+const AT_ONCE: usize = 8;
+/// Servers on one page of a list, by Nova's default.
+const PAGE: usize = 1_000;
+/// In a list of several pages, so many servers cost Nova as much as one that is asked for
+/// by its ID.
+const LISTED_PER_ASKED: usize = 16;
+/// No more lines about malformed entries are kept than this; the rest is counted.
+const MAX_MALFORMED: usize = 1_000;
+
+/// [`Instances`] by Nova and Neutron.
+pub(super) struct OpenStackInstances {
+    nova: Nova,
+    flavors: Flavors,
+    neutron: Neutron,
+    names: NetworkNames,
+    shape: Shape,
+    /// How many servers the project had when it was last listed.
+    project_size: AtomicUsize,
+}
+
+#[async_trait]
+impl Instances for OpenStackInstances {
+    async fn lookup(&self, nodes: &[NodeIdentity], call: Call) -> Vec<LookupResult> {
+        let deadline = Deadline::start(call);
+        let questions: Vec<_> =
+            nodes.iter().map(|node| Question::of(node, self.shape.region.as_deref())).collect();
+        let open = questions.iter().filter(|question| question.asks_the_cloud()).count();
+        let finder = if self.should_list(open) {
+            let listing = self.nova.all_servers(deadline).await;
+            Finder::with_listing(&self.nova, deadline, listing)
+        } else {
+            Finder::new(&self.nova, deadline)
+        };
+        let found: Vec<_> = questions.iter().map(|question| finder.answer(question)).collect();
+        let found: Vec<Found> = stream::iter(found).buffered(AT_ONCE).collect().await;
+        if let Some(size) = finder.listed() {
+            self.project_size.store(size, Ordering::Relaxed);
+        }
+        self.describe_found(found, deadline).await
+    }
+
+    async fn list(&self, call: Call) -> Result<Fleet, CloudError> {
+        let deadline = Deadline::start(call);
+        let listing = self.nova.all_servers(deadline).await?;
+        self.project_size.store(listing.rows.len(), Ordering::Relaxed);
+        self.fleet(listing, deadline).await
+    }
+}
+
+impl OpenStackInstances {
+    pub(super) fn new(api: Arc<dyn Api>, config: &Config) -> Self {
+        Self::shaped(api, config.into())
+    }
+
+    fn shaped(api: Arc<dyn Api>, shape: Shape) -> Self {
+        Self {
+            nova: Nova::new(Arc::clone(&api)),
+            flavors: Flavors::new(Arc::clone(&api), shape.labels.flavor_id),
+            neutron: Neutron::new(api),
+            names: NetworkNames::default(),
+            shape,
+            project_size: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether one list is cheaper than this many questions. In a project of several
+    /// pages, most of them other people's servers, a few questions are cheaper.
+    fn should_list(&self, questions: usize) -> bool {
+        let size = self.project_size.load(Ordering::Relaxed);
+        questions > ONE_BY_ONE && (size <= PAGE || questions * LISTED_PER_ASKED >= size)
+    }
+
+    async fn describe_found(&self, found: Vec<Found>, deadline: Deadline) -> Vec<LookupResult> {
+        let servers: BTreeMap<ServerId, Arc<Server>> = found
+            .iter()
+            .filter_map(|found| match found {
+                Found::Server(server) => Some((server.id.clone(), Arc::clone(server))),
+                Found::Settled(_) => None,
+            })
+            .collect();
+        let servers: Vec<_> = servers.into_values().collect();
+        let surroundings = self.surroundings(&servers, deadline).await;
+        let answers = found.into_iter().map(|found| match (found, &surroundings) {
+            (Found::Settled(answer), _) => answer,
+            (Found::Server(_), Err(error)) => Err(error.clone()),
+            (Found::Server(server), Ok(around)) => self
+                .describe(&server, around)
+                .map(|instance| Lookup::Found(Box::new(instance)))
+                .map_err(|line| CloudError::new(ErrorKind::Malformed, line)),
+        });
+        answers.collect()
+    }
+
+    async fn fleet(&self, listing: Listing, deadline: Deadline) -> Result<Fleet, CloudError> {
+        let mut fleet = Fleet::default();
+        let mut servers = Vec::new();
+        for row in listing.rows {
+            match row {
+                Row::Whole(server) if server.exists() => servers.push(Arc::from(server)),
+                // It waits to be reclaimed: not there, and nothing is wrong.
+                Row::Whole(_) => {}
+                row => fleet.malformed.extend(row.trouble()),
+            }
+        }
+        let around = self.surroundings(&servers, deadline).await?;
+        for server in &servers {
+            match self.describe(server, &around) {
+                Ok(instance) => fleet.instances.push(instance),
+                Err(line) => fleet.malformed.push(line),
+            }
+        }
+        fleet.malformed.extend(around.ports.malformed);
+        bound(&mut fleet.malformed);
+        Ok(fleet)
+    }
+
+    /// Reads what describing these servers takes beside themselves.
+    async fn surroundings(
+        &self,
+        servers: &[Arc<Server>],
+        deadline: Deadline,
+    ) -> Result<Surroundings, CloudError> {
+        let ids: BTreeSet<_> = servers.iter().map(|server| server.id.clone()).collect();
+        let ports = self.neutron.ports_of(&ids, deadline);
+        let (ports, flavors) = tokio::join!(ports, self.flavors.learn(servers, deadline));
+        flavors?;
+        let ports = ports?;
+        let mut unnamed = BTreeSet::new();
+        for server in servers {
+            let (own, subs) = ports_of(&ports, server);
+            let networks = networks_to_name(server, own, &subs, &self.shape.networking);
+            unnamed.extend(networks.map(str::to_owned));
+        }
+        let names = self.names.of(&unnamed, &self.neutron, deadline).await?;
+        Ok(Surroundings { ports, names })
+    }
+
+    fn describe(&self, server: &Server, around: &Surroundings) -> Result<Instance, String> {
+        if let Some(line) = around.ports.spoilt.get(server.id.as_str()) {
+            return Err(format!("server with ID {:?}: {line}", server.id.as_str()));
+        }
+        let (ports, sub_ports) = ports_of(&around.ports, server);
+        let known = Known { server, ports, sub_ports: &sub_ports, names: &around.names };
+        describe(&known, self.flavors.kind(server), &self.shape)
+    }
+}
+
+/// What describing servers takes beside themselves.
+struct Surroundings {
+    ports: Ports,
+    /// Names of networks by ID.
+    names: BTreeMap<String, String>,
+}
+
+/// A server's ports and their sub-ports.
+fn ports_of<'a>(ports: &'a Ports, server: &Server) -> (&'a [Port], Vec<Port>) {
+    let own = ports.of_servers.get(server.id.as_str()).map(Vec::as_slice).unwrap_or_default();
+    let sub_ids = own.iter().flat_map(Port::sub_port_ids);
+    (own, sub_ids.filter_map(|id| ports.carried.get(id).cloned()).collect())
+}
+
+/// Keeps a bounded number of lines.
+fn bound(lines: &mut Vec<String>) {
+    let more = lines.len().saturating_sub(MAX_MALFORMED);
+    if more > 0 {
+        lines.truncate(MAX_MALFORMED);
+        lines.push(format!("and {more} more"));
+    }
+}
+
+#[cfg(test)]
+mod tests;

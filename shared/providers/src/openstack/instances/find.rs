@@ -1,0 +1,215 @@
+//! Finding the servers of nodes: one by one, or in one list of the project.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ccm_cloud::{CloudError, ErrorKind, LookupResult};
+use tokio::sync::OnceCell;
+
+use super::{
+    super::{
+        deadline::Deadline,
+        ids::ServerId,
+        nova::{Listing, Nova, Row, Server},
+    },
+    prove,
+    question::Question,
+};
+
+/// What came of a question.
+pub(super) enum Found {
+    /// This server, yet to be described.
+    Server(Arc<Server>),
+    /// Anything else.
+    Settled(LookupResult),
+}
+
+impl From<CloudError> for Found {
+    fn from(error: CloudError) -> Self {
+        Self::Settled(Err(error))
+    }
+}
+
+/// Answers the questions of one lookup. The project is listed once at most.
+pub(super) struct Finder<'a> {
+    nova: &'a Nova,
+    deadline: Deadline,
+    index: OnceCell<Index>,
+    /// Why there is no list although one was wanted.
+    failed: Option<CloudError>,
+}
+
+/// All servers of the project, by ID and by name.
+#[derive(Default)]
+pub(super) struct Index {
+    by_id: BTreeMap<ServerId, Entry>,
+    /// Servers that exist, by their exact name.
+    by_name: BTreeMap<String, Vec<ServerId>>,
+    /// Entries whose name is not known: any of them may be the one that is missed.
+    pub(super) nameless: usize,
+    /// How many entries there are.
+    pub(super) size: usize,
+    /// Nova's ID of the request.
+    pub(super) request_id: Option<String>,
+}
+
+enum Entry {
+    There(Arc<Server>),
+    /// It waits to be reclaimed.
+    Going,
+    /// It cannot be described, for this reason.
+    Unreadable(CloudError),
+}
+
+impl<'a> Finder<'a> {
+    /// Asks for one server after the other.
+    pub(super) fn new(nova: &'a Nova, deadline: Deadline) -> Self {
+        Self { nova, deadline, index: OnceCell::new(), failed: None }
+    }
+
+    /// Looks into a list first. What is not in it is asked for.
+    pub(super) fn with_listing(
+        nova: &'a Nova,
+        deadline: Deadline,
+        listing: Result<Listing, CloudError>,
+    ) -> Self {
+        let (index, failed) = match listing {
+            Ok(listing) => (OnceCell::new_with(Some(Index::of(listing))), None),
+            Err(error) => (OnceCell::new(), Some(error)),
+        };
+        Self { nova, deadline, index, failed }
+    }
+
+    /// How many servers were listed, if they were.
+    pub(super) fn listed(&self) -> Option<usize> {
+        self.index.get().map(|index| index.size)
+    }
+
+    /// Answers one question.
+    pub(super) async fn answer(&self, question: &Question) -> Found {
+        let found = match (question, &self.failed) {
+            (Question::Settled(answer), _) => Ok(Found::Settled(answer.clone())),
+            (_, Some(error)) => Err(error.clone()),
+            (Question::ById { id, spelt }, None) => self.by_id(id, spelt).await,
+            (Question::Search { uuid, name }, None) => self.search(uuid.as_ref(), name).await,
+        };
+        found.unwrap_or_else(Found::from)
+    }
+
+    async fn by_id(&self, id: &ServerId, spelt: &str) -> Result<Found, CloudError> {
+        if let Some(server) = self.index.get().and_then(|index| index.server(id)) {
+            return server.map(Found::Server);
+        }
+        let asked = self.nova.server(id, self.deadline).await?;
+        match asked.row {
+            Some(Row::Whole(server)) if server.exists() => Ok(Found::Server(Arc::from(server))),
+            Some(Row::Whole(_)) | None => {
+                Ok(prove::gone_by_id(spelt, &asked.evidence, asked.request_id))
+            }
+            Some(row) => Err(unreadable(&row)),
+        }
+    }
+
+    async fn search(&self, uuid: Option<&ServerId>, name: &str) -> Result<Found, CloudError> {
+        if let Some(index) = self.index.get() {
+            if let Some(found) = index.search(uuid, name) {
+                return found;
+            }
+            // The list may have been cut short: the ID itself is asked for as well.
+            return match self.by_uuid(uuid).await? {
+                Some(server) => Ok(Found::Server(server)),
+                None => prove::gone_by_name(name, index),
+            };
+        }
+        if let Some(server) = self.by_uuid(uuid).await? {
+            return Ok(Found::Server(server));
+        }
+        let named = Index::of(self.nova.servers_by_name(name, self.deadline).await?);
+        if let Some(found) = named.named(name) {
+            return found;
+        }
+        // A search by name leaves out what the whole list shows: servers of cells that
+        // are down.
+        let list = || async { self.nova.all_servers(self.deadline).await.map(Index::of) };
+        let index = self.index.get_or_try_init(list).await?;
+        index.search(uuid, name).unwrap_or_else(|| prove::gone_by_name(name, index))
+    }
+
+    /// The server with the ID that is a node's system UUID, if there is one.
+    async fn by_uuid(&self, uuid: Option<&ServerId>) -> Result<Option<Arc<Server>>, CloudError> {
+        let Some(uuid) = uuid else { return Ok(None) };
+        match self.nova.server(uuid, self.deadline).await?.row {
+            Some(Row::Whole(server)) => Ok(server.exists().then(|| Arc::from(server))),
+            Some(row) => Err(unreadable(&row)),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Index {
+    fn of(listing: Listing) -> Self {
+        let mut index =
+            Self { size: listing.rows.len(), request_id: listing.request_id, ..Self::default() };
+        for row in listing.rows {
+            index.add(row);
+        }
+        index
+    }
+
+    fn add(&mut self, row: Row) {
+        let name = row.name().map(str::to_owned);
+        let (id, entry) = match row {
+            Row::Whole(server) if server.exists() => {
+                (Some(server.id.clone()), Entry::There(Arc::from(server)))
+            }
+            // Its name is free again.
+            Row::Whole(server) => {
+                self.by_id.insert(server.id.clone(), Entry::Going);
+                return;
+            }
+            row => (row.id().cloned(), Entry::Unreadable(unreadable(&row))),
+        };
+        match (name, &id) {
+            (Some(name), Some(id)) => self.by_name.entry(name).or_default().push(id.clone()),
+            _ => self.nameless += 1,
+        }
+        if let Some(id) = id {
+            self.by_id.insert(id, entry);
+        }
+    }
+
+    /// The server of this ID; `None` if the list does not decide.
+    fn server(&self, id: &ServerId) -> Option<Result<Arc<Server>, CloudError>> {
+        match self.by_id.get(id)? {
+            Entry::There(server) => Some(Ok(Arc::clone(server))),
+            Entry::Unreadable(error) => Some(Err(error.clone())),
+            Entry::Going => None,
+        }
+    }
+
+    /// The server of this system UUID, else of this name.
+    fn search(&self, uuid: Option<&ServerId>, name: &str) -> Option<Result<Found, CloudError>> {
+        match uuid.and_then(|uuid| self.server(uuid)) {
+            Some(server) => Some(server.map(Found::Server)),
+            None => self.named(name),
+        }
+    }
+
+    /// The server of this name; `None` if there is none.
+    fn named(&self, name: &str) -> Option<Result<Found, CloudError>> {
+        let ids = self.by_name.get(name)?;
+        match ids.as_slice() {
+            [] => None,
+            [id] => self.server(id).map(|server| server.map(Found::Server)),
+            ids => Some(Err(prove::conflict(name, ids))),
+        }
+    }
+}
+
+/// The error for a server that exists but cannot be described.
+fn unreadable(row: &Row) -> CloudError {
+    let kind = match row {
+        Row::Partial { .. } => ErrorKind::Unavailable,
+        Row::Whole(_) | Row::Malformed { .. } => ErrorKind::Malformed,
+    };
+    CloudError::new(kind, row.trouble().unwrap_or_default())
+}

@@ -1,0 +1,51 @@
+//! When a server counts as gone, and in which words. Nodes are deleted on these.
+
+use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Lookup, ProofMethod};
+
+use super::{
+    super::{ids::ServerId, text::one_line},
+    find::{Found, Index},
+};
+
+/// So much of a node's name is shown.
+const MAX_SHOWN: usize = 100;
+/// No more IDs are named than this.
+const MAX_IDS: usize = 10;
+
+/// Nova's own word about an ID: a 404, or a status that says that it is deleted.
+pub(super) fn gone_by_id(provider_id: &str, answer: &str, request_id: Option<String>) -> Found {
+    gone(ProofMethod::ById, format!("{provider_id}: {answer}"), request_id)
+}
+
+/// No server of this name in the whole list. While the list holds servers whose names
+/// are unknown, this proves nothing.
+pub(super) fn gone_by_name(name: &str, index: &Index) -> Result<Found, CloudError> {
+    let name = one_line(name, MAX_SHOWN);
+    let Index { size, nameless, request_id, .. } = index;
+    if *nameless > 0 {
+        let message = format!(
+            "no server has the name {name:?}, but Nova does not tell the names of {nameless} of \
+             the {size} servers of the project"
+        );
+        return Err(CloudError::new(ErrorKind::Unavailable, message));
+    }
+    let evidence = format!("none of the {size} servers of the project has the name {name:?}");
+    Ok(gone(ProofMethod::ByName, evidence, request_id.clone()))
+}
+
+/// The error for a name that several servers have.
+pub(super) fn conflict(name: &str, ids: &[ServerId]) -> CloudError {
+    let name = one_line(name, MAX_SHOWN);
+    let shown: Vec<_> = ids.iter().take(MAX_IDS).map(ServerId::as_str).collect();
+    let message = format!(
+        "{} servers have the name {name:?} ({}); set spec.providerID of the node, or rename \
+         the others",
+        ids.len(),
+        shown.join(", ")
+    );
+    CloudError::new(ErrorKind::Conflict, message)
+}
+
+fn gone(method: ProofMethod, evidence: String, request_id: Option<String>) -> Found {
+    Found::Settled(Ok(Lookup::Gone(AbsenceProof { method, evidence, request_id })))
+}

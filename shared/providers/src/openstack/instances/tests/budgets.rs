@@ -1,0 +1,144 @@
+//! How many requests work costs.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::*;
+
+/// The operations and how often each came.
+fn counted(rig: &Rig) -> BTreeMap<&'static str, usize> {
+    let mut counts = BTreeMap::new();
+    for operation in rig.cloud.operations() {
+        *counts.entry(operation).or_default() += 1;
+    }
+    counts
+}
+
+fn total(counts: &BTreeMap<&'static str, usize>) -> usize {
+    counts.values().sum()
+}
+
+#[tokio::test]
+async fn a_refresh_of_300_servers() {
+    let rig = Rig::new(Scripted::with_servers(0..300));
+    assert_eq!(rig.instances.list(CALL).await.unwrap().instances.len(), 300);
+    assert_eq!(counted(&rig), [("port_list", 2), ("server_list", 1)].into());
+}
+
+#[tokio::test]
+async fn twenty_new_nodes_at_once() {
+    for node in [fresh, named, known] {
+        let rig = Rig::new(Scripted::with_servers(0..300));
+        let nodes: Vec<_> = (100..120).map(node).collect();
+        for (number, answer) in (100..120).zip(rig.look_all(&nodes).await) {
+            assert_eq!(found(&answer), format!("node-{number:05}"));
+        }
+        assert_eq!(counted(&rig), [("port_list", 1), ("server_list", 1)].into());
+    }
+}
+
+#[tokio::test]
+async fn a_restart_with_300_nodes() {
+    let rig = Rig::new(Scripted::with_servers(0..300));
+    let nodes: Vec<_> = (0..300).map(known).collect();
+    assert!(rig.look_all(&nodes).await.iter().all(Result::is_ok));
+    assert_eq!(rig.instances.list(CALL).await.unwrap().instances.len(), 300);
+    let counts = counted(&rig);
+    assert!(total(&counts) <= 6, "{counts:?}");
+}
+
+#[tokio::test]
+async fn one_node() {
+    for node in [fresh, named, known] {
+        let rig = Rig::new(Scripted::with_servers(0..300));
+        assert_eq!(found(&rig.look(node(7)).await), "node-00007");
+        assert_eq!(total(&counted(&rig)), 2);
+    }
+    let rig = Rig::new(Scripted::with_servers(0..300));
+    let nodes = [known(1), known(2), known(3)];
+    assert!(rig.look_all(&nodes).await.iter().all(Result::is_ok));
+    assert_eq!(counted(&rig), [("port_list", 1), ("server_get", 3)].into());
+    // From the fourth on a list is cheaper.
+    let nodes = [known(1), with_id(9, "aws:///x"), known(2), known(3), known(4)];
+    assert!(rig.look_all(&nodes).await.iter().all(Result::is_ok));
+    assert_eq!(counted(&rig), [("port_list", 1), ("server_list", 1)].into());
+}
+
+#[tokio::test]
+async fn nobody_asks_about_nothing() {
+    let rig = Rig::new(Scripted::with_servers(0..5));
+    assert_eq!(rig.look_all(&[]).await, []);
+    let foreign: Vec<_> = (0..9).map(|number| with_id(number, "aws:///i-1")).collect();
+    rig.look_all(&foreign).await;
+    assert_eq!(counted(&rig), BTreeMap::new());
+    let rig = Rig::new(Scripted::default());
+    assert_eq!(rig.instances.list(CALL).await, Ok(ccm_cloud::Fleet::default()));
+    assert_eq!(counted(&rig), [("server_list", 1)].into(), "no servers, no ports");
+}
+
+#[tokio::test]
+async fn a_large_project_is_not_listed_for_a_few_nodes() {
+    let rig = Rig::new(Scripted::with_servers(0..2_000));
+    assert_eq!(rig.instances.list(CALL).await.unwrap().instances.len(), 2_000);
+    let counts = counted(&rig);
+    // 2000 servers fill two pages, so a third is asked for.
+    assert_eq!(counts, [("port_list", 13), ("server_list", 3)].into());
+    let nodes: Vec<_> = (0..20).map(known).collect();
+    assert!(rig.look_all(&nodes).await.iter().all(Result::is_ok));
+    assert_eq!(counted(&rig), [("port_list", 1), ("server_get", 20)].into());
+    let nodes: Vec<_> = (0..200).map(known).collect();
+    assert!(rig.look_all(&nodes).await.iter().all(Result::is_ok));
+    assert_eq!(counted(&rig), [("port_list", 2), ("server_list", 3)].into());
+}
+
+#[tokio::test]
+async fn no_more_than_eight_at_once() {
+    let rig = Rig::new(Scripted::with_servers(0..4));
+    let nodes: Vec<_> = (0..50).map(known).collect();
+    let gone =
+        rig.look_all(&nodes).await.iter().filter(|a| matches!(a, Ok(Lookup::Gone(_)))).count();
+    assert_eq!(gone, 46);
+    let most = rig.cloud.world.lock().under_way.1;
+    assert_eq!(most, 8);
+}
+
+#[tokio::test]
+async fn names_of_networks_cost_one_request() {
+    let rig = Rig::shaped(Scripted::with_servers(0..300), |shape| {
+        shape.networking.internal_networks = vec!["k8s".to_owned(), "storage".to_owned()];
+    });
+    rig.instances.list(CALL).await.unwrap();
+    let counts = counted(&rig);
+    assert_eq!(counts, [("port_list", 2), ("server_list", 1)].into(), "servers tell the names");
+    {
+        let mut world = rig.cloud.world.lock();
+        for port in world.ports.iter_mut().take(200) {
+            let trunk = json!({"sub_ports": [{"port_id": uuid(5_000_000)}]});
+            port["trunk_details"] = trunk;
+        }
+        let storage = uuid(78);
+        world.ports.push(json!({
+            "id": uuid(5_000_000), "device_id": "", "status": "ACTIVE", "network_id": storage,
+            "fixed_ips": [{"ip_address": "10.9.0.1"}],
+        }));
+        world.networks.push(json!({"id": storage, "name": "storage"}));
+    }
+    for networks in [1, 0] {
+        let fleet = rig.instances.list(CALL).await.unwrap();
+        assert_eq!(fleet.instances[0].addresses[1].address, "10.9.0.1");
+        assert_eq!(fleet.instances[200].addresses.len(), 1);
+        let mut counts = counted(&rig);
+        assert_eq!(counts.remove("network_list").unwrap_or_default(), networks);
+        assert_eq!(counts, [("port_list", 3), ("server_list", 1)].into());
+    }
+    // Old names serve while Neutron does not tell them; unknown ones are waited for.
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_mins(11)).await;
+    let down = CloudError::new(ccm_cloud::ErrorKind::Unavailable, "no");
+    rig.cloud.fail(move |path, _| path.starts_with("/networks").then(|| Err(down.clone())));
+    assert_eq!(rig.instances.list(CALL).await.unwrap().instances[0].addresses.len(), 2);
+    assert_eq!(counted(&rig).remove("network_list"), Some(1));
+    rig.cloud.world.lock().ports[300]["network_id"] = json!(uuid(79));
+    assert!(rig.instances.list(CALL).await.is_err());
+}

@@ -1,0 +1,168 @@
+//! Whole lists.
+
+use std::collections::BTreeSet;
+
+use ccm_cloud::{ErrorKind, Fleet};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::openstack::scripted::{answer, any_json, port, server};
+
+async fn names(rig: &Rig) -> Vec<String> {
+    let fleet = rig.instances.list(CALL).await.unwrap();
+    assert_eq!(fleet.malformed, [""; 0]);
+    fleet.instances.into_iter().map(|instance| instance.name).collect()
+}
+
+#[tokio::test]
+async fn page_by_page() {
+    for page in [1, 7, 10, 1_000] {
+        let rig = Rig::new(Scripted::with_servers(0..20));
+        rig.cloud.world.lock().page = Some(page);
+        let expect: Vec<_> = (0..20).map(|number| format!("node-{number:05}")).collect();
+        assert_eq!(names(&rig).await, expect, "pages of {page}");
+        let lists = rig.cloud.operations().iter().filter(|o| **o == "server_list").count();
+        assert_eq!(lists, 20 / page + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_server_on_two_pages_counts_once() {
+    let rig = Rig::new(Scripted::with_servers(0..6));
+    rig.cloud.world.lock().page = Some(3);
+    rig.cloud.fail(|path, _| {
+        // Somebody built server 9 meanwhile, so server 2 moved on to the second page.
+        let page: Vec<_> = [2, 3, 4, 5].map(server).into();
+        path.contains("servers/detail?marker").then(|| Ok(answer(200, &json!({"servers": page}))))
+    });
+    let expect: Vec<_> = (0..6).map(|number| format!("node-{number:05}")).collect();
+    assert_eq!(names(&rig).await, expect);
+}
+
+#[tokio::test]
+async fn a_list_with_a_hole_is_no_list() {
+    let broken = [
+        Err(CloudError::new(ErrorKind::Unavailable, "no")),
+        Ok(answer(200, &json!({}))),
+        Ok(answer(200, &json!([]))),
+        Ok(answer(200, &json!({"servers": {}, "ports": 5}))),
+        Ok(answer(200, &json!({"servers": null, "ports": null}))),
+        Ok(answer(404, &json!({"itemNotFound": {}}))),
+        // Goes on for ever.
+        Ok(answer(
+            200,
+            &json!({"servers": [server(3)], "servers_links": [{"rel": "next"}],
+                               "ports": [port(3)], "ports_links": [{"rel": "next"}]}),
+        )),
+        Ok(answer(
+            200,
+            &json!({"servers": [], "servers_links": [{"rel": "next"}],
+                               "ports": [], "ports_links": [{"rel": "next"}]}),
+        )),
+    ];
+    for what in ["/servers/detail", "/servers/detail?marker", "/ports?", "marker"] {
+        for answer in &broken {
+            let rig = Rig::new(Scripted::with_servers(0..6));
+            rig.cloud.world.lock().page = Some(4);
+            let answer = answer.clone();
+            rig.cloud.fail(move |path, _| path.contains(what).then(|| answer.clone()));
+            let error = rig.instances.list(CALL).await.unwrap_err();
+            let kinds = [ErrorKind::Unavailable, ErrorKind::Malformed, ErrorKind::NotFound];
+            assert!(kinds.contains(&error.kind), "{error}");
+            assert!(!matches!(error.kind, ErrorKind::Malformed) || error.request_id.is_some());
+            let nodes: Vec<_> = (0..6).map(known).collect();
+            for answer in rig.look_all(&nodes).await {
+                assert!(!matches!(answer, Ok(Lookup::Gone(_))), "{answer:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_malformed_server_never_spoils_the_rest() {
+    let rig = Rig::new(Scripted::with_servers(0..8));
+    rig.cloud.change(1, "status", json!(7));
+    rig.cloud.change(2, "addresses", json!({"k8s": [{"addr": "10.0.0.300"}]}));
+    rig.cloud.take_cell_down(3);
+    rig.cloud.world.lock().servers[4] = json!("nonsense");
+    rig.cloud.world.lock().ports[5]["fixed_ips"] = json!(17);
+    rig.cloud.world.lock().servers.push(json!({"id": 5, "name": "odd"}));
+    let fleet = rig.instances.list(CALL).await.unwrap();
+    let names: Vec<_> = fleet.instances.iter().map(|instance| instance.name.as_str()).collect();
+    assert_eq!(names, ["node-00000", "node-00006", "node-00007"]);
+    assert_eq!(fleet.malformed.len(), 6, "{:?}", fleet.malformed);
+    for expect in [
+        [uuid(1), "node-00001".to_owned()],
+        [uuid(2), "10.0.0.300".to_owned()],
+        [uuid(3), "UNKNOWN".to_owned()],
+        ["without one".to_owned(), "invalid type".to_owned()],
+        [uuid(5), "port".to_owned()],
+        ["odd".to_owned(), "invalid type".to_owned()],
+    ] {
+        let lines = &fleet.malformed;
+        let shown = lines.iter().any(|line| expect.iter().all(|part| line.contains(part)));
+        assert!(shown, "{expect:?} not in {lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_may_end_with_a_server_of_a_silent_cell() {
+    // Behind such a server Nova would find no page.
+    let rig = Rig::new(Scripted::with_servers(0..6));
+    rig.cloud.world.lock().page = Some(3);
+    rig.cloud.take_cell_down(2);
+    let fleet = rig.instances.list(CALL).await.unwrap();
+    assert_eq!((fleet.instances.len(), fleet.malformed.len()), (5, 1));
+    let calls = rig.cloud.world.lock().calls.clone();
+    let markers: BTreeSet<_> =
+        calls.iter().filter_map(|(_, path)| path.split_once("marker=")).collect();
+    assert!(markers.iter().all(|(_, marker)| *marker != uuid(2)), "{markers:?}");
+}
+
+#[tokio::test]
+async fn nova_is_never_given_a_reason_to_hide_silent_cells() {
+    let rig = Rig::new(Scripted::with_servers(0..2));
+    rig.instances.list(CALL).await.unwrap();
+    assert_eq!(rig.cloud.world.lock().calls[0].1, "/servers/detail");
+}
+
+#[tokio::test]
+async fn a_deleted_server_is_not_listed() {
+    let rig = Rig::new(Scripted::with_servers(0..3));
+    rig.cloud.change(0, "status", json!("SOFT_DELETED"));
+    rig.cloud.change(1, "status", json!("DELETED"));
+    assert_eq!(names(&rig).await, ["node-00002"]);
+}
+
+#[tokio::test]
+async fn lines_about_malformed_entries_are_bounded() {
+    let rig = Rig::new(Scripted::default());
+    rig.cloud.world.lock().servers = (0..900).map(|_| json!(1)).collect();
+    assert_eq!(rig.instances.list(CALL).await.unwrap().malformed.len(), 900);
+    let rows: Vec<_> = (0..1_200).map(|_| json!(1)).collect();
+    rig.cloud.fail(move |_, _| Some(Ok(answer(200, &json!({"servers": rows})))));
+    let Fleet { malformed, .. } = rig.instances.list(CALL).await.unwrap();
+    assert_eq!((malformed.len(), malformed.last().unwrap().as_str()), (1_001, "and 200 more"));
+}
+
+proptest! {
+    #[test]
+    fn no_body_is_too_much(
+        body in any_json(),
+        rows in prop::collection::vec(any_json(), 0..4),
+        what in prop::sample::select(vec!["/servers/detail", "/servers/", "/ports", "/"]),
+        as_list: bool,
+    ) {
+        let body = if as_list { json!({"servers": rows, "ports": rows}) } else { body };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let rig = Rig::new(Scripted::with_servers(0..3));
+            rig.cloud.fail(move |path, _| path.starts_with(what).then(|| Ok(answer(200, &body))));
+            drop(rig.instances.list(CALL).await);
+            for answer in rig.look_all(&[known(0), fresh(1), known(2)]).await {
+                assert!(!matches!(answer, Ok(Lookup::Gone(_))), "{answer:?}");
+            }
+        });
+    }
+}

@@ -1,0 +1,241 @@
+//! Lookups.
+
+use ccm_cloud::{AbsenceProof, ErrorKind, ProofMethod};
+use serde_json::json;
+
+use super::*;
+use crate::openstack::{client::Answer, scripted::answer};
+
+#[track_caller]
+fn gone(answer: &LookupResult) -> &AbsenceProof {
+    let Ok(Lookup::Gone(proof)) = answer else { panic!("{answer:?}") };
+    assert_eq!(proof.request_id.as_deref(), Some("req-1"));
+    proof
+}
+
+/// The question alone, and among so many others that the project is listed.
+async fn both_ways(rig: &Rig, node: &NodeIdentity) -> [LookupResult; 2] {
+    let crowd: Vec<_> = (0..9).map(known).chain([node.clone()]).collect();
+    let alone = rig.look(node.clone()).await;
+    [alone, rig.look_all(&crowd).await.pop().unwrap()]
+}
+
+#[tokio::test]
+async fn by_id_then_uuid_then_name() {
+    let rig = Rig::new(Scripted::with_servers(0..20));
+    rig.cloud.change(12, "name", json!("twin"));
+    rig.cloud.change(13, "name", json!("twin"));
+    let twin = |id: Option<&str>, uuid: Option<String>| NodeIdentity {
+        name: "twin".to_owned(),
+        provider_id: id.map(str::to_owned),
+        system_uuid: uuid,
+    };
+    let regional = format!("openstack://bench/{}", uuid(14).to_uppercase());
+    for (node, expect) in [
+        (known(10), "node-00010"),
+        // The ID decides, whatever UUID and name say.
+        (
+            NodeIdentity {
+                system_uuid: Some(uuid(3)),
+                ..with_id(4, &format!("openstack:///{}", uuid(11)))
+            },
+            "node-00011",
+        ),
+        (with_id(0, &regional), "node-00014"),
+        (NodeIdentity { provider_id: Some(String::new()), ..named(15) }, "node-00015"),
+        (fresh(16), "node-00016"),
+        (NodeIdentity { name: "renamed".to_owned(), ..fresh(17) }, "node-00017"),
+        (NodeIdentity { system_uuid: Some(uuid(900)), ..named(18) }, "node-00018"),
+        (NodeIdentity { system_uuid: Some("Not Specified".to_owned()), ..named(18) }, "node-00018"),
+        (twin(None, Some(uuid(12))), "twin"),
+        (twin(Some(&format!("openstack:///{}", uuid(13))), None), "twin"),
+    ] {
+        for answer in both_ways(&rig, &node).await {
+            assert_eq!(found(&answer), expect, "{node:?}");
+        }
+    }
+    for answer in both_ways(&rig, &twin(None, None)).await {
+        let error = error(&answer);
+        assert_eq!(error.kind, ErrorKind::Conflict);
+        assert!(error.message.contains(&uuid(12)) && error.message.contains(&uuid(13)), "{error}");
+    }
+    // Of two only one exists: the name is its own.
+    rig.cloud.change(13, "status", json!("SOFT_DELETED"));
+    for answer in both_ways(&rig, &twin(None, None)).await {
+        let Ok(Lookup::Found(instance)) = answer else { panic!("{answer:?}") };
+        assert!(instance.provider_id.as_str().ends_with(&uuid(12)));
+    }
+}
+
+#[tokio::test]
+async fn not_ours_and_never_asked_for() {
+    let rig = Rig::new(Scripted::with_servers(0..3));
+    let elsewhere = format!("openstack://north/{}", uuid(1));
+    for (id, shown) in [
+        (elsewhere.as_str(), "north"),
+        ("aws:///i-1", "aws:///i-1"),
+        ("nonsense", "nonsense"),
+        ("openstackish:///x", "openstackish"),
+    ] {
+        let Ok(Lookup::NotOurs(reason)) = rig.look(with_id(1, id)).await else { panic!("{id}") };
+        assert!(reason.contains(shown), "{reason}");
+    }
+    for id in ["openstack:///", "openstack:///no-uuid", "openstack://x", "openstack:///a/b"] {
+        let error = error(&rig.look(with_id(1, id)).await);
+        assert_eq!(error.kind, ErrorKind::Invalid, "{id}: {error}");
+        assert!(error.message.contains(id), "{error}");
+    }
+    assert_eq!(rig.cloud.operations(), [""; 0]);
+}
+
+#[tokio::test]
+async fn gone_by_id() {
+    let rig = Rig::new(Scripted::with_servers(0..10));
+    for answer in both_ways(&rig, &known(404)).await {
+        let proof = gone(&answer);
+        assert_eq!(proof.method, ProofMethod::ById);
+        let id = format!("openstack:///{}", uuid(404));
+        for part in [id.as_str(), "404", "could not be found"] {
+            assert!(proof.evidence.contains(part), "{proof:?}");
+        }
+    }
+    for status in ["DELETED", "SOFT_DELETED"] {
+        rig.cloud.change(9, "status", json!(status));
+        for answer in both_ways(&rig, &known(9)).await {
+            let proof = gone(&answer);
+            assert_eq!(proof.method, ProofMethod::ById);
+            assert!(proof.evidence.contains(status), "{proof:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn missing_in_a_list_is_not_gone() {
+    let rig = Rig::new(Scripted::with_servers(0..12));
+    rig.cloud.world.lock().unlisted = (0..12).map(uuid).collect();
+    for node in [known(10), fresh(10)] {
+        for answer in both_ways(&rig, &node).await {
+            assert_eq!(found(&answer), "node-00010");
+        }
+    }
+    assert_eq!(rig.instances.list(CALL).await.unwrap().instances, []);
+}
+
+#[tokio::test]
+async fn only_nova_itself_can_say_404() {
+    let page =
+        Answer { authoritative: false, ..answer(404, &json!("<html>no such page\n</html>")) };
+    let rig = Rig::new(Scripted::with_servers(0..10));
+    rig.cloud.fail(move |path, _| path.starts_with("/servers/0").then(|| Ok(page.clone())));
+    for node in [known(404), fresh(404), fresh(3)] {
+        let error = error(&rig.look(node).await);
+        assert_eq!(error.kind, ErrorKind::NotFound);
+        assert!(error.message.contains("no such page"), "{error}");
+        assert!(!error.message.contains('\n'));
+        assert_eq!(error.request_id.as_deref(), Some("req-1"));
+    }
+    let crowd: Vec<_> = (0..9).map(known).chain([known(404), fresh(404)]).collect();
+    let answers = rig.look_all(&crowd).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 9);
+    assert_eq!(error(&answers[9]).kind, ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn gone_by_name() {
+    let rig = Rig::new(Scripted::with_servers(0..10));
+    for name in ["node-00404", "node-0000", "NODE-00001", "node.00001", "node-0000."] {
+        for node in
+            [NodeIdentity::named(name), NodeIdentity { name: name.to_owned(), ..fresh(404) }]
+        {
+            for answer in both_ways(&rig, &node).await {
+                let proof = gone(&answer);
+                assert_eq!(proof.method, ProofMethod::ByName, "{name}");
+                assert!(proof.evidence.contains(name), "{proof:?}");
+                assert!(proof.evidence.contains("none of the 10 servers"), "{proof:?}");
+            }
+        }
+    }
+    rig.cloud.change(9, "status", json!("SOFT_DELETED"));
+    for node in [named(9), fresh(9)] {
+        for answer in both_ways(&rig, &node).await {
+            assert_eq!(gone(&answer).method, ProofMethod::ByName);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_name_proves_nothing_while_names_are_missing() {
+    let silent = |rig: &Rig| rig.cloud.take_cell_down(9);
+    let spoilt = |rig: &Rig| rig.cloud.change(9, "name", json!(9));
+    let nameless: [&dyn Fn(&Rig); 2] = [&silent, &spoilt];
+    for (spoil, kind) in nameless.into_iter().zip([ErrorKind::Unavailable, ErrorKind::Malformed]) {
+        let rig = Rig::new(Scripted::with_servers(0..10));
+        spoil(&rig);
+        for node in [named(9), named(404)] {
+            for answer in both_ways(&rig, &node).await {
+                let error = error(&answer);
+                assert_eq!(error.kind, ErrorKind::Unavailable);
+                assert!(error.message.contains("1 of the 10"), "{error}");
+            }
+        }
+        // It exists, so its node is kept as it is.
+        for node in [known(9), fresh(9)] {
+            for answer in both_ways(&rig, &node).await {
+                let error = error(&answer);
+                assert_eq!(error.kind, kind, "{error}");
+                assert!(error.message.contains(&uuid(9)), "{error}");
+            }
+        }
+        for answer in both_ways(&rig, &named(3)).await {
+            assert_eq!(found(&answer), "node-00003");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_concerns_only_those_who_need_the_answer() {
+    let rig = Rig::new(Scripted::with_servers(0..10));
+    let failed = CloudError::new(ErrorKind::Unavailable, "no").with_request_id("req-7");
+    let expect = failed.clone();
+    let one = format!("/servers/{}", uuid(2));
+    rig.cloud.fail(move |path, _| (path == one).then(|| Err(failed.clone())));
+    let answers = rig.look_all(&[known(1), known(2), known(404)]).await;
+    assert_eq!(found(&answers[0]), "node-00001");
+    assert_eq!(answers[1], Err(expect.clone()));
+    gone(&answers[2]);
+    // Without ports nobody can be described, but what is gone is gone.
+    let failed = expect.clone();
+    rig.cloud.fail(move |path, _| path.starts_with("/ports").then(|| Err(failed.clone())));
+    let answers = rig.look_all(&[known(1), known(404), with_id(3, "aws:///x")]).await;
+    assert_eq!(answers[0], Err(expect.clone()));
+    gone(&answers[1]);
+    assert!(matches!(answers[2], Ok(Lookup::NotOurs(_))));
+    // A list that fails leaves nobody found and nobody gone.
+    let failed = expect.clone();
+    rig.cloud.fail(move |path, _| path.starts_with("/servers").then(|| Err(failed.clone())));
+    let nodes: Vec<_> = (0..9).map(known).chain([with_id(3, "aws:///x")]).collect();
+    let mut answers = rig.look_all(&nodes).await;
+    assert!(matches!(answers.pop(), Some(Ok(Lookup::NotOurs(_)))));
+    assert!(answers.into_iter().all(|answer| answer == Err(expect.clone())));
+}
+
+#[tokio::test]
+async fn an_answer_about_another_server_is_refused() {
+    let rig = Rig::new(Scripted::with_servers(0..2));
+    rig.cloud.fail(|path, _| {
+        let other = json!({"server": crate::openstack::scripted::server(1)});
+        path.starts_with("/servers/").then(|| Ok(answer(200, &other)))
+    });
+    let error = error(&rig.look(known(0)).await);
+    assert_eq!(error.kind, ErrorKind::Malformed);
+    assert!(error.message.contains(&uuid(0)) && error.message.contains(&uuid(1)), "{error}");
+}
+
+#[tokio::test]
+async fn two_nodes_may_ask_for_one_server() {
+    let rig = Rig::new(Scripted::with_servers(0..10));
+    let nodes: Vec<_> = (0..9).map(|_| known(5)).collect();
+    for answer in rig.look_all(&nodes).await {
+        assert_eq!(found(&answer), "node-00005");
+    }
+}

@@ -1,0 +1,157 @@
+//! What is asked of Nova.
+//!
+//! Nova cannot be asked for single fields, so the structs are lean and skip the rest.
+
+mod flavors;
+mod server;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use ccm_cloud::{CloudError, ErrorKind};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+pub(super) use flavors::{Flavors, Kind};
+pub(super) use server::{Address, Row, Server};
+
+use super::{
+    client::{Answer, Api, Get, Service},
+    deadline::Deadline,
+    ids::ServerId,
+    page::{Collection, malformed, with_request_id},
+    text::{exactly, one_line, query},
+};
+
+const LIST: &str = "/servers/detail";
+/// So much of the service's words is kept as evidence.
+const MAX_EVIDENCE: usize = 300;
+
+/// The answer to a question about one ID.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    /// What Nova has under this ID; `None` is Nova's own word that it has nothing.
+    pub(super) row: Option<Row>,
+    /// What was asked and what came back.
+    pub(super) evidence: String,
+    /// Nova's ID of the request.
+    pub(super) request_id: Option<String>,
+}
+
+/// A whole list of servers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Listing {
+    /// The servers, each ID once.
+    pub(super) rows: Vec<Row>,
+    /// Nova's ID of the last request.
+    pub(super) request_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct OneServer<'a> {
+    #[serde(borrow)]
+    server: &'a RawValue,
+}
+
+/// Nova.
+#[derive(Clone)]
+pub(super) struct Nova {
+    api: Arc<dyn Api>,
+}
+
+impl Nova {
+    pub(super) fn new(api: Arc<dyn Api>) -> Self {
+        Self { api }
+    }
+
+    /// Asks for the server of this ID. A 404 that is not Nova's own is an error.
+    pub(super) async fn server(
+        &self,
+        id: &ServerId,
+        deadline: Deadline,
+    ) -> Result<Asked, CloudError> {
+        let operation = "server_get";
+        let path = format!("/servers/{id}");
+        let get = Get { service: Service::Compute, operation, path: &path };
+        let answer = self.api.get(get, deadline.rest()).await?;
+        let row = match answer.status {
+            404 if answer.authoritative => None,
+            404 => return Err(foreign_404(&path, &answer)),
+            _ => Some(one_server(operation, id, &answer)?),
+        };
+        let evidence = match &row {
+            None => format!("GET {path} answered 404: {}", body_of(&answer)),
+            Some(Row::Whole(server)) => format!("GET {path} answered status {}", server.status()),
+            Some(_) => format!("GET {path} answered in part"),
+        };
+        Ok(Asked { row, evidence, request_id: answer.request_id })
+    }
+
+    /// The servers of this name; also of names that differ in case, where Nova's database
+    /// does not regard it. Servers of a cell that is down are not among them, so nothing
+    /// found proves nothing.
+    pub(super) async fn servers_by_name(
+        &self,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Listing, CloudError> {
+        let path = format!("{LIST}?name={}", query(&exactly(name)));
+        self.list(&path, deadline).await
+    }
+
+    /// All servers of the project.
+    pub(super) async fn all_servers(&self, deadline: Deadline) -> Result<Listing, CloudError> {
+        self.list(LIST, deadline).await
+    }
+
+    async fn list(&self, path: &str, deadline: Deadline) -> Result<Listing, CloudError> {
+        let collection = Collection {
+            service: Service::Compute,
+            operation: "server_list",
+            path,
+            key: "servers",
+        };
+        let mut seen = BTreeSet::new();
+        let mut rows = Vec::new();
+        let request_id = collection
+            .read(&*self.api, deadline, |entry| {
+                let row = Row::read(entry);
+                // Nova finds no page behind a server whose cell is down.
+                let marker = match &row {
+                    Row::Partial { .. } => None,
+                    row => row.id().map(ToString::to_string),
+                };
+                if row.id().is_none_or(|id| seen.insert(id.clone())) {
+                    rows.push(row);
+                }
+                marker
+            })
+            .await?;
+        Ok(Listing { rows, request_id })
+    }
+}
+
+/// Reads the answer about one server, and sees that it is about this one.
+fn one_server(operation: &str, id: &ServerId, answer: &Answer) -> Result<Row, CloudError> {
+    let body: OneServer<'_> = serde_json::from_slice(&answer.body)
+        .map_err(|error| malformed(operation, answer, &error.to_string()))?;
+    let row = Row::read(body.server.get());
+    match row.id() {
+        Some(answered) if answered != id => {
+            let what = format!("asked about server {id}, it is about {answered}");
+            Err(malformed(operation, answer, &what))
+        }
+        _ => Ok(row),
+    }
+}
+
+fn foreign_404(path: &str, answer: &Answer) -> CloudError {
+    let message = format!(
+        "GET {path} answered 404, but not in Nova's own words, so it proves nothing: {}",
+        body_of(answer)
+    );
+    with_request_id(CloudError::new(ErrorKind::NotFound, message), answer)
+}
+
+fn body_of(answer: &Answer) -> String {
+    one_line(&String::from_utf8_lossy(&answer.body), MAX_EVIDENCE)
+}

@@ -1,0 +1,182 @@
+//! One server as Nova describes it.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::{ids::ServerId, text::one_line};
+
+/// So much of a name or ID is shown in a line about a malformed entry.
+const MAX_SHOWN: usize = 100;
+
+/// A server, with what is needed of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Server {
+    /// Its ID.
+    pub(crate) id: ServerId,
+    /// Its name.
+    pub(crate) name: String,
+    /// The rest, as it came.
+    pub(crate) fields: Fields,
+}
+
+/// A server's fields as Nova spells them. What may be missing is missing in some
+/// versions of Nova or in some states of the server.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Fields {
+    id: String,
+    name: Option<String>,
+    pub(crate) status: String,
+    #[serde(rename = "OS-EXT-STS:task_state")]
+    pub(crate) task_state: Option<String>,
+    #[serde(rename = "accessIPv4")]
+    pub(crate) access_ipv4: Option<String>,
+    #[serde(rename = "accessIPv6")]
+    pub(crate) access_ipv6: Option<String>,
+    addresses: Option<BTreeMap<String, Vec<Address>>>,
+    metadata: Option<BTreeMap<String, String>>,
+    pub(crate) flavor: Option<Flavor>,
+    #[serde(rename = "OS-EXT-AZ:availability_zone")]
+    pub(crate) zone: Option<String>,
+    #[serde(rename = "hostId")]
+    pub(crate) host_id: Option<String>,
+}
+
+/// One address in the server's own list.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Address {
+    /// The address.
+    pub(crate) addr: String,
+    /// `fixed` or `floating`.
+    #[serde(rename = "OS-EXT-IPS:type")]
+    pub(crate) kind: Option<String>,
+    /// The MAC address of its port.
+    #[serde(rename = "OS-EXT-IPS-MAC:mac_addr")]
+    pub(crate) mac: Option<String>,
+}
+
+/// A server's flavor: its ID below microversion 2.47, from there on the flavor itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Flavor {
+    /// Its ID.
+    pub(crate) id: Option<String>,
+    /// Its name when the server was built.
+    pub(crate) original_name: Option<String>,
+}
+
+impl Server {
+    /// Its status, for instance `ACTIVE`.
+    pub(crate) fn status(&self) -> &str {
+        &self.fields.status
+    }
+
+    /// Whether it still exists: one that waits to be reclaimed does not.
+    pub(crate) fn exists(&self) -> bool {
+        !matches!(self.status(), "DELETED" | "SOFT_DELETED")
+    }
+
+    /// Its addresses by the name of the network.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (&String, &Vec<Address>)> {
+        self.fields.addresses.iter().flatten()
+    }
+
+    /// What users wrote on it.
+    pub(crate) fn metadata(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.fields.metadata.iter().flatten()
+    }
+}
+
+/// An entry of a list of servers, or the answer about one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Row {
+    /// A server.
+    Whole(Box<Server>),
+    /// A server that exists, but in a cell of Nova that does not answer: name, addresses
+    /// and most of the rest are unknown.
+    Partial {
+        /// Its ID.
+        id: ServerId,
+        /// What Nova says of it, `UNKNOWN`.
+        status: String,
+    },
+    /// Something that cannot be understood.
+    Malformed {
+        /// Its ID, if that can be read.
+        id: Option<ServerId>,
+        /// Its name, if that can be read.
+        name: Option<String>,
+        /// What is wrong, naming ID and name.
+        line: String,
+    },
+}
+
+impl Row {
+    /// Reads an entry. Whatever it is, it never spoils the others.
+    pub(crate) fn read(json: &str) -> Self {
+        let fields: Fields = match serde_json::from_str(json) {
+            Ok(fields) => fields,
+            Err(error) => return Self::malformed(json, &error.to_string()),
+        };
+        let Some(id) = ServerId::parse(&fields.id) else {
+            return Self::malformed(json, "its ID is not a UUID");
+        };
+        match fields.name.clone() {
+            Some(name) if fields.addresses.is_some() => {
+                Self::Whole(Box::new(Server { id, name, fields }))
+            }
+            _ => Self::Partial { id, status: one_line(&fields.status, MAX_SHOWN) },
+        }
+    }
+
+    fn malformed(json: &str, why: &str) -> Self {
+        let known: BTreeMap<Cow<'_, str>, Value> = serde_json::from_str(json).unwrap_or_default();
+        let text = |key: &str| known.get(key).and_then(Value::as_str);
+        let shown = |key: &str| match text(key) {
+            Some(text) => format!("{:?}", one_line(text, MAX_SHOWN)),
+            None => "without one".to_owned(),
+        };
+        let line = format!(
+            "server with ID {} and name {}: {}",
+            shown("id"),
+            shown("name"),
+            one_line(why, MAX_SHOWN)
+        );
+        let id = text("id").and_then(ServerId::parse);
+        Self::Malformed { id, name: text("name").map(str::to_owned), line }
+    }
+
+    /// The ID, if it is known.
+    pub(crate) fn id(&self) -> Option<&ServerId> {
+        match self {
+            Self::Whole(server) => Some(&server.id),
+            Self::Partial { id, .. } => Some(id),
+            Self::Malformed { id, .. } => id.as_ref(),
+        }
+    }
+
+    /// The name, if it is known.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Whole(server) => Some(&server.name),
+            Self::Partial { .. } => None,
+            Self::Malformed { name, .. } => name.as_deref(),
+        }
+    }
+
+    /// Why this server cannot be described; `None` if it can.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Partial { id, status } => Some(format!(
+                "server with ID {id:?} has status {status} and no name or addresses: its cell \
+                 of Nova does not answer",
+                id = id.as_str()
+            )),
+            Self::Malformed { line, .. } => Some(line.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

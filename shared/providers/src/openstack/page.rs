@@ -1,0 +1,118 @@
+//! Reading collections page by page, as Nova and Neutron hand them out.
+
+use std::collections::BTreeMap;
+
+use ccm_cloud::{CloudError, ErrorKind};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{
+    client::{Answer, Api, Get, Service},
+    deadline::Deadline,
+};
+
+/// More pages than this are a service that does not come to an end.
+const MAX_PAGES: usize = 1_000;
+
+/// A collection to be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Collection<'a> {
+    /// Who is asked.
+    pub(super) service: Service,
+    /// The name of the request in metrics.
+    pub(super) operation: &'static str,
+    /// The path with its query, without a marker.
+    pub(super) path: &'a str,
+    /// The member of the answer that holds the entries.
+    pub(super) key: &'static str,
+}
+
+#[derive(Deserialize)]
+struct Link {
+    rel: Option<String>,
+}
+
+impl Collection<'_> {
+    /// Gives each entry of all pages to `take`, which returns the entry's ID if it may
+    /// serve as the marker of the next page. Answers with the ID of the last request.
+    ///
+    /// No page size is asked for: services give their largest, and Nova leaves out the
+    /// servers of cells that are down as soon as one is named. A page that cannot be read
+    /// fails the whole: a list with a hole is no list.
+    pub(super) async fn read(
+        &self,
+        api: &dyn Api,
+        deadline: Deadline,
+        mut take: impl FnMut(&str) -> Option<String> + Send,
+    ) -> Result<Option<String>, CloudError> {
+        let mut marker: Option<String> = None;
+        for _ in 0..MAX_PAGES {
+            let path = self.page_path(marker.as_deref());
+            let get = Get { service: self.service, operation: self.operation, path: &path };
+            let answer = api.get(get, deadline.rest()).await?;
+            let page = self.page(&answer)?;
+            let last = page.entries.iter().filter_map(|entry| take(entry.get())).last();
+            match last {
+                _ if !page.goes_on => return Ok(answer.request_id),
+                Some(last) if marker.as_ref() != Some(&last) => marker = Some(last),
+                _ => {
+                    let what = "the list says that it goes on, but not where";
+                    return Err(self.malformed(&answer, what));
+                }
+            }
+        }
+        let what = format!("{}: the list has more than {MAX_PAGES} pages", self.operation);
+        Err(CloudError::new(ErrorKind::Malformed, what))
+    }
+
+    fn page_path(&self, marker: Option<&str>) -> String {
+        let Some(marker) = marker else { return self.path.to_owned() };
+        let joint = if self.path.contains('?') { '&' } else { '?' };
+        format!("{}{joint}marker={}", self.path, super::text::query(marker))
+    }
+
+    fn page<'a>(&self, answer: &'a Answer) -> Result<Page<'a>, CloudError> {
+        if answer.status == 404 {
+            let what = format!("{}: the service knows no {}", self.operation, self.path);
+            return Err(with_request_id(CloudError::new(ErrorKind::NotFound, what), answer));
+        }
+        let mut body: BTreeMap<String, &RawValue> = serde_json::from_slice(&answer.body)
+            .map_err(|error| self.malformed(answer, &error.to_string()))?;
+        // A body without the member is no empty list.
+        let entries = body
+            .remove(self.key)
+            .ok_or_else(|| self.malformed(answer, &format!("it has no member {:?}", self.key)))?;
+        let entries = serde_json::from_str(entries.get())
+            .map_err(|error| self.malformed(answer, &format!("{:?}: {error}", self.key)))?;
+        let links = body.remove(format!("{}_links", self.key).as_str());
+        let links: Vec<Link> =
+            links.map_or(Ok(Vec::new()), |links| serde_json::from_str(links.get())).map_err(
+                |error| self.malformed(answer, &format!("links of {:?}: {error}", self.key)),
+            )?;
+        let goes_on = links.iter().any(|link| link.rel.as_deref() == Some("next"));
+        Ok(Page { entries, goes_on })
+    }
+
+    fn malformed(&self, answer: &Answer, what: &str) -> CloudError {
+        malformed(self.operation, answer, what)
+    }
+}
+
+struct Page<'a> {
+    entries: Vec<&'a RawValue>,
+    goes_on: bool,
+}
+
+/// The error for an answer that is not what it should be.
+pub(super) fn malformed(operation: &str, answer: &Answer, what: &str) -> CloudError {
+    let message = format!("{operation}: the answer cannot be understood: {what}");
+    with_request_id(CloudError::new(ErrorKind::Malformed, message), answer)
+}
+
+/// Adds the ID of the request that was answered.
+pub(super) fn with_request_id(error: CloudError, answer: &Answer) -> CloudError {
+    match &answer.request_id {
+        Some(id) => error.with_request_id(id),
+        None => error,
+    }
+}

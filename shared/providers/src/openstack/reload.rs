@@ -1,0 +1,140 @@
+//! Settings and credentials that change while the program runs.
+//!
+//! The files are read again every few seconds, because what a Secret mounts changes by
+//! symbolic links that watches lose sight of. New settings are tried with a login before
+//! they replace the old ones; until then the old ones stay.
+
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    path::{Path, PathBuf},
+    sync::Weak,
+    time::Duration,
+};
+
+use ccm_cloud::{Call, CloudError, ErrorKind};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, MissedTickBehavior, interval},
+};
+
+use super::{
+    cloud::OpenStackCloud,
+    config::{Config, Loaded, Process},
+    metrics::OpenStackMetrics,
+};
+
+/// From one look at the files to the next.
+const PERIOD: Duration = Duration::from_secs(5);
+/// How long the new settings are tried.
+const TRIAL: Call = Call::routine(Duration::from_secs(30));
+/// When settings that the cloud did not take are tried again: perhaps it only did not
+/// know the new password yet.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// The file of `--cloud-config` and all that it leads to.
+#[derive(Clone, Debug)]
+pub(super) struct Files {
+    path: PathBuf,
+}
+
+impl Files {
+    pub(super) const fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Reads and checks all of them.
+    pub(super) async fn load(&self) -> Result<Loaded, CloudError> {
+        let path = self.path.clone();
+        spawn_blocking(move || Config::load(&path, &Process)).await.unwrap_or_else(|error| {
+            Err(CloudError::new(ErrorKind::Unavailable, format!("cannot read the files: {error}")))
+        })
+    }
+}
+
+/// A number for what these files hold. A file that cannot be read counts, too.
+async fn fingerprint(files: Vec<PathBuf>) -> u64 {
+    let read = move || {
+        let mut hasher = DefaultHasher::new();
+        for path in &files {
+            path.hash(&mut hasher);
+            contents(path).hash(&mut hasher);
+        }
+        hasher.finish()
+    };
+    spawn_blocking(read).await.unwrap_or_default()
+}
+
+fn contents(path: &Path) -> Option<Vec<u8>> {
+    // A pipe would hold the reader up for ever.
+    std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    std::fs::read(path).ok()
+}
+
+/// What is known of the files.
+struct Watched {
+    files: Vec<PathBuf>,
+    /// What they held when they were read last.
+    seen: u64,
+    /// When settings that the cloud did not take are tried again.
+    again: Option<Instant>,
+}
+
+/// Looks at the files until the cloud is given up.
+pub(super) async fn run(
+    files: Files,
+    loaded: Loaded,
+    cloud: Weak<OpenStackCloud>,
+    metrics: OpenStackMetrics,
+) {
+    let seen = fingerprint(loaded.files.clone()).await;
+    let mut watched = Watched { files: loaded.files, seen, again: None };
+    let mut ticks = interval(PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(cloud) = cloud.upgrade() else { return };
+        let now = fingerprint(watched.files.clone()).await;
+        let is_due = watched.again.is_some_and(|at| at <= Instant::now());
+        if now == watched.seen && !is_due {
+            continue;
+        }
+        let is_news = now != watched.seen;
+        watched.seen = now;
+        let outcome = adopt(&files, &cloud, &mut watched, is_news).await;
+        metrics.configuration(outcome.is_ok());
+        if let Err(error) = outcome {
+            let path = files.path.display();
+            if is_news {
+                tracing::warn!(%path, %error, "the changed cloud configuration is not used; the one before stays");
+            } else {
+                tracing::debug!(%path, %error, "the changed cloud configuration is still not used");
+            }
+        }
+    }
+}
+
+async fn adopt(
+    files: &Files,
+    cloud: &OpenStackCloud,
+    watched: &mut Watched,
+    is_news: bool,
+) -> Result<(), CloudError> {
+    watched.again = None;
+    let loaded = files.load().await?;
+    if watched.files != loaded.files {
+        watched.seen = fingerprint(loaded.files.clone()).await;
+        watched.files = loaded.files;
+    }
+    if is_news {
+        for warning in &loaded.warnings {
+            tracing::warn!("{warning}");
+        }
+    }
+    cloud.replace(&loaded.config, TRIAL).await.inspect_err(|error| {
+        if error.kind != ErrorKind::Invalid {
+            watched.again = Some(Instant::now() + AGAIN);
+        }
+    })?;
+    tracing::info!(path = %files.path.display(), "the changed cloud configuration is in use");
+    Ok(())
+}

@@ -1,0 +1,320 @@
+//! Nova and Neutron as far as the tests need them: they filter, page, leave out what
+//! they are not asked for, and count.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use ccm_cloud::{Call, CloudError};
+use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::client::{Answer, Api, Get, Service};
+
+/// Answers instead of the services, if it wants to. It is given the path and how many
+/// requests came before.
+pub(super) type Fault = Box<dyn Fn(&str, usize) -> Option<Result<Answer, CloudError>> + Send>;
+
+/// What the services know.
+#[derive(Default)]
+pub(super) struct World {
+    pub(super) servers: Vec<Value>,
+    /// IDs of servers that lists leave out.
+    pub(super) unlisted: BTreeSet<String>,
+    pub(super) ports: Vec<Value>,
+    pub(super) networks: Vec<Value>,
+    pub(super) flavors: Vec<Value>,
+    /// Entries on a page, if not 1000.
+    pub(super) page: Option<usize>,
+    pub(super) fault: Option<Fault>,
+    /// The operations and paths of all requests.
+    pub(super) calls: Vec<(&'static str, String)>,
+    /// How many requests are under way, and how many were at most.
+    pub(super) under_way: (usize, usize),
+}
+
+/// The services.
+#[derive(Default)]
+pub(super) struct Scripted {
+    pub(super) world: Mutex<World>,
+}
+
+/// The ID of the server, port or network of this number.
+pub(super) fn uuid(number: usize) -> String {
+    format!("{number:08x}-0000-4000-8000-{number:012x}")
+}
+
+/// A server as Nova 2.79 describes it, on network `k8s`.
+pub(super) fn server(number: usize) -> Value {
+    let address = format!("10.0.{}.{}", number / 250, number % 250 + 1);
+    json!({
+        "id": uuid(number),
+        "name": format!("node-{number:05}"),
+        "status": "ACTIVE",
+        "tenant_id": "t",
+        "user_id": "u",
+        "image": "",
+        "links": [{"rel": "self", "href": "http://nova/servers/x"}],
+        "OS-EXT-STS:task_state": null,
+        "OS-EXT-STS:vm_state": "active",
+        "OS-EXT-AZ:availability_zone": "zone 1",
+        "accessIPv4": "",
+        "accessIPv6": "",
+        "addresses": {"k8s": [{
+            "addr": address, "version": 4, "OS-EXT-IPS:type": "fixed",
+            "OS-EXT-IPS-MAC:mac_addr": format!("fa:16:3e:00:{:02x}:{:02x}", number / 256, number % 256),
+        }]},
+        "metadata": {"role": "worker"},
+        "flavor": {"original_name": "m1.large", "vcpus": 4, "ram": 1, "disk": 1, "swap": 0,
+                   "ephemeral": 0, "extra_specs": {}},
+        "hostId": "0123456789abcdef",
+        "created": "2026-01-01T00:00:00Z",
+    })
+}
+
+/// The port of the server of this number.
+pub(super) fn port(number: usize) -> Value {
+    let address = format!("10.0.{}.{}", number / 250, number % 250 + 1);
+    json!({
+        "id": uuid(1_000_000 + number),
+        "device_id": uuid(number),
+        "device_owner": "compute:zone 1",
+        "status": "ACTIVE",
+        "network_id": uuid(77),
+        "fixed_ips": [{"subnet_id": "s", "ip_address": address}],
+        "mac_address": format!("fa:16:3e:00:{:02x}:{:02x}", number / 256, number % 256),
+        "created_at": "2026-01-01T00:00:00Z",
+    })
+}
+
+/// An answer of the service itself.
+pub(super) fn answer(status: u16, body: &Value) -> Answer {
+    Answer {
+        status,
+        body: Bytes::from(body.to_string()),
+        request_id: Some("req-1".to_owned()),
+        authoritative: true,
+    }
+}
+
+impl Scripted {
+    /// Services with these servers and a port for each.
+    pub(super) fn with_servers(numbers: impl IntoIterator<Item = usize>) -> Self {
+        let scripted = Self::default();
+        for number in numbers {
+            scripted.world.lock().servers.push(server(number));
+            scripted.world.lock().ports.push(port(number));
+        }
+        scripted
+    }
+
+    /// Changes the server of this number.
+    pub(super) fn change(&self, number: usize, key: &str, value: Value) {
+        let id = uuid(number);
+        let mut world = self.world.lock();
+        let server = world.servers.iter_mut().find(|server| server["id"] == *id).unwrap();
+        server[key] = value;
+    }
+
+    /// Makes it a server whose cell does not answer.
+    pub(super) fn take_cell_down(&self, number: usize) {
+        let id = uuid(number);
+        let mut world = self.world.lock();
+        let server = world.servers.iter_mut().find(|server| server["id"] == *id).unwrap();
+        *server = json!({"id": id, "status": "UNKNOWN", "tenant_id": "t", "links": [],
+                         "created": "2026-01-01T00:00:00Z"});
+    }
+
+    /// Sets what answers instead.
+    pub(super) fn fail(
+        &self,
+        fault: impl Fn(&str, usize) -> Option<Result<Answer, CloudError>> + Send + 'static,
+    ) {
+        self.world.lock().fault = Some(Box::new(fault));
+    }
+
+    /// The operations since the last call of this, in alphabetical order.
+    pub(super) fn operations(&self) -> Vec<&'static str> {
+        let calls = std::mem::take(&mut self.world.lock().calls);
+        let mut operations: Vec<_> = calls.into_iter().map(|(operation, _)| operation).collect();
+        operations.sort_unstable();
+        operations
+    }
+}
+
+#[async_trait]
+impl Api for Scripted {
+    async fn get(&self, get: Get<'_>, _: Call) -> Result<Answer, CloudError> {
+        assert!(get.path.len() < 8_000, "the path has {} bytes", get.path.len());
+        {
+            let mut world = self.world.lock();
+            world.calls.push((get.operation, get.path.to_owned()));
+            world.under_way.0 += 1;
+            world.under_way.1 = world.under_way.1.max(world.under_way.0);
+        }
+        tokio::task::yield_now().await;
+        let mut world = self.world.lock();
+        world.under_way.0 -= 1;
+        let before = world.calls.len() - 1;
+        let fault = world.fault.as_ref().and_then(|fault| fault(get.path, before));
+        fault.unwrap_or_else(|| Ok(world.answer(get)))
+    }
+}
+
+impl World {
+    fn answer(&self, get: Get<'_>) -> Answer {
+        let (path, query) = get.path.split_once('?').unwrap_or((get.path, ""));
+        let query: Vec<(&str, String)> = query
+            .split('&')
+            .filter_map(|term| term.split_once('='))
+            .map(|(key, value)| (key, percent_decode_str(value).decode_utf8().unwrap().into()))
+            .collect();
+        match (get.service, path) {
+            (Service::Compute, "/servers/detail") => self.servers_page(&query),
+            (Service::Compute, "/flavors") => paged("flavors", self.flavors.iter(), &query, 1_000),
+            (Service::Compute, path) => self.one(path),
+            (Service::Network, "/ports") => paged("ports", self.ports.iter(), &query, self.limit()),
+            (Service::Network, "/networks") => {
+                paged("networks", self.networks.iter(), &query, self.limit())
+            }
+            other => panic!("nothing answers {other:?}"),
+        }
+    }
+
+    fn limit(&self) -> usize {
+        self.page.unwrap_or(1_000)
+    }
+
+    fn one(&self, path: &str) -> Answer {
+        let (kind, id) = path.trim_start_matches('/').split_once('/').unwrap();
+        let (key, list) = match kind {
+            "servers" => ("server", &self.servers),
+            "flavors" => ("flavor", &self.flavors),
+            _ => panic!("nothing answers {path}"),
+        };
+        match list.iter().find(|entry| entry["id"] == *id) {
+            Some(entry) => answer(200, &json!({key: entry})),
+            None => {
+                let message = format!("{key} {id} could not be found.");
+                answer(404, &json!({"itemNotFound": {"code": 404, "message": message}}))
+            }
+        }
+    }
+
+    /// Nova's list: a filter, a limit or a marker hides the servers of cells that are down.
+    fn servers_page(&self, query: &[(&str, String)]) -> Answer {
+        let name = query.iter().find(|(key, _)| *key == "name").map(|(_, pattern)| {
+            let name = pattern.strip_prefix('^').unwrap().strip_suffix('$').unwrap();
+            name.replace('\\', "").to_lowercase()
+        });
+        let listed = self.servers.iter().filter(|server| {
+            let id = server["id"].as_str().unwrap_or_default();
+            let found = match (&name, server["name"].as_str()) {
+                // As a database does that does not regard case.
+                (Some(wanted), Some(name)) => name.to_lowercase() == *wanted,
+                (_, None) if server.get("name").is_none() => query.is_empty(),
+                (wanted, _) => wanted.is_none(),
+            };
+            found && !self.unlisted.contains(id)
+        });
+        let paging: Vec<_> = query.iter().filter(|(key, _)| *key != "name").cloned().collect();
+        paged("servers", listed, &paging, self.limit())
+    }
+}
+
+/// A page of the entries that match, with the wanted fields.
+fn paged<'a>(
+    key: &str,
+    entries: impl Iterator<Item = &'a Value>,
+    query: &[(&str, String)],
+    limit: usize,
+) -> Answer {
+    let values = |wanted: &str| -> Vec<&str> {
+        query.iter().filter(|(key, _)| *key == wanted).map(|(_, value)| &**value).collect()
+    };
+    let (fields, marker) = (values("fields"), values("marker"));
+    let filters: BTreeSet<_> = query
+        .iter()
+        .map(|(key, _)| *key)
+        .filter(|key| !["fields", "marker"].contains(key))
+        .collect();
+    let all: Vec<&Value> = entries
+        .filter(|entry| {
+            filters.iter().all(|filter| values(filter).contains(&entry[*filter].as_str().unwrap()))
+        })
+        .collect();
+    let start = match marker.first() {
+        Some(marker) => all.iter().position(|entry| entry["id"] == **marker).unwrap() + 1,
+        None => 0,
+    };
+    let page: Vec<Value> =
+        all[start..].iter().take(limit).map(|entry| only(entry, &fields)).collect();
+    let mut body = json!({});
+    if page.len() == limit {
+        body[format!("{key}_links")] =
+            json!([{"rel": "next", "href": "http://elsewhere/?marker=x"}]);
+    }
+    body[key] = page.into();
+    answer(200, &body)
+}
+
+fn only(entry: &Value, fields: &[&str]) -> Value {
+    if fields.is_empty() {
+        return entry.clone();
+    }
+    let members = entry.as_object().unwrap().iter();
+    let kept = members.filter(|(key, _)| fields.contains(&key.as_str()));
+    Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>())
+}
+
+/// Any JSON, but often with the keys and values that Nova uses.
+pub(super) fn any_json() -> impl Strategy<Value = Value> {
+    let text = prop_oneof!["\\PC{0,12}".boxed(), Just(uuid(1)).boxed()];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        text.prop_map(Value::from),
+    ];
+    let keys = [
+        "id",
+        "server",
+        "servers",
+        "ports",
+        "networks",
+        "flavors",
+        "servers_links",
+        "ports_links",
+        "rel",
+        "next",
+        "name",
+        "status",
+        "addresses",
+        "metadata",
+        "flavor",
+        "accessIPv4",
+        "hostId",
+        "addr",
+        "original_name",
+        "OS-EXT-AZ:availability_zone",
+        "OS-EXT-IPS:type",
+        "k8s",
+        "device_id",
+        "network_id",
+        "fixed_ips",
+        "ip_address",
+        "trunk_details",
+        "sub_ports",
+        "port_id",
+    ];
+    leaf.prop_recursive(4, 40, 8, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((prop::sample::select(keys.to_vec()), inner), 0..8).prop_map(
+                |members| members.into_iter().map(|(k, v)| (k.to_owned(), v)).collect::<Value>()
+            ),
+        ]
+    })
+}

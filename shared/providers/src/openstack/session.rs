@@ -1,0 +1,250 @@
+//! The session at Keystone: one token for all callers.
+//!
+//! However many callers need a token, one login is under way at a time, as a task of
+//! its own: a caller with little time leaves it to the others. A token is renewed in
+//! the background when four fifths of its life are over. A login that failed is not
+//! repeated at once: its error is remembered, for 30 s where the credentials were
+//! refused, so that a wrong password does not lock the account.
+
+mod catalog;
+mod login;
+mod token;
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::{Call, CloudError, ErrorKind};
+use futures::{FutureExt as _, future::Shared};
+use http::Method;
+use parking_lot::Mutex;
+use tokio::{
+    sync::oneshot,
+    task::JoinSet,
+    time::{Instant, timeout_at},
+};
+
+pub(crate) use self::{
+    catalog::Catalog,
+    login::Login,
+    token::{Project, Token},
+};
+use super::{
+    client::{Failure, Outgoing, Service, Wire, without},
+    deadline::Deadline,
+    metrics::Renewal,
+};
+
+/// The longest time for one login.
+const LOGIN: Call = Call::waiting(Duration::from_secs(30));
+/// Credentials that were refused are not shown again before this time has passed.
+const REFUSED: Duration = Duration::from_secs(30);
+/// The pauses after logins that failed otherwise double from the first to the last.
+const FAILED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
+/// The name of a login in metrics.
+const OPERATION: &str = "token_create";
+
+type Outcome = Result<Arc<Token>, Failure>;
+/// Where callers wait for the login under way.
+type Landing = Shared<oneshot::Receiver<Outcome>>;
+
+/// A session.
+pub(crate) struct Session {
+    wire: Arc<Wire>,
+    login: Login,
+    state: Mutex<State>,
+    /// The login under way. It ends with the session.
+    tasks: Mutex<JoinSet<()>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Logins that succeeded.
+    generation: u64,
+    token: Option<Arc<Token>>,
+    /// The last generation that is not used any more.
+    given_up: u64,
+    landing: Option<Landing>,
+    failed: Option<Failed>,
+    failures: u32,
+}
+
+/// A login that failed, and until when it speaks for others.
+struct Failed {
+    failure: Failure,
+    until: Instant,
+}
+
+/// What a caller does for a token.
+enum Next {
+    Take(Arc<Token>),
+    Fail(Failure),
+    /// Keystone asked for a pause.
+    Pause,
+    Wait(Landing),
+}
+
+impl Session {
+    /// A session that begins with the first caller.
+    pub(crate) fn new(wire: Arc<Wire>, login: Login) -> Arc<Self> {
+        let (state, tasks) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { wire, login, state, tasks })
+    }
+
+    /// The token, from a login if there is none.
+    pub(crate) async fn token(self: &Arc<Self>, deadline: Deadline) -> Outcome {
+        loop {
+            let landing = match self.next() {
+                Next::Take(token) => return Ok(token),
+                Next::Fail(failure) => return Err(failure),
+                Next::Pause => {
+                    self.wire.open(Service::Identity, OPERATION, deadline).await?;
+                    continue;
+                }
+                Next::Wait(landing) => landing,
+            };
+            return match timeout_at(deadline.at, landing).await {
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(_dropped)) => {
+                    self.state.lock().landing = None;
+                    Err(Failure::passing(self.error(ErrorKind::Unavailable, "it was cut off")))
+                }
+                Err(_elapsed) => {
+                    let why = format!("no answer within the {} s of the call", deadline.seconds());
+                    Err(Failure::lasting(self.error(ErrorKind::Timeout, &why)))
+                }
+            };
+        }
+    }
+
+    /// The last token that Keystone gave, good or not.
+    pub(crate) fn last(&self) -> Option<Arc<Token>> {
+        self.state.lock().token.clone()
+    }
+
+    /// A service does not accept the token of this generation, or its catalog lacks
+    /// something. It is not used any more; a newer one is.
+    pub(crate) fn give_up(&self, generation: u64) {
+        let mut state = self.state.lock();
+        state.given_up = state.given_up.max(generation);
+    }
+
+    fn next(self: &Arc<Self>) -> Next {
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        let barred = state.failed.as_ref().filter(|failed| failed.until > now);
+        let pause = self.wire.shared.pauses.end(Service::Identity).is_some();
+        let good = |token: &Arc<Token>| token.generation > state.given_up && token.lives();
+        if let Some(token) = state.token.clone().filter(good) {
+            let due = token.ages() && self.login.prolongs();
+            if due && barred.is_none() && !pause && state.landing.is_none() {
+                state.landing = Some(self.depart());
+            }
+            return Next::Take(token);
+        }
+        if let Some(landing) = &state.landing {
+            return Next::Wait(landing.clone());
+        }
+        match barred {
+            // A pause that Keystone asked for is waited for by those who have the time.
+            Some(failed) if !(pause && failed.failure.repeat) => Next::Fail(failed.now(now)),
+            _ if pause => Next::Pause,
+            _ => {
+                let landing = self.depart();
+                state.landing = Some(landing.clone());
+                Next::Wait(landing)
+            }
+        }
+    }
+    /// Starts a login.
+    fn depart(self: &Arc<Self>) -> Landing {
+        let (arrived, landing) = oneshot::channel();
+        let session = Arc::clone(self);
+        let mut tasks = self.tasks.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
+            let outcome = session.log_in().await;
+            // Perhaps nobody waits any more.
+            arrived.send(session.land(outcome)).ok();
+        });
+        landing.shared()
+    }
+
+    async fn log_in(&self) -> Outcome {
+        let outgoing = Outgoing {
+            method: Method::POST,
+            body: self.login.body(),
+            ..Outgoing::get(Service::Identity, OPERATION, self.login.url.clone())
+        };
+        let generation = self.state.lock().generation + 1;
+        let reply = self.wire.send(outgoing, Deadline::start(LOGIN)).await.map_err(|failure| {
+            let hidden = without(failure.error, &[self.login.secret()]);
+            let error = CloudError { message: self.about(&hidden), ..hidden };
+            // The next login may be luckier than one that hung.
+            Failure { repeat: failure.repeat || error.kind == ErrorKind::Timeout, error }
+        })?;
+        let token = Token::read(&reply, generation)
+            .map_err(|error| CloudError { message: self.about(&error), ..error })?;
+        Ok(Arc::new(token))
+    }
+
+    /// Keeps what a login brought.
+    fn land(&self, outcome: Outcome) -> Outcome {
+        let mut state = self.state.lock();
+        state.landing = None;
+        let metrics = &self.wire.shared.metrics;
+        outcome
+            .inspect(|token| {
+                state.generation = token.generation;
+                state.token = Some(Arc::clone(token));
+                (state.failed, state.failures) = (None, 0);
+                metrics.renewal(Renewal::Done);
+            })
+            .map_err(|mut failure| {
+                tracing::warn!(error = %failure.error, "no token from Keystone");
+                let doubled = FAILED.0.saturating_mul(1 << state.failures.min(8)).min(FAILED.1);
+                let (pause, result) = match is_refusal(&failure.error) {
+                    true => (REFUSED, Renewal::Refused),
+                    false => (doubled, Renewal::Failed),
+                };
+                if !failure.repeat {
+                    failure.error.retry_after = Some(pause);
+                }
+                state.failures = state.failures.saturating_add(1);
+                let until = Instant::now() + pause;
+                state.failed = Some(Failed { failure: failure.clone(), until });
+                metrics.renewal(result);
+                failure
+            })
+    }
+
+    fn about(&self, error: &CloudError) -> String {
+        let what = if is_refusal(error) { "refused" } else { "failed" };
+        format!(
+            "login at {} by {} {what}: {}",
+            self.login.auth_url,
+            self.login.method(),
+            error.message
+        )
+    }
+
+    fn error(&self, kind: ErrorKind, why: &str) -> CloudError {
+        let error = CloudError::new(kind, why);
+        CloudError { message: self.about(&error), ..error }
+    }
+}
+
+/// Whether the credentials are to blame.
+fn is_refusal(error: &CloudError) -> bool {
+    matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::Forbidden)
+}
+
+impl Failed {
+    /// The failure as seen now. Where the credentials are to blame, the time until
+    /// they are shown again is part of it.
+    fn now(&self, now: Instant) -> Failure {
+        let mut failure = self.failure.clone();
+        if !failure.repeat {
+            failure.error.retry_after = Some(self.until - now);
+        }
+        failure
+    }
+}

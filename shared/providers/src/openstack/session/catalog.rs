@@ -1,0 +1,125 @@
+//! Where the cloud's services are, by the catalog that comes with a token.
+
+use std::collections::BTreeSet;
+
+use ccm_cloud::{CloudError, ErrorKind};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::openstack::{client::Service, config::Interface};
+
+/// The endpoints, in the catalog's order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Catalog {
+    endpoints: Vec<Endpoint>,
+}
+
+#[derive(Clone, Debug)]
+struct Endpoint {
+    service: Service,
+    interface: String,
+    region: Option<String>,
+    region_id: Option<String>,
+    url: String,
+}
+
+#[derive(Deserialize)]
+struct WireEntry {
+    r#type: String,
+    endpoints: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct WireEndpoint {
+    interface: String,
+    region: Option<String>,
+    region_id: Option<String>,
+    url: String,
+}
+
+impl Catalog {
+    /// Reads the entries that can be read; others are of no service of ours.
+    pub(crate) fn read(entries: Vec<Value>) -> Self {
+        let mut endpoints = Vec::new();
+        for entry in entries {
+            let Ok(entry) = serde_json::from_value::<WireEntry>(entry) else { continue };
+            let Some(service) = Service::of_type(&entry.r#type) else { continue };
+            for endpoint in entry.endpoints {
+                let Ok(endpoint) = serde_json::from_value(endpoint) else { continue };
+                let WireEndpoint { interface, region, region_id, url } = endpoint;
+                endpoints.push(Endpoint { service, interface, region, region_id, url });
+            }
+        }
+        Self { endpoints }
+    }
+
+    /// The first endpoint of the service that is meant for `interface` and lies in
+    /// `region`, if one is given.
+    pub(crate) fn url(
+        &self,
+        service: Service,
+        interface: Interface,
+        region: Option<&str>,
+    ) -> Result<&str, CloudError> {
+        let here = |endpoint: &&Endpoint| {
+            endpoint.service == service
+                && endpoint.is_for(interface)
+                && region.is_none_or(|region| endpoint.lies_in(region))
+        };
+        self.endpoints
+            .iter()
+            .find(here)
+            .map(|endpoint| endpoint.url.as_str())
+            .ok_or_else(|| self.missing(service, interface, region))
+    }
+
+    fn missing(&self, service: Service, interface: Interface, region: Option<&str>) -> CloudError {
+        let place = region.map_or_else(String::new, |region| format!(" in region {region:?}"));
+        let wanted =
+            format!("no {} endpoint for interface {}{place}", service.name(), interface.as_str());
+        let there: BTreeSet<String> = self
+            .endpoints
+            .iter()
+            .filter(|endpoint| endpoint.service == service)
+            .map(|endpoint| {
+                let region = endpoint.region_id.as_ref().or(endpoint.region.as_ref());
+                format!("{} in {:?}", endpoint.interface, region.map_or("", String::as_str))
+            })
+            .collect();
+        let there = match (there.is_empty(), self.endpoints.is_empty()) {
+            (_, true) => "it is empty, as for a token without a project".to_owned(),
+            (true, false) => "it has none at all".to_owned(),
+            (false, false) => Vec::from_iter(there).join(", "),
+        };
+        CloudError::new(
+            ErrorKind::Invalid,
+            format!(
+                "the catalog has {wanted}; set region and os-endpoint-type to what it has: {there}"
+            ),
+        )
+    }
+}
+
+impl Endpoint {
+    fn is_for(&self, interface: Interface) -> bool {
+        self.interface.strip_suffix("URL").unwrap_or(&self.interface) == interface.as_str()
+    }
+
+    fn lies_in(&self, region: &str) -> bool {
+        [&self.region, &self.region_id].into_iter().any(|own| own.as_deref() == Some(region))
+    }
+}
+
+impl Interface {
+    /// The word in the catalog.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Public => "public",
+            Self::Internal => "internal",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

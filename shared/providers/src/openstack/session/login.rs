@@ -1,0 +1,150 @@
+//! What Keystone is sent for a token, by method.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use url::Url;
+
+use crate::openstack::config::{ApplicationCredential, Credentials, Domain, Scope, Secret, User};
+
+/// One way to log in.
+#[derive(Debug)]
+pub(crate) struct Login {
+    /// `auth-url` as configured, for messages.
+    pub(crate) auth_url: String,
+    /// Where the request goes.
+    pub(crate) url: String,
+    credentials: Credentials,
+}
+
+impl Login {
+    /// With these credentials at the Keystone whose version 3 has this base.
+    pub(crate) fn new(auth_url: &Url, base: &Url, credentials: Credentials) -> Self {
+        let mut shown = auth_url.clone();
+        // An URL without a host has no place for them, and then none are there.
+        shown.set_password(None).ok();
+        shown.set_username("").ok();
+        Self { auth_url: shown.to_string(), url: format!("{base}auth/tokens"), credentials }
+    }
+
+    /// The method and who logs in, for messages. No secrets.
+    pub(crate) fn method(&self) -> String {
+        match &self.credentials {
+            Credentials::Password { user, .. } => format!("password of user {}", user.shown()),
+            Credentials::ApplicationCredential { credential, .. } => match credential {
+                ApplicationCredential::Id(id) => format!("application credential {id:?}"),
+                ApplicationCredential::Name { name, user } => {
+                    format!("application credential {name:?} of user {}", user.shown())
+                }
+            },
+            Credentials::Token { .. } => "token".to_owned(),
+            Credentials::Trust { user, trust, .. } => {
+                format!("trust {trust:?} and password of user {}", user.shown())
+            }
+        }
+    }
+
+    /// What must not be seen by anybody but Keystone.
+    pub(crate) fn secret(&self) -> &str {
+        match &self.credentials {
+            Credentials::Password { password, .. } | Credentials::Trust { password, .. } => {
+                password.expose()
+            }
+            Credentials::ApplicationCredential { secret, .. } => secret.expose(),
+            Credentials::Token { token, .. } => token.expose(),
+        }
+    }
+
+    /// Whether another login gives a token that lives longer. One had with a token
+    /// ends when that does.
+    pub(crate) fn prolongs(&self) -> bool {
+        !matches!(self.credentials, Credentials::Token { .. })
+    }
+
+    /// The body of the request.
+    pub(crate) fn body(&self) -> Bytes {
+        let (identity, scope) = match &self.credentials {
+            Credentials::Password { user, password, scope } => {
+                (by_password(user, password), scope.json())
+            }
+            // It brings its project along; a scope would be refused.
+            Credentials::ApplicationCredential { credential, secret } => {
+                (by_application_credential(credential, secret), None)
+            }
+            Credentials::Token { token, scope } => {
+                (json!({ "methods": ["token"], "token": { "id": token.expose() } }), scope.json())
+            }
+            Credentials::Trust { user, password, trust } => {
+                (by_password(user, password), Some(json!({ "OS-TRUST:trust": { "id": trust } })))
+            }
+        };
+        let mut auth = json!({ "identity": identity });
+        if let Some(scope) = scope {
+            auth["scope"] = scope;
+        }
+        Bytes::from(json!({ "auth": auth }).to_string())
+    }
+}
+
+fn by_password(user: &User, password: &Secret) -> Value {
+    let mut user = user.json();
+    user["password"] = password.expose().into();
+    json!({ "methods": ["password"], "password": { "user": user } })
+}
+
+fn by_application_credential(credential: &ApplicationCredential, secret: &Secret) -> Value {
+    let mut shown = match credential {
+        ApplicationCredential::Id(id) => json!({ "id": id }),
+        ApplicationCredential::Name { name, user } => {
+            json!({ "name": name, "user": user.json() })
+        }
+    };
+    shown["secret"] = secret.expose().into();
+    json!({ "methods": ["application_credential"], "application_credential": shown })
+}
+
+impl User {
+    fn json(&self) -> Value {
+        match self {
+            Self::Id(id) => json!({ "id": id }),
+            Self::Name { name, domain } => named(name, domain.as_ref()),
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Id(text) | Self::Name { name: text, .. } => format!("{text:?}"),
+        }
+    }
+}
+
+impl Domain {
+    fn json(&self) -> Value {
+        match self {
+            Self::Id(id) => json!({ "id": id }),
+            Self::Name(name) => json!({ "name": name }),
+        }
+    }
+}
+
+impl Scope {
+    fn json(&self) -> Option<Value> {
+        match self {
+            Self::Default => None,
+            Self::ProjectId(id) => Some(json!({ "project": { "id": id } })),
+            Self::ProjectName { name, domain } => {
+                Some(json!({ "project": named(name, domain.as_ref()) }))
+            }
+            Self::Domain(domain) => Some(json!({ "domain": domain.json() })),
+        }
+    }
+}
+
+fn named(name: &str, domain: Option<&Domain>) -> Value {
+    match domain {
+        Some(domain) => json!({ "name": name, "domain": domain.json() }),
+        None => json!({ "name": name }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,14 @@
+//! The client against a cloud that is played in memory, with paused time.
+
+mod answers;
+mod calls;
+mod cloud;
+mod credentials;
+mod login;
+mod pauses;
+mod secrets;
+
+/// A configuration, with which nothing is reached.
+pub fn config() -> super::config::Config {
+    cloud::config(cloud::PASSWORD)
+}

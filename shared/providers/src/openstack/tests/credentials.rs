@@ -1,0 +1,117 @@
+//! Credentials that Keystone refuses.
+
+use std::time::Duration;
+
+use ccm_cloud::{Call, ErrorKind, MetricsSink};
+use futures::future::join_all;
+use parking_lot::Mutex;
+use prometheus_client::{encoding::text, registry::Registry};
+use tokio::time::advance;
+
+use super::cloud::{Move, PASSWORD, Rig};
+
+#[derive(Default)]
+struct Sink(Mutex<Registry>);
+
+impl MetricsSink for Sink {
+    fn add(&self, add: &mut dyn FnMut(&mut Registry)) {
+        add(&mut self.0.lock());
+    }
+}
+
+impl Sink {
+    fn text(&self) -> String {
+        let mut shown = String::new();
+        text::encode(&mut shown, &self.0.lock()).unwrap();
+        shown
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn they_are_shown_again_after_half_a_minute_at_the_soonest() {
+    let rig = Rig::new();
+    let sink = Sink::default();
+    rig.metrics.register(&sink);
+    rig.cloud.set_password("changed");
+    for round in 1..=3 {
+        for answer in join_all((0..20).map(|_| rig.nova(60))).await {
+            let error = answer.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Unauthorized);
+            let text = error.to_string();
+            for part in [
+                "http://keystone/",
+                "password of user \"u1\"",
+                "refused",
+                "requires authentication",
+            ] {
+                assert!(text.contains(part), "{part} in {text}");
+            }
+            assert!(!text.contains(PASSWORD), "{text}");
+        }
+        assert_eq!(rig.cloud.logins(), round);
+        advance(Duration::from_secs(29)).await;
+        let error = rig.nova(60).await.unwrap_err();
+        assert_eq!(error.retry_after, Some(Duration::from_secs(1)));
+        assert_eq!(rig.cloud.logins(), round);
+        advance(Duration::from_secs(1)).await;
+    }
+    assert!(sink.text().contains("openstack_credentials_refused 1"), "{}", sink.text());
+    assert!(sink.text().contains("openstack_token_renewals_total{result=\"refused\"} 3"));
+
+    rig.cloud.set_password(PASSWORD);
+    rig.nova(60).await.unwrap();
+    let text = sink.text();
+    for line in [
+        "openstack_credentials_refused 0",
+        "openstack_token_renewals_total{result=\"ok\"} 1",
+        "openstack_api_requests_total{request=\"token_create\"} 4",
+        "openstack_api_request_errors_total{request=\"token_create\"} 3",
+        "openstack_api_requests_total{request=\"version_list\"} 1",
+        "openstack_api_requests_total{request=\"server_list\"} 1",
+        "openstack_api_request_errors_total{request=\"server_list\"} 0",
+        "openstack_api_request_duration_seconds_count{request=\"server_list\"} 1",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_locked_account_is_left_alone_too() {
+    let rig = Rig::new();
+    let locked =
+        "{\"error\": {\"code\": 403, \"message\": \"The account is locked for user: u1.\"}}";
+    rig.cloud.always("keystone", Some(Move::text(403, locked)));
+    for _ in 0..5 {
+        let error = rig.nova(60).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Forbidden);
+        assert!(error.message.contains("The account is locked"), "{error}");
+    }
+    assert_eq!(rig.cloud.logins(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_refused_does_not_end_the_token_at_hand() {
+    let rig = Rig::new();
+    rig.cloud.set_life(Duration::from_secs(1000));
+    rig.nova(10).await.unwrap();
+    rig.cloud.set_password("changed");
+    advance(Duration::from_secs(900)).await;
+    for _ in 0..5 {
+        rig.nova(10).await.unwrap();
+    }
+    assert_eq!(rig.cloud.logins(), 2);
+    advance(Duration::from_secs(101)).await;
+    assert_eq!(rig.nova(10).await.unwrap_err().kind, ErrorKind::Unauthorized);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_probe_shows_what_is_wrong() {
+    let rig = Rig::new();
+    let call = Call::routine(Duration::from_secs(5));
+    rig.client.probe(call).await.unwrap();
+    rig.cloud.next("nova", [Move::text(200, "{\"hello\": 1}")]);
+    assert_eq!(rig.client.probe(call).await.unwrap_err().kind, ErrorKind::Malformed);
+    rig.cloud.set_password("changed");
+    rig.cloud.revoke();
+    assert_eq!(rig.client.probe(call).await.unwrap_err().kind, ErrorKind::Unauthorized);
+}

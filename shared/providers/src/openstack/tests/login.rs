@@ -1,0 +1,163 @@
+//! One token for all.
+
+use std::time::Duration;
+
+use ccm_cloud::{Call, ErrorKind};
+use futures::future::join_all;
+use tokio::time::{Instant, advance, sleep};
+
+use super::cloud::{Move, PASSWORD, Rig, config};
+use crate::openstack::client::Service;
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_token_costs_one_login_however_many_call() {
+    let rig = Rig::new();
+    rig.nova(10).await.unwrap();
+    rig.get(Service::Network, 10).await.unwrap();
+    rig.cloud.revoke();
+    assert_eq!(rig.client.project().unwrap().id, "p1");
+    let services = [Service::Compute, Service::Network].into_iter().cycle();
+    let answers = join_all(services.take(50).map(|service| rig.get(service, 10))).await;
+    for answer in answers {
+        assert_eq!(answer.unwrap().status, 200);
+    }
+    assert_eq!(rig.cloud.logins(), 2);
+    assert_eq!(rig.cloud.count("nova", "/v2.1/p1/servers"), 1 + 2 * 25);
+    assert_eq!(rig.cloud.count("neutron", "/v2.0/ports"), 1 + 2 * 25);
+    let versions = rig.cloud.seen().iter().filter(|seen| seen.path == "/v2.1/").count();
+    assert_eq!(versions, 1, "what was discovered survives a login");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_callers_share_one_login_and_one_look_at_versions() {
+    let rig = Rig::new();
+    for answer in join_all((0..50).map(|_| rig.nova(10))).await {
+        answer.unwrap();
+    }
+    assert_eq!((rig.cloud.logins(), rig.cloud.seen().len()), (1, 52));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_waiter_has_its_own_deadline_and_the_login_goes_on() {
+    let rig = Rig::new();
+    rig.cloud.next("keystone", [Move::Slow(Duration::from_secs(5))]);
+    let begin = Instant::now();
+    let timed = |seconds: u64| {
+        let rig = &rig;
+        async move { (rig.nova(seconds).await, begin.elapsed().as_secs()) }
+    };
+    let ends = join_all([1, 2, 3, 10, 20].map(timed)).await;
+    let kinds: Vec<_> = ends
+        .iter()
+        .map(|(outcome, at)| (outcome.as_ref().err().map(|error| error.kind), *at))
+        .collect();
+    let late = Some(ErrorKind::Timeout);
+    assert_eq!(kinds, [(late, 1), (late, 2), (late, 3), (None, 5), (None, 5)]);
+    assert_eq!(rig.cloud.logins(), 1);
+    let error = ends[0].0.as_ref().unwrap_err().to_string();
+    assert!(
+        error.contains("http://keystone/") && error.contains("password of user \"u1\""),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_keystone_that_hangs_holds_nobody() {
+    let rig = Rig::new();
+    rig.cloud.always("keystone", Some(Move::Hang));
+    let begin = Instant::now();
+    for answer in join_all((0..20).map(|_| rig.nova(7))).await {
+        assert_eq!(answer.unwrap_err().kind, ErrorKind::Timeout);
+    }
+    assert_eq!(begin.elapsed().as_secs(), 7);
+    assert_eq!(rig.cloud.logins(), 1);
+    // The login that hangs is given up in time, and then it works again.
+    rig.cloud.always("keystone", None);
+    rig.nova(60).await.unwrap();
+    assert_eq!((begin.elapsed().as_secs(), rig.cloud.logins()), (30, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_renewed_before_its_end_without_anybody_waiting() {
+    let rig = Rig::new();
+    rig.cloud.set_life(Duration::from_secs(1000));
+    rig.nova(10).await.unwrap();
+    advance(Duration::from_secs(799)).await;
+    rig.nova(10).await.unwrap();
+    assert_eq!(rig.cloud.logins(), 1);
+    advance(Duration::from_secs(2)).await;
+    rig.cloud.next("keystone", [Move::Slow(Duration::from_secs(3))]);
+    let begin = Instant::now();
+    join_all((0..10).map(|_| async { rig.nova(10).await.unwrap() })).await;
+    assert!(begin.elapsed() < Duration::from_secs(1), "nobody waits");
+    sleep(Duration::from_secs(4)).await;
+    rig.nova(10).await.unwrap();
+    assert_eq!(rig.cloud.logins(), 2);
+    let last = rig.cloud.seen().pop().unwrap();
+    assert_eq!(last.header("x-auth-token"), Some("gAAAA-token-2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_past_its_end_is_not_shown() {
+    let rig = Rig::new();
+    rig.cloud.set_life(Duration::from_secs(1000));
+    rig.nova(10).await.unwrap();
+    advance(Duration::from_secs(1001)).await;
+    rig.nova(10).await.unwrap();
+    assert_eq!((rig.cloud.logins(), rig.cloud.seen().len()), (2, 5), "no 401 in between");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_refuses_every_token_does_not_cause_a_login_per_call() {
+    let rig = Rig::new();
+    rig.get(Service::Network, 10).await.unwrap();
+    rig.cloud.always("nova", Some(Move::text(401, "{}")));
+    for _ in 0..20 {
+        assert_eq!(rig.nova(10).await.unwrap_err().kind, ErrorKind::Unauthorized);
+    }
+    assert_eq!(rig.cloud.logins(), 2, "one at the start, one because of Nova");
+    rig.cloud.always("nova", None);
+    rig.nova(10).await.unwrap();
+    rig.cloud.revoke();
+    rig.nova(10).await.unwrap();
+    assert_eq!(rig.cloud.logins(), 3, "a good answer restores trust");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_keystone_is_not_asked_per_caller() {
+    let rig = Rig::new();
+    rig.cloud.always("keystone", Some(Move::text(503, "busy")));
+    for answer in join_all((0..50).map(|_| rig.nova(60))).await {
+        assert_eq!(answer.unwrap_err().kind, ErrorKind::Unavailable);
+    }
+    let logins = rig.cloud.logins();
+    assert!((2..=4).contains(&logins), "{logins} logins for 50 callers with 3 repetitions each");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_configuration_is_used_only_if_it_works() {
+    let rig = Rig::new();
+    rig.nova(10).await.unwrap();
+    let call = Call::waiting(Duration::from_secs(10));
+    let replace = async |password: &str, region: &str| {
+        let config = crate::openstack::config::Config {
+            region: Some(region.to_owned()),
+            ..config(password)
+        };
+        rig.client.replace_over(rig.cloud.transport(), &config, call).await
+    };
+    let error = replace("wrong", "one").await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unauthorized);
+    let error = replace(PASSWORD, "two").await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid);
+    assert_eq!(rig.client.region().as_deref(), Some("one"));
+    let before = rig.cloud.logins();
+    rig.nova(10).await.unwrap();
+    assert_eq!(rig.cloud.logins(), before, "the old session goes on");
+
+    rig.cloud.set_password("new");
+    replace("new", "one").await.unwrap();
+    rig.cloud.revoke();
+    rig.nova(10).await.unwrap();
+    assert_eq!(rig.client.project().unwrap().id, "p1");
+}

@@ -1,0 +1,133 @@
+//! Text of the cloud made fit for labels, messages and URLs.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// A label's value and the name part of its key are at most this long.
+const MAX_LABEL: usize = 63;
+/// A DNS name is at most this long.
+const MAX_HOST_NAME: usize = 253;
+/// What stays as it is in a query.
+const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// Makes a label value: runs of other characters become one `-`, and what may not stand
+/// at the ends is cut. `None` if nothing is left.
+pub(super) fn label_value(text: &str) -> Option<String> {
+    let mut value = String::new();
+    let mut in_run = false;
+    for c in text.chars() {
+        let fits = c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if fits {
+            value.push(c);
+        } else if !in_run {
+            value.push('-');
+        }
+        in_run = !fits;
+    }
+    let edge = ['-', '_', '.'];
+    let mut value = value.trim_matches(edge);
+    if value.len() > MAX_LABEL {
+        // The cut may leave a character at the end that may not stand there.
+        value = value.get(..MAX_LABEL)?.trim_end_matches(edge);
+    }
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+/// Whether the text may stand as a label's value as it is.
+pub(super) fn is_label_value(text: &str) -> bool {
+    label_value(text).as_deref() == Some(text)
+}
+
+/// Whether the text can be a host name.
+pub(super) fn is_host_name(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !text.is_empty() && text.len() <= MAX_HOST_NAME && text.chars().all(fits)
+}
+
+/// One line of at most `most` characters, for messages.
+pub(super) fn one_line(text: &str, most: usize) -> String {
+    let mut line = String::new();
+    for (count, c) in text.trim().chars().enumerate() {
+        if count >= most {
+            line.push_str("...");
+            break;
+        }
+        line.push(if c.is_whitespace() || c.is_control() { ' ' } else { c });
+    }
+    line
+}
+
+/// Encodes a value for a query.
+pub(super) fn query(value: &str) -> String {
+    utf8_percent_encode(value, QUERY).to_string()
+}
+
+/// A regular expression that matches this text and nothing longer. Nova matches names so.
+pub(super) fn exactly(text: &str) -> String {
+    let mut pattern = String::from("^");
+    for c in text.chars() {
+        if r"\.+*?()|[]{}^$".contains(c) {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern.push('$');
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn zones_become_label_values() {
+        let long = "z".repeat(62);
+        for (text, expect) in [
+            ("nova", Some("nova")),
+            ("zone 1", Some("zone-1")),
+            ("  Zone   (north) ", Some("Zone-north")),
+            ("zürich", Some("z-rich")),
+            ("a__b..c--d", Some("a__b..c--d")),
+            ("-_.a._-", Some("a")),
+            ("  ", None),
+            ("", None),
+            ("-.-", None),
+            ("日本", None),
+            (&format!("{long}xyz"), Some(&*format!("{long}x"))),
+            (&format!("{long}-yz"), Some(&*long)),
+            (&format!("{long} yz"), Some(&*long)),
+            (&format!("{}. -yz", "z".repeat(61)), Some(&*"z".repeat(61))),
+        ] {
+            assert_eq!(label_value(text).as_deref(), expect, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_quoted_for_nova() {
+        assert_eq!(exactly("node-1.a"), r"^node-1\.a$");
+        assert_eq!(query(&exactly("n.1")), "%5En%5C.1%24");
+        assert_eq!(exactly(r"a[b]{c}|(d)*+?^$\"), r"^a\[b\]\{c\}\|\(d\)\*\+\?\^\$\\$");
+    }
+
+    #[test]
+    fn messages_are_one_short_line() {
+        assert_eq!(one_line(" a\nb\tc\u{1b} ", 99), "a b c ");
+        assert_eq!(one_line("äbcdef", 3), "äbc...");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_becomes_a_label_value_or_nothing(text in "\\PC{0,80}|[a-z _.:-]{0,90}") {
+            if let Some(value) = label_value(&text) {
+                let inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+                prop_assert!((1..=63).contains(&value.len()) && value.chars().all(inner));
+                let ends = [value.chars().next(), value.chars().last()];
+                prop_assert!(ends.iter().flatten().all(char::is_ascii_alphanumeric), "{value}");
+                prop_assert!(is_label_value(&value), "making it fit twice changes nothing");
+            } else {
+                prop_assert!(!text.chars().any(|c| c.is_ascii_alphanumeric()), "{text:?} is lost");
+            }
+        }
+    }
+}

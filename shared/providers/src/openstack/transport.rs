@@ -1,0 +1,147 @@
+//! Sends one request over a pooled connection and reads its answer, up to a bound.
+
+mod dial;
+mod tls;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use ccm_cloud::{CloudError, ErrorKind};
+use http::{HeaderMap, Request, StatusCode, header::PROXY_AUTHORIZATION};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper_util::{
+    client::{
+        legacy::{Client, connect::Connect},
+        proxy::matcher::Matcher,
+    },
+    rt::{TokioExecutor, TokioTimer},
+};
+use tower::{BoxError, ServiceExt as _, util::BoxCloneSyncService};
+
+use self::dial::Connector;
+use super::config::Config;
+use crate::chain::chain;
+
+/// An idle connection is kept for so long.
+const IDLE: Duration = Duration::from_secs(90);
+/// So many idle connections are kept to each host.
+const IDLE_CONNECTIONS: usize = 16;
+/// A silent HTTP/2 connection is asked whether it lives, and must answer.
+const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
+/// The longest answer that is read.
+const LONGEST_ANSWER: usize = 64 << 20;
+
+/// Clones share their connections.
+#[derive(Clone)]
+pub(crate) struct Transport {
+    send: BoxCloneSyncService<Request<Full<Bytes>>, http::Response<Incoming>, BoxError>,
+    proxies: std::sync::Arc<Matcher>,
+}
+
+/// An answer, whatever its status.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// There is no whole answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    /// The two sides do not accept each other's certificates.
+    #[error("{0}")]
+    Certificate(String),
+    /// No connection came about, or it ended before the answer did.
+    #[error("{0}")]
+    Connection(String),
+    /// The answer is longer than anybody would read.
+    #[error("the answer is longer than {} MiB", LONGEST_ANSWER >> 20)]
+    TooLong,
+}
+
+impl Transport {
+    /// Reads the files that `config` names, and the proxies in the environment. Does
+    /// not connect yet.
+    pub(crate) fn new(config: &Config) -> Result<Self, CloudError> {
+        Self::with_proxies(config, Matcher::from_env())
+    }
+
+    /// As [`Transport::new`], but with these proxies.
+    fn with_proxies(config: &Config, proxies: Matcher) -> Result<Self, CloudError> {
+        let tls = tls::client(&config.tls, config.auth_url.scheme() == "https")?;
+        let proxies = std::sync::Arc::new(proxies);
+        if let Ok(uri) = config.auth_url.as_str().parse()
+            && let Some(proxy) = dial::proxy(&proxies, &uri)
+            && proxy.uri().scheme_str() != Some("http")
+        {
+            let scheme = proxy.uri().scheme_str().unwrap_or_default().to_owned();
+            return Err(CloudError::new(
+                ErrorKind::Invalid,
+                format!(
+                    "the proxy for auth-url has the scheme {scheme}, which is not supported: set HTTPS_PROXY or HTTP_PROXY to http://host:port, or name the host in NO_PROXY"
+                ),
+            ));
+        }
+        let connector = Connector::new(std::sync::Arc::clone(&proxies), tls);
+        Ok(Self { proxies, ..Self::over(connector) })
+    }
+
+    /// Sends over connections that `connector` makes.
+    pub(crate) fn over(connector: impl Connect + Clone + Send + Sync + 'static) -> Self {
+        let client = Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .http2_keep_alive_interval(PING.0)
+            .http2_keep_alive_timeout(PING.1)
+            .build::<_, Full<Bytes>>(connector);
+        let proxies = std::sync::Arc::new(Matcher::builder().build());
+        Self { send: BoxCloneSyncService::new(client.map_err(BoxError::from)), proxies }
+    }
+
+    /// Sends the request and reads the whole answer. Knows no time limit.
+    pub(crate) async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Raw, Broken> {
+        // A tunnel tells the proxy itself who we are.
+        if request.uri().scheme_str() == Some("http")
+            && let Some(proxy) = dial::proxy(&self.proxies, request.uri())
+            && let Some(credentials) = proxy.basic_auth()
+        {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, credentials.clone());
+        }
+        let response = self.send.clone().oneshot(request).await.map_err(broken)?;
+        let (parts, body) = response.into_parts();
+        let body = Limited::new(body, LONGEST_ANSWER).collect().await.map_err(|error| {
+            match error.is::<LengthLimitError>() {
+                true => Broken::TooLong,
+                false => broken(error),
+            }
+        })?;
+        Ok(Raw { status: parts.status, headers: parts.headers, body: body.to_bytes() })
+    }
+}
+
+fn broken(error: BoxError) -> Broken {
+    let text = chain(error.as_ref());
+    match is_certificate(error.as_ref()) {
+        true => Broken::Certificate(text),
+        false => Broken::Connection(text),
+    }
+}
+
+/// Whether a certificate is to blame, which trying again does not change.
+fn is_certificate(error: &(dyn std::error::Error + 'static)) -> bool {
+    // What an I/O error wraps is not among its sources.
+    if let Some(inner) = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+        return is_certificate(inner);
+    }
+    match error.downcast_ref::<rustls::Error>() {
+        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => true,
+        _ => error.source().is_some_and(is_certificate),
+    }
+}
+
+#[cfg(test)]
+mod tests;

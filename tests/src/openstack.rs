@@ -1,0 +1,55 @@
+//! The provider `openstack` against real OpenStack services.
+//!
+//! [`services`] starts Keystone, Nova and Neutron by the scripts of `tests/openstack`,
+//! [`proxy`] stands before them, counts and spoils, [`admin`] does what a cloud's user
+//! and operator do, and [`scenarios`] tells what must happen. A [`rig`] is what one
+//! scenario works with.
+
+use std::fmt;
+
+pub mod admin;
+pub mod http;
+pub mod proxy;
+pub mod rig;
+pub mod scenarios;
+pub mod services;
+
+/// One of the services that the programs speak with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Service {
+    /// Keystone: who one is, and where the other services are.
+    Identity,
+    /// Nova: servers and flavors.
+    Compute,
+    /// Neutron: ports, networks, floating IPs.
+    Network,
+}
+
+impl Service {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Identity, Self::Compute, Self::Network];
+
+    /// Its type in Keystone's catalog.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::Compute => "compute",
+            Self::Network => "network",
+        }
+    }
+
+    /// The port on which `tests/openstack/up` serves it, the usual one.
+    pub const fn port(self) -> u16 {
+        match self {
+            Self::Identity => 5000,
+            Self::Compute => 8774,
+            Self::Network => 9696,
+        }
+    }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,198 @@
+//! Nova: servers.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use ccm_sim::poll;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Admin, text};
+
+/// How long Nova may take for one change of a server on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server to create, on the project's network.
+#[derive(Clone, Debug)]
+pub struct NewServer {
+    /// Its name, which the node is to have as well.
+    pub name: String,
+    /// The flavor's name.
+    pub flavor: String,
+    /// The availability zone.
+    pub zone: String,
+}
+
+impl NewServer {
+    /// A small one in the first zone.
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), flavor: "m1.small".to_owned(), zone: "zone-1".to_owned() }
+    }
+
+    /// The same in another zone.
+    #[must_use]
+    pub fn zone(mut self, zone: &str) -> Self {
+        zone.clone_into(&mut self.zone);
+        self
+    }
+}
+
+/// A server that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its UUID.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// `ACTIVE`, `SHUTOFF`, `ERROR` ..
+    pub status: String,
+    /// The name of its flavor.
+    pub flavor: String,
+    /// The availability zone.
+    pub zone: String,
+    /// Its addresses on networks.
+    pub fixed: Vec<String>,
+    /// Those that lead to it from outside.
+    pub floating: Vec<String>,
+}
+
+impl Server {
+    fn read(server: &Value) -> Result<Self> {
+        let networks = server["addresses"].as_object().into_iter().flat_map(|all| all.values());
+        let entries: Vec<_> = networks.filter_map(Value::as_array).flatten().collect();
+        let of = |kind: &str| {
+            let wanted = entries.iter().filter(|entry| entry["OS-EXT-IPS:type"] == kind);
+            wanted.filter_map(|entry| Some(entry["addr"].as_str()?.to_owned())).collect()
+        };
+        Ok(Self {
+            id: text(server, "/id")?,
+            name: text(server, "/name")?,
+            status: text(server, "/status")?,
+            flavor: text(server, "/flavor/original_name")?,
+            zone: text(server, "/OS-EXT-AZ:availability_zone")?,
+            fixed: of("fixed"),
+            floating: of("floating"),
+        })
+    }
+
+    /// Whether it is what this made, and runs.
+    pub fn is_like(&self, new: &NewServer) -> bool {
+        let made = (&self.name, &self.flavor, &self.zone) == (&new.name, &new.flavor, &new.zone);
+        made && self.status == "ACTIVE" && self.floating.is_empty()
+    }
+
+    /// The node's provider ID.
+    pub fn provider_id(&self) -> String {
+        format!("openstack:///{}", self.id)
+    }
+}
+
+impl Admin {
+    /// Asks for a server and returns its ID. It is `BUILD` for some seconds.
+    pub async fn create_server(&self, new: &NewServer) -> Result<String> {
+        let flavors = format!("{}/flavors", self.compute);
+        let image = self.image().await?;
+        // Each project has one network, of its own name.
+        let networks = format!("{}/networks", self.network);
+        let network = self.id_by_name(&networks, &self.project).await;
+        let body = json!({"server": {
+            "name": new.name,
+            "flavorRef": self.id_by_name(&flavors, &new.flavor).await?,
+            "imageRef": image,
+            "availability_zone": new.zone,
+            "networks": [{"uuid": network?}],
+        }});
+        let created = self.post(&format!("{}/servers", self.compute), body).await?;
+        text(&created, "/server/id")
+    }
+
+    /// Creates servers and waits until all are `ACTIVE`.
+    pub async fn create_servers(&self, all: &[NewServer]) -> Result<Vec<Server>> {
+        let mut ids = Vec::new();
+        for new in all {
+            ids.push(self.create_server(new).await?);
+        }
+        let mut servers = Vec::new();
+        for id in ids {
+            servers.push(self.wait_for(&id, "ACTIVE").await?);
+        }
+        Ok(servers)
+    }
+
+    /// The image that servers are made of, from Nova's own list, which 2.35 has still.
+    async fn image(&self) -> Result<String> {
+        let headers = [("x-auth-token", self.token.as_str())];
+        let url = format!("{}/images", self.compute);
+        let answer = self.http.send(Method::GET, &url, &headers, None).await?;
+        text(&answer.json()?, "/images/0/id")
+    }
+
+    /// The server, if there is one of this ID.
+    pub async fn server(&self, id: &str) -> Result<Option<Server>> {
+        let answer = self.call(Method::GET, &self.server_url(id), None).await?;
+        if answer.status.as_u16() == 404 {
+            return Ok(None);
+        }
+        anyhow::ensure!(answer.status.is_success(), "{} {}", answer.status, answer.text);
+        Server::read(answer.json()?.get("server").context("an answer without a server")?).map(Some)
+    }
+
+    /// All servers of the project.
+    pub async fn servers(&self) -> Result<Vec<Server>> {
+        let document = self.get(&format!("{}/servers/detail", self.compute)).await?;
+        let list = document["servers"].as_array().context("an answer without servers")?;
+        list.iter().map(Server::read).collect()
+    }
+
+    /// Waits until the server has this status.
+    pub async fn wait_for(&self, id: &str, status: &str) -> Result<Server> {
+        poll::until(&format!("server {id} to be {status}"), PATIENCE, || async {
+            // Nova has two workers, and others ask as well.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let server = self.server(id).await?.context("there is no such server")?;
+            anyhow::ensure!(server.status == status, "it is {}", server.status);
+            Ok(Some(server))
+        })
+        .await
+    }
+
+    /// Shuts the server down and waits for it.
+    pub async fn stop_server(&self, id: &str) -> Result<Server> {
+        self.act(id, json!({"os-stop": null})).await?;
+        self.wait_for(id, "SHUTOFF").await
+    }
+
+    /// Starts the server and waits for it.
+    pub async fn start_server(&self, id: &str) -> Result<Server> {
+        self.act(id, json!({"os-start": null})).await?;
+        self.wait_for(id, "ACTIVE").await
+    }
+
+    /// Gives the server another flavor, confirms it and waits for the end of that.
+    pub async fn resize_server(&self, id: &str, flavor: &str) -> Result<Server> {
+        let flavor = self.id_by_name(&format!("{}/flavors", self.compute), flavor).await?;
+        self.act(id, json!({"resize": {"flavorRef": flavor}})).await?;
+        self.wait_for(id, "VERIFY_RESIZE").await?;
+        self.act(id, json!({"confirmResize": null})).await?;
+        self.wait_for(id, "ACTIVE").await
+    }
+
+    /// Deletes the server and waits until it is gone.
+    pub async fn delete_server(&self, id: &str) -> Result<()> {
+        self.delete(&self.server_url(id)).await?;
+        poll::until(&format!("server {id} to be gone"), PATIENCE, || async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            Ok(self.server(id).await?.is_none().then_some(()))
+        })
+        .await
+    }
+
+    async fn act(&self, id: &str, action: Value) -> Result<()> {
+        self.post(&format!("{}/action", self.server_url(id)), action).await?;
+        Ok(())
+    }
+
+    fn server_url(&self, id: &str) -> String {
+        format!("{}/servers/{id}", self.compute)
+    }
+}

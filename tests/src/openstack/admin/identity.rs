@@ -1,0 +1,99 @@
+//! Keystone: users, passwords, application credentials, tokens.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Account, Admin, text};
+
+/// A user that a test has made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// Its ID.
+    pub id: String,
+    /// What it logs in with.
+    pub account: Account,
+}
+
+/// An application credential: what a program logs in with instead of its user's password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApplicationCredential {
+    /// Its ID.
+    pub id: String,
+    /// Its secret, which Keystone shows once.
+    pub secret: String,
+}
+
+impl Admin {
+    /// Makes a user with the role `member` in a project. Only for the operator.
+    pub async fn create_user(&self, account: &Account) -> Result<User> {
+        let body = json!({"user": {
+            "name": account.user, "password": account.password, "domain_id": "default"
+        }});
+        let id = text(&self.post(&self.identity_url("users"), body).await?, "/user/id")?;
+        let project = self.id_by_name(&self.identity_url("projects"), &account.project).await?;
+        let role = self.id_by_name(&self.identity_url("roles"), "member").await?;
+        let grant = self.identity_url(&format!("projects/{project}/users/{id}/roles/{role}"));
+        self.done(Method::PUT, &grant, None).await?;
+        Ok(User { id, account: account.clone() })
+    }
+
+    /// Deletes a user. Only for the operator.
+    pub async fn delete_user(&self, id: &str) -> Result<()> {
+        self.delete(&self.identity_url(&format!("users/{id}"))).await
+    }
+
+    /// The IDs of all users whose names start so. Only for the operator.
+    pub async fn users(&self, prefix: &str) -> Result<Vec<String>> {
+        let document = self.get(&self.identity_url("users")).await?;
+        let all = document["users"].as_array().context("an answer without users")?;
+        let named = |user: &&Value| user["name"].as_str().is_some_and(|n| n.starts_with(prefix));
+        all.iter().filter(named).map(|user| text(user, "/id")).collect()
+    }
+
+    /// Gives a user another password, which ends its tokens. Only for the operator.
+    pub async fn change_password(&self, user: &User, password: &str) -> Result<User> {
+        let url = self.identity_url(&format!("users/{}", user.id));
+        let body = json!({"user": {"password": password}});
+        self.done(Method::PATCH, &url, Some(&body)).await?;
+        // Keystone ends the tokens up to this whole second, also those issued after this.
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        let mut user = user.clone();
+        password.clone_into(&mut user.account.password);
+        Ok(user)
+    }
+
+    /// Makes an application credential of one's own.
+    pub async fn create_application_credential(&self, name: &str) -> Result<ApplicationCredential> {
+        let body = json!({"application_credential": {"name": name}});
+        let made = self.post(&self.credentials_url(), body).await?;
+        Ok(ApplicationCredential {
+            id: text(&made, "/application_credential/id")?,
+            secret: text(&made, "/application_credential/secret")?,
+        })
+    }
+
+    /// Deletes an application credential of one's own, which ends its tokens.
+    pub async fn delete_application_credential(&self, id: &str) -> Result<()> {
+        self.delete(&format!("{}/{id}", self.credentials_url())).await
+    }
+
+    /// Ends a token before its time, its owner's or, for the operator, anybody's.
+    pub async fn revoke_token(&self, token: &str) -> Result<()> {
+        let headers = [("x-auth-token", self.token.as_str()), ("x-subject-token", token)];
+        let url = self.identity_url("auth/tokens");
+        let answer = self.http.send(Method::DELETE, &url, &headers, None).await?;
+        ensure!(answer.status.is_success(), "revoking: {} {}", answer.status, answer.text);
+        Ok(())
+    }
+
+    fn identity_url(&self, path: &str) -> String {
+        format!("{}/{path}", self.identity)
+    }
+
+    fn credentials_url(&self) -> String {
+        self.identity_url(&format!("users/{}/application_credentials", self.user_id))
+    }
+}

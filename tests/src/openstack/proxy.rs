@@ -1,0 +1,147 @@
+//! A reverse proxy before each service, on loopback: it counts what the programs ask,
+//! and answers badly when it is told to.
+//!
+//! Keystone's catalog leads through the proxy: the addresses of the services in its
+//! answers are those of the proxy, so the programs believe in them.
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! use std::time::Duration;
+//!
+//! use ccm_tests::openstack::{
+//!     Service,
+//!     proxy::{Effect, Fault, FaultProxy},
+//! };
+//!
+//! let proxy = FaultProxy::start().await?;
+//! proxy.faults().add(Fault::new(Effect::throttle(Some(Duration::from_secs(2)))).on(Service::Compute).times(3));
+//! proxy.faults().add(Fault::new(Effect::Hang).on(Service::Network).path("/v2.0/ports"));
+//! # Ok(())
+//! # }
+//! ```
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+
+use anyhow::{Context as _, Result};
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use super::Service;
+
+mod fault;
+mod forward;
+mod log;
+mod serve;
+mod spoil;
+#[cfg(test)]
+mod tests;
+
+pub use fault::{Effect, Fault, FaultId, Faults};
+pub use log::{Log, Request, tally};
+
+/// Before which services, and what goes wrong there.
+pub struct FaultProxy {
+    shared: Arc<Shared>,
+    /// The running ones.
+    listeners: Mutex<BTreeMap<Service, JoinSet<()>>>,
+}
+
+/// What all connections share.
+struct Shared {
+    faults: Faults,
+    log: Log,
+    upstream: forward::Upstream,
+    /// Where the proxy of each service listens, and where the service itself does.
+    places: BTreeMap<Service, Place>,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    own: SocketAddr,
+    upstream: SocketAddr,
+}
+
+impl FaultProxy {
+    /// Before the services that `tests/openstack/up` has started.
+    pub async fn start() -> Result<Self> {
+        let at = |service: Service| (service, ([127, 0, 0, 1], service.port()).into());
+        Self::before(Service::ALL.map(at).into()).await
+    }
+
+    /// Before services at these addresses.
+    pub async fn before(upstream: BTreeMap<Service, SocketAddr>) -> Result<Self> {
+        let mut places = BTreeMap::new();
+        let mut bound = Vec::new();
+        for (service, upstream) in upstream {
+            let listener = serve::bind(([127, 0, 0, 1], 0).into()).await?;
+            places.insert(service, Place { own: listener.local_addr()?, upstream });
+            bound.push((service, listener));
+        }
+        let shared = Arc::new(Shared {
+            faults: Faults::default(),
+            log: Log::default(),
+            upstream: forward::Upstream::new(),
+            places,
+        });
+        let listeners = bound
+            .into_iter()
+            .map(|(service, listener)| (service, serve::run(listener, service, shared.clone())))
+            .collect();
+        Ok(Self { shared, listeners: Mutex::new(listeners) })
+    }
+
+    /// Where it listens for a service: scheme, address and port, without a path.
+    pub fn url(&self, service: Service) -> Result<String> {
+        Ok(format!("http://{}", self.shared.place(service)?.own))
+    }
+
+    /// What `auth-url` is for the programs.
+    pub fn auth_url(&self) -> Result<String> {
+        Ok(format!("{}/v3", self.url(Service::Identity)?))
+    }
+
+    /// What goes wrong, to add to and to clear.
+    pub fn faults(&self) -> &Faults {
+        &self.shared.faults
+    }
+
+    /// What it was asked.
+    pub fn log(&self) -> &Log {
+        &self.shared.log
+    }
+
+    /// Refuses connections to this service and cuts those that are open, as a host does
+    /// on which the service has ended.
+    pub async fn pause(&self, service: Service) {
+        let running = self.listeners.lock().remove(&service);
+        if let Some(mut running) = running {
+            running.shutdown().await;
+        }
+    }
+
+    /// Listens again, at the same address.
+    pub async fn resume(&self, service: Service) -> Result<()> {
+        let listener = serve::bind(self.shared.place(service)?.own).await?;
+        let running = serve::run(listener, service, self.shared.clone());
+        self.listeners.lock().insert(service, running);
+        Ok(())
+    }
+
+    /// Everything works again: no faults, and every service is listened for.
+    pub async fn mend(&self) -> Result<()> {
+        self.faults().clear();
+        for service in self.shared.places.keys().copied() {
+            let listens = self.listeners.lock().contains_key(&service);
+            if !listens {
+                self.resume(service).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn place(&self, service: Service) -> Result<Place> {
+        self.places.get(&service).copied().with_context(|| format!("no proxy before {service}"))
+    }
+}

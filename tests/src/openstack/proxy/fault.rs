@@ -1,0 +1,174 @@
+//! What goes wrong, where, and how often.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use parking_lot::Mutex;
+use serde_json::json;
+
+use crate::openstack::Service;
+
+/// What happens to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// The proxy answers in the service's place.
+    Answer {
+        /// The status.
+        status: StatusCode,
+        /// Headers beside those that HTTP demands.
+        headers: Vec<(&'static str, String)>,
+        /// The body.
+        body: String,
+    },
+    /// It is never answered; the caller's deadline ends it.
+    Hang,
+    /// The connection is cut without an answer.
+    Cut,
+    /// The service's own answer comes this much later.
+    Slow(Duration),
+    /// Every list in the service's answer is empty; its status and the rest are true.
+    EmptyList,
+    /// Half of the service's answer comes, then the connection is cut.
+    Truncated,
+    /// Half of the service's answer comes as if it were the whole one.
+    HalfJson,
+}
+
+impl Effect {
+    /// 429, in Nova's words; `Retry-After` in whole seconds if there is a wait.
+    pub fn throttle(retry_after: Option<Duration>) -> Self {
+        let mut headers = vec![json_type()];
+        if let Some(wait) = retry_after {
+            headers.push(("retry-after", wait.as_secs().to_string()));
+        }
+        let body = json!({"overLimit": {"code": 429, "message": "This request was rate-limited."}});
+        Self::Answer { status: StatusCode::TOO_MANY_REQUESTS, headers, body: body.to_string() }
+    }
+
+    /// 401, as every service answers to a token that it does not believe.
+    pub fn unauthorized() -> Self {
+        let error = json!({"code": 401, "title": "Unauthorized", "message": "The request you have made requires authentication."});
+        Self::Answer {
+            status: StatusCode::UNAUTHORIZED,
+            headers: vec![
+                json_type(),
+                ("www-authenticate", "Keystone uri=\"http://127.0.0.1\"".into()),
+            ],
+            body: json!({ "error": error }).to_string(),
+        }
+    }
+
+    /// 500, in Nova's words.
+    pub fn internal_error() -> Self {
+        let body = json!({"computeFault": {"code": 500, "message": "Unexpected API Error."}});
+        Self::Answer {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            headers: vec![json_type()],
+            body: body.to_string(),
+        }
+    }
+
+    /// 404 as a web server before the services answers, which knows nothing of servers.
+    pub fn html_not_found() -> Self {
+        Self::Answer {
+            status: StatusCode::NOT_FOUND,
+            headers: vec![("content-type", "text/html".to_owned())],
+            body: "<html><head><title>404 Not Found</title></head><body><h1>404 Not Found</h1>\
+                   </body></html>"
+                .to_owned(),
+        }
+    }
+}
+
+/// The header of a body in JSON.
+fn json_type() -> (&'static str, String) {
+    ("content-type", "application/json".to_owned())
+}
+
+/// One thing that goes wrong.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    effect: Effect,
+    service: Option<Service>,
+    path: String,
+    times: Option<u64>,
+}
+
+impl Fault {
+    /// A fault that hits every request until it is removed.
+    pub fn new(effect: Effect) -> Self {
+        Self { effect, service: None, path: String::new(), times: None }
+    }
+
+    /// Only requests to this service.
+    #[must_use]
+    pub fn on(mut self, service: Service) -> Self {
+        self.service = Some(service);
+        self
+    }
+
+    /// Only requests whose path starts so, `/v2.1/servers` for example.
+    #[must_use]
+    pub fn path(mut self, prefix: &str) -> Self {
+        prefix.clone_into(&mut self.path);
+        self
+    }
+
+    /// Only the next so many requests that it applies to.
+    #[must_use]
+    pub fn times(mut self, requests: u64) -> Self {
+        self.times = Some(requests);
+        self
+    }
+
+    fn applies(&self, service: Service, path: &str) -> bool {
+        self.times != Some(0)
+            && self.service.is_none_or(|wanted| wanted == service)
+            && path.starts_with(&self.path)
+    }
+}
+
+/// The name of a fault among [`Faults`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultId(u64);
+
+/// The faults in force. The first one added that applies to a request decides.
+#[derive(Debug, Default)]
+pub struct Faults(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    faults: Vec<(FaultId, Fault)>,
+    added: u64,
+}
+
+impl Faults {
+    /// Puts a fault in force.
+    pub fn add(&self, fault: Fault) -> FaultId {
+        let mut state = self.0.lock();
+        state.added += 1;
+        let id = FaultId(state.added);
+        state.faults.push((id, fault));
+        id
+    }
+
+    /// Ends one fault.
+    pub fn remove(&self, id: FaultId) {
+        self.0.lock().faults.retain(|(other, _)| *other != id);
+    }
+
+    /// Ends all faults. What hangs goes on hanging until its caller gives up.
+    pub fn clear(&self) {
+        self.0.lock().faults.clear();
+    }
+
+    /// What happens to this request, which then counts as one of the fault's times.
+    pub(super) fn hit(&self, service: Service, path: &str) -> Option<Effect> {
+        let mut state = self.0.lock();
+        let (_, fault) = state.faults.iter_mut().find(|(_, fault)| fault.applies(service, path))?;
+        if let Some(times) = &mut fault.times {
+            *times -= 1;
+        }
+        Some(fault.effect.clone())
+    }
+}

@@ -1,0 +1,225 @@
+//! What a scenario works with.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+use ccm_sim::program::{Launch, Program};
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use serde_json::Value;
+
+use super::{
+    admin::{Account, Admin, ApplicationCredential, NewServer, PASSWORD, REGION, Server, User},
+    proxy::FaultProxy,
+    services::{Flavour, Services},
+};
+use crate::{
+    cluster::{Cluster, Kind},
+    nodes,
+};
+
+/// How long a scenario waits for what should take moments: Nova and Neutron are slow,
+/// and share two cores with the programs.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// What the names of all users start with that scenarios make.
+const USER_PREFIX: &str = "scenario-";
+
+/// The cloud, which all scenarios share: its servers are slow to create.
+pub struct Cloud {
+    /// The services' processes.
+    pub services: Services,
+    /// Before the services: what the programs are told to use.
+    pub proxy: FaultProxy,
+    /// The operator.
+    pub operator: Admin,
+    /// The user of the project of the cluster.
+    pub user: Admin,
+    /// The user of another project.
+    pub other: Admin,
+    /// Servers that no scenario changes: one in each zone.
+    pub fleet: Vec<Server>,
+}
+
+impl Cloud {
+    /// Starts the services, removes what an earlier run left there, and makes the fleet.
+    pub async fn start(flavour: Flavour) -> Result<Self> {
+        let services = Services::up(flavour).await?;
+        let proxy = FaultProxy::start().await?;
+        let keystone = "http://127.0.0.1:5000/v3";
+        let login = async |project| Admin::login(keystone, &Account::of(project)).await;
+        let (operator, user, other) =
+            (login("admin").await?, login("k8s").await?, login("other").await?);
+        clear(&other, &[]).await?;
+        for id in operator.users(USER_PREFIX).await? {
+            operator.delete_user(&id).await?;
+        }
+        let fleet = ["zone-1", "zone-2", "zone-3"];
+        let fleet: Vec<_> = (0..)
+            .zip(fleet)
+            .map(|(number, zone)| NewServer::named(&format!("fleet-{number}")).zone(zone))
+            .collect();
+        let kept = clear(&user, &fleet).await?;
+        let fleet = if kept.is_empty() { user.create_servers(&fleet).await? } else { kept };
+        Ok(Self { services, proxy, operator, user, other, fleet })
+    }
+
+    /// Keystone itself, without the proxy.
+    pub fn keystone(&self) -> &'static str {
+        "http://127.0.0.1:5000/v3"
+    }
+}
+
+/// Deletes all servers and floating IPs of a project, but for the wanted servers if all
+/// of them are there and as they were made; those it returns, in this order.
+async fn clear(user: &Admin, wanted: &[NewServer]) -> Result<Vec<Server>> {
+    for id in user.floating_ips().await? {
+        user.delete_floating_ip(&id).await?;
+    }
+    let there = user.servers().await?;
+    let find = |new| there.iter().find(|server| server.is_like(new)).cloned();
+    let kept: Option<Vec<_>> = wanted.iter().map(find).collect();
+    let kept = kept.unwrap_or_default();
+    for server in there.iter().filter(|server| !kept.contains(server)) {
+        user.delete_server(&server.id).await?;
+    }
+    Ok(kept)
+}
+
+/// A cluster without nodes, the cloud without faults, and the configuration that leads
+/// from the one to the other.
+pub struct Rig {
+    /// The cloud.
+    pub cloud: Arc<Cloud>,
+    /// A client of the cluster, with all rights.
+    pub client: Client,
+    cluster: Cluster,
+    folder: tempfile::TempDir,
+}
+
+impl Rig {
+    /// Starts a cluster and mends the proxy.
+    pub async fn new(cloud: Arc<Cloud>) -> Result<Self> {
+        cloud.proxy.mend().await?;
+        let cluster = Cluster::start(Kind::Simulated).await?;
+        let client = cluster.client().await?;
+        let folder = tempfile::Builder::new().prefix("quartet-openstack-").tempdir()?;
+        let rig = Self { cloud, client, cluster, folder };
+        rig.log_in_as(&Account::of("k8s"))?;
+        Ok(rig)
+    }
+
+    /// Ends the cluster.
+    pub async fn stop(self) -> Result<()> {
+        self.cluster.stop().await
+    }
+
+    /// The file for `--cloud-config`.
+    pub fn config(&self) -> PathBuf {
+        self.folder.path().join("cloud.conf")
+    }
+
+    /// Lets the programs log in with a password, also those that run.
+    pub fn log_in_as(&self, account: &Account) -> Result<()> {
+        let Account { user, password, project } = account;
+        self.configure(&format!(
+            "username = {user}\npassword = {password}\ntenant-name = {project}\ndomain-name = Default\n"
+        ))
+    }
+
+    /// Lets the programs log in with an application credential, also those that run.
+    pub fn log_in_with(&self, credential: &ApplicationCredential) -> Result<()> {
+        let ApplicationCredential { id, secret } = credential;
+        self.configure(&format!(
+            "application-credential-id = {id}\napplication-credential-secret = {secret}\n"
+        ))
+    }
+
+    fn configure(&self, credentials: &str) -> Result<()> {
+        let auth_url = self.cloud.proxy.auth_url()?;
+        let text = format!("[Global]\nauth-url = {auth_url}\nregion = {REGION}\n{credentials}");
+        // A reader never sees half a file.
+        let aside = self.folder.path().join("cloud.conf.new");
+        std::fs::write(&aside, text)?;
+        Ok(std::fs::rename(aside, self.config())?)
+    }
+
+    /// node-ccm for this cluster and cloud.
+    pub fn node_ccm(&self) -> Launch {
+        self.controller("node-ccm")
+    }
+
+    /// lifecycle-ccm for this cluster and cloud, with quick periods.
+    pub fn lifecycle_ccm(&self) -> Launch {
+        self.controller("lifecycle-ccm")
+            .arg("--node-monitor-period=1s")
+            .arg("--node-deletion-confirmation-period=2s")
+            .arg("--node-grace-period=1s")
+    }
+
+    fn controller(&self, name: &str) -> Launch {
+        Launch::new(name)
+            .arg(format!("--kubeconfig={}", self.cluster.kubeconfig().display()))
+            .arg("--cloud-provider=openstack")
+            .arg(format!("--cloud-config={}", self.config().display()))
+            .arg("--bind-address=127.0.0.1")
+    }
+
+    /// Starts it and waits until it is ready and leads.
+    pub async fn start(&self, launch: &Launch) -> Result<Program> {
+        let mut program = self.start_only(launch)?;
+        program.ready().await?;
+        program.leading(SOON).await?;
+        Ok(program)
+    }
+
+    /// Starts it and waits for nothing.
+    pub fn start_only(&self, launch: &Launch) -> Result<Program> {
+        launch.start(self.folder.path())
+    }
+
+    /// One of the servers that stay as they are.
+    pub fn fleet(&self, number: usize) -> Result<&Server> {
+        self.cloud.fleet.get(number).context("the fleet is not that large")
+    }
+
+    /// A user of the cluster's project for this scenario alone.
+    pub async fn own_user(&self, name: &str) -> Result<User> {
+        let account = Account {
+            user: format!("{USER_PREFIX}{name}"),
+            password: PASSWORD.to_owned(),
+            project: "k8s".to_owned(),
+        };
+        self.cloud.operator.create_user(&account).await
+    }
+
+    /// Registers the node of a server as its kubelet does: by its name and UUID.
+    pub async fn register(&self, server: &Server) -> Result<()> {
+        nodes::register(&self.client, &fresh(server)).await
+    }
+
+    /// Registers nodes of these servers that are initialised and Ready.
+    pub async fn register_initialised(&self, servers: &[&Server]) -> Result<()> {
+        for server in servers {
+            let mut node = fresh(server);
+            node["spec"] = serde_json::json!({"providerID": server.provider_id()});
+            nodes::register(&self.client, &node).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the node has lost its taint.
+    pub async fn initialised(&self, name: &str) -> Result<Node> {
+        nodes::wait_for(&self.client, name, "no longer tainted", 2 * SOON, |node| {
+            !nodes::is_tainted(node)
+        })
+        .await
+    }
+}
+
+/// The node of a server that its kubelet has just registered.
+pub fn fresh(server: &Server) -> Value {
+    let mut node = nodes::fresh(&server.name);
+    node["status"]["nodeInfo"]["systemUUID"] = server.id.clone().into();
+    node
+}

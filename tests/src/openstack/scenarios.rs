@@ -1,0 +1,70 @@
+//! What must happen with real OpenStack services.
+
+use std::{future::Future, pin::Pin};
+
+use anyhow::Result;
+
+use super::rig::Rig;
+
+mod credentials;
+mod follow;
+mod judged;
+mod names;
+mod outages;
+mod register;
+mod through_proxy;
+
+/// A scenario: its name and what it does.
+pub struct Scenario {
+    /// The test's name.
+    pub name: &'static str,
+    run: fn(Rig) -> Running,
+}
+
+type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+impl Scenario {
+    /// Runs it.
+    pub async fn run(&self, rig: Rig) -> Result<()> {
+        (self.run)(rig).await
+    }
+}
+
+/// Names each function once: the test is called as the function is.
+macro_rules! scenarios {
+    ($($module:ident::$name:ident),+ $(,)?) => {
+        vec![$(Scenario {
+            name: concat!(stringify!($module), "::", stringify!($name)),
+            run: |rig| Box::pin(async move {
+                let result = $module::$name(&rig).await;
+                rig.stop().await?;
+                result
+            }),
+        }),+]
+    };
+}
+
+/// All scenarios.
+pub fn all() -> Vec<Scenario> {
+    scenarios![
+        through_proxy::services_work_through_the_proxy,
+        through_proxy::a_held_service_answers_when_it_goes_on,
+        through_proxy::each_fault_is_answered_as_told,
+        through_proxy::credentials_end_when_they_are_ended,
+        register::a_node_is_initialised_from_its_server,
+        register::nodes_at_once_cost_few_calls,
+        follow::a_node_follows_its_server,
+        follow::a_node_is_shut_down_started_and_deleted_with_its_server,
+        names::a_server_in_another_project_is_not_taken,
+        names::two_servers_of_one_name_are_told,
+        credentials::a_revoked_token_is_replaced,
+        credentials::a_wrong_password_is_told_and_not_hammered,
+        credentials::a_changed_password_is_taken_up,
+        credentials::application_credentials_are_rotated,
+        outages::a_frozen_nova_is_waited_for,
+        outages::keystone_is_gone_at_start,
+        outages::keystone_goes_and_comes_back,
+        judged::no_fault_deletes_a_node,
+        judged::a_frozen_nova_deletes_nobody,
+    ]
+}

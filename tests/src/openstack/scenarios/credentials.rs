@@ -1,0 +1,115 @@
+//! Tokens end, passwords are wrong and change.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_sim::{poll, program::Program};
+use tokio::time::sleep;
+
+use crate::openstack::{
+    admin::{Account, Admin},
+    proxy::tally,
+    rig::{Rig, SOON},
+};
+
+/// How often the programs have logged in since this mark of the proxy's log.
+fn logins(rig: &Rig, mark: usize) -> usize {
+    let counts = tally(&rig.cloud.proxy.log().since(mark));
+    counts.get("identity POST /v3/auth/tokens").copied().unwrap_or_default()
+}
+
+/// Initialises the node of the first server of the fleet, with what credentials there are.
+async fn works(rig: &Rig) -> Result<()> {
+    let server = rig.fleet(0)?;
+    rig.register(server).await?;
+    rig.initialised(&server.name).await?;
+    Ok(())
+}
+
+/// The same for the second server, after a change.
+async fn works_still(rig: &Rig) -> Result<()> {
+    let server = rig.fleet(1)?;
+    rig.register(server).await?;
+    rig.initialised(&server.name).await?;
+    Ok(())
+}
+
+/// Waits until the program says that it is not ready, and returns the page that says why.
+async fn not_ready(program: &Program) -> Result<String> {
+    poll::until("the program to answer that it is not ready", SOON, || async {
+        Ok((program.get("/readyz").await?.0 == 500).then_some(()))
+    })
+    .await?;
+    ensure!(program.get("/livez").await?.0 == 200, "it lives");
+    Ok(program.get("/readyz?verbose").await?.1)
+}
+
+pub(super) async fn a_revoked_token_is_replaced(rig: &Rig) -> Result<()> {
+    let log = rig.cloud.proxy.log();
+    let program = rig.start(&rig.node_ccm()).await?;
+    works(rig).await?;
+    let mark = log.mark();
+    let token = log.last_token().context("the program has logged in")?;
+    rig.cloud.operator.revoke_token(&token).await?;
+    // The services believe in a token for a second after they have asked Keystone.
+    sleep(Duration::from_secs(2)).await;
+    works_still(rig).await?;
+    ensure!(logins(rig, mark) == 1, "one login, not {}", logins(rig, mark));
+    ensure!(program.get("/readyz").await?.0 == 200, "it was ready all the time");
+    Ok(())
+}
+
+pub(super) async fn a_wrong_password_is_told_and_not_hammered(rig: &Rig) -> Result<()> {
+    let account = Account { password: "no-such".to_owned(), ..Account::of("k8s") };
+    rig.log_in_as(&account)?;
+    let mark = rig.cloud.proxy.log().mark();
+    let program = rig.start_only(&rig.node_ccm())?;
+    let page = not_ready(&program).await?;
+    ensure!(page.contains("cloud"), "it says why: {page}");
+    sleep(Duration::from_secs(5)).await;
+    ensure!(logins(rig, mark) <= 2, "{} logins with a refused password", logins(rig, mark));
+    let log = program.log();
+    ensure!(log.contains("k8s"), "the log names whom Keystone refuses: {log}");
+    ensure!(!log.contains("no-such"), "the log never shows a password: {log}");
+
+    rig.log_in_as(&Account::of("k8s"))?;
+    // What was refused is not tried again for half a minute, and a program that has not
+    // started yet waits as long.
+    poll::until("the right password to be taken up", 2 * SOON, || async {
+        Ok((program.get("/readyz").await?.0 == 200).then_some(()))
+    })
+    .await?;
+    works(rig).await
+}
+
+pub(super) async fn a_changed_password_is_taken_up(rig: &Rig) -> Result<()> {
+    let user = rig.own_user("password").await?;
+    rig.log_in_as(&user.account)?;
+    let _program = rig.start(&rig.node_ccm()).await?;
+    works(rig).await?;
+    let user = rig.cloud.operator.change_password(&user, "another").await?;
+    rig.log_in_as(&user.account)?;
+    works_still(rig).await?;
+    rig.cloud.operator.delete_user(&user.id).await
+}
+
+pub(super) async fn application_credentials_are_rotated(rig: &Rig) -> Result<()> {
+    let user = rig.own_user("rotation").await?;
+    let own = Admin::login(rig.cloud.keystone(), &user.account).await?;
+    let first = own.create_application_credential("first").await?;
+    rig.log_in_with(&first)?;
+    let program = rig.start(&rig.node_ccm()).await?;
+    works(rig).await?;
+
+    let mark = rig.cloud.proxy.log().mark();
+    let second = own.create_application_credential("second").await?;
+    rig.log_in_with(&second)?;
+    poll::until("the new credential to be tried", SOON, || async {
+        Ok((logins(rig, mark) > 0).then_some(()))
+    })
+    .await?;
+    own.delete_application_credential(&first.id).await?;
+    works_still(rig).await?;
+    ensure!(program.get("/readyz").await?.0 == 200, "it was ready all the time");
+    rig.cloud.operator.delete_user(&user.id).await
+}

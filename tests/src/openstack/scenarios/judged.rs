@@ -1,0 +1,86 @@
+//! The cloud errs while nodes are judged, and no node leaves for that.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use tokio::time::sleep;
+
+use crate::{
+    nodes,
+    openstack::{
+        Service,
+        admin::NewServer,
+        proxy::{Effect, Fault},
+        rig::{Rig, SOON},
+    },
+};
+
+/// Long enough for a deletion by the rig's lifecycle-ccm: a look, the confirmation,
+/// another look.
+const DELETION: Duration = Duration::from_secs(4);
+
+/// All that may go wrong without an end of its own. Keystone refusing comes last:
+/// credentials that were refused are not tried again for half a minute.
+fn faults() -> Vec<Fault> {
+    let services = |effect: Effect| Fault::new(effect).on(Service::Compute);
+    vec![
+        services(Effect::throttle(Some(Duration::from_secs(1)))),
+        services(Effect::throttle(None)),
+        services(Effect::unauthorized()),
+        services(Effect::internal_error()),
+        services(Effect::html_not_found()),
+        services(Effect::Hang),
+        services(Effect::EmptyList),
+        // One server is there, and the list is not: without it nobody is convicted.
+        services(Effect::internal_error()).path("/v2.1/servers/detail"),
+        services(Effect::Truncated),
+        services(Effect::HalfJson),
+        Fault::new(Effect::Cut),
+        Fault::new(Effect::unauthorized()),
+    ]
+}
+
+pub(super) async fn no_fault_deletes_a_node(rig: &Rig) -> Result<()> {
+    let lost = rig.cloud.user.create_servers(&[NewServer::named("lost")]).await?;
+    let lost = lost.first().context("one was asked for")?;
+    let program = rig.start(&rig.lifecycle_ccm().arg("--cloud-call-timeout=1s")).await?;
+    let fleet: Vec<_> = rig.cloud.fleet.iter().chain([lost]).collect();
+    rig.register_initialised(&fleet).await?;
+    let names: Vec<_> = fleet.iter().map(|server| server.name.as_str()).collect();
+    sleep(Duration::from_secs(2)).await;
+
+    let mut first = true;
+    for fault in faults() {
+        rig.cloud.proxy.faults().clear();
+        rig.cloud.proxy.faults().add(fault.clone());
+        if std::mem::take(&mut first) {
+            rig.cloud.user.delete_server(&lost.id).await?;
+            nodes::set_ready(&rig.client, &lost.name, "Unknown").await?;
+            nodes::set_ready(&rig.client, &rig.fleet(0)?.name, "False").await?;
+            nodes::set_ready(&rig.client, &rig.fleet(1)?.name, "Unknown").await?;
+        }
+        nodes::stay(&rig.client, &names, DELETION).await.with_context(|| format!("{fault:?}"))?;
+        ensure!(program.get("/livez").await?.0 == 200, "{fault:?}: it lives");
+    }
+
+    rig.cloud.proxy.faults().clear();
+    nodes::gone(&rig.client, &lost.name, 2 * SOON).await?;
+    rig.cloud.proxy.faults().add(Fault::new(Effect::Slow(Duration::from_millis(700))));
+    let left: Vec<_> = rig.cloud.fleet.iter().map(|server| server.name.as_str()).collect();
+    nodes::stay(&rig.client, &left, DELETION).await
+}
+
+pub(super) async fn a_frozen_nova_deletes_nobody(rig: &Rig) -> Result<()> {
+    let program = rig.start(&rig.lifecycle_ccm().arg("--cloud-call-timeout=1s")).await?;
+    let fleet: Vec<_> = rig.cloud.fleet.iter().collect();
+    rig.register_initialised(&fleet).await?;
+    let names: Vec<_> = fleet.iter().map(|server| server.name.as_str()).collect();
+    sleep(Duration::from_secs(2)).await;
+    let _frozen = rig.cloud.services.freeze("nova-api")?;
+    for name in &names {
+        nodes::set_ready(&rig.client, name, "Unknown").await?;
+    }
+    nodes::stay(&rig.client, &names, 2 * DELETION).await?;
+    ensure!(program.leads().await?, "and the Lease is kept");
+    Ok(())
+}
