@@ -7,13 +7,16 @@ PROGRAMS := -p node-ccm -p lifecycle-ccm
 # and shares no library's pages.
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 DIST = target/$(HOST)/dist
+# The clouds besides `external` that are built into the shipped programs, by their features:
+# PROVIDERS=openstack. Each one takes memory even where another one is in use.
+PROVIDERS ?=
 # Functions of equal code are one, where Rust links with lld.
 FOLD = $(if $(filter x86_64-unknown-linux-gnu,$(HOST)),-C link-arg=-Wl$(comma)--icf=all $(RELR))
 # Half a megabyte of relocations, read whole at start, becomes ten kilobytes; a static
 # program of an older glibc could not read them.
 RELR = $(shell getconf GNU_LIBC_VERSION 2>/dev/null | awk '{split($$2, v, "."); if (v[1] > 2 || v[2] >= 36) print "-C link-arg=-Wl,-z,pack-relative-relocs"}')
 comma := ,
-BUILD_DIST = RUSTFLAGS="-C target-feature=+crt-static $(FOLD)" $(CARGO) build $(LOCKED) --profile dist --target $(HOST) $(PROGRAMS)
+BUILD_DIST = RUSTFLAGS="-C target-feature=+crt-static $(FOLD)" $(CARGO) build $(LOCKED) --profile dist --target $(HOST) $(PROGRAMS) --no-default-features --features "$(PROVIDERS)"
 BENCH ?= all
 # Which releases of OpenStack: debian (old) or pypi (current).
 FLAVOUR ?= debian
@@ -63,7 +66,7 @@ deny: ## licences, sources and duplicates of dependencies (installs cargo-deny w
 	command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
 	cargo-deny --offline check bans licenses sources
 
-build: tools ## the programs as they are shipped, static, in target/<host>/dist
+build: tools ## the programs as they are shipped, static, in target/<host>/dist (PROVIDERS=openstack builds that in)
 	$(BUILD_DIST)
 
 fmt: ## format

@@ -3,20 +3,24 @@
 //! | name | cloud |
 //! |---|---|
 //! | `external` | whatever serves [the protocol](external::proto) on a socket: a side-car in any language |
-//! | `openstack` | OpenStack, by Keystone, Nova and Neutron |
+//! | `openstack` | OpenStack, by Keystone, Nova and Neutron; the feature of that name |
 //!
 //! `docs/writing-a-provider.md` shows how to add one.
 
 mod chain;
 pub mod external;
 mod nearest;
+#[cfg(feature = "openstack")]
 pub mod openstack;
 
 use ccm_cloud::ProviderRegistry;
 
 /// All providers of this build, by the name that `--cloud-provider` takes.
 pub fn registry() -> ProviderRegistry {
-    ProviderRegistry::new().with(external::ExternalFactory).with(openstack::OpenStackFactory)
+    let registry = ProviderRegistry::new().with(external::ExternalFactory);
+    #[cfg(feature = "openstack")]
+    let registry = registry.with(openstack::OpenStackFactory);
+    registry
 }
 
 /// Compiles and runs the example of the page for authors of providers.
