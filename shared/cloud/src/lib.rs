@@ -24,6 +24,7 @@ mod metrics;
 pub mod node_keys;
 mod provider;
 mod registry;
+mod retry_after;
 
 pub use call::{Call, CallClass, CallGate, CallReport, OpenGate, Priority};
 pub use error::{CloudError, ErrorKind, RetryClass};
@@ -37,3 +38,4 @@ pub use provider::{Capability, Cloud};
 pub use registry::{
     ProviderConfig, ProviderContext, ProviderFactory, ProviderRegistry, RegistryError,
 };
+pub use retry_after::retry_after;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, header::RETRY_AFTER};
-use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
+use jiff::Timestamp;
 
 /// Longest `Retry-After` that is believed. A server that wants to be left alone for
 /// longer is asked again after this time; times beyond what a clock can hold would
@@ -13,14 +13,7 @@ pub const RETRY_AFTER_LIMIT: Duration = Duration::from_mins(1);
 /// What the server asked for: seconds, or a date seen from `now`. Anything else
 /// counts as not asked.
 pub(super) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let wait = if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than a number holds is still a very long time.
-        Duration::from_secs(value.parse().unwrap_or(u64::MAX))
-    } else {
-        let date = DateTimeParser::new().parse_timestamp(value).ok()?;
-        Duration::try_from(date.duration_since(now)).unwrap_or(Duration::ZERO)
-    };
+    let wait = ccm_cloud::retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)?;
     Some(wait.min(RETRY_AFTER_LIMIT))
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ccm_cloud::{CloudError, ErrorKind};
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
-use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::client::Service;
@@ -90,14 +90,7 @@ fn kind(status: StatusCode, told: &Told) -> ErrorKind {
 /// What the server asked for: seconds, or a date seen from `now`. Anything else
 /// counts as not asked, and so does a wait of no length.
 pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let wait = if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than a number holds is still a very long time.
-        Duration::from_secs(value.parse().unwrap_or(u64::MAX))
-    } else {
-        let date = DateTimeParser::new().parse_timestamp(value).ok()?;
-        Duration::try_from(date.duration_since(now)).unwrap_or(Duration::ZERO)
-    };
+    let wait = ccm_cloud::retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)?;
     Some(wait.min(LONGEST_PAUSE)).filter(|wait| !wait.is_zero())
 }
 

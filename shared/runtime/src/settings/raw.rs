@@ -83,11 +83,8 @@ impl RawSettings {
         }
     }
 
-    /// Reads a setting that may be empty: `Some(None)` then.
-    #[allow(
-        clippy::option_option,
-        reason = "the outer level says whether it could be read, as in `get`"
-    )]
+    /// Reads a setting that may be empty: `Some(None)` then. The outer level says whether
+    /// it could be read, as in `get`.
     pub fn optional<T: SettingValue>(
         &self,
         name: &str,
