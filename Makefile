@@ -51,11 +51,12 @@ test-cluster: tools ## the scenarios and kubectl on a real kube-apiserver and et
 	    $(CARGO) test $(LOCKED) -p ccm-tests --test kubectl || exit 1; \
 	done
 
-test-openstack: tools ## the scenarios with real Keystone, Nova and Neutron on loopback (root on Debian 12; FLAVOUR=debian|pypi)
+test-openstack: tools ## the scenarios with real Keystone, Nova and Neutron on loopback, and a real kube-apiserver (root on Debian 12; FLAVOUR=debian|pypi)
+	tests/kube-apiserver/build.sh
 	$(CARGO) build $(LOCKED) --workspace --bins
 	trap 'tests/openstack/down --flavour=$(FLAVOUR)' EXIT INT TERM; \
 	  tests/openstack/up --flavour=$(FLAVOUR) >/dev/null && \
-	  QUARTET_OPENSTACK=$(FLAVOUR) $(CARGO) test $(LOCKED) -p ccm-tests --test openstack -- --test-threads=1
+	  QUARTET_OPENSTACK=$(FLAVOUR) QUARTET_CLUSTER=real $(CARGO) test $(LOCKED) -p ccm-tests --test openstack -- --test-threads=1
 
 lint: tools ## formatting, clippy without warnings, documentation without broken links
 	$(CARGO) fmt --all --check

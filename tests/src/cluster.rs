@@ -3,11 +3,18 @@
 use std::{
     path::{Path, PathBuf},
     str::FromStr,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
+use ccm_sim::poll;
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{Event, Node},
+};
 use kube::{
-    Client, Config,
+    Api, Client, Config,
+    api::{DeleteParams, ListParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 
@@ -115,6 +122,26 @@ pub async fn client_of(kubeconfig: &Path) -> Result<Client> {
     config.default_retry = false;
     config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static("scenario")));
     Ok(Client::try_from(config)?)
+}
+
+/// Removes what an earlier scenario left in the cluster.
+pub async fn clear(client: &Client) -> Result<()> {
+    let (delete, all) = (DeleteParams::default(), ListParams::default());
+    let nodes = Api::<Node>::all(client.clone());
+    nodes.delete_collection(&delete, &all).await?;
+    for namespace in ["default", "kube-system"] {
+        Api::<Event>::namespaced(client.clone(), namespace)
+            .delete_collection(&delete, &all)
+            .await?;
+    }
+    Api::<Lease>::namespaced(client.clone(), "kube-system")
+        .delete_collection(&delete, &all)
+        .await?;
+    let what = "the nodes of the scenario before to be gone";
+    poll::until(what, Duration::from_secs(15), || async {
+        Ok(nodes.list_metadata(&all).await?.items.is_empty().then_some(()))
+    })
+    .await
 }
 
 /// The root of the checkout.

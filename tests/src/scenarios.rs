@@ -5,21 +5,14 @@ use std::{future::Future, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 use anyhow::{Context as _, Result};
 use ccm_sim::{
     cloud::{SimCloud, SimInstance},
-    poll,
     program::{Launch, Program},
     served::ServedCloud,
 };
-use k8s_openapi::api::{
-    coordination::v1::Lease,
-    core::v1::{Event, Node},
-};
-use kube::{
-    Api, Client,
-    api::{DeleteParams, ListParams},
-};
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
 
 use crate::{
-    cluster::{Cluster, Kind, Request},
+    cluster::{self, Cluster, Kind, Request},
     nodes,
 };
 
@@ -59,7 +52,7 @@ impl Env {
     /// Clears the cluster and starts a cloud.
     pub async fn new(cluster: Arc<Cluster>) -> Result<Self> {
         let client = cluster.client().await?;
-        clear(&client).await?;
+        cluster::clear(&client).await?;
         let folder = tempfile::Builder::new().prefix("quartet-scenario-").tempdir()?;
         let served = ServedCloud::start(folder.path()).await?;
         let mark = cluster.requests("").await?.len();
@@ -168,24 +161,6 @@ impl Env {
         self.mark = self.cluster.requests("").await?.len();
         Ok(())
     }
-}
-
-/// Removes what an earlier scenario left.
-async fn clear(client: &Client) -> Result<()> {
-    let (delete, all) = (DeleteParams::default(), ListParams::default());
-    let nodes = Api::<Node>::all(client.clone());
-    nodes.delete_collection(&delete, &all).await?;
-    Api::<Event>::namespaced(client.clone(), "default").delete_collection(&delete, &all).await?;
-    Api::<Event>::namespaced(client.clone(), "kube-system")
-        .delete_collection(&delete, &all)
-        .await?;
-    Api::<Lease>::namespaced(client.clone(), "kube-system")
-        .delete_collection(&delete, &all)
-        .await?;
-    poll::until("the nodes of the scenario before to be gone", SOON, || async {
-        Ok(nodes.list_metadata(&all).await?.items.is_empty().then_some(()))
-    })
-    .await
 }
 
 /// A scenario: its name, the clusters it makes sense on, and what it does.

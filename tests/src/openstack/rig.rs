@@ -14,7 +14,7 @@ use super::{
     services::{Flavour, Services},
 };
 use crate::{
-    cluster::{Cluster, Kind},
+    cluster::{self, Cluster},
     nodes,
 };
 
@@ -80,9 +80,8 @@ async fn clear(user: &Admin, wanted: &[NewServer]) -> Result<Vec<Server>> {
     let find = |new| there.iter().find(|server| server.is_like(new)).cloned();
     let kept: Option<Vec<_>> = wanted.iter().map(find).collect();
     let kept = kept.unwrap_or_default();
-    for server in there.iter().filter(|server| !kept.contains(server)) {
-        user.delete_server(&server.id).await?;
-    }
+    let others = there.iter().filter(|server| !kept.contains(server));
+    user.delete_servers(others.map(|server| server.id.as_str())).await?;
     Ok(kept)
 }
 
@@ -93,25 +92,21 @@ pub struct Rig {
     pub cloud: Arc<Cloud>,
     /// A client of the cluster, with all rights.
     pub client: Client,
-    cluster: Cluster,
+    /// The cluster.
+    pub cluster: Arc<Cluster>,
     folder: tempfile::TempDir,
 }
 
 impl Rig {
-    /// Starts a cluster and mends the proxy.
-    pub async fn new(cloud: Arc<Cloud>) -> Result<Self> {
+    /// Clears the cluster and mends the proxy.
+    pub async fn new(cloud: Arc<Cloud>, cluster: Arc<Cluster>) -> Result<Self> {
         cloud.proxy.mend().await?;
-        let cluster = Cluster::start(Kind::Simulated).await?;
         let client = cluster.client().await?;
+        cluster::clear(&client).await?;
         let folder = tempfile::Builder::new().prefix("quartet-openstack-").tempdir()?;
         let rig = Self { cloud, client, cluster, folder };
         rig.log_in_as(&Account::of("k8s"))?;
         Ok(rig)
-    }
-
-    /// Ends the cluster.
-    pub async fn stop(self) -> Result<()> {
-        self.cluster.stop().await
     }
 
     /// The file for `--cloud-config`.
@@ -157,7 +152,8 @@ impl Rig {
             .arg("--node-grace-period=1s")
     }
 
-    fn controller(&self, name: &str) -> Launch {
+    /// A program for this cluster and cloud, with the settings it comes with.
+    pub fn controller(&self, name: &str) -> Launch {
         Launch::new(name)
             .arg(format!("--kubeconfig={}", self.cluster.kubeconfig().display()))
             .arg("--cloud-provider=openstack")

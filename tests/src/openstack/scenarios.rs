@@ -35,11 +35,7 @@ macro_rules! scenarios {
     ($($module:ident::$name:ident),+ $(,)?) => {
         vec![$(Scenario {
             name: concat!(stringify!($module), "::", stringify!($name)),
-            run: |rig| Box::pin(async move {
-                let result = $module::$name(&rig).await;
-                rig.stop().await?;
-                result
-            }),
+            run: |rig| Box::pin(async move { $module::$name(&rig).await }),
         }),+]
     };
 }

@@ -179,7 +179,22 @@ impl Admin {
 
     /// Deletes the server and waits until it is gone.
     pub async fn delete_server(&self, id: &str) -> Result<()> {
-        self.delete(&self.server_url(id)).await?;
+        self.delete_servers([id]).await
+    }
+
+    /// Deletes servers and waits until all are gone.
+    pub async fn delete_servers(&self, ids: impl IntoIterator<Item = &str>) -> Result<()> {
+        let ids: Vec<_> = ids.into_iter().collect();
+        for id in &ids {
+            self.delete(&self.server_url(id)).await?;
+        }
+        for id in ids {
+            self.is_gone(id).await?;
+        }
+        Ok(())
+    }
+
+    async fn is_gone(&self, id: &str) -> Result<()> {
         poll::until(&format!("server {id} to be gone"), PATIENCE, || async {
             tokio::time::sleep(Duration::from_millis(200)).await;
             Ok(self.server(id).await?.is_none().then_some(()))
