@@ -18,6 +18,9 @@ RELR = $(shell getconf GNU_LIBC_VERSION 2>/dev/null | awk '{split($$2, v, "."); 
 comma := ,
 BUILD_DIST = RUSTFLAGS="-C target-feature=+crt-static $(FOLD)" $(CARGO) build $(LOCKED) --profile dist --target $(HOST) $(PROGRAMS) --no-default-features --features "$(PROVIDERS)"
 BENCH ?= all
+ifeq ($(BENCH),openstack)
+PROVIDERS = openstack
+endif
 # Which releases of OpenStack: debian (old) or pypi (current).
 FLAVOUR ?= debian
 
@@ -78,11 +81,11 @@ docs: tools ## write the generated pages of docs/ anew
 	target/debug/node-ccm --print-options-markdown > docs/options.md
 	target/debug/lifecycle-ccm --print-options-markdown > docs/options-lifecycle-ccm.md
 
-bench: tools ## the figures: requests, calls, bytes, memory, seconds (BENCH=name runs one)
+bench: tools ## the figures: requests, calls, bytes, memory, seconds (BENCH=name runs one; BENCH=openstack [FLAVOUR=pypi] needs root on Debian 12)
 	tests/kube-apiserver/build.sh
 	$(BUILD_DIST)
 	$(CARGO) build $(LOCKED) --release -p ccm-tests --bin bench
-	QUARTET_BIN=$(DIST) target/release/bench $(BENCH)
+	QUARTET_BIN=$(DIST) target/release/bench $(BENCH) --flavour $(FLAVOUR)
 
 model-check: tools ## the whole model of leader election: four minutes, 1 GB
 	$(CARGO) run $(LOCKED) --release -p ccm-runtime --example model-check

@@ -10,6 +10,7 @@ mod arena;
 mod burst;
 mod histories;
 mod lifecycle;
+mod openstack;
 mod plain;
 mod race;
 mod scale;
@@ -36,6 +37,9 @@ struct Arguments {
     /// histories: the one to replay.
     #[arg(long)]
     seed: Option<u64>,
+    /// Which releases of OpenStack: debian (old) or pypi (current).
+    #[arg(long, default_value = "debian")]
+    flavour: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -60,6 +64,8 @@ enum What {
     Takeover,
     /// Two candidates for a Lease, and all that can happen to them.
     Race,
+    /// Calls to the real services of OpenStack; as root on Debian 12, and only by name.
+    Openstack,
 }
 
 #[tokio::main]
@@ -75,8 +81,10 @@ async fn main() -> Result<()> {
             None => histories::run(arguments.histories)?,
         }
     }
-    if arguments.what == What::Histories {
-        return Ok(());
+    match arguments.what {
+        What::Histories => return Ok(()),
+        What::Openstack => return openstack::measure(&arguments.flavour).await,
+        _ => (),
     }
     let arena = Arena::start().await?;
     if wants(What::Patches) {

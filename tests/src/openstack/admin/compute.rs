@@ -90,6 +90,33 @@ impl Server {
 impl Admin {
     /// Asks for a server and returns its ID. It is `BUILD` for some seconds.
     pub async fn create_server(&self, new: &NewServer) -> Result<String> {
+        let created = self.create(new, 1).await?;
+        text(&created, "/server/id")
+    }
+
+    /// Creates so many servers by one request, named `NAME-1`, `NAME-2`, and waits until
+    /// all servers of the project are `ACTIVE`; those it returns.
+    pub async fn create_many(&self, new: &NewServer, count: usize) -> Result<Vec<Server>> {
+        self.create(new, count).await?;
+        let what = format!("{count} servers to be ACTIVE");
+        // Two a second.
+        poll::until(&what, PATIENCE + Duration::from_secs(count as u64), || async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let url = format!("{}/servers/detail?status=ACTIVE", self.compute);
+            let document = self.get(&url).await?;
+            let list = document["servers"].as_array().context("an answer without servers")?;
+            let ours = list.iter().filter(|server| {
+                server["name"].as_str().is_some_and(|name| name.starts_with(&new.name))
+            });
+            let (have, all) = (ours.count(), list.len());
+            anyhow::ensure!(have >= count, "{have} are, of {all} in all");
+            Ok(Some(()))
+        })
+        .await?;
+        self.servers().await
+    }
+
+    async fn create(&self, new: &NewServer, count: usize) -> Result<Value> {
         let flavors = format!("{}/flavors", self.compute);
         let image = self.image().await?;
         // Each project has one network, of its own name.
@@ -101,9 +128,9 @@ impl Admin {
             "imageRef": image,
             "availability_zone": new.zone,
             "networks": [{"uuid": network?}],
+            "min_count": count,
         }});
-        let created = self.post(&format!("{}/servers", self.compute), body).await?;
-        text(&created, "/server/id")
+        self.post(&format!("{}/servers", self.compute), body).await
     }
 
     /// Creates servers and waits until all are `ACTIVE`.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use http::Method;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::openstack::Service;
 
@@ -20,6 +21,8 @@ pub struct Request {
     pub query: String,
     /// Who asked.
     pub user_agent: String,
+    /// When.
+    pub at: Instant,
     /// The answer's status; none while there is none, or when the connection was cut.
     pub status: Option<u16>,
 }

@@ -11,6 +11,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
+    time::Instant,
 };
 
 use super::{
@@ -88,6 +89,7 @@ fn describe(service: Service, request: &Request<Bytes>) -> log::Request {
         path: request.uri().path().to_owned(),
         query: request.uri().query().unwrap_or_default().to_owned(),
         user_agent: user_agent(request),
+        at: Instant::now(),
         status: None,
     }
 }

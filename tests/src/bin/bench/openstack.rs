@@ -1,0 +1,104 @@
+//! What the programs ask of OpenStack's real services, counted by the proxy before them,
+//! with a real API server.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+use ccm_tests::{
+    cluster::{Cluster, Kind, audit},
+    nodes,
+    openstack::{
+        proxy::tally,
+        rig::{Cloud, Rig, fresh},
+        services::Flavour,
+    },
+};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use serde_json::{Value, json};
+
+mod fleet;
+mod judged;
+mod pauses;
+mod token;
+
+/// How many nodes register at the same time.
+const AT_ONCE: usize = 16;
+
+/// Prints all figures of OpenStack.
+pub async fn measure(flavour: &str) -> Result<()> {
+    let flavour: Flavour = flavour.parse()?;
+    let cluster = Arc::new(Cluster::start(Kind::Real).await?);
+    let cloud = Arc::new(Cloud::start(flavour).await?);
+    println!("\n-- OpenStack, flavour {flavour:?}, default settings where nothing else is said");
+    fleet::measure(&rig(&cloud, &cluster).await?).await?;
+    token::measure(&rig(&cloud, &cluster).await?).await?;
+    pauses::measure(&rig(&cloud, &cluster).await?).await?;
+    judged::measure(&rig(&cloud, &cluster).await?).await?;
+    println!("memory of the services: {} MB", cloud.services.memory()? / 1_000_000);
+    Arc::into_inner(cluster).context("somebody uses the cluster")?.stop().await
+}
+
+async fn rig(cloud: &Arc<Cloud>, cluster: &Arc<Cluster>) -> Result<Rig> {
+    Rig::new(cloud.clone(), cluster.clone()).await
+}
+
+/// The programs' requests to OpenStack since a mark of the proxy's log, by pattern.
+fn calls(rig: &Rig, mark: usize) -> Counts {
+    Counts(tally(&rig.cloud.proxy.log().since(mark)))
+}
+
+/// Requests by pattern, printed with their sum.
+struct Counts(BTreeMap<String, usize>);
+
+impl Counts {
+    fn sum(&self) -> usize {
+        self.0.values().sum()
+    }
+
+    /// How many of a pattern.
+    fn of(&self, pattern: &str) -> usize {
+        self.0.get(pattern).copied().unwrap_or_default()
+    }
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {:?}", self.sum(), self.0)
+    }
+}
+
+/// Registers nodes as their kubelets do, many at the same time.
+async fn register(rig: &Rig, all: Vec<Value>) -> Result<()> {
+    stream::iter(all)
+        .map(|node| async move { nodes::register(&rig.client, &node).await })
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await
+}
+
+/// Nodes of these servers that somebody has initialised.
+fn initialised<'a>(
+    servers: impl IntoIterator<Item = &'a ccm_tests::openstack::admin::Server>,
+) -> Vec<Value> {
+    let node = |server| {
+        let mut node = fresh(server);
+        node["spec"] = json!({"providerID": server.provider_id()});
+        node
+    };
+    servers.into_iter().map(node).collect()
+}
+
+/// The requests of a program to the API server behind the first `mark` ones, by kind,
+/// without what keeps the lease.
+async fn requests(rig: &Rig, program: &str, mark: usize) -> Result<Vec<audit::Request>> {
+    let all = rig.cluster.requests("").await?.into_iter().skip(mark);
+    let user_agent = format!("{program}/");
+    Ok(all
+        .filter(|one| one.user_agent.starts_with(&user_agent) && one.resource != "leases")
+        .collect())
+}
+
+/// The time as it is printed.
+fn seconds(time: Duration) -> String {
+    format!("{:.2} s", time.as_secs_f64())
+}

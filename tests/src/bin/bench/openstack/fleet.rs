@@ -1,0 +1,100 @@
+//! Three hundred servers: nodes register, all are refreshed, the program starts anew.
+
+use std::{collections::HashSet, time::Duration};
+
+use anyhow::{Context as _, Result};
+use ccm_sim::{poll, program::Program};
+use ccm_tests::{
+    cluster::audit,
+    nodes,
+    openstack::{
+        admin::{NewServer, Server},
+        rig::{Rig, SOON, fresh},
+    },
+};
+use tokio::time::{Instant, sleep};
+
+use super::{calls, register, requests, seconds};
+
+/// How many servers and nodes there are.
+const SERVERS: usize = 300;
+/// How many nodes register at once.
+const NEW: usize = 20;
+/// Long enough for what follows a list.
+const AFTERWARDS: Duration = Duration::from_secs(8);
+
+/// Prints the figures of a fleet.
+pub async fn measure(rig: &Rig) -> Result<()> {
+    let start = Instant::now();
+    let more = SERVERS - rig.cloud.fleet.len();
+    let servers = rig.cloud.user.create_many(&NewServer::named("many"), more).await?;
+    println!("{} servers created in {}", servers.len(), seconds(start.elapsed()));
+    let launch = rig.controller("node-ccm").arg("--node-status-update-frequency=30s");
+    let program = rig.start(&launch).await?;
+
+    let (new, others) = servers.split_at_checked(NEW).context("so many servers")?;
+    burst(rig, &format!("{} nodes", others.len()), others).await?;
+    refresh(rig).await?;
+    burst(rig, "nodes, beside those", new).await?;
+    println!("resident memory with {SERVERS} nodes: {:.1} MB", megabytes(&program)?);
+    refresh(rig).await?;
+    program.terminate().await?;
+
+    let (mark, asked) = (rig.cloud.proxy.log().mark(), rig.cluster.requests("").await?.len());
+    let program = rig.start(&launch).await?;
+    listed(rig, mark).await?;
+    let made = requests(rig, "node-ccm", asked).await?;
+    let writes: Vec<_> = made.iter().filter(|one| one.is_write()).cloned().collect();
+    println!(
+        "restart with {SERVERS} nodes, first refresh included: calls {} (wanted: at most 6); API writes but the lease: {:?} (wanted: 0; the event is leader election's)",
+        calls(rig, mark),
+        audit::count(&writes)
+    );
+    program.terminate().await?;
+    let kept: HashSet<_> = rig.cloud.fleet.iter().map(|server| &server.id).collect();
+    let made = servers.iter().filter(|server| !kept.contains(&server.id));
+    rig.cloud.user.delete_servers(made.map(|server| server.id.as_str())).await
+}
+
+/// Nodes register at once and are initialised.
+async fn burst(rig: &Rig, what: &str, servers: &[Server]) -> Result<()> {
+    let start = Instant::now();
+    rig.cloud.user.servers().await?;
+    let nova = start.elapsed();
+    let mark = rig.cloud.proxy.log().mark();
+    register(rig, servers.iter().map(fresh).collect()).await?;
+    let registered = Instant::now();
+    nodes::all_initialised(&rig.client, 4 * SOON).await?;
+    println!(
+        "{} {what} registered at once: all initialised {} after the last registration (wanted for {NEW}: within 2 s; Nova's list took {}), calls {} (wanted: at most 4)",
+        servers.len(),
+        seconds(registered.elapsed()),
+        seconds(nova),
+        calls(rig, mark)
+    );
+    Ok(())
+}
+
+/// The next whole refresh.
+async fn refresh(rig: &Rig) -> Result<()> {
+    // What the nodes before have begun is not the refresh's.
+    sleep(AFTERWARDS).await;
+    let mark = rig.cloud.proxy.log().mark();
+    listed(rig, mark).await?;
+    println!("one refresh of all nodes: calls {} (wanted: at most 4)", calls(rig, mark));
+    Ok(())
+}
+
+/// Waits until the fleet has been listed since the mark, and for what follows.
+async fn listed(rig: &Rig, mark: usize) -> Result<()> {
+    poll::until("a list of the fleet", Duration::from_secs(90), || async {
+        Ok((calls(rig, mark).of("compute GET /v2.1/servers/detail") > 0).then_some(()))
+    })
+    .await?;
+    sleep(AFTERWARDS).await;
+    Ok(())
+}
+
+fn megabytes(program: &Program) -> Result<f64> {
+    Ok(program.resident_bytes()? as f64 / 1e6)
+}

@@ -1,0 +1,175 @@
+//! The cloud errs while twenty nodes are not Ready; then one server is really deleted.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use ccm_sim::{poll, program::Program};
+use ccm_tests::{
+    nodes,
+    openstack::{
+        Service,
+        admin::{Account, NewServer, Server},
+        proxy::{Effect, Fault},
+        rig::Rig,
+        services::Frozen,
+    },
+};
+use tokio::time::{Instant, sleep};
+
+use super::{initialised, register, seconds};
+
+/// How many nodes are not Ready.
+const NODES: usize = 20;
+/// The default of `--node-deletion-confirmation-period`.
+const CONFIRMATION: Duration = Duration::from_secs(20);
+/// Within this a program that works has seen the cloud answer.
+const RECOVERY: Duration = Duration::from_mins(2);
+
+/// What is wrong with the cloud.
+#[derive(Clone, Copy, Debug)]
+enum Outage {
+    NovaFrozen,
+    KeystoneRefusing,
+    EmptyList,
+    WrongProject,
+}
+
+impl Outage {
+    const ALL: [Self; 4] =
+        [Self::NovaFrozen, Self::KeystoneRefusing, Self::EmptyList, Self::WrongProject];
+
+    const fn lasts(self) -> Duration {
+        match self {
+            Self::NovaFrozen => Duration::from_mins(2),
+            _ => Duration::from_mins(1),
+        }
+    }
+
+    /// Begins it. What this returns ends the freezing when it is dropped.
+    async fn begin(self, rig: &Rig) -> Result<Option<Frozen>> {
+        let proxy = &rig.cloud.proxy;
+        match self {
+            Self::NovaFrozen => return rig.cloud.services.freeze("nova-api").map(Some),
+            Self::KeystoneRefusing => {
+                proxy.faults().add(Fault::new(Effect::unauthorized()).on(Service::Identity));
+                let token = proxy.log().last_token().context("the program has logged in")?;
+                rig.cloud.operator.revoke_token(&token).await?;
+            }
+            Self::EmptyList => {
+                proxy.faults().add(Fault::new(Effect::EmptyList).on(Service::Compute));
+            }
+            Self::WrongProject => rig.log_in_as(&Account::of("other"))?,
+        }
+        Ok(None)
+    }
+
+    async fn end(self, rig: &Rig, frozen: Option<Frozen>) -> Result<()> {
+        drop(frozen);
+        rig.log_in_as(&Account::of("k8s"))?;
+        rig.cloud.proxy.mend().await
+    }
+}
+
+/// Prints what outages do to nodes that are not Ready, and what a deletion takes.
+pub async fn measure(rig: &Rig) -> Result<()> {
+    let new: Vec<_> =
+        (0..NODES).map(|number| NewServer::named(&format!("judged-{number}"))).collect();
+    let servers = rig.cloud.user.create_servers(&new).await?;
+    register(rig, initialised(&servers)).await?;
+    // The nodes are new, and new nodes are not judged: that is not what is measured.
+    let launch = rig.controller("lifecycle-ccm").arg("--node-grace-period=1s");
+    let program = rig.start(&launch).await?;
+    for outage in Outage::ALL {
+        suffer(rig, &program, &servers, outage).await?;
+    }
+    at_start(rig, program, &servers).await?;
+    let program = rig.start(&launch).await?;
+    deletion(rig, &servers).await?;
+    println!("resident memory in the end: {:.1} MB", program.resident_bytes()? as f64 / 1e6);
+    program.terminate().await?;
+    rig.cloud.user.delete_servers(servers.iter().map(|server| server.id.as_str())).await
+}
+
+async fn suffer(rig: &Rig, program: &Program, servers: &[Server], outage: Outage) -> Result<()> {
+    let frozen = outage.begin(rig).await?;
+    all_ready(rig, servers, "Unknown").await?;
+    sleep(outage.lasts()).await;
+    let left = nodes::names(&rig.client).await?.len();
+    println!(
+        "{outage:?} for {} s with {NODES} nodes not Ready: {} deletions (wanted: 0)",
+        outage.lasts().as_secs(),
+        servers.len() - left
+    );
+    tell(program).await?;
+    outage.end(rig, frozen).await?;
+    recovered(program).await
+}
+
+/// A program that starts in the wrong project has never seen the nodes' servers.
+async fn at_start(rig: &Rig, program: Program, servers: &[Server]) -> Result<()> {
+    program.terminate().await?;
+    rig.log_in_as(&Account::of("other"))?;
+    let program = rig.start(&rig.controller("lifecycle-ccm").arg("--node-grace-period=1s")).await?;
+    sleep(Duration::from_mins(1)).await;
+    let left = nodes::names(&rig.client).await?.len();
+    println!(
+        "started in the wrong project, 60 s with {NODES} nodes not Ready: {} deletions (wanted: 0)",
+        servers.len() - left
+    );
+    tell(&program).await?;
+    rig.log_in_as(&Account::of("k8s"))?;
+    recovered(&program).await?;
+    all_ready(rig, servers, "True").await?;
+    program.terminate().await?;
+    Ok(())
+}
+
+async fn all_ready(rig: &Rig, servers: &[Server], status: &str) -> Result<()> {
+    for server in servers {
+        nodes::set_ready(&rig.client, &server.name, status).await?;
+    }
+    Ok(())
+}
+
+/// What readiness and metrics say of it.
+async fn tell(program: &Program) -> Result<()> {
+    let (status, page) = program.get("/readyz?verbose").await?;
+    println!("  /readyz {status}");
+    for line in page.lines().filter(|line| line.contains("cloud") || line.contains("breaker")) {
+        println!("  {line}");
+    }
+    let wanted = ["errors_total", "breaker_open", "refused", "ccm_lifecycle_nodes"];
+    for (name, value) in program.metrics().await? {
+        if value > 0.0 && wanted.iter().any(|part| name.contains(part)) {
+            println!("  {name} {value}");
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the program is ready and judges again.
+async fn recovered(program: &Program) -> Result<()> {
+    let start = Instant::now();
+    poll::until("the program to have recovered", RECOVERY, || async {
+        let ready = program.get("/readyz").await?.0 == 200;
+        let closed = program.metric("ccm_lifecycle_breaker_open").await? == 0.0;
+        Ok((ready && closed).then_some(()))
+    })
+    .await?;
+    println!("  recovered by itself after {}", seconds(start.elapsed()));
+    Ok(())
+}
+
+async fn deletion(rig: &Rig, servers: &[Server]) -> Result<()> {
+    let server = servers.last().context("a server")?;
+    rig.cloud.user.delete_server(&server.id).await?;
+    let start = Instant::now();
+    nodes::set_ready(&rig.client, &server.name, "Unknown").await?;
+    nodes::gone(&rig.client, &server.name, 3 * CONFIRMATION).await?;
+    println!(
+        "server deleted in Nova, node not Ready: node gone after {} (wanted: within {} s)",
+        seconds(start.elapsed()),
+        CONFIRMATION.as_secs() + 2
+    );
+    Ok(())
+}
