@@ -1,16 +1,16 @@
 //! Refused requests: the reason arrives, and nothing else.
 
-use std::{convert::Infallible, io, sync::Arc};
+use std::convert::Infallible;
 
 use bytes::Bytes;
 use ccm_kube::ApiError;
+use ccm_testing::Log;
 use futures::StreamExt as _;
 use http::Response;
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use kube::api::WatchParams;
-use parking_lot::Mutex;
-use tracing_subscriber::{filter::Targets, fmt::MakeWriter, layer::SubscriberExt as _};
+use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _};
 
 use crate::support::{Served, answer, config, nodes, refusal, refusal_body, served_by};
 
@@ -111,48 +111,17 @@ async fn retry_after_reaches_the_caller_of_a_write() {
     check("tomorrow", None).await;
 }
 
-/// Lines that were logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Log {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
-
 /// What is logged, and the error, when a GET is answered so.
 async fn logged(filter: &str, served: fn() -> Served) -> (String, String) {
-    let log = Log::default();
+    let log = Log::new();
     let subscriber = tracing_subscriber::registry()
         .with(filter.parse::<Targets>().unwrap())
         .with(tracing_subscriber::fmt::layer().with_writer(log.clone()));
-    // A call site that another test passes first, with nobody listening, stays silent for
-    // the whole process; so somebody always listens.
-    let everybody = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(std::io::sink)
-        .finish();
-    drop(tracing::subscriber::set_global_default(everybody));
     let guard = tracing::subscriber::set_default(subscriber);
     let clients = served_by(&config(), move |_request| async move { served() });
     let error = nodes(&clients.main).get("a").await.unwrap_err();
     drop(guard);
-    let log = String::from_utf8(log.0.lock().clone()).unwrap();
-    (log, ApiError::from(error).to_string())
+    (log.text(), ApiError::from(error).to_string())
 }
 
 #[tokio::test]

@@ -1,61 +1,23 @@
 //! Objects that make no sense.
 
-use std::{io, sync::Arc, time::Duration};
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use ccm_testing::Log;
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing::Level;
 
 use crate::{
     running::Running,
     server::{Fault, Server, event, node},
 };
 
-/// What is logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend_from_slice(text);
-        Ok(text.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Log {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
-
-impl Log {
-    fn lines_with(&self, text: &str) -> usize {
-        let log = String::from_utf8(self.0.lock().clone()).unwrap();
-        log.lines().filter(|line| line.contains(text)).count()
-    }
-}
-
 const MALFORMED: &str = r#"ccm_informer_malformed_objects_total{resource="nodes"}"#;
 
 #[tokio::test(start_paused = true)]
 async fn malformed_objects_of_a_list_are_counted_logged_once_and_left_out() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).finish();
-    // A call site that another test passes first, with nobody listening, stays silent for
-    // the whole process; so somebody always listens.
-    let everybody = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(std::io::sink)
-        .finish();
-    drop(tracing::subscriber::set_global_default(everybody));
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let log = Log::new();
+    let _listening = log.listen(Level::INFO);
     let server = Server::new();
     server.put(node("a", "x"));
     server.put(json!({"metadata": {"name": 5}}));

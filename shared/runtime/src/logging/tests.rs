@@ -1,40 +1,8 @@
-use std::{io, sync::Arc};
-
-use parking_lot::Mutex;
+use ccm_testing::Log;
 use tracing::subscriber::with_default;
-use tracing_subscriber::fmt::MakeWriter;
 
 use super::{check_filter, logger};
 use crate::settings::{LogFormat, LogSettings};
-
-/// What was logged.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
-impl Lines {
-    fn take(&self) -> String {
-        String::from_utf8(std::mem::take(&mut *self.0.lock())).unwrap()
-    }
-}
 
 fn settings(verbosity: u8, filter: Option<&str>) -> LogSettings {
     LogSettings { verbosity, filter: filter.map(str::to_owned), format: LogFormat::Text }
@@ -42,7 +10,7 @@ fn settings(verbosity: u8, filter: Option<&str>) -> LogSettings {
 
 /// Which of the lines come through: our own at three levels, libraries at warn and error.
 fn come_through(settings: &LogSettings) -> String {
-    let lines = Lines::default();
+    let lines = Log::new();
     let (subscriber, _) = logger(settings, lines.clone()).unwrap();
     with_default(subscriber, || {
         tracing::info!(target: "ccm_runtime::queue", "one");
@@ -87,7 +55,7 @@ fn bodies_are_never_logged() {
 
 #[test]
 fn levels_change_while_the_process_runs() {
-    let lines = Lines::default();
+    let lines = Log::new();
     let (subscriber, control) = logger(&settings(0, None), lines.clone()).unwrap();
     with_default(subscriber, || {
         let say = || tracing::debug!(target: "ccm_runtime::program", "detail");
@@ -104,7 +72,7 @@ fn levels_change_while_the_process_runs() {
 
 #[test]
 fn json_has_fields_of_its_own() {
-    let lines = Lines::default();
+    let lines = Log::new();
     let settings = LogSettings { format: LogFormat::Json, ..settings(0, None) };
     let (subscriber, _) = logger(&settings, lines.clone()).unwrap();
     with_default(subscriber, || {

@@ -1,9 +1,9 @@
 //! What the log says of a lost Lease: which of the two ways it was.
 
-use std::{io, sync::Arc, time::Duration};
+use std::time::Duration;
 
-use parking_lot::Mutex;
-use tracing_subscriber::fmt::MakeWriter;
+use ccm_testing::Log;
+use tracing::Level;
 
 use crate::{
     lease_api::LeaseApi,
@@ -13,48 +13,16 @@ use crate::{
 
 const LONG: Duration = Duration::from_mins(2);
 
-/// What was logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
 /// The line about the loss that comes of what is done to a leader.
 async fn line_of(harm: impl FnOnce(&LeaseApi, &Replica)) -> String {
-    let log = Log::default();
-    let logger = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).finish();
-    // A call site that another test passes first, with nobody listening, stays silent for
-    // the whole process; so somebody always listens.
-    let everybody = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(std::io::sink)
-        .finish();
-    drop(tracing::subscriber::set_global_default(everybody));
-    let _guard = tracing::subscriber::set_default(logger);
+    let log = Log::new();
+    let _listening = log.listen(Level::INFO);
     let api = LeaseApi::default();
     let leader = Replica::start(&api);
     assert!(until(&[&leader], LONG, || leader.leads()).await.is_some());
     harm(&api, &leader);
-    let said = || String::from_utf8(log.0.lock().clone()).unwrap();
-    until(&[], LONG, || said().contains("lost the lease")).await.expect("a line");
-    let said = said();
+    until(&[], LONG, || log.lines_with("lost the lease") > 0).await.expect("a line");
+    let said = log.text();
     said.lines().find(|line| line.contains("lost the lease")).unwrap().to_owned()
 }
 

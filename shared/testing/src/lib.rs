@@ -1,0 +1,5 @@
+//! What the unit tests of several crates need. No program is built with it.
+
+mod log;
+
+pub use log::Log;
