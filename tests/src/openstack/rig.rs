@@ -25,6 +25,9 @@ pub const SOON: Duration = Duration::from_secs(30);
 /// What the names of all users start with that scenarios make.
 const USER_PREFIX: &str = "scenario-";
 
+/// What the names of the crowd's servers start with.
+const CROWD: &str = "many-";
+
 /// The cloud, which all scenarios share: its servers are slow to create.
 pub struct Cloud {
     /// The services' processes.
@@ -39,18 +42,21 @@ pub struct Cloud {
     pub other: Admin,
     /// Servers that no scenario changes: one in each zone.
     pub fleet: Vec<Server>,
+    /// Servers for those who want many.
+    pub crowd: Vec<Server>,
 }
 
 impl Cloud {
-    /// Starts the services, removes what an earlier run left there, and makes the fleet.
-    pub async fn start(flavour: Flavour) -> Result<Self> {
+    /// Starts the services, removes what an earlier run left there, and makes the fleet and
+    /// a crowd of this size. An earlier run's fleet and crowd are kept: they are slow to make.
+    pub async fn start(flavour: Flavour, crowd: usize) -> Result<Self> {
         let services = Services::up(flavour).await?;
         let proxy = FaultProxy::start().await?;
         let keystone = "http://127.0.0.1:5000/v3";
         let login = async |project| Admin::login(keystone, &Account::of(project)).await;
         let (operator, user, other) =
             (login("admin").await?, login("k8s").await?, login("other").await?);
-        clear(&other, &[]).await?;
+        clear(&other, &[], 0).await?;
         for id in operator.users(USER_PREFIX).await? {
             operator.delete_user(&id).await?;
         }
@@ -59,9 +65,10 @@ impl Cloud {
             .zip(fleet)
             .map(|(number, zone)| NewServer::named(&format!("fleet-{number}")).zone(zone))
             .collect();
-        let kept = clear(&user, &fleet).await?;
+        let kept = clear(&user, &fleet, crowd).await?;
         let fleet = if kept.is_empty() { user.create_servers(&fleet).await? } else { kept };
-        Ok(Self { services, proxy, operator, user, other, fleet })
+        let crowd = if crowd > 0 { user.crowd(CROWD, crowd).await? } else { Vec::new() };
+        Ok(Self { services, proxy, operator, user, other, fleet, crowd })
     }
 
     /// Keystone itself, without the proxy.
@@ -70,9 +77,10 @@ impl Cloud {
     }
 }
 
-/// Deletes all servers and floating IPs of a project, but for the wanted servers if all
-/// of them are there and as they were made; those it returns, in this order.
-async fn clear(user: &Admin, wanted: &[NewServer]) -> Result<Vec<Server>> {
+/// Deletes all servers and floating IPs of a project, but for so many of a crowd, and for
+/// the wanted servers if all of them are there and as they were made; those it returns,
+/// in this order.
+async fn clear(user: &Admin, wanted: &[NewServer], crowd: usize) -> Result<Vec<Server>> {
     for id in user.floating_ips().await? {
         user.delete_floating_ip(&id).await?;
     }
@@ -80,7 +88,10 @@ async fn clear(user: &Admin, wanted: &[NewServer]) -> Result<Vec<Server>> {
     let find = |new| there.iter().find(|server| server.is_like(new)).cloned();
     let kept: Option<Vec<_>> = wanted.iter().map(find).collect();
     let kept = kept.unwrap_or_default();
-    let others = there.iter().filter(|server| !kept.contains(server));
+    let good = |server: &&Server| matches!(server.status.as_str(), "ACTIVE" | "BUILD");
+    let in_crowd = there.iter().filter(|server| server.name.starts_with(CROWD)).filter(good);
+    let in_crowd: Vec<_> = in_crowd.take(crowd).collect();
+    let others = there.iter().filter(|server| !kept.contains(server) && !in_crowd.contains(server));
     user.delete_servers(others.map(|server| server.id.as_str())).await?;
     Ok(kept)
 }

@@ -28,7 +28,7 @@ const AT_ONCE: usize = 16;
 pub async fn measure(flavour: &str) -> Result<()> {
     let flavour: Flavour = flavour.parse()?;
     let cluster = Arc::new(Cluster::start(Kind::Real).await?);
-    let cloud = Arc::new(Cloud::start(flavour).await?);
+    let cloud = Arc::new(Cloud::start(flavour, fleet::SERVERS).await?);
     println!("\n-- OpenStack, flavour {flavour:?}, default settings where nothing else is said");
     fleet::measure(&rig(&cloud, &cluster).await?).await?;
     token::measure(&rig(&cloud, &cluster).await?).await?;

@@ -12,6 +12,9 @@ use super::{Admin, text};
 /// How long Nova may take for one change of a server on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long one of many may take: two a second, on a machine that does nothing else.
+const EACH: Duration = Duration::from_secs(3);
+
 /// A server to create, on the project's network.
 #[derive(Clone, Debug)]
 pub struct NewServer {
@@ -94,26 +97,31 @@ impl Admin {
         text(&created, "/server/id")
     }
 
-    /// Creates so many servers by one request, named `NAME-1`, `NAME-2`, and waits until
-    /// all servers of the project are `ACTIVE`; those it returns.
-    pub async fn create_many(&self, new: &NewServer, count: usize) -> Result<Vec<Server>> {
-        self.create(new, count).await?;
-        let what = format!("{count} servers to be ACTIVE");
-        // Two a second.
-        poll::until(&what, PATIENCE + Duration::from_secs(count as u64), || async {
+    /// Sees to it that there are so many servers whose names start with this prefix, and
+    /// waits until all of them are `ACTIVE`; those it returns. More are left alone.
+    pub async fn crowd(&self, prefix: &str, count: usize) -> Result<Vec<Server>> {
+        let ours = async || {
+            let mut servers = self.servers().await?;
+            servers.retain(|server| server.name.starts_with(prefix));
+            anyhow::Ok(servers)
+        };
+        let there = ours().await?.len();
+        if there < count {
+            // Nova adds a number to the name; what is there already has had others.
+            let now = std::time::UNIX_EPOCH.elapsed()?.as_secs();
+            let new = NewServer::named(&format!("{prefix}{now:x}"));
+            self.create(&new, count - there).await?;
+        }
+        let limit = PATIENCE + EACH * u32::try_from(count)?;
+        poll::until(&format!("{count} servers to be ACTIVE"), limit, || async {
             tokio::time::sleep(Duration::from_secs(2)).await;
-            let url = format!("{}/servers/detail?status=ACTIVE", self.compute);
-            let document = self.get(&url).await?;
-            let list = document["servers"].as_array().context("an answer without servers")?;
-            let ours = list.iter().filter(|server| {
-                server["name"].as_str().is_some_and(|name| name.starts_with(&new.name))
-            });
-            let (have, all) = (ours.count(), list.len());
-            anyhow::ensure!(have >= count, "{have} are, of {all} in all");
-            Ok(Some(()))
+            let servers = ours().await?;
+            let (active, all) =
+                (servers.iter().filter(|server| server.status == "ACTIVE").count(), servers.len());
+            anyhow::ensure!(active == all && all >= count, "{active} of {all} are");
+            Ok(Some(servers))
         })
-        .await?;
-        self.servers().await
+        .await
     }
 
     async fn create(&self, new: &NewServer, count: usize) -> Result<Value> {

@@ -19,6 +19,7 @@ const CALLS: usize = 50;
 /// Prints what a revoked token costs.
 pub async fn measure(rig: &Rig) -> Result<()> {
     let cloud = provider(rig).await?;
+    cloud.health(Call::waiting(Duration::from_secs(60))).await?;
     let before = ask(rig, &*cloud, 1).await;
     ensure!(before.iter().all(is_found), "before: {before:?}");
     let token = rig.cloud.proxy.log().last_token().context("the provider has logged in")?;
