@@ -32,6 +32,7 @@ mod lifecycle;
 mod lifecycle_breaker;
 mod lifecycle_cases;
 mod lifecycle_pressure;
+mod live_rates;
 mod server_faults;
 
 /// How long a scenario waits for what should take moments.
@@ -235,7 +236,7 @@ pub fn all() -> Vec<Scenario> {
             keep_true::a_changed_instance_changes_its_node,
             keep_true::a_label_edited_by_hand_is_put_back,
             keep_true::a_restart_writes_nothing_but_the_lease,
-            keep_true::limits_change_without_a_restart,
+            live_rates::one_controllers_rates_change_while_it_runs,
             cloud_faults::a_throttling_cloud_is_waited_for,
             cloud_faults::errors_of_the_cloud_are_told_and_survived,
             cloud_faults::a_hanging_cloud_does_not_stop_the_rest,
