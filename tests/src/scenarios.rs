@@ -33,6 +33,7 @@ mod lifecycle_breaker;
 mod lifecycle_cases;
 mod lifecycle_pressure;
 mod live_rates;
+mod reference;
 mod server_faults;
 
 /// How long a scenario waits for what should take moments.
@@ -237,6 +238,7 @@ pub fn all() -> Vec<Scenario> {
             keep_true::a_label_edited_by_hand_is_put_back,
             keep_true::a_restart_writes_nothing_but_the_lease,
             live_rates::one_controllers_rates_change_while_it_runs,
+            reference::metrics_are_those_of_the_page,
             cloud_faults::a_throttling_cloud_is_waited_for,
             cloud_faults::errors_of_the_cloud_are_told_and_survived,
             cloud_faults::a_hanging_cloud_does_not_stop_the_rest,

@@ -97,10 +97,12 @@ impl Collector for LimitMetrics {
                 "[ALPHA] Requests at once after a quiet time that the settings in force allow; +Inf for no limit.",
                 |standing| standing.configured.map_or(f64::INFINITY, |rate| rate.burst),
             ),
-            ("ccm_limiter_tokens", "[ALPHA] Requests that could start at once.", |standing| {
-                standing.tokens
-            }),
-            ("ccm_limiter_waiting", "[ALPHA] Requests that wait for their turn.", |standing| {
+            (
+                "ccm_limiter_tokens",
+                "[ALPHA] Requests that could start now without waiting.",
+                |standing| standing.tokens,
+            ),
+            ("ccm_limiter_waiting", "[ALPHA] Requests that wait for their turn now.", |standing| {
                 standing.waiting as f64
             }),
             (

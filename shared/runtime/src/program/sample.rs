@@ -77,6 +77,8 @@ impl Program for Sample {
         Some(SampleSettings { syncs: syncs?, period: period?, page_size: page_size? })
     }
 
+    fn specimens(_: &Metrics) {}
+
     async fn prepare(_: Context<Self>) -> Result<Self, Failure> {
         Ok(Self)
     }

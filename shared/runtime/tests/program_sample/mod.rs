@@ -122,6 +122,8 @@ impl Program for Noting {
         Some(NotingSettings { case: case?, workers: workers? })
     }
 
+    fn specimens(_: &Metrics) {}
+
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
         let case = CASES.lock()[&context.settings.borrow().case].clone();
         if case.script.prepare_hangs {
