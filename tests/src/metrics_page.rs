@@ -85,6 +85,7 @@ scenario compares it with what running programs report.
 * Stability as Kubernetes has it: `ALPHA` may change with a release, `BETA` keeps name and labels. Names without `ccm_` are upstream's, so that dashboards
   made for cloud-controller-manager go on working.
 * No label holds a node's name, so the number of series does not grow with the cluster.
+* A key of a work queue is the name of a node.
 * Unless the meaning says otherwise, both replicas report everything; what only a leader does stands still on a standby.
 
 What to look at first: [rate-limits.md](rate-limits.md#change-one-controllers-rates-while-it-runs), [node-ccm.md](node-ccm.md), [lifecycle-ccm.md](lifecycle-ccm.md).

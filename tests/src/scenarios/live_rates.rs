@@ -181,11 +181,8 @@ async fn refusal(node_ccm: &Program) -> Result<Duration> {
     ensure!(reloads(node_ccm, "failure").await? > 0.5, "it is counted");
     let (status, page) = node_ccm.get("/readyz?verbose").await?;
     ensure!(status == 200, "a refused file does not make it unready: {page}");
-    let line = page.lines().find(|line| line.contains("config ")).unwrap_or_default();
-    ensure!(
-        line.starts_with("[!]config") && line.contains("the old one stays"),
-        "/readyz says it: {page}"
-    );
+    let line = page.lines().find(|line| line.starts_with("[!]config: ")).unwrap_or_default();
+    ensure!(line.contains("the old one stays"), "/readyz says it: {page}");
     let log = node_ccm.log();
     let said = log.lines().find(|line| line.contains("refused the new version"));
     let said = said.with_context(|| format!("the log says it:\n{log}"))?;
