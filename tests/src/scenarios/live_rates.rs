@@ -139,7 +139,7 @@ pub(super) async fn one_controllers_rates_change_while_it_runs(env: Env) -> Resu
     in_force(&lifecycle_ccm, 500.0, 1000.0).await?;
     let after = Unmoved::look(&env, &node_ccm, &lifecycle_ccm).await?;
     ensure!(after == before, "{before:?} became {after:?}");
-    println!(
+    eprintln!(
         "a new rate was in force after {:.1} s and {:.1} s, a wrong one refused after {:.1} s",
         narrow.as_secs_f64(),
         wide.as_secs_f64(),
@@ -187,6 +187,6 @@ async fn refusal(node_ccm: &Program) -> Result<Duration> {
     let said = log.lines().find(|line| line.contains("refused the new version"));
     let said = said.with_context(|| format!("the log says it:\n{log}"))?;
     ensure!(said.contains("kube_api_qps") && said.contains("many"), "{said}");
-    println!("{line}\n{said}");
+    eprintln!("{line}\n{said}");
     Ok(took)
 }

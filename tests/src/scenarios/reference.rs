@@ -64,7 +64,7 @@ async fn all_seen(name: &str, program: &Program, page: &[Family]) -> Result<()> 
         ensure!(written.is_some(), "{} of {name} is not on the page", family.name);
         written.map_or(Ok(()), |written| compare(family, written))?;
     }
-    println!("{name}: {} metrics reported, {} on the page", families.len(), page.len());
+    eprintln!("{name}: {} metrics reported, {} on the page", families.len(), page.len());
     Ok(())
 }
 

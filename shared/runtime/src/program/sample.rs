@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{Context, Failure, Identity, Program};
 use crate::{
+    metrics::Metrics,
     options::duration,
     settings::{Invocation, Kind, LoadError, Loaded, Problems, RawSettings, SettingDoc, load},
 };

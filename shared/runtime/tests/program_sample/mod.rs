@@ -19,6 +19,7 @@ use ccm_cloud::{
 };
 use ccm_runtime::{
     logging::LogControl,
+    metrics::Metrics,
     program::{Context, Failure, Identity, Program, run},
     settings::{Invocation, Kind, Loaded, Problems, RawSettings, SettingDoc, load},
 };
