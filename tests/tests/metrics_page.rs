@@ -2,14 +2,14 @@
 
 use ccm_tests::{measured, metrics_page};
 
-fn everything() -> Vec<measured::Family> {
-    let mut all = measured::of_program::<node_ccm::NodeCcm>().unwrap();
-    all.extend(measured::of_program::<lifecycle_ccm::LifecycleCcm>().unwrap());
+fn everything() -> anyhow::Result<Vec<measured::Family>> {
+    let mut all = measured::of_program::<node_ccm::NodeCcm>()?;
+    all.extend(measured::of_program::<lifecycle_ccm::LifecycleCcm>()?);
     let registry = ccm_providers::registry();
     for name in registry.names() {
-        all.extend(measured::of_provider(registry.get(&name).unwrap().as_ref()).unwrap());
+        all.extend(measured::of_provider(registry.get(&name)?.as_ref())?);
     }
-    all
+    Ok(all)
 }
 
 #[test]
@@ -22,7 +22,7 @@ fn the_page_is_current() {
 
 #[test]
 fn every_metric_is_explained() {
-    for family in everything() {
+    for family in everything().unwrap() {
         let (name, meaning) = (&family.name, family.meaning());
         assert!(family.samples > 0, "{name} has no specimen");
         assert!(meaning.len() > 20 && meaning.ends_with('.'), "{name}: {meaning:?} says little");
@@ -39,7 +39,7 @@ fn every_metric_is_explained() {
 
 #[test]
 fn every_open_label_is_in_use() {
-    let all = everything();
+    let all = everything().unwrap();
     for (label, _) in metrics_page::OPEN {
         let used = all.iter().any(|family| family.labels.contains_key(label));
         assert!(used, "no metric has the label {label}");
