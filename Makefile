@@ -80,6 +80,7 @@ docs: tools ## write the generated pages of docs/ anew
 	$(CARGO) build $(LOCKED) $(PROGRAMS)
 	target/debug/node-ccm --print-options-markdown > docs/options.md
 	target/debug/lifecycle-ccm --print-options-markdown > docs/options-lifecycle-ccm.md
+	$(CARGO) run $(LOCKED) --quiet -p ccm-tests --bin metrics-page > docs/metrics.md.new && mv docs/metrics.md.new docs/metrics.md
 
 bench: tools ## the figures: requests, calls, bytes, memory, seconds (BENCH=name runs one; BENCH=openstack [FLAVOUR=pypi] needs root on Debian 12)
 	tests/kube-apiserver/build.sh

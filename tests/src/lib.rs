@@ -4,9 +4,12 @@
 //! kube-apiserver with etcd), [`ccm_sim::served`] serves the simulated cloud over the
 //! external protocol, [`ccm_sim::program`] runs the built programs as child processes, and
 //! [`scenarios`] tells what must happen. The same scenarios run on both clusters.
+//! [`measured`] reads what the programs report, and [`metrics_page`] writes it down.
 
 pub mod cluster;
 pub mod histories;
+pub mod measured;
+pub mod metrics_page;
 pub mod nodes;
 pub mod openstack;
 pub mod scenarios;

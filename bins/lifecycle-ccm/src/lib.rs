@@ -40,7 +40,8 @@ use ccm_cloud::Capability;
 use ccm_kube::store::Store;
 use ccm_runtime::{
     health::Scope,
-    node_watch::watch_nodes,
+    metrics::Metrics,
+    node_watch::{self, watch_nodes},
     node_writer::NodeWriter,
     program::{Context, Failure, Identity, Program},
     settings::{Problems, RawSettings, SettingDoc},
@@ -76,6 +77,11 @@ impl Program for LifecycleCcm {
 
     fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<LifecycleSettings> {
         settings::settings(layers, problems)
+    }
+
+    fn specimens(metrics: &Metrics) {
+        LifecycleMetrics::new(metrics).specimens();
+        node_watch::specimens(metrics);
     }
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {

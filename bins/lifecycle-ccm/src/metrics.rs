@@ -1,5 +1,7 @@
 //! The metrics of lifecycle-ccm. Upstream's two keep their names and labels.
 
+mod specimens;
+
 use std::{sync::Arc, time::Duration};
 
 use ccm_kube::ApiError;
@@ -192,7 +194,7 @@ impl Inner {
         );
         to.register(
             "ccm_lifecycle_taints",
-            "[ALPHA] Writes of the shutdown taint, by action and result",
+            "[ALPHA] Requests to add or remove the shutdown taint, by what the API server answered",
             self.taints.clone(),
         );
     }
@@ -205,17 +207,17 @@ impl Inner {
         );
         to.register(
             "ccm_lifecycle_deletions",
-            "[ALPHA] Deletions of nodes, by result",
+            "[ALPHA] Requests to delete a node, by what the API server answered",
             self.deletions.clone(),
         );
         to.register(
             "ccm_lifecycle_time_to_deletion_seconds",
-            "[ALPHA] From the cloud's first word that an instance is gone to the deletion of its node",
+            "[ALPHA] Time from the cloud's first word that an instance is gone to the deletion of its node",
             self.to_deletion.clone(),
         );
         to.register(
             "ccm_lifecycle_breaker_open",
-            "[ALPHA] 1 while the list of the fleet is not believable and nothing is deleted",
+            "[ALPHA] Whether the breaker is open: 1 while the list of the fleet is not believable and nothing is deleted, 0 otherwise",
             self.breaker.clone(),
         );
         to.register(
@@ -225,7 +227,7 @@ impl Inner {
         );
         to.register(
             "ccm_lifecycle_budget_limit",
-            "[ALPHA] How many nodes may be deleted in a window",
+            "[ALPHA] How many nodes may be deleted in one window of the budget, as the cluster is now",
             self.budget_limit.clone(),
         );
         to.register(

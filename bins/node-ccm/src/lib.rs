@@ -36,18 +36,19 @@ mod writers;
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use ccm_cloud::Capability;
+use ccm_cloud::{Capability, Fleet};
 use ccm_kube::store::Store;
 use ccm_runtime::{
     health::{Condition, Scope},
     inventory::Inventory,
-    node_watch::watch_nodes,
+    metrics::Metrics,
+    node_watch::{self, watch_nodes},
     node_writer::NodeWriter,
     program::{Context, Failure, Identity, Program},
     queue::{QueueMetrics, WorkQueue},
     settings::{Problems, RawSettings, SettingDoc},
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 pub use settings::NodeSettings;
@@ -84,6 +85,16 @@ impl Program for NodeCcm {
 
     fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<NodeSettings> {
         settings::settings(layers, problems)
+    }
+
+    fn specimens(metrics: &Metrics) {
+        NodeMetrics::new(metrics).specimens();
+        QueueMetrics::new(metrics).specimens(controller::QUEUE);
+        node_watch::specimens(metrics);
+        let inventory = Inventory::new();
+        inventory.register(metrics);
+        // Its age is not there before the first list.
+        inventory.apply(Fleet::default(), Instant::now());
     }
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {

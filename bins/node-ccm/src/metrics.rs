@@ -1,5 +1,7 @@
 //! The metrics of node-ccm. Upstream's two histograms keep their names and bounds.
 
+mod specimens;
+
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::ErrorKind;
@@ -222,12 +224,12 @@ impl Inner {
     fn register_nodes(&self, to: &Metrics) {
         to.register(
             "node_controller_cloud_provider_taint_removal_delay_seconds",
-            "[ALPHA] From the creation of a node to the removal of its uninitialized taint",
+            "[ALPHA] Time from the creation of a node to the removal of its uninitialized taint",
             self.taint_removal.clone(),
         );
         to.register(
             "node_controller_initial_node_sync_delay_seconds",
-            "[ALPHA] From the creation of a node to the end of its initialisation",
+            "[ALPHA] Time from the creation of a node to the end of its initialisation",
             self.initial_sync.clone(),
         );
         to.register(
@@ -237,12 +239,12 @@ impl Inner {
         );
         to.register(
             "ccm_node_waiting",
-            "[ALPHA] Tainted nodes that wait, by what for",
+            "[ALPHA] Tainted nodes that wait, by what for, on the leader",
             self.waiting.clone(),
         );
         to.register(
             "ccm_node_foreign_nodes",
-            "[ALPHA] Nodes with another provider's ID",
+            "[ALPHA] Nodes whose provider ID has another provider's scheme, on the leader; they are left alone",
             self.foreign.clone(),
         );
     }
@@ -250,7 +252,7 @@ impl Inner {
     fn register_work(&self, to: &Metrics) {
         to.register(
             "ccm_node_writes",
-            "[ALPHA] Writes to nodes, by kind and result",
+            "[ALPHA] Writes to nodes, by what was written and what the API server answered",
             self.writes.clone(),
         );
         to.register(
@@ -260,7 +262,7 @@ impl Inner {
         );
         to.register(
             "ccm_node_lookup_batch_size",
-            "[ALPHA] Nodes in one lookup",
+            "[ALPHA] How many nodes one lookup in the cloud was about",
             self.batches.clone(),
         );
         to.register(
@@ -275,7 +277,7 @@ impl Inner {
         );
         to.register(
             "ccm_node_refreshes",
-            "[ALPHA] Lists of the fleet, by result",
+            "[ALPHA] Lists of the whole fleet, one per period, by result",
             self.refreshes.clone(),
         );
         to.register(

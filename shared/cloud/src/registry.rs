@@ -39,6 +39,11 @@ pub trait ProviderFactory: Send + Sync {
     /// Builds the provider. Fails with [`crate::ErrorKind::Invalid`] when the
     /// configuration is wrong, naming the setting and what would be right.
     async fn build(&self, context: ProviderContext) -> Result<Arc<dyn Cloud>, CloudError>;
+
+    /// Adds the metrics of its own that a built provider has, and makes one series of each,
+    /// with every value that a label can take. Called for the reference of the metrics
+    /// only. A provider that has none leaves it as it is.
+    fn specimens(&self, _: &dyn MetricsSink) {}
 }
 
 /// Why a provider could not be had from the registry.

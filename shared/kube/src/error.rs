@@ -80,6 +80,23 @@ impl ApiError {
         }
     }
 
+    /// All that [`ApiError::reason`] can answer.
+    pub const REASONS: [&'static str; 13] = [
+        "not_found",
+        "conflict",
+        "already_exists",
+        "expired",
+        "throttled",
+        "invalid",
+        "forbidden",
+        "unauthorized",
+        "credentials",
+        "timeout",
+        "unavailable",
+        "decode",
+        "unexpected",
+    ];
+
     /// A short, stable name for metric labels and log fields.
     pub const fn reason(&self) -> &'static str {
         match self {

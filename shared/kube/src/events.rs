@@ -126,7 +126,7 @@ impl EventMetrics {
         }
         registry.register(
             "ccm_events_dropped",
-            "[ALPHA] Events that were not written, by reason",
+            "[ALPHA] Events that were not written, by reason; none of them delays work",
             self.dropped.clone(),
         );
     }

@@ -126,34 +126,50 @@ impl RestMetrics {
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "rest_client_requests",
-            "Number of HTTP requests to the API server, by status code, method and host",
+            "[ALPHA] Number of HTTP requests to the API server, by status code, method and host",
             self.requests.clone(),
         );
         registry.register(
             "rest_client_request_retries",
-            "Number of requests to the API server sent again, by the status code that led to it, verb and host",
+            "[ALPHA] Number of requests to the API server sent again, by the status code that led to it, verb and host",
             self.retries.clone(),
         );
         registry.register(
             "rest_client_request_duration_seconds",
-            "Time from sending a request to the head of its answer in seconds, by verb and host",
+            "[ALPHA] Time from sending a request to the head of its answer in seconds, by verb and host",
             self.durations.clone(),
         );
         registry.register(
             "rest_client_rate_limiter_duration_seconds",
-            "Time a request waited for the client's rate limiter in seconds, by verb and host",
+            "[ALPHA] Time a request waited for the client's rate limiter in seconds, by verb and host",
             self.limiter_waits.clone(),
         );
         registry.register(
             "rest_client_request_size_bytes",
-            "Size of request bodies in bytes, by verb and host",
+            "[ALPHA] Size of request bodies in bytes, by verb and host",
             self.request_sizes.clone(),
         );
         registry.register(
             "rest_client_response_size_bytes",
-            "Size of response bodies on the wire in bytes, by verb and host",
+            "[ALPHA] Size of response bodies on the wire in bytes, by verb and host",
             self.response_sizes.clone(),
         );
+    }
+}
+
+impl RestMetrics {
+    /// Makes one series of everything: what the reference of the metrics is printed from.
+    pub fn specimens(&self) {
+        let recorder = Recorder::new(Arc::new(self.clone()), "10.96.0.1:443".into());
+        for method in
+            [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::HEAD]
+        {
+            recorder.attempt(&method, Some(StatusCode::OK), Duration::ZERO);
+            recorder.retry(&method, Some(StatusCode::TOO_MANY_REQUESTS));
+            recorder.limiter_wait(&method, Duration::ZERO);
+            recorder.request_size(&method, 0);
+            recorder.response_size(&method, 0);
+        }
     }
 }
 

@@ -62,6 +62,13 @@ impl CloudGate {
         Self { shared: Arc::new(Shared { limits, metrics, guard, services: Mutex::default() }) }
     }
 
+    /// Makes one series of everything for this kind of request, with every value that a
+    /// label can take: what the reference of the metrics is printed from.
+    pub fn specimens(&self, class: CallClass) {
+        self.shared.metrics.specimens(class);
+        self.shared.limits.bucket(class.service, class.write);
+    }
+
     /// Each service that was called so far, by name, and how it has been answering.
     pub fn services(&self) -> Vec<(&'static str, ServiceState)> {
         self.shared.services.lock().iter().map(|(name, state)| (*name, *state)).collect()

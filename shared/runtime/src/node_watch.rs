@@ -8,6 +8,7 @@ use ccm_kube::{
 
 use crate::{
     health::{Scope, Verdict},
+    metrics::Metrics,
     program::{Context, Program},
 };
 
@@ -32,6 +33,14 @@ pub async fn watch_nodes<P: Program>(
     context.health.add("nodes", Scope::Readiness, move || verdict(&seen, &trouble));
     context.supervisor.spawn("node-informer", informer.run(context.token.clone()));
     store.wait_synced().await;
+}
+
+/// Registers what [`watch_nodes`] measures, with one series of everything: for the
+/// reference of the metrics.
+pub fn specimens(metrics: &Metrics) {
+    let informer = InformerMetrics::default();
+    metrics.with(|registry| informer.register(registry));
+    informer.specimens::<Node>();
 }
 
 fn verdict(nodes: &Store<Node>, trouble: &Trouble) -> Verdict {

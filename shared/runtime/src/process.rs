@@ -106,7 +106,7 @@ impl Writer<'_> {
         )?;
         self.gauge(
             "process_resident_memory_bytes",
-            "Memory held in RAM.",
+            "Resident memory: what the process holds in RAM, shared pages included.",
             stat.map(|stat| stat.resident_pages as f64 * page),
         )?;
         self.gauge(
@@ -119,7 +119,11 @@ impl Writer<'_> {
             "Limit of the address space.",
             limit(&limits, "Max address space"),
         )?;
-        self.gauge("process_open_fds", "Open file descriptors.", open)?;
+        self.gauge(
+            "process_open_fds",
+            "File descriptors that are open, connections among them.",
+            open,
+        )?;
         self.gauge(
             "process_max_fds",
             "Limit of open file descriptors.",

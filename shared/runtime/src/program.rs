@@ -13,6 +13,7 @@ mod provider;
 pub(crate) mod sample;
 mod shell;
 mod signals;
+mod specimens;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use identity::{Failure, Identity, VERSION};
 pub use life::run;
+pub use specimens::specimens;
 pub use start::main;
 
 use crate::{
@@ -53,6 +55,11 @@ pub trait Program: Send + Sync + Sized + 'static {
     /// Converts the merged layers into its settings. Records every problem at once and
     /// returns `None` if there is one.
     fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<Self::Settings>;
+
+    /// Registers all that it measures beyond what every program does, and makes one series
+    /// of everything, with every value that a label can take. Called for the reference of
+    /// the metrics only, never in a running process.
+    fn specimens(metrics: &Metrics);
 
     /// Called on every replica: start informers and whatever keeps warm. Returns the
     /// thing that leads. Waiting for the API server here is fine: the replica is then

@@ -29,6 +29,6 @@ pub use load::{Invocation, LoadError, Loaded, load};
 pub(crate) use load::{command_line, load_for};
 pub use problem::{Problem, Problems};
 pub use raw::{Origin, RawSettings, RawValue};
-pub(crate) use reload::Reload;
+pub(crate) use reload::{ConfigMetrics, Reload};
 pub(crate) use table::SECTIONS;
 pub use value::SettingValue;

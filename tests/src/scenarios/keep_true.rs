@@ -100,34 +100,3 @@ pub(super) async fn a_restart_writes_nothing_but_the_lease(mut env: Env) -> Resu
     drop(program);
     Ok(())
 }
-
-pub(super) async fn limits_change_without_a_restart(env: Env) -> Result<()> {
-    let file = env.path("node-ccm.yaml");
-    std::fs::write(&file, "kube_api_qps: 111\n")?;
-    let program = env.start(&env.node_ccm().arg(format!("--config={}", file.display()))).await?;
-    let in_force = async |wanted: f64| {
-        poll::until(&format!("a limit of {wanted}/s in force"), SOON, || async {
-            let metrics = program.metrics().await?;
-            let rates: Vec<_> =
-                metrics.iter().filter(|(name, _)| name.starts_with("ccm_limiter_rate")).collect();
-            let found = rates.iter().any(|(_, rate)| (**rate - wanted).abs() < 0.5);
-            ensure!(found, "rates are {rates:?}");
-            Ok(Some(()))
-        })
-        .await
-    };
-    in_force(111.0).await?;
-    std::fs::write(&file, "kube_api_qps: 222\n")?;
-    in_force(222.0).await?;
-
-    std::fs::write(&file, "kube_api_qps: many\n")?;
-    poll::until("the refusal to be counted", SOON, || async {
-        Ok((program.metric("ccm_config_valid").await? < 0.5).then_some(()))
-    })
-    .await?;
-    in_force(222.0).await?;
-    let page = program.get("/readyz?verbose").await?;
-    ensure!(page.0 == 200, "a refused file does not make it unready: {page:?}");
-    ensure!(program.leads().await?, "and costs no lease");
-    Ok(())
-}

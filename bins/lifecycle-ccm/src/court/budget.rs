@@ -10,7 +10,7 @@ use super::{At, Budget, Policy};
 const LEAST: usize = 3;
 
 /// How much of the budget is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
     /// Deletions in the window.
     pub used: usize,

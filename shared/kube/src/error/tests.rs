@@ -148,3 +148,27 @@ proptest! {
         prop_assert!(!error.reason().is_empty());
     }
 }
+
+#[test]
+fn every_reason_is_listed_once() {
+    let text = String::new;
+    let answers = [
+        ApiError::NotFound,
+        ApiError::NoSuchPath(text()),
+        ApiError::Conflict,
+        ApiError::AlreadyExists,
+        ApiError::Expired(text()),
+        ApiError::Throttled { retry_after: None },
+        ApiError::Invalid(text()),
+        ApiError::Forbidden(text()),
+        ApiError::Unauthorized,
+        ApiError::Credentials(text()),
+        ApiError::Timeout,
+        ApiError::Unavailable(text()),
+        ApiError::Decode(text()),
+        ApiError::Unexpected { code: 0, message: text() },
+    ];
+    let mut said: Vec<_> = answers.iter().map(ApiError::reason).collect();
+    said.dedup();
+    assert_eq!(said, ApiError::REASONS);
+}

@@ -44,12 +44,12 @@ impl InformerMetrics {
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "ccm_informer_objects",
-            "[ALPHA] Objects in the informer's store",
+            "[ALPHA] Objects that the informer knows, as the API server has them",
             self.objects.clone(),
         );
         registry.register(
             "ccm_informer_relists",
-            "[ALPHA] Times that everything was listed anew, the first list not counted",
+            "[ALPHA] Lists of everything because a watch could not go on; the first list is not counted",
             self.relists.clone(),
         );
         registry.register(
@@ -59,7 +59,7 @@ impl InformerMetrics {
         );
         registry.register(
             "ccm_informer_malformed_objects",
-            "[ALPHA] Times that an object could not be read and was left out",
+            "[ALPHA] Objects that could not be read and were left out, each time anew",
             self.malformed.clone(),
         );
         registry.register(
@@ -67,6 +67,18 @@ impl InformerMetrics {
             "[ALPHA] When the informer last heard of the API server, in Unix time",
             self.last_event.clone(),
         );
+    }
+
+    /// Makes one series of everything for this kind, with every value that a label can
+    /// take: what the reference of the metrics is printed from.
+    pub fn specimens<K: Stored>(&self) {
+        let Meter { metrics, label, .. } = self.of::<K>();
+        drop(metrics.objects.get_or_create(&label));
+        drop(metrics.last_event.get_or_create(&label));
+        for reason in ApiError::REASONS {
+            let labels = ErrorLabels { resource: Arc::clone(&label.resource), reason };
+            drop(metrics.errors.get_or_create(&labels));
+        }
     }
 
     pub(super) fn of<K: Stored>(&self) -> Meter {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ccm_cloud::{Cloud, CloudError, ErrorKind, ProviderContext, ProviderFactory};
+use ccm_cloud::{Cloud, CloudError, ErrorKind, MetricsSink, ProviderContext, ProviderFactory};
 
 use super::{
     NAME,
@@ -43,5 +43,11 @@ impl ProviderFactory for OpenStackFactory {
         let cloud = Arc::new(OpenStackCloud::new(Arc::new(client), &loaded.config));
         cloud.keep(reload::run(files, loaded, Arc::downgrade(&cloud), metrics));
         Ok(cloud)
+    }
+
+    fn specimens(&self, sink: &dyn MetricsSink) {
+        let metrics = OpenStackMetrics::default();
+        metrics.register(sink);
+        metrics.specimens();
     }
 }

@@ -33,6 +33,8 @@ pub(crate) enum Renewal {
 }
 
 impl Renewal {
+    const ALL: [Self; 3] = [Self::Done, Self::Refused, Self::Failed];
+
     const fn as_str(self) -> &'static str {
         match self {
             Self::Done => "ok",
@@ -77,12 +79,12 @@ impl OpenStackMetrics {
             );
             registry.register(
                 "openstack_api_request_errors",
-                "[ALPHA] HTTP requests to OpenStack without a good answer",
+                "[ALPHA] HTTP requests to OpenStack without a good answer, by request",
                 self.errors.clone(),
             );
             registry.register(
                 "openstack_api_request_duration_seconds",
-                "[ALPHA] From sending an HTTP request to the end of OpenStack's answer",
+                "[ALPHA] Time from sending an HTTP request to the end of OpenStack's answer",
                 self.seconds.clone(),
             );
             registry.register(
@@ -101,6 +103,14 @@ impl OpenStackMetrics {
                 self.configuration_refused.clone(),
             );
         });
+    }
+
+    /// One series of everything, for the reference of the metrics.
+    pub(crate) fn specimens(&self) {
+        self.request("list_servers", Duration::ZERO, false);
+        for result in Renewal::ALL {
+            self.renewal(result);
+        }
     }
 
     /// One request on the wire has ended.

@@ -31,6 +31,10 @@ pub(super) enum RefusalLabel {
     Leadership,
 }
 
+impl RefusalLabel {
+    const ALL: [Self; 3] = [Self::RateLimit, Self::Closed, Self::Leadership];
+}
+
 impl EncodeLabelValue for RefusalLabel {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
         let text = match self {
@@ -88,25 +92,35 @@ impl GateMetrics {
         };
         metrics.register(
             "ccm_cloud_requests",
-            "[ALPHA] Requests that were sent to the cloud, by how they ended",
+            "[ALPHA] Requests that were sent to the cloud, by how they ended; each page and each repetition counts",
             this.requests.clone(),
         );
         metrics.register(
             "ccm_cloud_request_duration_seconds",
-            "[ALPHA] From sending a request to the end of its answer",
+            "[ALPHA] Time from sending a request to the cloud to the end of its answer, waiting for the limit left out",
             this.durations.clone(),
         );
         metrics.register(
             "ccm_cloud_limiter_wait_seconds",
-            "[ALPHA] How long requests to the cloud waited for their turn",
+            "[ALPHA] How long requests to the cloud waited for their turn, reads and writes together",
             this.waits.clone(),
         );
         metrics.register(
             "ccm_cloud_requests_refused",
-            "[ALPHA] Requests that were not sent, by why",
+            "[ALPHA] Requests to the cloud that were not sent, by why: no turn in time (rate_limit), a pause that the cloud asked for (closed), not enough left of the term (leadership)",
             this.refused.clone(),
         );
         this
+    }
+
+    pub(super) fn specimens(&self, class: CallClass) {
+        self.waited(class, Duration::ZERO);
+        for reason in RefusalLabel::ALL {
+            self.refused(class, reason);
+        }
+        for error in ErrorKind::ALL.into_iter().map(Some).chain([None]) {
+            self.answered(class, &CallReport { error, retry_after: None, took: Duration::ZERO });
+        }
     }
 
     pub(super) fn waited(&self, class: CallClass, waited: Duration) {

@@ -18,7 +18,7 @@ impl Collector for InventoryCollector {
             |name: &str, help: &str, value: f64| encode_gauge(&mut encoder, (name, help), value);
         gauge(
             "ccm_inventory_instances",
-            "[ALPHA] Instances that are known.",
+            "[ALPHA] Instances of the cloud that are known from the last list and from lookups since.",
             snapshot.len() as f64,
         )?;
         gauge(
@@ -30,7 +30,7 @@ impl Collector for InventoryCollector {
         let Some(age) = self.0.age() else { return Ok(()) };
         gauge(
             "ccm_inventory_age_seconds",
-            "[ALPHA] Time since the last list was asked for.",
+            "[ALPHA] Time since the last good list of the fleet was asked for; not there before the first.",
             age.as_secs_f64(),
         )
     }

@@ -90,6 +90,16 @@ impl LeadershipMetrics {
         );
     }
 
+    /// Makes one series of everything, with every value that a label can take: what the
+    /// reference of the metrics is printed from.
+    pub fn specimens(&self) {
+        drop(self.slow_path.get_or_create(&self.label()));
+        drop(self.transitions.get_or_create(&self.label()));
+        for reason in Reason::ALL {
+            drop(self.failures.get_or_create(&self.failure(reason)));
+        }
+    }
+
     pub(super) fn set_leading(&self, leads: bool) {
         self.leads.get_or_create(&self.label()).set(leads.into());
         if !leads {
@@ -111,9 +121,11 @@ impl LeadershipMetrics {
     }
 
     pub(super) fn failed(&self, reason: Reason) {
-        self.failures
-            .get_or_create(&FailureLabels { name: self.name.clone(), reason: reason.as_str() })
-            .inc();
+        self.failures.get_or_create(&self.failure(reason)).inc();
+    }
+
+    fn failure(&self, reason: Reason) -> FailureLabels {
+        FailureLabels { name: self.name.clone(), reason: reason.as_str() }
     }
 
     fn label(&self) -> NameLabel {

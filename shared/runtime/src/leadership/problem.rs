@@ -21,6 +21,16 @@ pub(super) enum Reason {
 }
 
 impl Reason {
+    /// All of them.
+    pub(super) const ALL: [Self; 6] = [
+        Self::Timeout,
+        Self::Conflict,
+        Self::Forbidden,
+        Self::Unauthorized,
+        Self::Unavailable,
+        Self::Other,
+    ];
+
     /// Its label in metrics.
     pub(super) const fn as_str(self) -> &'static str {
         match self {

@@ -105,6 +105,11 @@ impl Bucket {
         (!self.rate.is_unlimited()).then_some(self.rate.per_second * self.share)
     }
 
+    /// The rate and burst that were asked for; `None` if there is no limit.
+    pub(super) fn configured(&self) -> Option<Rate> {
+        (!self.rate.is_unlimited()).then_some(self.rate)
+    }
+
     pub(super) fn tokens(&mut self, now: Instant) -> f64 {
         self.fill(now);
         self.tokens

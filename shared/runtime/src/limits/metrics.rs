@@ -81,16 +81,28 @@ impl Collector for LimitMetrics {
             .iter()
             .map(|(labels, bucket)| (*labels, bucket.standing()))
             .collect();
-        let gauges: [Column<Standing, f64>; 4] = [
+        let gauges: [Column<Standing, f64>; 6] = [
             (
                 "ccm_limiter_rate",
                 "[ALPHA] Requests per second that are let through now, lower than configured after refusals; +Inf for no limit.",
                 |standing| standing.per_second.unwrap_or(f64::INFINITY),
             ),
-            ("ccm_limiter_tokens", "[ALPHA] Requests that could start at once.", |standing| {
-                standing.tokens
-            }),
-            ("ccm_limiter_waiting", "[ALPHA] Requests that wait for their turn.", |standing| {
+            (
+                "ccm_limiter_configured_rate",
+                "[ALPHA] Requests per second that the settings in force allow; +Inf for no limit.",
+                |standing| standing.configured.map_or(f64::INFINITY, |rate| rate.per_second),
+            ),
+            (
+                "ccm_limiter_burst",
+                "[ALPHA] Requests at once after a quiet time that the settings in force allow; +Inf for no limit.",
+                |standing| standing.configured.map_or(f64::INFINITY, |rate| rate.burst),
+            ),
+            (
+                "ccm_limiter_tokens",
+                "[ALPHA] Requests that could start now without waiting.",
+                |standing| standing.tokens,
+            ),
+            ("ccm_limiter_waiting", "[ALPHA] Requests that wait for their turn now.", |standing| {
                 standing.waiting as f64
             }),
             (

@@ -273,6 +273,7 @@ async fn requests_to_the_api_server_pay_by_class() {
     for line in [
         r#"ccm_limiter_rate{service="apiserver",class="write"} 50.0"#,
         r#"ccm_limiter_rate{service="apiserver",class="read"} 100.0"#,
+        r#"ccm_limiter_configured_rate{service="apiserver",class="write"} 100.0"#,
         r#"ccm_limiter_throttled_total{service="apiserver",class="write"} 1"#,
         r#"ccm_limiter_closed_seconds{service="apiserver",class="write"} 0.0"#,
         r#"ccm_limiter_waiting{service="apiserver",class="write"} 0.0"#,
@@ -300,5 +301,10 @@ async fn services_of_a_cloud_have_buckets_of_their_own() {
     assert_eq!(limits.bucket("compute", true).in_force(), None);
     assert_eq!(limits.bucket("volume", false).in_force(), Some(20.0), "one that comes later");
     let text = metrics.encode().unwrap();
-    assert!(text.contains(r#"ccm_limiter_rate{service="compute",class="write"} inf"#), "{text}");
+    for name in ["ccm_limiter_rate", "ccm_limiter_configured_rate", "ccm_limiter_burst"] {
+        assert!(
+            text.contains(&format!(r#"{name}{{service="compute",class="write"}} inf"#)),
+            "{text}"
+        );
+    }
 }

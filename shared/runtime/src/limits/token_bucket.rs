@@ -56,6 +56,8 @@ struct State {
 pub(super) struct Standing {
     /// `None` for no limit.
     pub(super) per_second: Option<f64>,
+    /// What the settings ask for; `None` for no limit.
+    pub(super) configured: Option<Rate>,
     pub(super) tokens: f64,
     pub(super) closed_for: Duration,
     pub(super) throttled: u64,
@@ -260,6 +262,7 @@ impl TokenBucket {
         let now = Instant::now();
         Standing {
             per_second: state.bucket.in_force(),
+            configured: state.bucket.configured(),
             tokens: state.bucket.tokens(now),
             closed_for: state.bucket.closed_for(now).unwrap_or_default(),
             throttled: state.bucket.throttled_total(),

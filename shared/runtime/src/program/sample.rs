@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{Context, Failure, Identity, Program};
 use crate::{
+    metrics::Metrics,
     options::duration,
     settings::{Invocation, Kind, LoadError, Loaded, Problems, RawSettings, SettingDoc, load},
 };
@@ -76,6 +77,8 @@ impl Program for Sample {
         let page_size = layers.checked("page-size", "must be at least 1", problems, at_least_one);
         Some(SampleSettings { syncs: syncs?, period: period?, page_size: page_size? })
     }
+
+    fn specimens(_: &Metrics) {}
 
     async fn prepare(_: Context<Self>) -> Result<Self, Failure> {
         Ok(Self)

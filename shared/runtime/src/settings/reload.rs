@@ -47,13 +47,13 @@ struct Labels {
 
 /// `ccm_config_*`.
 #[derive(Clone, Debug, Default)]
-struct ConfigMetrics {
+pub(crate) struct ConfigMetrics {
     reloads: Family<Labels, Counter>,
     valid: Gauge,
 }
 
 impl ConfigMetrics {
-    fn register(metrics: &Metrics) -> Self {
+    pub(crate) fn register(metrics: &Metrics) -> Self {
         let this = Self::default();
         for result in [Outcome::success, Outcome::failure] {
             drop(this.reloads.get_or_create(&Labels { result }));

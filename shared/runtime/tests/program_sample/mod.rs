@@ -19,6 +19,7 @@ use ccm_cloud::{
 };
 use ccm_runtime::{
     logging::LogControl,
+    metrics::Metrics,
     program::{Context, Failure, Identity, Program, run},
     settings::{Invocation, Kind, Loaded, Problems, RawSettings, SettingDoc, load},
 };
@@ -121,6 +122,8 @@ impl Program for Noting {
         let (case, workers) = (layers.get("case", problems), layers.get("workers", problems));
         Some(NotingSettings { case: case?, workers: workers? })
     }
+
+    fn specimens(_: &Metrics) {}
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
         let case = CASES.lock()[&context.settings.borrow().case].clone();

@@ -1,0 +1,47 @@
+//! What a process of a program measures, without running one.
+
+use ccm_cloud::CallClass;
+use ccm_kube::{events::EventMetrics, metrics::RestMetrics};
+
+use super::Program;
+use crate::{
+    cloud_gate::CloudGate,
+    leadership::LeadershipMetrics,
+    limits::{ApiLimits, ApiRates, CloudLimits, CloudRates, LimitMetrics, Rate},
+    metrics::Metrics,
+    settings::ConfigMetrics,
+};
+
+/// A registry as a process of this program has it, with one series of every metric for
+/// every value that a label can take. A value that depends on the cluster or the cloud
+/// stands there once, with an example. The metrics of providers are not among them.
+///
+/// The reference of the metrics is printed from it; a scenario compares it with what
+/// running programs report.
+pub fn specimens<P: Program>() -> Metrics {
+    let metrics = Metrics::new();
+    drop(metrics.running(P::IDENTITY.alias));
+    ConfigMetrics::register(&metrics);
+
+    let limit_metrics = LimitMetrics::new(&metrics);
+    let rate = Rate::UNLIMITED;
+    ApiLimits::new(ApiRates::each(rate), &limit_metrics);
+    let cloud_limits = CloudLimits::new(CloudRates { read: rate, write: rate }, &limit_metrics);
+    let gate = CloudGate::new(cloud_limits, &metrics, None);
+    for write in [false, true] {
+        gate.specimens(CallClass { service: "compute", operation: "list_instances", write });
+    }
+
+    let rest = RestMetrics::default();
+    let events = EventMetrics::default();
+    let election = LeadershipMetrics::new(P::IDENTITY.lease);
+    metrics.with(|registry| {
+        rest.register(registry);
+        events.register(registry);
+        election.register(registry);
+    });
+    rest.specimens();
+    election.specimens();
+    P::specimens(&metrics);
+    metrics
+}

@@ -1,0 +1,159 @@
+//! `docs/metrics.md`, written from what the programs register.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
+
+use anyhow::Result;
+use lifecycle_ccm::LifecycleCcm;
+use node_ccm::NodeCcm;
+
+use crate::measured::{Family, of_program, of_provider};
+
+/// Labels whose values depend on the cluster, the cloud or the build, and what they say.
+/// Every other label has the values of the page and no others.
+pub const OPEN: [(&str, &str); 17] = [
+    ("build_date", "when it was built, RFC 3339; empty in a build by hand"),
+    ("code", "HTTP status of the answer; `<error>` without one"),
+    ("commit", "commit that it was built from; empty in a build by hand"),
+    ("compiler", "`rustc`"),
+    ("git_commit", "as `commit`"),
+    ("git_tree_state", "`clean` or `dirty`; empty in a build by hand"),
+    ("git_version", "Quartet's version, with a leading `v`"),
+    ("go_version", "always empty; upstream's dashboards ask for it"),
+    ("host", "host and port of the API server"),
+    ("major", "first part of the version"),
+    ("minor", "second part of the version"),
+    (
+        "name",
+        "name of the Lease, the controller or the queue: a constant of the program, but for the Lease's",
+    ),
+    ("operation", "the provider's name of the request, for instance `list_instances`"),
+    ("platform", "operating system and processor, for instance `linux/x86_64`"),
+    ("request", "the request, for instance `list_servers`"),
+    (
+        "service",
+        "`apiserver`, or the cloud's service: `external`; for OpenStack `identity`, `compute`, `network`",
+    ),
+    ("version", "Quartet's version"),
+];
+
+/// Whether the page lists all values of this label of this metric.
+pub fn is_closed(family: &Family, label: &str) -> bool {
+    // lifecycle-ccm's metric has one operation, named by upstream.
+    let own = label == "operation" && !family.name.starts_with("ccm_cloud_");
+    own || OPEN.iter().all(|(open, _)| *open != label)
+}
+
+/// The whole page.
+pub fn page() -> Result<String> {
+    let programs =
+        [("node-ccm", of_program::<NodeCcm>()?), ("lifecycle-ccm", of_program::<LifecycleCcm>()?)];
+    let everywhere = |name: &str| {
+        programs.iter().all(|(_, families)| families.iter().any(|family| family.name == name))
+    };
+    let mut page = INTRODUCTION.to_owned();
+    let first = programs.iter().take(1).flat_map(|(_, families)| families);
+    let common: Vec<_> = first.filter(|family| everywhere(&family.name)).collect();
+    section(&mut page, "Every program", "", &common);
+    for (program, families) in &programs {
+        let own: Vec<_> = families.iter().filter(|family| !everywhere(&family.name)).collect();
+        section(&mut page, program, "", &own);
+    }
+    let registry = ccm_providers::registry();
+    for name in registry.names() {
+        let families = of_provider(registry.get(&name)?.as_ref())?;
+        let title = format!("Provider {name}");
+        section(&mut page, &title, PROVIDERS, &families.iter().collect::<Vec<_>>());
+    }
+    page.push_str(LABELS);
+    for (label, meaning) in OPEN {
+        line(&mut page, format_args!("| `{label}` | {meaning} |"));
+    }
+    Ok(page)
+}
+
+const INTRODUCTION: &str = "\
+# Metrics
+
+What `/metrics` of each program reports. Written by `make docs` from what the programs register; a test compares this page with them, and a
+scenario compares it with what running programs report.
+
+* The format is OpenMetrics. A counter ends in `_total`. A histogram `x` has the series `x_bucket` (label `le`), `x_sum` and `x_count`.
+* A metric with labels is not there before its first event, as with most exporters: `absent()` is no sign of a defect, `or vector(0)` helps in a query.
+* Stability as Kubernetes has it: `ALPHA` may change with a release, `BETA` keeps name and labels. Names without `ccm_` are upstream's, so that dashboards
+  made for cloud-controller-manager go on working.
+* No label holds a node's name, so the number of series does not grow with the cluster.
+* A key of a work queue is the name of a node.
+* Unless the meaning says otherwise, both replicas report everything; what only a leader does stands still on a standby.
+
+What to look at first: [rate-limits.md](rate-limits.md#change-one-controllers-rates-while-it-runs), [node-ccm.md](node-ccm.md), [lifecycle-ccm.md](lifecycle-ccm.md).
+";
+
+const PROVIDERS: &str = "What it measures of its own. Its requests are also in `ccm_cloud_*` and `ccm_limiter_*` above.\n";
+
+const LABELS: &str = "
+## Labels whose values are not listed above
+
+| label | what it says |
+|---|---|
+";
+
+fn section(page: &mut String, title: &str, about: &str, families: &[&Family]) {
+    line(page, format_args!("\n## {title}\n"));
+    if families.is_empty() {
+        page.push_str(
+            "Nothing of its own: its requests are in `ccm_cloud_*` and `ccm_limiter_*` above.\n",
+        );
+        return;
+    }
+    if !about.is_empty() {
+        line(page, format_args!("{about}"));
+    }
+    page.push_str(
+        "| metric | type | labels | unit | meaning | stability |\n|---|---|---|---|---|---|\n",
+    );
+    for family in families {
+        let labels: Vec<_> = family.labels.keys().map(|label| format!("`{label}`")).collect();
+        line(
+            page,
+            format_args!(
+                "| `{}` | {} | {} | {} | {} | {} |",
+                family.name,
+                family.kind,
+                labels.join(", "),
+                family.unit(),
+                family.meaning(),
+                family.stability()
+            ),
+        );
+    }
+    values(page, families);
+}
+
+/// What the labels can say; metrics with the same values share a row.
+fn values(page: &mut String, families: &[&Family]) {
+    let mut rows: BTreeMap<(&str, &BTreeSet<String>), Vec<&str>> = BTreeMap::new();
+    for family in families {
+        for (label, values) in family.labels.iter().filter(|(label, _)| is_closed(family, label)) {
+            rows.entry((label, values)).or_default().push(&family.name);
+        }
+    }
+    if rows.is_empty() {
+        return;
+    }
+    page.push_str("\n| label | of | values |\n|---|---|---|\n");
+    for ((label, values), names) in rows {
+        let code =
+            |text: &str| if text.is_empty() { "(empty)".to_owned() } else { format!("`{text}`") };
+        let names: Vec<_> = names.into_iter().map(code).collect();
+        let values: Vec<_> = values.iter().map(|value| code(value)).collect();
+        line(page, format_args!("| `{label}` | {} | {} |", names.join(", "), values.join(", ")));
+    }
+}
+
+/// Adds a line. Writing to a String cannot fail.
+fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
+    writeln!(text, "{line}").unwrap_or_default();
+}
