@@ -1,11 +1,14 @@
 //! First stage: takes nodes from the queue in batches, asks the cloud once per batch
 //! about those that need it, and hands all of them to the writers.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{Call, Claim, CloudError, ErrorKind, Instance};
 use ccm_kube::node::{Node, Shared as Name};
-use ccm_runtime::{instances, queue::Linger};
+use ccm_runtime::{
+    instances,
+    queue::{Linger, LingerConfig},
+};
 use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinSet,
@@ -19,6 +22,10 @@ use crate::{controller::Controller, plan::Answer, writers::Work};
 const BATCH: usize = 500;
 /// The most lookups in flight: a slow one must not hold up the next.
 const IN_FLIGHT: usize = 4;
+
+/// How long the first node of a burst waits for others. A cloud takes longer than this for
+/// an answer, and nodes that are created together register within about so long.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
 
 /// Where nodes go from here.
 #[derive(Clone)]
@@ -72,7 +79,7 @@ pub(crate) async fn run(controller: Arc<Controller>, outlets: Outlets, token: Ca
 /// Takes batches until the queue is shut down. While all slots are taken nodes gather in
 /// the queue, and the next batch is the larger.
 async fn take_batches(controller: &Arc<Controller>, outlets: &Outlets, tasks: &mut JoinSet<()>) {
-    let mut linger = Linger::default();
+    let mut linger = Linger::new(LingerConfig { first: FIRST_WAIT, ..LingerConfig::default() });
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
     while let Some(batch) = next_batch(controller, &mut linger, tasks).await {
         let Sorted { known, asked } = controller.sort_out(&batch);
