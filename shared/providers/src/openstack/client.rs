@@ -119,8 +119,8 @@ impl Client {
     }
 
     /// Logs in with another configuration and looks whether its services are there.
-    /// From then on it is in use; after an error the one before stays. Calls under way
-    /// end with the one they began with.
+    /// From then on it is in use; after an error the one before stays. Calls that wait
+    /// for the one before, or fail with it, go on with the new one.
     pub(crate) async fn replace(&self, config: &Config, call: Call) -> Result<(), CloudError> {
         self.replace_over(Transport::new(config)?, config, call).await
     }
@@ -137,7 +137,7 @@ impl Client {
         while let Err(failure) = link.ready(deadline).await {
             retry.again(failure, deadline).await?;
         }
-        self.link.store(Arc::new(link));
+        self.link.swap(Arc::new(link)).retire();
         Ok(())
     }
 
@@ -174,6 +174,8 @@ impl Api for Client {
             let link = self.link.load_full();
             match link.get(get, deadline, &mut renewed).await {
                 Ok(answer) => return Ok(answer),
+                // It says nothing about the configuration that is in use now.
+                Err(_) if link.is_retired() && !deadline.left().is_zero() => renewed = false,
                 Err(failure) => retry.again(failure, deadline).await?,
             }
         }

@@ -6,6 +6,7 @@ mod cloud;
 mod credentials;
 mod login;
 mod pauses;
+mod replaced;
 mod secrets;
 
 /// A configuration, with which nothing is reached.

@@ -6,6 +6,7 @@ use ccm_cloud::{CloudError, ErrorKind};
 use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::{Answer, Deadline, Failure, Get, Outgoing, Service, Shared, TOKEN, Wire};
 use crate::openstack::{
@@ -30,6 +31,7 @@ pub(super) struct Link {
     pub(super) region: Option<String>,
     /// When each service last refused a token that was new.
     stubborn: Mutex<[Option<Instant>; Service::ALL.len()]>,
+    retired: CancellationToken,
 }
 
 impl Link {
@@ -59,7 +61,35 @@ impl Link {
             interface: config.interface,
             region: config.region.clone(),
             stubborn: Mutex::new(array::from_fn(|_| None)),
+            retired: CancellationToken::new(),
         })
+    }
+
+    /// Another one is in use from now on. Who waits here for a token or for Nova's
+    /// versions fails at once, to go on there.
+    pub(super) fn retire(&self) {
+        self.retired.cancel();
+        self.session.end();
+    }
+
+    /// Whether another one is in use.
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.is_cancelled()
+    }
+
+    /// What comes of `wait`, unless the configuration is replaced first.
+    async fn in_use<T>(
+        &self,
+        wait: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            biased;
+            () = self.retired.cancelled() => {
+                let why = "the cloud's configuration was replaced";
+                Err(Failure::passing(CloudError::new(ErrorKind::Unavailable, why)))
+            }
+            outcome = wait => outcome,
+        }
     }
 
     /// Has a token and finds the services in its catalog. Asks nobody but Keystone.
@@ -80,7 +110,7 @@ impl Link {
         renewed: &mut bool,
     ) -> Result<Answer, Failure> {
         loop {
-            let token = self.session.token(deadline).await?;
+            let token = self.in_use(self.session.token(deadline)).await?;
             let failure = match self.once(get, &token, deadline).await {
                 Ok(answer) => {
                     self.stubborn.lock()[get.service as usize] = None;
@@ -112,7 +142,7 @@ impl Link {
     ) -> Result<Answer, Failure> {
         let Get { service, operation, path } = get;
         stays_below(path)?;
-        let endpoint = self.endpoint(service, token, deadline).await?;
+        let endpoint = self.in_use(self.endpoint(service, token, deadline)).await?;
         self.wire.open(service, operation, deadline).await?;
         let url = format!("{}{}", endpoint.base, path.trim_start_matches('/'));
         let mut outgoing = Outgoing::get(service, operation, url);
