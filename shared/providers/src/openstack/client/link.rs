@@ -25,7 +25,7 @@ const CATALOG: Duration = Duration::from_mins(1);
 pub(super) struct Link {
     wire: Arc<Wire>,
     pub(super) session: Arc<Session>,
-    pub(super) discovery: Discovery,
+    pub(super) discovery: Arc<Discovery>,
     identity: Endpoint,
     interface: Interface,
     pub(super) region: Option<String>,
@@ -42,12 +42,10 @@ impl Link {
         user_agent: &str,
     ) -> Result<Self, CloudError> {
         let identity = discovery::identity(&config.auth_url)?;
-        let names = config.user_agents.iter().map(String::as_str).chain([user_agent]);
-        let names = names.collect::<Vec<_>>().join(" ");
-        let user_agent = HeaderValue::try_from(&names).map_err(|_| {
+        let user_agent = HeaderValue::try_from(user_agent).map_err(|_| {
             CloudError::new(
                 ErrorKind::Invalid,
-                format!("user-agent: {names:?} is not fit for a header: use printable ASCII"),
+                format!("user-agent: {user_agent:?} is not fit for a header: use printable ASCII"),
             )
         })?;
         let longest = Some(config.request_timeout).filter(|longest| !longest.is_zero());
@@ -56,7 +54,7 @@ impl Link {
         Ok(Self {
             session: Session::new(Arc::clone(&wire), login),
             wire,
-            discovery: Discovery::default(),
+            discovery: Arc::default(),
             identity,
             interface: config.interface,
             region: config.region.clone(),
@@ -70,6 +68,7 @@ impl Link {
     pub(super) fn retire(&self) {
         self.retired.cancel();
         self.session.end();
+        self.discovery.end();
     }
 
     /// Whether another one is in use.
@@ -137,7 +136,7 @@ impl Link {
     async fn once(
         &self,
         get: Get<'_>,
-        token: &Token,
+        token: &Arc<Token>,
         deadline: Deadline,
     ) -> Result<Answer, Failure> {
         let Get { service, operation, path } = get;
@@ -169,7 +168,7 @@ impl Link {
     async fn endpoint(
         &self,
         service: Service,
-        token: &Token,
+        token: &Arc<Token>,
         deadline: Deadline,
     ) -> Result<Endpoint, Failure> {
         if service == Service::Identity {

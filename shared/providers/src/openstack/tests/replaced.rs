@@ -18,7 +18,7 @@ async fn replace_after(rig: &Rig, seconds: u64) -> Result<(), CloudError> {
     sleep(Duration::from_secs(seconds)).await;
     rig.cloud.set_password(NEW);
     let call = Call::waiting(Duration::from_secs(20));
-    rig.client.replace_over(rig.cloud.transport(), &config(NEW), call).await
+    rig.client.replace(&config(NEW), call).await
 }
 
 /// What becomes of three callers that begin at once, and when the last one ends.
