@@ -104,7 +104,7 @@ impl Discovery {
             if let Some((endpoint, doubtful)) = self.known(catalog_url) {
                 if doubtful {
                     // Nobody waits for it.
-                    self.look(wire, token, catalog_url);
+                    drop(self.look(wire, token, catalog_url));
                 }
                 return Ok(endpoint);
             }

@@ -85,7 +85,7 @@ impl Instances for OpenStackInstances {
         let listing = async {
             let listing = self.nova.all_servers(deadline).await?;
             self.remember(&listing);
-            Ok(listing)
+            Ok::<_, CloudError>(listing)
         };
         let (listing, early) = tokio::join!(listing, self.early(known, deadline));
         self.fleet(listing?, early, deadline).await
@@ -214,7 +214,7 @@ impl OpenStackInstances {
         }
         let mut ports = early.ports?;
         let ids = servers.iter().map(|server| &server.id);
-        let late = ids.filter(|id| !early.servers.contains(id)).cloned().collect();
+        let late = ids.filter(|id| !early.servers.contains(*id)).cloned().collect();
         let late = self.neutron.ports_of(&late, deadline);
         let (late, flavors) = tokio::join!(late, self.flavors.learn(servers, deadline));
         flavors?;

@@ -157,9 +157,10 @@ impl Api for Scripted {
             world.under_way.1 = world.under_way.1.max(world.under_way.0);
             world.delay
         };
-        match delay {
-            Duration::ZERO => tokio::task::yield_now().await,
-            delay => tokio::time::sleep(delay.min(call.timeout)).await,
+        if delay.is_zero() {
+            tokio::task::yield_now().await;
+        } else {
+            tokio::time::sleep(delay.min(call.timeout)).await;
         }
         let mut world = self.world.lock();
         world.under_way.0 -= 1;

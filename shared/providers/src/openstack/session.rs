@@ -137,7 +137,7 @@ impl Session {
         let good = |token: &Arc<Token>| token.generation > state.given_up && token.lives();
         if let Some(token) = state.token.clone().filter(good) {
             if token.ages() && self.login.prolongs() && barred.is_none() && !pause {
-                self.depart();
+                drop(self.depart());
             }
             return Next::Take(token);
         }

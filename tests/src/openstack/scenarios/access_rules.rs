@@ -63,7 +63,7 @@ pub(super) async fn the_rules_of_the_page_are_enough(rig: &Rig) -> Result<()> {
             .filter(|(name, _)| name.starts_with("openstack_api_request_errors_total"))
             .map(|(_, count)| count)
             .sum();
-        ensure!(errors == 0.0, "{errors} requests were refused");
+        ensure!(errors < 1.0, "{errors} requests were refused");
     }
     rig.cloud.operator.delete_user(&user.id).await
 }
@@ -88,7 +88,7 @@ pub(super) async fn a_rule_that_is_missing_is_told_and_nothing_is_half_done(
     rig.cloud.user.delete_server(&lost.id).await?;
     nodes::set_ready(&rig.client, &lost.name, "Unknown").await?;
     // Nova says that it is gone; without a list, which needs the ports, nobody is deleted.
-    let names = [new.name.as_str(), &rig.fleet(1)?.name, &lost.name];
+    let names = [new.name.as_str(), rig.fleet(1)?.name.as_str(), lost.name.as_str()];
     nodes::stay(&rig.client, &names, Duration::from_secs(8)).await?;
     let node = nodes::get(&rig.client, &new.name).await?;
     let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref());

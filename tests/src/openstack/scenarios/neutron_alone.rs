@@ -57,7 +57,7 @@ async fn out_of_order(rig: &Rig, effect: Effect) -> Result<()> {
     rig.register(new).await?;
     rig.cloud.user.delete_server(&lost.id).await?;
     nodes::set_ready(&rig.client, &lost.name, "Unknown").await?;
-    let names = [settled.name.as_str(), &new.name, &lost.name];
+    let names = [settled.name.as_str(), new.name.as_str(), lost.name.as_str()];
     nodes::stay(&rig.client, &names, Duration::from_secs(15)).await?;
 
     let waiting = nodes::get(&rig.client, &new.name).await?;
@@ -73,6 +73,6 @@ async fn out_of_order(rig: &Rig, effect: Effect) -> Result<()> {
     rig.cloud.proxy.faults().remove(fault);
     rig.initialised(&new.name).await?;
     nodes::gone(&rig.client, &lost.name, 2 * SOON).await?;
-    let left = [settled.name.as_str(), &new.name];
+    let left = [settled.name.as_str(), new.name.as_str()];
     nodes::stay(&rig.client, &left, Duration::from_secs(2)).await
 }

@@ -52,7 +52,7 @@ impl NetworkNames {
         }
         if networks.iter().any(|id| !self.is_fresh(id)) {
             // Nobody waits for it.
-            self.ask(networks, neutron);
+            drop(self.ask(networks, neutron));
         }
         let known = self.known.lock();
         let named = networks.iter().filter_map(|id| {

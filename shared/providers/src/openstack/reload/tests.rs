@@ -2,6 +2,7 @@
 
 use std::{fs, sync::Arc, time::Duration};
 
+use ccm_cloud::Cloud as _;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
