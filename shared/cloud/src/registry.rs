@@ -26,7 +26,8 @@ pub struct ProviderContext {
     /// Where it adds metrics of its own. A build that fails is tried again, so it adds
     /// them when nothing can fail any more.
     pub metrics: Arc<dyn MetricsSink>,
-    /// What it tells the cloud about itself, for instance `node-ccm/0.1.0`.
+    /// What it tells the cloud about itself: `node-ccm/0.1.0`, with what the user wants in
+    /// front of it.
     pub user_agent: String,
 }
 

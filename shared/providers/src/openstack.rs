@@ -19,6 +19,7 @@ mod describe;
 mod discovery;
 mod factory;
 mod fault;
+mod flight;
 mod ids;
 mod instances;
 mod metrics;

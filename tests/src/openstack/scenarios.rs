@@ -6,10 +6,12 @@ use anyhow::Result;
 
 use super::rig::Rig;
 
+mod access_rules;
 mod credentials;
 mod follow;
 mod judged;
 mod names;
+mod neutron_alone;
 mod outages;
 mod register;
 mod through_proxy;
@@ -57,9 +59,13 @@ pub fn all() -> Vec<Scenario> {
         credentials::a_wrong_password_is_told_and_not_hammered,
         credentials::a_changed_password_is_taken_up,
         credentials::application_credentials_are_rotated,
+        access_rules::the_rules_of_the_page_are_enough,
+        access_rules::a_rule_that_is_missing_is_told_and_nothing_is_half_done,
         outages::a_frozen_nova_is_waited_for,
         outages::keystone_is_gone_at_start,
         outages::keystone_goes_and_comes_back,
+        neutron_alone::a_frozen_neutron_is_waited_for,
+        neutron_alone::a_neutron_that_errs_is_waited_for,
         judged::no_fault_deletes_a_node,
         judged::a_frozen_nova_deletes_nobody,
     ]

@@ -85,10 +85,14 @@ struct Servers {
     _servers: Vec<serde::de::IgnoredAny>,
 }
 
+/// Makes the connections that a configuration asks for.
+pub(super) type Connect = Box<dyn Fn(&Config) -> Result<Transport, CloudError> + Send + Sync>;
+
 /// The client. It outlives its configuration, which may be replaced.
 pub(crate) struct Client {
     shared: Arc<Shared>,
     user_agent: String,
+    connect: Connect,
     link: ArcSwap<Link>,
 }
 
@@ -101,43 +105,34 @@ impl Client {
         metrics: OpenStackMetrics,
         user_agent: &str,
     ) -> Result<Self, CloudError> {
-        Self::over(Transport::new(config)?, config, gate, metrics, user_agent)
+        Self::over(Box::new(Transport::new), config, gate, metrics, user_agent)
     }
 
     /// As [`Client::new`], but over connections of another kind.
     pub(super) fn over(
-        transport: Transport,
+        connect: Connect,
         config: &Config,
         gate: Arc<dyn CallGate>,
         metrics: OpenStackMetrics,
         user_agent: &str,
     ) -> Result<Self, CloudError> {
         let shared = Arc::new(Shared { gate, metrics, pauses: Pauses::default() });
-        let link = Link::new(Arc::clone(&shared), transport, config, user_agent)?;
+        let link = Link::new(Arc::clone(&shared), connect(config)?, config, user_agent)?;
         let link = ArcSwap::from_pointee(link);
-        Ok(Self { shared, user_agent: user_agent.to_owned(), link })
+        Ok(Self { shared, user_agent: user_agent.to_owned(), connect, link })
     }
 
     /// Logs in with another configuration and looks whether its services are there.
-    /// From then on it is in use; after an error the one before stays. Calls under way
-    /// end with the one they began with.
+    /// From then on it is in use; after an error the one before stays. Calls that wait
+    /// for the one before, or fail with it, go on with the new one.
     pub(crate) async fn replace(&self, config: &Config, call: Call) -> Result<(), CloudError> {
-        self.replace_over(Transport::new(config)?, config, call).await
-    }
-
-    /// As [`Client::replace`], but over connections of another kind.
-    pub(super) async fn replace_over(
-        &self,
-        transport: Transport,
-        config: &Config,
-        call: Call,
-    ) -> Result<(), CloudError> {
+        let transport = (self.connect)(config)?;
         let link = Link::new(Arc::clone(&self.shared), transport, config, &self.user_agent)?;
         let (deadline, mut retry) = (Deadline::start(call), Retry::default());
         while let Err(failure) = link.ready(deadline).await {
             retry.again(failure, deadline).await?;
         }
-        self.link.store(Arc::new(link));
+        self.link.swap(Arc::new(link)).retire();
         Ok(())
     }
 
@@ -174,6 +169,8 @@ impl Api for Client {
             let link = self.link.load_full();
             match link.get(get, deadline, &mut renewed).await {
                 Ok(answer) => return Ok(answer),
+                // It says nothing about the configuration that is in use now.
+                Err(_) if link.is_retired() && !deadline.left().is_zero() => renewed = false,
                 Err(failure) => retry.again(failure, deadline).await?,
             }
         }

@@ -63,9 +63,6 @@ pub(crate) struct Config {
     pub tls: Tls,
     /// The longest time for one request; zero for no limit but the caller's.
     pub request_timeout: Duration,
-    /// What goes before our own name in `User-Agent`. No file says it: it is empty
-    /// until whoever has read the command line fills it.
-    pub user_agents: Vec<String>,
     /// Which addresses nodes show.
     pub networking: Networking,
     /// Which labels nodes get.
@@ -147,32 +144,50 @@ pub(crate) struct Loaded {
     pub config: Config,
     /// What is odd, a line each; they name file, line, section and key.
     pub warnings: Vec<String>,
-    /// Every file that counts, those that are only named (certificates) included: who
-    /// wants to notice changes looks at all of them.
+    /// Every file that counts: those that are only named, certificates for example, and
+    /// those that are not there but would be read if they were. Who wants to notice
+    /// changes looks at all of them.
+    pub files: Vec<PathBuf>,
+}
+
+/// Settings that cannot be used.
+#[derive(Debug)]
+pub(crate) struct Unusable {
+    /// Every problem, in one line of kind [`ErrorKind::Invalid`].
+    pub error: CloudError,
+    /// As in [`Loaded`], as far as it is known.
     pub files: Vec<PathBuf>,
 }
 
 impl Config {
     /// Reads the file of `--cloud-config` and those that it leads to. Blocks while it
-    /// reads. Every problem is reported at once, in one line of kind
-    /// [`ErrorKind::Invalid`].
-    pub(crate) fn load(path: &Path, env: &dyn Environment) -> Result<Loaded, CloudError> {
-        let invalid =
-            |why: String| CloudError::new(ErrorKind::Invalid, format!("--cloud-config {why}"));
-        let text =
-            files::read(path).map_err(|why| invalid(format!("{}: {why}", path.display())))?;
-        Self::parse(path, &text, env).map_err(invalid)
+    /// reads.
+    pub(crate) fn load(path: &Path, env: &dyn Environment) -> Result<Loaded, Unusable> {
+        let unusable = |why: String, files| {
+            let error = CloudError::new(ErrorKind::Invalid, format!("--cloud-config {why}"));
+            Unusable { error, files }
+        };
+        let text = files::read(path)
+            .map_err(|why| unusable(format!("{}: {why}", path.display()), vec![path.to_owned()]))?;
+        Self::parse(path, &text, env).map_err(|(why, files)| unusable(why, files))
     }
 
-    fn parse(path: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, String> {
+    fn parse(
+        path: &Path,
+        text: &str,
+        env: &dyn Environment,
+    ) -> Result<Loaded, (String, Vec<PathBuf>)> {
         let mut notes = Notes::default();
         notes.about(path);
         let settings = Settings::read(path, text, &mut notes);
         let mut builder = Builder { settings, env, notes, files: vec![path.to_owned()] };
         let config = builder.config();
-        let warnings = builder.notes.into_result()?;
-        let config = config.ok_or_else(|| format!("{}: cannot be used", path.display()))?;
-        Ok(Loaded { config, warnings, files: builder.files })
+        let files = builder.files;
+        match (builder.notes.into_result(), config) {
+            (Ok(warnings), Some(config)) => Ok(Loaded { config, warnings, files }),
+            (Ok(_), None) => Err((format!("{}: cannot be used", path.display()), files)),
+            (Err(why), _) => Err((why, files)),
+        }
     }
 }
 
@@ -205,7 +220,6 @@ impl Builder<'_> {
         Some(Config {
             tls: self.tls(cloud),
             request_timeout: self.request_timeout(),
-            user_agents: Vec::new(),
             networking: self.networking(),
             labels: self.labels(),
             route: Route { router_id: self.settings.given("Route", "router-id") },
@@ -259,9 +273,7 @@ impl Builder<'_> {
             }
             return Some(Cloud::default());
         }
-        let cloud = clouds::read(&wanted, self.env, &mut self.notes)?;
-        self.files.extend_from_slice(&cloud.files);
-        Some(cloud)
+        clouds::read(&wanted, self.env, &mut self.notes, &mut self.files)
     }
 
     fn auth_url(&mut self, text: Option<&str>) -> Option<Url> {

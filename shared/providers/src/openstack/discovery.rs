@@ -2,21 +2,24 @@
 //!
 //! Only Nova's version document is ever asked for, once per process and catalog URL:
 //! what is found stays over re-logins. After a connection failure or an answer that
-//! was not Nova's it is looked at again, at most once a minute.
+//! was not Nova's it is looked at again, at most once a minute, while what was found
+//! before goes on to serve. A look belongs to nobody: a caller with little time leaves it
+//! to the others.
 
-use std::{cmp::Ordering, fmt, time::Duration};
+use std::{cmp::Ordering, fmt, sync::Arc, time::Duration};
 
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{Call, CloudError, ErrorKind};
 use http::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use serde::Deserialize;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use url::Url;
 
 use super::{
     client::{Failure, Outgoing, Service, TOKEN, Wire},
     deadline::Deadline,
     fault,
+    flight::{Flight, Landing, Missed},
     session::Token,
 };
 
@@ -28,6 +31,8 @@ const SHARED_HEADER: Microversion = Microversion { major: 2, minor: 27 };
 const AGAIN: Duration = Duration::from_mins(1);
 /// After a failed look nobody looks again for so long.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The longest time for one look.
+const LOOK: Call = Call::waiting(Duration::from_secs(30));
 
 /// One of Nova's microversions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,8 +55,14 @@ pub(crate) struct Endpoint {
 pub(crate) struct Discovery {
     known: Mutex<Option<Known>>,
     failed: Mutex<Option<(Instant, Failure)>>,
-    /// One look at a time.
-    looking: tokio::sync::Mutex<()>,
+    looks: Flight<Look>,
+}
+
+/// What came of a look, and at which URL of the catalog.
+#[derive(Clone, Debug)]
+struct Look {
+    catalog_url: String,
+    found: Result<Endpoint, Failure>,
 }
 
 #[derive(Clone, Debug)]
@@ -83,39 +94,86 @@ struct Version {
 impl Discovery {
     /// Where Nova is, by its URL in the catalog.
     pub(crate) async fn compute(
-        &self,
-        wire: &Wire,
-        token: &Token,
+        self: &Arc<Self>,
+        wire: &Arc<Wire>,
+        token: &Arc<Token>,
         catalog_url: &str,
         deadline: Deadline,
     ) -> Result<Endpoint, Failure> {
-        if let Some(endpoint) = self.known(catalog_url) {
-            return Ok(endpoint);
+        loop {
+            if let Some((endpoint, doubtful)) = self.known(catalog_url) {
+                if doubtful {
+                    // Nobody waits for it.
+                    drop(self.look(wire, token, catalog_url));
+                }
+                return Ok(endpoint);
+            }
+            if let Some((at, failure)) = &*self.failed.lock()
+                && at.elapsed() < PAUSE
+            {
+                return Err(failure.clone());
+            }
+            let landing = self.look(wire, token, catalog_url);
+            match self.looks.wait(landing, deadline.at).await {
+                Ok(look) if look.catalog_url == catalog_url => return look.found,
+                // The catalog has changed since that look began.
+                Ok(_) => {}
+                Err(missed) => return Err(unseen(missed, deadline)),
+            }
         }
-        let Ok(_turn) = timeout_at(deadline.at, self.looking.lock()).await else {
-            let why =
-                format!("compute: no version within the {} s of the call", deadline.seconds());
-            return Err(Failure::lasting(CloudError::new(ErrorKind::Timeout, why)));
-        };
-        // Somebody may have found it meanwhile, or failed to.
-        if let Some(endpoint) = self.known(catalog_url) {
-            return Ok(endpoint);
-        }
-        if let Some((at, failure)) = &*self.failed.lock()
-            && at.elapsed() < PAUSE
-        {
-            return Err(failure.clone());
-        }
-        match look(wire, token, catalog_url, deadline).await {
+    }
+
+    /// Has Nova's versions looked at, unless somebody does.
+    fn look(
+        self: &Arc<Self>,
+        wire: &Arc<Wire>,
+        token: &Arc<Token>,
+        catalog_url: &str,
+    ) -> Landing<Look> {
+        self.looks.join(|| {
+            let (discovery, wire) = (Arc::clone(self), Arc::clone(wire));
+            let (token, catalog_url) = (Arc::clone(token), catalog_url.to_owned());
+            async move {
+                let outcome = look(&wire, &token, &catalog_url, Deadline::start(LOOK)).await;
+                let found = discovery.keep(&catalog_url, outcome);
+                Look { catalog_url, found }
+            }
+        })
+    }
+
+    fn keep(
+        &self,
+        catalog_url: &str,
+        outcome: Result<(Endpoint, bool), Failure>,
+    ) -> Result<Endpoint, Failure> {
+        let at = Instant::now();
+        let failure = match outcome {
             Ok((endpoint, doubtful)) => {
-                let at = Instant::now();
                 let catalog_url = catalog_url.to_owned();
                 let found = Known { catalog_url, endpoint: endpoint.clone(), at, doubtful };
                 *self.known.lock() = Some(found);
-                Ok(endpoint)
+                return Ok(endpoint);
             }
-            Err(failure) => self.keep(catalog_url, failure),
+            Err(failure) => failure,
+        };
+        // A refused token says nothing about Nova, and the next one is there soon.
+        if failure.error.kind == ErrorKind::Unauthorized {
+            return Err(failure);
         }
+        // After a failed look, what was found before is still better than nothing.
+        if let Some(known) = &mut *self.known.lock()
+            && known.catalog_url == catalog_url
+        {
+            known.at = at;
+            return Ok(known.endpoint.clone());
+        }
+        *self.failed.lock() = Some((at, failure.clone()));
+        Err(failure)
+    }
+
+    /// A look under way is cut off: nobody needs it any more.
+    pub(crate) fn end(&self) {
+        self.looks.cut_off();
     }
 
     /// The microversion that is spoken, once it is known.
@@ -130,27 +188,25 @@ impl Discovery {
         }
     }
 
-    fn known(&self, catalog_url: &str) -> Option<Endpoint> {
+    /// What was found, and whether it is time to look again.
+    fn known(&self, catalog_url: &str) -> Option<(Endpoint, bool)> {
         let known = self.known.lock();
         let known = known.as_ref().filter(|known| known.catalog_url == catalog_url)?;
-        let good = !known.doubtful || known.at.elapsed() < AGAIN;
-        good.then(|| known.endpoint.clone())
+        Some((known.endpoint.clone(), known.doubtful && known.at.elapsed() >= AGAIN))
     }
+}
 
-    /// After a failed look, what was found before is still better than nothing.
-    fn keep(&self, catalog_url: &str, failure: Failure) -> Result<Endpoint, Failure> {
-        if failure.error.kind != ErrorKind::Unauthorized
-            && let Some(known) = &mut *self.known.lock()
-            && known.catalog_url == catalog_url
-        {
-            known.at = Instant::now();
-            return Ok(known.endpoint.clone());
+fn unseen(missed: Missed, deadline: Deadline) -> Failure {
+    match missed {
+        Missed::Late => {
+            let why =
+                format!("compute: no version within the {} s of the call", deadline.seconds());
+            Failure::lasting(CloudError::new(ErrorKind::Timeout, why))
         }
-        // A refused token says nothing about Nova, and the next one is there soon.
-        if failure.error.kind != ErrorKind::Unauthorized {
-            *self.failed.lock() = Some((Instant::now(), failure.clone()));
+        Missed::CutOff => {
+            let why = "compute: the look at its versions was cut off";
+            Failure::passing(CloudError::new(ErrorKind::Unavailable, why))
         }
-        Err(failure)
     }
 }
 

@@ -32,7 +32,7 @@ impl ProviderFactory for OpenStackFactory {
             )
         })?;
         let files = Files::new(path);
-        let loaded = files.load().await?;
+        let loaded = files.load().await.map_err(|unusable| unusable.error)?;
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");
         }

@@ -18,6 +18,7 @@ use ccm_cloud::{
     Call, CloudError, ErrorKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeIdentity,
 };
 use futures::{StreamExt, stream};
+use parking_lot::Mutex;
 
 use self::{
     find::{Finder, Found},
@@ -50,11 +51,14 @@ const MAX_MALFORMED: usize = 1_000;
 pub(super) struct OpenStackInstances {
     nova: Nova,
     flavors: Flavors,
-    neutron: Neutron,
-    names: NetworkNames,
+    neutron: Arc<Neutron>,
+    names: Arc<NetworkNames>,
     shape: Shape,
     /// How many servers the project had when it was last listed.
     project_size: AtomicUsize,
+    /// Which ones those were, so that their ports can be asked for together with the next
+    /// list instead of after it.
+    project: Mutex<Arc<BTreeSet<ServerId>>>,
 }
 
 #[async_trait]
@@ -64,25 +68,27 @@ impl Instances for OpenStackInstances {
         let questions: Vec<_> =
             nodes.iter().map(|node| Question::of(node, self.shape.region.as_deref())).collect();
         let open = questions.iter().filter(|question| question.asks_the_cloud()).count();
-        let finder = if self.should_list(open) {
-            let listing = self.nova.all_servers(deadline).await;
-            Finder::with_listing(&self.nova, deadline, listing)
-        } else {
-            Finder::new(&self.nova, deadline)
+        let should_list = self.should_list(open);
+        // One by one it is not worth while: of a server that is gone no ports are needed.
+        let early: BTreeSet<ServerId> = match should_list {
+            true => questions.iter().filter_map(Question::server).cloned().collect(),
+            false => BTreeSet::new(),
         };
-        let found: Vec<_> = questions.iter().map(|question| finder.answer(question)).collect();
-        let found: Vec<Found> = stream::iter(found).buffered(AT_ONCE).collect().await;
-        if let Some(size) = finder.listed() {
-            self.project_size.store(size, Ordering::Relaxed);
-        }
-        self.describe_found(found, deadline).await
+        let find = self.find(&questions, should_list, deadline);
+        let (found, early) = tokio::join!(find, self.early(Arc::new(early), deadline));
+        self.describe_found(found, early, deadline).await
     }
 
     async fn list(&self, call: Call) -> Result<Fleet, CloudError> {
         let deadline = Deadline::start(call);
-        let listing = self.nova.all_servers(deadline).await?;
-        self.project_size.store(listing.rows.len(), Ordering::Relaxed);
-        self.fleet(listing, deadline).await
+        let known = Arc::clone(&self.project.lock());
+        let listing = async {
+            let listing = self.nova.all_servers(deadline).await?;
+            self.remember(&listing);
+            Ok::<_, CloudError>(listing)
+        };
+        let (listing, early) = tokio::join!(listing, self.early(known, deadline));
+        self.fleet(listing?, early, deadline).await
     }
 }
 
@@ -95,11 +101,44 @@ impl OpenStackInstances {
         Self {
             nova: Nova::new(Arc::clone(&api)),
             flavors: Flavors::new(Arc::clone(&api), shape.labels.flavor_id),
-            neutron: Neutron::new(api),
-            names: NetworkNames::default(),
+            neutron: Arc::new(Neutron::new(api)),
+            names: Arc::default(),
             shape,
             project_size: AtomicUsize::new(0),
+            project: Mutex::default(),
         }
+    }
+
+    fn remember(&self, listing: &Listing) {
+        self.project_size.store(listing.rows.len(), Ordering::Relaxed);
+        let ids = listing.rows.iter().filter_map(Row::id).cloned();
+        *self.project.lock() = Arc::new(ids.collect());
+    }
+
+    /// Reads ports of servers before it is known that those exist.
+    async fn early(&self, servers: Arc<BTreeSet<ServerId>>, deadline: Deadline) -> Early {
+        let ports = self.neutron.ports_of(&servers, deadline).await;
+        Early { servers, ports }
+    }
+
+    async fn find(
+        &self,
+        questions: &[Question],
+        should_list: bool,
+        deadline: Deadline,
+    ) -> Vec<Found> {
+        let finder = if should_list {
+            let listing = self.nova.all_servers(deadline).await;
+            Finder::with_listing(&self.nova, deadline, listing)
+        } else {
+            Finder::new(&self.nova, deadline)
+        };
+        let found: Vec<_> = questions.iter().map(|question| finder.answer(question)).collect();
+        let found: Vec<Found> = stream::iter(found).buffered(AT_ONCE).collect().await;
+        if let Some(size) = finder.listed() {
+            self.project_size.store(size, Ordering::Relaxed);
+        }
+        found
     }
 
     /// Whether one list is cheaper than this many questions. In a project of several
@@ -109,7 +148,12 @@ impl OpenStackInstances {
         questions > ONE_BY_ONE && (size <= PAGE || questions * LISTED_PER_ASKED >= size)
     }
 
-    async fn describe_found(&self, found: Vec<Found>, deadline: Deadline) -> Vec<LookupResult> {
+    async fn describe_found(
+        &self,
+        found: Vec<Found>,
+        early: Early,
+        deadline: Deadline,
+    ) -> Vec<LookupResult> {
         let servers: BTreeMap<ServerId, Arc<Server>> = found
             .iter()
             .filter_map(|found| match found {
@@ -118,7 +162,7 @@ impl OpenStackInstances {
             })
             .collect();
         let servers: Vec<_> = servers.into_values().collect();
-        let surroundings = self.surroundings(&servers, deadline).await;
+        let surroundings = self.surroundings(&servers, early, deadline).await;
         let answers = found.into_iter().map(|found| match (found, &surroundings) {
             (Found::Settled(answer), _) => answer,
             (Found::Server(_), Err(error)) => Err(error.clone()),
@@ -130,7 +174,12 @@ impl OpenStackInstances {
         answers.collect()
     }
 
-    async fn fleet(&self, listing: Listing, deadline: Deadline) -> Result<Fleet, CloudError> {
+    async fn fleet(
+        &self,
+        listing: Listing,
+        early: Early,
+        deadline: Deadline,
+    ) -> Result<Fleet, CloudError> {
         let mut fleet = Fleet::default();
         let mut servers = Vec::new();
         for row in listing.rows {
@@ -141,7 +190,7 @@ impl OpenStackInstances {
                 row => fleet.malformed.extend(row.trouble()),
             }
         }
-        let around = self.surroundings(&servers, deadline).await?;
+        let around = self.surroundings(&servers, early, deadline).await?;
         for server in &servers {
             match self.describe(server, &around) {
                 Ok(instance) => fleet.instances.push(instance),
@@ -157,13 +206,19 @@ impl OpenStackInstances {
     async fn surroundings(
         &self,
         servers: &[Arc<Server>],
+        early: Early,
         deadline: Deadline,
     ) -> Result<Surroundings, CloudError> {
-        let ids: BTreeSet<_> = servers.iter().map(|server| server.id.clone()).collect();
-        let ports = self.neutron.ports_of(&ids, deadline);
-        let (ports, flavors) = tokio::join!(ports, self.flavors.learn(servers, deadline));
+        if servers.is_empty() {
+            return Ok(Surroundings::default());
+        }
+        let mut ports = early.ports?;
+        let ids = servers.iter().map(|server| &server.id);
+        let late = ids.filter(|id| !early.servers.contains(*id)).cloned().collect();
+        let late = self.neutron.ports_of(&late, deadline);
+        let (late, flavors) = tokio::join!(late, self.flavors.learn(servers, deadline));
         flavors?;
-        let ports = ports?;
+        ports.add(late?);
         let mut unnamed = BTreeSet::new();
         for server in servers {
             let (own, subs) = ports_of(&ports, server);
@@ -184,7 +239,14 @@ impl OpenStackInstances {
     }
 }
 
+/// The ports of servers that were asked for before it was known that those exist.
+struct Early {
+    servers: Arc<BTreeSet<ServerId>>,
+    ports: Result<Ports, CloudError>,
+}
+
 /// What describing servers takes beside themselves.
+#[derive(Default)]
 struct Surroundings {
     ports: Ports,
     /// Names of networks by ID.

@@ -30,7 +30,7 @@ const NETWORK_FIELDS: &str = "fields=id&fields=name";
 /// take 8000 bytes of request line let them through.
 const MAX_PATH: usize = 7_500;
 /// So many parts of a question are under way at once.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 8;
 /// So much of an entry is shown in a line about a malformed one.
 const MAX_SHOWN: usize = 200;
 
@@ -125,6 +125,14 @@ impl Neutron {
 impl Ports {
     fn sub_port_ids(&self) -> impl Iterator<Item = &str> {
         self.of_servers.values().flatten().flat_map(Port::sub_port_ids)
+    }
+
+    /// Adds what is known of the ports of other servers.
+    pub(super) fn add(&mut self, other: Self) {
+        self.of_servers.extend(other.of_servers);
+        self.carried.extend(other.carried);
+        self.spoilt.extend(other.spoilt);
+        self.malformed.extend(other.malformed);
     }
 
     fn note(&mut self, trouble: port::Trouble) {

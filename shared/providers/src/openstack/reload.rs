@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{
     cloud::OpenStackCloud,
-    config::{Config, Loaded, Process},
+    config::{Config, Loaded, Process, Unusable},
     metrics::OpenStackMetrics,
 };
 
@@ -43,15 +43,18 @@ impl Files {
     }
 
     /// Reads and checks all of them.
-    pub(super) async fn load(&self) -> Result<Loaded, CloudError> {
+    pub(super) async fn load(&self) -> Result<Loaded, Unusable> {
         let path = self.path.clone();
         spawn_blocking(move || Config::load(&path, &Process)).await.unwrap_or_else(|error| {
-            Err(CloudError::new(ErrorKind::Unavailable, format!("cannot read the files: {error}")))
+            let why = format!("cannot read the files: {error}");
+            let error = CloudError::new(ErrorKind::Unavailable, why);
+            Err(Unusable { error, files: vec![self.path.clone()] })
         })
     }
 }
 
-/// A number for what these files hold. A file that cannot be read counts, too.
+/// A number for what these files hold. A file that cannot be read, or is not there yet,
+/// counts, too.
 async fn fingerprint(files: Vec<PathBuf>) -> u64 {
     let read = move || {
         let mut hasher = DefaultHasher::new();
@@ -120,17 +123,21 @@ async fn adopt(
     is_news: bool,
 ) -> Result<(), CloudError> {
     watched.again = None;
-    let loaded = files.load().await?;
-    if watched.files != loaded.files {
-        watched.seen = fingerprint(loaded.files.clone()).await;
-        watched.files = loaded.files;
+    let (read, counting) = match files.load().await {
+        Ok(loaded) => (Ok((loaded.config, loaded.warnings)), loaded.files),
+        Err(unusable) => (Err(unusable.error), unusable.files),
+    };
+    if watched.files != counting {
+        watched.seen = fingerprint(counting.clone()).await;
+        watched.files = counting;
     }
+    let (config, warnings) = read?;
     if is_news {
-        for warning in &loaded.warnings {
+        for warning in &warnings {
             tracing::warn!("{warning}");
         }
     }
-    cloud.replace(&loaded.config, TRIAL).await.inspect_err(|error| {
+    cloud.replace(&config, TRIAL).await.inspect_err(|error| {
         if error.kind != ErrorKind::Invalid {
             watched.again = Some(Instant::now() + AGAIN);
         }
@@ -138,3 +145,6 @@ async fn adopt(
     tracing::info!(path = %files.path.display(), "the changed cloud configuration is in use");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,11 @@
 //! Nova and Neutron as far as the tests need them: they filter, page, leave out what
 //! they are not asked for, and count.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use ccm_cloud::{Call, CloudError};
+use ccm_cloud::{Call, CloudError, ErrorKind};
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use proptest::prelude::*;
@@ -33,6 +33,8 @@ pub(super) struct World {
     pub(super) calls: Vec<(&'static str, String)>,
     /// How many requests are under way, and how many were at most.
     pub(super) under_way: (usize, usize),
+    /// How long each answer takes.
+    pub(super) delay: Duration,
 }
 
 /// The services.
@@ -146,17 +148,25 @@ impl Scripted {
 
 #[async_trait]
 impl Api for Scripted {
-    async fn get(&self, get: Get<'_>, _: Call) -> Result<Answer, CloudError> {
+    async fn get(&self, get: Get<'_>, call: Call) -> Result<Answer, CloudError> {
         assert!(get.path.len() < 8_000, "the path has {} bytes", get.path.len());
-        {
+        let delay = {
             let mut world = self.world.lock();
             world.calls.push((get.operation, get.path.to_owned()));
             world.under_way.0 += 1;
             world.under_way.1 = world.under_way.1.max(world.under_way.0);
+            world.delay
+        };
+        if delay.is_zero() {
+            tokio::task::yield_now().await;
+        } else {
+            tokio::time::sleep(delay.min(call.timeout)).await;
         }
-        tokio::task::yield_now().await;
         let mut world = self.world.lock();
         world.under_way.0 -= 1;
+        if delay > call.timeout {
+            return Err(CloudError::new(ErrorKind::Timeout, "no answer in time"));
+        }
         let before = world.calls.len() - 1;
         let fault = world.fault.as_ref().and_then(|fault| fault(get.path, before));
         fault.unwrap_or_else(|| Ok(world.answer(get)))

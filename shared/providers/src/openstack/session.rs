@@ -4,7 +4,8 @@
 //! its own: a caller with little time leaves it to the others. A token is renewed in
 //! the background when four fifths of its life are over. A login that failed is not
 //! repeated at once: its error is remembered, for 30 s where the credentials were
-//! refused, so that a wrong password does not lock the account.
+//! refused, so that a wrong password does not lock the account. Callers are told to ask
+//! again sooner, which costs no request: other credentials may be in use by then.
 
 mod catalog;
 mod login;
@@ -13,14 +14,9 @@ mod token;
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{Call, CloudError, ErrorKind};
-use futures::{FutureExt as _, future::Shared};
 use http::Method;
 use parking_lot::Mutex;
-use tokio::{
-    sync::oneshot,
-    task::JoinSet,
-    time::{Instant, timeout_at},
-};
+use tokio::time::Instant;
 
 pub(crate) use self::{
     catalog::Catalog,
@@ -30,6 +26,7 @@ pub(crate) use self::{
 use super::{
     client::{Failure, Outgoing, Service, Wire, without},
     deadline::Deadline,
+    flight::{self, Flight, Missed},
     metrics::Renewal,
 };
 
@@ -37,6 +34,9 @@ use super::{
 const LOGIN: Call = Call::waiting(Duration::from_secs(30));
 /// Credentials that were refused are not shown again before this time has passed.
 const REFUSED: Duration = Duration::from_secs(30);
+/// Nobody is told to wait longer than this for the end of that time: a change of the
+/// configuration ends it at once.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// The pauses after logins that failed otherwise double from the first to the last.
 const FAILED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 /// The name of a login in metrics.
@@ -44,15 +44,14 @@ const OPERATION: &str = "token_create";
 
 type Outcome = Result<Arc<Token>, Failure>;
 /// Where callers wait for the login under way.
-type Landing = Shared<oneshot::Receiver<Outcome>>;
+type Landing = flight::Landing<Outcome>;
 
 /// A session.
 pub(crate) struct Session {
     wire: Arc<Wire>,
     login: Login,
     state: Mutex<State>,
-    /// The login under way. It ends with the session.
-    tasks: Mutex<JoinSet<()>>,
+    logins: Flight<Outcome>,
 }
 
 #[derive(Default)]
@@ -62,7 +61,6 @@ struct State {
     token: Option<Arc<Token>>,
     /// The last generation that is not used any more.
     given_up: u64,
-    landing: Option<Landing>,
     failed: Option<Failed>,
     failures: u32,
 }
@@ -85,8 +83,7 @@ enum Next {
 impl Session {
     /// A session that begins with the first caller.
     pub(crate) fn new(wire: Arc<Wire>, login: Login) -> Arc<Self> {
-        let (state, tasks) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { wire, login, state, tasks })
+        Arc::new(Self { wire, login, state: Mutex::default(), logins: Flight::default() })
     }
 
     /// The token, from a login if there is none.
@@ -101,18 +98,23 @@ impl Session {
                 }
                 Next::Wait(landing) => landing,
             };
-            return match timeout_at(deadline.at, landing).await {
-                Ok(Ok(outcome)) => outcome,
-                Ok(Err(_dropped)) => {
-                    self.state.lock().landing = None;
+            return match self.logins.wait(landing, deadline.at).await {
+                Ok(outcome) => outcome,
+                Err(Missed::CutOff) => {
                     Err(Failure::passing(self.error(ErrorKind::Unavailable, "it was cut off")))
                 }
-                Err(_elapsed) => {
+                Err(Missed::Late) => {
                     let why = format!("no answer within the {} s of the call", deadline.seconds());
                     Err(Failure::lasting(self.error(ErrorKind::Timeout, &why)))
                 }
             };
         }
+    }
+
+    /// Nobody needs it any more. A login under way is cut off, so that its outcome does
+    /// not pass for that of the session in use.
+    pub(crate) fn end(&self) {
+        self.logins.cut_off();
     }
 
     /// The last token that Keystone gave, good or not.
@@ -128,44 +130,37 @@ impl Session {
     }
 
     fn next(self: &Arc<Self>) -> Next {
-        let mut state = self.state.lock();
+        let state = self.state.lock();
         let now = Instant::now();
         let barred = state.failed.as_ref().filter(|failed| failed.until > now);
         let pause = self.wire.shared.pauses.end(Service::Identity).is_some();
         let good = |token: &Arc<Token>| token.generation > state.given_up && token.lives();
         if let Some(token) = state.token.clone().filter(good) {
-            let due = token.ages() && self.login.prolongs();
-            if due && barred.is_none() && !pause && state.landing.is_none() {
-                state.landing = Some(self.depart());
+            if token.ages() && self.login.prolongs() && barred.is_none() && !pause {
+                drop(self.depart());
             }
             return Next::Take(token);
         }
-        if let Some(landing) = &state.landing {
-            return Next::Wait(landing.clone());
+        if let Some(landing) = self.logins.under_way() {
+            return Next::Wait(landing);
         }
         match barred {
             // A pause that Keystone asked for is waited for by those who have the time.
             Some(failed) if !(pause && failed.failure.repeat) => Next::Fail(failed.now(now)),
             _ if pause => Next::Pause,
-            _ => {
-                let landing = self.depart();
-                state.landing = Some(landing.clone());
-                Next::Wait(landing)
-            }
+            _ => Next::Wait(self.depart()),
         }
     }
-    /// Starts a login.
+
+    /// Starts a login, unless one is under way.
     fn depart(self: &Arc<Self>) -> Landing {
-        let (arrived, landing) = oneshot::channel();
-        let session = Arc::clone(self);
-        let mut tasks = self.tasks.lock();
-        while tasks.try_join_next().is_some() {}
-        tasks.spawn(async move {
-            let outcome = session.log_in().await;
-            // Perhaps nobody waits any more.
-            arrived.send(session.land(outcome)).ok();
-        });
-        landing.shared()
+        self.logins.join(|| {
+            let session = Arc::clone(self);
+            async move {
+                let outcome = session.log_in().await;
+                session.land(outcome)
+            }
+        })
     }
 
     async fn log_in(&self) -> Outcome {
@@ -189,7 +184,6 @@ impl Session {
     /// Keeps what a login brought.
     fn land(&self, outcome: Outcome) -> Outcome {
         let mut state = self.state.lock();
-        state.landing = None;
         let metrics = &self.wire.shared.metrics;
         outcome
             .inspect(|token| {
@@ -206,7 +200,7 @@ impl Session {
                     false => (doubled, Renewal::Failed),
                 };
                 if !failure.repeat {
-                    failure.error.retry_after = Some(pause);
+                    failure.error.retry_after = Some(pause.min(ASK_AGAIN));
                 }
                 state.failures = state.failures.saturating_add(1);
                 let until = Instant::now() + pause;
@@ -238,12 +232,11 @@ fn is_refusal(error: &CloudError) -> bool {
 }
 
 impl Failed {
-    /// The failure as seen now. Where the credentials are to blame, the time until
-    /// they are shown again is part of it.
+    /// The failure as seen now, with the time after which asking again may help.
     fn now(&self, now: Instant) -> Failure {
         let mut failure = self.failure.clone();
         if !failure.repeat {
-            failure.error.retry_after = Some(self.until - now);
+            failure.error.retry_after = Some((self.until - now).min(ASK_AGAIN));
         }
         failure
     }

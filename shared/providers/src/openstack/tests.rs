@@ -2,11 +2,13 @@
 
 mod answers;
 mod calls;
-mod cloud;
+pub mod cloud;
 mod credentials;
 mod login;
 mod pauses;
+mod replaced;
 mod secrets;
+mod slow;
 
 /// A configuration, with which nothing is reached.
 pub fn config() -> super::config::Config {

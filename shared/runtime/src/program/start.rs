@@ -96,6 +96,7 @@ pub(super) fn print(text: &str) -> Exit {
 
 /// What a provider is built from, but for the gate and the metrics of a running process.
 pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderContext {
+    let agents = common.cloud.user_agents.iter().cloned().chain([P::IDENTITY.user_agent()]);
     ProviderContext {
         config: ProviderConfig {
             path: common.cloud.config.clone(),
@@ -103,7 +104,7 @@ pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderC
         },
         gate: std::sync::Arc::new(OpenGate),
         metrics: std::sync::Arc::new(NoMetrics),
-        user_agent: P::IDENTITY.user_agent(),
+        user_agent: agents.collect::<Vec<_>>().join(" "),
     }
 }
 

@@ -95,4 +95,38 @@ fn servers_are_told_who_asks() {
         agent.starts_with(&format!("node-ccm/{} (linux/", env!("CARGO_PKG_VERSION"))),
         "{agent}"
     );
+    for (arguments, expect) in [
+        (vec![], String::new()),
+        (vec!["--user-agent=k8s-prod/7"], "k8s-prod/7 ".to_owned()),
+        (
+            vec!["--user-agent=k8s-prod/7", "--user-agent", "team a"],
+            "k8s-prod/7 team a ".to_owned(),
+        ),
+        (vec!["--user-agent=", "--user-agent= x "], "x ".to_owned()),
+    ] {
+        let told = Told::default();
+        let providers = ProviderRegistry::new().with(told.clone());
+        let all = [&["--cloud-provider=told", "--check-config"], &*arguments].concat();
+        assert_eq!(start::<Sample>(&Invocation::with_arguments(&all), &providers), Exit::Done);
+        assert_eq!(*told.0.lock(), expect + &agent, "{arguments:?}");
+    }
+    let providers = ProviderRegistry::new().with(Told::default());
+    let all = ["--cloud-provider=told", "--check-config", "--user-agent"];
+    assert_eq!(start::<Sample>(&Invocation::with_arguments(all), &providers), Exit::Usage);
+}
+
+/// A provider that remembers under which name it is to speak to its cloud.
+#[derive(Clone, Default)]
+struct Told(Arc<parking_lot::Mutex<String>>);
+
+#[async_trait]
+impl ProviderFactory for Told {
+    fn name(&self) -> &'static str {
+        "told"
+    }
+
+    async fn build(&self, context: ProviderContext) -> Result<Arc<dyn Cloud>, CloudError> {
+        *self.0.lock() = context.user_agent;
+        Err(CloudError::new(ErrorKind::Unavailable, "nobody is asked"))
+    }
 }

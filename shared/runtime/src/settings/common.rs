@@ -86,6 +86,8 @@ pub struct CloudSettings {
     pub config: Option<PathBuf>,
     /// `--cluster-name`.
     pub cluster_name: String,
+    /// `--user-agent`: what the cloud is told in front of the program's own name.
+    pub user_agents: Vec<String>,
     /// Reads of each service.
     pub reads: RateSettings,
     /// Writes to each service.
@@ -240,12 +242,17 @@ fn cloud(raw: &RawSettings, known: &[String], problems: &mut Problems) -> Option
     });
     let config = raw.optional("cloud-config", problems);
     let cluster_name = raw.checked("cluster-name", "must not be empty", problems, filled);
+    let ascii = "must be printable ASCII, as a header of HTTP is";
+    let user_agents = raw.checked("user-agent", ascii, problems, |names: &Vec<String>| {
+        names.iter().flat_map(|name| name.bytes()).all(|byte| matches!(byte, b' '..=b'~'))
+    });
     let reads = rate(raw, "cloud-read-qps", "cloud-read-burst", (50.0, 100), problems);
     let writes = rate(raw, "cloud-write-qps", "cloud-write-burst", (10.0, 20), problems);
     let settings = CloudSettings {
         provider: provider?,
         config: config?,
         cluster_name: cluster_name?,
+        user_agents: user_agents?,
         reads: reads?,
         writes: writes?,
     };

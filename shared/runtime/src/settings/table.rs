@@ -126,6 +126,13 @@ const CLOUD: &[SettingDoc] = &[
         "kubernetes",
         "The cluster's name. It marks what is created in the cloud, so give each cluster of a project its own.",
     ),
+    fixed(
+        "user-agent",
+        Kind::List,
+        "",
+        "What requests to the cloud say in front of the program's own name, in the order given, so that the cloud's \
+         operator can tell whose they are: the cluster's name, for instance. Printable ASCII. May be repeated.",
+    ),
     live(
         "cloud-read-qps",
         Kind::Number,

@@ -161,6 +161,7 @@ fn each_rule_has_its_line() {
     };
     check("--cloud-provider=", "must be the name of a cloud provider");
     check("--cluster-name=", "must not be empty");
+    check("--user-agent=caf\u{e9}", "must be printable ASCII, as a header of HTTP is");
     check("--leader-elect=yes", "must be true or false");
     check(
         "--leader-elect-resource-lock=configmapsleases",

@@ -67,7 +67,21 @@ impl Admin {
 
     /// Makes an application credential of one's own.
     pub async fn create_application_credential(&self, name: &str) -> Result<ApplicationCredential> {
-        let body = json!({"application_credential": {"name": name}});
+        self.create_credential(json!({"name": name})).await
+    }
+
+    /// Makes one that is good only for what the rules name: each with `service`, `method`
+    /// and `path`.
+    pub async fn create_application_credential_for(
+        &self,
+        name: &str,
+        rules: &[Value],
+    ) -> Result<ApplicationCredential> {
+        self.create_credential(json!({"name": name, "access_rules": rules})).await
+    }
+
+    async fn create_credential(&self, wanted: Value) -> Result<ApplicationCredential> {
+        let body = json!({"application_credential": wanted});
         let made = self.post(&self.credentials_url(), body).await?;
         Ok(ApplicationCredential {
             id: text(&made, "/application_credential/id")?,

@@ -6,6 +6,7 @@ use ccm_cloud::{CloudError, ErrorKind};
 use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::{Answer, Deadline, Failure, Get, Outgoing, Service, Shared, TOKEN, Wire};
 use crate::openstack::{
@@ -24,12 +25,13 @@ const CATALOG: Duration = Duration::from_mins(1);
 pub(super) struct Link {
     wire: Arc<Wire>,
     pub(super) session: Arc<Session>,
-    pub(super) discovery: Discovery,
+    pub(super) discovery: Arc<Discovery>,
     identity: Endpoint,
     interface: Interface,
     pub(super) region: Option<String>,
     /// When each service last refused a token that was new.
     stubborn: Mutex<[Option<Instant>; Service::ALL.len()]>,
+    retired: CancellationToken,
 }
 
 impl Link {
@@ -40,12 +42,10 @@ impl Link {
         user_agent: &str,
     ) -> Result<Self, CloudError> {
         let identity = discovery::identity(&config.auth_url)?;
-        let names = config.user_agents.iter().map(String::as_str).chain([user_agent]);
-        let names = names.collect::<Vec<_>>().join(" ");
-        let user_agent = HeaderValue::try_from(&names).map_err(|_| {
+        let user_agent = HeaderValue::try_from(user_agent).map_err(|_| {
             CloudError::new(
                 ErrorKind::Invalid,
-                format!("user-agent: {names:?} is not fit for a header: use printable ASCII"),
+                format!("user-agent: {user_agent:?} is not fit for a header: use printable ASCII"),
             )
         })?;
         let longest = Some(config.request_timeout).filter(|longest| !longest.is_zero());
@@ -54,12 +54,41 @@ impl Link {
         Ok(Self {
             session: Session::new(Arc::clone(&wire), login),
             wire,
-            discovery: Discovery::default(),
+            discovery: Arc::default(),
             identity,
             interface: config.interface,
             region: config.region.clone(),
             stubborn: Mutex::new(array::from_fn(|_| None)),
+            retired: CancellationToken::new(),
         })
+    }
+
+    /// Another one is in use from now on. Who waits here for a token or for Nova's
+    /// versions fails at once, to go on there.
+    pub(super) fn retire(&self) {
+        self.retired.cancel();
+        self.session.end();
+        self.discovery.end();
+    }
+
+    /// Whether another one is in use.
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.is_cancelled()
+    }
+
+    /// What comes of `wait`, unless the configuration is replaced first.
+    async fn in_use<T>(
+        &self,
+        wait: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            biased;
+            () = self.retired.cancelled() => {
+                let why = "the cloud's configuration was replaced";
+                Err(Failure::passing(CloudError::new(ErrorKind::Unavailable, why)))
+            }
+            outcome = wait => outcome,
+        }
     }
 
     /// Has a token and finds the services in its catalog. Asks nobody but Keystone.
@@ -80,7 +109,7 @@ impl Link {
         renewed: &mut bool,
     ) -> Result<Answer, Failure> {
         loop {
-            let token = self.session.token(deadline).await?;
+            let token = self.in_use(self.session.token(deadline)).await?;
             let failure = match self.once(get, &token, deadline).await {
                 Ok(answer) => {
                     self.stubborn.lock()[get.service as usize] = None;
@@ -107,12 +136,12 @@ impl Link {
     async fn once(
         &self,
         get: Get<'_>,
-        token: &Token,
+        token: &Arc<Token>,
         deadline: Deadline,
     ) -> Result<Answer, Failure> {
         let Get { service, operation, path } = get;
         stays_below(path)?;
-        let endpoint = self.endpoint(service, token, deadline).await?;
+        let endpoint = self.in_use(self.endpoint(service, token, deadline)).await?;
         self.wire.open(service, operation, deadline).await?;
         let url = format!("{}{}", endpoint.base, path.trim_start_matches('/'));
         let mut outgoing = Outgoing::get(service, operation, url);
@@ -139,7 +168,7 @@ impl Link {
     async fn endpoint(
         &self,
         service: Service,
-        token: &Token,
+        token: &Arc<Token>,
         deadline: Deadline,
     ) -> Result<Endpoint, Failure> {
         if service == Service::Identity {

@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    mem,
     path::{Path, PathBuf},
 };
 
@@ -56,8 +55,6 @@ pub(super) struct Cloud {
     pub key_file: Option<PathBuf>,
     /// The file that the entry is in.
     pub file: PathBuf,
-    /// All files that were read.
-    pub files: Vec<PathBuf>,
 }
 
 /// What is asked for by `[Global]`.
@@ -66,22 +63,23 @@ pub(super) struct Wanted {
     pub cloud: Option<String>,
 }
 
-/// Finds and reads the entry. What is wrong is noted as a problem.
+/// Finds and reads the entry. What is wrong is noted as a problem. `files` gets every
+/// file that was read, and every one that would have been if it were there.
 pub(super) fn read(
     wanted: &Wanted,
     environment: &dyn Environment,
     notes: &mut Notes,
+    files: &mut Vec<PathBuf>,
 ) -> Option<Cloud> {
-    let mut reader = Reader { environment, notes, files: Vec::new() };
+    let mut reader = Reader { environment, notes, files };
     let file = reader.find_clouds(wanted)?;
-    let cloud = reader.cloud(file, wanted);
-    cloud.map(|cloud| Cloud { files: mem::take(&mut reader.files), ..cloud })
+    reader.cloud(file, wanted)
 }
 
 struct Reader<'a> {
     environment: &'a dyn Environment,
     notes: &'a mut Notes,
-    files: Vec<PathBuf>,
+    files: &'a mut Vec<PathBuf>,
 }
 
 impl Reader<'_> {
@@ -92,12 +90,21 @@ impl Reader<'_> {
         self.environment.working_folder().into_iter().chain(own).chain([system]).collect()
     }
 
-    fn find(folders: &[PathBuf], stem: &str) -> Option<PathBuf> {
+    fn find(&mut self, folders: &[PathBuf], stem: &str) -> Option<PathBuf> {
         let names = [format!("{stem}.yaml"), format!("{stem}.yml")];
-        folders
-            .iter()
-            .flat_map(|folder| names.each_ref().map(|name| folder.join(name)))
-            .find(|path| path.exists())
+        let mut places =
+            folders.iter().flat_map(|folder| names.each_ref().map(|name| folder.join(name)));
+        places.find(|path| {
+            self.counts(path);
+            path.exists()
+        })
+    }
+
+    /// What is in this file, or that there is none, makes a difference.
+    fn counts(&mut self, path: &Path) {
+        if !self.files.iter().any(|known| known == path) {
+            self.files.push(path.to_owned());
+        }
     }
 
     fn find_clouds(&mut self, wanted: &Wanted) -> Option<PathBuf> {
@@ -107,7 +114,7 @@ impl Reader<'_> {
             Some(resolved(&text, &folder, self.environment))
         };
         let folders = self.folders();
-        let found = wanted.file.clone().or_else(named).or_else(|| Self::find(&folders, "clouds"));
+        let found = wanted.file.clone().or_else(named).or_else(|| self.find(&folders, "clouds"));
         if found.is_none() {
             let looked: Vec<_> =
                 folders.iter().map(|folder| folder.display().to_string()).collect();
@@ -134,7 +141,7 @@ impl Reader<'_> {
         let mut entry = clouds.remove(&name).flatten().unwrap_or_default();
         let beside = file.parent().map(Path::to_owned);
         let folders: Vec<_> = beside.into_iter().chain(self.folders()).collect();
-        if let Some(path) = Self::find(&folders, "secure") {
+        if let Some(path) = self.find(&folders, "secure") {
             let mut clouds = self.document(&path)?.clouds.unwrap_or_default();
             let mut secure = clouds.remove(&name).flatten().unwrap_or_default();
             secure.fill(entry);
@@ -170,7 +177,7 @@ impl Reader<'_> {
     }
 
     fn profile(&mut self, folders: &[PathBuf], name: &str) -> Option<Entry> {
-        let found = match Self::find(folders, "clouds-public") {
+        let found = match self.find(folders, "clouds-public") {
             Some(path) => self.document(&path)?.public_clouds.unwrap_or_default().remove(name),
             None => None,
         };
@@ -184,7 +191,7 @@ impl Reader<'_> {
 
     /// Reads a file. Its parser's messages may hold values, so only their place is told.
     fn document(&mut self, path: &Path) -> Option<Document> {
-        self.files.push(path.to_owned());
+        self.counts(path);
         let before = self.notes.about(path);
         let document = files::read(path).and_then(|text| parse(&text));
         let document = document.map_err(|why| self.notes.problem(why)).ok();
@@ -214,7 +221,6 @@ impl Reader<'_> {
             cert_file: path(entry.cert),
             key_file: path(entry.key),
             file: file.to_owned(),
-            files: Vec::new(),
         }
     }
 }

@@ -38,7 +38,7 @@ impl Place {
     }
 
     fn load(&self) -> Result<Loaded, CloudError> {
-        Config::load(&self.path("etc/cloud.conf"), self)
+        Config::load(&self.path("etc/cloud.conf"), self).map_err(|unusable| unusable.error)
     }
 
     /// The error for a file of this text, without the path that it must begin with.
@@ -71,7 +71,7 @@ impl Environment for Place {
 }
 
 fn parsed(text: &str) -> Result<Loaded, String> {
-    Config::parse(Path::new("/etc/cloud.conf"), text, &Place::new())
+    Config::parse(Path::new("/etc/cloud.conf"), text, &Place::new()).map_err(|(why, _)| why)
 }
 
 fn good(rest: &str) -> Loaded {

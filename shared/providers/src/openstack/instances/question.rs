@@ -63,6 +63,15 @@ impl Question {
         }
     }
 
+    /// The server that it is about, if it names one.
+    pub(super) fn server(&self) -> Option<&ServerId> {
+        match self {
+            Self::ById { id, .. } => Some(id),
+            Self::Search { uuid, .. } => uuid.as_ref(),
+            Self::Settled(_) => None,
+        }
+    }
+
     /// Whether it takes a request to answer it.
     pub(super) fn asks_the_cloud(&self) -> bool {
         !matches!(self, Self::Settled(_))

@@ -273,12 +273,13 @@ impl Rig {
     pub fn new() -> Self {
         let (cloud, gate) = (Cloud::new(), Arc::new(Gate::default()));
         let metrics = OpenStackMetrics::default();
+        let served = cloud.clone();
         let client = Client::over(
-            cloud.transport(),
+            Box::new(move |_| Ok(served.transport())),
             &config(PASSWORD),
             Arc::clone(&gate) as Arc<dyn CallGate>,
             metrics.clone(),
-            "node-ccm/1",
+            "cluster/7 node-ccm/1",
         );
         Self { cloud, client: Arc::new(client.unwrap()), gate, metrics }
     }
@@ -305,9 +306,7 @@ pub fn config(password: &str) -> Config {
         "[Global]\nauth-url = http://keystone\nregion = one\nuser-id = u1\ntenant-id = p1\npassword = {password}\n"
     )
     .unwrap();
-    let mut config = Config::load(file.path(), &Process).unwrap().config;
-    config.user_agents = vec!["cluster/7".to_owned()];
-    config
+    Config::load(file.path(), &Process).unwrap().config
 }
 
 /// Lets everything through and keeps a record.

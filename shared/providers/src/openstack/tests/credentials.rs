@@ -10,8 +10,9 @@ use tokio::time::advance;
 
 use super::cloud::{Move, PASSWORD, Rig};
 
+/// A page of metrics.
 #[derive(Default)]
-struct Sink(Mutex<Registry>);
+pub struct Sink(Mutex<Registry>);
 
 impl MetricsSink for Sink {
     fn add(&self, add: &mut dyn FnMut(&mut Registry)) {
@@ -20,7 +21,7 @@ impl MetricsSink for Sink {
 }
 
 impl Sink {
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let mut shown = String::new();
         text::encode(&mut shown, &self.0.lock()).unwrap();
         shown

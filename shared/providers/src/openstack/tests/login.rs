@@ -144,7 +144,7 @@ async fn another_configuration_is_used_only_if_it_works() {
             region: Some(region.to_owned()),
             ..config(password)
         };
-        rig.client.replace_over(rig.cloud.transport(), &config, call).await
+        rig.client.replace(&config, call).await
     };
     let error = replace("wrong", "one").await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unauthorized);

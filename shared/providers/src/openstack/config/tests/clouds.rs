@@ -21,8 +21,9 @@ fn the_file_says_what_global_leaves_out() {
     assert_eq!(config.tls.ca_file, Some(work.join("ca.pem")));
     assert_eq!(config.tls.client, Some((home.join("c"), "/k".into())));
     assert_eq!(config.networking.public_networks, ["n"]);
-    let expect = ["etc/cloud.conf", "work/clouds.yaml", "work/ca.pem", "home/c"];
-    assert_eq!(files[..4], expect.map(|name| place.path(name)));
+    for name in ["etc/cloud.conf", "work/clouds.yaml", "work/ca.pem", "home/c"] {
+        assert!(files.contains(&place.path(name)), "{name}: {files:?}");
+    }
 
     // [Global] wins, also when the entry is chosen by name.
     place.put(
@@ -119,10 +120,33 @@ fn secrets_and_profiles_have_files_of_their_own() {
     assert_eq!(password.expose(), "0123");
     let domain = Some(Domain::Name("d".to_owned()));
     assert_eq!(user, User::Name { name: "u".to_owned(), domain });
-    assert_eq!(files.len(), 4);
+    for name in [
+        "work/clouds.yaml",
+        "home/.config/openstack/secure.yaml",
+        "system/clouds-public.yaml",
+        // Not there, but they would go before those that are.
+        "work/secure.yaml",
+        "work/secure.yml",
+        "home/.config/openstack/clouds-public.yml",
+    ] {
+        assert!(files.contains(&place.path(name)), "{name}: {files:?}");
+    }
+    assert!(!files.contains(&place.path("system/secure.yaml")), "it would not count: {files:?}");
     let verify = "verify of the entry \"c\" is not read; set tls-insecure = true in [Global]";
     assert!(warnings.len() == 1 && warnings[0].ends_with(verify), "{warnings:?}");
     assert!(!config.tls.insecure);
+}
+
+#[test]
+fn files_that_are_missing_count_also_when_nothing_can_be_used_without_them() {
+    let place = Place::new();
+    place.put("etc/cloud.conf", USE);
+    let files = || Config::load(&place.path("etc/cloud.conf"), &place).unwrap_err().files;
+    for name in ["etc/cloud.conf", "work/clouds.yaml", "work/clouds.yml", "system/clouds.yaml"] {
+        assert!(files().contains(&place.path(name)), "{name}: {:?}", files());
+    }
+    place.put("etc/cloud.conf", &format!("{USE}clouds-file = own/my.yaml\n"));
+    assert_eq!(files(), [place.path("etc/cloud.conf"), place.path("etc/own/my.yaml")]);
 }
 
 #[test]

@@ -1,0 +1,101 @@
+//! Files that change, with paused time, against the cloud in memory.
+
+use std::{fs, sync::Arc, time::Duration};
+
+use ccm_cloud::Cloud as _;
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+use super::*;
+use crate::openstack::tests::cloud::{PASSWORD, Rig};
+
+/// Longer than from one look at the files to the next.
+const SOON: Duration = Duration::from_secs(6);
+
+/// A folder with the files, and a cloud that follows them.
+struct Followed {
+    rig: Rig,
+    folder: TempDir,
+    cloud: Arc<OpenStackCloud>,
+}
+
+impl Followed {
+    /// `cloud.conf` names `clouds.yaml` beside it.
+    async fn new(clouds: &str) -> Self {
+        let (rig, folder) = (Rig::new(), tempfile::tempdir().unwrap());
+        let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        put("clouds.yaml", clouds);
+        put("cloud.conf", "[Global]\nuse-clouds = true\nclouds-file = clouds.yaml\n");
+        let files = Files::new(folder.path().join("cloud.conf"));
+        let loaded = files.load().await.unwrap();
+        let client = Arc::clone(&rig.client);
+        let cloud = Arc::new(OpenStackCloud::new(client, &loaded.config));
+        cloud.keep(run(files, loaded, Arc::downgrade(&cloud), rig.metrics.clone()));
+        sleep(SOON).await;
+        Self { rig, folder, cloud }
+    }
+
+    fn put(&self, name: &str, text: &str) {
+        fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
+    /// How many logins there were once the files have been looked at again.
+    async fn logins(&self) -> usize {
+        sleep(SOON).await;
+        self.rig.cloud.logins()
+    }
+
+    /// Whether a password was shown in the last login.
+    fn showed(&self, password: &str) -> bool {
+        let seen = self.rig.cloud.seen();
+        let last = seen.iter().rfind(|seen| seen.host == "keystone");
+        last.is_some_and(|seen| String::from_utf8_lossy(&seen.body).contains(password))
+    }
+}
+
+const ONE: &str = "clouds: {c: {region_name: one, auth: {auth_url: 'http://keystone', user_id: u1, project_id: p1, password: of-clouds}}}";
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_was_not_there_before_is_noticed() {
+    let followed = Followed::new(ONE).await;
+    assert_eq!(followed.logins().await, 0, "nothing has changed");
+    let secure = |password: &str| format!("clouds: {{c: {{auth: {{password: {password}}}}}}}");
+    followed.put("secure.yaml", &secure("of-secure"));
+    assert_eq!(followed.logins().await, 1);
+    assert!(followed.showed("of-secure"), "tried, and refused by Keystone");
+    followed.put("secure.yaml", &secure(&format!("'{PASSWORD}'")));
+    assert_eq!(followed.logins().await, 2);
+    followed.rig.nova(5).await.unwrap();
+    assert_eq!(followed.rig.cloud.logins(), 2, "the tried session is in use");
+    assert!(followed.cloud.instances().is_ok());
+
+    fs::remove_file(followed.folder.path().join("secure.yaml")).unwrap();
+    assert_eq!(followed.logins().await, 3);
+    assert!(followed.showed("of-clouds"), "its end is noticed as well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_profile_that_comes_later_mends_the_settings() {
+    let followed = Followed::new(ONE).await;
+    let text = format!(
+        "clouds: {{c: {{profile: vendor, region_name: one, auth: {{user_id: u1, project_id: p1, password: '{PASSWORD}'}}}}}}"
+    );
+    followed.put("clouds.yaml", &text);
+    assert_eq!(followed.logins().await, 0, "the profile is missing");
+    let vendor = "public-clouds: {vendor: {auth: {auth_url: 'http://keystone'}}}";
+    followed.put("clouds-public.yaml", vendor);
+    assert_eq!(followed.logins().await, 1);
+    followed.rig.nova(5).await.unwrap();
+    assert_eq!(followed.rig.cloud.logins(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_the_settings_name_before_it_is_there_is_waited_for() {
+    let followed = Followed::new(ONE).await;
+    followed.put("cloud.conf", "[Global]\nuse-clouds = true\nclouds-file = next.yaml\n");
+    assert_eq!(followed.logins().await, 0);
+    followed.put("next.yaml", &ONE.replace("of-clouds", PASSWORD));
+    assert_eq!(followed.logins().await, 1);
+    followed.rig.nova(5).await.unwrap();
+    assert_eq!(followed.rig.cloud.logins(), 1);
+}

@@ -1,0 +1,113 @@
+//! Calls that are under way while the configuration is replaced.
+
+use std::time::Duration;
+
+use ccm_cloud::{Call, CloudError, ErrorKind};
+use futures::future::join_all;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    cloud::{Move, PASSWORD, Rig, config},
+    credentials::Sink,
+};
+
+const NEW: &str = "battery staple";
+
+/// Puts another password in use after so many seconds, which the cloud takes.
+async fn replace_after(rig: &Rig, seconds: u64) -> Result<(), CloudError> {
+    sleep(Duration::from_secs(seconds)).await;
+    rig.cloud.set_password(NEW);
+    let call = Call::waiting(Duration::from_secs(20));
+    rig.client.replace(&config(NEW), call).await
+}
+
+/// What becomes of three callers that begin at once, and when the last one ends.
+async fn callers(rig: &Rig) -> (Vec<Option<ErrorKind>>, u64) {
+    let begin = Instant::now();
+    let answers = join_all((0..3).map(|_| rig.nova(60))).await;
+    let kinds = answers.into_iter().map(|answer| answer.err().map(|error| error.kind));
+    (kinds.collect(), begin.elapsed().as_secs())
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_login_goes_on_with_the_new_credentials() {
+    let rig = Rig::new();
+    rig.cloud.next("keystone", [Move::Hang]);
+    let (ends, replaced) = tokio::join!(callers(&rig), replace_after(&rig, 3));
+    replaced.unwrap();
+    assert_eq!(ends, (vec![None; 3], 3), "not the half minute that a login may take");
+    assert_eq!(rig.cloud.logins(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_novas_versions_goes_on_with_the_new_configuration() {
+    let rig = Rig::new();
+    rig.cloud.next("nova", [Move::Hang]);
+    let (ends, replaced) = tokio::join!(callers(&rig), replace_after(&rig, 3));
+    replaced.unwrap();
+    assert_eq!(ends, (vec![None; 3], 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_end_of_keystones_pause_does_not_show_the_old_password() {
+    let rig = Rig::new();
+    rig.cloud.next("keystone", [Move::text(503, "").with("retry-after", "10")]);
+    rig.nova(5).await.unwrap_err();
+    // Long enough a caller for the pause, and the new password is there before its end.
+    let (ends, replaced) = tokio::join!(callers(&rig), replace_after(&rig, 0));
+    replaced.unwrap();
+    assert_eq!(ends.1, 10);
+    // The password may be shown by either first; whoever has waited on is not refused.
+    let shown = |password: &str| {
+        let seen = rig.cloud.seen();
+        let bodies = seen.iter().map(|seen| String::from_utf8_lossy(&seen.body).into_owned());
+        bodies.filter(|body| body.contains(password)).count()
+    };
+    let refused = ends.0.iter().flatten().count();
+    assert!(refused == 0 || shown(PASSWORD) == 2, "{ends:?}");
+    assert_eq!(shown(NEW), 1);
+    assert_eq!(rig.nova(5).await.unwrap().status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_of_before_that_is_refused_costs_no_login_with_the_old_password() {
+    let rig = Rig::new();
+    rig.nova(10).await.unwrap();
+    rig.cloud.revoke();
+    rig.cloud.next("nova", [Move::Slow(Duration::from_secs(5))]);
+    let (answer, replaced) = tokio::join!(rig.nova(60), replace_after(&rig, 2));
+    replaced.unwrap();
+    assert_eq!(answer.unwrap().status, 200);
+    assert_eq!(rig.cloud.logins(), 2, "one each");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_refused_is_not_told_to_wait_half_a_minute() {
+    let rig = Rig::new();
+    rig.cloud.set_password(NEW);
+    for _ in 0..3 {
+        let error = rig.nova(60).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unauthorized);
+        assert_eq!(error.retry_after, Some(Duration::from_secs(5)));
+        sleep(Duration::from_secs(5)).await;
+    }
+    assert_eq!(rig.cloud.logins(), 1, "asking again costs no login");
+    replace_after(&rig, 0).await.unwrap();
+    let begin = Instant::now();
+    rig.nova(60).await.unwrap();
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_of_before_does_not_raise_the_alarm_after_the_change() {
+    let (rig, sink) = (Rig::new(), Sink::default());
+    rig.metrics.register(&sink);
+    rig.cloud.next("keystone", [Move::Slow(Duration::from_secs(20))]);
+    let (ends, replaced) = tokio::join!(callers(&rig), replace_after(&rig, 1));
+    replaced.unwrap();
+    assert_eq!(ends, (vec![None; 3], 1));
+    sleep(Duration::from_secs(30)).await;
+    let page = sink.text();
+    assert!(page.contains("openstack_credentials_refused 0"), "{page}");
+    assert!(!page.contains("result=\"refused\""), "{page}");
+}

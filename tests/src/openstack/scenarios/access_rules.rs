@@ -1,0 +1,118 @@
+//! An application credential that is good for what the provider's page lists, and for
+//! nothing else.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_sim::poll;
+use serde_json::Value;
+use tokio::time::sleep;
+
+use crate::{
+    nodes,
+    openstack::{
+        admin::{Admin, NewServer, Server, User},
+        rig::{Rig, SOON},
+    },
+};
+
+/// The page from which an operator copies the rules.
+const PAGE: &str = include_str!("../../../../docs/providers/openstack.md");
+
+/// The rules as the page lists them.
+fn rules_of_the_page() -> Result<Vec<Value>> {
+    let lines: Vec<_> = PAGE.lines().filter(|line| line.starts_with("- {service:")).collect();
+    ensure!(!lines.is_empty(), "the page lists no access rules");
+    serde_yaml_ng::from_str(&lines.join("\n")).context("the access rules of the page")
+}
+
+/// Lets the programs log in with a credential that has these rules. Returns its user.
+async fn log_in(rig: &Rig, name: &str, rules: &[Value]) -> Result<User> {
+    let user = rig.own_user(name).await?;
+    let own = Admin::login(rig.cloud.keystone(), &user.account).await?;
+    let credential = own.create_application_credential_for(name, rules).await?;
+    rig.log_in_with(&credential)?;
+    Ok(user)
+}
+
+async fn create(rig: &Rig, name: &str) -> Result<Server> {
+    let servers = rig.cloud.user.create_servers(&[NewServer::named(name)]).await?;
+    servers.into_iter().next().context("one was asked for")
+}
+
+pub(super) async fn the_rules_of_the_page_are_enough(rig: &Rig) -> Result<()> {
+    let user = log_in(rig, "ruled", &rules_of_the_page()?).await?;
+    let node_ccm = rig.start(&rig.node_ccm()).await?;
+    let server = create(rig, "ruled").await?;
+    rig.register(&server).await?;
+    rig.initialised(&server.name).await?;
+    let others: Vec<_> = rig.cloud.fleet.iter().collect();
+    // Together with the one that is there, enough for lists.
+    rig.register_initialised(&others).await?;
+
+    let lifecycle_ccm = rig.start(&rig.lifecycle_ccm()).await?;
+    sleep(Duration::from_secs(2)).await;
+    rig.cloud.user.delete_server(&server.id).await?;
+    nodes::set_ready(&rig.client, &server.name, "Unknown").await?;
+    nodes::gone(&rig.client, &server.name, 2 * SOON).await?;
+    for program in [&node_ccm, &lifecycle_ccm] {
+        let errors: f64 = program
+            .metrics()
+            .await?
+            .iter()
+            .filter(|(name, _)| name.starts_with("openstack_api_request_errors_total"))
+            .map(|(_, count)| count)
+            .sum();
+        ensure!(errors < 1.0, "{errors} requests were refused");
+    }
+    rig.cloud.operator.delete_user(&user.id).await
+}
+
+pub(super) async fn a_rule_that_is_missing_is_told_and_nothing_is_half_done(
+    rig: &Rig,
+) -> Result<()> {
+    let mut rules = rules_of_the_page()?;
+    rules.retain(|rule| rule["path"] != "/v2.0/ports");
+    ensure!(rules.len() + 1 == rules_of_the_page()?.len(), "the page has one rule for ports");
+    let user = log_in(rig, "portless", &rules).await?;
+    let lost = create(rig, "portless").await?;
+    let node_ccm = rig.start(&rig.node_ccm()).await?;
+    let new = rig.fleet(0)?;
+    rig.register(new).await?;
+    let told = nodes::event(&rig.client, &new.name, "port_list", SOON).await?;
+    ensure!(told.contains("401") || told.contains("403"), "it says that it is refused: {told}");
+
+    let lifecycle_ccm = rig.start(&rig.lifecycle_ccm()).await?;
+    rig.register_initialised(&[rig.fleet(1)?, &lost]).await?;
+    sleep(Duration::from_secs(2)).await;
+    rig.cloud.user.delete_server(&lost.id).await?;
+    nodes::set_ready(&rig.client, &lost.name, "Unknown").await?;
+    // Nova says that it is gone; without a list, which needs the ports, nobody is deleted.
+    let names = [new.name.as_str(), rig.fleet(1)?.name.as_str(), lost.name.as_str()];
+    nodes::stay(&rig.client, &names, Duration::from_secs(8)).await?;
+    let node = nodes::get(&rig.client, &new.name).await?;
+    let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref());
+    ensure!(nodes::is_tainted(&node) && provider_id.is_none(), "half of it is written: {node:?}");
+
+    for program in [&node_ccm, &lifecycle_ccm] {
+        let refused =
+            program.metric("openstack_api_request_errors_total{request=\"port_list\"}").await?;
+        ensure!(refused > 0.0, "the metric says which request is refused");
+        let (_, page) = program.get("/readyz?verbose").await?;
+        ensure!(page.contains("network"), "the page says which service refuses: {page}");
+        ensure!(program.log().contains("port_list"), "the log says what is refused");
+    }
+
+    let credential = {
+        let own = Admin::login(rig.cloud.keystone(), &user.account).await?;
+        own.create_application_credential_for("whole", &rules_of_the_page()?).await?
+    };
+    rig.log_in_with(&credential)?;
+    rig.initialised(&new.name).await?;
+    nodes::gone(&rig.client, &lost.name, 2 * SOON).await?;
+    poll::until("requests for ports to succeed", SOON, || async {
+        Ok((node_ccm.get("/readyz").await?.0 == 200).then_some(()))
+    })
+    .await?;
+    rig.cloud.operator.delete_user(&user.id).await
+}
