@@ -19,7 +19,7 @@ use super::{
     deadline::Deadline,
     ids::ServerId,
     page::{Collection, malformed, with_request_id},
-    text::{exactly, one_line, query},
+    text::{one_line, one_of, query},
 };
 
 const LIST: &str = "/servers/detail";
@@ -86,15 +86,15 @@ impl Nova {
         Ok(Asked { row, evidence, request_id: answer.request_id })
     }
 
-    /// The servers of this name; also of names that differ in case, where Nova's database
+    /// The servers of these names; also of names that differ in case, where Nova's database
     /// does not regard it. Servers of a cell that is down are not among them, so nothing
     /// found proves nothing.
-    pub(super) async fn servers_by_name(
+    pub(super) async fn servers_by_name<'a>(
         &self,
-        name: &str,
+        names: impl IntoIterator<Item = &'a str>,
         deadline: Deadline,
     ) -> Result<Listing, CloudError> {
-        let path = format!("{LIST}?name={}", query(&exactly(name)));
+        let path = format!("{LIST}?name={}", query(&one_of(names)));
         self.list(&path, deadline).await
     }
 
