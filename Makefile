@@ -88,3 +88,13 @@ model-check: tools ## the whole model of leader election: four minutes, 1 GB
 
 clean: ## remove what was built here
 	$(CARGO) clean
+
+# --- manifests ---
+.PHONY: manifests test-manifests
+manifests: tools ## write manifests/rendered and the operator's rules anew
+	manifests/render.sh
+
+test-manifests: tools ## every base and overlay on the real API server, and the rights (needs Go, as test-cluster)
+	tests/kube-apiserver/build.sh
+	$(CARGO) build $(LOCKED) $(PROGRAMS)
+	QUARTET_CLUSTER=real $(CARGO) test $(LOCKED) -p ccm-tests --test manifests
