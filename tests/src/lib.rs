@@ -9,4 +9,5 @@ pub mod cluster;
 pub mod histories;
 pub mod nodes;
 pub mod openstack;
+pub mod rights;
 pub mod scenarios;

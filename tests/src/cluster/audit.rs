@@ -13,6 +13,8 @@ pub struct Request {
     pub resource: String,
     /// For instance `status`, or empty.
     pub subresource: String,
+    /// The object's namespace, or empty.
+    pub namespace: String,
     /// The object's name, or empty.
     pub name: String,
     /// The client's user agent.
@@ -73,6 +75,8 @@ struct ObjectRef {
     #[serde(default)]
     subresource: String,
     #[serde(default)]
+    namespace: String,
+    #[serde(default)]
     name: String,
 }
 
@@ -93,6 +97,7 @@ pub fn parse(log: &str) -> Vec<Request> {
             verb: line.verb,
             resource: line.object_ref.resource,
             subresource: line.object_ref.subresource,
+            namespace: line.object_ref.namespace,
             name: line.object_ref.name,
             user_agent: line.user_agent,
             code: line.response_status.code,
