@@ -91,10 +91,10 @@ clean: ## remove what was built here
 
 # --- rights ---
 .PHONY: test-rights
-test-rights: tools ## each program with its own role on the real API server, and one right less at a time (needs Go, as test-cluster)
+test-rights: tools ## each program with its own role on the real API server, and one right less at a time (RIGHTS=all: every scenario)
 	tests/kube-apiserver/build.sh
 	$(CARGO) build $(LOCKED) $(PROGRAMS)
-	QUARTET_CLUSTER=real $(CARGO) test $(LOCKED) -p ccm-tests --test rights
+	QUARTET_CLUSTER=real QUARTET_RIGHTS=$(RIGHTS) $(CARGO) test $(LOCKED) -p ccm-tests --test rights
 
 # --- manifests ---
 .PHONY: manifests test-manifests
