@@ -59,18 +59,12 @@ impl Review {
         health: &Health,
         metrics: &Metrics,
     ) -> Self {
-        let missing = Gauge::default();
-        metrics.register(
-            "ccm_missing_rights",
-            "[ALPHA] Rights that the program needs and the API server does not grant it; /readyz?verbose names them",
-            missing.clone(),
-        );
         Self {
             program,
             api: Api::all(client),
             rights: rights.into_iter().map(|right| (right, Answer::Unknown)).collect(),
             check: health.condition("rights", Scope::Readiness, "being reviewed"),
-            missing,
+            missing: missing_rights(metrics),
             said: None,
         }
     }
@@ -162,6 +156,17 @@ impl Review {
     fn missing(&self) -> impl Iterator<Item = &Right> {
         self.rights.iter().filter(|(_, answer)| *answer == Answer::Denied).map(|(right, _)| right)
     }
+}
+
+/// `ccm_missing_rights`, registered.
+pub(crate) fn missing_rights(metrics: &Metrics) -> Gauge {
+    let missing = Gauge::default();
+    metrics.register(
+        "ccm_missing_rights",
+        "[ALPHA] Rights that the program needs and the API server does not grant it; /readyz?verbose names them",
+        missing.clone(),
+    );
+    missing
 }
 
 /// Whether asking again is pointless: whoever is signed in may ask, unless a cluster's
