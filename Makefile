@@ -93,3 +93,20 @@ model-check: tools ## the whole model of leader election: four minutes, 1 GB
 
 clean: ## remove what was built here
 	$(CARGO) clean
+
+# --- rights ---
+.PHONY: test-rights
+test-rights: tools ## each program with its own role on the real API server, and one right less at a time (RIGHTS=all: every scenario)
+	tests/kube-apiserver/build.sh
+	$(CARGO) build $(LOCKED) $(PROGRAMS)
+	QUARTET_CLUSTER=real QUARTET_RIGHTS=$(RIGHTS) $(CARGO) test $(LOCKED) -p ccm-tests --test rights
+
+# --- manifests ---
+.PHONY: manifests test-manifests
+manifests: tools ## write manifests/rendered and the operator's rules anew
+	manifests/render.sh
+
+test-manifests: tools ## every base and overlay on the real API server, and the rights (needs Go, as test-cluster)
+	tests/kube-apiserver/build.sh
+	$(CARGO) build $(LOCKED) $(PROGRAMS)
+	QUARTET_CLUSTER=real $(CARGO) test $(LOCKED) -p ccm-tests --test manifests

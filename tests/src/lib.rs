@@ -12,4 +12,5 @@ pub mod measured;
 pub mod metrics_page;
 pub mod nodes;
 pub mod openstack;
+pub mod rights;
 pub mod scenarios;

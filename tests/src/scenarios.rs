@@ -1,6 +1,13 @@
 //! What must happen, told as scenarios that run on any cluster.
 
-use std::{future::Future, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use ccm_sim::{
@@ -27,6 +34,7 @@ mod lifecycle_cases;
 mod lifecycle_pressure;
 mod live_rates;
 mod reference;
+mod rights;
 mod server_faults;
 
 /// How long a scenario waits for what should take moments.
@@ -46,19 +54,28 @@ pub struct Env {
     pub client: Client,
     /// The cloud.
     pub served: ServedCloud,
+    accounts: Accounts,
     folder: tempfile::TempDir,
     mark: usize,
 }
 
+/// The kubeconfigs of programs that are not to be the admin, by the program's name.
+pub type Accounts = BTreeMap<&'static str, PathBuf>;
+
 impl Env {
-    /// Clears the cluster and starts a cloud.
+    /// Clears the cluster and starts a cloud. Programs are the admin.
     pub async fn new(cluster: Arc<Cluster>) -> Result<Self> {
+        Self::with_accounts(cluster, Accounts::new()).await
+    }
+
+    /// The same where these programs come as who they are.
+    pub async fn with_accounts(cluster: Arc<Cluster>, accounts: Accounts) -> Result<Self> {
         let client = cluster.client().await?;
         cluster::clear(&client).await?;
         let folder = tempfile::Builder::new().prefix("quartet-scenario-").tempdir()?;
         let served = ServedCloud::start(folder.path()).await?;
         let mark = cluster.requests("").await?.len();
-        Ok(Self { cluster, client, served, folder, mark })
+        Ok(Self { cluster, client, served, accounts, folder, mark })
     }
 
     /// The cloud, to fill and to break.
@@ -74,12 +91,16 @@ impl Env {
 
     /// A node-ccm for this cluster and cloud, with quick periods.
     pub fn node_ccm(&self) -> Launch {
-        Launch::node_ccm(self.cluster.kubeconfig(), self.served.config())
+        Launch::node_ccm(self.kubeconfig("node-ccm"), self.served.config())
     }
 
     /// A lifecycle-ccm for this cluster and cloud.
     pub fn lifecycle_ccm(&self) -> Launch {
-        Launch::lifecycle_ccm(self.cluster.kubeconfig(), self.served.config())
+        Launch::lifecycle_ccm(self.kubeconfig("lifecycle-ccm"), self.served.config())
+    }
+
+    fn kubeconfig(&self, program: &str) -> &Path {
+        self.accounts.get(program).map_or_else(|| self.cluster.kubeconfig(), PathBuf::as_path)
     }
 
     /// Starts it and waits until it is ready and leads.
@@ -165,6 +186,14 @@ impl Env {
     }
 }
 
+/// This program with short terms of leadership and quick periods.
+pub fn quick(env: &Env, program: &str) -> Launch {
+    match program {
+        "lifecycle-ccm" => leadership::with_short_terms(lifecycle::quick(env)),
+        _ => leadership::quick(env),
+    }
+}
+
 /// A scenario: its name, the clusters it makes sense on, and what it does.
 pub struct Scenario {
     /// The test's name.
@@ -181,6 +210,11 @@ const SIMULATED: &[Kind] = &[Kind::Simulated];
 const REAL: &[Kind] = &[Kind::Real];
 
 impl Scenario {
+    /// The program that it starts, by the convention of the modules' names.
+    pub fn program(&self) -> &'static str {
+        if self.name.starts_with("lifecycle") { "lifecycle-ccm" } else { "node-ccm" }
+    }
+
     /// Runs it.
     pub async fn run(&self, env: Env) -> Result<()> {
         (self.run)(env).await
@@ -200,7 +234,8 @@ macro_rules! scenarios {
 
 /// All scenarios.
 pub fn all() -> Vec<Scenario> {
-    let mut all = of_one_program();
+    let mut all = on_any_cluster();
+    all.extend(on_one_cluster());
     all.extend(of_several_programs());
     all
 }
@@ -213,7 +248,7 @@ fn of_several_programs() -> Vec<Scenario> {
     }
 }
 
-fn of_one_program() -> Vec<Scenario> {
+fn on_any_cluster() -> Vec<Scenario> {
     scenarios! {
         BOTH:
             initialise::a_new_node_becomes_schedulable,
@@ -258,6 +293,12 @@ fn of_one_program() -> Vec<Scenario> {
             lifecycle_cases::an_approval_ends_when_the_node_is_ready_again,
             lifecycle_pressure::a_held_node_costs_few_calls,
             lifecycle_pressure::an_unreadable_entry_of_the_list_is_no_absence;
+    }
+}
+
+/// Those that need faults which only the simulated server has, or a real process.
+fn on_one_cluster() -> Vec<Scenario> {
+    scenarios! {
         SIMULATED:
             server_faults::throttled_and_broken_requests_are_repeated,
             server_faults::cut_watches_and_expired_versions_are_survived,
@@ -267,7 +308,9 @@ fn of_one_program() -> Vec<Scenario> {
             lifecycle_cases::a_refused_deletion_is_told_and_carried_out_later,
             lifecycle_pressure::deletions_whose_answer_is_lost_stay_within_the_budget,
             lifecycle_pressure::a_conflict_about_the_taint_is_soon_forgotten,
-            lifecycle_pressure::a_lowered_budget_stops_what_is_not_yet_sent;
+            lifecycle_pressure::a_lowered_budget_stops_what_is_not_yet_sent,
+            rights::a_missing_right_is_named_until_it_is_granted,
+            rights::a_review_that_fails_harms_nobody;
         REAL:
             server_faults::a_restarted_api_server_is_survived,
             server_faults::a_frozen_api_server_ends_the_leader_and_nothing_is_lost,

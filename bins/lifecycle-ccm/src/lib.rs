@@ -42,8 +42,9 @@ use ccm_runtime::{
     health::Scope,
     metrics::Metrics,
     node_watch::{self, watch_nodes},
-    node_writer::NodeWriter,
+    node_writer::{self, NodeWriter},
     program::{Context, Failure, Identity, Program},
+    rights::Right,
     settings::{Problems, RawSettings, SettingDoc},
 };
 use parking_lot::Mutex;
@@ -82,6 +83,10 @@ impl Program for LifecycleCcm {
     fn specimens(metrics: &Metrics) {
         LifecycleMetrics::new(metrics).specimens();
         node_watch::specimens(metrics);
+    }
+
+    fn rights() -> Vec<Right> {
+        [node_watch::RIGHTS, [node_writer::PATCH, node_writer::DELETE]].concat()
     }
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {

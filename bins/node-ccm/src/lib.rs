@@ -43,9 +43,10 @@ use ccm_runtime::{
     inventory::Inventory,
     metrics::Metrics,
     node_watch::{self, watch_nodes},
-    node_writer::NodeWriter,
+    node_writer::{self, NodeWriter},
     program::{Context, Failure, Identity, Program},
     queue::{QueueMetrics, WorkQueue},
+    rights::Right,
     settings::{Problems, RawSettings, SettingDoc},
 };
 use tokio::{sync::mpsc, time::Instant};
@@ -95,6 +96,10 @@ impl Program for NodeCcm {
         inventory.register(metrics);
         // Its age is not there before the first list.
         inventory.apply(Fleet::default(), Instant::now());
+    }
+
+    fn rights() -> Vec<Right> {
+        [node_watch::RIGHTS, [node_writer::PATCH, node_writer::PATCH_ADDRESSES]].concat()
     }
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {

@@ -35,6 +35,7 @@ use crate::{
     health::Health,
     leadership::Leadership,
     metrics::Metrics,
+    rights::Right,
     settings::{CommonSettings, Problems, RawSettings, SettingDoc},
     supervisor::Supervisor,
 };
@@ -60,6 +61,10 @@ pub trait Program: Send + Sync + Sized + 'static {
     /// of everything, with every value that a label can take. Called for the reference of
     /// the metrics only, never in a running process.
     fn specimens(metrics: &Metrics);
+
+    /// What it needs of the API server besides what every program needs
+    /// ([`needed`](crate::rights::needed)): exactly what its manifests grant.
+    fn rights() -> Vec<Right>;
 
     /// Called on every replica: start informers and whatever keeps warm. Returns the
     /// thing that leads. Waiting for the API server here is fine: the replica is then

@@ -13,6 +13,8 @@ pub struct Request {
     pub resource: String,
     /// For instance `status`, or empty.
     pub subresource: String,
+    /// The object's namespace, or empty.
+    pub namespace: String,
     /// The object's name, or empty.
     pub name: String,
     /// The client's user agent.
@@ -24,9 +26,10 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether it changes something.
+    /// Whether it changes something. A review of rights is created and stays nowhere.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch")
+            && self.resource != "selfsubjectaccessreviews"
     }
 
     /// `patch nodes/status`: the form that counts are printed in.
@@ -72,6 +75,8 @@ struct ObjectRef {
     #[serde(default)]
     subresource: String,
     #[serde(default)]
+    namespace: String,
+    #[serde(default)]
     name: String,
 }
 
@@ -92,6 +97,7 @@ pub fn parse(log: &str) -> Vec<Request> {
             verb: line.verb,
             resource: line.object_ref.resource,
             subresource: line.object_ref.subresource,
+            namespace: line.object_ref.namespace,
             name: line.object_ref.name,
             user_agent: line.user_agent,
             code: line.response_status.code,

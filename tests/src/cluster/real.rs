@@ -83,6 +83,13 @@ impl RealCluster {
         &self.kubeconfig
     }
 
+    /// The kubectl that was built with the server, as the admin.
+    pub fn kubectl(&self) -> Command {
+        let mut command = Command::new(self.assets.join("kubectl"));
+        command.arg(format!("--kubeconfig={}", self.kubeconfig.display())).kill_on_drop(true);
+        command
+    }
+
     /// The requests of the audit log. The server writes it behind its answers, so this
     /// waits a moment for it to settle.
     pub async fn requests(&self) -> Result<Vec<Request>> {

@@ -52,6 +52,7 @@ impl SimulatedCluster {
             code: record.outcome.code(),
             resource: record.resource,
             subresource: record.subresource,
+            namespace: record.namespace,
             name: record.name,
             user_agent: record.user_agent,
             uid: None,

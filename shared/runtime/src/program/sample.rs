@@ -8,7 +8,9 @@ use serde::Serialize;
 use super::{Context, Failure, Identity, Program};
 use crate::{
     metrics::Metrics,
+    node_watch,
     options::duration,
+    rights::Right,
     settings::{Invocation, Kind, LoadError, Loaded, Problems, RawSettings, SettingDoc, load},
 };
 
@@ -79,6 +81,10 @@ impl Program for Sample {
     }
 
     fn specimens(_: &Metrics) {}
+
+    fn rights() -> Vec<Right> {
+        node_watch::RIGHTS.into()
+    }
 
     async fn prepare(_: Context<Self>) -> Result<Self, Failure> {
         Ok(Self)

@@ -20,7 +20,9 @@ use ccm_cloud::{
 use ccm_runtime::{
     logging::LogControl,
     metrics::Metrics,
+    node_watch,
     program::{Context, Failure, Identity, Program, run},
+    rights::Right,
     settings::{Invocation, Kind, Loaded, Problems, RawSettings, SettingDoc, load},
 };
 use parking_lot::Mutex;
@@ -124,6 +126,10 @@ impl Program for Noting {
     }
 
     fn specimens(_: &Metrics) {}
+
+    fn rights() -> Vec<Right> {
+        node_watch::RIGHTS.into()
+    }
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
         let case = CASES.lock()[&context.settings.borrow().case].clone();
@@ -274,6 +280,11 @@ impl Process {
     /// Waits until a page contains this.
     pub(crate) async fn page_has(&mut self, page: &str, part: &str) {
         self.until(part, async |this| this.get(page).await.1.contains(part)).await;
+    }
+
+    /// Waits until it is ready.
+    pub(crate) async fn ready(&mut self) {
+        self.until("readiness", async |this| this.get("/readyz").await.0 == 200).await;
     }
 
     async fn until(&mut self, what: &str, holds: impl AsyncFn(&Self) -> bool) {

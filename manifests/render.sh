@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Writes what is made from other files here: rendered/, one file for each overlay, and the
+# Prometheus operator's objects from the rules of grafana/alerts. With a folder as argument
+# they are written there instead, for the test that compares.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+out=${1:-$here}
+kubectl=${QUARTET_KUBECTL:-$("$here/../tests/kube-apiserver/build.sh")/kubectl}
+
+# A PrometheusRule for each file of rules: its text, indented, is the object's spec.
+rules() {
+  echo "# Written by \`make manifests\` from grafana/alerts; do not edit."
+  local file name
+  for file in "$here"/../grafana/alerts/*.yaml; do
+    [ -f "$file" ] || continue
+    name=$(basename "$file" .yaml)
+    cat <<EOF
+---
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: quartet-${name#quartet-}
+  namespace: kube-system
+  labels:
+    app.kubernetes.io/name: quartet
+    app.kubernetes.io/part-of: quartet
+spec:
+EOF
+    sed -e '/^---$/d' -e '/./s/^/  /' "$file"
+  done
+}
+
+component=components/prometheus-operator
+mkdir -p "$out/$component" "$out/rendered"
+rules > "$out/$component/rules.yaml"
+
+rm -f "$out"/rendered/*.yaml
+find "$here/overlays" -name kustomization.yaml | sort | while read -r file; do
+  folder=${file%/kustomization.yaml}
+  overlay=${folder#"$here/overlays/"}
+  {
+    echo "# Written by \`make manifests\` from manifests/overlays/$overlay; do not edit."
+    "$kubectl" kustomize "$folder"
+  } > "$out/rendered/${overlay//\//-}.yaml"
+done

@@ -1,0 +1,148 @@
+//! The service account of a program on a real API server.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_sim::poll;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use kube::{Api, Client, api::PostParams};
+use serde_json::{Value, json};
+use tokio::{io::AsyncWriteExt as _, process::Command};
+
+use super::manifest::{Grant, Manifest};
+use crate::cluster::{Cluster, real::RealCluster, repository};
+
+/// How long the API server may take to notice a changed role.
+const NOTICED: Duration = Duration::from_secs(20);
+
+/// A program's account, with its manifests' rights.
+pub struct Account {
+    cluster: Arc<Cluster>,
+    client: Client,
+    manifest: Manifest,
+    kubeconfig: PathBuf,
+}
+
+impl Account {
+    /// Applies the manifests' account and roles, and gets a token. Writes the kubeconfig
+    /// with it into `folder`.
+    pub async fn create(
+        cluster: Arc<Cluster>,
+        program: &'static str,
+        folder: &Path,
+    ) -> Result<Self> {
+        let real = real(&cluster)?;
+        let source = repository().join("manifests").join(program);
+        let text = run(real.kubectl().arg("kustomize").arg(&source), "").await?;
+        let manifest = Manifest::rendered(program, &text)?;
+        let client = cluster.client().await?;
+        let kubeconfig = folder.join(format!("{program}.kubeconfig"));
+        let account = Self { cluster, client, manifest, kubeconfig };
+        account.restore().await?;
+        let real = account.real()?;
+        let mut command = real.kubectl();
+        command.args(["create", "token", program, "-n=kube-system", "--duration=2h"]);
+        let token = run(&mut command, "").await?;
+        let mut config: Value = serde_json::from_slice(&std::fs::read(real.kubeconfig())?)?;
+        config["users"][0]["user"] = json!({"token": token.trim()});
+        std::fs::write(&account.kubeconfig, serde_json::to_vec(&config)?)?;
+        Ok(account)
+    }
+
+    /// Which program it is for.
+    pub fn program(&self) -> &'static str {
+        self.manifest.program
+    }
+
+    /// The file that the program reaches the API server with.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The roles.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Gives back all that the manifests grant, and waits until it is in force.
+    pub async fn restore(&self) -> Result<()> {
+        self.apply(&json!({"apiVersion": "v1", "kind": "List", "items": self.manifest.objects}))
+            .await?;
+        for grant in self.manifest.grants()? {
+            self.wait_until(&grant, true).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes one right away, and waits until it is gone.
+    pub async fn take(&self, grant: &Grant) -> Result<()> {
+        self.apply(&self.manifest.without(grant)?).await?;
+        self.wait_until(grant, false).await
+    }
+
+    /// Whether the API server lets the account do this.
+    pub async fn may(&self, grant: &Grant) -> Result<bool> {
+        let attributes = ResourceAttributes {
+            verb: Some(grant.verb.clone()),
+            group: Some(grant.group.clone()),
+            resource: Some(grant.resource.clone()),
+            subresource: Some(grant.subresource.clone()),
+            namespace: Some(grant.namespace.clone()),
+            name: Some(grant.name.clone()),
+            ..ResourceAttributes::default()
+        };
+        let group = |name: &str| format!("system:{name}");
+        let spec = SubjectAccessReviewSpec {
+            user: Some(format!("system:serviceaccount:kube-system:{}", self.program())),
+            groups: Some(vec![group("serviceaccounts"), group("authenticated")]),
+            resource_attributes: Some(attributes),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let answer = Api::all(self.client.clone()).create(&PostParams::default(), &review).await?;
+        Ok(answer.status.context("a review has a status")?.allowed)
+    }
+
+    async fn wait_until(&self, grant: &Grant, allowed: bool) -> Result<()> {
+        let program = self.program();
+        let what = if allowed { "be granted" } else { "be taken from" };
+        poll::until(&format!("`{grant}` to {what} {program}"), NOTICED, || async {
+            Ok((self.may(grant).await? == allowed).then_some(()))
+        })
+        .await
+    }
+
+    async fn apply(&self, objects: &Value) -> Result<()> {
+        let mut command = self.real()?.kubectl();
+        command.args(["apply", "--validate=strict", "-f", "-"]);
+        run(&mut command, &objects.to_string()).await.map(drop)
+    }
+
+    fn real(&self) -> Result<&RealCluster> {
+        real(&self.cluster)
+    }
+}
+
+fn real(cluster: &Cluster) -> Result<&RealCluster> {
+    cluster.real().context("rights are what a real API server grants")
+}
+
+/// What a command prints; its errors are its failure.
+async fn run(command: &mut Command, input: &str) -> Result<String> {
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = pipes.spawn().context("starting kubectl")?;
+    let mut stdin = child.stdin.take().context("it has an input")?;
+    stdin.write_all(input.as_bytes()).await?;
+    drop(stdin);
+    let out = child.wait_with_output().await?;
+    let told = String::from_utf8_lossy(&out.stderr);
+    ensure!(out.status.success(), "{command:?} ended with {}: {told}", out.status);
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
