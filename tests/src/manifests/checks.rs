@@ -136,7 +136,8 @@ fn ports_agree(objects: &Objects) -> Vec<String> {
         let name = name_of(deployment);
         let Ok(container) = controller(deployment) else { continue };
         let ports = list(container, "/ports");
-        let number = ports.first().and_then(|port| port.get("containerPort")).and_then(Value::as_u64);
+        let number =
+            ports.first().and_then(|port| port.get("containerPort")).and_then(Value::as_u64);
         let named = ports.first().map(|port| at(port, "/name"));
         let flag = format!("--secure-port={}", number.unwrap_or_default());
         if ports.len() != 1 || named != Some("metrics") || !arguments(container).contains(&&*flag) {

@@ -58,7 +58,8 @@ impl Command {
             let outside = format!("{}/", here.display());
             arguments = arguments.iter().map(|word| word.replace(&inside, &outside)).collect();
         }
-        let settings = settings.with_context(|| format!("{} has no file of settings", identity(deployment)))?;
+        let settings = settings
+            .with_context(|| format!("{} has no file of settings", identity(deployment)))?;
         let arguments_of_pods = arguments.iter().find(|word| word.contains("=/etc/"));
         ensure!(arguments_of_pods.is_none(), "{arguments_of_pods:?} is in no volume");
         Ok(Self { program, arguments, settings })

@@ -90,7 +90,8 @@ impl Tree {
     /// Writes a kustomization of this choice into `folder`.
     pub fn write(&self, choice: &Choice, folder: &Path) -> Result<()> {
         let root = self.seen_from(folder)?;
-        let mut text = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n".to_owned();
+        let mut text =
+            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n".to_owned();
         text.push_str("resources:\n");
         for controller in &choice.controllers {
             writeln!(text, "- {root}/{controller}")?;

@@ -64,10 +64,8 @@ pub fn strict_means_strict(rig: &Rig, _: &str) -> Result<()> {
     ];
     for (text, right, wrong) in spoilt {
         ensure!(text.contains(right), "{right:?} is not in the objects");
-        let told = rig.kubectl.apply(
-            &text.replace(right, wrong),
-            &[SERVER_SIDE, "--dry-run=server"],
-        )?;
+        let told =
+            rig.kubectl.apply(&text.replace(right, wrong), &[SERVER_SIDE, "--dry-run=server"])?;
         ensure!(!told.good, "the API server took {wrong:?}");
     }
     Ok(())

@@ -18,7 +18,8 @@ pub fn rendered_files_are_current(rig: &Rig, _: &str) -> Result<()> {
         "manifests/{operator} is stale: run `make manifests`"
     );
     let (new, old) = (files(&fresh.join("rendered"))?, files(&rig.tree.path("rendered"))?);
-    let stale: Vec<_> = new.keys().chain(old.keys()).filter(|name| new.get(*name) != old.get(*name)).collect();
+    let stale: Vec<_> =
+        new.keys().chain(old.keys()).filter(|name| new.get(*name) != old.get(*name)).collect();
     ensure!(stale.is_empty(), "manifests/rendered is stale: run `make manifests`: {stale:?}");
     ensure!(new.len() == rig.tree.overlays.len(), "one file for each overlay");
     Ok(())
@@ -96,7 +97,8 @@ pub fn a_third_controller_is_a_folder(rig: &Rig, _: &str) -> Result<()> {
     checks::check(&third)?;
     let (_, node) = rig.render("node-ccm")?;
     let kinds = |objects: &Objects| objects.0.iter().map(objects::identity).collect::<Vec<_>>();
-    let expected: Vec<_> = kinds(&node).iter().map(|name| name.replace("node-", "route-")).collect();
+    let expected: Vec<_> =
+        kinds(&node).iter().map(|name| name.replace("node-", "route-")).collect();
     ensure!(kinds(&third) == expected, "{:?}", kinds(&third));
     let lease = third.of("Role").flat_map(|role| objects::list(role, "/rules"));
     let lease: Vec<_> = lease.flat_map(|rule| objects::list(rule, "/resourceNames")).collect();
@@ -111,10 +113,14 @@ pub fn an_operators_own_settings_win(rig: &Rig, _: &str) -> Result<()> {
     let folder = rig.empty("own")?;
     let page = ccm_tests::cluster::repository().join("docs/installation.md");
     let page = fs::read_to_string(page)?;
-    let (_, after) = page.split_once("```yaml\n# kustomization.yaml\n").context("the page shows one")?;
+    let (_, after) =
+        page.split_once("```yaml\n# kustomization.yaml\n").context("the page shows one")?;
     let (example, _) = after.split_once("```").context("which ends")?;
     let root = rig.tree.seen_from(&folder)?;
-    fs::write(folder.join("kustomization.yaml"), example.replace("quartet/manifests/", &format!("{root}/")))?;
+    fs::write(
+        folder.join("kustomization.yaml"),
+        example.replace("quartet/manifests/", &format!("{root}/")),
+    )?;
     fs::write(folder.join("node-ccm.yaml"), "cloud_read_qps: 5\n")?;
     let text = rig.kubectl.render(&folder)?;
     let own = Objects::parse(&text)?;

@@ -122,9 +122,9 @@ async fn both_are_ready(
     let here = rig.empty("replicas")?;
     let mut command = Command::of(deployment, objects, &here)?;
     // Ports are the machine's, and so is the socket.
-    command.arguments.retain(|word| {
-        !word.starts_with("--secure-port=") && !word.starts_with("--cloud-config=")
-    });
+    command
+        .arguments
+        .retain(|word| !word.starts_with("--secure-port=") && !word.starts_with("--cloud-config="));
     let launch = command
         .launch()
         .arg(format!("--cloud-config={}", cloud.display()))
