@@ -68,6 +68,6 @@ fn main() -> Result<ExitCode> {
 fn trial(name: String, rig: &Arc<Rig>, test: Test, folder: String) -> Trial {
     let rig = Arc::clone(rig);
     Trial::test(name, move || {
-        test(&rig, &folder).map_err(|error| Failed::from(format!("{error:?}")))
+        test(&rig, &folder).map_err(|error| Failed::from(format!("{error:#}")))
     })
 }
