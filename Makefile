@@ -25,7 +25,7 @@ endif
 FLAVOUR ?= debian
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-check test test-cluster test-openstack lint deny build fmt docs bench model-check tools clean
+.PHONY: help demo demo-check test test-cluster test-openstack test-alerts lint deny build fmt docs bench model-check tools clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,11 @@ test-openstack: tools ## the scenarios with real Keystone, Nova and Neutron on l
 	trap 'tests/openstack/down --flavour=$(FLAVOUR)' EXIT INT TERM; \
 	  tests/openstack/up --flavour=$(FLAVOUR) >/dev/null && \
 	  QUARTET_OPENSTACK=$(FLAVOUR) QUARTET_CLUSTER=real $(CARGO) test $(LOCKED) -p ccm-tests --test openstack -- --test-threads=1
+
+test-alerts: ## the alert rules and their cases with Debian's promtool (unpacked once, or QUARTET_PROMETHEUS)
+	promtool="$$(tests/prometheus/install.sh)/promtool" && \
+	  "$$promtool" check rules grafana/alerts/*.yaml && \
+	  "$$promtool" test rules grafana/alerts/tests/*.yaml
 
 lint: tools ## formatting, clippy without warnings, documentation without broken links
 	$(CARGO) fmt --all --check

@@ -5,9 +5,11 @@
 //! external protocol, [`ccm_sim::program`] runs the built programs as child processes, and
 //! [`scenarios`] tells what must happen. The same scenarios run on both clusters.
 //! [`measured`] reads what the programs report, and [`metrics_page`] writes it down.
+//! [`manifests`] reads what an operator installs.
 
 pub mod cluster;
 pub mod histories;
+pub mod manifests;
 pub mod measured;
 pub mod metrics_page;
 pub mod nodes;

@@ -274,6 +274,7 @@ impl Controller {
             shutdown: nodes.iter().filter(|(_, node)| node.taint(shutdown::KEY).is_some()).count(),
         };
         let budget = court.budget(self.now(), &nodes.subjects, &self.settings().policy);
+        self.metrics.waits(court.oldest_case(self.now()));
         self.metrics.stand(court.breaker().is_open(), budget, court.counts(), standing);
     }
 }

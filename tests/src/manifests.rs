@@ -1,0 +1,12 @@
+//! The Kubernetes objects of `manifests/`: found, rendered by the real kubectl, checked by
+//! themselves, by the programs that they start, and by a real API server.
+
+pub mod checks;
+pub mod kubectl;
+pub mod objects;
+pub mod program;
+pub mod tree;
+
+pub use kubectl::Kubectl;
+pub use objects::Objects;
+pub use tree::{Choice, Tree};

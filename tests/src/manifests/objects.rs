@@ -1,0 +1,104 @@
+//! Rendered objects, as JSON.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+/// Objects of a rendering, in its order.
+#[derive(Clone, Debug)]
+pub struct Objects(pub Vec<Value>);
+
+impl Objects {
+    /// Reads YAML documents; a List counts as its items.
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut objects = Vec::new();
+        for document in serde_yaml_ng::Deserializer::from_str(text) {
+            let object = Value::deserialize(document)?;
+            match (at(&object, "/kind"), object.get("items").and_then(Value::as_array)) {
+                ("List", Some(items)) => objects.extend(items.iter().cloned()),
+                _ if object.is_null() => {}
+                _ => objects.push(object),
+            }
+        }
+        Ok(Self(objects))
+    }
+
+    /// Those of this kind.
+    pub fn of(&self, kind: &str) -> impl Iterator<Item = &Value> {
+        let kind = kind.to_owned();
+        self.0.iter().filter(move |object| at(object, "/kind") == kind)
+    }
+
+    /// The one of this kind and name.
+    pub fn named(&self, kind: &str, name: &str) -> Option<&Value> {
+        self.of(kind).find(|object| name_of(object) == name)
+    }
+
+    /// The version that the server gave each of them.
+    pub fn versions(&self) -> BTreeMap<String, String> {
+        let version = |object| at(object, "/metadata/resourceVersion").to_owned();
+        self.0.iter().map(|object| (identity(object), version(object))).collect()
+    }
+}
+
+/// The text at a JSON pointer; empty where there is none.
+pub fn at<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The items of the list at a JSON pointer; none where there is no list.
+pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The object's name.
+pub fn name_of(object: &Value) -> &str {
+    at(object, "/metadata/name")
+}
+
+/// Kind, namespace and name.
+pub fn identity(object: &Value) -> String {
+    format!("{} {}/{}", at(object, "/kind"), at(object, "/metadata/namespace"), name_of(object))
+}
+
+/// All containers of a pod template, side-cars included.
+pub fn containers(deployment: &Value) -> impl Iterator<Item = &Value> {
+    let spec = "/spec/template/spec";
+    let beside = list(deployment, &format!("{spec}/initContainers"));
+    list(deployment, &format!("{spec}/containers")).iter().chain(beside)
+}
+
+/// The container that runs the controller.
+pub fn controller(deployment: &Value) -> Result<&Value> {
+    containers(deployment)
+        .find(|container| at(container, "/name") == "controller")
+        .with_context(|| format!("{} has no container `controller`", identity(deployment)))
+}
+
+/// The arguments of a container.
+pub fn arguments(container: &Value) -> Vec<&str> {
+    list(container, "/args").iter().filter_map(Value::as_str).collect()
+}
+
+/// Whether a selector's labels are all among `labels`. An empty selector selects nothing
+/// that was meant.
+pub fn selects(selector: Option<&Value>, labels: Option<&Value>) -> bool {
+    let (Some(wanted), Some(labels)) = (selector.and_then(Value::as_object), labels) else {
+        return false;
+    };
+    !wanted.is_empty() && wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
+}
+
+/// The pod that a Deployment would start, in another namespace.
+pub fn pod_of(deployment: &Value, namespace: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name_of(deployment), "namespace": namespace,
+            "labels": deployment.pointer("/spec/template/metadata/labels"),
+        },
+        "spec": deployment.pointer("/spec/template/spec"),
+    })
+}

@@ -1,0 +1,149 @@
+//! The folders of `manifests/`, and how they can be put together.
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use walkdir::WalkDir;
+
+/// What every controller has; not to be applied by itself.
+const COMMON: &str = "common";
+/// Components of which a deployment takes one: where the cloud is.
+const PROVIDERS: [&str; 2] = ["external-provider", "openstack"];
+/// Components that may be added.
+const OPTIONS: [&str; 4] =
+    ["control-plane-only", "host-network", "one-replica", "prometheus-operator"];
+
+/// What `manifests/` holds.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    root: PathBuf,
+    /// The controllers, each the name of a folder.
+    pub controllers: Vec<String>,
+    /// The overlays, as paths below `overlays/`.
+    pub overlays: Vec<String>,
+}
+
+impl Tree {
+    /// Walks the tree. Fails at a folder that this test would leave out.
+    pub fn read() -> Result<Self> {
+        let root = crate::cluster::repository().join("manifests").canonicalize()?;
+        let mut tree = Self { root, controllers: Vec::new(), overlays: Vec::new() };
+        let mut components = BTreeSet::new();
+        let walk = WalkDir::new(&tree.root).sort_by_file_name();
+        for entry in walk {
+            let entry = entry?;
+            if entry.file_name() != "kustomization.yaml" {
+                continue;
+            }
+            let folder = entry.path().parent().context("a file has a folder")?;
+            let path = folder.strip_prefix(&tree.root)?.to_str().context("a plain name")?;
+            match path.split_once('/') {
+                None if path == COMMON => {}
+                None => tree.controllers.push(path.to_owned()),
+                Some(("overlays", overlay)) => tree.overlays.push(overlay.to_owned()),
+                Some(("components", name)) => {
+                    components.insert(name.to_owned());
+                }
+                Some(_) => anyhow::bail!("manifests/{path}: a folder that no test knows"),
+            }
+        }
+        let known: BTreeSet<_> =
+            PROVIDERS.iter().chain(&OPTIONS).map(|name| (*name).to_owned()).collect();
+        ensure!(
+            components == known,
+            "manifests/components has {components:?}; this test knows {known:?}"
+        );
+        ensure!(!tree.controllers.is_empty(), "manifests/ holds no controller");
+        Ok(tree)
+    }
+
+    /// A folder or file of the tree.
+    pub fn path(&self, below: &str) -> PathBuf {
+        self.root.join(below)
+    }
+
+    /// Every set of controllers with every provider and with none; each with no option, each
+    /// option alone, and all of them.
+    pub fn choices(&self) -> Vec<Choice> {
+        let alone = OPTIONS.iter().map(|option| vec![*option]);
+        let options: Vec<_> = alone.chain([Vec::new(), OPTIONS.to_vec()]).collect();
+        let providers = PROVIDERS.iter().copied().map(Some).chain([None]);
+        let mut choices = Vec::new();
+        for provider in providers {
+            for options in &options {
+                for controllers in subsets(&self.controllers) {
+                    choices.push(Choice {
+                        controllers,
+                        components: provider.iter().chain(options).copied().collect(),
+                    });
+                }
+            }
+        }
+        choices
+    }
+
+    /// Writes a kustomization of this choice into `folder`.
+    pub fn write(&self, choice: &Choice, folder: &Path) -> Result<()> {
+        let root = self.seen_from(folder)?;
+        let mut text =
+            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n".to_owned();
+        text.push_str("resources:\n");
+        for controller in &choice.controllers {
+            writeln!(text, "- {root}/{controller}")?;
+        }
+        text.push_str("components:\n");
+        for component in &choice.components {
+            writeln!(text, "- {root}/components/{component}")?;
+        }
+        fs::write(folder.join("kustomization.yaml"), text)?;
+        Ok(())
+    }
+
+    /// The path from `folder` to the tree: kustomize takes no absolute ones.
+    pub fn seen_from(&self, folder: &Path) -> Result<String> {
+        let up = folder.canonicalize()?.components().count() - 1;
+        let down = self.root.strip_prefix("/")?.display();
+        Ok(format!("{}{down}", "../".repeat(up)))
+    }
+}
+
+/// What somebody might install.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The controllers.
+    pub controllers: Vec<String>,
+    /// The components, by name.
+    pub components: Vec<&'static str>,
+}
+
+impl Choice {
+    /// Whether the pods are on the host's network.
+    pub fn has(&self, component: &str) -> bool {
+        self.components.contains(&component)
+    }
+}
+
+impl std::fmt::Display for Choice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} with {}", self.controllers.join(", "), self.components.join(", "))
+    }
+}
+
+/// All subsets but the empty one.
+fn subsets(all: &[String]) -> Vec<Vec<String>> {
+    let mut found = vec![Vec::new()];
+    for item in all {
+        let with: Vec<_> = found
+            .iter()
+            .map(|subset: &Vec<String>| subset.iter().chain([item]).cloned().collect())
+            .collect();
+        found.extend(with);
+    }
+    found.retain(|subset| !subset.is_empty());
+    found
+}
