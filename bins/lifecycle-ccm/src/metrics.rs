@@ -1,6 +1,9 @@
 //! The metrics of lifecycle-ccm. Upstream's two keep their names and labels.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use ccm_kube::ApiError;
 use ccm_runtime::metrics::Metrics;
@@ -14,10 +17,16 @@ use prometheus_client::{
     },
 };
 
-use crate::court::{Cause, Counts, Testimony, Usage, Verdict};
+use crate::{
+    court::{Cause, Counts, Testimony, Usage, Verdict},
+    docket::Line,
+};
 
 /// Bounds of the time from the first answer "gone" to the deletion, in seconds.
 const TO_DELETION: [f64; 9] = [5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
+/// Bounds of the time that a node waits for a verdict, in seconds: a node that exists is
+/// known to do so within a pass, one that is gone after the confirmation period.
+const TO_VERDICT: [f64; 11] = [1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
@@ -29,6 +38,11 @@ struct CallLabels {
 struct VerdictLabels {
     verdict: &'static str,
     reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VerdictLabel {
+    verdict: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -59,6 +73,7 @@ pub(crate) struct States {
     pub(crate) foreign: usize,
     pub(crate) unselected: usize,
     pub(crate) shutdown: usize,
+    pub(crate) undecided: Line,
 }
 
 /// All metrics of the controller. Clones share them.
@@ -74,6 +89,8 @@ struct Inner {
     verdicts: Family<VerdictLabels, Counter>,
     deletions: Family<ResultLabel, Counter>,
     to_deletion: Histogram,
+    to_verdict: Family<VerdictLabel, Histogram, fn() -> Histogram>,
+    longest_wait: Gauge<f64, AtomicU64>,
     taints: Family<TaintLabels, Counter>,
     breaker: Gauge,
     openings: Family<CauseLabel, Counter>,
@@ -112,6 +129,12 @@ impl LifecycleMetrics {
         self.inner.verdicts.get_or_create(&labels).inc();
     }
 
+    /// A node waited so long until the court said what is to be done about it.
+    pub(crate) fn settled(&self, verdict: &'static str, waited: Duration) {
+        let labels = VerdictLabel { verdict };
+        self.inner.to_verdict.get_or_create(&labels).observe(waited.as_secs_f64());
+    }
+
     /// A deletion ended; `open_for` is how long the case was open.
     pub(crate) fn deleted(&self, result: Result<(), &ApiError>, open_for: Duration) {
         if result.is_ok() {
@@ -139,6 +162,7 @@ impl LifecycleMetrics {
         inner.breaker.set(open.into());
         inner.budget_limit.set(number(budget.limit));
         inner.budget_used.set(number(budget.used));
+        inner.longest_wait.set(states.undecided.longest.as_secs_f64());
         for (state, count) in [
             ("ready", states.ready),
             ("foreign", states.foreign),
@@ -146,6 +170,7 @@ impl LifecycleMetrics {
             ("shutdown", states.shutdown),
             ("watched", counts.watched),
             ("suspected", counts.suspected),
+            ("undecided", states.undecided.nodes),
         ] {
             inner.nodes.get_or_create(&StateLabel { state }).set(number(count));
         }
@@ -161,6 +186,8 @@ impl Inner {
             verdicts: Family::default(),
             deletions: Family::default(),
             to_deletion: Histogram::new(TO_DELETION),
+            to_verdict: Family::new_with_constructor(|| Histogram::new(TO_VERDICT)),
+            longest_wait: Gauge::default(),
             taints: Family::default(),
             breaker: Gauge::default(),
             openings: Family::default(),
@@ -187,7 +214,7 @@ impl Inner {
         );
         to.register(
             "ccm_lifecycle_nodes",
-            "[ALPHA] Nodes by how they stand, on the leader; a suspected node is also watched",
+            "[ALPHA] Nodes by how they stand, on the leader; suspected and undecided ones are also watched",
             self.nodes.clone(),
         );
         to.register(
@@ -202,6 +229,16 @@ impl Inner {
             "ccm_lifecycle_verdicts",
             "[ALPHA] What the court said, once per node and hearing",
             self.verdicts.clone(),
+        );
+        to.register(
+            "ccm_lifecycle_time_to_verdict_seconds",
+            "[ALPHA] From seeing that a node is not Ready, or is in doubt again, to knowing what to do: keep or delete",
+            self.to_verdict.clone(),
+        );
+        to.register(
+            "ccm_lifecycle_longest_wait_seconds",
+            "[ALPHA] How long the node that has waited longest for a verdict has waited, at the last pass; 0 if none waits",
+            self.longest_wait.clone(),
         );
         to.register(
             "ccm_lifecycle_deletions",
