@@ -22,7 +22,7 @@ BENCH ?= all
 FLAVOUR ?= debian
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-check test test-cluster test-openstack lint deny build fmt docs bench model-check tools clean
+.PHONY: help demo demo-check test test-cluster test-openstack dashboards test-dashboards lint deny build fmt docs bench model-check tools clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,21 @@ docs: tools ## write the generated pages of docs/ anew
 	$(CARGO) build $(LOCKED) $(PROGRAMS)
 	target/debug/node-ccm --print-options-markdown > docs/options.md
 	target/debug/lifecycle-ccm --print-options-markdown > docs/options-lifecycle-ccm.md
+
+# Where docs/ is published: the dashboards link there.
+DOCS ?= https://quartet.dev/docs
+DASHBOARDS = cd grafana/dashboards/source && GOFLAGS=-mod=readonly go run . -docs=$(DOCS)
+
+dashboards: ## write grafana/dashboards/*.json from their source (Go 1.24 or newer)
+	$(DASHBOARDS)
+
+test-dashboards: tools ## every query of the dashboards and the alert rules, with a real Prometheus that scrapes the programs (Debian's packages, or QUARTET_PROMETHEUS)
+	cd grafana/dashboards/source && test -z "$$(gofmt -l .)" && go vet .
+	$(DASHBOARDS) -check
+	$(CARGO) build $(LOCKED) --workspace --bins
+	prometheus="$$(tests/prometheus/install.sh)" && \
+	  find grafana/alerts/tests -name '*.yaml' -exec "$$prometheus/promtool" test rules {} + && \
+	  QUARTET_PROMETHEUS="$$prometheus" $(CARGO) test $(LOCKED) -p ccm-tests --test dashboards
 
 bench: tools ## the figures: requests, calls, bytes, memory, seconds (BENCH=name runs one)
 	tests/kube-apiserver/build.sh
