@@ -4,9 +4,11 @@
 //! kube-apiserver with etcd), [`ccm_sim::served`] serves the simulated cloud over the
 //! external protocol, [`ccm_sim::program`] runs the built programs as child processes, and
 //! [`scenarios`] tells what must happen. The same scenarios run on both clusters.
+//! [`prometheus`] looks at the programs as people do who have dashboards and alerts.
 
 pub mod cluster;
 pub mod histories;
 pub mod nodes;
 pub mod openstack;
+pub mod prometheus;
 pub mod scenarios;
