@@ -155,6 +155,12 @@ impl Court {
         }
     }
 
+    /// For how long the oldest open case has been open; `None` if there is none.
+    pub fn oldest_case(&self, now: At) -> Option<Duration> {
+        let cases = self.records.values().filter_map(|record| record.case.as_ref());
+        cases.map(|case| now.since(case.opened())).max()
+    }
+
     /// Takes down how a deletion ended.
     pub fn deleted(&mut self, now: At, ruling: &Ruling, outcome: Deletion, policy: &Policy) {
         if matches!(outcome, Deletion::NotDone | Deletion::Refused) {

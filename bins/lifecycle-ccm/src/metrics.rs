@@ -96,6 +96,7 @@ struct Inner {
     openings: Family<CauseLabel, Counter>,
     budget_limit: Gauge,
     budget_used: Gauge,
+    oldest_case: Gauge<f64, AtomicU64>,
 }
 
 impl LifecycleMetrics {
@@ -155,6 +156,11 @@ impl LifecycleMetrics {
         self.inner.openings.get_or_create(&CauseLabel { cause: cause.as_str() }).inc();
     }
 
+    /// The oldest open case has been open for so long; `None` if there is none.
+    pub(crate) fn waits(&self, oldest_case: Option<Duration>) {
+        self.inner.oldest_case.set(oldest_case.unwrap_or_default().as_secs_f64());
+    }
+
     /// How things stand after a pass.
     pub(crate) fn stand(&self, open: bool, budget: Usage, counts: Counts, states: States) {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
@@ -193,6 +199,7 @@ impl Inner {
             openings: Family::default(),
             budget_limit: Gauge::default(),
             budget_used: Gauge::default(),
+            oldest_case: Gauge::default(),
         }
     }
 
@@ -269,6 +276,11 @@ impl Inner {
             "ccm_lifecycle_budget_used",
             "[ALPHA] How many nodes were deleted in the window that ends now",
             self.budget_used.clone(),
+        );
+        to.register(
+            "ccm_lifecycle_oldest_case_seconds",
+            "[ALPHA] For how long the node that is suspected longest has been so without being deleted or kept; 0 without one",
+            self.oldest_case.clone(),
         );
     }
 }

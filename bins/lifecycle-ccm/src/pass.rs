@@ -279,6 +279,7 @@ impl Controller {
             undecided: self.docket.lock().line(self.now()),
         };
         let budget = court.budget(self.now(), &nodes.subjects, &self.settings().policy);
+        self.metrics.waits(court.oldest_case(self.now()));
         self.metrics.stand(court.breaker().is_open(), budget, court.counts(), standing);
     }
 }

@@ -79,6 +79,11 @@ impl Ledger {
         self.shared.metrics.entered(state);
     }
 
+    /// How the node stands, if anything is known of it.
+    pub(crate) fn state(&self, name: &str) -> Option<State> {
+        self.shared.nodes.lock().get(name).map(|entry| entry.state)
+    }
+
     /// Forgets a node that is no more.
     pub(crate) fn forget(&self, name: &str) {
         if let Some(entry) = self.shared.nodes.lock().remove(name) {

@@ -20,6 +20,7 @@
 //! | `ledger` | what is remembered of a node: state, last answer, what was told |
 //! | `tell` | events and log lines |
 //! | `settings`, `metrics` | flags; `ccm_node_*` and upstream's histograms |
+//! | `waiting` | the age of the node that has waited longest |
 
 mod controller;
 mod execute;
@@ -32,6 +33,7 @@ pub mod plan;
 mod refresh;
 mod settings;
 mod tell;
+mod waiting;
 mod writers;
 
 use std::sync::{Arc, atomic::AtomicBool};
@@ -53,7 +55,8 @@ use tokio_util::sync::CancellationToken;
 pub use settings::NodeSettings;
 
 use crate::{
-    controller::Controller, ledger::Ledger, lookups::Outlets, metrics::NodeMetrics, writers::Work,
+    controller::Controller, ledger::Ledger, lookups::Outlets, metrics::NodeMetrics,
+    waiting::OldestWaiting, writers::Work,
 };
 
 /// How many answered nodes may wait for a writer; more than the writers hold, so that
@@ -93,6 +96,7 @@ impl Program for NodeCcm {
             "not listed yet; only the leader lists it",
         );
         let controller = Arc::new(controller(&context));
+        context.metrics.collect(OldestWaiting(Arc::clone(&controller)));
         let listener = Arc::clone(&controller);
         watch_nodes(&context, &controller.store, move |change| listener.changed(&change)).await;
         Ok(Self { controller, fleet })

@@ -283,7 +283,9 @@ impl Elector {
     async fn attempt(&mut self, limit: Duration) -> Attempt {
         self.may_hold = true;
         let since = Moment::now();
-        let problem = match timeout(limit, self.lock.try_acquire_or_renew()).await {
+        let answer = timeout(limit, self.lock.try_acquire_or_renew()).await;
+        self.metrics.read_transitions(self.guard.transitions());
+        let problem = match answer {
             Ok(Ok(LeaseLockResult::Acquired(lease))) if self.holds(&lease) => {
                 return Attempt::Ours(since);
             }

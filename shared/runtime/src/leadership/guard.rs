@@ -62,6 +62,11 @@ impl LeaseGuard {
         self.shared.lock().observed.holder().to_owned()
     }
 
+    /// How often the Lease has changed hands by its own count; `None` if it was never seen.
+    pub(super) fn transitions(&self) -> Option<i64> {
+        self.shared.lock().observed.transitions()
+    }
+
     /// Notes a record that was seen outside of an attempt. It counts as an observation;
     /// nothing is ever decided on it.
     pub(super) fn heard(&self, record: &Value) {

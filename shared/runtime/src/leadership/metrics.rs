@@ -31,6 +31,7 @@ pub struct LeadershipMetrics {
     leads: Family<NameLabel, Gauge>,
     slow_path: Family<NameLabel, Counter>,
     transitions: Family<NameLabel, Counter>,
+    lease_transitions: Family<NameLabel, Gauge>,
     failures: Family<FailureLabels, Counter>,
     renewal: Histogram,
     remaining: Gauge<f64, AtomicU64>,
@@ -44,6 +45,7 @@ impl LeadershipMetrics {
             leads: Family::default(),
             slow_path: Family::default(),
             transitions: Family::default(),
+            lease_transitions: Family::default(),
             failures: Family::default(),
             renewal: Histogram::new(RENEWALS),
             remaining: Gauge::default(),
@@ -74,6 +76,11 @@ impl LeadershipMetrics {
             self.leads.clone(),
         );
         registry.register(
+            "ccm_leader_election_lease_transitions",
+            "[ALPHA] Times that the Lease has gone to another replica, as it counts them itself; every replica shows the same",
+            self.lease_transitions.clone(),
+        );
+        registry.register(
             "ccm_leader_election_failures",
             "[ALPHA] Failed attempts to take, renew or release the Lease, by reason",
             self.failures.clone(),
@@ -100,6 +107,14 @@ impl LeadershipMetrics {
     pub(super) fn became_leader(&self) {
         self.set_leading(true);
         self.transitions.get_or_create(&self.label()).inc();
+    }
+
+    /// What the Lease says of how often it has changed hands. A process that loses it ends,
+    /// so that only the Lease can count across processes.
+    pub(super) fn read_transitions(&self, count: Option<i64>) {
+        if let Some(count) = count {
+            self.lease_transitions.get_or_create(&self.label()).set(count);
+        }
     }
 
     pub(super) fn renewed(&self, took: Duration, remaining: Duration, slow: bool) {

@@ -51,6 +51,12 @@ impl Observed {
         self.last.as_ref().map_or("", |seen| holder(&seen.record))
     }
 
+    /// How often the Lease has changed hands by its own count; `None` if it was never seen.
+    pub(super) fn transitions(&self) -> Option<i64> {
+        let seen = self.last.as_ref()?;
+        Some(seen.record.get("leaseTransitions").and_then(Value::as_i64).unwrap_or_default())
+    }
+
     /// When another candidate's Lease need no longer be respected. `None` if nobody else
     /// is known to hold it, and for a time beyond what the clock can tell.
     pub(super) fn expires_at(&self) -> Option<Instant> {
@@ -125,6 +131,22 @@ mod tests {
         observed.saw(&json!({"holderIdentity": "other", "renewTime": "a"}), start + seconds(14));
         assert!(!observed.is_free(start + seconds(28)));
         assert_eq!(observed.expires_at(), Some(start + seconds(29)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_of_hands_are_those_that_the_lease_counts() {
+        let check = |record: Option<Value>, expect: Option<i64>| {
+            let mut observed = Observed::new("me", OURS);
+            if let Some(record) = &record {
+                observed.saw(record, Instant::now());
+            }
+            assert_eq!(observed.transitions(), expect, "{record:?}");
+        };
+        check(None, None);
+        check(Some(json!({"holderIdentity": "other", "leaseTransitions": 7})), Some(7));
+        check(Some(json!({"holderIdentity": "other"})), Some(0));
+        check(Some(json!({"leaseTransitions": "many"})), Some(0));
+        check(Some(Value::Null), Some(0));
     }
 
     #[tokio::test(start_paused = true)]

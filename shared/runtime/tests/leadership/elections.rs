@@ -331,14 +331,17 @@ async fn events_and_metrics_tell_who_leads() {
     assert_eq!((leader.metric(leads), standby.metric(leads)), (1.0, 0.0));
     assert_eq!((leader.metric(transitions), standby.metric(transitions)), (1.0, 0.0));
     assert_eq!(standby.metric(remaining), 0.0);
+    let hands = r#"ccm_leader_election_lease_transitions{name="node-ccm"}"#;
+    assert_eq!((leader.metric(hands), standby.metric(hands)), (0.0, 0.0), "made, never taken");
     assert!((7.0..=8.0).contains(&leader.metric(remaining)), "{}", leader.metric(remaining));
     assert!(leader.metric("ccm_leader_election_renew_duration_seconds_count") >= 4.0);
 
     leader.release();
     leader.end().await;
     until(&[&leader, &standby], LONG, || standby.leads()).await.unwrap();
-    sleep(seconds(1.0)).await;
+    sleep(seconds(3.0)).await;
     assert_eq!((leader.metric(leads), standby.metric(leads)), (0.0, 1.0));
+    assert_eq!(standby.metric(hands), 1.0, "the Lease's own count outlives its holders");
     let told: Vec<_> = api
         .events()
         .iter()

@@ -167,6 +167,22 @@ fn approval_passes_the_breaker_but_not_the_proof() {
 }
 
 #[test]
+fn the_oldest_case_is_the_one_that_was_opened_first_and_is_still_open() {
+    let subjects = among_ready(subject("a")).into_iter().chain([subject("b")]).collect::<Vec<_>>();
+    let mut court = Court::new();
+    hear(&mut court, at(5.0), &subjects, ("a", running()), None);
+    assert_eq!(court.oldest_case(at(9.0)), None, "watched, but nothing speaks against it");
+    hear(&mut court, at(10.0), &subjects, ("a", gone()), None);
+    hear(&mut court, at(40.0), &subjects, ("b", gone()), None);
+    assert_eq!(court.oldest_case(at(100.0)), Some(Duration::from_secs(90)));
+    hear(&mut court, at(101.0), &subjects, ("a", running()), None);
+    assert_eq!(court.oldest_case(at(101.0)), Some(Duration::from_secs(61)), "one is closed");
+    let all_ready = among_ready(ready("a"));
+    court.agenda(at(102.0), &all_ready, &Policy::default());
+    assert_eq!(court.oldest_case(at(102.0)), None);
+}
+
+#[test]
 fn another_node_of_the_name_begins_without_a_past() {
     let mut court = Court::new();
     hear(&mut court, at(0.0), &among_ready(subject("a")), ("a", gone()), None);
