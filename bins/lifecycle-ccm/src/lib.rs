@@ -42,9 +42,10 @@ use ccm_cloud::Capability;
 use ccm_kube::store::Store;
 use ccm_runtime::{
     health::Scope,
-    node_watch::watch_nodes,
-    node_writer::NodeWriter,
+    node_watch::{self, watch_nodes},
+    node_writer::{self, NodeWriter},
     program::{Context, Failure, Identity, Program},
+    rights::Right,
     settings::{Problems, RawSettings, SettingDoc},
 };
 use parking_lot::Mutex;
@@ -78,6 +79,10 @@ impl Program for LifecycleCcm {
 
     fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<LifecycleSettings> {
         settings::settings(layers, problems)
+    }
+
+    fn rights() -> Vec<Right> {
+        [node_watch::RIGHTS, [node_writer::PATCH, node_writer::DELETE]].concat()
     }
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {

@@ -43,10 +43,11 @@ use ccm_kube::store::Store;
 use ccm_runtime::{
     health::{Condition, Scope},
     inventory::Inventory,
-    node_watch::watch_nodes,
-    node_writer::NodeWriter,
+    node_watch::{self, watch_nodes},
+    node_writer::{self, NodeWriter},
     program::{Context, Failure, Identity, Program},
     queue::{QueueMetrics, WorkQueue},
+    rights::Right,
     settings::{Problems, RawSettings, SettingDoc},
 };
 use tokio::sync::mpsc;
@@ -87,6 +88,10 @@ impl Program for NodeCcm {
 
     fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<NodeSettings> {
         settings::settings(layers, problems)
+    }
+
+    fn rights() -> Vec<Right> {
+        [node_watch::RIGHTS, [node_writer::PATCH, node_writer::PATCH_ADDRESSES]].concat()
     }
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {

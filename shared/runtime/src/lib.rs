@@ -16,5 +16,6 @@ pub mod options;
 pub mod process;
 pub mod program;
 pub mod queue;
+pub mod rights;
 pub mod settings;
 pub mod supervisor;

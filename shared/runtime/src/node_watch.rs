@@ -9,7 +9,11 @@ use ccm_kube::{
 use crate::{
     health::{Scope, Verdict},
     program::{Context, Program},
+    rights::Right,
 };
+
+/// What [`watch_nodes`] needs.
+pub const RIGHTS: [Right; 2] = [Right::new("list", "nodes"), Right::new("watch", "nodes")];
 
 /// Keeps `store` current until the process ends, and calls `on_change` for every change,
 /// which must not wait. Returns when the nodes have been listed once; until then `/readyz`

@@ -16,7 +16,15 @@ use ccm_kube::{
 use crate::{
     leadership::{Leadership, Lost},
     program::{Context, Program},
+    rights::Right,
 };
+
+/// What [`NodeWriter::patch`] needs.
+pub const PATCH: Right = Right::new("patch", "nodes");
+/// What [`NodeWriter::patch_addresses`] needs.
+pub const PATCH_ADDRESSES: Right = Right::on_part("patch", "nodes", "status");
+/// What [`NodeWriter::delete`] needs.
+pub const DELETE: Right = Right::new("delete", "nodes");
 
 /// Why a write was not done.
 #[derive(Debug, thiserror::Error)]

@@ -33,6 +33,7 @@ use crate::{
     health::Health,
     leadership::Leadership,
     metrics::Metrics,
+    rights::Right,
     settings::{CommonSettings, Problems, RawSettings, SettingDoc},
     supervisor::Supervisor,
 };
@@ -53,6 +54,10 @@ pub trait Program: Send + Sync + Sized + 'static {
     /// Converts the merged layers into its settings. Records every problem at once and
     /// returns `None` if there is one.
     fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<Self::Settings>;
+
+    /// What it needs of the API server besides what every program needs
+    /// ([`needed`](crate::rights::needed)): exactly what its manifests grant.
+    fn rights() -> Vec<Right>;
 
     /// Called on every replica: start informers and whatever keeps warm. Returns the
     /// thing that leads. Waiting for the API server here is fine: the replica is then

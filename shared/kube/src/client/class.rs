@@ -6,7 +6,7 @@ use http::{Method, Request, Uri};
 /// a watch is one request for minutes of events, and a late lease loses leadership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestClass {
-    /// GET: single objects and lists.
+    /// GET: single objects and lists. A review of rights is a question, too.
     Read,
     /// Everything that changes something.
     Write,
@@ -23,7 +23,9 @@ pub(super) fn classify<B>(request: &Request<B>) -> Option<RequestClass> {
     }
     Some(match (resource, request.method()) {
         (Some("events"), _) => RequestClass::Event,
-        (_, &Method::GET | &Method::HEAD) => RequestClass::Read,
+        (Some("selfsubjectaccessreviews"), _) | (_, &Method::GET | &Method::HEAD) => {
+            RequestClass::Read
+        }
         _ => RequestClass::Write,
     })
 }
@@ -76,6 +78,11 @@ mod tests {
         check("GET", "/api/v1/nodes?watch=true&resourceVersion=1", None);
         check("GET", "/api/v1/nodes?watch=1", None);
         check("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/node-ccm", None);
+        check(
+            "POST",
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            Some(RequestClass::Read),
+        );
         check("GET", "/version", Some(RequestClass::Read));
         check("GET", "/", Some(RequestClass::Read));
         check("DELETE", "/api/v1", Some(RequestClass::Write));

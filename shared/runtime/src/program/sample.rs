@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use super::{Context, Failure, Identity, Program};
 use crate::{
+    node_watch,
     options::duration,
+    rights::Right,
     settings::{Invocation, Kind, LoadError, Loaded, Problems, RawSettings, SettingDoc, load},
 };
 
@@ -75,6 +77,10 @@ impl Program for Sample {
         );
         let page_size = layers.checked("page-size", "must be at least 1", problems, at_least_one);
         Some(SampleSettings { syncs: syncs?, period: period?, page_size: page_size? })
+    }
+
+    fn rights() -> Vec<Right> {
+        node_watch::RIGHTS.into()
     }
 
     async fn prepare(_: Context<Self>) -> Result<Self, Failure> {

@@ -22,6 +22,7 @@ use crate::{
     limits::{ApiLimits, ApiRates, CloudLimits, CloudRates, LimitMetrics, Rate},
     logging::LogControl,
     metrics::{Metrics, RunningController},
+    rights::{self, Review},
     settings::{CommonSettings, Loaded, RateSettings, Reload},
     supervisor::{Supervisor, chain},
 };
@@ -147,6 +148,7 @@ impl<P: Program> Shell<P> {
             self.startup.pass(format!("idle: {idle}"));
             std::future::pending::<()>().await;
         }
+        self.review_rights();
         let cloud = self.cloud(providers).await?;
         self.startup.fail("preparing");
         let context = self.context(cloud);
@@ -160,6 +162,14 @@ impl<P: Program> Shell<P> {
         program.lead(context);
         self.candidacy.lost().await;
         Err(Failure::Broken("leaderelection lost".to_owned()))
+    }
+
+    /// Finds out beside everything else which rights this program has.
+    fn review_rights(&self) {
+        let needed = rights::needed::<P>(&self.common.borrow());
+        let client = self.clients.main.clone();
+        let review = Review::new(P::IDENTITY.binary, needed, client, &self.health, &self.metrics);
+        self.tasks.spawn_job("rights", review.run(self.tasks.token().clone()));
     }
 
     /// The cloud, once it is known to offer what the program needs.

@@ -19,7 +19,9 @@ use ccm_cloud::{
 };
 use ccm_runtime::{
     logging::LogControl,
+    node_watch,
     program::{Context, Failure, Identity, Program, run},
+    rights::Right,
     settings::{Invocation, Kind, Loaded, Problems, RawSettings, SettingDoc, load},
 };
 use parking_lot::Mutex;
@@ -120,6 +122,10 @@ impl Program for Noting {
     fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<NotingSettings> {
         let (case, workers) = (layers.get("case", problems), layers.get("workers", problems));
         Some(NotingSettings { case: case?, workers: workers? })
+    }
+
+    fn rights() -> Vec<Right> {
+        node_watch::RIGHTS.into()
     }
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
@@ -271,6 +277,11 @@ impl Process {
     /// Waits until a page contains this.
     pub(crate) async fn page_has(&mut self, page: &str, part: &str) {
         self.until(part, async |this| this.get(page).await.1.contains(part)).await;
+    }
+
+    /// Waits until it is ready.
+    pub(crate) async fn ready(&mut self) {
+        self.until("readiness", async |this| this.get("/readyz").await.0 == 200).await;
     }
 
     async fn until(&mut self, what: &str, holds: impl AsyncFn(&Self) -> bool) {

@@ -21,7 +21,8 @@ pub enum Action {
     DropBeforeApply,
     /// The request takes effect, and then the connection breaks instead of the answer.
     DropAfterApply,
-    /// An error without effect: 429, 500, 503, 504, 401, 410...
+    /// An error without effect: 429, 500, 503, 504, 401, 410... 403 takes a right away:
+    /// reviews of rights then deny it.
     Status {
         /// HTTP status code.
         code: u16,
@@ -159,18 +160,40 @@ impl Fault {
         self
     }
 
-    fn matches(&self, info: &RequestInfo) -> bool {
+    fn matches(&self, asked: &Asked<'_>) -> bool {
         let is = |wanted: &Option<String>, have: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted == have)
         };
-        (self.verbs.is_empty() || self.verbs.contains(&info.verb))
-            && is(&self.resource, info.resource_name())
-            && is(&self.subresource, &info.subresource)
-            && is(&self.name, &info.name)
+        let verb = |verb: &Verb| verb.as_str() == asked.verb;
+        (self.verbs.is_empty() || self.verbs.iter().any(verb))
+            && is(&self.resource, asked.resource)
+            && is(&self.subresource, asked.subresource)
+            && is(&self.name, asked.name)
             && self
                 .user_agent
                 .as_ref()
-                .is_none_or(|prefix| info.user_agent.starts_with(prefix.as_str()))
+                .is_none_or(|prefix| asked.user_agent.starts_with(prefix.as_str()))
+    }
+}
+
+/// What a fault looks at of a request, or of one that somebody might send.
+pub(super) struct Asked<'a> {
+    pub(super) verb: &'a str,
+    pub(super) resource: &'a str,
+    pub(super) subresource: &'a str,
+    pub(super) name: &'a str,
+    pub(super) user_agent: &'a str,
+}
+
+impl<'a> From<&'a RequestInfo> for Asked<'a> {
+    fn from(info: &'a RequestInfo) -> Self {
+        Self {
+            verb: info.verb.as_str(),
+            resource: info.resource_name(),
+            subresource: &info.subresource,
+            name: &info.name,
+            user_agent: &info.user_agent,
+        }
     }
 }
 
@@ -239,6 +262,18 @@ impl FaultPlan {
             .map_or(0, |planned| planned.hits)
     }
 
+    /// Whether a request like this would be answered with 403, whenever it came. A review
+    /// of rights says so.
+    pub(super) fn forbids(&self, asked: &Asked<'_>) -> bool {
+        let now = Instant::now();
+        self.state.lock().planned.iter().any(|planned| {
+            matches!(planned.fault.action, Action::Status { code: 403, .. })
+                && planned.fault.chance.is_none()
+                && !planned.is_over(now)
+                && planned.fault.matches(asked)
+        })
+    }
+
     /// What happens to this request. Counts as a hit for each fault concerned.
     pub(super) fn strike(&self, info: &RequestInfo) -> Vec<Action> {
         let now = Instant::now();
@@ -247,7 +282,7 @@ impl FaultPlan {
         let mut actions = Vec::new();
         for planned in planned.iter_mut() {
             let due = !planned.is_over(now)
-                && planned.fault.matches(info)
+                && planned.fault.matches(&info.into())
                 && planned.fault.chance.is_none_or(|chance| rng.random_bool(chance));
             if due {
                 planned.hits += 1;

@@ -145,7 +145,13 @@ impl RequestInfo {
 
     /// The plural name, or nothing for paths such as `/readyz`.
     pub(super) fn resource_name(&self) -> &'static str {
-        self.resource.map_or("", |resource| resource.plural)
+        let unstored = if self.is_review() { "selfsubjectaccessreviews" } else { "" };
+        self.resource.map_or(unstored, |resource| resource.plural)
+    }
+
+    /// Whether it asks for the rights of who asks. That is served without being stored.
+    pub(super) fn is_review(&self) -> bool {
+        self.path.trim_end_matches('/') == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     }
 
     pub(super) fn header(&self, name: header::HeaderName) -> &str {
@@ -251,6 +257,11 @@ mod tests {
         );
         check("GET", "/apis/coordination.k8s.io/v2/leases", "get,,,,");
         check("GET", "/readyz", "get,,,,");
+        check(
+            "POST",
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            "create,selfsubjectaccessreviews,,,",
+        );
         check("OPTIONS", "/api/v1/nodes", "other,nodes,,,");
     }
 

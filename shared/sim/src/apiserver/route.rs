@@ -10,6 +10,7 @@ use super::{
     collection::Listing,
     decode::{FieldValidation, WriteOptions},
     discovery,
+    faults::Asked,
     negotiate::{self, Form, decode_body},
     object::Object,
     openapi,
@@ -79,7 +80,10 @@ impl Core {
         body: &[u8],
         effects: &Effects,
     ) -> Result<Answer, StatusError> {
-        let Some(resource) = info.resource else { return other_path(info, body) };
+        if info.is_review() && info.verb == Verb::Create {
+            return Ok(self.review(info, body));
+        }
+        let Some(resource) = info.resource else { return other_path(info) };
         let form = negotiate::form(info)?;
         let target = Target {
             resource,
@@ -122,6 +126,27 @@ impl Core {
             }
             _ => Err(StatusError::method_not_allowed()),
         }
+    }
+
+    /// Everybody may do everything, but for what a fault answers with 403.
+    fn review(&self, info: &RequestInfo, body: &[u8]) -> Answer {
+        // A coding that is not understood here asks for nothing in particular.
+        let mut review = decode_body(info, body, "SelfSubjectAccessReview").unwrap_or_else(|_| {
+            json!({ "kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {},
+                "spec": {} })
+        });
+        let text =
+            |part: &str| review["spec"]["resourceAttributes"][part].as_str().unwrap_or_default();
+        let denied = self.faults.forbids(&Asked {
+            verb: text("verb"),
+            resource: text("resource"),
+            subresource: text("subresource"),
+            name: text("name"),
+            user_agent: &info.user_agent,
+        });
+        review["metadata"] = json!({});
+        review["status"] = json!({ "allowed": !denied });
+        Answer::Value { code: 201, value: review, media: "application/json" }
     }
 
     fn answer_delete(
@@ -211,20 +236,8 @@ fn delete_options(info: &RequestInfo, body: &[u8]) -> Result<(Preconditions, boo
 }
 
 /// Everything that is not a stored resource.
-fn other_path(info: &RequestInfo, body: &[u8]) -> Result<Answer, StatusError> {
+fn other_path(info: &RequestInfo) -> Result<Answer, StatusError> {
     let path = info.path.trim_end_matches('/');
-    if let ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", Verb::Create) =
-        (path, info.verb)
-    {
-        // Whatever is asked, in whatever coding, the answer is the same.
-        let mut review = decode_body(info, body, "SelfSubjectAccessReview").unwrap_or_else(|_| {
-            json!({ "kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {},
-                "spec": {} })
-        });
-        review["metadata"] = json!({});
-        review["status"] = json!({ "allowed": true });
-        return Ok(Answer::Value { code: 201, value: review, media: "application/json" });
-    }
     if info.verb != Verb::Get {
         return Err(StatusError::no_such_path());
     }

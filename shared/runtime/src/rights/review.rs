@@ -1,0 +1,189 @@
+//! Asks the API server which rights this program has, until it has all.
+//!
+//! A program with a right too few starts and does what it can, but is not ready: a rollout
+//! with a role that is too small stops there, and the replicas that work stay. That the
+//! review itself fails says nothing about rights, and keeps nobody from being ready.
+
+use std::time::Duration;
+
+use ccm_kube::ApiError;
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::{Api, Client, api::PostParams};
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::Right;
+use crate::{
+    health::{Condition, Health, Scope, Verdict},
+    metrics::Metrics,
+    supervisor::chain,
+};
+
+/// How many questions are under way at once.
+const AT_ONCE: usize = 4;
+/// What one round of questions may take; nobody is ready before the first has ended.
+const ROUND: Duration = Duration::from_secs(5);
+/// Between two rounds.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// What is known of one right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Unknown,
+    Granted,
+    Denied,
+}
+
+/// The rights of one program, and what is known of them.
+pub(crate) struct Review {
+    program: &'static str,
+    api: Api<SelfSubjectAccessReview>,
+    rights: Vec<(Right, Answer)>,
+    check: Condition,
+    missing: Gauge,
+    /// What was logged last.
+    said: Option<Verdict>,
+}
+
+impl Review {
+    /// A review of these rights. Its check and its metric appear at once; nobody is asked
+    /// before [`Review::run`].
+    pub(crate) fn new(
+        program: &'static str,
+        rights: Vec<Right>,
+        client: Client,
+        health: &Health,
+        metrics: &Metrics,
+    ) -> Self {
+        let missing = Gauge::default();
+        metrics.register(
+            "ccm_missing_rights",
+            "[ALPHA] Rights that the program needs and the API server does not grant it; /readyz?verbose names them",
+            missing.clone(),
+        );
+        Self {
+            program,
+            api: Api::all(client),
+            rights: rights.into_iter().map(|right| (right, Answer::Unknown)).collect(),
+            check: health.condition("rights", Scope::Readiness, "being reviewed"),
+            missing,
+            said: None,
+        }
+    }
+
+    /// Asks for each right once, and every 30 s again for those that are not granted.
+    /// Ends when all are, when this API server reviews nothing, or when cancelled.
+    pub(crate) async fn run(mut self, token: CancellationToken) {
+        token.run_until_cancelled(self.rounds()).await;
+    }
+
+    async fn rounds(&mut self) {
+        loop {
+            let trouble = self.round().await.err();
+            let verdict = self.verdict(trouble.as_ref());
+            self.show(verdict);
+            let done = self.rights.iter().all(|(_, answer)| *answer == Answer::Granted);
+            if done || trouble.as_ref().is_some_and(is_final) {
+                return;
+            }
+            sleep(AGAIN).await;
+        }
+    }
+
+    /// Asks for what is not granted, up to the first question that is not answered.
+    async fn round(&mut self) -> Result<(), ApiError> {
+        let open = self.rights.iter().enumerate();
+        let open = open.filter(|(_, (_, answer))| *answer != Answer::Granted);
+        let questions: Vec<_> = open.map(|(at, (right, _))| (at, question(right))).collect();
+        let api = self.api.clone();
+        let mut answers = stream::iter(questions)
+            .map(move |(at, question)| {
+                let api = api.clone();
+                async move { (at, api.create(&PostParams::default(), &question).await) }
+            })
+            .buffered(AT_ONCE);
+        let rights = &mut self.rights;
+        let asking = async {
+            while let Some((at, answer)) = answers.next().await {
+                let granted = answer?.status.is_some_and(|status| status.allowed);
+                if let Some((_, known)) = rights.get_mut(at) {
+                    *known = if granted { Answer::Granted } else { Answer::Denied };
+                }
+            }
+            Ok(())
+        };
+        timeout(ROUND, asking).await.map_err(|_| ApiError::Timeout)?
+    }
+
+    fn verdict(&self, trouble: Option<&ApiError>) -> Verdict {
+        let missing: Vec<_> = self.missing().map(ToString::to_string).collect();
+        if !missing.is_empty() {
+            let Self { program, .. } = self;
+            return Verdict::Failed(format!(
+                "{program} may not {}; apply the roles that belong to this version (manifests/common/role.yaml, \
+                 manifests/{program}/clusterrole.yaml), or bind them to the account it runs as; reviewed again every {} s",
+                missing.join(", nor "),
+                AGAIN.as_secs()
+            ));
+        }
+        Verdict::Passed(match trouble {
+            None => format!("all {} that are needed are granted", self.rights.len()),
+            Some(error) if is_final(error) => {
+                format!("not known: this API server does not review them: {}", chain(error))
+            }
+            Some(error) => format!(
+                "not known yet, reviewed again every {} s: {}",
+                AGAIN.as_secs(),
+                chain(error)
+            ),
+        })
+    }
+
+    fn show(&mut self, verdict: Verdict) {
+        self.missing.set(i64::try_from(self.missing().count()).unwrap_or(i64::MAX));
+        match &verdict {
+            Verdict::Passed(detail) => self.check.pass(detail),
+            Verdict::Failed(reason) => self.check.fail(reason),
+        }
+        if self.said.as_ref() == Some(&verdict) {
+            return;
+        }
+        match &verdict {
+            Verdict::Passed(detail) => tracing::info!("rights: {detail}"),
+            Verdict::Failed(reason) => tracing::error!("rights are missing: {reason}"),
+        }
+        self.said = Some(verdict);
+    }
+
+    fn missing(&self) -> impl Iterator<Item = &Right> {
+        self.rights.iter().filter(|(_, answer)| *answer == Answer::Denied).map(|(right, _)| right)
+    }
+}
+
+/// Whether asking again is pointless: whoever is signed in may ask, unless a cluster's
+/// owner has taken that away.
+fn is_final(error: &ApiError) -> bool {
+    matches!(error, ApiError::Forbidden(_) | ApiError::NotFound | ApiError::Invalid(_))
+}
+
+fn question(right: &Right) -> SelfSubjectAccessReview {
+    let text = |part: &str| (!part.is_empty()).then(|| part.to_owned());
+    let attributes = ResourceAttributes {
+        group: text(right.group),
+        name: text(&right.name),
+        namespace: text(&right.namespace),
+        resource: text(right.resource),
+        subresource: text(right.subresource),
+        verb: text(right.verb),
+        ..ResourceAttributes::default()
+    };
+    let spec = SelfSubjectAccessReviewSpec {
+        resource_attributes: Some(attributes),
+        ..SelfSubjectAccessReviewSpec::default()
+    };
+    SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() }
+}
