@@ -35,10 +35,14 @@ const (
 
 // links to the page that says more; `docs` is a variable of every dashboard.
 func (a about) links() []cog.Builder[dashboard.DashboardLink] {
-	if a.page == "" {
-		return nil
+	var links []cog.Builder[dashboard.DashboardLink]
+	if a.alert != "" {
+		links = append(links, page("Runbook "+a.alert, "runbooks/"+a.alert+".md"))
 	}
-	return []cog.Builder[dashboard.DashboardLink]{page("What to do: "+a.page, a.page)}
+	if a.page != "" {
+		links = append(links, page("docs/"+a.page, a.page))
+	}
+	return links
 }
 
 func page(title, path string) *dashboard.DashboardLinkBuilder {
@@ -66,8 +70,7 @@ func (b board) build(docs string) (dashboard.Dashboard, error) {
 			Type(dashboard.DashboardLinkTypeDashboards).
 			Tags([]string{tag}).
 			IncludeVars(true).
-			KeepTime(true)).
-		Link(page("Runbooks", "runbooks/README.md"))
+			KeepTime(true))
 	for _, each := range b.rows {
 		each.addTo(builder)
 	}

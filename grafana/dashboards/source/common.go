@@ -11,19 +11,21 @@ func leadership() row {
 				shows:  "Each replica over time: whether it leads or stands by. A replica that ended has no more colour.",
 				normal: "Exactly one leads. A leader that is stopped is followed within a second, one that crashed within 15 s (`--leader-elect-lease-duration`).",
 				do:     "Nobody leads: look at the log of a standby and at the panel of failed attempts. It changes all the time: the API server is slow, or the replica is short of CPU.",
+				alert:  "CCMNoLeader",
 			},
 			lines: []line{{of("leader_election_master_status"), "{{instance}}"}},
 			words: map[string]word{"0": {"stands by", grey}, "1": {"leads", green}},
 			wide:  10,
 		}.panel(),
 		number{
-			title: "Begins of a term",
+			title: "Leader changes",
 			about: about{
-				shows:  "How often a replica began to lead in the time that is shown; seen once a minute, so several within one minute count as one.",
-				normal: "As many as there were roll-outs and node drains.",
+				shows:  "How often the Lease went to another replica in the time that is shown, as the Lease counts it itself.",
+				normal: "One or two for each roll-out or node drain.",
 				do:     "More than that: each one costs a start of the controller. Find out why leaders end: log, restarts, time to renew.",
+				alert:  "CCMLeaderFlapping",
 			},
-			lines: []line{{orZero(sum("", "count_over_time(("+begins()+")[$__range:"+minute+"])")), ""}},
+			lines: []line{{sum("", changes(of("ccm_leader_election_lease_transitions"))), ""}},
 			base:  green,
 			steps: []step{{3, yellow}, {10, red}},
 			high:  8,
@@ -69,10 +71,11 @@ func leadership() row {
 	}}
 }
 
-// begins are the moments at which a replica leads that did not a minute ago.
-func begins() string {
-	leads := of("leader_election_master_status")
-	return "(" + leads + " == 1) unless (" + leads + " offset " + minute + " == 1)"
+// changes is how much a number rose that all replicas of one Lease report alike.
+func changes(gauge string) string {
+	const lease = "cluster, namespace, name"
+	return highest(lease, "max_over_time("+gauge+"[$__range])") + " - " +
+		aggregate("min", lease, "min_over_time("+gauge+"[$__range])")
 }
 
 // queue is about what waits for a worker. Only for controllers with a work queue.
@@ -94,6 +97,7 @@ func queue() row {
 				shows:  "How long the key that has waited longest has waited, and how long the one that has been in work longest has been so.",
 				normal: "Below a second; as long as the cloud takes to answer while it is slow.",
 				do:     "One key in work for minutes: a call hangs. Look at the cloud's times and the log of the leader.",
+				alert:  "CCMQueueStuck",
 			},
 			unit: units.Seconds,
 			lines: []line{
@@ -127,6 +131,7 @@ func apiServer() row {
 				shows:  "Requests to the API server per second, by method and status. `<error>` got no answer.",
 				normal: "The renewals of the Lease (about one in two seconds), and writes while nodes change. 409 now and then: somebody else wrote first.",
 				do:     "401, 403: token or role. 429: it is overloaded, and the limits obey. 5xx, `<error>`: the API server or the way to it.",
+				alert:  "CCMAPIServerErrors",
 			},
 			unit:  units.RequestsPerSecond,
 			lines: []line{{sum("method, code", rate(of("rest_client_requests_total"))), "{{method}} {{code}}"}},
@@ -148,6 +153,7 @@ func apiServer() row {
 				shows:  "For how long the API server has told nothing on the watch, on each replica. It says at least once a minute that there is nothing new.",
 				normal: "A saw tooth below a minute.",
 				do:     "Rising on one replica: its connection is dead; it lists anew by itself. On all: the API server. The clocks of Prometheus and node count, too.",
+				alert:  "CCMWatchStale",
 			},
 			unit:  units.Seconds,
 			lines: []line{{"clamp_min(time() - " + highest("instance, resource", of("ccm_informer_last_event_timestamp_seconds")) + ", 0)", "{{instance}} {{resource}}"}},
@@ -224,6 +230,7 @@ func process() row {
 				shows:  "What runs where, since when.",
 				normal: "One version, but during a roll-out.",
 				do:     "Two versions for long: the roll-out hangs; look at the Deployment.",
+				alert:  "CCMTargetDown",
 			},
 			lines: []line{
 				{highest("instance, program, version, commit, platform", of("ccm_build_info")), ""},
@@ -234,16 +241,31 @@ func process() row {
 			dates:   []string{started},
 			wide:    12,
 		}.panel(),
+		number{
+			title: "Missing rights",
+			about: about{
+				shows:  "Rights that the program needs and its service account lacks, on the replica that lacks most.",
+				normal: "0.",
+				do:     "The log and `/readyz?verbose` name them: apply the program's role from `manifests/`. Without them its work fails.",
+				alert:  "CCMMissingRights",
+			},
+			lines: []line{{highest("", of("ccm_missing_rights")), ""}},
+			base:  green,
+			steps: []step{{1, red}},
+			none:  "no replica is seen",
+			high:  8,
+		}.panel(),
 		strip{
 			title: "Configuration file",
 			about: about{
 				shows:  "Whether the configuration file as it is now is valid, on each replica.",
 				normal: "valid",
 				do:     "`refused`: the file was changed and is wrong; the old version stays in use. The log and `/readyz?verbose` name the mistake. Mend it before the next restart, which would fail.",
+				alert:  "CCMConfigRefused",
 			},
 			lines: []line{{of("ccm_config_valid"), "{{instance}}"}},
 			words: map[string]word{"0": {"refused", red}, "1": {"valid", green}},
-			wide:  12,
+			wide:  8,
 		}.panel(),
 	}}
 }

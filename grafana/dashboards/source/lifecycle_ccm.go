@@ -36,12 +36,14 @@ func deletions() row {
 				shows:  "Open: the cloud's list of the fleet is not believable, and no node is deleted but approved ones.",
 				normal: "closed",
 				do:     "Are the credentials those of the right project and region? Do the instances exist? If they are really gone, approve the nodes.",
+				alert:  "LifecycleCCMBreakerOpen",
 				page:   breaker,
 			},
 			lines: []line{{highest("", of("ccm_lifecycle_breaker_open")), ""}},
 			words: map[string]word{"0": {"closed", green}, "1": {"open", red}},
 			base:  grey,
 			none:  "no replica is seen",
+			high:  8,
 		}.panel(),
 		number{
 			title: "Budget left",
@@ -58,6 +60,7 @@ func deletions() row {
 			base:  red,
 			steps: []step{{1, green}},
 			none:  "no replica is seen",
+			high:  8,
 		}.panel(),
 		graph{
 			title: "Deletions",
@@ -95,7 +98,7 @@ func deletions() row {
 			lines: []line{{of("ccm_lifecycle_breaker_open") + leading(), "{{instance}}"}},
 			words: map[string]word{"0": {"closed", green}, "1": {"open", red}},
 			wide:  8,
-			high:  6,
+			high:  8,
 		}.panel(),
 		graph{
 			title: "Openings of the breaker, by cause",
@@ -151,14 +154,18 @@ func verdicts() row {
 		graph{
 			title: "Longest wait for a verdict",
 			about: about{
-				shows:  "How long the node that has waited longest has waited.",
+				shows:  "How long the node that has waited longest has waited, and how long the oldest open case is: a node that the cloud has denied.",
 				normal: "0, and up to the confirmation period (20 s) while an instance is gone; the grace period (2 min) for new nodes.",
 				do:     "Rising: the cloud does not answer, or breaker or budget hold. See the verdicts.",
+				alert:  "LifecycleCCMDeletionsHeld",
 				page:   court,
 			},
-			unit:  units.Seconds,
-			lines: []line{{highest("", of("ccm_lifecycle_longest_wait_seconds")), "longest wait"}},
-			bad:   []step{{300, red}},
+			unit: units.Seconds,
+			lines: []line{
+				{highest("", of("ccm_lifecycle_longest_wait_seconds")), "longest wait"},
+				{highest("", of("ccm_lifecycle_oldest_case_seconds")), "oldest case"},
+			},
+			bad: []step{{300, red}},
 		}.panel(),
 		graph{
 			title: "Time to verdict",
@@ -213,6 +220,7 @@ func passes() row {
 				shows:  "Passes over the nodes that are not Ready, per second.",
 				normal: "None while all nodes are Ready; else one per monitor period (0.2 per second).",
 				do:     "None although nodes are not Ready: does anybody lead?",
+				alert:  "LifecycleCCMStalled",
 			},
 			unit: units.Short,
 			lines: []line{{

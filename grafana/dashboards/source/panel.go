@@ -14,10 +14,11 @@ import (
 )
 
 // about is what a person on call reads at a panel: what it shows, what is normal, and
-// what to do when it is not. `page` is the page of docs/ that says more.
+// what to do when it is not. `page` is the page of docs/ that says more, `alert` the rule
+// that fires over the same metric: its runbook is linked.
 type about struct {
 	shows, normal, do string
-	page              string
+	page, alert       string
 }
 
 func (a about) text() string {
