@@ -107,6 +107,11 @@ impl Server {
         }
     }
 
+    /// Where it listens, as `host:port`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     /// What an expression is now.
     pub async fn query(&self, expression: &str) -> Result<Value> {
         let data = self.get("query", &[("query", expression)]).await?;

@@ -74,6 +74,11 @@ impl World {
     /// Starts all programs: of node-ccm one more than usual, because one leaves.
     async fn set() -> Result<Self> {
         let (env, second) = (simulated().await?, simulated().await?);
+        let mut silent = nodes::with_ready(nodes::fresh("silent"), "Unknown");
+        silent["spec"] = json!({"providerID": format!("openstack:///{}", nodes::uuid_of("silent"))});
+        for node in [nodes::fresh("fresh"), silent] {
+            nodes::register(&second.client, &node).await?;
+        }
         let mut world = Self {
             node: Vec::new(),
             lifecycle: Vec::new(),

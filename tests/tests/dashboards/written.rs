@@ -1,6 +1,9 @@
 //! What can be said of a dashboard without asking anybody.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ccm_tests::{
     cluster::repository,
@@ -18,10 +21,10 @@ pub const CHECKS: [(&str, Check); 6] = [
     ("dashboards_have_names_of_their_own", named),
 ];
 
-type Check = fn(&[Dashboard]) -> Vec<String>;
+type Check = fn(&[Arc<Dashboard>]) -> Vec<String>;
 
 /// Looks at every panel.
-fn panels(all: &[Dashboard], wrong: impl Fn(&Value) -> Option<String>) -> Vec<String> {
+fn panels(all: &[Arc<Dashboard>], wrong: impl Fn(&Value) -> Option<String>) -> Vec<String> {
     let each = all.iter().flat_map(|board| {
         board.panels().into_iter().map(|panel| (board.name.as_str(), panel)).collect::<Vec<_>>()
     });
@@ -31,7 +34,7 @@ fn panels(all: &[Dashboard], wrong: impl Fn(&Value) -> Option<String>) -> Vec<St
     .collect()
 }
 
-fn explained(all: &[Dashboard]) -> Vec<String> {
+fn explained(all: &[Arc<Dashboard>]) -> Vec<String> {
     panels(all, |panel| {
         let description = text(&panel["description"]);
         let parts = ["**Normal:** ", "**Otherwise:** "];
@@ -40,7 +43,7 @@ fn explained(all: &[Dashboard]) -> Vec<String> {
     })
 }
 
-fn plain(all: &[Dashboard]) -> Vec<String> {
+fn plain(all: &[Arc<Dashboard>]) -> Vec<String> {
     const CORE: [&str; 4] = ["timeseries", "stat", "state-timeline", "table"];
     panels(all, |panel| {
         let kind = text(&panel["type"]);
@@ -52,7 +55,7 @@ fn plain(all: &[Dashboard]) -> Vec<String> {
     })
 }
 
-fn sourced(all: &[Dashboard]) -> Vec<String> {
+fn sourced(all: &[Arc<Dashboard>]) -> Vec<String> {
     panels(all, |panel| {
         let mut asked = list(&panel["targets"]).chain(std::iter::once(panel));
         let other = asked.find(|target| target["datasource"]["uid"] != "${datasource}")?;
@@ -60,7 +63,7 @@ fn sourced(all: &[Dashboard]) -> Vec<String> {
     })
 }
 
-fn linked(all: &[Dashboard]) -> Vec<String> {
+fn linked(all: &[Arc<Dashboard>]) -> Vec<String> {
     let of_panels = panels(all, |panel| list(&panel["links"]).find_map(dead));
     let of_boards = all.iter().flat_map(|board| {
         list(&board.json["links"])
@@ -99,7 +102,7 @@ fn anchor_of(heading: &str) -> String {
 }
 
 /// Grafana's grid is 24 columns wide.
-fn placed(all: &[Dashboard]) -> Vec<String> {
+fn placed(all: &[Arc<Dashboard>]) -> Vec<String> {
     let mut wrong = Vec::new();
     for board in all {
         let mut taken: BTreeMap<(u64, u64), String> = BTreeMap::new();
@@ -118,7 +121,7 @@ fn placed(all: &[Dashboard]) -> Vec<String> {
     wrong
 }
 
-fn named(all: &[Dashboard]) -> Vec<String> {
+fn named(all: &[Arc<Dashboard>]) -> Vec<String> {
     let mut wrong = Vec::new();
     for board in all {
         let uid = text(&board.json["uid"]);
