@@ -22,7 +22,7 @@ BENCH ?= all
 FLAVOUR ?= debian
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-check test test-cluster test-openstack dashboards test-dashboards lint deny build fmt docs bench model-check tools clean
+.PHONY: help demo demo-check test test-cluster test-openstack test-alerts dashboards test-dashboards lint deny build fmt docs bench model-check tools clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,11 @@ test-openstack: tools ## the scenarios with real Keystone, Nova and Neutron on l
 	  tests/openstack/up --flavour=$(FLAVOUR) >/dev/null && \
 	  QUARTET_OPENSTACK=$(FLAVOUR) $(CARGO) test $(LOCKED) -p ccm-tests --test openstack -- --test-threads=1
 
+test-alerts: ## the alert rules and their cases with Debian's promtool (unpacked once, or QUARTET_PROMETHEUS)
+	promtool="$$(tests/prometheus/install.sh)/promtool" && \
+	  "$$promtool" check rules grafana/alerts/*.yaml && \
+	  "$$promtool" test rules grafana/alerts/tests/*.yaml
+
 lint: tools ## formatting, clippy without warnings, documentation without broken links
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
@@ -84,13 +89,12 @@ DASHBOARDS = cd grafana/dashboards/source && GOFLAGS=-mod=readonly go run . -doc
 dashboards: ## write grafana/dashboards/*.json from their source (Go 1.24 or newer)
 	$(DASHBOARDS)
 
-test-dashboards: tools ## every query of the dashboards and the alert rules, with a real Prometheus that scrapes the programs (Debian's packages, or QUARTET_PROMETHEUS)
+test-dashboards: tools test-alerts ## test-alerts, and every query of the dashboards and rules by a real Prometheus that scrapes the programs
 	cd grafana/dashboards/source && test -z "$$(gofmt -l .)" && go vet .
 	$(DASHBOARDS) -check
 	$(CARGO) build $(LOCKED) --workspace --bins
 	prometheus="$$(tests/prometheus/install.sh)" && \
-	  find grafana/alerts/tests -name '*.yaml' -exec "$$prometheus/promtool" test rules {} + && \
-	  QUARTET_PROMETHEUS="$$prometheus" $(CARGO) test $(LOCKED) -p ccm-tests --test dashboards
+		  QUARTET_PROMETHEUS="$$prometheus" $(CARGO) test $(LOCKED) -p ccm-tests --test dashboards
 
 bench: tools ## the figures: requests, calls, bytes, memory, seconds (BENCH=name runs one)
 	tests/kube-apiserver/build.sh

@@ -18,7 +18,7 @@ use prometheus_client::{
 };
 
 use crate::{
-    court::{Cause, Counts, Testimony, Usage, Verdict},
+    court::{At, Cause, Counts, Doubt, Reason, Testimony, Usage, Verdict},
     docket::Line,
 };
 
@@ -104,6 +104,7 @@ impl LifecycleMetrics {
     pub(crate) fn new(metrics: &Metrics) -> Self {
         let this = Self { inner: Arc::new(Inner::new()) };
         this.inner.register(metrics);
+        this.inner.begin();
         this
     }
 
@@ -200,6 +201,30 @@ impl Inner {
             budget_limit: Gauge::default(),
             budget_used: Gauge::default(),
             oldest_case: Gauge::default(),
+        }
+    }
+
+    /// Shows the series that people wait for before there is anything to count: one that is
+    /// born with its first event hides that event from `rate` and `increase`.
+    fn begin(&self) {
+        let verdicts = Reason::ALL
+            .map(Verdict::Keep)
+            .into_iter()
+            .chain(Doubt::ALL.map(|why| Verdict::Suspect { look_again: At::default(), why }))
+            .chain([Verdict::Delete, Verdict::BreakerOpen, Verdict::OverBudget { until: None }]);
+        for verdict in verdicts {
+            let labels = VerdictLabels { verdict: verdict.as_str(), reason: verdict.reason() };
+            drop(self.verdicts.get_or_create(&labels));
+        }
+        for verdict in ["keep", "delete"] {
+            drop(self.to_verdict.get_or_create(&VerdictLabel { verdict }));
+        }
+        for cause in ["empty", "shrunk", "contradiction"] {
+            drop(self.openings.get_or_create(&CauseLabel { cause }));
+        }
+        drop(self.deletions.get_or_create(&ResultLabel { result: "ok" }));
+        for action in ["add", "remove"] {
+            drop(self.taints.get_or_create(&TaintLabels { action, result: "ok" }));
         }
     }
 

@@ -116,6 +116,7 @@ impl NodeMetrics {
     pub(crate) fn new(metrics: &Metrics) -> Self {
         let this = Self { inner: Arc::new(Inner::new()) };
         this.inner.register(metrics);
+        this.inner.begin();
         this
     }
 
@@ -212,6 +213,21 @@ impl Inner {
             refresh_duration: Histogram::new(REFRESH),
             refresh_differing: Gauge::default(),
         }
+    }
+
+    /// Shows the series that people wait for before there is anything to count: one that is
+    /// born with its first event hides that event from `rate` and `increase`.
+    fn begin(&self) {
+        for kind in ["addresses", "taint", "labels"] {
+            drop(self.writes.get_or_create(&WriteLabels { kind, result: "ok" }));
+        }
+        for reason in ["invalid", "reserved", "already_present"] {
+            drop(self.label_drops.get_or_create(&ReasonLabel { reason }));
+        }
+        for result in ["applied", "held"] {
+            drop(self.internal_ip_changes.get_or_create(&ResultLabel { result }));
+        }
+        drop(self.refreshes.get_or_create(&ResultLabel { result: "ok" }));
     }
 
     fn register(&self, to: &Metrics) {

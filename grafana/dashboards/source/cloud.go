@@ -40,8 +40,8 @@ func cloudCalls() row {
 			},
 			unit: units.Seconds,
 			lines: []line{
-				{quantile(0.5, "operation", of("ccm_cloud_request_duration_seconds_bucket")), "{{operation}}: half of them"},
-				{quantile(0.99, "operation", of("ccm_cloud_request_duration_seconds_bucket")), "{{operation}}: 99 %"},
+				{quantile(0.5, short, "operation", of("ccm_cloud_request_duration_seconds_bucket")), "{{operation}}: half of them"},
+				{quantile(0.99, short, "operation", of("ccm_cloud_request_duration_seconds_bucket")), "{{operation}}: 99 %"},
 			},
 		}.panel(),
 	}}
@@ -94,13 +94,16 @@ func limits() row {
 		graph{
 			title: "Time spent waiting",
 			about: about{
-				shows:  "How long requests waited until the limit let them through: 99 of 100 waited less.",
+				shows:  "How long a request waited on average until the limit let it through, in the last five minutes.",
 				normal: "Milliseconds.",
 				do:     "Seconds: nodes wait for nothing but the limit. Raise it, or find who asks so much.",
 				page:   "rate-limits.md",
 			},
 			unit:  units.Seconds,
-			lines: []line{{quantile(0.99, "service, class", of("ccm_limiter_wait_seconds_bucket")), "{{service}} {{class}}"}},
+			lines: []line{{
+				average(short, "service, class", of("ccm_limiter_wait_seconds_sum"), of("ccm_limiter_wait_seconds_count")),
+				"{{service}} {{class}}",
+			}},
 			wide:  6,
 		}.panel(),
 		graph{
@@ -211,7 +214,7 @@ func openStack() row {
 				page:   "providers/openstack.md",
 			},
 			unit:  units.Seconds,
-			lines: []line{{quantile(0.99, "request", of("openstack_api_request_duration_seconds_bucket")), "{{request}}"}},
+			lines: []line{{quantile(0.99, short, "request", of("openstack_api_request_duration_seconds_bucket")), "{{request}}"}},
 			wide:  24,
 		}.panel(),
 	}}

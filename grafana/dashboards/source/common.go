@@ -51,8 +51,8 @@ func leadership() row {
 			},
 			unit: units.Seconds,
 			lines: []line{
-				{quantile(0.5, "", of("ccm_leader_election_renew_duration_seconds_bucket")), "half of them"},
-				{quantile(0.99, "", of("ccm_leader_election_renew_duration_seconds_bucket")), "99 %"},
+				{quantile(0.5, short, "", of("ccm_leader_election_renew_duration_seconds_bucket")), "half of them"},
+				{quantile(0.99, short, "", of("ccm_leader_election_renew_duration_seconds_bucket")), "99 %"},
 			},
 			bad:  []step{{2, red}},
 			wide: 12,
@@ -115,8 +115,8 @@ func queue() row {
 			},
 			unit: units.Seconds,
 			lines: []line{
-				{quantile(0.5, "name", of("workqueue_queue_duration_seconds_bucket")), "{{name}}: half of them"},
-				{quantile(0.99, "name", of("workqueue_queue_duration_seconds_bucket")), "{{name}}: 99 %"},
+				{quantile(0.5, short, "name", of("workqueue_queue_duration_seconds_bucket")), "{{name}}: half of them"},
+				{quantile(0.99, short, "name", of("workqueue_queue_duration_seconds_bucket")), "{{name}}: 99 %"},
 			},
 		}.panel(),
 	}}
@@ -144,7 +144,7 @@ func apiServer() row {
 				do:     "Seconds: the API server or etcd is slow; Leases are in danger.",
 			},
 			unit:  units.Seconds,
-			lines: []line{{quantile(0.99, "verb", of("rest_client_request_duration_seconds_bucket")), "{{verb}}"}},
+			lines: []line{{quantile(0.99, short, "verb", of("rest_client_request_duration_seconds_bucket")), "{{verb}}"}},
 			bad:   []step{{1, red}},
 		}.panel(),
 		graph{

@@ -49,9 +49,22 @@ func aggregate(how, by, expression string) string {
 	return fmt.Sprintf("%s by (%s) (%s)", how, by, expression)
 }
 
-// quantile of a histogram, given the selector of its buckets, kept apart by these labels.
-func quantile(q float64, by, buckets string) string {
-	return quantileOf(q, by, rate(buckets))
+// What happens seldom is looked at over so long: over the last point alone there would
+// be gaps and single dots.
+const (
+	short = "[5m]"
+	long  = "[10m]"
+)
+
+// quantile of a histogram over a window, given the selector of its buckets, kept apart by
+// these labels.
+func quantile(q float64, window, by, buckets string) string {
+	return quantileOf(q, by, "rate("+buckets+window+")")
+}
+
+// average of a histogram over a window: exact, where a quantile is between two bounds.
+func average(window, by string, total, count string) string {
+	return sum(by, "rate("+total+window+")") + " / " + sum(by, "rate("+count+window+")")
 }
 
 func quantileOf(q float64, by, rates string) string {

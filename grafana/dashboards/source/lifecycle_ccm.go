@@ -177,8 +177,8 @@ func verdicts() row {
 			},
 			unit: units.Seconds,
 			lines: []line{
-				{quantile(0.5, "verdict", of("ccm_lifecycle_time_to_verdict_seconds_bucket")), "{{verdict}}: half of them"},
-				{quantile(0.99, "verdict", of("ccm_lifecycle_time_to_verdict_seconds_bucket")), "{{verdict}}: 99 %"},
+				{quantile(0.5, long, "verdict", of("ccm_lifecycle_time_to_verdict_seconds_bucket")), "{{verdict}}: half of them"},
+				{quantile(0.99, long, "verdict", of("ccm_lifecycle_time_to_verdict_seconds_bucket")), "{{verdict}}: 99 %"},
 			},
 		}.panel(),
 		graph{
@@ -203,8 +203,8 @@ func verdicts() row {
 			},
 			unit: units.Seconds,
 			lines: []line{
-				{quantile(0.5, "", of("ccm_lifecycle_time_to_deletion_seconds_bucket")), "half of them"},
-				{quantile(0.99, "", of("ccm_lifecycle_time_to_deletion_seconds_bucket")), "99 %"},
+				{quantile(0.5, long, "", of("ccm_lifecycle_time_to_deletion_seconds_bucket")), "half of them"},
+				{quantile(0.99, long, "", of("ccm_lifecycle_time_to_deletion_seconds_bucket")), "99 %"},
 			},
 			wide: 12,
 		}.panel(),
@@ -237,8 +237,8 @@ func passes() row {
 			},
 			unit: units.Seconds,
 			lines: []line{
-				{quantile(0.5, "", of("cloud_node_lifecycle_controller_monitor_nodes_duration_seconds_bucket")), "half of them"},
-				{quantile(0.99, "", of("cloud_node_lifecycle_controller_monitor_nodes_duration_seconds_bucket")), "99 %"},
+				{quantile(0.5, short, "", of("cloud_node_lifecycle_controller_monitor_nodes_duration_seconds_bucket")), "half of them"},
+				{quantile(0.99, short, "", of("cloud_node_lifecycle_controller_monitor_nodes_duration_seconds_bucket")), "99 %"},
 			},
 			wide: 6,
 		}.panel(),

@@ -143,15 +143,15 @@ func work() row {
 		graph{
 			title: "Time from registration to untaint",
 			about: about{
-				shows:  "How long new nodes waited until pods could run on them: half of them, and 99 of 100, waited less.",
-				normal: "99 % below 1 s.",
+				shows:  "How long new nodes waited until pods could run on them, in the last ten minutes: on average, and the 99 % that waited less. The bounds of the measurement are 1, 4, 16, 64, 256 and 1024 s: the second says between which two.",
+				normal: "On average some 100 ms, 99 % at most 1 s.",
 				do:     "Open the dashboard of node-ccm.",
 				page:   stays,
 			},
 			unit: units.Seconds,
 			lines: []line{
-				{quantile(0.5, "", anywhere("node_controller_cloud_provider_taint_removal_delay_seconds_bucket")), "half of them"},
-				{quantile(0.99, "", anywhere("node_controller_cloud_provider_taint_removal_delay_seconds_bucket")), "99 %"},
+				{average(long, "", anywhere(untaint+"_sum"), anywhere(untaint+"_count")), "on average"},
+				{quantile(0.99, long, "", anywhere(untaint+"_bucket")), "99 %"},
 			},
 			bad: []step{{16, red}},
 		}.panel(),
@@ -164,7 +164,7 @@ func work() row {
 				page:   court,
 			},
 			unit:  units.Seconds,
-			lines: []line{{quantile(0.99, "verdict", anywhere("ccm_lifecycle_time_to_verdict_seconds_bucket")), "{{verdict}}"}},
+			lines: []line{{quantile(0.99, long, "verdict", anywhere("ccm_lifecycle_time_to_verdict_seconds_bucket")), "{{verdict}}"}},
 		}.panel(),
 		graph{
 			title: "Nodes initialised and deleted",
@@ -176,7 +176,7 @@ func work() row {
 			},
 			unit: units.Short,
 			lines: []line{
-				{sum("", "increase("+anywhere("node_controller_cloud_provider_taint_removal_delay_seconds_count")+"[5m])"), "initialised"},
+				{sum("", "increase("+anywhere(untaint+"_count")+"[5m])"), "initialised"},
 				{sum("", "increase("+anywhere("ccm_lifecycle_time_to_deletion_seconds_count")+"[5m])"), "deleted"},
 			},
 		}.panel(),
@@ -232,14 +232,16 @@ func toTheCloud() row {
 		graph{
 			title: "Time spent waiting for the budget",
 			about: about{
-				shows:  "How long requests to the cloud waited for the limit: 99 of 100 waited less.",
+				shows:  "How long a request to the cloud waited on average for the limit, in the last five minutes.",
 				normal: "Milliseconds.",
 				do:     "Seconds: the limit holds up the work. Open the program's dashboard, row rate limits.",
 				page:   "rate-limits.md",
 			},
 			unit: units.Seconds,
 			lines: []line{{
-				quantileOf(0.99, "program", named(rate(anywhere("ccm_limiter_wait_seconds_bucket", notAPIServer)))), perProgram,
+				sum("program", named("rate("+anywhere("ccm_limiter_wait_seconds_sum", notAPIServer)+short+")")) + " / " +
+					sum("program", named("rate("+anywhere("ccm_limiter_wait_seconds_count", notAPIServer)+short+")")),
+				perProgram,
 			}},
 			wide: 6,
 		}.panel(),

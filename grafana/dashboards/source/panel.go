@@ -110,7 +110,7 @@ func (g graph) panel() panel {
 		NoValue("none so far").
 		LineWidth(1).
 		FillOpacity(8).
-		ShowPoints(common.VisibilityModeNever).
+		ShowPoints(common.VisibilityModeAuto).
 		Tooltip(common.NewVizTooltipOptionsBuilder().
 			Mode(common.TooltipDisplayModeMulti).
 			Sort(common.SortOrderDescending)).

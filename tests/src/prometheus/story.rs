@@ -75,7 +75,8 @@ impl World {
     async fn set() -> Result<Self> {
         let (env, second) = (simulated().await?, simulated().await?);
         let mut silent = nodes::with_ready(nodes::fresh("silent"), "Unknown");
-        silent["spec"] = json!({"providerID": format!("openstack:///{}", nodes::uuid_of("silent"))});
+        silent["spec"] =
+            json!({"providerID": format!("openstack:///{}", nodes::uuid_of("silent"))});
         for node in [nodes::fresh("fresh"), silent] {
             nodes::register(&second.client, &node).await?;
         }
@@ -151,12 +152,14 @@ impl World {
         Ok(())
     }
 
-    /// Lookups are refused with a pause that is longer than a call may take.
+    /// Calls are refused with a pause that is longer than a call may take.
     async fn throttle(&self) -> Result<()> {
         let pause = Duration::from_secs(4);
         let effect = Effect::Throttle { retry_after: Some(pause) };
-        let fault = Fault::new(effect).on(Operation::Lookup).lasting(pause);
-        self.env.cloud().faults().add(fault);
+        for operation in [Operation::Lookup, Operation::List] {
+            let fault = Fault::new(effect.clone()).on(operation);
+            self.env.cloud().faults().add(fault.lasting(2 * pause));
+        }
         self.env.add_node("node-late").await?;
         nodes::event(&self.env.client, "node-late", "throttled", SOON).await?;
         nodes::set_ready(&self.env.client, "node-1", "Unknown").await?;
