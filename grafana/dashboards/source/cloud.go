@@ -27,7 +27,7 @@ func cloudCalls() row {
 			},
 			unit: units.RequestsPerSecond,
 			lines: []line{
-				{sum("result", rate(of("ccm_cloud_requests_total", `result!="success"`))), "{{result}}"},
+				{some(sum("result", rate(of("ccm_cloud_requests_total", `result!="success"`)))), "{{result}}"},
 			},
 			stacked: true,
 		}.panel(),
@@ -99,12 +99,12 @@ func limits() row {
 				do:     "Seconds: nodes wait for nothing but the limit. Raise it, or find who asks so much.",
 				page:   "rate-limits.md",
 			},
-			unit:  units.Seconds,
+			unit: units.Seconds,
 			lines: []line{{
 				average(short, "service, class", of("ccm_limiter_wait_seconds_sum"), of("ccm_limiter_wait_seconds_count")),
 				"{{service}} {{class}}",
 			}},
-			wide:  6,
+			wide: 6,
 		}.panel(),
 		graph{
 			title: "Requests that wait now",

@@ -81,6 +81,11 @@ func named(expression string) string {
 	return fmt.Sprintf("%s * on (%s) group_left (program) %s", expression, identity, info)
 }
 
+// some leaves out what is zero: of many possible reasons those that there are.
+func some(expression string) string {
+	return expression + " > 0"
+}
+
 // orZero is for numbers of which there is none as long as nothing happened.
 func orZero(expression string) string {
 	return expression + " or vector(0)"

@@ -83,7 +83,7 @@ func deletions() row {
 			},
 			unit: units.Short,
 			lines: []line{{
-				sum("verdict, reason", rate(of("ccm_lifecycle_verdicts_total", `verdict!="keep"`))), "{{verdict}} {{reason}}",
+				some(sum("verdict, reason", rate(of("ccm_lifecycle_verdicts_total", `verdict!="keep"`)))), "{{verdict}} {{reason}}",
 			}},
 			stacked: true,
 		}.panel(),
@@ -109,7 +109,7 @@ func deletions() row {
 				page:   breaker,
 			},
 			unit:  units.Short,
-			lines: []line{{sum("cause", "increase("+of("ccm_lifecycle_breaker_openings_total")+"[1h])"), "{{cause}}"}},
+			lines: []line{{some(sum("cause", "increase("+of("ccm_lifecycle_breaker_openings_total")+"[1h])")), "{{cause}}"}},
 		}.panel(),
 		graph{
 			title: "Budget",

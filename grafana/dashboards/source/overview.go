@@ -207,7 +207,7 @@ func toTheCloud() row {
 			},
 			unit: units.RequestsPerSecond,
 			lines: []line{{
-				sum("program, result", named(rate(anywhere("ccm_cloud_requests_total", `result!="success"`)))), "{{program}}: {{result}}",
+				some(sum("program, result", named(rate(anywhere("ccm_cloud_requests_total", `result!="success"`))))), "{{program}}: {{result}}",
 			}},
 			stacked: true,
 			wide:    6,
