@@ -70,7 +70,8 @@ func (b board) build(docs string) (dashboard.Dashboard, error) {
 			Type(dashboard.DashboardLinkTypeDashboards).
 			Tags([]string{tag}).
 			IncludeVars(true).
-			KeepTime(true))
+			KeepTime(true)).
+		Link(page("Runbooks", "runbooks/README.md"))
 	for _, each := range b.rows {
 		each.addTo(builder)
 	}
