@@ -168,8 +168,8 @@ func apiServer() row {
 			},
 			unit: units.Short,
 			lines: []line{
-				{sum("resource", "increase("+of("ccm_informer_relists_total")+"[5m])"), "{{resource}}: listed anew"},
-				{sum("resource", "increase("+of("ccm_informer_malformed_objects_total")+"[5m])"), "{{resource}}: unreadable"},
+				{times("resource", "[5m]", of("ccm_informer_relists_total")), "{{resource}}: listed anew"},
+				{times("resource", "[5m]", of("ccm_informer_malformed_objects_total")), "{{resource}}: unreadable"},
 			},
 			wide: 12,
 		}.panel(),

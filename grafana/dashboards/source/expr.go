@@ -81,6 +81,12 @@ func named(expression string) string {
 	return fmt.Sprintf("%s * on (%s) group_left (program) %s", expression, identity, info)
 }
 
+// times is how often something happened in a window, as a whole number: Prometheus
+// stretches what it has counted to the edges of the window.
+func times(by, window, counter string) string {
+	return "round(" + sum(by, "increase("+counter+window+")") + ")"
+}
+
 // some leaves out what is zero: of many possible reasons those that there are.
 func some(expression string) string {
 	return expression + " > 0"

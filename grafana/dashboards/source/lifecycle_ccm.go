@@ -71,7 +71,7 @@ func deletions() row {
 				page:   court,
 			},
 			unit:  units.Short,
-			lines: []line{{sum("result", "increase("+of("ccm_lifecycle_deletions_total")+"[5m])"), "{{result}}"}},
+			lines: []line{{times("result", "[5m]", of("ccm_lifecycle_deletions_total")), "{{result}}"}},
 		}.panel(),
 		graph{
 			title: "Verdicts that hold back or delete",
@@ -109,7 +109,7 @@ func deletions() row {
 				page:   breaker,
 			},
 			unit:  units.Short,
-			lines: []line{{some(sum("cause", "increase("+of("ccm_lifecycle_breaker_openings_total")+"[1h])")), "{{cause}}"}},
+			lines: []line{{some(times("cause", "[1h]", of("ccm_lifecycle_breaker_openings_total"))), "{{cause}}"}},
 		}.panel(),
 		graph{
 			title: "Budget",
@@ -265,7 +265,7 @@ func passes() row {
 				page:   "lifecycle-ccm.md",
 			},
 			unit:  units.Short,
-			lines: []line{{sum("action, result", "increase("+of("ccm_lifecycle_taints_total")+"[5m])"), "{{action}}: {{result}}"}},
+			lines: []line{{times("action, result", "[5m]", of("ccm_lifecycle_taints_total")), "{{action}}: {{result}}"}},
 			wide:  6,
 		}.panel(),
 	}}

@@ -77,7 +77,7 @@ func registration() row {
 			title: "Time from registration to untaint",
 			about: about{
 				shows:  "How long nodes that were initialised in the last ten minutes had waited since their creation: on average, and the 99 % that waited less. The bounds of the measurement are 1, 4, 16, 64, 256 and 1024 s, as upstream has them: the second says between which two.",
-				normal: "On average some 100 ms, 99 % at most 1 s.",
+				normal: "Both at most 1 s; a creation time is in whole seconds, so nothing finer can be said.",
 				do:     "Above 4 s: see what nodes wait for, then the times of the cloud and of the API server.",
 				alert:  "NodeCCMRegistrationTooSlow",
 				page:   stays,
@@ -112,7 +112,7 @@ func registration() row {
 			},
 			unit: units.Short,
 			lines: []line{{
-				sum("", "increase("+of(untaint+"_count")+"[5m])"), "initialised",
+				times("", "[5m]", of(untaint+"_count")), "initialised",
 			}},
 			wide: 12,
 		}.panel(),
@@ -177,7 +177,7 @@ func nodeWork() row {
 				do:     "Errors: see the calls to the cloud. Nodes keep their old addresses meanwhile.",
 			},
 			unit:  units.Short,
-			lines: []line{{sum("result", "increase("+of("ccm_node_refreshes_total")+"[15m])"), "{{result}}"}},
+			lines: []line{{times("result", "[15m]", of("ccm_node_refreshes_total")), "{{result}}"}},
 		}.panel(),
 		graph{
 			title: "Nodes that differ from the last list",
@@ -199,8 +199,8 @@ func nodeWork() row {
 			},
 			unit: units.Short,
 			lines: []line{
-				{some(sum("reason", "increase("+of("ccm_node_label_drops_total")+"[1h])")), "label: {{reason}}"},
-				{some(sum("result", "increase("+of("ccm_node_internal_ip_changes_total")+"[1h])")), "InternalIP: {{result}}"},
+				{some(times("reason", "[1h]", of("ccm_node_label_drops_total"))), "label: {{reason}}"},
+				{some(times("result", "[1h]", of("ccm_node_internal_ip_changes_total"))), "InternalIP: {{result}}"},
 			},
 			wide: 24,
 		}.panel(),
