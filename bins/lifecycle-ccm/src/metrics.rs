@@ -309,3 +309,25 @@ impl Inner {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_wait_for_is_there_before_it_happens() {
+        let registry = Metrics::new();
+        let _metrics = LifecycleMetrics::new(&registry);
+        let text = registry.encode().unwrap();
+        for series in [
+            r#"ccm_lifecycle_breaker_openings_total{cause="empty"} 0"#,
+            r#"ccm_lifecycle_deletions_total{result="ok"} 0"#,
+            r#"ccm_lifecycle_verdicts_total{verdict="delete",reason=""} 0"#,
+            r#"ccm_lifecycle_verdicts_total{verdict="suspect",reason="listed"} 0"#,
+            r#"ccm_lifecycle_time_to_verdict_seconds_count{verdict="keep"} 0"#,
+            r#"ccm_lifecycle_taints_total{action="add",result="ok"} 0"#,
+        ] {
+            assert!(text.lines().any(|line| line == series), "{series} in\n{text}");
+        }
+    }
+}
