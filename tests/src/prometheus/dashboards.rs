@@ -1,6 +1,9 @@
 //! The dashboards as Grafana reads them.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -35,11 +38,11 @@ pub fn all() -> Result<Vec<Dashboard>> {
         .collect::<Result<_>>()?;
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
     paths.sort();
-    paths.into_iter().map(read).collect()
+    paths.iter().map(|path| read(path)).collect()
 }
 
-fn read(path: PathBuf) -> Result<Dashboard> {
-    let text = fs::read_to_string(&path)?;
+fn read(path: &Path) -> Result<Dashboard> {
+    let text = fs::read_to_string(path)?;
     let json = serde_json::from_str(&text).with_context(|| format!("in {}", path.display()))?;
     let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     Ok(Dashboard { name, json })

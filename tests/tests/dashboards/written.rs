@@ -12,7 +12,7 @@ use ccm_tests::{
 use serde_json::Value;
 
 /// The checks, by name. Each gives all that is wrong.
-pub const CHECKS: [(&str, Check); 6] = [
+pub static CHECKS: [(&str, Check); 6] = [
     ("every_panel_says_what_is_normal_and_what_to_do", explained),
     ("every_panel_is_of_grafanas_core_and_has_a_unit", plain),
     ("every_query_asks_the_chosen_data_source", sourced),
