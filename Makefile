@@ -25,7 +25,7 @@ endif
 FLAVOUR ?= debian
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-check test test-cluster test-openstack test-alerts lint deny build fmt docs bench model-check tools clean
+.PHONY: help demo demo-check test test-cluster test-openstack test-alerts dashboards test-dashboards lint deny build fmt docs bench model-check tools clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,20 @@ docs: tools ## write the generated pages of docs/ anew
 	target/debug/node-ccm --print-options-markdown > docs/options.md
 	target/debug/lifecycle-ccm --print-options-markdown > docs/options-lifecycle-ccm.md
 	$(CARGO) run $(LOCKED) --quiet -p ccm-tests --bin metrics-page > docs/metrics.md.new && mv docs/metrics.md.new docs/metrics.md
+
+# Where docs/ is published: the dashboards link there.
+DOCS ?= https://quartet.dev/docs
+DASHBOARDS = cd grafana/dashboards/source && GOFLAGS=-mod=readonly go run . -docs=$(DOCS)
+
+dashboards: ## write grafana/dashboards/*.json from their source (Go 1.24 or newer)
+	$(DASHBOARDS)
+
+test-dashboards: tools test-alerts ## test-alerts, and every query of the dashboards and rules by a real Prometheus that scrapes the programs
+	cd grafana/dashboards/source && test -z "$$(gofmt -l .)" && go vet .
+	$(DASHBOARDS) -check
+	$(CARGO) build $(LOCKED) --workspace --bins
+	prometheus="$$(tests/prometheus/install.sh)" && \
+		  QUARTET_PROMETHEUS="$$prometheus" $(CARGO) test $(LOCKED) -p ccm-tests --test dashboards
 
 bench: tools ## the figures: requests, calls, bytes, memory, seconds (BENCH=name runs one; BENCH=openstack [FLAVOUR=pypi] needs root on Debian 12)
 	tests/kube-apiserver/build.sh

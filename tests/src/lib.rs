@@ -6,6 +6,7 @@
 //! [`scenarios`] tells what must happen. The same scenarios run on both clusters.
 //! [`measured`] reads what the programs report, and [`metrics_page`] writes it down.
 //! [`manifests`] reads what an operator installs.
+//! [`prometheus`] looks at the programs as people do who have dashboards and alerts.
 
 pub mod cluster;
 pub mod histories;
@@ -14,5 +15,6 @@ pub mod measured;
 pub mod metrics_page;
 pub mod nodes;
 pub mod openstack;
+pub mod prometheus;
 pub mod rights;
 pub mod scenarios;

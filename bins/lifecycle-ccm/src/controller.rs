@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     court::{At, Subject},
+    docket::Docket,
     metrics::LifecycleMetrics,
     observe,
     settings::LifecycleSettings,
@@ -67,6 +68,8 @@ pub(crate) struct Controller {
     pub(crate) started: Instant,
     /// Nodes that appeared while this process watched, and when.
     pub(crate) appeared: Mutex<HashMap<Name, Instant>>,
+    /// Who waits for a verdict; used by the passes alone.
+    pub(crate) docket: Mutex<Docket>,
 }
 
 impl Controller {

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`court`] | who is looked at, what counts as evidence, who is deleted: pure |
 //! | [`shutdown`] | what becomes of the shutdown taint: pure |
+//! | `docket` | how long nodes wait for a verdict |
 //! | `observe` | from nodes and answers to the court's plain values |
 //! | `pass` | the loop that feeds the court and does what it says |
 //! | `execute` | taint and approval as patches; what came of a deletion |
@@ -20,6 +21,7 @@
 
 mod controller;
 pub mod court;
+mod docket;
 mod execute;
 mod metrics;
 mod observe;
@@ -53,7 +55,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use settings::LifecycleSettings;
 
-use crate::{controller::Controller, metrics::LifecycleMetrics, tell::Told};
+use crate::{controller::Controller, docket::Docket, metrics::LifecycleMetrics, tell::Told};
 
 /// The program.
 pub struct LifecycleCcm {
@@ -128,5 +130,6 @@ fn controller(context: &Context<LifecycleCcm>) -> Controller {
         passing: tokio::sync::Mutex::new(()),
         started: Instant::now(),
         appeared: Mutex::new(HashMap::new()),
+        docket: Mutex::new(Docket::default()),
     }
 }

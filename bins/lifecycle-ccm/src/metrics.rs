@@ -19,10 +19,16 @@ use prometheus_client::{
     },
 };
 
-use crate::court::{Cause, Counts, Testimony, Usage, Verdict};
+use crate::{
+    court::{At, Cause, Counts, Doubt, Reason, Testimony, Usage, Verdict},
+    docket::Line,
+};
 
 /// Bounds of the time from the first answer "gone" to the deletion, in seconds.
 const TO_DELETION: [f64; 9] = [5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
+/// Bounds of the time that a node waits for a verdict, in seconds: a node that exists is
+/// known to do so within a pass, one that is gone after the confirmation period.
+const TO_VERDICT: [f64; 11] = [1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
@@ -34,6 +40,11 @@ struct CallLabels {
 struct VerdictLabels {
     verdict: &'static str,
     reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VerdictLabel {
+    verdict: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -64,6 +75,7 @@ pub(crate) struct States {
     pub(crate) foreign: usize,
     pub(crate) unselected: usize,
     pub(crate) shutdown: usize,
+    pub(crate) undecided: Line,
 }
 
 /// All metrics of the controller. Clones share them.
@@ -79,6 +91,8 @@ struct Inner {
     verdicts: Family<VerdictLabels, Counter>,
     deletions: Family<ResultLabel, Counter>,
     to_deletion: Histogram,
+    to_verdict: Family<VerdictLabel, Histogram, fn() -> Histogram>,
+    longest_wait: Gauge<f64, AtomicU64>,
     taints: Family<TaintLabels, Counter>,
     breaker: Gauge,
     openings: Family<CauseLabel, Counter>,
@@ -92,6 +106,7 @@ impl LifecycleMetrics {
     pub(crate) fn new(metrics: &Metrics) -> Self {
         let this = Self { inner: Arc::new(Inner::new()) };
         this.inner.register(metrics);
+        this.inner.begin();
         this
     }
 
@@ -116,6 +131,12 @@ impl LifecycleMetrics {
     pub(crate) fn ruled(&self, verdict: &Verdict) {
         let labels = VerdictLabels { verdict: verdict.as_str(), reason: verdict.reason() };
         self.inner.verdicts.get_or_create(&labels).inc();
+    }
+
+    /// A node waited so long until the court said what is to be done about it.
+    pub(crate) fn settled(&self, verdict: &'static str, waited: Duration) {
+        let labels = VerdictLabel { verdict };
+        self.inner.to_verdict.get_or_create(&labels).observe(waited.as_secs_f64());
     }
 
     /// A deletion ended; `open_for` is how long the case was open.
@@ -150,6 +171,7 @@ impl LifecycleMetrics {
         inner.breaker.set(open.into());
         inner.budget_limit.set(number(budget.limit));
         inner.budget_used.set(number(budget.used));
+        inner.longest_wait.set(states.undecided.longest.as_secs_f64());
         for (state, count) in [
             ("ready", states.ready),
             ("foreign", states.foreign),
@@ -157,6 +179,7 @@ impl LifecycleMetrics {
             ("shutdown", states.shutdown),
             ("watched", counts.watched),
             ("suspected", counts.suspected),
+            ("undecided", states.undecided.nodes),
         ] {
             inner.nodes.get_or_create(&StateLabel { state }).set(number(count));
         }
@@ -172,12 +195,38 @@ impl Inner {
             verdicts: Family::default(),
             deletions: Family::default(),
             to_deletion: Histogram::new(TO_DELETION),
+            to_verdict: Family::new_with_constructor(|| Histogram::new(TO_VERDICT)),
+            longest_wait: Gauge::default(),
             taints: Family::default(),
             breaker: Gauge::default(),
             openings: Family::default(),
             budget_limit: Gauge::default(),
             budget_used: Gauge::default(),
             oldest_case: Gauge::default(),
+        }
+    }
+
+    /// Shows the series that people wait for before there is anything to count: one that is
+    /// born with its first event hides that event from `rate` and `increase`.
+    fn begin(&self) {
+        let verdicts = Reason::ALL
+            .map(Verdict::Keep)
+            .into_iter()
+            .chain(Doubt::ALL.map(|why| Verdict::Suspect { look_again: At::default(), why }))
+            .chain([Verdict::Delete, Verdict::BreakerOpen, Verdict::OverBudget { until: None }]);
+        for verdict in verdicts {
+            let labels = VerdictLabels { verdict: verdict.as_str(), reason: verdict.reason() };
+            drop(self.verdicts.get_or_create(&labels));
+        }
+        for verdict in ["keep", "delete"] {
+            drop(self.to_verdict.get_or_create(&VerdictLabel { verdict }));
+        }
+        for cause in ["empty", "shrunk", "contradiction"] {
+            drop(self.openings.get_or_create(&CauseLabel { cause }));
+        }
+        drop(self.deletions.get_or_create(&ResultLabel { result: "ok" }));
+        for action in ["add", "remove"] {
+            drop(self.taints.get_or_create(&TaintLabels { action, result: "ok" }));
         }
     }
 
@@ -199,7 +248,7 @@ impl Inner {
         );
         to.register(
             "ccm_lifecycle_nodes",
-            "[ALPHA] Nodes by how they stand, on the leader; a suspected node is also watched",
+            "[ALPHA] Nodes by how they stand, on the leader; suspected and undecided ones are also watched",
             self.nodes.clone(),
         );
         to.register(
@@ -214,6 +263,16 @@ impl Inner {
             "ccm_lifecycle_verdicts",
             "[ALPHA] What the court said, once per node and hearing",
             self.verdicts.clone(),
+        );
+        to.register(
+            "ccm_lifecycle_time_to_verdict_seconds",
+            "[ALPHA] From seeing that a node is not Ready, or is in doubt again, to knowing what to do: keep or delete",
+            self.to_verdict.clone(),
+        );
+        to.register(
+            "ccm_lifecycle_longest_wait_seconds",
+            "[ALPHA] How long the node that has waited longest for a verdict has waited, at the last pass; 0 if none waits",
+            self.longest_wait.clone(),
         );
         to.register(
             "ccm_lifecycle_deletions",
@@ -250,5 +309,27 @@ impl Inner {
             "[ALPHA] For how long the node that is suspected longest has been so without being deleted or kept; 0 without one",
             self.oldest_case.clone(),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_wait_for_is_there_before_it_happens() {
+        let registry = Metrics::new();
+        let _metrics = LifecycleMetrics::new(&registry);
+        let text = registry.encode().unwrap();
+        for series in [
+            r#"ccm_lifecycle_breaker_openings_total{cause="empty"} 0"#,
+            r#"ccm_lifecycle_deletions_total{result="ok"} 0"#,
+            r#"ccm_lifecycle_verdicts_total{verdict="delete",reason=""} 0"#,
+            r#"ccm_lifecycle_verdicts_total{verdict="suspect",reason="listed"} 0"#,
+            r#"ccm_lifecycle_time_to_verdict_seconds_count{verdict="keep"} 0"#,
+            r#"ccm_lifecycle_taints_total{action="add",result="ok"} 0"#,
+        ] {
+            assert!(text.lines().any(|line| line == series), "{series} in\n{text}");
+        }
     }
 }

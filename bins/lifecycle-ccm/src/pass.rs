@@ -89,6 +89,7 @@ impl Controller {
 
     fn agenda(&self, court: &mut Court, nodes: &Nodes) -> Agenda {
         let now = self.now();
+        self.docket.lock().enrol(now, &nodes.subjects);
         let agenda = court.agenda(now, &nodes.subjects, &self.settings().policy);
         for ruling in &agenda.ended {
             self.tell_ruling(self.store.get(&ruling.name).as_deref(), ruling, now);
@@ -147,6 +148,9 @@ impl Controller {
         let by_name: HashMap<Name, Arc<Node>> =
             nodes.iter().map(|(_, node)| (Arc::clone(&node.name), Arc::clone(node))).collect();
         for ruling in &rulings {
+            if let Some((verdict, waited)) = self.docket.lock().ruled(now, ruling) {
+                self.metrics.settled(verdict, waited);
+            }
             self.tell_ruling(by_name.get(&ruling.name).map(|node| &**node), ruling, now);
         }
         self.delete_all(court, rulings, &by_name, now, &settings).await;
@@ -272,6 +276,7 @@ impl Controller {
             foreign: number(|subject| subject.claim == Claim::Foreign),
             unselected: number(|subject| !subject.selected),
             shutdown: nodes.iter().filter(|(_, node)| node.taint(shutdown::KEY).is_some()).count(),
+            undecided: self.docket.lock().line(self.now()),
         };
         let budget = court.budget(self.now(), &nodes.subjects, &self.settings().policy);
         self.metrics.waits(court.oldest_case(self.now()));

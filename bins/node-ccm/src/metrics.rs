@@ -118,6 +118,7 @@ impl NodeMetrics {
     pub(crate) fn new(metrics: &Metrics) -> Self {
         let this = Self { inner: Arc::new(Inner::new()) };
         this.inner.register(metrics);
+        this.inner.begin();
         this
     }
 
@@ -216,6 +217,21 @@ impl Inner {
         }
     }
 
+    /// Shows the series that people wait for before there is anything to count: one that is
+    /// born with its first event hides that event from `rate` and `increase`.
+    fn begin(&self) {
+        for kind in ["addresses", "taint", "labels"] {
+            drop(self.writes.get_or_create(&WriteLabels { kind, result: "ok" }));
+        }
+        for reason in ["invalid", "reserved", "already_present"] {
+            drop(self.label_drops.get_or_create(&ReasonLabel { reason }));
+        }
+        for result in ["applied", "held"] {
+            drop(self.internal_ip_changes.get_or_create(&ResultLabel { result }));
+        }
+        drop(self.refreshes.get_or_create(&ResultLabel { result: "ok" }));
+    }
+
     fn register(&self, to: &Metrics) {
         self.register_nodes(to);
         self.register_work(to);
@@ -290,5 +306,25 @@ impl Inner {
             "[ALPHA] Nodes that differed from the last list of the fleet",
             self.refresh_differing.clone(),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_wait_for_is_there_before_it_happens() {
+        let registry = Metrics::new();
+        let _metrics = NodeMetrics::new(&registry);
+        let text = registry.encode().unwrap();
+        for series in [
+            r#"ccm_node_writes_total{kind="taint",result="ok"} 0"#,
+            r#"ccm_node_label_drops_total{reason="invalid"} 0"#,
+            r#"ccm_node_internal_ip_changes_total{result="held"} 0"#,
+            r#"ccm_node_refreshes_total{result="ok"} 0"#,
+        ] {
+            assert!(text.lines().any(|line| line == series), "{series} in\n{text}");
+        }
     }
 }

@@ -83,6 +83,7 @@ struct KubernetesBuildLabels {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BuildLabels {
+    program: &'static str,
     version: &'static str,
     commit: &'static str,
     platform: String,
@@ -108,10 +109,17 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A registry that reports the build and the process.
+    /// A registry that reports the build and the process, without a program's name.
     pub fn new() -> Self {
+        Self::of("")
+    }
+
+    /// The registry of the program of this name, which is a label of `ccm_build_info`:
+    /// by it dashboards tell one program's processes from another's, however they are
+    /// scraped.
+    pub fn of(program: &'static str) -> Self {
         let mut registry = Registry::default();
-        register_build(&mut registry, BuildInfo::CURRENT);
+        register_build(&mut registry, program, BuildInfo::CURRENT);
         registry.register_collector(Box::new(ProcessCollector));
         let running = Family::<ControllerLabels, Gauge>::default();
         registry.register(
@@ -176,7 +184,7 @@ impl Drop for RunningController {
     }
 }
 
-fn register_build(registry: &mut Registry, build: BuildInfo) {
+fn register_build(registry: &mut Registry, program: &'static str, build: BuildInfo) {
     let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
     let (major, minor) = build.parts();
     let upstream = Family::<KubernetesBuildLabels, Gauge>::default();
@@ -199,9 +207,9 @@ fn register_build(registry: &mut Registry, build: BuildInfo) {
         upstream,
     );
     let own = Family::<BuildLabels, Gauge>::default();
-    own.get_or_create(&BuildLabels { version: build.version, commit: build.commit, platform })
-        .set(1);
-    registry.register("ccm_build_info", "[ALPHA] Quartet's version; the value is 1", own);
+    let BuildInfo { version, commit, .. } = build;
+    own.get_or_create(&BuildLabels { program, version, commit, platform }).set(1);
+    registry.register("ccm_build_info", "[ALPHA] The program and its version; the value is 1", own);
 }
 
 /// Name and help text of a metric of a collector, and how its value is computed. Unlike
@@ -250,7 +258,7 @@ mod tests {
 
     #[test]
     fn the_build_and_the_process_are_reported() {
-        let text = Metrics::new().encode().unwrap();
+        let text = Metrics::of("sample-ccm").encode().unwrap();
         let version = env!("CARGO_PKG_VERSION");
         let upstream =
             text.lines().find(|line| line.starts_with("kubernetes_build_info{")).unwrap();
@@ -273,6 +281,7 @@ mod tests {
         );
         let own = text.lines().find(|line| line.starts_with("ccm_build_info{")).unwrap();
         assert!(own.contains(&format!("version=\"{version}\"")) && own.ends_with(" 1"), "{own}");
+        assert!(own.contains("program=\"sample-ccm\""), "{own}");
         assert!(text.ends_with("# EOF\n"));
     }
 

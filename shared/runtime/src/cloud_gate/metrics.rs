@@ -123,6 +123,14 @@ impl GateMetrics {
         }
     }
 
+    /// Shows all results of an operation from its first call on: a series that is born
+    /// with the first error hides that error from `rate`.
+    fn begin(&self, service: &'static str, operation: &'static str) {
+        for result in ErrorKind::ALL.map(|kind| ResultLabel(Some(kind))) {
+            drop(self.requests.get_or_create(&RequestLabels { service, operation, result }));
+        }
+    }
+
     pub(super) fn waited(&self, class: CallClass, waited: Duration) {
         self.waits
             .get_or_create(&ServiceLabels { service: class.service })
@@ -135,6 +143,9 @@ impl GateMetrics {
 
     pub(super) fn answered(&self, class: CallClass, report: &CallReport) {
         let CallClass { service, operation, write: _ } = class;
+        if self.durations.get(&OperationLabels { service, operation }).is_none() {
+            self.begin(service, operation);
+        }
         self.requests
             .get_or_create(&RequestLabels { service, operation, result: ResultLabel(report.error) })
             .inc();

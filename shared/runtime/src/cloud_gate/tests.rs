@@ -205,3 +205,18 @@ async fn writes_need_the_guard_before_and_after_the_wait() {
         "{text}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn errors_are_shown_before_the_first_one() {
+    let (gate, metrics) = gate(10.0, 10.0);
+    gate.report(LIST, report(None, None));
+    let text = metrics.encode().unwrap();
+    let series = |result: &str, value: u32| {
+        format!(
+            r#"ccm_cloud_requests_total{{service="compute",operation="list_servers",result="{result}"}} {value}"#
+        )
+    };
+    for series in [series("success", 1), series("throttled", 0), series("unauthorized", 0)] {
+        assert!(text.contains(&series), "{series} in\n{text}");
+    }
+}

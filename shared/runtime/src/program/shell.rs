@@ -65,7 +65,7 @@ impl<P: Program> Shell<P> {
     /// Builds everything that needs no answer from anybody, and starts the pages. The
     /// election does not run yet.
     pub(super) async fn start(loaded: Loaded<P>, log: LogControl) -> Result<Self, Failure> {
-        let (health, metrics) = (Health::new(), Metrics::new());
+        let (health, metrics) = (Health::new(), Metrics::of(P::IDENTITY.binary));
         let startup = health.condition("startup", Scope::Readiness, "starting");
         let reload = Reload::new(loaded, &health, &metrics);
         let (common, own) = (reload.common(), reload.own());

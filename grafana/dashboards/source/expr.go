@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The label matchers of every query. The label `cluster` and the label `namespace` may be
+// missing: their variables stand for `.*` then, which matches a missing label, too.
+const (
+	somewhere = `cluster=~"$cluster",namespace=~"$namespace"`
+	processes = somewhere + `,job=~"$job",instance=~"$instance"`
+)
+
+// What tells one process from another.
+const identity = "cluster, namespace, job, instance"
+
+// of is a metric of the processes that the dashboard is about.
+func of(metric string, matchers ...string) string {
+	return selector(metric, processes, matchers)
+}
+
+// anywhere is a metric of all controllers of the chosen clusters.
+func anywhere(metric string, matchers ...string) string {
+	return selector(metric, somewhere, matchers)
+}
+
+func selector(metric, scope string, matchers []string) string {
+	return metric + "{" + strings.Join(append([]string{scope}, matchers...), ",") + "}"
+}
+
+// rate is how often per second, on average since the point before.
+func rate(selector string) string {
+	return "rate(" + selector + "[$__rate_interval])"
+}
+
+func sum(by, expression string) string {
+	return aggregate("sum", by, expression)
+}
+
+func highest(by, expression string) string {
+	return aggregate("max", by, expression)
+}
+
+func aggregate(how, by, expression string) string {
+	if by == "" {
+		return how + "(" + expression + ")"
+	}
+	return fmt.Sprintf("%s by (%s) (%s)", how, by, expression)
+}
+
+// What happens seldom is looked at over so long: over the last point alone there would
+// be gaps and single dots.
+const (
+	short = "[5m]"
+	long  = "[10m]"
+)
+
+// quantile of a histogram over a window, given the selector of its buckets, kept apart by
+// these labels.
+func quantile(q float64, window, by, buckets string) string {
+	return quantileOf(q, by, "rate("+buckets+window+")")
+}
+
+// average of a histogram over a window: exact, where a quantile is between two bounds.
+func average(window, by string, total, count string) string {
+	return sum(by, "rate("+total+window+")") + " / " + sum(by, "rate("+count+window+")")
+}
+
+func quantileOf(q float64, by, rates string) string {
+	labels := "le"
+	if by != "" {
+		labels += ", " + by
+	}
+	return fmt.Sprintf("histogram_quantile(%g, %s)", q, sum(labels, rates))
+}
+
+// named gives each series of `expression` the label `program` of the process it is of.
+func named(expression string) string {
+	info := highest(identity+", program", anywhere("ccm_build_info"))
+	return fmt.Sprintf("%s * on (%s) group_left (program) %s", expression, identity, info)
+}
+
+// times is how often something happened in a window, as a whole number: Prometheus
+// stretches what it has counted to the edges of the window.
+func times(by, window, counter string) string {
+	return "round(" + sum(by, "increase("+counter+window+")") + ")"
+}
+
+// some leaves out what is zero: of many possible reasons those that there are.
+func some(expression string) string {
+	return expression + " > 0"
+}
+
+// orZero is for numbers of which there is none as long as nothing happened.
+func orZero(expression string) string {
+	return expression + " or vector(0)"
+}

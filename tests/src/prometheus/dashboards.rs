@@ -1,0 +1,88 @@
+//! The dashboards as Grafana reads them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use crate::cluster::repository;
+
+/// One dashboard.
+pub struct Dashboard {
+    /// The file's name without its ending.
+    pub name: String,
+    /// All of it.
+    pub json: Value,
+}
+
+/// One query of a panel or an annotation.
+#[derive(Clone, Debug)]
+pub struct Query {
+    /// The panel's title.
+    pub panel: String,
+    /// As it stands in the file, with variables.
+    pub expression: String,
+    /// Whether it is asked for one moment instead of for the whole time.
+    pub instant: bool,
+}
+
+/// All dashboards, by name.
+pub fn all() -> Result<Vec<Dashboard>> {
+    let folder = repository().join("grafana/dashboards");
+    let mut paths: Vec<PathBuf> = fs::read_dir(&folder)
+        .with_context(|| format!("reading {}", folder.display()))?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
+    paths.sort();
+    paths.iter().map(|path| read(path)).collect()
+}
+
+fn read(path: &Path) -> Result<Dashboard> {
+    let text = fs::read_to_string(path)?;
+    let json = serde_json::from_str(&text).with_context(|| format!("in {}", path.display()))?;
+    let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    Ok(Dashboard { name, json })
+}
+
+/// The elements of a list, none if there is no list.
+pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// A text, empty if there is none.
+pub fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+impl Dashboard {
+    /// All panels, those in collapsed rows, too; rows themselves are none.
+    pub fn panels(&self) -> Vec<&Value> {
+        list(&self.json["panels"])
+            .flat_map(|panel| std::iter::once(panel).chain(list(&panel["panels"])))
+            .filter(|panel| panel["type"] != "row")
+            .collect()
+    }
+
+    /// The queries of all panels and annotations.
+    pub fn queries(&self) -> Vec<Query> {
+        let of_panels = self.panels().into_iter().flat_map(|panel| {
+            list(&panel["targets"]).map(|target| query(text(&panel["title"]), target))
+        });
+        let annotations = list(&self.json["annotations"]["list"]);
+        let of_annotations =
+            annotations.map(|annotation| query(text(&annotation["name"]), &annotation["target"]));
+        of_panels.chain(of_annotations).collect()
+    }
+}
+
+fn query(panel: &str, target: &Value) -> Query {
+    Query {
+        panel: panel.to_owned(),
+        expression: text(&target["expr"]).to_owned(),
+        instant: target["instant"] == true,
+    }
+}

@@ -1,0 +1,189 @@
+//! A real Prometheus as a child process, and its HTTP API.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context as _, Result, bail};
+use ccm_sim::{poll, program::free_port};
+use http::Method;
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+
+use crate::openstack::http::Http;
+
+/// From one scrape to the next.
+pub const SCRAPE_SECONDS: u64 = 1;
+
+/// How long Prometheus may take to start, and to see a target.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// From when to when, in Unix seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// The first second.
+    pub start: u64,
+    /// The last one.
+    pub end: u64,
+}
+
+impl Span {
+    /// How long it is.
+    pub fn seconds(self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+}
+
+/// This second.
+pub fn now() -> Result<u64> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
+}
+
+/// Processes that are scraped under one name.
+pub struct Job {
+    /// The label `job`.
+    pub name: String,
+    /// Further labels.
+    pub labels: Value,
+    /// The processes, as `host:port`.
+    pub targets: Vec<String>,
+}
+
+/// A running Prometheus. Dropping it ends it.
+pub struct Server {
+    _child: Child,
+    address: String,
+    http: Http,
+}
+
+impl Server {
+    /// Starts it: `programs` is the folder with `prometheus`, `folder` the one for its
+    /// data. It scrapes these jobs and evaluates the rules of these files.
+    pub async fn start(
+        programs: &Path,
+        folder: &Path,
+        jobs: &[Job],
+        rules: &[PathBuf],
+    ) -> Result<Self> {
+        let interval = format!("{SCRAPE_SECONDS}s");
+        let scrapes = jobs.iter().map(|job| {
+            json!({
+                "job_name": job.name,
+                "static_configs": [{"targets": job.targets, "labels": job.labels}],
+            })
+        });
+        let configuration = json!({
+            "global": {"scrape_interval": interval, "evaluation_interval": interval},
+            "rule_files": rules,
+            "scrape_configs": scrapes.collect::<Vec<_>>(),
+        });
+        let file = folder.join("prometheus.yaml");
+        std::fs::write(&file, serde_yaml_ng::to_string(&configuration)?)?;
+        let log = folder.join("prometheus.log");
+        let address = format!("127.0.0.1:{}", free_port()?);
+        let child = Command::new(programs.join("prometheus"))
+            .arg(format!("--config.file={}", file.display()))
+            .arg(format!("--storage.tsdb.path={}", folder.join("prometheus").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(&log)?)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("starting {}/prometheus", programs.display()))?;
+        let server = Self { _child: child, address, http: Http::new() };
+        let targets: usize = jobs.iter().map(|job| job.targets.len()).sum();
+        let up = poll::until("Prometheus to scrape all programs", PATIENCE, || async {
+            let result = server.query("count(up == 1)").await?;
+            let seen = result[0]["value"][1].as_str().unwrap_or("0");
+            Ok((seen == targets.to_string()).then_some(()))
+        });
+        match up.await {
+            Ok(()) => Ok(server),
+            Err(error) => Err(error.context(std::fs::read_to_string(&log)?)),
+        }
+    }
+
+    /// Where it listens, as `host:port`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// What an expression is now.
+    pub async fn query(&self, expression: &str) -> Result<Value> {
+        let data = self.get("query", &[("query", expression)]).await?;
+        Ok(data["result"].clone())
+    }
+
+    /// What an expression was at one moment.
+    pub async fn query_at(&self, expression: &str, at: u64) -> Result<Value> {
+        let at = at.to_string();
+        let data = self.get("query", &[("query", expression), ("time", &at)]).await?;
+        Ok(data["result"].clone())
+    }
+
+    /// What an expression was, second by second.
+    pub async fn query_range(&self, expression: &str, span: Span) -> Result<Value> {
+        let (start, end) = (span.start.to_string(), span.end.to_string());
+        let step = SCRAPE_SECONDS.to_string();
+        let parameters = [("query", expression), ("start", &start), ("end", &end), ("step", &step)];
+        Ok(self.get("query_range", &parameters).await?["result"].clone())
+    }
+
+    /// The values that a label of these series has had.
+    pub async fn label_values(
+        &self,
+        selector: &str,
+        label: &str,
+        span: Span,
+    ) -> Result<Vec<String>> {
+        let (start, end) = (span.start.to_string(), span.end.to_string());
+        let parameters = [("match[]", selector), ("start", &start), ("end", &end)];
+        let data = self.get(&format!("label/{label}/values"), &parameters).await?;
+        Ok(strings(&data))
+    }
+
+    /// The names of all series that were ever seen.
+    pub async fn metrics(&self) -> Result<BTreeSet<String>> {
+        Ok(strings(&self.get("label/__name__/values", &[]).await?).into_iter().collect())
+    }
+
+    /// The rules, and how their last evaluation went.
+    pub async fn rules(&self) -> Result<Value> {
+        Ok(self.get("rules", &[]).await?["groups"].clone())
+    }
+
+    async fn get(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value> {
+        let query: Vec<_> = parameters
+            .iter()
+            .map(|(name, value)| format!("{}={}", encode(name), encode(value)))
+            .collect();
+        let url = format!("http://{}/api/v1/{path}?{}", self.address, query.join("&"));
+        let answer = self.http.send(Method::GET, &url, &[], None).await?;
+        let body = answer.json()?;
+        if body["status"] != "success" {
+            bail!("{}", body["error"].as_str().unwrap_or(&answer.text));
+        }
+        Ok(body["data"].clone())
+    }
+}
+
+fn strings(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// For the query of a URL.
+fn encode(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
