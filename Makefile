@@ -125,7 +125,7 @@ test-rights: tools ## each program with its own role on the real API server, and
 manifests: tools ## write manifests/rendered and the operator's rules anew
 	manifests/render.sh
 
-test-manifests: tools ## every base and overlay on the real API server, and the rights (needs Go, as test-cluster)
+test-manifests: tools ## every base, overlay and choice of manifests/ on the real API server
 	tests/kube-apiserver/build.sh
 	$(CARGO) build $(LOCKED) $(PROGRAMS)
 	QUARTET_CLUSTER=real $(CARGO) test $(LOCKED) -p ccm-tests --test manifests

@@ -45,7 +45,7 @@ pub fn check(objects: &Objects) -> Result<()> {
 }
 
 fn rights_read_no_secrets(objects: &Objects) -> Vec<String> {
-    let mut problems: Vec<_> = objects.of("Secret").map(|secret| identity(secret)).collect();
+    let mut problems: Vec<_> = objects.of("Secret").map(identity).collect();
     for role in objects.of("Role").chain(objects.of("ClusterRole")) {
         for rule in list(role, "/rules") {
             let names = |field: &str| list(rule, field).iter().filter_map(Value::as_str);

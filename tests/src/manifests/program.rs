@@ -73,7 +73,7 @@ impl Command {
     /// The program with these arguments.
     pub fn launch(&self) -> Launch {
         let launch = Launch::new(&self.program);
-        self.arguments.iter().fold(launch, |launch, word| launch.arg(word))
+        self.arguments.iter().fold(launch, Launch::arg)
     }
 
     /// Lets the program's own parser judge command line and files.
