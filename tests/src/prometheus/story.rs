@@ -259,7 +259,7 @@ impl World {
 }
 
 fn node_ccm(env: &Env) -> Launch {
-    env.node_ccm().arg("--node-status-update-frequency=5s").arg("--cloud-call-timeout=2s")
+    env.node_ccm().arg("--node-status-update-frequency=10s").arg("--cloud-call-timeout=2s")
 }
 
 fn lifecycle_ccm(env: &Env) -> Launch {
