@@ -4,10 +4,11 @@ use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
     process::Stdio,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
+use ccm_cloud::clock;
 use ccm_sim::{poll, program::free_port};
 use http::Method;
 use serde_json::{Value, json};
@@ -38,8 +39,8 @@ impl Span {
 }
 
 /// This second.
-pub fn now() -> Result<u64> {
-    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
+pub fn now() -> u64 {
+    clock::wall().as_second().unsigned_abs()
 }
 
 /// Processes that are scraped under one name.
@@ -177,13 +178,9 @@ fn strings(list: &Value) -> Vec<String> {
 
 /// For the query of a URL.
 fn encode(text: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte);
+    let each = text.bytes().map(|byte| {
+        if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+    });
+    each.collect()
 }
