@@ -8,7 +8,7 @@ mod review;
 
 use std::{borrow::Cow, fmt};
 
-pub(crate) use review::Review;
+pub(crate) use review::{Review, missing_rights};
 
 use crate::{
     program::Program,

@@ -9,6 +9,7 @@ use crate::{
     leadership::LeadershipMetrics,
     limits::{ApiLimits, ApiRates, CloudLimits, CloudRates, LimitMetrics, Rate},
     metrics::Metrics,
+    rights::missing_rights,
     settings::ConfigMetrics,
 };
 
@@ -22,6 +23,7 @@ pub fn specimens<P: Program>() -> Metrics {
     let metrics = Metrics::new();
     drop(metrics.running(P::IDENTITY.alias));
     ConfigMetrics::register(&metrics);
+    drop(missing_rights(&metrics));
 
     let limit_metrics = LimitMetrics::new(&metrics);
     let rate = Rate::UNLIMITED;
