@@ -9,7 +9,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
 };
 
@@ -37,9 +37,6 @@ use super::{
 
 /// So many nodes are asked for one by one; for more, the whole project is listed.
 const ONE_BY_ONE: usize = 3;
-/// The servers of so many nodes are searched for by the nodes' names, in one request: Nova
-/// then writes down those few instead of the whole project.
-const BY_NAME: usize = 100;
 /// So many servers may be asked for at once.
 const AT_ONCE: usize = 8;
 /// Servers on one page of a list, by Nova's default.
@@ -59,8 +56,6 @@ pub(super) struct OpenStackInstances {
     shape: Shape,
     /// How many servers the project had when it was last listed.
     project_size: AtomicUsize,
-    /// Whether nodes and servers were seen to have names of their own.
-    names_differ: AtomicBool,
     /// Which ones those were, so that their ports can be asked for together with the next
     /// list instead of after it.
     project: Mutex<Arc<BTreeSet<ServerId>>>,
@@ -73,12 +68,13 @@ impl Instances for OpenStackInstances {
         let questions: Vec<_> =
             nodes.iter().map(|node| Question::of(node, self.shape.region.as_deref())).collect();
         let open = questions.iter().filter(|question| question.asks_the_cloud()).count();
-        // For one it is not worth while: of a server that is gone no ports are needed.
-        let early: BTreeSet<ServerId> = match open {
-            0 | 1 => BTreeSet::new(),
-            _ => questions.iter().filter_map(Question::server).cloned().collect(),
+        let should_list = self.should_list(open);
+        // One by one it is not worth while: of a server that is gone no ports are needed.
+        let early: BTreeSet<ServerId> = match should_list {
+            true => questions.iter().filter_map(Question::server).cloned().collect(),
+            false => BTreeSet::new(),
         };
-        let find = self.find(&questions, deadline);
+        let find = self.find(&questions, should_list, deadline);
         let (found, early) = tokio::join!(find, self.early(Arc::new(early), deadline));
         self.describe_found(found, early, deadline).await
     }
@@ -109,7 +105,6 @@ impl OpenStackInstances {
             names: Arc::default(),
             shape,
             project_size: AtomicUsize::new(0),
-            names_differ: AtomicBool::new(false),
             project: Mutex::default(),
         }
     }
@@ -126,27 +121,22 @@ impl OpenStackInstances {
         Early { servers, ports }
     }
 
-    async fn find(&self, questions: &[Question], deadline: Deadline) -> Vec<Found> {
-        let mut finder = Finder::new(&self.nova, deadline);
-        let names: BTreeSet<_> = questions.iter().filter_map(Question::name).collect();
-        let by_name = (2..=BY_NAME).contains(&names.len());
-        let by_name = by_name && !self.names_differ.load(Ordering::Relaxed);
-        if by_name {
-            finder.look_near(self.nova.servers_by_name(names, deadline).await);
-        }
-        let open = questions.iter().filter(|question| question.asks_the_cloud());
-        let left = open.filter(|question| !finder.is_near(question)).count();
-        if !finder.has_failed() && self.should_list(left) {
-            finder.look_into(self.nova.all_servers(deadline).await);
-        }
+    async fn find(
+        &self,
+        questions: &[Question],
+        should_list: bool,
+        deadline: Deadline,
+    ) -> Vec<Found> {
+        let finder = if should_list {
+            let listing = self.nova.all_servers(deadline).await;
+            Finder::with_listing(&self.nova, deadline, listing)
+        } else {
+            Finder::new(&self.nova, deadline)
+        };
         let found: Vec<_> = questions.iter().map(|question| finder.answer(question)).collect();
         let found: Vec<Found> = stream::iter(found).buffered(AT_ONCE).collect().await;
         if let Some(size) = finder.listed() {
             self.project_size.store(size, Ordering::Relaxed);
-        }
-        let is_found = |found: &Found| matches!(found, Found::Server(_));
-        if by_name && finder.is_nobody_near() && found.iter().any(is_found) {
-            self.names_differ.store(true, Ordering::Relaxed);
         }
         found
     }

@@ -19,7 +19,7 @@ use super::{
     deadline::Deadline,
     ids::ServerId,
     page::{Collection, malformed, with_request_id},
-    text::{one_line, one_of, query},
+    text::{exactly, one_line, query},
 };
 
 const LIST: &str = "/servers/detail";
@@ -86,15 +86,15 @@ impl Nova {
         Ok(Asked { row, evidence, request_id: answer.request_id })
     }
 
-    /// The servers of these names; also of names that differ in case, where Nova's database
+    /// The servers of this name; also of names that differ in case, where Nova's database
     /// does not regard it. Servers of a cell that is down are not among them, so nothing
     /// found proves nothing.
-    pub(super) async fn servers_by_name<'a>(
+    pub(super) async fn servers_by_name(
         &self,
-        names: impl IntoIterator<Item = &'a str>,
+        name: &str,
         deadline: Deadline,
     ) -> Result<Listing, CloudError> {
-        let path = format!("{LIST}?name={}", query(&one_of(names)));
+        let path = format!("{LIST}?name={}", query(&exactly(name)));
         self.list(&path, deadline).await
     }
 

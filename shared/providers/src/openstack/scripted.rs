@@ -215,18 +215,15 @@ impl World {
 
     /// Nova's list: a filter, a limit or a marker hides the servers of cells that are down.
     fn servers_page(&self, query: &[(&str, String)]) -> Answer {
-        let wanted = query.iter().find(|(key, _)| *key == "name").map(|(_, pattern)| {
-            let names = pattern.split('|').map(|name| {
-                let name = name.strip_prefix('^').unwrap().strip_suffix('$').unwrap();
-                name.replace('\\', "").to_lowercase()
-            });
-            names.collect::<BTreeSet<_>>()
+        let name = query.iter().find(|(key, _)| *key == "name").map(|(_, pattern)| {
+            let name = pattern.strip_prefix('^').unwrap().strip_suffix('$').unwrap();
+            name.replace('\\', "").to_lowercase()
         });
         let listed = self.servers.iter().filter(|server| {
             let id = server["id"].as_str().unwrap_or_default();
-            let found = match (&wanted, server["name"].as_str()) {
+            let found = match (&name, server["name"].as_str()) {
                 // As a database does that does not regard case.
-                (Some(wanted), Some(name)) => wanted.contains(&name.to_lowercase()),
+                (Some(wanted), Some(name)) => name.to_lowercase() == *wanted,
                 (_, None) if server.get("name").is_none() => query.is_empty(),
                 (wanted, _) => wanted.is_none(),
             };

@@ -61,11 +61,6 @@ pub(super) fn query(value: &str) -> String {
     utf8_percent_encode(value, QUERY).to_string()
 }
 
-/// A regular expression that matches each of these texts and nothing longer.
-pub(super) fn one_of<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
-    texts.into_iter().map(exactly).collect::<Vec<_>>().join("|")
-}
-
 /// A regular expression that matches this text and nothing longer. Nova matches names so.
 pub(super) fn exactly(text: &str) -> String {
     let mut pattern = String::from("^");
@@ -113,12 +108,6 @@ mod tests {
         assert_eq!(exactly("node-1.a"), r"^node-1\.a$");
         assert_eq!(query(&exactly("n.1")), "%5En%5C.1%24");
         assert_eq!(exactly(r"a[b]{c}|(d)*+?^$\"), r"^a\[b\]\{c\}\|\(d\)\*\+\?\^\$\\$");
-    }
-
-    #[test]
-    fn names_are_alternatives_for_nova() {
-        assert_eq!(one_of(["a.b", "c"]), r"^a\.b$|^c$");
-        assert_eq!(one_of([]), "");
     }
 
     #[test]

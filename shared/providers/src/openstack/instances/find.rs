@@ -34,9 +34,6 @@ pub(super) struct Finder<'a> {
     nova: &'a Nova,
     deadline: Deadline,
     index: OnceCell<Index>,
-    /// Servers that have the names of the nodes: they are there, and nothing is said of
-    /// others.
-    near: Index,
     /// Why there is no list although one was wanted.
     failed: Option<CloudError>,
 }
@@ -66,41 +63,20 @@ enum Entry {
 impl<'a> Finder<'a> {
     /// Asks for one server after the other.
     pub(super) fn new(nova: &'a Nova, deadline: Deadline) -> Self {
-        Self { nova, deadline, index: OnceCell::new(), near: Index::default(), failed: None }
+        Self { nova, deadline, index: OnceCell::new(), failed: None }
     }
 
-    /// Looks into a list of the whole project first. What is not in it is asked for.
-    pub(super) fn look_into(&mut self, listing: Result<Listing, CloudError>) {
-        match listing {
-            Ok(listing) => self.index = OnceCell::new_with(Some(Index::of(listing))),
-            Err(error) => self.failed = Some(error),
-        }
-    }
-
-    /// Looks among the servers with the nodes' names before anything else.
-    pub(super) fn look_near(&mut self, listing: Result<Listing, CloudError>) {
-        match listing {
-            Ok(listing) => self.near = Index::of(listing),
-            // A service that does not understand the search can be asked in other ways.
-            Err(error) if error.kind == ErrorKind::Invalid => (),
-            Err(error) => self.failed = Some(error),
-        }
-    }
-
-    /// Whether asking is of no use any more.
-    pub(super) fn has_failed(&self) -> bool {
-        self.failed.is_some()
-    }
-
-    /// Whether no server has the name of any of the nodes.
-    pub(super) fn is_nobody_near(&self) -> bool {
-        self.near.size == 0 && self.failed.is_none()
-    }
-
-    /// Whether the servers with the nodes' names answer this question.
-    pub(super) fn is_near(&self, question: &Question) -> bool {
-        question.server().is_some_and(|id| self.near.server(id).is_some())
-            || matches!(question, Question::Search { uuid: None, name } if self.near.named(name).is_some())
+    /// Looks into a list first. What is not in it is asked for.
+    pub(super) fn with_listing(
+        nova: &'a Nova,
+        deadline: Deadline,
+        listing: Result<Listing, CloudError>,
+    ) -> Self {
+        let (index, failed) = match listing {
+            Ok(listing) => (OnceCell::new_with(Some(Index::of(listing))), None),
+            Err(error) => (OnceCell::new(), Some(error)),
+        };
+        Self { nova, deadline, index, failed }
     }
 
     /// How many servers were listed, if they were.
@@ -113,14 +89,14 @@ impl<'a> Finder<'a> {
         let found = match (question, &self.failed) {
             (Question::Settled(answer), _) => Ok(Found::Settled(answer.clone())),
             (_, Some(error)) => Err(error.clone()),
-            (Question::ById { id, spelt, .. }, None) => self.by_id(id, spelt).await,
+            (Question::ById { id, spelt }, None) => self.by_id(id, spelt).await,
             (Question::Search { uuid, name }, None) => self.search(uuid.as_ref(), name).await,
         };
         found.unwrap_or_else(Found::from)
     }
 
     async fn by_id(&self, id: &ServerId, spelt: &str) -> Result<Found, CloudError> {
-        if let Some(server) = self.index.get().unwrap_or(&self.near).server(id) {
+        if let Some(server) = self.index.get().and_then(|index| index.server(id)) {
             return server.map(Found::Server);
         }
         let asked = self.nova.server(id, self.deadline).await?;
@@ -144,17 +120,10 @@ impl<'a> Finder<'a> {
                 None => prove::gone_by_name(name, index),
             };
         }
-        // The UUID goes before the name, also where only the name is among them.
-        if let Some(server) = uuid.and_then(|uuid| self.near.server(uuid)) {
-            return server.map(Found::Server);
-        }
         if let Some(server) = self.by_uuid(uuid).await? {
             return Ok(Found::Server(server));
         }
-        if let Some(found) = self.near.named(name) {
-            return found;
-        }
-        let named = Index::of(self.nova.servers_by_name([name], self.deadline).await?);
+        let named = Index::of(self.nova.servers_by_name(name, self.deadline).await?);
         if let Some(found) = named.named(name) {
             return found;
         }

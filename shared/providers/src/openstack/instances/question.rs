@@ -21,8 +21,6 @@ pub(super) enum Question {
         id: ServerId,
         /// The provider ID as the node has it.
         spelt: String,
-        /// The node's name, which most servers share.
-        name: String,
     },
     /// It has no provider ID.
     Search {
@@ -48,7 +46,7 @@ impl Question {
             return not_ours(format!("provider ID {shown} is of another scheme than openstack"));
         }
         match ids::parse(text, region) {
-            Parsed::Ours(id) => Self::ById { id, spelt: shown, name: node.name.clone() },
+            Parsed::Ours(id) => Self::ById { id, spelt: shown },
             Parsed::AnotherRegion(other) => not_ours(format!(
                 "provider ID {shown} is of region {:?}, this provider is of region {:?}",
                 one_line(&other, MAX_SHOWN),
@@ -70,14 +68,6 @@ impl Question {
         match self {
             Self::ById { id, .. } => Some(id),
             Self::Search { uuid, .. } => uuid.as_ref(),
-            Self::Settled(_) => None,
-        }
-    }
-
-    /// The name of its node, if it takes a request to answer it.
-    pub(super) fn name(&self) -> Option<&str> {
-        match self {
-            Self::ById { name, .. } | Self::Search { name, .. } => Some(name),
             Self::Settled(_) => None,
         }
     }

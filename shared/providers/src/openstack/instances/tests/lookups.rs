@@ -197,9 +197,9 @@ async fn an_error_concerns_only_those_who_need_the_answer() {
     let rig = Rig::new(Scripted::with_servers(0..10));
     let failed = CloudError::new(ErrorKind::Unavailable, "no").with_request_id("req-7");
     let expect = failed.clone();
-    let one = format!("/servers/{}", uuid(404));
+    let one = format!("/servers/{}", uuid(2));
     rig.cloud.fail(move |path, _| (path == one).then(|| Err(failed.clone())));
-    let answers = rig.look_all(&[known(1), known(404), known(405)]).await;
+    let answers = rig.look_all(&[known(1), known(2), known(404)]).await;
     assert_eq!(found(&answers[0]), "node-00001");
     assert_eq!(answers[1], Err(expect.clone()));
     gone(&answers[2]);
