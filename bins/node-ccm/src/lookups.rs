@@ -25,7 +25,7 @@ const IN_FLIGHT: usize = 4;
 
 /// How long the first node of a burst waits for others. A cloud takes longer than this for
 /// an answer, and nodes that are created together register within about so long.
-const FIRST_WAIT: Duration = Duration::from_millis(50);
+const FIRST_WAIT: Duration = Duration::from_millis(100);
 
 /// Where nodes go from here.
 #[derive(Clone)]

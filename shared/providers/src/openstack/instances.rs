@@ -35,7 +35,8 @@ use super::{
     nova::{Flavors, Listing, Nova, Row, Server},
 };
 
-/// So many nodes are asked for one by one; for more, the whole project is listed.
+/// So many nodes are asked for one by one; for more, the whole project is listed. Nova
+/// cannot be asked for several names at once: it takes `|` in the filter for a letter.
 const ONE_BY_ONE: usize = 3;
 /// So many servers may be asked for at once.
 const AT_ONCE: usize = 8;

@@ -365,7 +365,7 @@ proptest! {
         let text = format!("{LOGIN}[{section}]\n{key} = {value}q7x\n[Global]\npassword = q8x\n");
         let said = match Config::parse(Path::new("c"), &text, &Environmentless) {
             Ok(loaded) => format!("{} {:?}", loaded.warnings.join(" "), loaded.config.credentials),
-            Err(why) => why,
+            Err((why, _)) => why,
         };
         prop_assert!(!said.contains("q8x"));
         prop_assert!(kind != options::Kind::Secret || !said.contains("q7x"));
