@@ -12,7 +12,7 @@ use super::{
     MAX_BATCH,
     client::Shared,
     convert::{answer_from_wire, priority_to_wire},
-    proto,
+    proto::{self, lookup_answer::Answer},
     rpc::{Deadline, instances_client, question},
     status::one_line,
 };
@@ -65,10 +65,10 @@ impl ExternalInstances {
             nodes: nodes.iter().map(Into::into).collect(),
             priority: priority_to_wire(&deadline.rest()),
         };
-        let answer =
-            self.shared.wire.call("lookup_instances", deadline, |channel, terms| async move {
-                instances_client(channel).lookup_instances(question(message, terms)).await
-            });
+        let send = |channel, terms| async move {
+            instances_client(channel).lookup_instances(question(message, terms)).await
+        };
+        let answer = self.shared.wire.call_within("lookup_instances", deadline, send, error_of_all);
         let failed = match answer.await {
             Ok(response) if response.answers.len() == nodes.len() => {
                 return nodes
@@ -108,6 +108,22 @@ impl ExternalInstances {
             });
         answer.await
     }
+}
+
+/// What the cloud said to the provider while it looked nodes up: that it is asked too much,
+/// be it for one node; anything else only if no node was spared, because an error of one
+/// node is that node's.
+fn error_of_all(response: &proto::LookupInstancesResponse) -> Option<CloudError> {
+    let errors = response.answers.iter().map(|answer| match &answer.answer {
+        Some(Answer::Error(error)) => Some(CloudError::from(error.clone())),
+        _ => None,
+    });
+    let errors: Vec<Option<CloudError>> = errors.collect();
+    let throttled = errors.iter().flatten().filter(|error| error.kind == ErrorKind::Throttled);
+    throttled.max_by_key(|error| error.retry_after).cloned().or_else(|| {
+        let all: Option<Vec<CloudError>> = errors.iter().cloned().collect();
+        all?.into_iter().next()
+    })
 }
 
 /// A list while its pages come in.

@@ -69,6 +69,21 @@ impl Wire {
     where
         F: Future<Output = Result<Response<A>, Status>>,
     {
+        self.call_within(operation, deadline, send, |_| None).await
+    }
+
+    /// The same for an answer that may hold an error in itself: what `within` finds there
+    /// is reported to the gate, so that limits and metrics see it.
+    pub(super) async fn call_within<A, F>(
+        &self,
+        operation: &'static str,
+        deadline: Deadline,
+        send: impl FnOnce(Channel, Call) -> F,
+        within: impl FnOnce(&A) -> Option<CloudError>,
+    ) -> Result<A, CloudError>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
         let class = CallClass { service: super::NAME, operation, write: false };
         let no_time = || timeout(operation, "no time was left to send it");
         timeout_at(deadline.at, self.gate.admit(class, deadline.rest()))
@@ -83,14 +98,15 @@ impl Wire {
             Ok(Err(status)) => Err(self.understand(operation, &status, terms.timeout)),
             Err(_) => Err(self.silence(operation, terms.timeout)),
         };
-        let error = outcome.as_ref().err();
-        if error.is_some_and(|error| error.kind == ErrorKind::Timeout) {
+        let took = started.elapsed();
+        if outcome.as_ref().is_err_and(|error| error.kind == ErrorKind::Timeout) {
             self.connection.connections.suspect.notify_one();
         }
+        let error = outcome.as_ref().map_or_else(|error| Some(error.clone()), within);
         let report = CallReport {
-            error: error.map(|error| error.kind),
-            retry_after: error.and_then(|error| error.retry_after),
-            took: started.elapsed(),
+            error: error.as_ref().map(|error| error.kind),
+            retry_after: error.as_ref().and_then(|error| error.retry_after),
+            took,
         };
         self.gate.report(class, report);
         outcome

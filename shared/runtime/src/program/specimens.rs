@@ -20,7 +20,7 @@ use crate::{
 /// The reference of the metrics is printed from it; a scenario compares it with what
 /// running programs report.
 pub fn specimens<P: Program>() -> Metrics {
-    let metrics = Metrics::new();
+    let metrics = Metrics::of(P::IDENTITY.binary);
     drop(metrics.running(P::IDENTITY.alias));
     ConfigMetrics::register(&metrics);
     drop(missing_rights(&metrics));

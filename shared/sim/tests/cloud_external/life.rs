@@ -199,6 +199,15 @@ async fn every_call_passes_the_gate() {
         "the gate counts what the cloud counts"
     );
 
+    // A cloud that throttles is one also where the call itself succeeds and only the answers
+    // about nodes say so.
+    sim.faults().add(Fault::new(Effect::Throttle { retry_after: Some(wait) }).times(1));
+    instances.lookup(&nodes[..2], CALL).await;
+    let reported = place.gate.take();
+    let [(_, report)] = reported.as_slice() else { panic!("{reported:?}") };
+    assert_eq!((report.error, report.retry_after), (Some(ErrorKind::Throttled), Some(wait)));
+    sim.reset_calls();
+
     // What the gate refuses is not sent.
     let refusal = CloudError::new(ErrorKind::Throttled, "budget used up").with_retry_after(wait);
     *place.gate.refuse.lock() = Some(refusal.clone());
