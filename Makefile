@@ -25,7 +25,7 @@ endif
 FLAVOUR ?= debian
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-check test test-cluster test-openstack test-alerts dashboards test-dashboards lint deny build fmt docs bench model-check tools clean
+.PHONY: help demo demo-check test test-cluster test-openstack test-alerts dashboards test-dashboards manifests test-manifests test-rights lint deny build fmt docs bench model-check tools clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -113,15 +113,11 @@ model-check: tools ## the whole model of leader election: four minutes, 1 GB
 clean: ## remove what was built here
 	$(CARGO) clean
 
-# --- rights ---
-.PHONY: test-rights
 test-rights: tools ## each program with its own role on the real API server, and one right less at a time (RIGHTS=all: every scenario)
 	tests/kube-apiserver/build.sh
 	$(CARGO) build $(LOCKED) $(PROGRAMS)
 	QUARTET_CLUSTER=real QUARTET_RIGHTS=$(RIGHTS) $(CARGO) test $(LOCKED) -p ccm-tests --test rights
 
-# --- manifests ---
-.PHONY: manifests test-manifests
 manifests: tools ## write manifests/rendered and the operator's rules anew
 	manifests/render.sh
 

@@ -31,7 +31,7 @@ pub const OPEN: [(&str, &str); 17] = [
     ),
     ("operation", "the provider's name of the request, for instance `list_instances`"),
     ("platform", "operating system and processor, for instance `linux/x86_64`"),
-    ("request", "the request, for instance `list_servers`"),
+    ("request", "the request, for instance `server_list`"),
     (
         "service",
         "`apiserver`, or the cloud's service: `external`; for OpenStack `identity`, `compute`, `network`",

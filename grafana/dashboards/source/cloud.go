@@ -27,7 +27,7 @@ func cloudCalls() row {
 			},
 			unit: units.RequestsPerSecond,
 			lines: []line{
-				{some(sum("result", rate(of("ccm_cloud_requests_total", `result!="success"`)))), "{{result}}"},
+				{some(sum("result", rate(of("ccm_cloud_requests_total", `result!~"success|not_found"`)))), "{{result}}"},
 			},
 			stacked: true,
 		}.panel(),

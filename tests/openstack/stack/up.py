@@ -29,7 +29,10 @@ PORTS = {'epmd': 4369, 'rabbitmq': 5672, 'keystone-api': 5000,
 def made_with(a):
     """What the data depends on: if that changes, they are made anew."""
     content = hashlib.sha256()
-    for name in ('stack/migrations.py', 'helpers/seed.py', 'requirements.txt'):
+    names = ['stack/migrations.py', 'helpers/seed.py']
+    if a.flavour == 'pypi':
+        names.append('requirements.txt')
+    for name in names:
         content.update((HERE / name).read_bytes())
     return json.dumps({'flavour': a.flavour, 'octavia': a.load_balancers,
                        'made': content.hexdigest()}) + '\n'
@@ -45,7 +48,11 @@ def prepare(a):
             why = 'it was made otherwise than now wanted' if other else '--fresh'
             sys.exit(f'{a.state} is in use and to be made anew ({why}): '
                      'run tests/openstack/down first')
-        for path in a.state.iterdir() if a.state.exists() else []:
+        there = list(a.state.iterdir()) if a.state.exists() else []
+        if there and not mark.exists():
+            sys.exit(f'{a.state} is not a state that tests/openstack/up has '
+                     'made: name an empty folder')
+        for path in there:
             if path.is_dir():
                 shutil.rmtree(path)
             else:

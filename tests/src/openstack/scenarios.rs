@@ -68,5 +68,6 @@ pub fn all() -> Vec<Scenario> {
         neutron_alone::a_neutron_that_errs_is_waited_for,
         judged::no_fault_deletes_a_node,
         judged::a_frozen_nova_deletes_nobody,
+        judged::the_wrong_project_deletes_nobody,
     ]
 }

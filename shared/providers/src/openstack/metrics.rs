@@ -107,7 +107,7 @@ impl OpenStackMetrics {
 
     /// One series of everything, for the reference of the metrics.
     pub(crate) fn specimens(&self) {
-        self.request("list_servers", Duration::ZERO, false);
+        self.request("server_list", Duration::ZERO, false);
         for result in Renewal::ALL {
             self.renewal(result);
         }

@@ -137,10 +137,10 @@ async fn adopt(
             tracing::warn!("{warning}");
         }
     }
-    cloud.replace(&config, TRIAL).await.inspect_err(|error| {
-        if error.kind != ErrorKind::Invalid {
-            watched.again = Some(Instant::now() + AGAIN);
-        }
+    // Whatever the cloud has against them, it may change its mind: a region, for instance,
+    // can come into the catalog later.
+    cloud.replace(&config, TRIAL).await.inspect_err(|_| {
+        watched.again = Some(Instant::now() + AGAIN);
     })?;
     tracing::info!(path = %files.path.display(), "the changed cloud configuration is in use");
     Ok(())

@@ -81,7 +81,9 @@ impl Review {
             let verdict = self.verdict(trouble.as_ref());
             self.show(verdict);
             let done = self.rights.iter().all(|(_, answer)| *answer == Answer::Granted);
-            if done || trouble.as_ref().is_some_and(is_final) {
+            let is_useless = trouble.as_ref().is_some_and(is_final);
+            // What was denied before may be granted later, and the review with it.
+            if done || is_useless && self.missing().next().is_none() {
                 return;
             }
             sleep(AGAIN).await;

@@ -195,6 +195,14 @@ async fn a_failure_of_a_later_review_does_not_hide_what_is_missing() {
     sleep(Duration::from_mins(2)).await;
     assert!(!running.health.is_ready(), "{:?}", running.check());
     assert_eq!(running.missing(), "ccm_missing_rights 1");
+    // Nor does a server that reviews nothing for a while end the asking.
+    running.server.lock().refuses = Some(403);
+    sleep(Duration::from_mins(2)).await;
+    assert!(!running.health.is_ready(), "{:?}", running.check());
+    running.server.lock().refuses = None;
+    running.deny(&[]);
+    sleep(Duration::from_secs(31)).await;
+    assert!(running.health.is_ready(), "{:?}", running.check());
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use ccm_sim::poll;
 use tokio::time::sleep;
 
 use crate::{
     nodes,
     openstack::{
         Service,
-        admin::NewServer,
+        admin::{Account, NewServer},
         proxy::{Effect, Fault},
         rig::{Rig, SOON},
     },
@@ -68,6 +69,32 @@ pub(super) async fn no_fault_deletes_a_node(rig: &Rig) -> Result<()> {
     rig.cloud.proxy.faults().add(Fault::new(Effect::Slow(Duration::from_millis(700))));
     let left: Vec<_> = rig.cloud.fleet.iter().map(|server| server.name.as_str()).collect();
     nodes::stay(&rig.client, &left, DELETION).await
+}
+
+/// Another project's Nova truly knows none of these servers, and says so in its own words.
+pub(super) async fn the_wrong_project_deletes_nobody(rig: &Rig) -> Result<()> {
+    let program = rig.start(&rig.lifecycle_ccm()).await?;
+    let fleet: Vec<_> = rig.cloud.fleet.iter().collect();
+    rig.register_initialised(&fleet).await?;
+    let names: Vec<_> = fleet.iter().map(|server| server.name.as_str()).collect();
+    sleep(Duration::from_secs(2)).await;
+    rig.log_in_as(&Account::of("other"))?;
+    for name in &names {
+        nodes::set_ready(&rig.client, name, "Unknown").await?;
+    }
+    let breaker = async |wanted: f64| {
+        poll::until(&format!("the breaker to be {wanted}"), SOON, || async {
+            let is = program.metrics().await?.get("ccm_lifecycle_breaker_open").copied();
+            Ok((is == Some(wanted)).then_some(()))
+        })
+        .await
+        .with_context(|| program.log())
+    };
+    breaker(1.0).await?;
+    nodes::stay(&rig.client, &names, DELETION).await?;
+    rig.log_in_as(&Account::of("k8s"))?;
+    breaker(0.0).await?;
+    nodes::stay(&rig.client, &names, DELETION).await
 }
 
 pub(super) async fn a_frozen_nova_deletes_nobody(rig: &Rig) -> Result<()> {

@@ -161,12 +161,11 @@ impl Wire {
     }
 
     fn failure(&self, service: Service, status: StatusCode, error: CloudError) -> Failure {
-        if let Some(pause) = error.retry_after
-            && (error.kind == ErrorKind::Throttled || status == StatusCode::SERVICE_UNAVAILABLE)
-        {
+        let repeat = error.kind == ErrorKind::Throttled || matches!(status.as_u16(), 502..=504);
+        // The repetition waits for this pause and for nothing else.
+        if let Some(pause) = error.retry_after.filter(|_| repeat) {
             self.shared.pauses.ask(service, pause);
         }
-        let repeat = error.kind == ErrorKind::Throttled || matches!(status.as_u16(), 502..=504);
         Failure { error, repeat }
     }
 }
@@ -211,7 +210,9 @@ impl Sent<'_> {
 
     fn tell(&self, error: Option<ErrorKind>, retry_after: Option<Duration>) {
         let took = self.at.elapsed();
-        self.shared.metrics.request(self.class.operation, took, error.is_some());
+        // That something is not there is a good answer.
+        let failed = error.is_some_and(|kind| kind != ErrorKind::NotFound);
+        self.shared.metrics.request(self.class.operation, took, failed);
         self.shared.gate.report(self.class, CallReport { error, retry_after, took });
     }
 }

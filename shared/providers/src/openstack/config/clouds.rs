@@ -138,17 +138,17 @@ impl Reader<'_> {
     fn entry(&mut self, file: &Path, wanted: &Wanted) -> Option<(String, Entry)> {
         let mut clouds = self.document(file)?.clouds.unwrap_or_default();
         let name = self.choice(&clouds, wanted)?;
-        let mut entry = clouds.remove(&name).flatten().unwrap_or_default();
+        let mut entry = clouds.remove(&name).flatten().unwrap_or_default().renamed();
         let beside = file.parent().map(Path::to_owned);
         let folders: Vec<_> = beside.into_iter().chain(self.folders()).collect();
         if let Some(path) = self.find(&folders, "secure") {
             let mut clouds = self.document(&path)?.clouds.unwrap_or_default();
-            let mut secure = clouds.remove(&name).flatten().unwrap_or_default();
+            let mut secure = clouds.remove(&name).flatten().unwrap_or_default().renamed();
             secure.fill(entry);
             entry = secure;
         }
         if let Some(profile) = entry.profile.clone().or(entry.cloud.clone()) {
-            entry.fill(self.profile(&folders, &profile)?);
+            entry.fill(self.profile(&folders, &profile)?.renamed());
         }
         Some((name, entry))
     }
@@ -210,7 +210,7 @@ impl Reader<'_> {
             text.filter(|text| !text.is_empty())
                 .map(|text| resolved(&text, folder, self.environment))
         };
-        let interface = entry.interface.or(entry.endpoint_type);
+        let interface = entry.interface;
         Cloud {
             given: entry.auth.unwrap_or_default(),
             region: entry.region_name.filter(|text| !text.is_empty()),
@@ -247,7 +247,14 @@ fn parse(text: &str) -> Result<Document, String> {
 }
 
 impl Entry {
-    /// Takes from `other` what is empty here.
+    /// The older name of a key counts where the newer one is not there.
+    fn renamed(mut self) -> Self {
+        let older = self.endpoint_type.take();
+        self.interface = self.interface.filter(|text| !text.is_empty()).or(older);
+        self
+    }
+
+    /// Takes from `other` what is empty here. Both are [renamed](Self::renamed).
     fn fill(&mut self, other: Self) {
         if let Some(theirs) = other.auth {
             self.auth.get_or_insert_default().fill(theirs);
@@ -255,7 +262,6 @@ impl Entry {
         for (own, theirs) in [
             (&mut self.region_name, other.region_name),
             (&mut self.interface, other.interface),
-            (&mut self.endpoint_type, other.endpoint_type),
             (&mut self.cacert, other.cacert),
             (&mut self.cert, other.cert),
             (&mut self.key, other.key),

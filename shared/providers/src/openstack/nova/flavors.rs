@@ -75,7 +75,8 @@ impl Flavors {
     /// Learns what is needed to answer [`Flavors::kind`] for these servers.
     ///
     /// A flavor that cannot be read is no reason to fail: then its server has no known
-    /// type for now, and the next call asks again.
+    /// type for now, and the next call asks again. The first list of IDs is one, if IDs
+    /// are wanted: a label that comes and goes would be worse.
     pub(crate) async fn learn(
         &self,
         servers: &[Arc<Server>],

@@ -147,13 +147,13 @@ async fn tell(program: &Program) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the program is ready and judges again.
+/// Waits until the program is ready, believes the cloud and judges again.
 async fn recovered(program: &Program) -> Result<()> {
     let start = Instant::now();
     poll::until("the program to have recovered", RECOVERY, || async {
-        let ready = program.get("/readyz").await?.0 == 200;
-        let closed = program.metric("ccm_lifecycle_breaker_open").await? == 0.0;
-        Ok((ready && closed).then_some(()))
+        let (status, page) = program.get("/readyz?verbose").await?;
+        // Warnings stand there with an exclamation mark.
+        Ok((status == 200 && !page.contains("[!]")).then_some(()))
     })
     .await?;
     println!("  recovered by itself after {}", seconds(start.elapsed()));

@@ -137,6 +137,23 @@ fn secrets_and_profiles_have_files_of_their_own() {
     assert!(!config.tls.insecure);
 }
 
+/// `endpoint_type` is the older name of `interface`: whatever its name, the entry's own
+/// goes before the profile's.
+#[test]
+fn an_entry_goes_before_its_profile_also_by_an_older_name() {
+    let place = Place::new();
+    place.put("etc/cloud.conf", USE);
+    place.put(
+        "work/clouds.yaml",
+        "clouds: {c: {profile: vendor, endpoint_type: internalURL, auth: {username: u, password: p, user_domain_name: d}}}",
+    );
+    place.put(
+        "system/clouds-public.yaml",
+        "public-clouds: {vendor: {interface: public, auth: {auth_url: 'https://v'}}}",
+    );
+    assert_eq!(place.load().unwrap().config.interface, Interface::Internal);
+}
+
 #[test]
 fn files_that_are_missing_count_also_when_nothing_can_be_used_without_them() {
     let place = Place::new();
