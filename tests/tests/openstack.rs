@@ -32,7 +32,7 @@ struct World {
 impl World {
     async fn start(flavour: Flavour, kind: Kind) -> Result<Self> {
         let cluster = Arc::new(Cluster::start(kind).await.context("the API server")?);
-        let cloud = Arc::new(Cloud::start(flavour, 303).await.context("the services of OpenStack")?);
+        let cloud = Arc::new(Cloud::start(flavour, 0).await.context("the services of OpenStack")?);
         Ok(Self { cloud, cluster })
     }
 }

@@ -30,6 +30,7 @@ pub async fn measure(flavour: &str) -> Result<()> {
     let cluster = Arc::new(Cluster::start(Kind::Real).await?);
     let cloud = Arc::new(Cloud::start(flavour, fleet::SERVERS).await?);
     println!("\n-- OpenStack, flavour {flavour:?}, default settings where nothing else is said");
+    fleet::few(&rig(&cloud, &cluster).await?).await?;
     fleet::measure(&rig(&cloud, &cluster).await?).await?;
     token::measure(&rig(&cloud, &cluster).await?).await?;
     pauses::measure(&rig(&cloud, &cluster).await?).await?;

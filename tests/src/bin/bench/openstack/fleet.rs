@@ -8,7 +8,7 @@ use ccm_tests::{
     cluster::audit,
     nodes,
     openstack::{
-        admin::Server,
+        admin::{Account, Admin, Server},
         rig::{Rig, SOON, fresh},
     },
 };
@@ -30,9 +30,10 @@ pub async fn measure(rig: &Rig) -> Result<()> {
     let program = rig.start(&launch).await?;
 
     let (new, others) = servers.split_at_checked(NEW).context("so many servers")?;
-    burst(rig, &format!("{} nodes", others.len()), others).await?;
+    let user = &rig.cloud.user;
+    burst(rig, user, "nodes, the first ones", others).await?;
     refresh(rig).await?;
-    burst(rig, "nodes, beside those", new).await?;
+    burst(rig, user, &format!("nodes, beside {} others", others.len()), new).await?;
     println!("resident memory with {SERVERS} nodes: {:.1} MB", megabytes(&program)?);
     refresh(rig).await?;
     program.terminate().await?;
@@ -51,17 +52,27 @@ pub async fn measure(rig: &Rig) -> Result<()> {
     Ok(())
 }
 
+/// The same burst in a project that has no other servers: Nova's list of those is short.
+pub async fn few(rig: &Rig) -> Result<()> {
+    let servers = rig.cloud.other.crowd("few-", NEW).await?;
+    rig.log_in_as(&Account::of("other"))?;
+    let program = rig.start(&rig.controller("node-ccm")).await?;
+    burst(rig, &rig.cloud.other, "nodes in a project of their own", &servers).await?;
+    program.terminate().await?;
+    rig.cloud.other.delete_servers(servers.iter().map(|server| server.id.as_str())).await
+}
+
 /// Nodes register at once and are initialised.
-async fn burst(rig: &Rig, what: &str, servers: &[Server]) -> Result<()> {
+async fn burst(rig: &Rig, user: &Admin, what: &str, servers: &[Server]) -> Result<()> {
     let start = Instant::now();
-    rig.cloud.user.servers().await?;
+    user.servers().await?;
     let nova = start.elapsed();
     let mark = rig.cloud.proxy.log().mark();
     register(rig, servers.iter().map(fresh).collect()).await?;
     let registered = Instant::now();
     nodes::all_initialised(&rig.client, 4 * SOON).await?;
     println!(
-        "{} {what} registered at once: all initialised {} after the last registration (wanted for {NEW}: within 2 s; Nova's list took {}), calls {} (wanted: at most 4)",
+        "{} {what}, registered at once: all initialised {} after the last registration (wanted for {NEW}: within 2 s; Nova's list took {}), calls {} (wanted: at most 4)",
         servers.len(),
         seconds(registered.elapsed()),
         seconds(nova),
