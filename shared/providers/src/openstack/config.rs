@@ -12,7 +12,7 @@ mod balancer;
 mod clouds;
 mod credentials;
 mod environment;
-mod files;
+pub(crate) mod files;
 mod ini;
 mod notes;
 pub mod options;

@@ -133,10 +133,20 @@ impl OpenStackMetrics {
     pub(crate) fn renewal(&self, result: Renewal) {
         self.renewals.get_or_create(&RenewalLabels { result: result.as_str() }).inc();
         match result {
-            Renewal::Done => self.refused.set(0),
-            Renewal::Refused => self.refused.set(1),
+            Renewal::Done => self.credentials(false),
+            Renewal::Refused => self.credentials(true),
             // Says nothing about the credentials.
-            Renewal::Failed => 0,
-        };
+            Renewal::Failed => {}
+        }
+    }
+
+    /// Whether Keystone refused the credentials at the last login.
+    pub(crate) fn are_credentials_refused(&self) -> bool {
+        self.refused.get() == 1
+    }
+
+    /// Keystone refuses the credentials in use, or takes them.
+    pub(crate) fn credentials(&self, are_refused: bool) {
+        self.refused.set(i64::from(are_refused));
     }
 }

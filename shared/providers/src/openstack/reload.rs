@@ -6,7 +6,7 @@
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Weak,
     time::Duration,
 };
@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{
     cloud::OpenStackCloud,
-    config::{Config, Loaded, Process, Unusable},
+    config::{Config, Loaded, Process, Unusable, files},
     metrics::OpenStackMetrics,
 };
 
@@ -60,17 +60,11 @@ async fn fingerprint(files: Vec<PathBuf>) -> u64 {
         let mut hasher = DefaultHasher::new();
         for path in &files {
             path.hash(&mut hasher);
-            contents(path).hash(&mut hasher);
+            files::bytes(path).ok().hash(&mut hasher);
         }
         hasher.finish()
     };
     spawn_blocking(read).await.unwrap_or_default()
-}
-
-fn contents(path: &Path) -> Option<Vec<u8>> {
-    // A pipe would hold the reader up for ever.
-    std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    std::fs::read(path).ok()
 }
 
 /// What is known of the files.
@@ -103,7 +97,12 @@ pub(super) async fn run(
         }
         let is_news = now != watched.seen;
         watched.seen = now;
+        let was_refused = metrics.are_credentials_refused();
         let outcome = adopt(&files, &cloud, &mut watched, is_news).await;
+        if outcome.is_err() {
+            // Only a trial was refused: the login in use is as it was.
+            metrics.credentials(was_refused);
+        }
         metrics.configuration(outcome.is_ok());
         if let Err(error) = outcome {
             let path = files.path.display();

@@ -16,7 +16,8 @@ use super::{
 };
 use crate::{
     http::Server,
-    settings::{CommonSettings, Invocation, Loaded, load_for},
+    logging,
+    settings::{CommonSettings, Invocation, Loaded, LogFormat, LogSettings, load_for},
     supervisor::chain,
 };
 
@@ -40,6 +41,12 @@ pub(super) fn check<P: Program>(invocation: &Invocation, providers: &ProviderReg
         Err(error) => return refuse::<P>(&error.to_string()),
     };
     install_tls();
+    // What a provider has to say about its file it says in the log.
+    let said =
+        LogSettings { verbosity: 0, filter: Some("warn".to_owned()), format: LogFormat::Text };
+    if let Err(error) = logging::init(&said) {
+        return refuse::<P>(&error.to_string());
+    }
     let runtime = match runtime::<P>() {
         Ok(runtime) => runtime,
         Err(error) => return refuse::<P>(&format!("cannot start the async runtime: {error}")),
@@ -99,6 +106,11 @@ async fn look_at_provider<P: Program>(
             found.failures.push(Failure::Usage(problem));
         }
         // A cloud that does not answer now says nothing about the configuration.
-        _ => {}
+        Ok(_) => {}
+        Err(_) => found.warnings.push(format!(
+            "the configuration of the provider {} could not be checked within {} s",
+            factory.name(),
+            CHECK.as_secs()
+        )),
     }
 }

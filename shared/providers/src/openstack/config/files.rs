@@ -11,6 +11,11 @@ pub(super) const LARGEST: u64 = 1 << 20;
 
 /// The text of a file, or in words why it cannot be had.
 pub(super) fn read(path: &Path) -> Result<String, String> {
+    String::from_utf8(bytes(path)?).map_err(|_| "is not a text file (UTF-8)".to_owned())
+}
+
+/// What a file holds, or in words why it cannot be had.
+pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     let words = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => "there is no such file".to_owned(),
         _ => format!("cannot be read: {error}"),
@@ -30,5 +35,5 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
     if bytes.len() as u64 > LARGEST {
         return Err(format!("is larger than {} KiB", LARGEST >> 10));
     }
-    String::from_utf8(bytes).map_err(|_| "is not a text file (UTF-8)".to_owned())
+    Ok(bytes)
 }

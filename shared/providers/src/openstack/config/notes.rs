@@ -49,6 +49,10 @@ impl Notes {
             }
             line.push_str(&what);
         }
+        // Often what is odd is why something is missing: a misspelt key.
+        for warning in self.warnings {
+            line = line + "; also " + &warning;
+        }
         Err(line)
     }
 }

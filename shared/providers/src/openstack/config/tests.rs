@@ -244,8 +244,12 @@ fn what_is_wrong_is_refused_and_all_of_it_is_told() {
         ("[Metadata]\nsearch-order = configdrive\n", "line 6: [Metadata] search-order: \"configdrive\" has the unknown element \"configdrive\"; must be one or two of configDrive, metadataService, separated by a comma".to_owned()),
     ] {
         let said = place.refused(&format!("{LOGIN}{rest}"));
-        assert_eq!(said, expect, "{rest}");
+        let (problem, odd) = said.split_once("; also ").unwrap_or((&said, ""));
+        assert_eq!(problem, expect, "{rest}");
+        assert!(odd.is_empty() || odd.contains("given before"), "{odd}");
     }
+    let said = place.refused("[Gloabl]\nauth-url = https://k\n");
+    assert!(said.contains("; also ") && said.contains("[Global]?"), "{said}");
     let said = place.refused("x = 1\n[Global]\nuse-clouds = 2\nusername = u\n[Route\n");
     assert_eq!(
         said,

@@ -10,7 +10,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
 };
 
-use crate::openstack::config::Tls;
+use crate::openstack::config::{Tls, files};
 
 /// The TLS side of connections. With `needed`, the lack of any root is an error.
 pub(super) fn client(tls: &Tls, needed: bool) -> Result<ClientConfig, CloudError> {
@@ -78,8 +78,7 @@ fn certificates(file: &Path, setting: &str) -> Result<Vec<CertificateDer<'static
 }
 
 fn read(file: &Path, setting: &str) -> Result<Vec<u8>, CloudError> {
-    std::fs::read(file)
-        .map_err(|error| invalid(format!("{setting}: {} cannot be read: {error}", file.display())))
+    files::bytes(file).map_err(|why| invalid(format!("{setting}: {} {why}", file.display())))
 }
 
 fn invalid(message: String) -> CloudError {
