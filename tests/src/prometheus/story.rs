@@ -162,12 +162,11 @@ impl World {
         }
         self.env.add_node("node-late").await?;
         nodes::event(&self.env.client, "node-late", "throttled", SOON).await?;
+        // The call for this one is not made: the pause outlasts it.
+        self.env.add_node("node-later").await?;
         nodes::set_ready(&self.env.client, "node-1", "Unknown").await?;
         sleep(pause).await;
-        nodes::wait_for(&self.env.client, "node-late", "initialised", 2 * SOON, |node| {
-            !nodes::is_tainted(node)
-        })
-        .await?;
+        nodes::all_initialised(&self.env.client, 2 * SOON).await?;
         nodes::set_ready(&self.env.client, "node-1", "True").await
     }
 
@@ -254,6 +253,10 @@ impl World {
         ensure!(ended.success(), "the leader ended with {ended}");
         self.env.add_node("node-new").await?;
         self.env.initialised("node-new").await?;
+        // In the end one node waits for an instance that the cloud does not know.
+        nodes::register(&self.env.client, &nodes::fresh("node-unknown")).await?;
+        nodes::event(&self.env.client, "node-unknown", "instance", SOON).await?;
+        sleep(SETTLE).await;
         Ok(())
     }
 }
