@@ -44,9 +44,10 @@ pub(super) fn check<P: Program>(invocation: &Invocation, providers: &ProviderReg
     // What a provider has to say about its file it says in the log.
     let said =
         LogSettings { verbosity: 0, filter: Some("warn".to_owned()), format: LogFormat::Text };
-    if let Err(error) = logging::init(&said) {
-        return refuse::<P>(&error.to_string());
-    }
+    let _said = match logging::logger(&said, std::io::stderr) {
+        Ok((subscriber, _)) => tracing::subscriber::set_default(subscriber),
+        Err(error) => return refuse::<P>(&error.to_string()),
+    };
     let runtime = match runtime::<P>() {
         Ok(runtime) => runtime,
         Err(error) => return refuse::<P>(&format!("cannot start the async runtime: {error}")),
