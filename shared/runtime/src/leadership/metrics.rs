@@ -102,6 +102,7 @@ impl LeadershipMetrics {
     pub fn specimens(&self) {
         drop(self.slow_path.get_or_create(&self.label()));
         drop(self.transitions.get_or_create(&self.label()));
+        drop(self.lease_transitions.get_or_create(&self.label()));
         for reason in Reason::ALL {
             drop(self.failures.get_or_create(&self.failure(reason)));
         }

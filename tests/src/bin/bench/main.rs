@@ -40,6 +40,9 @@ struct Arguments {
     /// Which releases of OpenStack: debian (old) or pypi (current).
     #[arg(long, default_value = "debian")]
     flavour: String,
+    /// Which figures of OpenStack; without it all of them.
+    #[arg(long, value_enum)]
+    part: Option<openstack::Part>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -83,7 +86,7 @@ async fn main() -> Result<()> {
     }
     match arguments.what {
         What::Histories => return Ok(()),
-        What::Openstack => return openstack::measure(&arguments.flavour).await,
+        What::Openstack => return openstack::measure(&arguments.flavour, arguments.part).await,
         _ => (),
     }
     let arena = Arena::start().await?;

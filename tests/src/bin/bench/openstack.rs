@@ -13,6 +13,7 @@ use ccm_tests::{
         services::Flavour,
     },
 };
+use clap::ValueEnum;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
 
@@ -24,17 +25,45 @@ mod token;
 /// How many nodes register at the same time.
 const AT_ONCE: usize = 16;
 
-/// Prints all figures of OpenStack.
-pub async fn measure(flavour: &str) -> Result<()> {
+/// A part of the figures.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// Nodes register, all are refreshed, the program starts anew.
+    Fleet,
+    /// A token is revoked.
+    Token,
+    /// A service asks for a pause.
+    Pauses,
+    /// The cloud errs while nodes are judged.
+    Outages,
+    /// A server is deleted.
+    Deletion,
+}
+
+/// Prints the figures of OpenStack, or one part of them.
+pub async fn measure(flavour: &str, only: Option<Part>) -> Result<()> {
     let flavour: Flavour = flavour.parse()?;
+    let wants = |part| only.is_none_or(|only| only == part);
     let cluster = Arc::new(Cluster::start(Kind::Real).await?);
-    let cloud = Arc::new(Cloud::start(flavour, fleet::SERVERS).await?);
+    let crowd = if wants(Part::Fleet) { fleet::SERVERS } else { 0 };
+    let cloud = Arc::new(Cloud::start(flavour, crowd).await?);
     println!("\n-- OpenStack, flavour {flavour:?}, default settings where nothing else is said");
-    fleet::few(&rig(&cloud, &cluster).await?).await?;
-    fleet::measure(&rig(&cloud, &cluster).await?).await?;
-    token::measure(&rig(&cloud, &cluster).await?).await?;
-    pauses::measure(&rig(&cloud, &cluster).await?).await?;
-    judged::measure(&rig(&cloud, &cluster).await?).await?;
+    if wants(Part::Fleet) {
+        fleet::few(&rig(&cloud, &cluster).await?).await?;
+        fleet::measure(&rig(&cloud, &cluster).await?).await?;
+    }
+    if wants(Part::Token) {
+        token::measure(&rig(&cloud, &cluster).await?).await?;
+    }
+    if wants(Part::Pauses) {
+        pauses::measure(&rig(&cloud, &cluster).await?).await?;
+    }
+    if wants(Part::Outages) {
+        judged::measure(&rig(&cloud, &cluster).await?).await?;
+    }
+    if wants(Part::Deletion) {
+        judged::deletion(&rig(&cloud, &cluster).await?).await?;
+    }
     println!("memory of the services: {} MB", cloud.services.memory()? / 1_000_000);
     Arc::into_inner(cluster).context("somebody uses the cluster")?.stop().await
 }
