@@ -93,6 +93,7 @@ impl Program for NodeCcm {
 
     fn specimens(metrics: &Metrics) {
         NodeMetrics::new(metrics).specimens();
+        waiting::specimen(metrics);
         QueueMetrics::new(metrics).specimens(controller::QUEUE);
         node_watch::specimens(metrics);
         let inventory = Inventory::new();
