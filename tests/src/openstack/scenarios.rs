@@ -69,5 +69,6 @@ pub fn all() -> Vec<Scenario> {
         judged::no_fault_deletes_a_node,
         judged::a_frozen_nova_deletes_nobody,
         judged::the_wrong_project_deletes_nobody,
+        judged::the_node_of_a_deleted_server_leaves,
     ]
 }

@@ -71,6 +71,23 @@ pub(super) async fn no_fault_deletes_a_node(rig: &Rig) -> Result<()> {
     nodes::stay(&rig.client, &left, DELETION).await
 }
 
+/// With the periods that the program comes with; the time is printed, because it is the
+/// figure that people ask for.
+pub(super) async fn the_node_of_a_deleted_server_leaves(rig: &Rig) -> Result<()> {
+    let lost = rig.cloud.user.create_servers(&[NewServer::named("left")]).await?;
+    let lost = lost.first().context("one was asked for")?;
+    let launch = rig.controller("lifecycle-ccm").arg("--node-grace-period=1s");
+    let _program = rig.start(&launch).await?;
+    let fleet: Vec<_> = rig.cloud.fleet.iter().chain([lost]).collect();
+    rig.register_initialised(&fleet).await?;
+    rig.cloud.user.delete_server(&lost.id).await?;
+    let start = tokio::time::Instant::now();
+    nodes::set_ready(&rig.client, &lost.name, "Unknown").await?;
+    nodes::gone(&rig.client, &lost.name, 2 * SOON).await?;
+    eprint!("node gone after {:.2} s; ", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
 /// Another project's Nova truly knows none of these servers, and says so in its own words.
 pub(super) async fn the_wrong_project_deletes_nobody(rig: &Rig) -> Result<()> {
     let program = rig.start(&rig.lifecycle_ccm()).await?;
