@@ -247,7 +247,11 @@ impl Session<'_> {
             record.case = None;
             Some(Doubt::Newborn)
         } else if ruling.evidence.answers < 2 || self.asked < confirmed_from {
-            record.look_again = record.look_again.min(confirmed_from.max(self.now));
+            // A look that is asked a moment too soon is in vain, and the next one is a period
+            // away: so this one waits for the moment.
+            if confirmed_from <= record.look_again + self.policy.monitor_period / 2 {
+                record.look_again = confirmed_from.max(self.now);
+            }
             Some(Doubt::Unconfirmed)
         } else {
             self.list_doubt(subject, record, opened)

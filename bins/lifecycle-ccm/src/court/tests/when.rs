@@ -21,6 +21,21 @@ fn a_node_is_due_at_once_and_then_every_period() {
     assert_eq!((names(&due), due.list), (vec!["a"], false));
 }
 
+/// Answers take 0.1 s each, so the looks of every 5 s drift until one would come just
+/// before the period is over, to no avail.
+#[test]
+fn the_look_that_can_confirm_is_not_missed_by_a_moment() {
+    let subjects = among_ready(subject("a"));
+    let mut court = Court::new();
+    let mut looks = Vec::new();
+    for now in [0.4, 5.3, 10.2, 15.1] {
+        hear(&mut court, at(now), &subjects, ("a", gone()), None);
+        looks.push(court.agenda(at(now), &subjects, &Policy::default()).next);
+    }
+    let expect = [at(5.4), at(10.3), at(15.2), at(20.4)].map(Some);
+    assert_eq!(looks, expect);
+}
+
 #[test]
 fn those_who_are_due_soon_come_along() {
     let subjects: Vec<Subject> = ["a", "b", "c"].map(subject).into();
