@@ -163,6 +163,7 @@ pub async fn deletion(rig: &Rig) -> Result<()> {
     let server = servers.first().context("a server")?;
     register(rig, initialised(rig.cloud.fleet.iter().chain(&servers))).await?;
     let program = rig.start(&rig.controller("lifecycle-ccm").arg(YOUNG)).await?;
+    sleep(Duration::from_secs(3)).await; // past the grace period
     rig.cloud.user.delete_server(&server.id).await?;
     let start = Instant::now();
     let all = rig.cloud.user.servers().await?.len();
