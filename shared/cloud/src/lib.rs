@@ -20,6 +20,7 @@ pub mod clock;
 mod error;
 mod identity;
 mod instances;
+pub mod message;
 mod metrics;
 pub mod node_keys;
 mod provider;

@@ -2,7 +2,10 @@
 
 use std::{error::Error, time::Duration};
 
-use ccm_cloud::RetryClass;
+use ccm_cloud::{
+    RetryClass,
+    message::{chain, one_line},
+};
 use kube::core::Status;
 
 use crate::client::DeadlineExceeded;
@@ -118,7 +121,7 @@ impl ApiError {
 
     /// From a Kubernetes `Status`, be it a response or an item of a watch.
     pub fn from_status(status: &Status) -> Self {
-        let message = || one_line(&status.message);
+        let message = || one_line(&status.message, MESSAGE_LIMIT);
         let code = if status.code == 0 { code_of(&status.reason) } else { status.code };
         match code {
             400 | 405 | 406 | 413 | 415 | 422 => Self::Invalid(message()),
@@ -145,7 +148,7 @@ impl ApiError {
         {
             return Self::Credentials(auth_problem(auth));
         }
-        Self::Unavailable(chain(error))
+        Self::Unavailable(one_line(&chain(error), MESSAGE_LIMIT))
     }
 }
 
@@ -156,11 +159,15 @@ impl From<kube::Error> for ApiError {
             kube::Error::SerdeError(problem) => Self::Decode(decode_problem(problem)),
             kube::Error::FromUtf8(_) => Self::Decode("not UTF-8".to_owned()),
             kube::Error::Auth(problem) => Self::Credentials(auth_problem(problem)),
-            kube::Error::BuildRequest(problem) => Self::Invalid(one_line(&problem.to_string())),
+            kube::Error::BuildRequest(problem) => {
+                Self::Invalid(one_line(&problem.to_string(), MESSAGE_LIMIT))
+            }
             kube::Error::Service(source) => Self::from_transport(source.as_ref()),
             kube::Error::HyperError(source) => Self::from_transport(source),
             kube::Error::ReadEvents(source) => Self::from_transport(source),
-            other => Self::Unexpected { code: 0, message: one_line(&other.to_string()) },
+            other => {
+                Self::Unexpected { code: 0, message: one_line(&other.to_string(), MESSAGE_LIMIT) }
+            }
         }
     }
 }
@@ -212,7 +219,7 @@ fn auth_problem(error: &kube::client::AuthError) -> String {
         kube::client::AuthError::AuthExecParse(_) => {
             "the exec plugin's output is not an ExecCredential".to_owned()
         }
-        other => one_line(&other.to_string()),
+        other => one_line(&other.to_string(), MESSAGE_LIMIT),
     }
 }
 
@@ -221,40 +228,6 @@ pub(crate) fn causes<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
-}
-
-/// The error and its causes in one line. A cause whose text is part of the line
-/// already is left out.
-pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut line = String::new();
-    for cause in causes(error) {
-        let text = cause.to_string();
-        if !line.contains(&text) {
-            if !line.is_empty() {
-                line.push_str(": ");
-            }
-            line.push_str(&text);
-        }
-    }
-    one_line(&line)
-}
-
-/// Text of others as one line of bounded length.
-pub(crate) fn one_line(text: &str) -> String {
-    let mut line = String::new();
-    for word in
-        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty())
-    {
-        if line.chars().count() + word.chars().count() > MESSAGE_LIMIT {
-            line.push_str(" ...");
-            break;
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    line
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@
 //!
 //! `docs/writing-a-provider.md` shows how to add one.
 
-mod chain;
 pub mod external;
 mod nearest;
 #[cfg(feature = "openstack")]

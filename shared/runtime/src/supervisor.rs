@@ -22,18 +22,6 @@ use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument as _;
 
-/// An error with its sources, on one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        line.push_str(": ");
-        line.push_str(&error.to_string());
-        source = error.source();
-    }
-    line
-}
-
 /// The first task that ended as it must not.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("task {task} {what}")]

@@ -1,11 +1,10 @@
 //! What is wrong with the configuration of the clients.
 
+use ccm_cloud::message::chain;
 use kube::{
     client::{AuthError, RustlsTlsError},
     config::{KubeconfigError, LoadDataError},
 };
-
-use crate::error::{chain, one_line};
 
 /// Why no client could be built. Displayed as one line: where the setting came from,
 /// what is wrong with it, what would be right.
@@ -204,16 +203,10 @@ impl Problem {
 
 /// Where a YAML parser gave up. Its text may quote the file, which holds secrets.
 fn parse_problem(text: &str) -> String {
-    let place = text.find("line ").map(|at| {
-        let place: String = text
-            .chars()
-            .skip(at)
-            .take_while(|c| c.is_ascii_alphanumeric() || " ,:".contains(*c))
-            .collect();
-        one_line(&place)
-    });
+    let is_end = |c: char| !c.is_ascii_alphanumeric() && !" ,:".contains(c);
+    let place = text.find("line ").and_then(|at| text.get(at..)?.split(is_end).next());
     match place {
-        Some(place) => format!("not a kubeconfig, see {place}"),
+        Some(place) => format!("not a kubeconfig, see {}", place.trim()),
         None => "not a kubeconfig".to_owned(),
     }
 }

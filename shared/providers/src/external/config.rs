@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{
+    CloudError, ErrorKind,
+    message::{LONGEST_LINE, one_line},
+};
 use rustls::pki_types::ServerName;
 use serde_yaml_ng::{Mapping, Value};
 
@@ -92,8 +95,9 @@ impl ExternalConfig {
     /// file's folder.
     pub fn parse(path: &Path, text: &str) -> Result<Self, CloudError> {
         let wrong = |what: String| invalid(format!("--cloud-config {}: {what}", path.display()));
-        let value: Value = serde_yaml_ng::from_str(text)
-            .map_err(|error| wrong(format!("not valid YAML: {}", one_line(&error.to_string()))))?;
+        let value: Value = serde_yaml_ng::from_str(text).map_err(|error| {
+            wrong(format!("not valid YAML: {}", one_line(&error.to_string(), LONGEST_LINE)))
+        })?;
         let mut reader =
             Reader { folder: path.parent().unwrap_or(Path::new("")), problems: Vec::new() };
         let config = reader.config(&value);
@@ -115,10 +119,6 @@ async fn read_file(path: &Path) -> Result<String, String> {
 
 fn invalid(message: String) -> CloudError {
     CloudError::new(ErrorKind::Invalid, message)
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Collects problems while it reads, so that all of them are reported at once.

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{CloudError, ErrorKind, message};
 use hyper_util::rt::TokioIo;
 use parking_lot::RwLock;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
@@ -22,7 +22,6 @@ use tokio_util::either::Either;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 use super::config::{ExternalConfig, Target, TlsFiles};
-use crate::chain::chain;
 
 /// Everything that the configuration says, its files' contents included: two of them
 /// are equal exactly if nothing changed on disk.
@@ -136,7 +135,7 @@ impl Settings {
     ) -> Result<Channel, CloudError> {
         let target = self.config.target.clone();
         let endpoint = self.endpoint(user_agent).map_err(|error| {
-            invalid(&self.path, &format!("endpoint {target}: {}", chain(&error)))
+            invalid(&self.path, &format!("endpoint {target}: {}", message::chain(&error)))
         })?;
         let connections = Arc::clone(connections);
         Ok(endpoint.connect_with_connector_lazy(tower::service_fn(move |_| {

@@ -6,15 +6,13 @@ use std::fmt::Display;
 use ccm_cloud::{
     AbsenceProof, AddressKind, Call, CloudError, ErrorKind, Instance, Lookup, LookupResult,
     NodeAddress, NodeIdentity, PowerState, Priority, ProofMethod, ProviderId,
+    message::{LONGEST_LINE, one_line},
 };
 
-use super::{
-    proto::{self, lookup_answer::Answer},
-    status::one_line,
-};
+use super::proto::{self, lookup_answer::Answer};
 
 fn malformed(what: impl Into<String>) -> CloudError {
-    CloudError::new(ErrorKind::Malformed, one_line(&what.into()))
+    CloudError::new(ErrorKind::Malformed, one_line(&what.into(), LONGEST_LINE))
 }
 
 impl From<&NodeIdentity> for proto::NodeIdentity {

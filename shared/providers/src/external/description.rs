@@ -2,9 +2,12 @@
 
 use std::fmt;
 
-use ccm_cloud::{Capability, CloudError, ErrorKind, ProviderId};
+use ccm_cloud::{
+    Capability, CloudError, ErrorKind, ProviderId,
+    message::{LONGEST_LINE, one_line},
+};
 
-use super::{MAX_BATCH, PROTOCOL_REVISION, proto, status::one_line};
+use super::{MAX_BATCH, PROTOCOL_REVISION, proto};
 
 /// The answer of `Describe`, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +29,8 @@ impl TryFrom<proto::DescribeResponse> for Description {
     type Error = CloudError;
 
     fn try_from(wire: proto::DescribeResponse) -> Result<Self, CloudError> {
-        let malformed = |what: String| CloudError::new(ErrorKind::Malformed, one_line(&what));
+        let malformed =
+            |what: String| CloudError::new(ErrorKind::Malformed, one_line(&what, LONGEST_LINE));
         if wire.protocol_revision < PROTOCOL_REVISION {
             return Err(malformed(format!(
                 "the provider {:?} says protocol revision {}; expected {PROTOCOL_REVISION} or later",
@@ -44,7 +48,7 @@ impl TryFrom<proto::DescribeResponse> for Description {
             some => some.min(MAX_BATCH),
         };
         Ok(Self {
-            provider: one_line(&wire.provider),
+            provider: one_line(&wire.provider, LONGEST_LINE),
             schemes: wire.schemes,
             capabilities: wire.capabilities,
             revision: wire.protocol_revision,

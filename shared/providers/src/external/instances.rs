@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use async_trait::async_trait;
 use ccm_cloud::{
     Call, CloudError, ErrorKind, Fleet, Instance, Instances, LookupResult, NodeIdentity,
+    message::{LONGEST_LINE, one_line},
 };
 use futures::{StreamExt, stream};
 
@@ -14,7 +15,6 @@ use super::{
     convert::{answer_from_wire, priority_to_wire},
     proto::{self, lookup_answer::Answer},
     rpc::{Deadline, instances_client, question},
-    status::one_line,
 };
 
 /// How many parts of a large lookup are under way at once.
@@ -145,7 +145,7 @@ impl Reading {
             }
         }
         for line in page.malformed {
-            self.malformed(one_line(&line));
+            self.malformed(one_line(&line, LONGEST_LINE));
         }
         if page.next_page_token.is_empty() {
             if self.left_out > 0 {

@@ -2,11 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind, Priority};
+use ccm_cloud::{
+    Call, CallClass, CallGate, CallReport, CloudError, ErrorKind, Priority,
+    message::{self, LONGEST_LINE, one_line},
+};
 use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Response, Status, transport::Channel};
-
-use crate::chain::chain;
 
 use super::{
     connection::Connection,
@@ -128,8 +129,10 @@ impl Wire {
         let mut error = status::from_status(status);
         if let Some(cause) = std::error::Error::source(status) {
             // The library's own word for a failed connection names no endpoint.
-            error.message =
-                status::one_line(&format!("{}: {}", self.connection.endpoint(), chain(cause)));
+            error.message = one_line(
+                &format!("{}: {}", self.connection.endpoint(), message::chain(cause)),
+                LONGEST_LINE,
+            );
         }
         error
     }

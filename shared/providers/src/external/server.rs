@@ -19,13 +19,11 @@ mod snapshots;
 
 use std::{io, sync::Arc, time::Duration};
 
-use ccm_cloud::Cloud;
+use ccm_cloud::{Cloud, message};
 use futures::{Stream, StreamExt};
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tokio_util::{either::Either, sync::CancellationToken};
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
-
-use crate::chain::chain;
 
 use self::{
     listener::{Accepted, Socket},
@@ -90,7 +88,8 @@ pub async fn serve(
     let mut builder = Server::builder();
     if let Some(tls) = tls {
         let config = server_tls(&tls);
-        builder = builder.tls_config(config).map_err(|error| ServeError::Tls(chain(&error)))?;
+        builder =
+            builder.tls_config(config).map_err(|error| ServeError::Tls(message::chain(&error)))?;
     }
     let provider = ProviderServer::new(ProviderService::new(Arc::clone(&cloud)));
     let instances = InstancesServer::new(InstancesService::new(cloud));
@@ -106,7 +105,7 @@ pub async fn serve(
         tokio::time::sleep(DRAIN).await;
     };
     tokio::select! {
-        ended = serving => ended.map_err(|error| ServeError::Server(chain(&error))),
+        ended = serving => ended.map_err(|error| ServeError::Server(message::chain(&error))),
         () = drained => Ok(()),
     }
 }

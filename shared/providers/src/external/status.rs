@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{
+    CloudError, ErrorKind,
+    message::{LONGEST_LINE, one_line},
+};
 use prost::Message;
 use tonic::{Code, Status};
 
 use super::proto;
 
-/// Messages are cut here: they travel in HTTP headers and end in events and logs.
-const MAX_MESSAGE: usize = 1024;
 /// Waits beyond this are not a wait but an outage; longer ones are cut.
 const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
 
@@ -43,29 +44,12 @@ struct RequestInfo {
     request_id: String,
 }
 
-/// One line of at most [`MAX_MESSAGE`] bytes, without control characters.
-pub(super) fn one_line(text: &str) -> String {
-    let mut line = String::new();
-    for word in
-        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty())
-    {
-        let space = usize::from(!line.is_empty());
-        if line.len() + space + word.len() > MAX_MESSAGE {
-            line.extend(" ...".chars().skip(1 - space));
-            break;
-        }
-        line.extend(" ".chars().take(space));
-        line.push_str(word);
-    }
-    line
-}
-
 impl From<&CloudError> for proto::Error {
     fn from(error: &CloudError) -> Self {
         Self {
             kind: kind_to_wire(error.kind).into(),
-            message: one_line(&error.message),
-            request_id: error.request_id.as_deref().map(one_line),
+            message: one_line(&error.message, LONGEST_LINE),
+            request_id: error.request_id.as_deref().map(|id| one_line(id, LONGEST_LINE)),
             retry_after: error
                 .retry_after
                 .and_then(|after| prost_types::Duration::try_from(after.min(MAX_RETRY_AFTER)).ok()),
@@ -75,7 +59,7 @@ impl From<&CloudError> for proto::Error {
 
 impl From<proto::Error> for CloudError {
     fn from(error: proto::Error) -> Self {
-        let message = one_line(&error.message);
+        let message = one_line(&error.message, LONGEST_LINE);
         let (kind, message) = match proto::ErrorKind::try_from(error.kind)
             .ok()
             .and_then(kind_from_wire)
@@ -87,7 +71,8 @@ impl From<proto::Error> for CloudError {
                 format!("an error of unknown kind {}: {message}", error.kind),
             ),
         };
-        let request_id = error.request_id.map(|id| one_line(&id)).filter(|id| !id.is_empty());
+        let request_id =
+            error.request_id.map(|id| one_line(&id, LONGEST_LINE)).filter(|id| !id.is_empty());
         CloudError { kind, message, request_id, retry_after: error.retry_after.and_then(wait) }
     }
 }
@@ -151,7 +136,7 @@ pub(super) fn from_status(status: &Status) -> CloudError {
     if let Some(error) = part(ERROR_TYPE).and_then(|bytes| proto::Error::decode(bytes).ok()) {
         return error.into();
     }
-    let message = match one_line(status.message()) {
+    let message = match one_line(status.message(), LONGEST_LINE) {
         text if text.is_empty() => {
             format!("the provider answered {:?} without a message", status.code())
         }
@@ -164,7 +149,7 @@ pub(super) fn from_status(status: &Status) -> CloudError {
         .and_then(wait);
     error.request_id = part(REQUEST_INFO_TYPE)
         .and_then(|bytes| RequestInfo::decode(bytes).ok())
-        .map(|info| one_line(&info.request_id))
+        .map(|info| one_line(&info.request_id, LONGEST_LINE))
         .filter(|id| !id.is_empty());
     error
 }

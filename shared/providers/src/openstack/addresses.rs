@@ -14,17 +14,15 @@ use std::{
     net::{IpAddr, Ipv6Addr},
 };
 
-use ccm_cloud::{AddressKind, NodeAddress};
+use ccm_cloud::{AddressKind, NodeAddress, message::one_line};
 
 use super::{
     config::Networking,
     neutron::Port,
     nova::{Address, Server},
-    text::{is_host_name, one_line},
+    text::{MAX_VALUE, is_host_name},
 };
 
-/// So much of a wrong address is shown.
-const MAX_SHOWN: usize = 60;
 /// The key of the server's metadata that names its host.
 const HOST_NAME: &str = "hostname";
 
@@ -94,7 +92,7 @@ pub(super) fn networks_to_name<'a>(
 }
 
 fn read_ip(text: &str) -> Result<IpAddr, String> {
-    text.parse().map_err(|_| format!("{:?} is no IP address", one_line(text, MAX_SHOWN)))
+    text.parse().map_err(|_| format!("{:?} is no IP address", one_line(text, MAX_VALUE)))
 }
 
 /// The server's own list and its sub-ports, by the name of the network.

@@ -2,22 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use ccm_cloud::{Instance, PowerState, ProviderId};
+use ccm_cloud::{Instance, PowerState, ProviderId, message::one_line};
 
 use super::{
     addresses::{Known, node_addresses},
     config::{Config, Labels, Networking},
     ids::{self, ServerId},
     nova::{Kind, Server},
-    text::{label_value, one_line},
+    text::{MAX_VALUE, label_value},
 };
 
 /// The domain of the labels that `[Labels]` asks for.
 const DOMAIN: &str = "openstack.quartet.dev";
 /// No more labels are taken from a server's metadata.
 const MAX_LABELS: usize = 64;
-/// No more than this of a name is shown.
-const MAX_SHOWN: usize = 100;
 
 /// The settings that shape a description.
 #[derive(Clone, Debug)]
@@ -55,7 +53,7 @@ impl Shape {
 pub(super) fn describe(known: &Known<'_>, kind: Kind, shape: &Shape) -> Result<Instance, String> {
     let server = known.server;
     let about = |what: String| {
-        let name = one_line(&server.name, MAX_SHOWN);
+        let name = one_line(&server.name, MAX_VALUE);
         format!("server with ID {:?} and name {name:?}: {what}", server.id.as_str())
     };
     let id = |regional| shape.provider_id(regional, &server.id).map_err(about);

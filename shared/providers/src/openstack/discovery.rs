@@ -8,7 +8,7 @@
 
 use std::{cmp::Ordering, fmt, sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, CloudError, ErrorKind};
+use ccm_cloud::{Call, CloudError, ErrorKind, message::one_line};
 use http::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -18,9 +18,9 @@ use url::Url;
 use super::{
     client::{Failure, Outgoing, Service, TOKEN, Wire},
     deadline::Deadline,
-    fault,
     flight::{Flight, Landing, Missed},
     session::Token,
+    text::MAX_MESSAGE,
 };
 
 /// The microversion that we know how to read: servers that bring their flavor along.
@@ -341,7 +341,11 @@ fn directory(service: Service, text: &str) -> Result<Url, CloudError> {
     let Some(mut url) = url else {
         return Err(CloudError::new(
             ErrorKind::Malformed,
-            format!("the URL of {} is no http URL: {:?}", service.name(), fault::one_line(text)),
+            format!(
+                "the URL of {} is no http URL: {:?}",
+                service.name(),
+                one_line(text, MAX_MESSAGE)
+            ),
         ));
     };
     url.set_query(None);

@@ -8,18 +8,16 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{CloudError, ErrorKind, message::one_line};
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::client::Service;
+use super::{client::Service, text::MAX_MESSAGE};
 
 /// The longest `Retry-After` that is believed. A cloud that wants to be left alone for
 /// longer is asked again after this time.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
-/// The longest message that is passed on, in characters.
-const LONGEST_MESSAGE: usize = 300;
 /// What the web frameworks of OpenStack say where no handler is: about a path, not
 /// about an object.
 const NO_SUCH_PATH: &str = "The resource could not be found";
@@ -29,7 +27,7 @@ pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
     ["x-openstack-request-id", "x-compute-request-id"]
         .iter()
         .find_map(|name| headers.get(*name)?.to_str().ok())
-        .map(one_line)
+        .map(|text| one_line(text, MAX_MESSAGE))
         .filter(|id| !id.is_empty())
 }
 
@@ -60,7 +58,7 @@ pub(crate) fn of(
             format!(
                 "HTTP {}, to {}: redirections are not followed, the endpoint is wrong",
                 status.as_u16(),
-                one_line(place.unwrap_or("nowhere"))
+                one_line(place.unwrap_or("nowhere"), MAX_MESSAGE)
             )
         }
         (Some(message), _) => format!("HTTP {}: {message}", status.as_u16()),
@@ -117,7 +115,10 @@ impl Told {
             return Self { page, ..Self::default() };
         };
         let text = |value: Option<&Value>| {
-            value.and_then(Value::as_str).map(one_line).filter(|text| !text.is_empty())
+            value
+                .and_then(Value::as_str)
+                .map(|text| one_line(text, MAX_MESSAGE))
+                .filter(|text| !text.is_empty())
         };
         if let Some(message) = text(fields.get("faultstring")).or(text(fields.get("message"))) {
             return Self { message: Some(message), ..Self::default() };
@@ -159,25 +160,6 @@ impl Told {
                 .as_ref()
                 .is_some_and(|message| message.to_ascii_lowercase().contains("quota exceeded"))
     }
-}
-
-/// One line of bounded length, without control characters.
-pub(crate) fn one_line(text: &str) -> String {
-    let mut line = String::new();
-    for (at, word) in text.split(|c: char| c.is_whitespace() || c.is_control()).enumerate() {
-        if at > 0 && !word.is_empty() && !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-        if line.len() > 4 * LONGEST_MESSAGE {
-            break;
-        }
-    }
-    if let Some((end, _)) = line.char_indices().nth(LONGEST_MESSAGE) {
-        line.truncate(end);
-        line.push('…');
-    }
-    line
 }
 
 #[cfg(test)]

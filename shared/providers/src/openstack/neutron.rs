@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use ccm_cloud::CloudError;
+use ccm_cloud::{CloudError, message::one_line};
 use futures::{StreamExt, TryStreamExt, stream};
 
 pub(super) use names::NetworkNames;
@@ -19,7 +19,7 @@ use super::{
     deadline::Deadline,
     ids::ServerId,
     page::Collection,
-    text::{one_line, query},
+    text::{MAX_MESSAGE, query},
 };
 
 const PORT_FIELDS: &str = "fields=id&fields=device_id&fields=status&fields=network_id\
@@ -31,8 +31,6 @@ const NETWORK_FIELDS: &str = "fields=id&fields=name";
 const MAX_PATH: usize = 7_500;
 /// So many parts of a question are under way at once.
 const AT_ONCE: usize = 8;
-/// So much of an entry is shown in a line about a malformed one.
-const MAX_SHOWN: usize = 200;
 
 /// What Neutron knows of the ports of some servers.
 #[derive(Clone, Debug, Default)]
@@ -138,7 +136,7 @@ impl Ports {
     fn note(&mut self, trouble: port::Trouble) {
         match trouble.device_id {
             Some(device) => drop(self.spoilt.insert(device, trouble.line)),
-            None => self.malformed.push(one_line(&trouble.line, MAX_SHOWN)),
+            None => self.malformed.push(one_line(&trouble.line, MAX_MESSAGE)),
         }
     }
 }

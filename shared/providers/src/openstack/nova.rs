@@ -7,7 +7,7 @@ mod server;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{CloudError, ErrorKind, message::one_line};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -19,12 +19,10 @@ use super::{
     deadline::Deadline,
     ids::ServerId,
     page::{Collection, malformed, with_request_id},
-    text::{exactly, one_line, query},
+    text::{MAX_MESSAGE, exactly, query},
 };
 
 const LIST: &str = "/servers/detail";
-/// So much of the service's words is kept as evidence.
-const MAX_EVIDENCE: usize = 300;
 
 /// The answer to a question about one ID.
 #[derive(Clone, Debug)]
@@ -153,5 +151,5 @@ fn foreign_404(path: &str, answer: &Answer) -> CloudError {
 }
 
 fn body_of(answer: &Answer) -> String {
-    one_line(&String::from_utf8_lossy(&answer.body), MAX_EVIDENCE)
+    one_line(&String::from_utf8_lossy(&answer.body), MAX_MESSAGE)
 }

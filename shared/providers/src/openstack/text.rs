@@ -2,6 +2,10 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+/// So much of a value of the cloud's (a name, an ID) a message shows, in characters.
+pub(super) const MAX_VALUE: usize = 100;
+/// So much of a whole message or body of the cloud's.
+pub(super) const MAX_MESSAGE: usize = 300;
 /// A label's value and the name part of its key are at most this long.
 const MAX_LABEL: usize = 63;
 /// A DNS name is at most this long.
@@ -41,19 +45,6 @@ pub(super) fn is_label_value(text: &str) -> bool {
 pub(super) fn is_host_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !text.is_empty() && text.len() <= MAX_HOST_NAME && text.chars().all(fits)
-}
-
-/// One line of at most `most` characters, for messages.
-pub(super) fn one_line(text: &str, most: usize) -> String {
-    let mut line = String::new();
-    for (count, c) in text.trim().chars().enumerate() {
-        if count >= most {
-            line.push_str("...");
-            break;
-        }
-        line.push(if c.is_whitespace() || c.is_control() { ' ' } else { c });
-    }
-    line
 }
 
 /// Encodes a value for a query.
@@ -108,12 +99,6 @@ mod tests {
         assert_eq!(exactly("node-1.a"), r"^node-1\.a$");
         assert_eq!(query(&exactly("n.1")), "%5En%5C.1%24");
         assert_eq!(exactly(r"a[b]{c}|(d)*+?^$\"), r"^a\[b\]\{c\}\|\(d\)\*\+\?\^\$\\$");
-    }
-
-    #[test]
-    fn messages_are_one_short_line() {
-        assert_eq!(one_line(" a\nb\tc\u{1b} ", 99), "a b c ");
-        assert_eq!(one_line("äbcdef", 3), "äbc...");
     }
 
     proptest! {

@@ -6,7 +6,7 @@ mod tls;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{CloudError, ErrorKind, message};
 use http::{HeaderMap, Request, StatusCode, header::PROXY_AUTHORIZATION};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -21,7 +21,6 @@ use tower::{BoxError, ServiceExt as _, util::BoxCloneSyncService};
 
 use self::dial::Connector;
 use super::config::Config;
-use crate::chain::chain;
 
 /// An idle connection is kept for so long.
 const IDLE: Duration = Duration::from_secs(90);
@@ -124,7 +123,7 @@ impl Transport {
 }
 
 fn broken(error: BoxError) -> Broken {
-    let text = chain(error.as_ref());
+    let text = message::chain(error.as_ref());
     match is_certificate(error.as_ref()) {
         true => Broken::Certificate(text),
         false => Broken::Connection(text),

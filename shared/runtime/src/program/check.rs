@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{ProviderRegistry, RetryClass};
+use ccm_cloud::{ProviderRegistry, RetryClass, message::chain};
 use ccm_kube::{
     client::{ClientError, Clients, Unlimited},
     metrics::RestMetrics,
@@ -18,7 +18,6 @@ use crate::{
     http::Server,
     logging,
     settings::{CommonSettings, Invocation, Loaded, LogFormat, LogSettings, load_for},
-    supervisor::chain,
 };
 
 /// How long is waited for what reads a part of the configuration: the provider, and an

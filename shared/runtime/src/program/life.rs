@@ -1,10 +1,10 @@
 //! The life of a process in one place.
 
-use ccm_cloud::ProviderRegistry;
+use ccm_cloud::{ProviderRegistry, message::chain};
 use tokio_util::sync::CancellationToken;
 
 use super::{Failure, Program, shell::Shell};
-use crate::{logging::LogControl, settings::Loaded, supervisor::chain};
+use crate::{logging::LogControl, settings::Loaded};
 
 /// Runs a program until `stop` is cancelled or something ends it, which is logged.
 /// `main` puts the command line, the logger and the signals around it.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Cloud, ProviderContext, ProviderRegistry};
+use ccm_cloud::{Cloud, ProviderContext, ProviderRegistry, message::chain};
 use ccm_kube::{
     client::{ClientConfig, Clients, RequestLimiter},
     events::{EventMetrics, EventRecorder},
@@ -24,7 +24,7 @@ use crate::{
     metrics::{Metrics, RunningController},
     rights::{self, Review},
     settings::{CommonSettings, Loaded, RateSettings, Reload},
-    supervisor::{Supervisor, chain},
+    supervisor::Supervisor,
 };
 
 /// How often a provider is asked again whether it offers now what it did not before.

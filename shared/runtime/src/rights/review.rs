@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use ccm_cloud::message::chain;
 use ccm_kube::ApiError;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::authorization::v1::{
@@ -20,7 +21,6 @@ use super::Right;
 use crate::{
     health::{Condition, Health, Scope, Verdict},
     metrics::Metrics,
-    supervisor::chain,
 };
 
 /// How many questions are under way at once.

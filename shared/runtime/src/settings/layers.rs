@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use ccm_cloud::message::{LONGEST_LINE, one_line};
 use config::{Config, ConfigError, FileFormat, Map, Source, Value, ValueKind};
 
 use super::{
@@ -75,7 +76,7 @@ pub(crate) fn merge(
         .and_then(|merged| merged.collect());
     let mut raw = RawSettings::default();
     match merged {
-        Err(error) => problems.add("settings", one_line(&error.to_string())),
+        Err(error) => problems.add("settings", one_line(&error.to_string(), LONGEST_LINE)),
         Ok(values) => {
             for (key, value) in values {
                 let origin = match value.origin() {
@@ -230,9 +231,4 @@ fn text_of(value: &Value) -> Option<String> {
         }
         single => Some(single.to_string()),
     }
-}
-
-/// A message without line breaks.
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

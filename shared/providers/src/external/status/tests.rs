@@ -99,18 +99,6 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn messages_become_one_short_line(text in ".{0,3000}") {
-        let line = one_line(&text);
-        prop_assert!(line.len() <= MAX_MESSAGE + 4);
-        prop_assert!(!line.chars().any(char::is_control));
-        prop_assert_eq!(one_line(&line), line.clone());
-        if text.len() < MAX_MESSAGE {
-            let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace() && !c.is_control()).collect::<String>();
-            prop_assert_eq!(letters(&line), letters(&text));
-        }
-    }
-
-    #[test]
     fn no_bytes_make_the_reader_stumble(code in 0..20_i32, message in ".{0,40}", details in prop::collection::vec(any::<u8>(), 0..200)) {
         let status = Status::with_details(Code::from_i32(code), message, details.into());
         let error = from_status(&status);

@@ -1,10 +1,10 @@
 //! What a service answered.
 
 use bytes::Bytes;
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{CloudError, ErrorKind, message::one_line};
 use serde::de::DeserializeOwned;
 
-use crate::openstack::fault;
+use crate::openstack::text::MAX_MESSAGE;
 
 /// An answer of status 2xx or 404.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ impl Answer {
                     "the answer (HTTP {}, {} bytes) is not the expected document: {}",
                     self.status,
                     self.body.len(),
-                    fault::one_line(&error.to_string())
+                    one_line(&error.to_string(), MAX_MESSAGE)
                 ),
             );
             CloudError { request_id: self.request_id.clone(), ..error }

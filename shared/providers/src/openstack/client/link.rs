@@ -2,7 +2,7 @@
 
 use std::{array, sync::Arc, time::Duration};
 
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{CloudError, ErrorKind, message::one_line};
 use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -12,8 +12,8 @@ use super::{Answer, Deadline, Failure, Get, Outgoing, Service, Shared, TOKEN, Wi
 use crate::openstack::{
     config::{Config, Interface},
     discovery::{self, Discovery, Endpoint, Microversion},
-    fault,
     session::{Login, Session, Token},
+    text::MAX_MESSAGE,
     transport::Transport,
 };
 
@@ -200,7 +200,7 @@ fn stays_below(path: &str) -> Result<(), CloudError> {
     match path.split('/').any(|segment| matches!(segment, "." | "..")) {
         true => Err(CloudError::new(
             ErrorKind::Invalid,
-            format!("{:?} is no path of an object", fault::one_line(path)),
+            format!("{:?} is no path of an object", one_line(path, MAX_MESSAGE)),
         )),
         false => Ok(()),
     }

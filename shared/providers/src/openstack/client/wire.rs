@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use ccm_cloud::{CallClass, CallGate, CallReport, CloudError, ErrorKind, clock};
+use ccm_cloud::{CallClass, CallGate, CallReport, CloudError, ErrorKind, clock, message::one_line};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri,
     header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
@@ -16,6 +16,7 @@ use super::{Deadline, Failure, Pauses, Service};
 use crate::openstack::{
     fault,
     metrics::OpenStackMetrics,
+    text::MAX_MESSAGE,
     transport::{Broken, Transport},
 };
 
@@ -171,7 +172,7 @@ impl Wire {
 }
 
 fn unanswered(broken: Broken) -> Failure {
-    let why = fault::one_line(&broken.to_string());
+    let why = one_line(&broken.to_string(), MAX_MESSAGE);
     match broken {
         Broken::Connection(_) => Failure::passing(CloudError::new(ErrorKind::Unavailable, why)),
         Broken::Certificate(_) => Failure::lasting(CloudError::new(ErrorKind::Unavailable, why)),

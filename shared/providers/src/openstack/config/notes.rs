@@ -2,6 +2,7 @@
 
 use std::{mem, path::Path};
 
+use ccm_cloud::message::{LONGEST_LINE, one_line};
 /// Collects warnings and problems; each names the file that is being read.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
@@ -18,7 +19,7 @@ impl Notes {
 
     /// Something is odd, and the program runs.
     pub(super) fn warning(&mut self, what: String) {
-        let what = format!("{}: {}", self.file, one_line(&what));
+        let what = format!("{}: {}", self.file, one_line(&what, LONGEST_LINE));
         if !self.warnings.contains(&what) {
             self.warnings.push(what);
         }
@@ -26,7 +27,7 @@ impl Notes {
 
     /// The program cannot run like this.
     pub(super) fn problem(&mut self, what: String) {
-        let problem = (self.file.clone(), one_line(&what));
+        let problem = (self.file.clone(), one_line(&what, LONGEST_LINE));
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
@@ -55,8 +56,4 @@ impl Notes {
         }
         Err(line)
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

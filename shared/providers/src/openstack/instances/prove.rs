@@ -1,14 +1,12 @@
 //! When a server counts as gone, and in which words. Nodes are deleted on these.
 
-use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Lookup, ProofMethod};
+use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Lookup, ProofMethod, message::one_line};
 
 use super::{
-    super::{ids::ServerId, text::one_line},
+    super::{ids::ServerId, text::MAX_VALUE},
     find::{Found, Index},
 };
 
-/// So much of a node's name is shown.
-const MAX_SHOWN: usize = 100;
 /// No more IDs are named than this.
 const MAX_IDS: usize = 10;
 
@@ -20,7 +18,7 @@ pub(super) fn gone_by_id(provider_id: &str, answer: &str, request_id: Option<Str
 /// No server of this name in the whole list. While the list holds servers whose names
 /// are unknown, this proves nothing.
 pub(super) fn gone_by_name(name: &str, index: &Index) -> Result<Found, CloudError> {
-    let name = one_line(name, MAX_SHOWN);
+    let name = one_line(name, MAX_VALUE);
     let Index { size, nameless, request_id, .. } = index;
     if *nameless > 0 {
         let message = format!(
@@ -35,7 +33,7 @@ pub(super) fn gone_by_name(name: &str, index: &Index) -> Result<Found, CloudErro
 
 /// The error for a name that several servers have.
 pub(super) fn conflict(name: &str, ids: &[ServerId]) -> CloudError {
-    let name = one_line(name, MAX_SHOWN);
+    let name = one_line(name, MAX_VALUE);
     let shown: Vec<_> = ids.iter().take(MAX_IDS).map(ServerId::as_str).collect();
     let message = format!(
         "{} servers have the name {name:?} ({}); set spec.providerID of the node, or rename \

@@ -1,16 +1,14 @@
 //! What a node asks, by what it says of itself.
 
-use ccm_cloud::{CloudError, ErrorKind, Lookup, LookupResult, NodeIdentity};
+use ccm_cloud::{CloudError, ErrorKind, Lookup, LookupResult, NodeIdentity, message::one_line};
 
 use super::super::{
     ids::{self, Parsed, ServerId},
-    text::one_line,
+    text::MAX_VALUE,
 };
 
 /// The scheme of our provider IDs, with what follows it.
 const SCHEME: &str = "openstack://";
-/// So much of a node's own words is repeated.
-const MAX_SHOWN: usize = 200;
 
 /// A question about one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +38,7 @@ impl Question {
             let uuid = node.system_uuid.as_deref().and_then(|text| ServerId::parse(text.trim()));
             return Self::Search { uuid, name: node.name.clone() };
         };
-        let shown = one_line(text, MAX_SHOWN);
+        let shown = one_line(text, MAX_VALUE);
         let has_another_scheme = text.contains("://") && !text.starts_with(SCHEME);
         if has_another_scheme {
             return not_ours(format!("provider ID {shown} is of another scheme than openstack"));
@@ -49,7 +47,7 @@ impl Question {
             Parsed::Ours(id) => Self::ById { id, spelt: shown },
             Parsed::AnotherRegion(other) => not_ours(format!(
                 "provider ID {shown} is of region {:?}, this provider is of region {:?}",
-                one_line(&other, MAX_SHOWN),
+                one_line(&other, MAX_VALUE),
                 region.unwrap_or_default()
             )),
             // Without our scheme it is nobody's.
@@ -57,7 +55,7 @@ impl Question {
                 not_ours(format!("provider ID {shown} is not one of OpenStack's"))
             }
             Parsed::Malformed(why) => {
-                let why = one_line(&why, MAX_SHOWN);
+                let why = one_line(&why, MAX_VALUE);
                 Self::Settled(Err(CloudError::new(ErrorKind::Invalid, why)))
             }
         }

@@ -2,13 +2,11 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+use ccm_cloud::message::one_line;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::text::one_line;
-
-/// So much of a text is shown in a line about a malformed entry.
-const MAX_SHOWN: usize = 100;
+use super::super::text::MAX_VALUE;
 
 /// A port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -69,8 +67,8 @@ impl Port {
         serde_json::from_str(json).map_err(|error| {
             let known = members(json);
             let text = |key: &str| known.get(key).and_then(Value::as_str);
-            let id = one_line(text("id").unwrap_or("without one"), MAX_SHOWN);
-            let line = format!("port with ID {id:?}: {}", one_line(&error.to_string(), MAX_SHOWN));
+            let id = one_line(text("id").unwrap_or("without one"), MAX_VALUE);
+            let line = format!("port with ID {id:?}: {}", one_line(&error.to_string(), MAX_VALUE));
             Trouble { device_id: text("device_id").map(str::to_owned), line }
         })
     }

@@ -2,13 +2,11 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+use ccm_cloud::message::one_line;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::{ids::ServerId, text::one_line};
-
-/// So much of a name or ID is shown in a line about a malformed entry.
-const MAX_SHOWN: usize = 100;
+use super::super::{ids::ServerId, text::MAX_VALUE};
 
 /// A server, with what is needed of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,7 +123,7 @@ impl Row {
             Some(name) if fields.addresses.is_some() => {
                 Self::Whole(Box::new(Server { id, name, fields }))
             }
-            _ => Self::Partial { id, status: one_line(&fields.status, MAX_SHOWN) },
+            _ => Self::Partial { id, status: one_line(&fields.status, MAX_VALUE) },
         }
     }
 
@@ -133,14 +131,14 @@ impl Row {
         let known: BTreeMap<Cow<'_, str>, Value> = serde_json::from_str(json).unwrap_or_default();
         let text = |key: &str| known.get(key).and_then(Value::as_str);
         let shown = |key: &str| match text(key) {
-            Some(text) => format!("{:?}", one_line(text, MAX_SHOWN)),
+            Some(text) => format!("{:?}", one_line(text, MAX_VALUE)),
             None => "without one".to_owned(),
         };
         let line = format!(
             "server with ID {} and name {}: {}",
             shown("id"),
             shown("name"),
-            one_line(why, MAX_SHOWN)
+            one_line(why, MAX_VALUE)
         );
         let id = text("id").and_then(ServerId::parse);
         Self::Malformed { id, name: text("name").map(str::to_owned), line }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{CloudError, ErrorKind, clock};
+use ccm_cloud::{CloudError, ErrorKind, clock, message::one_line};
 use http::{HeaderName, HeaderValue};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::Catalog;
-use crate::openstack::{client::Reply, fault};
+use crate::openstack::{client::Reply, text::MAX_MESSAGE};
 
 /// The header in which Keystone hands out a token.
 const SUBJECT: HeaderName = HeaderName::from_static("x-subject-token");
@@ -72,7 +72,7 @@ impl Token {
             )?;
         value.set_sensitive(true);
         let Document { token } = serde_json::from_slice(&reply.body).map_err(|error| {
-            let why = fault::one_line(&error.to_string());
+            let why = one_line(&error.to_string(), MAX_MESSAGE);
             malformed(format!("the answer is not a token's document: {why}"))
         })?;
         Ok(Self {

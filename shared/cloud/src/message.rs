@@ -1,0 +1,114 @@
+//! Words of others made fit for a message: logs, events, metrics' help and errors.
+
+use std::error::Error;
+
+/// As much of somebody else's words as one message takes, in characters: what an Event
+/// of Kubernetes holds.
+pub const LONGEST_LINE: usize = 1024;
+
+/// The words of `text` on one line, without control characters and of at most `most`
+/// characters; `…` at the end says that there was more.
+pub fn one_line(text: &str, most: usize) -> String {
+    let mut line = String::new();
+    let (mut count, mut gap) = (0, false);
+    for c in text.chars() {
+        if c.is_whitespace() || c.is_control() {
+            gap = count > 0;
+            continue;
+        }
+        if count + usize::from(gap) >= most {
+            line.pop();
+            line.push('…');
+            break;
+        }
+        if std::mem::take(&mut gap) {
+            line.push(' ');
+            count += 1;
+        }
+        line.push(c);
+        count += 1;
+    }
+    line
+}
+
+/// An error with its causes, for a message that reaches a person without them. A cause
+/// whose words stand there already is left out: some libraries repeat it.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut line = String::new();
+    for cause in std::iter::successors(Some(error), |error| (*error).source()) {
+        let words = cause.to_string();
+        if line.is_empty() {
+            line = words;
+        } else if !line.contains(&words) {
+            line.push_str(": ");
+            line.push_str(&words);
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{words}")]
+    struct Cause {
+        words: &'static str,
+        source: Option<Box<Cause>>,
+    }
+
+    fn error(words: &[&'static str]) -> Option<Box<Cause>> {
+        let (first, rest) = words.split_first()?;
+        Some(Box::new(Cause { words: first, source: error(rest) }))
+    }
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let cases: [(&[&str], &str); 4] = [
+            (&["a"], "a"),
+            (&["send", "connect", "refused"], "send: connect: refused"),
+            (&["send: refused", "refused"], "send: refused"),
+            (&["send", "send: refused", "refused"], "send: send: refused"),
+        ];
+        for (words, expect) in cases {
+            assert_eq!(chain(&*error(words).expect("an error")), expect);
+        }
+    }
+
+    #[test]
+    fn a_line_is_cut_where_it_is_too_long() {
+        let cases = [
+            ("  a\n\tb\u{1b}[c ", 99, "a b [c"),
+            ("äbcd", 4, "äbcd"),
+            ("äbcde", 4, "äbc…"),
+            ("ab cd", 3, "a…"),
+            ("ab  ", 2, "ab"),
+            ("", 0, ""),
+        ];
+        for (text, most, expect) in cases {
+            assert_eq!(one_line(text, most), expect, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_line_has_no_breaks_and_is_short(text in ".{0,80}", more in any::<String>(), most in 1..60_usize) {
+            let line = one_line(&(text + &more), most);
+            prop_assert!(line.chars().count() <= most);
+            prop_assert!(!line.chars().any(char::is_control));
+            prop_assert_eq!(one_line(&line, most), line.clone());
+        }
+
+        #[test]
+        fn no_word_is_lost_where_there_is_room(text in any::<String>()) {
+            let letters = |text: &str| {
+                text.chars().filter(|c| !c.is_whitespace() && !c.is_control()).collect::<String>()
+            };
+            let line = one_line(&text, text.len());
+            prop_assert_eq!(letters(&line), letters(&text));
+        }
+    }
+}
