@@ -58,9 +58,11 @@ pub(crate) fn wakes(old: &Node, new: &Node) -> bool {
         || old.taints != new.taints
 }
 
-/// The list as the court is told of it.
+/// The list as the court is told of it. `spell` says how the list spells a
+/// provider ID.
 pub(crate) fn listing(
     fleet: Result<Fleet, CloudError>,
+    spell: impl Fn(&str) -> String,
     nodes: &Nodes,
     (asked, answered): (At, At),
 ) -> Listing {
@@ -75,7 +77,9 @@ pub(crate) fn listing(
     let missing: BTreeSet<Name> = nodes
         .iter()
         .filter(|(subject, node)| {
-            subject.in_reach() && !shows(&snapshot, node) && !may_be_in(&unreadable, node)
+            let id = node.provider_id.as_deref().map(&spell);
+            let (id, name) = (id.as_deref(), &*node.name);
+            subject.in_reach() && !shows(&snapshot, name, id) && !may_be_in(&unreadable, name, id)
         })
         .map(|(subject, _)| Arc::clone(&subject.name))
         .collect();
@@ -84,22 +88,22 @@ pub(crate) fn listing(
 
 /// Whether the list shows the node's instance. Two that claim to be it show it, too:
 /// which one is meant cannot be known.
-fn shows(snapshot: &Snapshot, node: &Node) -> bool {
-    let found = match node.provider_id.as_deref() {
+fn shows(snapshot: &Snapshot, node: &str, id: Option<&str>) -> bool {
+    let found = match id {
         Some(id) => snapshot.get(id),
-        None => snapshot.by_name(&node.name),
+        None => snapshot.by_name(node),
     };
     !matches!(found, Ok(None))
 }
 
 /// Whether an entry of the list that could not be understood may be about this node.
-fn may_be_in(unreadable: &[String], node: &Node) -> bool {
-    let id = node.provider_id.as_deref().unwrap_or(&node.name);
+fn may_be_in(unreadable: &[String], node: &str, id: Option<&str>) -> bool {
+    let id = id.unwrap_or(node);
     // The provider's own part of an ID, as some providers name an instance by it.
     let tail = id.rsplit(['/', ':']).next().filter(|tail| !tail.is_empty()).unwrap_or(id);
     let is_word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let mut words = unreadable.iter().flat_map(|line| line.split(|c| !is_word(c)));
-    words.any(|word| [tail, &node.name].contains(&word.trim_end_matches('.')))
+    words.any(|word| [tail, node].contains(&word.trim_end_matches('.')))
 }
 
 #[cfg(test)]

@@ -137,7 +137,10 @@ impl Controller {
                 powers.insert((Arc::clone(&lookup.name), lookup.uid.clone()), power);
             }
         }
-        let list = fleet.map(|(fleet, read)| observe::listing(fleet, &nodes, (start, read)));
+        let list = fleet.map(|(fleet, read)| {
+            let spell = |id: &str| self.cloud.canonical_id(id).into_owned();
+            observe::listing(fleet, spell, &nodes, (start, read))
+        });
         if let Some(list) = &list {
             tell::list(list);
         }

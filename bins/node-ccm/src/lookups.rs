@@ -175,7 +175,7 @@ impl Controller {
         }
         // What the last list and lookups showed is enough to put back what another has
         // changed; what they did not show waits for the next refresh.
-        let known = node.provider_id.as_deref().map(|id| self.inventory.get(id));
+        let known = instances::canonical_id(&*self.cloud, node).map(|id| self.inventory.get(&id));
         match known {
             Some(Ok(Some(instance))) => Next::Known(Answer::Found(instance)),
             _ => Next::Nothing,

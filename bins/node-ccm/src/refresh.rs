@@ -128,10 +128,11 @@ impl Controller {
 
     /// Whether the node is to be looked at; if so, it is queued.
     fn differs(&self, node: &Arc<Node>, news: &News) -> bool {
+        let id = instances::canonical_id(&*self.cloud, node);
         if node.is_uninitialised() {
             // It is on its way through the queue, but may be waiting for what the list
             // has just shown.
-            if news.concern(node) {
+            if news.concern(&node.name, id.as_deref()) {
                 self.queue.add(Arc::clone(&node.name), Priority::Urgent);
             }
             return false;
@@ -144,7 +145,7 @@ impl Controller {
             None => return false,
             Some(claim) => claim,
         };
-        let known = node.provider_id.as_deref().map(|id| self.inventory.get(id));
+        let known = id.as_deref().map(|id| self.inventory.get(id));
         let Some(Ok(Some(instance))) = known else {
             // Not in the list, or not to be told apart in it: that proves nothing.
             self.ledger.demand(&node.name);
@@ -199,10 +200,10 @@ impl News {
 
     /// Whether one of them is the instance of this node, as far as a list can tell: by
     /// provider ID, or by name while the node has none.
-    fn concern(&self, node: &Node) -> bool {
-        match node.provider_id.as_deref() {
+    fn concern(&self, node: &str, id: Option<&str>) -> bool {
+        match id {
             Some(id) => ProviderId::parse(id).is_ok_and(|id| self.ids.contains(&id)),
-            None => self.names.contains(&*node.name),
+            None => self.names.contains(node),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A cloud as a whole.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use async_trait::async_trait;
 
@@ -50,6 +50,14 @@ pub trait Cloud: Send + Sync {
             Ok(id) if self.schemes().iter().any(|scheme| scheme == id.scheme()) => Claim::Ours,
             _ => Claim::Foreign,
         }
+    }
+
+    /// The spelling in which this cloud's answers show the instance that a node's
+    /// provider ID means: a node may have been registered under an older one, or in
+    /// another case. Texts that are no ID of this provider stay as they are. Cheap, asks
+    /// nobody.
+    fn canonical_id<'a>(&self, provider_id: &'a str) -> Cow<'a, str> {
+        Cow::Borrowed(provider_id)
     }
 
     /// The machines behind the nodes, if the provider offers them.

@@ -2,7 +2,7 @@
 //! one call, the list of the fleet. Every answer comes within its time and fits its
 //! question, whatever the provider does.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use ccm_cloud::{
     Call, Claim, Cloud, CloudError, ErrorKind, Fleet, Instances, Lookup, LookupResult, NodeIdentity,
@@ -14,11 +14,16 @@ use tokio::time::timeout;
 /// it is cut off.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// The node's provider ID as the cloud spells it in its answers.
+pub fn canonical_id<'a>(cloud: &dyn Cloud, node: &'a Node) -> Option<Cow<'a, str>> {
+    node.provider_id.as_deref().map(|id| cloud.canonical_id(id))
+}
+
 /// What the cloud is told about a node.
-fn identity(node: &Node) -> NodeIdentity {
+fn identity(cloud: &dyn Cloud, node: &Node) -> NodeIdentity {
     NodeIdentity {
         name: node.name.to_string(),
-        provider_id: node.provider_id.as_deref().map(str::to_owned),
+        provider_id: canonical_id(cloud, node).map(Cow::into_owned),
         system_uuid: node.system_uuid.as_deref().map(str::to_owned),
     }
 }
@@ -38,7 +43,7 @@ pub async fn lookup(cloud: &dyn Cloud, nodes: &[Arc<Node>], call: Call) -> Vec<L
     if nodes.is_empty() {
         return Vec::new();
     }
-    let nodes: Vec<NodeIdentity> = nodes.iter().map(|node| identity(node)).collect();
+    let nodes: Vec<NodeIdentity> = nodes.iter().map(|node| identity(cloud, node)).collect();
     let none = |error: CloudError| vec![Err(error); nodes.len()];
     let instances = match offered(cloud) {
         Ok(instances) => instances,
@@ -138,7 +143,8 @@ mod tests {
         }
     }
 
-    /// Knows no schemes yet; offers [`Odd`], or no instances.
+    /// Knows no schemes yet, and writes its IDs in small letters; offers [`Odd`], or no
+    /// instances.
     struct OddCloud(Option<Arc<Odd>>);
 
     #[async_trait]
@@ -149,6 +155,10 @@ mod tests {
 
         fn schemes(&self) -> Vec<String> {
             Vec::new()
+        }
+
+        fn canonical_id<'a>(&self, provider_id: &'a str) -> Cow<'a, str> {
+            provider_id.to_lowercase().into()
         }
 
         fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
@@ -176,7 +186,7 @@ mod tests {
             provider_id: Some("sim://i-1".to_owned()),
             system_uuid: Some("uuid".to_owned()),
         };
-        assert_eq!(identity(&node("sim://i-1")), expect);
+        assert_eq!(identity(&OddCloud(None), &node("sim://I-1")), expect);
     }
 
     #[test]

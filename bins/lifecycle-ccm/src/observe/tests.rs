@@ -56,8 +56,13 @@ fn what_an_unreadable_entry_names_may_be_there() {
         ("string", Some("sim://i-9"), true),
         ("i", None, false),
     ] {
-        assert_eq!(may_be_in(&lines, &node(name, id)), expect, "{name} {id:?}");
+        assert_eq!(may_be_in(&lines, name, id), expect, "{name} {id:?}");
     }
+}
+
+/// The spelling of a cloud whose IDs are in small letters.
+fn small(id: &str) -> String {
+    id.to_lowercase()
 }
 
 #[test]
@@ -75,6 +80,7 @@ fn a_list_shows_nodes_by_id_and_those_without_by_name() {
     let nodes: Vec<_> = [
         node("a", Some("sim://i-a")),
         node("b", Some("sim://i-b")),
+        node("loud", Some("sim://I-L")),
         node("ghost", None),
         node("named", None),
         // Its name is there, its ID is not: another machine of that name.
@@ -90,14 +96,15 @@ fn a_list_shows_nodes_by_id_and_those_without_by_name() {
             instance("sim://i-a", "x"),
             instance("sim://i-new", "again"),
             instance("sim://i-n", "named"),
+            instance("sim://i-l", "l"),
         ],
         malformed: vec!["odd".to_owned()],
     };
     let times = (At(Duration::from_secs(1)), At(Duration::from_secs(2)));
     let missing = ["again", "b", "ghost"].map(Into::into).into();
     let (asked, answered) = times;
-    let expect = Listing::Read { asked, answered, instances: 3, malformed: 1, missing };
-    assert_eq!(listing(Ok(fleet), &nodes, times), expect);
+    let expect = Listing::Read { asked, answered, instances: 4, malformed: 1, missing };
+    assert_eq!(listing(Ok(fleet), small, &nodes, times), expect);
     let error = CloudError::new(ErrorKind::Timeout, "late");
-    assert_eq!(listing(Err(error.clone()), &nodes, times), Listing::Failed(error));
+    assert_eq!(listing(Err(error.clone()), small, &nodes, times), Listing::Failed(error));
 }

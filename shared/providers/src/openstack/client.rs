@@ -12,7 +12,6 @@ mod wire;
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use ccm_cloud::{Call, CallGate, CloudError};
 
@@ -78,61 +77,65 @@ pub(crate) trait Api: Send + Sync {
     async fn get(&self, get: Get<'_>, call: Call) -> Result<Answer, CloudError>;
 }
 
-/// What the probe must find, so that nobody else's answer passes for Nova's.
+/// What a probe must find, so that nobody else's answer passes for the service's.
 #[derive(serde::Deserialize)]
-struct Servers {
-    #[serde(rename = "servers")]
-    _servers: Vec<serde::de::IgnoredAny>,
+struct Listed {
+    #[serde(alias = "servers", rename = "ports")]
+    _entries: Vec<serde::de::IgnoredAny>,
 }
 
 /// Makes the connections that a configuration asks for.
 pub(super) type Connect = Box<dyn Fn(&Config) -> Result<Transport, CloudError> + Send + Sync>;
 
-/// The client. It outlives its configuration, which may be replaced.
-pub(crate) struct Client {
+/// Makes clients. What it keeps outlives them: pauses, metrics, the gate.
+pub(crate) struct Clients {
     shared: Arc<Shared>,
     user_agent: String,
     connect: Connect,
-    link: ArcSwap<Link>,
+}
+
+impl Clients {
+    /// Talks to nobody.
+    pub(crate) fn new(
+        gate: Arc<dyn CallGate>,
+        metrics: OpenStackMetrics,
+        user_agent: &str,
+    ) -> Self {
+        Self::over(Box::new(Transport::new), gate, metrics, user_agent)
+    }
+
+    /// As [`Clients::new`], but over connections of another kind.
+    pub(super) fn over(
+        connect: Connect,
+        gate: Arc<dyn CallGate>,
+        metrics: OpenStackMetrics,
+        user_agent: &str,
+    ) -> Self {
+        let shared = Arc::new(Shared { gate, metrics, pauses: Pauses::default() });
+        Self { shared, user_agent: user_agent.to_owned(), connect }
+    }
+
+    /// A client with this configuration. Fails only with
+    /// [`ccm_cloud::ErrorKind::Invalid`], and talks to nobody.
+    pub(crate) fn client(&self, config: &Config) -> Result<Client, CloudError> {
+        let transport = (self.connect)(config)?;
+        let link = Link::new(Arc::clone(&self.shared), transport, config, &self.user_agent)?;
+        Ok(Client { link })
+    }
+}
+
+/// The client with one configuration.
+pub(crate) struct Client {
+    link: Link,
 }
 
 impl Client {
-    /// A client with this configuration. Fails only with
-    /// [`ccm_cloud::ErrorKind::Invalid`], and talks to nobody.
-    pub(crate) fn new(
-        config: &Config,
-        gate: Arc<dyn CallGate>,
-        metrics: OpenStackMetrics,
-        user_agent: &str,
-    ) -> Result<Self, CloudError> {
-        Self::over(Box::new(Transport::new), config, gate, metrics, user_agent)
-    }
-
-    /// As [`Client::new`], but over connections of another kind.
-    pub(super) fn over(
-        connect: Connect,
-        config: &Config,
-        gate: Arc<dyn CallGate>,
-        metrics: OpenStackMetrics,
-        user_agent: &str,
-    ) -> Result<Self, CloudError> {
-        let shared = Arc::new(Shared { gate, metrics, pauses: Pauses::default() });
-        let link = Link::new(Arc::clone(&shared), connect(config)?, config, user_agent)?;
-        let link = ArcSwap::from_pointee(link);
-        Ok(Self { shared, user_agent: user_agent.to_owned(), connect, link })
-    }
-
-    /// Logs in with another configuration and looks whether its services are there.
-    /// From then on it is in use; after an error the one before stays. Calls that wait
-    /// for the one before, or fail with it, go on with the new one.
-    pub(crate) async fn replace(&self, config: &Config, call: Call) -> Result<(), CloudError> {
-        let transport = (self.connect)(config)?;
-        let link = Link::new(Arc::clone(&self.shared), transport, config, &self.user_agent)?;
+    /// Logs in and looks whether the catalog has the services.
+    pub(crate) async fn log_in(&self, call: Call) -> Result<(), CloudError> {
         let (deadline, mut retry) = (Deadline::start(call), Retry::default());
-        while let Err(failure) = link.ready(deadline).await {
+        while let Err(failure) = self.link.ready(deadline).await {
             retry.again(failure, deadline).await?;
         }
-        self.link.swap(Arc::new(link)).retire();
         Ok(())
     }
 
@@ -141,22 +144,40 @@ impl Client {
     pub(crate) async fn probe(&self, call: Call) -> Result<(), CloudError> {
         let get =
             Get { service: Service::Compute, operation: "server_list", path: "servers?limit=1" };
-        self.get(get, call).await?.read::<Servers>().map(|_| ())
+        self.get(get, call).await?.read::<Listed>().map(|_| ())
+    }
+
+    /// As [`Client::probe`], for Neutron.
+    pub(crate) async fn probe_network(&self, call: Call) -> Result<(), CloudError> {
+        let path = "ports?limit=1&fields=id";
+        let get = Get { service: Service::Network, operation: "port_list", path };
+        self.get(get, call).await?.read::<Listed>().map(|_| ())
+    }
+
+    /// Another one is in use from now on: who waits here fails at once, to go on there.
+    pub(crate) fn retire(&self) {
+        self.link.retire();
+    }
+
+    /// Whether another one is in use.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.link.is_retired()
+    }
+
+    /// Whether this is the region in use. Where none is configured, that is known after
+    /// the first login.
+    pub(crate) fn lies_in(&self, region: &str) -> bool {
+        self.link.lies_in(region)
     }
 
     /// The project that the last token was for, once there was one.
     pub(crate) fn project(&self) -> Option<Project> {
-        self.link.load().session.last()?.project.clone()
-    }
-
-    /// The region that is configured.
-    pub(crate) fn region(&self) -> Option<String> {
-        self.link.load().region.clone()
+        self.link.session.last()?.project.clone()
     }
 
     /// Nova's microversion in use, once it is known and if there is any.
     pub(crate) fn microversion(&self) -> Option<Microversion> {
-        self.link.load().discovery.microversion()
+        self.link.discovery.microversion()
     }
 }
 
@@ -166,11 +187,9 @@ impl Api for Client {
         let (deadline, mut retry) = (Deadline::start(call), Retry::default());
         let mut renewed = false;
         loop {
-            let link = self.link.load_full();
-            match link.get(get, deadline, &mut renewed).await {
+            match self.link.get(get, deadline, &mut renewed).await {
                 Ok(answer) => return Ok(answer),
-                // It says nothing about the configuration that is in use now.
-                Err(_) if link.is_retired() && !deadline.left().is_zero() => renewed = false,
+                Err(failure) if self.is_retired() => return Err(failure.error),
                 Err(failure) => retry.again(failure, deadline).await?,
             }
         }

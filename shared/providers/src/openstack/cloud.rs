@@ -1,61 +1,87 @@
 //! The cloud as the controllers see it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use ccm_cloud::{Call, Claim, Cloud, CloudError, ErrorKind, Instances};
+use ccm_cloud::{
+    Call, Claim, Cloud, CloudError, ErrorKind, Fleet, Instances, LookupResult, NodeIdentity,
+};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::{
     NAME,
-    client::Client,
+    client::{Client, Clients},
     config::Config,
+    deadline::Deadline,
     ids::{self, Parsed},
     instances::OpenStackInstances,
 };
 
 /// One project in one region.
 pub(super) struct OpenStackCloud {
-    client: Arc<Client>,
-    current: ArcSwap<Current>,
-    /// Whether the cloud has answered once: before that, nobody knows what it offers.
+    clients: Clients,
+    in_use: Arc<InUse>,
+    /// Whether Nova has answered once: before that, nobody knows what the cloud offers.
     has_answered: AtomicBool,
+    /// What the last look at the cloud's health met.
     last_error: Mutex<Option<CloudError>>,
     /// What runs beside it, and ends with it.
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// What the settings in use come to.
+/// The settings in use, which may be replaced.
+struct InUse(ArcSwap<Current>);
+
+/// What settings come to.
 struct Current {
+    client: Arc<Client>,
     region: Option<String>,
-    instances: Arc<OpenStackInstances>,
+    regional_ids: bool,
+    instances: OpenStackInstances,
 }
 
 impl Current {
-    fn new(client: &Arc<Client>, config: &Config) -> Self {
-        let api = Arc::clone(client);
+    fn new(client: Client, config: &Config) -> Self {
+        let client = Arc::new(client);
+        let api = Arc::clone(&client);
         Self {
+            client,
             region: config.region.clone(),
-            instances: Arc::new(OpenStackInstances::new(api, config)),
+            regional_ids: config.regional_ids,
+            instances: OpenStackInstances::new(api, config),
+        }
+    }
+
+    /// Reads a provider ID. Where no region is set, ours is that of the endpoint in use.
+    fn parse(&self, provider_id: &str) -> Parsed {
+        match ids::parse(provider_id, self.region.as_deref()) {
+            Parsed::AnotherRegion(region) if self.client.lies_in(&region) => {
+                ids::parse(provider_id, Some(&region))
+            }
+            parsed => parsed,
         }
     }
 }
 
 impl OpenStackCloud {
-    pub(super) fn new(client: Arc<Client>, config: &Config) -> Self {
-        let current = ArcSwap::from_pointee(Current::new(&client, config));
-        Self {
-            client,
-            current,
+    /// Fails only with [`ErrorKind::Invalid`], and talks to nobody.
+    pub(super) fn new(clients: Clients, config: &Config) -> Result<Self, CloudError> {
+        let current = Current::new(clients.client(config)?, config);
+        Ok(Self {
+            clients,
+            in_use: Arc::new(InUse(ArcSwap::from_pointee(current))),
             has_answered: AtomicBool::new(false),
             last_error: Mutex::default(),
             tasks: Mutex::default(),
-        }
+        })
     }
 
     /// Keeps a task for as long as the cloud is in use.
@@ -63,14 +89,48 @@ impl OpenStackCloud {
         self.tasks.lock().spawn(task);
     }
 
-    /// Puts other settings in use, if the cloud takes them; after an error those before
-    /// stay.
+    /// Puts other settings in use, if Keystone takes them and Nova and Neutron answer by
+    /// them; after an error those before stay. Where the cloud does not answer by those
+    /// before either, that Keystone takes the new ones is enough.
     pub(super) async fn replace(&self, config: &Config, call: Call) -> Result<(), CloudError> {
-        self.client.replace(config, call).await?;
-        self.current.store(Arc::new(Current::new(&self.client, config)));
-        self.has_answered.store(true, Ordering::Release);
-        *self.last_error.lock() = None;
+        let deadline = Deadline::start(call);
+        let client = self.clients.client(config)?;
+        client.log_in(call).await?;
+        let nova = client.probe(deadline.rest()).await;
+        let both = match &nova {
+            Ok(()) => client.probe_network(deadline.rest()).await,
+            Err(error) => Err(error.clone()),
+        };
+        let works = self.has_answered.load(Ordering::Acquire) && self.last_error.lock().is_none();
+        if works {
+            both.clone()?;
+        }
+        let before = self.in_use.0.swap(Arc::new(Current::new(client, config)));
+        before.client.retire();
+        if nova.is_ok() {
+            self.has_answered.store(true, Ordering::Release);
+        }
+        *self.last_error.lock() = nova.err();
         Ok(())
+    }
+
+    /// The client in use.
+    #[cfg(test)]
+    pub(super) fn client(&self) -> Arc<Client> {
+        Arc::clone(&self.in_use.0.load().client)
+    }
+
+    /// Says whom it works for.
+    pub(super) fn introduce(&self, what: &str) {
+        let current = self.in_use.0.load();
+        let project = current.client.project();
+        tracing::info!(
+            project = project.as_ref().map(|project| &*project.name),
+            project_id = project.as_ref().map(|project| &*project.id),
+            region = current.region,
+            compute_microversion = current.client.microversion().map(|version| version.to_string()),
+            "{what}"
+        );
     }
 }
 
@@ -90,7 +150,7 @@ impl Cloud for OpenStackCloud {
         let Some(text) = provider_id.filter(|text| !text.is_empty()) else {
             return Claim::Unclaimed;
         };
-        match ids::parse(text, self.current.load().region.as_deref()) {
+        match self.in_use.0.load().parse(text) {
             Parsed::Ours(_) => Claim::Ours,
             Parsed::AnotherRegion(_) => Claim::Foreign,
             Parsed::Malformed(_) if ids::has_scheme(text) => Claim::Ours,
@@ -98,10 +158,19 @@ impl Cloud for OpenStackCloud {
         }
     }
 
+    fn canonical_id<'a>(&self, provider_id: &'a str) -> Cow<'a, str> {
+        let current = self.in_use.0.load();
+        match current.parse(provider_id) {
+            Parsed::Ours(id) => {
+                ids::format(current.regional_ids, current.region.as_deref(), &id).into()
+            }
+            Parsed::AnotherRegion(_) | Parsed::Malformed(_) => provider_id.into(),
+        }
+    }
+
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
         if self.has_answered.load(Ordering::Acquire) {
-            let instances = Arc::clone(&self.current.load().instances);
-            return Ok(Some(instances));
+            return Ok(Some(Arc::clone(&self.in_use) as Arc<dyn Instances>));
         }
         Err(self.last_error.lock().clone().unwrap_or_else(|| {
             CloudError::new(ErrorKind::Unavailable, "OpenStack has not been asked yet")
@@ -109,24 +178,50 @@ impl Cloud for OpenStackCloud {
     }
 
     async fn health(&self, call: Call) -> Result<(), CloudError> {
-        let outcome = self.client.probe(call).await;
-        match &outcome {
-            Ok(()) => {
-                if !self.has_answered.swap(true, Ordering::AcqRel) {
-                    let project = self.client.project();
-                    tracing::info!(
-                        project = project.as_ref().map(|project| &*project.name),
-                        project_id = project.as_ref().map(|project| &*project.id),
-                        region = self.client.region(),
-                        compute_microversion =
-                            self.client.microversion().map(|version| version.to_string()),
-                        "OpenStack answers"
-                    );
-                }
-                *self.last_error.lock() = None;
-            }
-            Err(error) => *self.last_error.lock() = Some(error.clone()),
+        let outcome = self.in_use.probe(call).await;
+        if outcome.is_ok() && !self.has_answered.swap(true, Ordering::AcqRel) {
+            self.introduce("OpenStack answers");
         }
+        *self.last_error.lock() = outcome.clone().err();
         outcome
+    }
+}
+
+impl InUse {
+    /// Does `work` by the settings in use. What was done by settings that were replaced
+    /// meanwhile is done again: one answer never mixes two clouds.
+    async fn by_one<T, F: Future<Output = T>>(
+        &self,
+        call: Call,
+        work: impl Fn(Arc<Current>, Call) -> F,
+    ) -> T {
+        let deadline = Deadline::start(call);
+        loop {
+            let current = self.0.load_full();
+            let outcome = work(Arc::clone(&current), deadline.rest()).await;
+            if !current.client.is_retired() || deadline.left().is_zero() {
+                return outcome;
+            }
+        }
+    }
+
+    async fn probe(&self, call: Call) -> Result<(), CloudError> {
+        let work = |current: Arc<Current>, call| async move { current.client.probe(call).await };
+        self.by_one(call, work).await
+    }
+}
+
+#[async_trait]
+impl Instances for InUse {
+    async fn lookup(&self, nodes: &[NodeIdentity], call: Call) -> Vec<LookupResult> {
+        let work = |current: Arc<Current>, call| async move {
+            current.instances.lookup(nodes, call).await
+        };
+        self.by_one(call, work).await
+    }
+
+    async fn list(&self, call: Call) -> Result<Fleet, CloudError> {
+        let work = |current: Arc<Current>, call| async move { current.instances.list(call).await };
+        self.by_one(call, work).await
     }
 }

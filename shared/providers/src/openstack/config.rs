@@ -211,6 +211,7 @@ impl Builder<'_> {
             }
         });
         let region = self.settings.given(GLOBAL, "region").or(cloud.region.take());
+        let region = region.filter(|region| !region.is_empty());
         let regional_ids = self.env.variable("OS_CCM_REGIONAL").as_deref() == Some("true");
         if regional_ids && region.is_none() {
             self.notes.warning(format!(

@@ -34,8 +34,8 @@ impl Deadline {
         Call { timeout: self.left(), priority: self.priority }
     }
 
-    /// The time that there was at the beginning, for messages.
+    /// The time that there was at the beginning, in seconds for messages.
     pub(crate) fn seconds(&self) -> f64 {
-        self.timeout.as_secs_f64()
+        (self.timeout.as_secs_f64() * 10.0).round() / 10.0
     }
 }

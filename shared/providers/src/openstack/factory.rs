@@ -7,7 +7,7 @@ use ccm_cloud::{Cloud, CloudError, ErrorKind, MetricsSink, ProviderContext, Prov
 
 use super::{
     NAME,
-    client::Client,
+    client::Clients,
     cloud::OpenStackCloud,
     metrics::OpenStackMetrics,
     reload::{self, Files},
@@ -31,17 +31,16 @@ impl ProviderFactory for OpenStackFactory {
                 "--cloud-config: not set; it must be the path of a cloud.conf",
             )
         })?;
-        let files = Files::new(path);
-        let loaded = files.load().await.map_err(|unusable| unusable.error)?;
+        let mut files = Files::new(path);
+        let loaded = files.load().await?;
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");
         }
         let metrics = OpenStackMetrics::default();
-        let client =
-            Client::new(&loaded.config, context.gate, metrics.clone(), &context.user_agent)?;
+        let clients = Clients::new(context.gate, metrics.clone(), &context.user_agent);
+        let cloud = Arc::new(OpenStackCloud::new(clients, &loaded.config)?);
         metrics.register(&*context.metrics);
-        let cloud = Arc::new(OpenStackCloud::new(Arc::new(client), &loaded.config));
-        cloud.keep(reload::run(files, loaded, Arc::downgrade(&cloud), metrics));
+        cloud.keep(reload::run(files, Arc::downgrade(&cloud), metrics));
         Ok(cloud)
     }
 

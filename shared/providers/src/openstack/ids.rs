@@ -39,7 +39,7 @@ impl fmt::Display for ServerId {
 /// What a provider ID says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
-    /// A server of our region, or of no region in particular.
+    /// A server of our region, or of none in particular.
     Ours(ServerId),
     /// A server of the region of this name: another controller's, and no word about
     /// whether it exists.
@@ -48,7 +48,8 @@ pub(crate) enum Parsed {
     Malformed(String),
 }
 
-/// Reads a provider ID. Without a region of our own, every region counts as ours.
+/// Reads a provider ID. While our own region is not known, every region is another one:
+/// its servers are unknown here, which says nothing about them.
 pub(crate) fn parse(text: &str, own_region: Option<&str>) -> Parsed {
     let rest = match text.strip_prefix(SCHEME) {
         Some(rest) => rest,
@@ -59,8 +60,7 @@ pub(crate) fn parse(text: &str, own_region: Option<&str>) -> Parsed {
     if id.is_empty() || id.contains('/') {
         return malformed(text);
     }
-    let foreign = own_region.is_some_and(|own| !own.is_empty() && own != region);
-    if foreign && !region.is_empty() {
+    if !region.is_empty() && own_region != Some(region) {
         return Parsed::AnotherRegion(region.to_owned());
     }
     ServerId::parse(id).map_or_else(|| malformed(text), Parsed::Ours)
@@ -102,8 +102,6 @@ mod tests {
             (format!("openstack:///{ID}"), Some("r1")),
             (format!("openstack:///{ID}"), None),
             (format!("openstack://r1/{ID}"), Some("r1")),
-            (format!("openstack://r1/{ID}"), None),
-            (format!("openstack://r1/{ID}"), Some("")),
             (format!("/{ID}"), Some("r1")),
             (format!("r1/{ID}"), Some("r1")),
             (format!("openstack:///{upper}"), None),
@@ -117,10 +115,13 @@ mod tests {
         for text in [format!("openstack://r2/{ID}"), format!("r2/{ID}"), "r2/x".to_owned()] {
             assert_eq!(parse(&text, Some("r1")), Parsed::AnotherRegion("r2".to_owned()), "{text}");
         }
-        assert_eq!(
-            parse(&format!("openstack://R1/{ID}"), Some("r1")),
-            Parsed::AnotherRegion("R1".to_owned())
-        );
+        for (text, own) in [("R1", Some("r1")), ("r1", None), ("r1", Some(""))] {
+            assert_eq!(
+                parse(&format!("openstack://{text}/{ID}"), own),
+                Parsed::AnotherRegion(text.to_owned()),
+                "{own:?}"
+            );
+        }
     }
 
     #[test]

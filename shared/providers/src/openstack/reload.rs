@@ -6,7 +6,7 @@
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Weak,
     time::Duration,
 };
@@ -34,22 +34,50 @@ const AGAIN: Duration = Duration::from_secs(30);
 /// The file of `--cloud-config` and all that it leads to.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
-    path: PathBuf,
+    /// The first is that of `--cloud-config`.
+    paths: Vec<PathBuf>,
+    /// What they held just before they were read last: what changes while they are read
+    /// is noticed at the next look.
+    seen: u64,
 }
 
 impl Files {
-    pub(super) const fn new(path: PathBuf) -> Self {
-        Self { path }
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { paths: vec![path], seen: 0 }
+    }
+
+    fn path(&self) -> &Path {
+        self.paths.first().map_or(Path::new(""), PathBuf::as_path)
     }
 
     /// Reads and checks all of them.
-    pub(super) async fn load(&self) -> Result<Loaded, Unusable> {
-        let path = self.path.clone();
-        spawn_blocking(move || Config::load(&path, &Process)).await.unwrap_or_else(|error| {
-            let why = format!("cannot read the files: {error}");
-            let error = CloudError::new(ErrorKind::Unavailable, why);
-            Err(Unusable { error, files: vec![self.path.clone()] })
-        })
+    pub(super) async fn load(&mut self) -> Result<Loaded, CloudError> {
+        loop {
+            self.seen = fingerprint(self.paths.clone()).await;
+            let path = self.path().to_owned();
+            let outcome = spawn_blocking(move || Config::load(&path, &Process)).await;
+            let (outcome, paths) = match outcome {
+                Ok(Ok(loaded)) => {
+                    let files = loaded.files.clone();
+                    (Ok(loaded), files)
+                }
+                Ok(Err(Unusable { error, files })) => (Err(error), files),
+                Err(error) => {
+                    let why = format!("cannot read the files: {error}");
+                    return Err(CloudError::new(ErrorKind::Unavailable, why));
+                }
+            };
+            if self.paths == paths {
+                return outcome;
+            }
+            // Which files there are is known only now.
+            self.paths = paths;
+        }
+    }
+
+    /// Whether they hold something else than when they were read.
+    async fn have_changed(&self) -> bool {
+        fingerprint(self.paths.clone()).await != self.seen
     }
 }
 
@@ -67,70 +95,58 @@ async fn fingerprint(files: Vec<PathBuf>) -> u64 {
     spawn_blocking(read).await.unwrap_or_default()
 }
 
-/// What is known of the files.
-struct Watched {
-    files: Vec<PathBuf>,
-    /// What they held when they were read last.
-    seen: u64,
-    /// When settings that the cloud did not take are tried again.
-    again: Option<Instant>,
-}
-
 /// Looks at the files until the cloud is given up.
-pub(super) async fn run(
-    files: Files,
-    loaded: Loaded,
-    cloud: Weak<OpenStackCloud>,
-    metrics: OpenStackMetrics,
-) {
-    let seen = fingerprint(loaded.files.clone()).await;
-    let mut watched = Watched { files: loaded.files, seen, again: None };
+pub(super) async fn run(mut files: Files, cloud: Weak<OpenStackCloud>, metrics: OpenStackMetrics) {
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // When settings that the cloud did not take are tried again.
+    let mut again: Option<Instant> = None;
     loop {
         ticks.tick().await;
         let Some(cloud) = cloud.upgrade() else { return };
-        let now = fingerprint(watched.files.clone()).await;
-        let is_due = watched.again.is_some_and(|at| at <= Instant::now());
-        if now == watched.seen && !is_due {
+        let is_news = files.have_changed().await;
+        let is_due = again.is_some_and(|at| at <= Instant::now());
+        if !is_news && !is_due {
             continue;
         }
-        let is_news = now != watched.seen;
-        watched.seen = now;
         let was_refused = metrics.are_credentials_refused();
-        let outcome = adopt(&files, &cloud, &mut watched, is_news).await;
+        let outcome = adopt(&mut files, &cloud, is_news).await;
         if outcome.is_err() {
             // Only a trial was refused: the login in use is as it was.
             metrics.credentials(was_refused);
         }
         metrics.configuration(outcome.is_ok());
-        if let Err(error) = outcome {
-            let path = files.path.display();
-            if is_news {
-                tracing::warn!(%path, %error, "the changed cloud configuration is not used; the one before stays");
-            } else {
-                tracing::debug!(%path, %error, "the changed cloud configuration is still not used");
+        again = match outcome {
+            Ok(()) => None,
+            Err(failure) => {
+                failure.tell(files.path(), is_news);
+                failure.again
             }
+        };
+    }
+}
+
+/// Settings that are not used.
+struct NotUsed {
+    error: CloudError,
+    /// When they are tried again, if that may help.
+    again: Option<Instant>,
+}
+
+impl NotUsed {
+    fn tell(&self, path: &Path, is_news: bool) {
+        let (path, error) = (path.display(), &self.error);
+        if is_news {
+            tracing::warn!(%path, %error, "the changed cloud configuration is not used; the one before stays");
+        } else {
+            tracing::debug!(%path, %error, "the changed cloud configuration is still not used");
         }
     }
 }
 
-async fn adopt(
-    files: &Files,
-    cloud: &OpenStackCloud,
-    watched: &mut Watched,
-    is_news: bool,
-) -> Result<(), CloudError> {
-    watched.again = None;
-    let (read, counting) = match files.load().await {
-        Ok(loaded) => (Ok((loaded.config, loaded.warnings)), loaded.files),
-        Err(unusable) => (Err(unusable.error), unusable.files),
-    };
-    if watched.files != counting {
-        watched.seen = fingerprint(counting.clone()).await;
-        watched.files = counting;
-    }
-    let (config, warnings) = read?;
+async fn adopt(files: &mut Files, cloud: &OpenStackCloud, is_news: bool) -> Result<(), NotUsed> {
+    let Loaded { config, warnings, .. } =
+        files.load().await.map_err(|error| NotUsed { error, again: None })?;
     if is_news {
         for warning in &warnings {
             tracing::warn!("{warning}");
@@ -138,10 +154,11 @@ async fn adopt(
     }
     // Whatever the cloud has against them, it may change its mind: a region, for instance,
     // can come into the catalog later.
-    cloud.replace(&config, TRIAL).await.inspect_err(|_| {
-        watched.again = Some(Instant::now() + AGAIN);
-    })?;
-    tracing::info!(path = %files.path.display(), "the changed cloud configuration is in use");
+    cloud
+        .replace(&config, TRIAL)
+        .await
+        .map_err(|error| NotUsed { error, again: Some(Instant::now() + AGAIN) })?;
+    cloud.introduce("the changed cloud configuration is in use");
     Ok(())
 }
 

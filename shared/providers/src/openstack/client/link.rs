@@ -91,6 +91,17 @@ impl Link {
         }
     }
 
+    /// Whether this is the region in use, by its configured name or, where none is, by
+    /// the catalog. Not before the first login.
+    pub(super) fn lies_in(&self, region: &str) -> bool {
+        match &self.region {
+            Some(own) => own == region,
+            None => self.session.last().is_some_and(|token| {
+                token.catalog.lies_in(Service::Compute, self.interface, region)
+            }),
+        }
+    }
+
     /// Has a token and finds the services in its catalog. Asks nobody but Keystone.
     pub(super) async fn ready(&self, deadline: Deadline) -> Result<(), Failure> {
         let token = self.session.token(deadline).await?;
@@ -181,9 +192,22 @@ impl Link {
         }
     }
 
-    /// The service's URL in the catalog.
+    /// The service's URL in the catalog. Where no region is set, Nova's first endpoint
+    /// decides, and Neutron is that of the same region.
     fn url<'a>(&self, service: Service, token: &'a Token) -> Result<&'a str, CloudError> {
-        let url = token.catalog.url(service, self.interface, self.region.as_deref());
+        if token.project.is_none() {
+            let why = "the login is for no project, and only a project has servers: \
+                       set tenant-id, or tenant-name with its domain";
+            return Err(CloudError::new(ErrorKind::Invalid, why));
+        }
+        let (catalog, interface) = (&token.catalog, self.interface);
+        let novas = || catalog.region(Service::Compute, interface);
+        let url = match &self.region {
+            Some(region) => catalog.url(service, interface, Some(region)),
+            None => catalog
+                .url(service, interface, novas())
+                .or_else(|_| catalog.url(service, interface, None)),
+        };
         url.inspect_err(|_| {
             // Perhaps the cloud's administrator has added it since.
             if token.since.elapsed() >= CATALOG {

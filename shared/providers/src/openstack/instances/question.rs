@@ -45,10 +45,9 @@ impl Question {
         }
         match ids::parse(text, region) {
             Parsed::Ours(id) => Self::ById { id, spelt: shown },
-            Parsed::AnotherRegion(other) => not_ours(format!(
-                "provider ID {shown} is of region {:?}, this provider is of region {:?}",
-                one_line(&other, MAX_VALUE),
-                region.unwrap_or_default()
+            Parsed::AnotherRegion(_) => not_ours(format!(
+                "provider ID {shown} is of another region than {}",
+                region.map_or("the one in use".to_owned(), |own| format!("{own:?}, which is set"))
             )),
             // Without our scheme it is nobody's.
             Parsed::Malformed(_) if !text.starts_with(SCHEME) => {

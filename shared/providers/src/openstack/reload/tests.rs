@@ -26,17 +26,20 @@ impl Followed {
         let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
         put("clouds.yaml", clouds);
         put("cloud.conf", "[Global]\nuse-clouds = true\nclouds-file = clouds.yaml\n");
-        let files = Files::new(folder.path().join("cloud.conf"));
+        let mut files = Files::new(folder.path().join("cloud.conf"));
         let loaded = files.load().await.unwrap();
-        let client = Arc::clone(&rig.client);
-        let cloud = Arc::new(OpenStackCloud::new(client, &loaded.config));
-        cloud.keep(run(files, loaded, Arc::downgrade(&cloud), rig.metrics.clone()));
+        let cloud = Arc::new(OpenStackCloud::new(rig.clients(), &loaded.config).unwrap());
+        cloud.keep(run(files, Arc::downgrade(&cloud), rig.metrics.clone()));
         sleep(SOON).await;
         Self { rig, folder, cloud }
     }
 
     fn put(&self, name: &str, text: &str) {
         fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
+    async fn ask(&self) {
+        self.cloud.health(Call::waiting(Duration::from_secs(5))).await.unwrap();
     }
 
     /// How many logins there were once the files have been looked at again.
@@ -65,7 +68,7 @@ async fn a_file_that_was_not_there_before_is_noticed() {
     assert!(followed.showed("of-secure"), "tried, and refused by Keystone");
     followed.put("secure.yaml", &secure(&format!("'{PASSWORD}'")));
     assert_eq!(followed.logins().await, 2);
-    followed.rig.nova(5).await.unwrap();
+    followed.ask().await;
     assert_eq!(followed.rig.cloud.logins(), 2, "the tried session is in use");
     assert!(followed.cloud.instances().is_ok());
 
@@ -85,7 +88,7 @@ async fn a_profile_that_comes_later_mends_the_settings() {
     let vendor = "public-clouds: {vendor: {auth: {auth_url: 'http://keystone'}}}";
     followed.put("clouds-public.yaml", vendor);
     assert_eq!(followed.logins().await, 1);
-    followed.rig.nova(5).await.unwrap();
+    followed.ask().await;
     assert_eq!(followed.rig.cloud.logins(), 1);
 }
 
@@ -96,6 +99,6 @@ async fn a_file_that_the_settings_name_before_it_is_there_is_waited_for() {
     assert_eq!(followed.logins().await, 0);
     followed.put("next.yaml", &ONE.replace("of-clouds", PASSWORD));
     assert_eq!(followed.logins().await, 1);
-    followed.rig.nova(5).await.unwrap();
+    followed.ask().await;
     assert_eq!(followed.rig.cloud.logins(), 1);
 }

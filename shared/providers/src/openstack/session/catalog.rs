@@ -61,16 +61,34 @@ impl Catalog {
         interface: Interface,
         region: Option<&str>,
     ) -> Result<&str, CloudError> {
-        let here = |endpoint: &&Endpoint| {
+        self.endpoint(service, interface, region)
+            .map(|endpoint| endpoint.url.as_str())
+            .ok_or_else(|| self.missing(service, interface, region))
+    }
+
+    /// Whether the first endpoint of the service that is meant for `interface` lies in
+    /// `region`.
+    pub(crate) fn lies_in(&self, service: Service, interface: Interface, region: &str) -> bool {
+        self.endpoint(service, interface, None).is_some_and(|endpoint| endpoint.lies_in(region))
+    }
+
+    /// The region of that endpoint, if it has one.
+    pub(crate) fn region(&self, service: Service, interface: Interface) -> Option<&str> {
+        let endpoint = self.endpoint(service, interface, None)?;
+        endpoint.region_id.as_deref().or(endpoint.region.as_deref())
+    }
+
+    fn endpoint(
+        &self,
+        service: Service,
+        interface: Interface,
+        region: Option<&str>,
+    ) -> Option<&Endpoint> {
+        self.endpoints.iter().find(|endpoint| {
             endpoint.service == service
                 && endpoint.is_for(interface)
                 && region.is_none_or(|region| endpoint.lies_in(region))
-        };
-        self.endpoints
-            .iter()
-            .find(here)
-            .map(|endpoint| endpoint.url.as_str())
-            .ok_or_else(|| self.missing(service, interface, region))
+        })
     }
 
     fn missing(&self, service: Service, interface: Interface, region: Option<&str>) -> CloudError {

@@ -50,18 +50,18 @@ async fn only_the_service_itself_says_that_something_does_not_exist() {
     let rig = Rig::new();
     let get = Get { service: Service::Compute, operation: "server_get", path: "servers/5" };
     let call = Call::waiting(Duration::from_secs(5));
-    rig.client.probe(call).await.unwrap();
+    rig.client().probe(call).await.unwrap();
     let body =
         "{\"itemNotFound\": {\"code\": 404, \"message\": \"Instance 5 could not be found.\"}}";
     rig.cloud.next("nova", [Move::text(404, body).with("x-openstack-request-id", "req-9")]);
-    let answer = rig.client.get(get, call).await.unwrap();
+    let answer = rig.client().get(get, call).await.unwrap();
     assert_eq!((answer.status, answer.authoritative), (404, true));
     assert_eq!(answer.request_id.as_deref(), Some("req-9"));
     let (_, report) = *rig.gate.reports.lock().last().unwrap();
     assert_eq!(report.error, Some(ErrorKind::NotFound));
 
     rig.cloud.next("nova", [Move::text(404, body)]);
-    let error = rig.client.get(get, call).await.unwrap_err();
+    let error = rig.client().get(get, call).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Malformed, "no request ID: {error}");
 }
 

@@ -53,7 +53,7 @@ async fn the_deadline_holds_over_everything() {
     assert!(begin.elapsed() < Duration::from_secs(64));
     let call = Call::waiting(Duration::MAX);
     rig.cloud.always("nova", None);
-    rig.client.probe(call).await.unwrap();
+    rig.client().probe(call).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +131,7 @@ async fn requests_say_who_asks_and_in_which_version() {
     GET neutron/v2.0/ports?limit=1 Some("gAAAA-token-1") None
     "#);
     assert_eq!(seen[0].header("content-type"), Some("application/json"));
-    assert_eq!(rig.client.microversion().unwrap().to_string(), "2.79");
+    assert_eq!(rig.client().microversion().unwrap().to_string(), "2.79");
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,7 +191,7 @@ async fn a_path_that_is_none_is_an_error() {
     let rig = Rig::new();
     for path in ["servers?name=a b\u{7f}", "servers/..", "servers/./x", "../v2/servers?a=.."] {
         let get = Get { service: Service::Compute, operation: "server_list", path };
-        let error = rig.client.get(get, Call::waiting(Duration::from_secs(5))).await.unwrap_err();
+        let error = rig.client().get(get, Call::waiting(Duration::from_secs(5))).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
     }
     assert_eq!(rig.cloud.count("nova", "/v2.1/p1"), 0);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError};
+use ccm_cloud::{Call, CallClass, CallGate, CallReport, Cloud as _, CloudError};
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
@@ -31,7 +31,8 @@ use serde_json::{Value, json};
 use tokio::{io::DuplexStream, task::JoinSet, time::Instant};
 
 use crate::openstack::{
-    client::{Answer, Api as _, Client, Get, Service},
+    client::{Answer, Api as _, Client, Clients, Get, Service},
+    cloud::OpenStackCloud,
     config::{Config, Process},
     metrics::OpenStackMetrics,
     transport::Transport,
@@ -91,6 +92,7 @@ struct State {
     tokens: u32,
     good: Vec<String>,
     password: String,
+    project: Option<&'static str>,
     life: Duration,
     versions: Value,
     connections: JoinSet<()>,
@@ -108,6 +110,7 @@ impl Cloud {
             tokens: 0,
             good: Vec::new(),
             password: PASSWORD.to_owned(),
+            project: Some("p1"),
             life: Duration::from_secs(3600),
             versions: json!({ "version": { "id": "v2.1", "status": "CURRENT", "version": "2.93", "min_version": "2.1" } }),
             connections: JoinSet::new(),
@@ -133,6 +136,11 @@ impl Cloud {
 
     pub fn set_password(&self, password: &str) {
         self.0.lock().password = password.to_owned();
+    }
+
+    /// For which project tokens are.
+    pub fn set_project(&self, project: Option<&'static str>) {
+        self.0.lock().project = project;
     }
 
     pub fn set_life(&self, life: Duration) {
@@ -255,16 +263,16 @@ impl State {
         let ends = now + jiff::SignedDuration::try_from(self.life).unwrap();
         let document = json!({ "token": {
             "issued_at": now.to_string(), "expires_at": ends.to_string(), "catalog": catalog,
-            "project": { "id": "p1", "name": "k8s" },
+            "project": self.project.map(|id| json!({ "id": id, "name": "k8s" })),
         } });
         (201, document)
     }
 }
 
-/// A client of the cloud, and what its gate saw.
+/// The provider on the cloud, and what its gate saw.
 pub struct Rig {
     pub cloud: Cloud,
-    pub client: Arc<Client>,
+    pub openstack: OpenStackCloud,
     pub gate: Arc<Gate>,
     pub metrics: OpenStackMetrics,
 }
@@ -273,15 +281,23 @@ impl Rig {
     pub fn new() -> Self {
         let (cloud, gate) = (Cloud::new(), Arc::new(Gate::default()));
         let metrics = OpenStackMetrics::default();
-        let served = cloud.clone();
-        let client = Client::over(
-            Box::new(move |_| Ok(served.transport())),
-            &config(PASSWORD),
-            Arc::clone(&gate) as Arc<dyn CallGate>,
-            metrics.clone(),
-            "cluster/7 node-ccm/1",
-        );
-        Self { cloud, client: Arc::new(client.unwrap()), gate, metrics }
+        let clients = clients(&cloud, &gate, &metrics);
+        let openstack = OpenStackCloud::new(clients, &config(PASSWORD)).unwrap();
+        Self { cloud, openstack, gate, metrics }
+    }
+
+    /// More clients of the cloud, with the same gate and metrics.
+    pub fn clients(&self) -> Clients {
+        clients(&self.cloud, &self.gate, &self.metrics)
+    }
+
+    pub fn client(&self) -> Arc<Client> {
+        self.openstack.client()
+    }
+
+    /// Asks Nova by the settings in use, also where they change meanwhile.
+    pub async fn ask(&self, seconds: u64) -> Result<(), CloudError> {
+        self.openstack.health(Call::waiting(Duration::from_secs(seconds))).await
     }
 
     pub async fn get(&self, service: Service, seconds: u64) -> Result<Answer, CloudError> {
@@ -290,12 +306,18 @@ impl Rig {
             Service::Compute | Service::Identity => ("server_list", "servers?limit=1"),
         };
         let call = Call::waiting(Duration::from_secs(seconds));
-        self.client.get(Get { service, operation, path }, call).await
+        self.client().get(Get { service, operation, path }, call).await
     }
 
     pub async fn nova(&self, seconds: u64) -> Result<Answer, CloudError> {
         self.get(Service::Compute, seconds).await
     }
+}
+
+fn clients(cloud: &Cloud, gate: &Arc<Gate>, metrics: &OpenStackMetrics) -> Clients {
+    let (served, gate) = (cloud.clone(), Arc::clone(gate) as Arc<dyn CallGate>);
+    let connect = Box::new(move |_: &Config| Ok(served.transport()));
+    Clients::over(connect, gate, metrics.clone(), "cluster/7 node-ccm/1")
 }
 
 /// The settings of a file, as the program reads them.

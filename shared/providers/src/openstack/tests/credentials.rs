@@ -109,10 +109,10 @@ async fn a_renewal_that_is_refused_does_not_end_the_token_at_hand() {
 async fn the_probe_shows_what_is_wrong() {
     let rig = Rig::new();
     let call = Call::routine(Duration::from_secs(5));
-    rig.client.probe(call).await.unwrap();
+    rig.client().probe(call).await.unwrap();
     rig.cloud.next("nova", [Move::text(200, "{\"hello\": 1}")]);
-    assert_eq!(rig.client.probe(call).await.unwrap_err().kind, ErrorKind::Malformed);
+    assert_eq!(rig.client().probe(call).await.unwrap_err().kind, ErrorKind::Malformed);
     rig.cloud.set_password("changed");
     rig.cloud.revoke();
-    assert_eq!(rig.client.probe(call).await.unwrap_err().kind, ErrorKind::Unauthorized);
+    assert_eq!(rig.client().probe(call).await.unwrap_err().kind, ErrorKind::Unauthorized);
 }

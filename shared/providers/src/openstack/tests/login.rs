@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Call, ErrorKind};
+use ccm_cloud::{Call, Claim, Cloud as _, ErrorKind};
 use futures::future::join_all;
 use tokio::time::{Instant, advance, sleep};
 
 use super::cloud::{Move, PASSWORD, Rig, config};
-use crate::openstack::client::Service;
+use crate::openstack::{client::Service, cloud::OpenStackCloud, config::Config};
 
 #[tokio::test(start_paused = true)]
 async fn a_revoked_token_costs_one_login_however_many_call() {
@@ -15,7 +15,7 @@ async fn a_revoked_token_costs_one_login_however_many_call() {
     rig.nova(10).await.unwrap();
     rig.get(Service::Network, 10).await.unwrap();
     rig.cloud.revoke();
-    assert_eq!(rig.client.project().unwrap().id, "p1");
+    assert_eq!(rig.client().project().unwrap().id, "p1");
     let services = [Service::Compute, Service::Network].into_iter().cycle();
     let answers = join_all(services.take(50).map(|service| rig.get(service, 10))).await;
     for answer in answers {
@@ -140,17 +140,14 @@ async fn another_configuration_is_used_only_if_it_works() {
     rig.nova(10).await.unwrap();
     let call = Call::waiting(Duration::from_secs(10));
     let replace = async |password: &str, region: &str| {
-        let config = crate::openstack::config::Config {
-            region: Some(region.to_owned()),
-            ..config(password)
-        };
-        rig.client.replace(&config, call).await
+        let config = Config { region: Some(region.to_owned()), ..config(password) };
+        rig.openstack.replace(&config, call).await
     };
     let error = replace("wrong", "one").await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unauthorized);
     let error = replace(PASSWORD, "two").await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid);
-    assert_eq!(rig.client.region().as_deref(), Some("one"));
+    assert!(rig.client().lies_in("one"));
     let before = rig.cloud.logins();
     rig.nova(10).await.unwrap();
     assert_eq!(rig.cloud.logins(), before, "the old session goes on");
@@ -159,5 +156,62 @@ async fn another_configuration_is_used_only_if_it_works() {
     replace("new", "one").await.unwrap();
     rig.cloud.revoke();
     rig.nova(10).await.unwrap();
-    assert_eq!(rig.client.project().unwrap().id, "p1");
+    assert_eq!(rig.client().project().unwrap().id, "p1");
+}
+
+/// A cloud with these settings besides those that are needed, once it has answered.
+async fn answering(rig: &Rig, region: Option<&str>, regional_ids: bool) -> OpenStackCloud {
+    let region = region.map(str::to_owned);
+    let config = Config { region, regional_ids, ..config(PASSWORD) };
+    let cloud = OpenStackCloud::new(rig.clients(), &config).unwrap();
+    cloud.health(Call::waiting(Duration::from_secs(10))).await.unwrap();
+    cloud
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_id_of_the_region_in_use_is_ours_in_every_spelling() {
+    let rig = Rig::new();
+    let id = "0f0e0d0c-1111-2222-3333-00000000abcd";
+    let (plain, regional) = (format!("openstack:///{id}"), format!("openstack://one/{id}"));
+    for (region, regional_ids, expect) in [
+        (None, false, &plain),
+        (None, true, &plain),
+        (Some("one"), false, &plain),
+        (Some("one"), true, &regional),
+    ] {
+        let cloud = answering(&rig, region, regional_ids).await;
+        for spelt in [
+            plain.clone(),
+            regional.clone(),
+            format!("openstack:///{}", id.to_uppercase()),
+            format!("/{id}"),
+            format!("one/{id}"),
+        ] {
+            assert_eq!(cloud.claim(Some(&spelt)), Claim::Ours, "{spelt} in {region:?}");
+            assert_eq!(cloud.canonical_id(&spelt), **expect, "{spelt} in {region:?}");
+        }
+        for other in [format!("openstack://two/{id}"), format!("aws:///{id}")] {
+            assert_eq!(cloud.claim(Some(&other)), Claim::Foreign, "{other} in {region:?}");
+            assert_eq!(cloud.canonical_id(&other), other);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_region_that_nobody_has_named_yet_is_not_ours() {
+    let rig = Rig::new();
+    let config = Config { region: None, ..config(PASSWORD) };
+    let cloud = OpenStackCloud::new(rig.clients(), &config).unwrap();
+    let id = "openstack://one/0f0e0d0c-1111-2222-3333-00000000abcd";
+    assert_eq!(cloud.claim(Some(id)), Claim::Foreign, "before the first login");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_for_no_project_finds_no_server_gone() {
+    let rig = Rig::new();
+    rig.cloud.set_project(None);
+    let error = rig.nova(10).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid);
+    assert!(error.message.contains("no project"), "{error}");
+    assert_eq!(rig.cloud.count("nova", "/"), 0);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Call, CloudError, ErrorKind};
+use ccm_cloud::{Call, Cloud as _, CloudError, ErrorKind};
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
 
@@ -18,13 +18,13 @@ async fn replace_after(rig: &Rig, seconds: u64) -> Result<(), CloudError> {
     sleep(Duration::from_secs(seconds)).await;
     rig.cloud.set_password(NEW);
     let call = Call::waiting(Duration::from_secs(20));
-    rig.client.replace(&config(NEW), call).await
+    rig.openstack.replace(&config(NEW), call).await
 }
 
 /// What becomes of three callers that begin at once, and when the last one ends.
 async fn callers(rig: &Rig) -> (Vec<Option<ErrorKind>>, u64) {
     let begin = Instant::now();
-    let answers = join_all((0..3).map(|_| rig.nova(60))).await;
+    let answers = join_all((0..3).map(|_| rig.ask(60))).await;
     let kinds = answers.into_iter().map(|answer| answer.err().map(|error| error.kind));
     (kinds.collect(), begin.elapsed().as_secs())
 }
@@ -52,7 +52,7 @@ async fn who_waits_for_novas_versions_goes_on_with_the_new_configuration() {
 async fn who_waits_for_the_end_of_keystones_pause_does_not_show_the_old_password() {
     let rig = Rig::new();
     rig.cloud.next("keystone", [Move::text(503, "").with("retry-after", "10")]);
-    rig.nova(5).await.unwrap_err();
+    rig.ask(5).await.unwrap_err();
     // Long enough a caller for the pause, and the new password is there before its end.
     let (ends, replaced) = tokio::join!(callers(&rig), replace_after(&rig, 0));
     replaced.unwrap();
@@ -66,19 +66,57 @@ async fn who_waits_for_the_end_of_keystones_pause_does_not_show_the_old_password
     let refused = ends.0.iter().flatten().count();
     assert!(refused == 0 || shown(PASSWORD) == 2, "{ends:?}");
     assert_eq!(shown(NEW), 1);
-    assert_eq!(rig.nova(5).await.unwrap().status, 200);
+    rig.ask(5).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_token_of_before_that_is_refused_costs_no_login_with_the_old_password() {
     let rig = Rig::new();
-    rig.nova(10).await.unwrap();
+    rig.ask(10).await.unwrap();
     rig.cloud.revoke();
     rig.cloud.next("nova", [Move::Slow(Duration::from_secs(5))]);
-    let (answer, replaced) = tokio::join!(rig.nova(60), replace_after(&rig, 2));
+    let (answer, replaced) = tokio::join!(rig.ask(60), replace_after(&rig, 2));
     replaced.unwrap();
-    assert_eq!(answer.unwrap().status, 200);
+    answer.unwrap();
     assert_eq!(rig.cloud.logins(), 2, "one each");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_never_mixes_two_configurations() {
+    let rig = Rig::new();
+    rig.ask(10).await.unwrap();
+    let instances = rig.openstack.instances().unwrap().unwrap();
+    rig.cloud.next("nova", [Move::Slow(Duration::from_secs(5))]);
+    let list = instances.list(Call::waiting(Duration::from_secs(60)));
+    let (list, replaced) = tokio::join!(list, replace_after(&rig, 2));
+    replaced.unwrap();
+    list.unwrap();
+    let seen = rig.cloud.seen();
+    let lists: Vec<_> = seen.iter().filter(|seen| seen.path.contains("/servers/detail")).collect();
+    let tokens: Vec<_> = lists.iter().filter_map(|seen| seen.header("x-auth-token")).collect();
+    assert_eq!(tokens, ["gAAAA-token-1", "gAAAA-token-2"], "it was asked for again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_work_are_not_given_up_for_some_that_do_not() {
+    for (host, works) in [("nova", true), ("neutron", true), ("nova", false)] {
+        let rig = Rig::new();
+        if works {
+            rig.ask(10).await.unwrap();
+        }
+        let forbidden = r#"{"forbidden": {"code": 403, "message": "no rule for it"}}"#;
+        rig.cloud.always(host, Some(Move::text(403, forbidden)));
+        let replaced = replace_after(&rig, 0).await.map_err(|error| error.kind);
+        rig.cloud.always(host, None);
+        rig.cloud.revoke();
+        let outcome = rig.ask(10).await.map_err(|error| error.kind);
+        let (expect, after) = match works {
+            // The session of before goes on, with the password that the cloud takes no more.
+            true => (Err(ErrorKind::Forbidden), Err(ErrorKind::Unauthorized)),
+            false => (Ok(()), Ok(())),
+        };
+        assert_eq!((replaced, outcome), (expect, after), "{host} {works}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,7 +124,7 @@ async fn who_was_refused_is_not_told_to_wait_half_a_minute() {
     let rig = Rig::new();
     rig.cloud.set_password(NEW);
     for _ in 0..3 {
-        let error = rig.nova(60).await.unwrap_err();
+        let error = rig.ask(60).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Unauthorized);
         assert_eq!(error.retry_after, Some(Duration::from_secs(5)));
         sleep(Duration::from_secs(5)).await;
@@ -94,7 +132,7 @@ async fn who_was_refused_is_not_told_to_wait_half_a_minute() {
     assert_eq!(rig.cloud.logins(), 1, "asking again costs no login");
     replace_after(&rig, 0).await.unwrap();
     let begin = Instant::now();
-    rig.nova(60).await.unwrap();
+    rig.ask(60).await.unwrap();
     assert_eq!(begin.elapsed(), Duration::ZERO);
 }
 
