@@ -47,7 +47,7 @@ const METADATA: &str = "Metadata";
 pub const SETTINGS: &[Setting] = &[
     setting(GLOBAL, "auth-url", Url, "", "Keystone, with or without /v3. Required, here or in clouds.yaml."),
     setting(GLOBAL, "os-endpoint-type", OneOf(&["public", "internal", "admin"]), "public", "Which of a service's endpoints in the catalog are used."),
-    setting(GLOBAL, "region", Text, "", "The region whose endpoints are used, and the region label of the nodes. Without one the first endpoint of each service is used, and provider IDs of every region count as ours."),
+    setting(GLOBAL, "region", Text, "", "The region whose endpoints are used, and the region label of the nodes. Without one Nova's first endpoint is used and Neutron's in its region, and the provider IDs that name that region are ours."),
     setting(GLOBAL, "request-timeout", Duration, "60s", "How long one request to OpenStack may take; 0 leaves only the limit of the whole call. Goes before [Metadata] request-timeout."),
     setting(GLOBAL, "ca-file", File, "", "PEM file of the authorities that may sign the services' certificates, instead of the system's."),
     setting(GLOBAL, "tls-insecure", ExactlyTrue, "", "Exactly true: accept any certificate. For tests only."),
