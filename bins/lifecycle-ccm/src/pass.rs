@@ -106,7 +106,7 @@ impl Controller {
             .iter()
             .filter_map(|name| by_name.get(&**name).copied().cloned())
             .collect();
-        let call = Call::waiting(self.settings().cloud_call_timeout);
+        let call = Call::waiting(self.settings().cloud_call_timeout).for_presence();
         let start = self.now();
         let lookup = async {
             let answers = instances::lookup(&*self.cloud, &asked, call).await;

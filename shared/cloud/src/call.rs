@@ -17,6 +17,17 @@ pub enum Priority {
     Routine,
 }
 
+/// How much of an instance the caller looks at. A hint: an answer may say more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Detail {
+    /// All of it.
+    #[default]
+    Everything,
+    /// Its IDs and its name, and in a lookup also whether it runs. A provider that can
+    /// spare requests by leaving the rest out should.
+    Presence,
+}
+
 /// How a call is to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
@@ -24,17 +35,25 @@ pub struct Call {
     pub timeout: Duration,
     /// Who waits for it.
     pub priority: Priority,
+    /// What is wanted of an instance.
+    pub detail: Detail,
 }
 
 impl Call {
     /// A call that somebody waits for.
     pub const fn waiting(timeout: Duration) -> Self {
-        Self { timeout, priority: Priority::Waiting }
+        Self { timeout, priority: Priority::Waiting, detail: Detail::Everything }
     }
 
     /// A call of routine work.
     pub const fn routine(timeout: Duration) -> Self {
-        Self { timeout, priority: Priority::Routine }
+        Self { timeout, priority: Priority::Routine, detail: Detail::Everything }
+    }
+
+    /// The same call by a caller that only wants to know which instances there are.
+    #[must_use]
+    pub const fn for_presence(self) -> Self {
+        Self { detail: Detail::Presence, ..self }
     }
 }
 

@@ -27,7 +27,7 @@ mod provider;
 mod registry;
 mod retry_after;
 
-pub use call::{Call, CallClass, CallGate, CallReport, OpenGate, Priority};
+pub use call::{Call, CallClass, CallGate, CallReport, Detail, OpenGate, Priority};
 pub use error::{CloudError, ErrorKind, RetryClass};
 pub use identity::{Claim, NodeIdentity, ProviderId, ProviderIdError};
 pub use instances::{

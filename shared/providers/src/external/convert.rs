@@ -4,7 +4,7 @@
 use std::fmt::Display;
 
 use ccm_cloud::{
-    AbsenceProof, AddressKind, Call, CloudError, ErrorKind, Instance, Lookup, LookupResult,
+    AbsenceProof, AddressKind, Call, CloudError, Detail, ErrorKind, Instance, Lookup, LookupResult,
     NodeAddress, NodeIdentity, PowerState, Priority, ProofMethod, ProviderId,
     message::{LONGEST_LINE, one_line},
 };
@@ -44,6 +44,22 @@ pub(super) fn priority_from_wire(priority: proto::Priority) -> Priority {
     match priority {
         proto::Priority::Unspecified | proto::Priority::Waiting => Priority::Waiting,
         proto::Priority::Routine => Priority::Routine,
+    }
+}
+
+/// What is wanted of an instance, as the wire says it.
+pub(super) fn detail_to_wire(call: &Call) -> i32 {
+    match call.detail {
+        Detail::Everything => proto::Detail::Everything.into(),
+        Detail::Presence => proto::Detail::Presence.into(),
+    }
+}
+
+/// What is wanted of an instance. What this version does not know is everything.
+pub(super) fn detail_from_wire(detail: proto::Detail) -> Detail {
+    match detail {
+        proto::Detail::Unspecified | proto::Detail::Everything => Detail::Everything,
+        proto::Detail::Presence => Detail::Presence,
     }
 }
 

@@ -12,7 +12,7 @@ use futures::{StreamExt, stream};
 use super::{
     MAX_BATCH,
     client::Shared,
-    convert::{answer_from_wire, priority_to_wire},
+    convert::{answer_from_wire, detail_to_wire, priority_to_wire},
     proto::{self, lookup_answer::Answer},
     rpc::{Deadline, instances_client, question},
 };
@@ -64,6 +64,7 @@ impl ExternalInstances {
         let message = proto::LookupInstancesRequest {
             nodes: nodes.iter().map(Into::into).collect(),
             priority: priority_to_wire(&deadline.rest()),
+            detail: detail_to_wire(&deadline.rest()),
         };
         let send = |channel, terms| async move {
             instances_client(channel).lookup_instances(question(message, terms)).await
@@ -101,6 +102,7 @@ impl ExternalInstances {
             page_token,
             page_size,
             priority: priority_to_wire(&deadline.rest()),
+            detail: detail_to_wire(&deadline.rest()),
         };
         let answer =
             self.shared.wire.call("list_instances", deadline, |channel, terms| async move {

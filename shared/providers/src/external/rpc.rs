@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{
-    Call, CallClass, CallGate, CallReport, CloudError, ErrorKind, Priority,
+    Call, CallClass, CallGate, CallReport, CloudError, ErrorKind,
     message::{self, LONGEST_LINE, one_line},
 };
 use tokio::time::{Instant, timeout_at};
@@ -22,18 +22,18 @@ const LONGEST: Duration = Duration::from_hours(24);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     at: Instant,
-    priority: Priority,
+    call: Call,
 }
 
 impl Deadline {
     /// Starts the clock of `call`.
     pub(super) fn start(call: Call) -> Self {
-        Self { at: Instant::now() + call.timeout.min(LONGEST), priority: call.priority }
+        Self { at: Instant::now() + call.timeout.min(LONGEST), call }
     }
 
     /// What is left, as the terms of the next call.
     pub(super) fn rest(&self) -> Call {
-        Call { timeout: self.at.saturating_duration_since(Instant::now()), priority: self.priority }
+        Call { timeout: self.at.saturating_duration_since(Instant::now()), ..self.call }
     }
 }
 

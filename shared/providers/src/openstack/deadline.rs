@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Call, Priority};
+use ccm_cloud::{Call, Detail};
 use tokio::time::Instant;
 
 /// No call takes longer than this, whatever it was given: the timers need a bound.
@@ -13,15 +13,14 @@ const LONGEST: Duration = Duration::from_hours(24);
 pub(crate) struct Deadline {
     /// The end.
     pub(crate) at: Instant,
-    timeout: Duration,
-    priority: Priority,
+    call: Call,
 }
 
 impl Deadline {
     /// Starts the clock of `call`.
     pub(crate) fn start(call: Call) -> Self {
-        let timeout = call.timeout.min(LONGEST);
-        Self { at: Instant::now() + timeout, timeout, priority: call.priority }
+        let call = Call { timeout: call.timeout.min(LONGEST), ..call };
+        Self { at: Instant::now() + call.timeout, call }
     }
 
     /// What is left.
@@ -31,11 +30,16 @@ impl Deadline {
 
     /// What is left, as the terms of the next request.
     pub(crate) fn rest(&self) -> Call {
-        Call { timeout: self.left(), priority: self.priority }
+        Call { timeout: self.left(), ..self.call }
+    }
+
+    /// What is wanted of an instance.
+    pub(crate) fn detail(&self) -> Detail {
+        self.call.detail
     }
 
     /// The time that there was at the beginning, in seconds for messages.
     pub(crate) fn seconds(&self) -> f64 {
-        (self.timeout.as_secs_f64() * 10.0).round() / 10.0
+        (self.call.timeout.as_secs_f64() * 10.0).round() / 10.0
     }
 }

@@ -76,7 +76,7 @@ async fn limits_are_said_and_kept() {
     let mut client = InstancesClient::new(channel);
     let nodes = vec![proto::NodeIdentity::default(); 501];
     let status = client
-        .lookup_instances(proto::LookupInstancesRequest { nodes, priority: 0 })
+        .lookup_instances(proto::LookupInstancesRequest { nodes, ..Default::default() })
         .await
         .unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
@@ -85,7 +85,7 @@ async fn limits_are_said_and_kept() {
     let page = |page_token: &str, page_size| proto::ListInstancesRequest {
         page_token: page_token.to_owned(),
         page_size,
-        priority: 0,
+        ..Default::default()
     };
     for (size, expect) in [(0, 500), (10, 10), (100_000, 500)] {
         assert_eq!(

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 
 fn instance() -> Instance {
@@ -114,14 +116,22 @@ fn an_answer_that_is_not_whole_is_malformed() {
 }
 
 #[test]
-fn priorities_cross_over() {
+fn the_terms_of_a_call_cross_over() {
     for (priority, wire) in [
         (Priority::Waiting, proto::Priority::Waiting),
         (Priority::Routine, proto::Priority::Routine),
     ] {
-        let call = Call { timeout: std::time::Duration::ZERO, priority };
+        let call = Call { priority, ..Call::waiting(Duration::ZERO) };
         assert_eq!(priority_to_wire(&call), i32::from(wire));
         assert_eq!(priority_from_wire(wire), priority);
     }
     assert_eq!(priority_from_wire(proto::Priority::Unspecified), Priority::Waiting);
+    let call = Call::waiting(Duration::ZERO);
+    for (call, wire) in
+        [(call, proto::Detail::Everything), (call.for_presence(), proto::Detail::Presence)]
+    {
+        assert_eq!(detail_to_wire(&call), i32::from(wire));
+        assert_eq!(detail_from_wire(wire), call.detail);
+    }
+    assert_eq!(detail_from_wire(proto::Detail::Unspecified), Detail::Everything);
 }

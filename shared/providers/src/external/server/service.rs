@@ -2,16 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{
-    Call, Capability, Cloud, CloudError, ErrorKind, Fleet, Instances, NodeIdentity, Priority,
-};
+use ccm_cloud::{Call, Capability, Cloud, CloudError, ErrorKind, Fleet, Instances, NodeIdentity};
 use tokio::time::timeout;
 use tonic::{Request, Response, Status, async_trait, metadata::MetadataMap};
 
 use super::snapshots::{self, Snapshots};
 use crate::external::{
     MAX_BATCH, PROTOCOL_REVISION,
-    convert::{answer_to_wire, priority_from_wire},
+    convert::{answer_to_wire, detail_from_wire, priority_from_wire},
     proto::{self, instances_server, provider_server},
     status::to_status,
 };
@@ -52,7 +50,8 @@ impl provider_server::Provider for ProviderService {
         &self,
         request: Request<proto::HealthRequest>,
     ) -> Result<Response<proto::HealthResponse>, Status> {
-        let call = terms(request.metadata(), request.get_ref().priority());
+        let call =
+            terms(request.metadata(), request.get_ref().priority(), proto::Detail::Unspecified);
         within(call, self.cloud.health(call)).await?.map_err(|error| to_status(&error))?;
         Ok(Response::new(proto::HealthResponse {}))
     }
@@ -106,7 +105,8 @@ impl instances_server::Instances for InstancesService {
         &self,
         request: Request<proto::LookupInstancesRequest>,
     ) -> Result<Response<proto::LookupInstancesResponse>, Status> {
-        let call = terms(request.metadata(), request.get_ref().priority());
+        let question = request.get_ref();
+        let call = terms(request.metadata(), question.priority(), question.detail());
         let nodes: Vec<NodeIdentity> =
             request.into_inner().nodes.into_iter().map(Into::into).collect();
         if nodes.len() > MAX_BATCH {
@@ -134,7 +134,8 @@ impl instances_server::Instances for InstancesService {
         &self,
         request: Request<proto::ListInstancesRequest>,
     ) -> Result<Response<proto::ListInstancesResponse>, Status> {
-        let call = terms(request.metadata(), request.get_ref().priority());
+        let question = request.get_ref();
+        let call = terms(request.metadata(), question.priority(), question.detail());
         let question = request.into_inner();
         let (id, offset, fleet) = self.list(&question.page_token, call).await?;
         let wanted = usize::try_from(question.page_size).unwrap_or(MAX_BATCH);
@@ -159,15 +160,12 @@ impl instances_server::Instances for InstancesService {
 }
 
 /// How the client wants the call made.
-fn terms(metadata: &MetadataMap, priority: proto::Priority) -> Call {
+fn terms(metadata: &MetadataMap, priority: proto::Priority, detail: proto::Detail) -> Call {
     let given =
         metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).and_then(parse_timeout);
     let timeout =
         given.map_or(DEFAULT_TIMEOUT, |given| given.saturating_sub(HEAD_START.min(given / 4)));
-    match priority_from_wire(priority) {
-        Priority::Waiting => Call::waiting(timeout),
-        Priority::Routine => Call::routine(timeout),
-    }
+    Call { timeout, priority: priority_from_wire(priority), detail: detail_from_wire(detail) }
 }
 
 /// Reads `grpc-timeout`: at most eight digits and a unit.
@@ -195,6 +193,8 @@ async fn within<T>(call: Call, work: impl Future<Output = T>) -> Result<T, Statu
 
 #[cfg(test)]
 mod tests {
+    use ccm_cloud::{Detail, Priority};
+
     use super::*;
 
     #[test]
@@ -219,13 +219,16 @@ mod tests {
     #[test]
     fn leaves_the_client_time_to_hear_the_answer() {
         let mut metadata = MetadataMap::new();
-        assert_eq!(terms(&metadata, proto::Priority::Unspecified).timeout, DEFAULT_TIMEOUT);
+        assert_eq!(
+            terms(&metadata, proto::Priority::Unspecified, proto::Detail::Unspecified).timeout,
+            DEFAULT_TIMEOUT
+        );
         for (given, expect) in [("10S", 9_980), ("40m", 30), ("0m", 0)] {
             metadata.insert("grpc-timeout", given.parse().unwrap());
-            let call = terms(&metadata, proto::Priority::Routine);
+            let call = terms(&metadata, proto::Priority::Routine, proto::Detail::Presence);
             assert_eq!(
-                (call.timeout, call.priority),
-                (Duration::from_millis(expect), Priority::Routine),
+                (call.timeout, call.priority, call.detail),
+                (Duration::from_millis(expect), Priority::Routine, Detail::Presence),
                 "{given}"
             );
         }
