@@ -4,6 +4,7 @@
 mod find;
 mod prove;
 mod question;
+mod seen;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,6 +24,7 @@ use parking_lot::Mutex;
 use self::{
     find::{Finder, Found},
     question::Question,
+    seen::Seen,
 };
 use super::{
     addresses::{Known, networks_to_name},
@@ -60,6 +62,8 @@ pub(super) struct OpenStackInstances {
     /// Which ones those were, so that their ports can be asked for together with the next
     /// list instead of after it.
     project: Mutex<Arc<BTreeSet<ServerId>>>,
+    /// What Neutron has shown of their ports.
+    seen: Seen,
 }
 
 #[async_trait]
@@ -107,6 +111,7 @@ impl OpenStackInstances {
             shape,
             project_size: AtomicUsize::new(0),
             project: Mutex::default(),
+            seen: Seen::default(),
         }
     }
 
@@ -167,10 +172,9 @@ impl OpenStackInstances {
         let answers = found.into_iter().map(|found| match (found, &surroundings) {
             (Found::Settled(answer), _) => answer,
             (Found::Server(_), Err(error)) => Err(error.clone()),
-            (Found::Server(server), Ok(around)) => self
-                .describe(&server, around)
-                .map(|instance| Lookup::Found(Box::new(instance)))
-                .map_err(|line| CloudError::new(ErrorKind::Malformed, line)),
+            (Found::Server(server), Ok(around)) => {
+                self.describe(&server, around).map(|instance| Lookup::Found(Box::new(instance)))
+            }
         });
         answers.collect()
     }
@@ -195,7 +199,7 @@ impl OpenStackInstances {
         for server in &servers {
             match self.describe(server, &around) {
                 Ok(instance) => fleet.instances.push(instance),
-                Err(line) => fleet.malformed.push(line),
+                Err(error) => fleet.malformed.push(error.message),
             }
         }
         fleet.malformed.extend(around.ports.malformed);
@@ -220,6 +224,7 @@ impl OpenStackInstances {
         let (late, flavors) = tokio::join!(late, self.flavors.learn(servers, deadline));
         flavors?;
         ports.add(late?);
+        self.seen.note(&ports);
         let mut unnamed = BTreeSet::new();
         for server in servers {
             let (own, subs) = ports_of(&ports, server);
@@ -230,13 +235,21 @@ impl OpenStackInstances {
         Ok(Surroundings { ports, names })
     }
 
-    fn describe(&self, server: &Server, around: &Surroundings) -> Result<Instance, String> {
-        if let Some(line) = around.ports.spoilt.get(server.id.as_str()) {
-            return Err(format!("server with ID {:?}: {line}", server.id.as_str()));
-        }
+    fn describe(&self, server: &Server, around: &Surroundings) -> Result<Instance, CloudError> {
+        let about = |line: &str| format!("server with ID {:?}: {line}", server.id.as_str());
+        let malformed = |line| CloudError::new(ErrorKind::Malformed, line);
         let (ports, sub_ports) = ports_of(&around.ports, server);
+        if let Some(line) = around.ports.spoilt.get(server.id.as_str()) {
+            return Err(malformed(about(line)));
+        }
+        let subs = ports.iter().flat_map(Port::sub_port_ids);
+        if let Some(line) = subs.filter_map(|id| around.ports.spoilt_subs.get(id)).next() {
+            return Err(malformed(about(line)));
+        }
+        let missing = |line: String| CloudError::new(ErrorKind::Unavailable, about(&line));
+        self.seen.check(server, ports, &sub_ports).map_err(missing)?;
         let known = Known { server, ports, sub_ports: &sub_ports, names: &around.names };
-        describe(&known, self.flavors.kind(server), &self.shape)
+        describe(&known, self.flavors.kind(server), &self.shape).map_err(malformed)
     }
 }
 
