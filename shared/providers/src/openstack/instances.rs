@@ -17,6 +17,7 @@ use std::{
 use async_trait::async_trait;
 use ccm_cloud::{
     Call, CloudError, ErrorKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeIdentity,
+    message::one_line,
 };
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
@@ -35,6 +36,7 @@ use super::{
     ids::ServerId,
     neutron::{NetworkNames, Neutron, Port, Ports},
     nova::{Flavors, Listing, Nova, Row, Server},
+    text::MAX_VALUE,
 };
 
 /// So many nodes are asked for one by one; for more, the whole project is listed. Nova
@@ -236,7 +238,10 @@ impl OpenStackInstances {
     }
 
     fn describe(&self, server: &Server, around: &Surroundings) -> Result<Instance, CloudError> {
-        let about = |line: &str| format!("server with ID {:?}: {line}", server.id.as_str());
+        let about = |line: &str| {
+            let name = one_line(&server.name, MAX_VALUE);
+            format!("server with ID {:?} and name {name:?}: {line}", server.id.as_str())
+        };
         let malformed = |line| CloudError::new(ErrorKind::Malformed, line);
         let (ports, sub_ports) = ports_of(&around.ports, server);
         if let Some(line) = around.ports.spoilt.get(server.id.as_str()) {
