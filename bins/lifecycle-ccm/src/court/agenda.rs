@@ -11,7 +11,7 @@ pub const LOOKUPS_PER_PASS: usize = 1000;
 const FOR_OTHERS: usize = LOOKUPS_PER_PASS / 2;
 
 /// The monitor periods between two lists while the breaker is open, and between two
-/// looks at a node whose deletion breaker or budget holds.
+/// looks at a node whose deletion breaker or budget holds, or that can never be judged.
 const HELD_PERIODS: u32 = 6;
 
 /// When to look again at a node whose deletion is held: all of them together, because
@@ -57,18 +57,19 @@ impl Court {
             .filter(|(_, record)| !record.deleted)
             .collect();
         let relist = self.relist(policy);
-        let nobody_due = waiting.iter().all(|(_, record)| record.look_again > now);
+        let due = |(subject, record): &(&Subject, &Record)| due(subject, record, policy);
+        let nobody_due = waiting.iter().all(|node| due(node) > now);
         if nobody_due {
             let list = relist.is_some_and(|at| at <= now);
-            let looks = waiting.iter().map(|(_, record)| record.look_again);
+            let looks = waiting.iter().map(due);
             let next = looks.chain(relist.filter(|at| *at > now)).min();
             return Agenda { look_up: Vec::new(), list, next, ended };
         }
         // Those who are due soon come along: one batch instead of two.
         let horizon = now + policy.monitor_period / 2;
-        let later = waiting.iter().map(|(_, record)| record.look_again).filter(|at| *at > horizon);
+        let later = waiting.iter().map(due).filter(|at| *at > horizon);
         let next = later.chain(relist.filter(|at| *at > now)).min();
-        waiting.retain(|(_, record)| record.look_again <= horizon);
+        waiting.retain(|node| due(node) <= horizon);
         let waiting = share(waiting);
         let convicts = waiting
             .iter()
@@ -85,6 +86,18 @@ impl Court {
     fn relist(&self, policy: &Policy) -> Option<At> {
         let pause = policy.monitor_period * HELD_PERIODS;
         self.breaker.is_open().then(|| self.listed.unwrap_or_default() + pause)
+    }
+}
+
+/// When the node is to be looked at. One that no answer can bring before the court is
+/// looked at seldom: only its taint depends on it, and a search by name costs the cloud
+/// more than the look at an ID.
+fn due(subject: &Subject, record: &Record, policy: &Policy) -> At {
+    match record.looked {
+        Some(looked) if !subject.can_be_judged(policy) => {
+            record.look_again.max(held_until(looked, policy))
+        }
+        _ => record.look_again,
     }
 }
 

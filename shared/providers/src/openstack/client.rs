@@ -75,6 +75,11 @@ pub(crate) trait Api: Send + Sync {
     /// error, but for a 404 by which the service itself says that the object does not
     /// exist.
     async fn get(&self, get: Get<'_>, call: Call) -> Result<Answer, CloudError>;
+
+    /// Nova's microversion in use, once a request to Nova was answered and if it has any.
+    fn microversion(&self) -> Option<Microversion> {
+        None
+    }
 }
 
 /// What a probe must find, so that nobody else's answer passes for the service's.
@@ -193,5 +198,9 @@ impl Api for Client {
                 Err(failure) => retry.again(failure, deadline).await?,
             }
         }
+    }
+
+    fn microversion(&self) -> Option<Microversion> {
+        Self::microversion(self)
     }
 }

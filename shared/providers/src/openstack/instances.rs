@@ -1,9 +1,11 @@
 //! The instances capability: nodes are found among Nova's servers and described with
 //! Neutron's ports.
 
+mod coalesce;
 mod find;
 mod prove;
 mod question;
+mod seen;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,13 +18,16 @@ use std::{
 use async_trait::async_trait;
 use ccm_cloud::{
     Call, CloudError, ErrorKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeIdentity,
+    Priority, message::one_line,
 };
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 
 use self::{
+    coalesce::Coalesced,
     find::{Finder, Found},
     question::Question,
+    seen::Seen,
 };
 use super::{
     addresses::{Known, networks_to_name},
@@ -33,6 +38,7 @@ use super::{
     ids::ServerId,
     neutron::{NetworkNames, Neutron, Port, Ports},
     nova::{Flavors, Listing, Nova, Row, Server},
+    text::MAX_VALUE,
 };
 
 /// So many nodes are asked for one by one; for more, the whole project is listed. Nova
@@ -50,7 +56,9 @@ const MAX_MALFORMED: usize = 1_000;
 
 /// [`Instances`] by Nova and Neutron.
 pub(super) struct OpenStackInstances {
-    nova: Nova,
+    nova: Arc<Nova>,
+    /// Lists of all servers.
+    lists: Coalesced,
     flavors: Flavors,
     neutron: Arc<Neutron>,
     names: Arc<NetworkNames>,
@@ -60,6 +68,8 @@ pub(super) struct OpenStackInstances {
     /// Which ones those were, so that their ports can be asked for together with the next
     /// list instead of after it.
     project: Mutex<Arc<BTreeSet<ServerId>>>,
+    /// What Neutron has shown of their ports.
+    seen: Seen,
 }
 
 #[async_trait]
@@ -75,7 +85,7 @@ impl Instances for OpenStackInstances {
             true => questions.iter().filter_map(Question::server).cloned().collect(),
             false => BTreeSet::new(),
         };
-        let find = self.find(&questions, should_list, deadline);
+        let find = self.find(&questions, should_list.then_some(call.priority), deadline);
         let (found, early) = tokio::join!(find, self.early(Arc::new(early), deadline));
         self.describe_found(found, early, deadline).await
     }
@@ -84,7 +94,7 @@ impl Instances for OpenStackInstances {
         let deadline = Deadline::start(call);
         let known = Arc::clone(&self.project.lock());
         let listing = async {
-            let listing = self.nova.all_servers(deadline).await?;
+            let listing = self.all_servers(deadline, call.priority).await?;
             self.remember(&listing);
             Ok::<_, CloudError>(listing)
         };
@@ -100,13 +110,15 @@ impl OpenStackInstances {
 
     fn shaped(api: Arc<dyn Api>, shape: Shape) -> Self {
         Self {
-            nova: Nova::new(Arc::clone(&api)),
+            nova: Arc::new(Nova::new(Arc::clone(&api))),
+            lists: Coalesced::default(),
             flavors: Flavors::new(Arc::clone(&api), shape.labels.flavor_id),
             neutron: Arc::new(Neutron::new(api)),
             names: Arc::default(),
             shape,
             project_size: AtomicUsize::new(0),
             project: Mutex::default(),
+            seen: Seen::default(),
         }
     }
 
@@ -122,14 +134,27 @@ impl OpenStackInstances {
         Early { servers, ports }
     }
 
+    async fn all_servers(
+        &self,
+        deadline: Deadline,
+        priority: Priority,
+    ) -> Result<Listing, CloudError> {
+        let work = || {
+            let nova = Arc::clone(&self.nova);
+            async move { nova.all_servers(deadline).await }
+        };
+        self.lists.list(deadline, priority, work).await
+    }
+
+    /// Answers the questions; if a priority is given, by a list of the project.
     async fn find(
         &self,
         questions: &[Question],
-        should_list: bool,
+        list_with: Option<Priority>,
         deadline: Deadline,
     ) -> Vec<Found> {
-        let finder = if should_list {
-            let listing = self.nova.all_servers(deadline).await;
+        let finder = if let Some(priority) = list_with {
+            let listing = self.all_servers(deadline, priority).await;
             Finder::with_listing(&self.nova, deadline, listing)
         } else {
             Finder::new(&self.nova, deadline)
@@ -167,10 +192,9 @@ impl OpenStackInstances {
         let answers = found.into_iter().map(|found| match (found, &surroundings) {
             (Found::Settled(answer), _) => answer,
             (Found::Server(_), Err(error)) => Err(error.clone()),
-            (Found::Server(server), Ok(around)) => self
-                .describe(&server, around)
-                .map(|instance| Lookup::Found(Box::new(instance)))
-                .map_err(|line| CloudError::new(ErrorKind::Malformed, line)),
+            (Found::Server(server), Ok(around)) => {
+                self.describe(&server, around).map(|instance| Lookup::Found(Box::new(instance)))
+            }
         });
         answers.collect()
     }
@@ -195,7 +219,7 @@ impl OpenStackInstances {
         for server in &servers {
             match self.describe(server, &around) {
                 Ok(instance) => fleet.instances.push(instance),
-                Err(line) => fleet.malformed.push(line),
+                Err(error) => fleet.malformed.push(error.message),
             }
         }
         fleet.malformed.extend(around.ports.malformed);
@@ -220,6 +244,7 @@ impl OpenStackInstances {
         let (late, flavors) = tokio::join!(late, self.flavors.learn(servers, deadline));
         flavors?;
         ports.add(late?);
+        self.seen.note(&ports);
         let mut unnamed = BTreeSet::new();
         for server in servers {
             let (own, subs) = ports_of(&ports, server);
@@ -230,13 +255,24 @@ impl OpenStackInstances {
         Ok(Surroundings { ports, names })
     }
 
-    fn describe(&self, server: &Server, around: &Surroundings) -> Result<Instance, String> {
-        if let Some(line) = around.ports.spoilt.get(server.id.as_str()) {
-            return Err(format!("server with ID {:?}: {line}", server.id.as_str()));
-        }
+    fn describe(&self, server: &Server, around: &Surroundings) -> Result<Instance, CloudError> {
+        let about = |line: &str| {
+            let name = one_line(&server.name, MAX_VALUE);
+            format!("server with ID {:?} and name {name:?}: {line}", server.id.as_str())
+        };
+        let malformed = |line| CloudError::new(ErrorKind::Malformed, line);
         let (ports, sub_ports) = ports_of(&around.ports, server);
+        if let Some(line) = around.ports.spoilt.get(server.id.as_str()) {
+            return Err(malformed(about(line)));
+        }
+        let mut subs = ports.iter().flat_map(Port::sub_port_ids);
+        if let Some(line) = subs.find_map(|id| around.ports.spoilt_subs.get(id)) {
+            return Err(malformed(about(line)));
+        }
+        let missing = |line: String| CloudError::new(ErrorKind::Unavailable, about(&line));
+        self.seen.check(server, ports, &sub_ports).map_err(missing)?;
         let known = Known { server, ports, sub_ports: &sub_ports, names: &around.names };
-        describe(&known, self.flavors.kind(server), &self.shape)
+        describe(&known, self.flavors.kind(server), &self.shape).map_err(malformed)
     }
 }
 

@@ -41,6 +41,8 @@ pub(super) struct Ports {
     pub(super) carried: BTreeMap<String, Port>,
     /// What is wrong with a server's port, by the ID of the server.
     pub(super) spoilt: BTreeMap<String, String>,
+    /// What is wrong with a sub-port, by its own ID.
+    pub(super) spoilt_subs: BTreeMap<String, String>,
     /// Lines about entries that belong to no known server.
     pub(super) malformed: Vec<String>,
 }
@@ -74,7 +76,7 @@ impl Neutron {
         for entry in self.entries("ports", PORT_FIELDS, "id", subs, deadline).await? {
             match Port::read(&entry) {
                 Ok(port) => drop(ports.carried.insert(port.id.clone(), port)),
-                Err(trouble) => ports.malformed.push(trouble.line),
+                Err(trouble) => ports.note_sub(trouble),
             }
         }
         Ok(ports)
@@ -130,12 +132,20 @@ impl Ports {
         self.of_servers.extend(other.of_servers);
         self.carried.extend(other.carried);
         self.spoilt.extend(other.spoilt);
+        self.spoilt_subs.extend(other.spoilt_subs);
         self.malformed.extend(other.malformed);
     }
 
     fn note(&mut self, trouble: port::Trouble) {
         match trouble.device_id {
             Some(device) => drop(self.spoilt.insert(device, trouble.line)),
+            None => self.malformed.push(one_line(&trouble.line, MAX_MESSAGE)),
+        }
+    }
+
+    fn note_sub(&mut self, trouble: port::Trouble) {
+        match trouble.port_id {
+            Some(id) => drop(self.spoilt_subs.insert(id, trouble.line)),
             None => self.malformed.push(one_line(&trouble.line, MAX_MESSAGE)),
         }
     }

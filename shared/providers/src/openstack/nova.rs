@@ -5,11 +5,13 @@
 mod flavors;
 mod server;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ccm_cloud::{CloudError, ErrorKind, message::one_line};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 pub(super) use flavors::{Flavors, Kind};
 pub(super) use server::{Address, Row, Server};
@@ -17,12 +19,18 @@ pub(super) use server::{Address, Row, Server};
 use super::{
     client::{Answer, Api, Get, Service},
     deadline::Deadline,
+    discovery::Microversion,
     ids::ServerId,
-    page::{Collection, malformed, with_request_id},
+    page::{Collection, Read, malformed, with_request_id},
     text::{MAX_MESSAGE, exactly, query},
 };
 
 const LIST: &str = "/servers/detail";
+/// Since this one Nova's list shows the servers of cells that do not answer: without a
+/// name, and only if it is asked for the list's beginning and for nothing else.
+const SHOWS_SILENT_CELLS: Microversion = Microversion { major: 2, minor: 69 };
+/// A project whose list had several pages is taken to be as large for so long.
+const LONG_FOR: Duration = Duration::from_mins(10);
 
 /// The answer to a question about one ID.
 #[derive(Clone, Debug)]
@@ -42,6 +50,8 @@ pub(super) struct Listing {
     pub(super) rows: Vec<Row>,
     /// Nova's ID of the last request.
     pub(super) request_id: Option<String>,
+    /// Why servers may be missing in it; `None` if it surely names all there are.
+    pub(super) gap: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -51,14 +61,15 @@ struct OneServer<'a> {
 }
 
 /// Nova.
-#[derive(Clone)]
 pub(super) struct Nova {
     api: Arc<dyn Api>,
+    /// When a list of the whole project last had several pages, and how many.
+    long: Mutex<Option<(Instant, usize)>>,
 }
 
 impl Nova {
     pub(super) fn new(api: Arc<dyn Api>) -> Self {
-        Self { api }
+        Self { api, long: Mutex::default() }
     }
 
     /// Asks for the server of this ID. A 404 that is not Nova's own is an error.
@@ -93,15 +104,44 @@ impl Nova {
         deadline: Deadline,
     ) -> Result<Listing, CloudError> {
         let path = format!("{LIST}?name={}", query(&exactly(name)));
-        self.list(&path, deadline).await
+        let (rows, Read { request_id, .. }) = self.list(&path, deadline).await?;
+        let gap = Some("it shows servers of one name only".to_owned());
+        Ok(Listing { rows, request_id, gap })
     }
 
     /// All servers of the project.
     pub(super) async fn all_servers(&self, deadline: Deadline) -> Result<Listing, CloudError> {
-        self.list(LIST, deadline).await
+        let (rows, Read { request_id, pages }) = self.list(LIST, deadline).await?;
+        *self.long.lock() = (pages > 1).then(|| (Instant::now(), pages));
+        let gap = match self.gap() {
+            Some(gap) => Some(gap),
+            None if rows.is_empty() => Some("it is empty".to_owned()),
+            None if request_id.is_none() => Some("Nova gave it no ID of the request".to_owned()),
+            None => None,
+        };
+        Ok(Listing { rows, request_id, gap })
     }
 
-    async fn list(&self, path: &str, deadline: Deadline) -> Result<Listing, CloudError> {
+    /// Why servers may be missing in a list of the project, as far as that is known
+    /// without a new one. To be asked after a request to Nova.
+    pub(super) fn gap(&self) -> Option<String> {
+        let spoken = self.api.microversion();
+        if spoken.is_none_or(|spoken| spoken < SHOWS_SILENT_CELLS) {
+            let spoken = spoken.map_or_else(|| "no microversion".to_owned(), |v| v.to_string());
+            return Some(format!(
+                "servers of a cell of Nova that does not answer are left out below \
+                 microversion {SHOWS_SILENT_CELLS}, and this Nova speaks {spoken}"
+            ));
+        }
+        let long = *self.long.lock();
+        let (_, pages) = long.filter(|(at, _)| at.elapsed() < LONG_FOR)?;
+        Some(format!(
+            "it has {pages} pages, and servers of a cell of Nova that does not answer are left \
+             out behind the first"
+        ))
+    }
+
+    async fn list(&self, path: &str, deadline: Deadline) -> Result<(Vec<Row>, Read), CloudError> {
         let collection = Collection {
             service: Service::Compute,
             operation: "server_list",
@@ -110,7 +150,7 @@ impl Nova {
         };
         let mut seen = BTreeSet::new();
         let mut rows = Vec::new();
-        let request_id = collection
+        let read = collection
             .read(&*self.api, deadline, |entry| {
                 let row = Row::read(entry);
                 // Nova finds no page behind a server whose cell is down.
@@ -124,7 +164,7 @@ impl Nova {
                 marker
             })
             .await?;
-        Ok(Listing { rows, request_id })
+        Ok((rows, read))
     }
 }
 

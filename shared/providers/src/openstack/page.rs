@@ -27,6 +27,15 @@ pub(super) struct Collection<'a> {
     pub(super) key: &'static str,
 }
 
+/// What is told of a collection that was read.
+#[derive(Clone, Debug)]
+pub(super) struct Read {
+    /// The service's ID of the last request.
+    pub(super) request_id: Option<String>,
+    /// How many pages there were.
+    pub(super) pages: usize,
+}
+
 #[derive(Deserialize)]
 struct Link {
     rel: Option<String>,
@@ -34,7 +43,7 @@ struct Link {
 
 impl Collection<'_> {
     /// Gives each entry of all pages to `take`, which returns the entry's ID if it may
-    /// serve as the marker of the next page. Answers with the ID of the last request.
+    /// serve as the marker of the next page.
     ///
     /// No page size is asked for: services give their largest, and Nova leaves out the
     /// servers of cells that are down as soon as one is named. A page that cannot be read
@@ -44,16 +53,16 @@ impl Collection<'_> {
         api: &dyn Api,
         deadline: Deadline,
         mut take: impl FnMut(&str) -> Option<String> + Send,
-    ) -> Result<Option<String>, CloudError> {
+    ) -> Result<Read, CloudError> {
         let mut marker: Option<String> = None;
-        for _ in 0..MAX_PAGES {
+        for pages in 1..=MAX_PAGES {
             let path = self.page_path(marker.as_deref());
             let get = Get { service: self.service, operation: self.operation, path: &path };
             let answer = api.get(get, deadline.rest()).await?;
             let page = self.page(&answer)?;
             let last = page.entries.iter().filter_map(|entry| take(entry.get())).last();
             match last {
-                _ if !page.goes_on => return Ok(answer.request_id),
+                _ if !page.goes_on => return Ok(Read { request_id: answer.request_id, pages }),
                 Some(last) if marker.as_ref() != Some(&last) => marker = Some(last),
                 _ => {
                     let what = "the list says that it goes on, but not where";

@@ -11,7 +11,10 @@ use percent_encoding::percent_decode_str;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::client::{Answer, Api, Get, Service};
+use super::{
+    client::{Answer, Api, Get, Service},
+    discovery::Microversion,
+};
 
 /// Answers instead of the services, if it wants to. It is given the path and how many
 /// requests came before.
@@ -26,6 +29,7 @@ pub(super) struct World {
     pub(super) ports: Vec<Value>,
     pub(super) networks: Vec<Value>,
     pub(super) flavors: Vec<Value>,
+    pub(super) spoken: Spoken,
     /// Entries on a page, if not 1000.
     pub(super) page: Option<usize>,
     pub(super) fault: Option<Fault>,
@@ -35,6 +39,22 @@ pub(super) struct World {
     pub(super) under_way: (usize, usize),
     /// How long each answer takes.
     pub(super) delay: Duration,
+}
+
+/// The microversion that Nova speaks, if any.
+pub(super) struct Spoken(pub(super) Option<Microversion>);
+
+impl Default for Spoken {
+    fn default() -> Self {
+        Self(Some(Microversion { major: 2, minor: 79 }))
+    }
+}
+
+impl Spoken {
+    /// Whether lists show servers of cells that are down.
+    fn shows_silent_cells(&self) -> bool {
+        self.0.is_some_and(|spoken| spoken >= Microversion { major: 2, minor: 69 })
+    }
 }
 
 /// The services.
@@ -171,6 +191,10 @@ impl Api for Scripted {
         let fault = world.fault.as_ref().and_then(|fault| fault(get.path, before));
         fault.unwrap_or_else(|| Ok(world.answer(get)))
     }
+
+    fn microversion(&self) -> Option<Microversion> {
+        self.world.lock().spoken.0
+    }
 }
 
 impl World {
@@ -213,7 +237,8 @@ impl World {
         }
     }
 
-    /// Nova's list: a filter, a limit or a marker hides the servers of cells that are down.
+    /// Nova's list: a filter, a limit, a marker or an old microversion hides the servers of
+    /// cells that are down.
     fn servers_page(&self, query: &[(&str, String)]) -> Answer {
         let name = query.iter().find(|(key, _)| *key == "name").map(|(_, pattern)| {
             let name = pattern.strip_prefix('^').unwrap().strip_suffix('$').unwrap();
@@ -224,7 +249,9 @@ impl World {
             let found = match (&name, server["name"].as_str()) {
                 // As a database does that does not regard case.
                 (Some(wanted), Some(name)) => name.to_lowercase() == *wanted,
-                (_, None) if server.get("name").is_none() => query.is_empty(),
+                (_, None) if server.get("name").is_none() => {
+                    query.is_empty() && self.spoken.shows_silent_cells()
+                }
                 (wanted, _) => wanted.is_none(),
             };
             found && !self.unlisted.contains(id)

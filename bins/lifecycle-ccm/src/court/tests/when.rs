@@ -126,6 +126,39 @@ fn those_who_are_held_are_looked_at_together_and_at_once_when_the_operator_speak
 }
 
 #[test]
+fn who_cannot_be_judged_is_looked_at_seldom() {
+    let never = Policy { ghosts: Ghosts::Never, ..Policy::default() };
+    let nameless = |uninitialised| Subject {
+        claim: Claim::Unclaimed,
+        has_id: false,
+        uninitialised,
+        ..subject("a")
+    };
+    let protected = Subject { protected: true, ..subject("a") };
+    for (node, policy, pause) in [
+        (nameless(false), Policy::default(), 30.0),
+        (nameless(true), never.clone(), 30.0),
+        (nameless(true), Policy::default(), 5.0),
+        (subject("a"), never, 5.0),
+        (protected, Policy::default(), 5.0),
+    ] {
+        let subjects = among_ready(node.clone());
+        let mut court = Court::new();
+        assert_eq!(names(&court.agenda(at(60.0), &subjects, &policy)), ["a"], "at once");
+        hear(&mut court, at(60.0), &subjects, ("a", running()), None);
+        let next = court.agenda(at(60.1), &subjects, &policy);
+        assert_eq!((names(&next), next.next), (vec![], Some(at(60.0 + pause))), "{node:?}");
+        assert_eq!(names(&court.agenda(at(60.0 + pause), &subjects, &policy)), ["a"], "{node:?}");
+    }
+    // It can be judged from now on, so it is due when the others are.
+    let mut court = Court::new();
+    let before = among_ready(nameless(false));
+    hear(&mut court, at(60.0), &before, ("a", running()), None);
+    let after = among_ready(nameless(true));
+    assert_eq!(names(&court.agenda(at(65.0), &after, &Policy::default())), ["a"]);
+}
+
+#[test]
 fn an_answer_by_name_is_none_about_an_id_that_was_set_later() {
     let ghost =
         Subject { claim: Claim::Unclaimed, has_id: false, uninitialised: true, ..subject("a") };

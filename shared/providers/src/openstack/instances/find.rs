@@ -50,6 +50,8 @@ pub(super) struct Index {
     pub(super) size: usize,
     /// Nova's ID of the request.
     pub(super) request_id: Option<String>,
+    /// Why servers may be missing in it.
+    pub(super) gap: Option<String>,
 }
 
 enum Entry {
@@ -128,7 +130,10 @@ impl<'a> Finder<'a> {
             return found;
         }
         // A search by name leaves out what the whole list shows: servers of cells that
-        // are down.
+        // are down. Where the list leaves them out as well, it is not worth its calls.
+        if let Some(gap) = self.nova.gap() {
+            return Err(prove::unproven(name, &gap));
+        }
         let list = || async { self.nova.all_servers(self.deadline).await.map(Index::of) };
         let index = self.index.get_or_try_init(list).await?;
         index.search(uuid, name).unwrap_or_else(|| prove::gone_by_name(name, index))
@@ -147,9 +152,9 @@ impl<'a> Finder<'a> {
 
 impl Index {
     fn of(listing: Listing) -> Self {
-        let mut index =
-            Self { size: listing.rows.len(), request_id: listing.request_id, ..Self::default() };
-        for row in listing.rows {
+        let Listing { rows, request_id, gap } = listing;
+        let mut index = Self { size: rows.len(), request_id, gap, ..Self::default() };
+        for row in rows {
             index.add(row);
         }
         index

@@ -15,11 +15,14 @@ pub(super) fn gone_by_id(provider_id: &str, answer: &str, request_id: Option<Str
     gone(ProofMethod::ById, format!("{provider_id}: {answer}"), request_id)
 }
 
-/// No server of this name in the whole list. While the list holds servers whose names
-/// are unknown, this proves nothing.
+/// No server of this name in the whole list. While the list may lack servers, or holds some
+/// whose names are unknown, this proves nothing.
 pub(super) fn gone_by_name(name: &str, index: &Index) -> Result<Found, CloudError> {
+    let Index { size, nameless, request_id, gap, .. } = index;
+    if let Some(gap) = gap {
+        return Err(unproven(name, gap));
+    }
     let name = one_line(name, MAX_VALUE);
-    let Index { size, nameless, request_id, .. } = index;
     if *nameless > 0 {
         let message = format!(
             "no server has the name {name:?}, but Nova does not tell the names of {nameless} of \
@@ -29,6 +32,15 @@ pub(super) fn gone_by_name(name: &str, index: &Index) -> Result<Found, CloudErro
     }
     let evidence = format!("none of the {size} servers of the project has the name {name:?}");
     Ok(gone(ProofMethod::ByName, evidence, request_id.clone()))
+}
+
+/// The error for a name that no server has, as far as a list that may lack some shows.
+pub(super) fn unproven(name: &str, gap: &str) -> CloudError {
+    let name = one_line(name, MAX_VALUE);
+    let message = format!(
+        "no server shows the name {name:?}, but the list of the project proves nothing: {gap}"
+    );
+    CloudError::new(ErrorKind::Unavailable, message)
 }
 
 /// The error for a name that several servers have.

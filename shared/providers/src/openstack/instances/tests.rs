@@ -4,6 +4,7 @@ mod budgets;
 mod flavors;
 mod lists;
 mod lookups;
+mod ports;
 mod slow;
 
 use std::{sync::Arc, time::Duration};

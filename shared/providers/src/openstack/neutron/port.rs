@@ -55,6 +55,8 @@ pub(crate) struct SubPortRef {
 /// An entry that cannot be understood.
 #[derive(Debug)]
 pub(super) struct Trouble {
+    /// The port's own ID, if that can be read.
+    pub(super) port_id: Option<String>,
     /// The server that it belongs to, if that can be read.
     pub(super) device_id: Option<String>,
     /// What is wrong, naming the port.
@@ -69,7 +71,8 @@ impl Port {
             let text = |key: &str| known.get(key).and_then(Value::as_str);
             let id = one_line(text("id").unwrap_or("without one"), MAX_VALUE);
             let line = format!("port with ID {id:?}: {}", one_line(&error.to_string(), MAX_VALUE));
-            Trouble { device_id: text("device_id").map(str::to_owned), line }
+            let [port_id, device_id] = ["id", "device_id"].map(|key| text(key).map(str::to_owned));
+            Trouble { port_id, device_id, line }
         })
     }
 

@@ -1,8 +1,9 @@
 //! Flavors: the types of servers.
 //!
-//! From microversion 2.47 on a server brings its flavor's name along; below that, and
-//! when nodes are labelled with the flavor's ID, the rest is asked for and kept. Flavors
-//! do not change, but new ones appear.
+//! From microversion 2.47 on a server brings its flavor's name along, but not its ID. The
+//! rest is asked for and kept: below 2.47 the name, above it the ID, if nodes are labelled
+//! with it or if the name is no label value, for then the ID is the instance type.
+//! Flavors do not change, but new ones appear.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,13 +29,15 @@ use super::{
 
 /// So many flavors are asked for at once.
 const AT_ONCE: usize = 8;
-/// A list of flavors that misses one is not read again before this time has passed.
-const LIST_AGAIN: Duration = Duration::from_mins(10);
+/// What was refused, or was missing in a list, is not asked for again before this time has
+/// passed.
+const ASK_AGAIN: Duration = Duration::from_mins(10);
 
 /// What a server's flavor is, as labels say it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kind {
-    /// The instance type: the flavor's name, or its ID if it has no usable name.
+    /// The instance type: the flavor's name if it is a label value, else its ID, else what
+    /// can be made of the name. `None` if that is not known for now.
     pub(crate) name: Option<String>,
     /// The flavor's ID, if it was asked for.
     pub(crate) id: Option<String>,
@@ -45,14 +48,22 @@ pub(crate) struct Flavors {
     api: Arc<dyn Api>,
     /// Whether IDs are wanted beside the names.
     ids_wanted: bool,
-    /// Names by ID; `None` for a flavor that this project may not see any more.
-    names: Mutex<BTreeMap<String, Option<String>>>,
+    /// Names by ID.
+    names: Mutex<BTreeMap<String, Name>>,
     ids: Mutex<Option<Ids>>,
 }
 
-/// IDs by name, as listed.
+/// What the cloud said about the name of a flavor.
+enum Name {
+    Told(String),
+    /// It was refused then: this project may not see the flavor, or not any more.
+    Refused(Instant),
+}
+
+/// IDs by name. A flavor that is listed no more keeps its ID: servers still have it.
 struct Ids {
     by_name: BTreeMap<String, String>,
+    /// When a list was read or refused.
     read_at: Instant,
 }
 
@@ -75,8 +86,8 @@ impl Flavors {
     /// Learns what is needed to answer [`Flavors::kind`] for these servers.
     ///
     /// A flavor that cannot be read is no reason to fail: then its server has no known
-    /// type for now, and the next call asks again. The first list of IDs is one, if IDs
-    /// are wanted: a label that comes and goes would be worse.
+    /// type for now, and the next call asks again. The first list of IDs is one, if nodes
+    /// are labelled with them: a label that comes and goes would be worse.
     pub(crate) async fn learn(
         &self,
         servers: &[Arc<Server>],
@@ -85,7 +96,12 @@ impl Flavors {
         let unknown: BTreeSet<String> = {
             let names = self.names.lock();
             let ids = servers.iter().filter_map(|server| needed(server));
-            ids.filter(|id| !names.contains_key(*id)).map(str::to_owned).collect()
+            let is_open = |id: &&str| match names.get(*id) {
+                None => true,
+                Some(Name::Told(_)) => false,
+                Some(Name::Refused(at)) => at.elapsed() >= ASK_AGAIN,
+            };
+            ids.filter(is_open).map(str::to_owned).collect()
         };
         let asked = unknown.iter().map(|id| async move { (id, self.name_of(id, deadline).await) });
         let asked: Vec<_> =
@@ -93,6 +109,7 @@ impl Flavors {
         for (id, name) in asked {
             match name {
                 Ok(name) => {
+                    let name = name.map_or_else(|| Name::Refused(Instant::now()), Name::Told);
                     self.names.lock().insert(id.clone(), name);
                 }
                 Err(error) => {
@@ -126,10 +143,25 @@ impl Flavors {
         servers: &[Arc<Server>],
         deadline: Deadline,
     ) -> Result<(), CloudError> {
-        let names = servers.iter().filter_map(|server| embedded(server));
-        if !self.ids_wanted || !names.into_iter().any(|name| self.lacks_id_of(name)) {
+        let mut names = servers.iter().filter_map(|server| embedded(server));
+        if !names.any(|name| self.needs_id_of(name)) {
             return Ok(());
         }
+        match self.listed(deadline).await {
+            Ok(listed) => self.keep(listed),
+            Err(error) if is_refusal(&error) => {
+                tracing::warn!(%error, "flavors cannot be listed: what is known of their IDs stays");
+                self.keep(BTreeMap::new());
+            }
+            // A label that comes and goes with the weather is worse than an answer later.
+            Err(error) if self.ids_wanted && self.ids.lock().is_none() => return Err(error),
+            Err(error) => tracing::warn!(%error, "IDs of flavors may be unknown for now"),
+        }
+        Ok(())
+    }
+
+    /// The IDs of all flavors by name.
+    async fn listed(&self, deadline: Deadline) -> Result<BTreeMap<String, String>, CloudError> {
         let collection = Collection {
             service: Service::Compute,
             operation: "flavor_list",
@@ -137,28 +169,34 @@ impl Flavors {
             key: "flavors",
         };
         let mut by_name = BTreeMap::new();
-        let read = collection.read(&*self.api, deadline, |entry| {
+        let take = |entry: &str| {
             let flavor: Listed = serde_json::from_str(entry).ok()?;
             by_name.insert(flavor.name, flavor.id.clone());
             Some(flavor.id)
-        });
-        match read.await {
-            Ok(_) => {}
-            Err(error) if is_refusal(&error) => {
-                tracing::warn!(%error, "flavors cannot be listed: no label with their ID");
-            }
-            // A label that comes and goes with the weather is worse than an answer later.
-            Err(error) if self.ids.lock().is_none() => return Err(error),
-            Err(_) => return Ok(()),
-        }
-        *self.ids.lock() = Some(Ids { by_name, read_at: Instant::now() });
-        Ok(())
+        };
+        collection.read(&*self.api, deadline, take).await?;
+        Ok(by_name)
+    }
+
+    /// Adds what was listed to what is known.
+    fn keep(&self, listed: BTreeMap<String, String>) {
+        let read_at = Instant::now();
+        let mut ids = self.ids.lock();
+        let ids = ids.get_or_insert_with(|| Ids { by_name: BTreeMap::new(), read_at });
+        ids.by_name.extend(listed);
+        ids.read_at = read_at;
+    }
+
+    /// Whether the ID of the flavor of this name is needed and may be learnt.
+    fn needs_id_of(&self, name: &str) -> bool {
+        (self.ids_wanted || !is_label_value(name)) && self.lacks_id_of(name)
     }
 
     fn lacks_id_of(&self, name: &str) -> bool {
-        self.ids.lock().as_ref().is_none_or(|ids| {
-            !ids.by_name.contains_key(name) && ids.read_at.elapsed() >= LIST_AGAIN
-        })
+        self.ids
+            .lock()
+            .as_ref()
+            .is_none_or(|ids| !ids.by_name.contains_key(name) && ids.read_at.elapsed() >= ASK_AGAIN)
     }
 
     /// What is known of this server's flavor.
@@ -166,7 +204,7 @@ impl Flavors {
         let id = self.id_of(server);
         let name = match (embedded(server), needed(server)) {
             (Some(name), _) if is_label_value(name) => Some(name.to_owned()),
-            (Some(name), _) => label_value(name),
+            (Some(name), _) => self.id_or_fitted(id.as_deref(), name),
             (None, Some(id)) => self.name_or_id(id),
             (None, None) => None,
         };
@@ -174,8 +212,20 @@ impl Flavors {
     }
 
     fn name_or_id(&self, id: &str) -> Option<String> {
-        let name = self.names.lock().get(id).cloned()?;
-        name.filter(|name| is_label_value(name)).or_else(|| label_value(id))
+        match self.names.lock().get(id)? {
+            Name::Told(name) if is_label_value(name) => Some(name.clone()),
+            Name::Told(_) | Name::Refused(_) => label_value(id),
+        }
+    }
+
+    /// The instance type for a name that is no label value. What can be made of the name
+    /// stands only for an ID that the cloud does not show: before the first list nothing
+    /// does, or the label would change with it.
+    fn id_or_fitted(&self, id: Option<&str>, name: &str) -> Option<String> {
+        if let Some(id) = id.and_then(label_value) {
+            return Some(id);
+        }
+        self.ids.lock().as_ref().and_then(|_| label_value(name))
     }
 
     fn id_of(&self, server: &Server) -> Option<String> {

@@ -115,6 +115,33 @@ async fn a_large_project_is_not_listed_for_a_few_nodes() {
     assert_eq!(counted(&rig), [("port_list", 2), ("server_list", 3)].into());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_list_that_can_prove_nothing_is_not_asked_for() {
+    let list = ("server_list", 2);
+    let old = Rig::new(Scripted::with_servers(0..30));
+    old.cloud.world.lock().spoken.0 = None;
+    for node in [named(404), fresh(404)] {
+        let by_uuid = usize::from(node.system_uuid.is_some());
+        assert_eq!(error(&old.look(node).await).kind, ccm_cloud::ErrorKind::Unavailable);
+        let mut counts = counted(&old);
+        assert_eq!(counts.remove("server_get").unwrap_or_default(), by_uuid);
+        assert_eq!(counts, [("server_list", 1)].into(), "the search by name");
+    }
+    let large = Rig::new(Scripted::with_servers(0..30));
+    large.cloud.world.lock().page = Some(10);
+    for searched in [5, 1, 1] {
+        assert_eq!(error(&large.look(named(404)).await).kind, ccm_cloud::ErrorKind::Unavailable);
+        assert_eq!(counted(&large), [("server_list", searched)].into());
+    }
+    // It may have become smaller.
+    large.cloud.world.lock().servers.truncate(5);
+    tokio::time::advance(Duration::from_mins(10)).await;
+    for _ in 0..2 {
+        assert!(matches!(large.look(named(404)).await, Ok(Lookup::Gone(_))));
+        assert_eq!(counted(&large), [list].into(), "the search by name, the list");
+    }
+}
+
 #[tokio::test]
 async fn no_more_than_eight_at_once() {
     let rig = Rig::new(Scripted::with_servers(0..4));

@@ -59,14 +59,114 @@ async fn a_flavor_that_is_refused_has_its_id_and_one_that_fails_none_for_now() {
     }
 }
 
+/// How often the flavors were listed since the last count of operations.
+fn lists(rig: &Rig) -> usize {
+    rig.cloud.operations().iter().filter(|operation| **operation == "flavor_list").count()
+}
+
+fn refuse(rig: &Rig, what: &'static str, kind: ErrorKind) {
+    let error = CloudError::new(kind, "no");
+    rig.cloud.fail(move |path, _| path.starts_with(what).then(|| Err(error.clone())));
+}
+
+async fn ten_minutes() {
+    tokio::time::advance(Duration::from_mins(10)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_flavor_is_asked_for_again_after_a_while() {
+    let rig = old_cloud();
+    refuse(&rig, "/flavors/f0", ErrorKind::Forbidden);
+    assert_eq!(kinds(&rig).await[0], some("f0"));
+    rig.cloud.world.lock().fault = None;
+    assert_eq!(kinds(&rig).await[0], some("f0"), "not at once");
+    ten_minutes().await;
+    refuse(&rig, "/flavors/f0", ErrorKind::Unavailable);
+    assert_eq!(kinds(&rig).await[0], some("f0"), "what was known stays");
+    rig.cloud.world.lock().fault = None;
+    assert_eq!(kinds(&rig).await[0], some("m1.tiny"));
+}
+
+/// A server whose flavor's name is no label value, one whose flavor is unknown, one whose
+/// flavor's name has nothing that fits, one without a flavor.
+fn embedded() -> Rig {
+    let rig = Rig::new(Scripted::with_servers(0..4));
+    for (number, name) in [(0, "Gold (2026)"), (1, "not listed"), (2, "...")] {
+        rig.cloud.change(number, "flavor", json!({"original_name": name}));
+    }
+    rig.cloud.change(3, "flavor", json!(null));
+    rig.cloud.world.lock().flavors = vec![
+        json!({"id": "f-gold", "name": "Gold (2026)"}),
+        json!({"id": "f-dots", "name": "..."}),
+    ];
+    rig
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_embedded_name_that_does_not_fit_gives_way_to_the_id() {
+    let rig = embedded();
+    refuse(&rig, "/flavors", ErrorKind::Unavailable);
+    assert_eq!(kinds(&rig).await, [None, None, None, None], "not known for now");
+    rig.cloud.world.lock().fault = None;
+    lists(&rig);
+    let expect = [some("f-gold"), some("not-listed"), some("f-dots"), None];
+    for _ in 0..3 {
+        assert_eq!(kinds(&rig).await, expect);
+    }
+    assert_eq!(lists(&rig), 1);
+    // Deleted, or refused from now on: a running server's type stays as it was.
+    for _ in 0..2 {
+        ten_minutes().await;
+        rig.cloud.world.lock().flavors.clear();
+        assert_eq!(kinds(&rig).await, expect);
+        assert_eq!(lists(&rig), 1);
+        refuse(&rig, "/flavors", ErrorKind::Forbidden);
+    }
+}
+
 #[tokio::test]
-async fn an_embedded_name_is_made_to_fit() {
+async fn where_the_id_is_refused_the_name_is_made_to_fit() {
+    let rig = embedded();
+    refuse(&rig, "/flavors", ErrorKind::Forbidden);
+    for _ in 0..2 {
+        assert_eq!(kinds(&rig).await, [some("Gold-2026"), some("not-listed"), None, None]);
+    }
+    assert_eq!(lists(&rig), 1);
+}
+
+#[tokio::test]
+async fn names_that_fit_cost_no_list_of_flavors() {
     let rig = Rig::new(Scripted::with_servers(0..3));
-    rig.cloud.change(0, "flavor", json!({"original_name": "Gold (2026)"}));
-    rig.cloud.change(1, "flavor", json!({"original_name": "..."}));
-    rig.cloud.change(2, "flavor", json!(null));
-    assert_eq!(kinds(&rig).await, [some("Gold-2026"), None, None]);
-    assert!(!rig.cloud.operations().contains(&"flavor_get"));
+    assert_eq!(kinds(&rig).await, [some("m1.large"), some("m1.large"), some("m1.large")]);
+    assert_eq!(lists(&rig), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_list_takes_no_label_away() {
+    for kind in
+        [ErrorKind::Forbidden, ErrorKind::NotFound, ErrorKind::Invalid, ErrorKind::Unsupported]
+    {
+        let rig = Rig::shaped(Scripted::with_servers(0..3), |shape| shape.labels.flavor_id = true);
+        rig.cloud.change(2, "flavor", json!({"original_name": "new"}));
+        rig.cloud.world.lock().flavors =
+            vec![json!({"id": "41", "name": "m1.tiny"}), json!({"id": "42", "name": "m1.large"})];
+        rig.cloud.world.lock().page = Some(1);
+        assert_eq!(label(&rig, 0).await, Ok(some("42")));
+        // Refused from the start, then in the middle of the list.
+        for what in ["/flavors", "/flavors?marker"] {
+            ten_minutes().await;
+            refuse(&rig, what, kind);
+            lists(&rig);
+            assert_eq!(label(&rig, 0).await, Ok(some("42")), "{kind} {what}");
+            assert_eq!(label(&rig, 1).await, Ok(some("42")), "{kind} {what}");
+            assert!(lists(&rig) <= 2, "one attempt");
+        }
+        rig.cloud.world.lock().fault = None;
+        rig.cloud.world.lock().flavors.push(json!({"id": "43", "name": "new"}));
+        assert_eq!(label(&rig, 2).await, Ok(None), "not at once");
+        ten_minutes().await;
+        assert_eq!(label(&rig, 2).await, Ok(some("43")));
+    }
 }
 
 async fn label(rig: &Rig, number: usize) -> Result<Option<String>, CloudError> {
@@ -87,8 +187,7 @@ async fn ids_are_looked_up_by_name_if_wanted() {
     rig.cloud.operations();
     assert_eq!(label(&rig, 0).await, Ok(some("42")));
     assert_eq!(label(&rig, 1).await, Ok(None));
-    let lists = rig.cloud.operations().iter().filter(|o| **o == "flavor_list").count();
-    assert_eq!(lists, 1, "an unknown flavor is not asked for again at once");
+    assert_eq!(lists(&rig), 1, "an unknown flavor is not asked for again at once");
 
     let refused = with_ids(Scripted::with_servers(0..1));
     let error = CloudError::new(ErrorKind::Forbidden, "no");

@@ -4,7 +4,11 @@ use ccm_cloud::{AbsenceProof, ErrorKind, ProofMethod};
 use serde_json::json;
 
 use super::*;
-use crate::openstack::{client::Answer, scripted::answer};
+use crate::openstack::{
+    client::Answer,
+    discovery::Microversion,
+    scripted::{answer, server},
+};
 
 #[track_caller]
 fn gone(answer: &LookupResult) -> &AbsenceProof {
@@ -188,6 +192,73 @@ async fn a_name_proves_nothing_while_names_are_missing() {
         }
         for answer in both_ways(&rig, &named(3)).await {
             assert_eq!(found(&answer), "node-00003");
+        }
+    }
+}
+
+/// Spoils a rig.
+type Spoil = fn(&Rig);
+
+#[tokio::test]
+async fn a_name_proves_nothing_where_the_list_may_lack_servers() {
+    let speak = |rig: &Rig, minor: Option<u32>| {
+        rig.cloud.world.lock().spoken.0 = minor.map(|minor| Microversion { major: 2, minor });
+    };
+    let cases: [(Spoil, &str); 5] = [
+        (|rig| rig.cloud.world.lock().page = Some(10), "2 pages"),
+        (|rig| rig.cloud.world.lock().page = Some(3), "4 pages"),
+        (|rig| rig.cloud.world.lock().unlisted = (0..10).map(uuid).collect(), "it is empty"),
+        (
+            |rig| {
+                let mut list = answer(200, &json!({"servers": [server(0)]}));
+                list.request_id = None;
+                rig.cloud
+                    .fail(move |path, _| (path == "/servers/detail").then(|| Ok(list.clone())));
+            },
+            "no ID of the request",
+        ),
+        (|rig| rig.cloud.world.lock().spoken.0 = None, "no microversion"),
+    ];
+    let refused = |answer: &LookupResult, expect: &str| {
+        let error = error(answer);
+        assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
+        for part in ["node-00404", "proves nothing", expect] {
+            assert!(error.message.contains(part), "{error}");
+        }
+    };
+    for (spoil, expect) in cases {
+        let rig = Rig::new(Scripted::with_servers(0..10));
+        spoil(&rig);
+        for node in [named(404), fresh(404)] {
+            both_ways(&rig, &node).await.iter().for_each(|answer| refused(answer, expect));
+        }
+    }
+    for (minor, proves) in [(1, false), (68, false), (69, true), (100, true)] {
+        let rig = Rig::new(Scripted::with_servers(0..10));
+        speak(&rig, Some(minor));
+        for answer in both_ways(&rig, &named(404)).await {
+            if proves {
+                assert_eq!(gone(&answer).method, ProofMethod::ByName);
+            } else {
+                refused(&answer, &format!("speaks 2.{minor}"));
+            }
+        }
+        // An ID is proof whatever the list shows.
+        assert_eq!(gone(&rig.look(known(404)).await).method, ProofMethod::ById);
+    }
+}
+
+#[tokio::test]
+async fn a_server_of_a_silent_cell_is_never_gone_by_name() {
+    for minor in [68, 79] {
+        for page in [3, 5, 1_000] {
+            let rig = Rig::new(Scripted::with_servers(0..10));
+            rig.cloud.world.lock().spoken.0 = Some(Microversion { major: 2, minor });
+            rig.cloud.world.lock().page = Some(page);
+            rig.cloud.take_cell_down(9);
+            for answer in both_ways(&rig, &named(9)).await {
+                assert_eq!(error(&answer).kind, ErrorKind::Unavailable, "2.{minor}, {page} a page");
+            }
         }
     }
 }
