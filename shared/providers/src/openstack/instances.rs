@@ -1,7 +1,6 @@
 //! The instances capability: nodes are found among Nova's servers and described with
 //! Neutron's ports.
 
-mod coalesce;
 mod find;
 mod prove;
 mod question;
@@ -18,13 +17,12 @@ use std::{
 use async_trait::async_trait;
 use ccm_cloud::{
     Call, CloudError, ErrorKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeIdentity,
-    Priority, message::one_line,
+    message::one_line,
 };
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 
 use self::{
-    coalesce::Coalesced,
     find::{Finder, Found},
     question::Question,
     seen::Seen,
@@ -56,9 +54,7 @@ const MAX_MALFORMED: usize = 1_000;
 
 /// [`Instances`] by Nova and Neutron.
 pub(super) struct OpenStackInstances {
-    nova: Arc<Nova>,
-    /// Lists of all servers.
-    lists: Coalesced,
+    nova: Nova,
     flavors: Flavors,
     neutron: Arc<Neutron>,
     names: Arc<NetworkNames>,
@@ -85,7 +81,7 @@ impl Instances for OpenStackInstances {
             true => questions.iter().filter_map(Question::server).cloned().collect(),
             false => BTreeSet::new(),
         };
-        let find = self.find(&questions, should_list.then_some(call.priority), deadline);
+        let find = self.find(&questions, should_list, deadline);
         let (found, early) = tokio::join!(find, self.early(Arc::new(early), deadline));
         self.describe_found(found, early, deadline).await
     }
@@ -94,7 +90,7 @@ impl Instances for OpenStackInstances {
         let deadline = Deadline::start(call);
         let known = Arc::clone(&self.project.lock());
         let listing = async {
-            let listing = self.all_servers(deadline, call.priority).await?;
+            let listing = self.nova.all_servers(deadline).await?;
             self.remember(&listing);
             Ok::<_, CloudError>(listing)
         };
@@ -110,8 +106,7 @@ impl OpenStackInstances {
 
     fn shaped(api: Arc<dyn Api>, shape: Shape) -> Self {
         Self {
-            nova: Arc::new(Nova::new(Arc::clone(&api))),
-            lists: Coalesced::default(),
+            nova: Nova::new(Arc::clone(&api)),
             flavors: Flavors::new(Arc::clone(&api), shape.labels.flavor_id),
             neutron: Arc::new(Neutron::new(api)),
             names: Arc::default(),
@@ -134,27 +129,14 @@ impl OpenStackInstances {
         Early { servers, ports }
     }
 
-    async fn all_servers(
-        &self,
-        deadline: Deadline,
-        priority: Priority,
-    ) -> Result<Listing, CloudError> {
-        let work = || {
-            let nova = Arc::clone(&self.nova);
-            async move { nova.all_servers(deadline).await }
-        };
-        self.lists.list(deadline, priority, work).await
-    }
-
-    /// Answers the questions; if a priority is given, by a list of the project.
     async fn find(
         &self,
         questions: &[Question],
-        list_with: Option<Priority>,
+        should_list: bool,
         deadline: Deadline,
     ) -> Vec<Found> {
-        let finder = if let Some(priority) = list_with {
-            let listing = self.all_servers(deadline, priority).await;
+        let finder = if should_list {
+            let listing = self.nova.all_servers(deadline).await;
             Finder::with_listing(&self.nova, deadline, listing)
         } else {
             Finder::new(&self.nova, deadline)
@@ -265,8 +247,8 @@ impl OpenStackInstances {
         if let Some(line) = around.ports.spoilt.get(server.id.as_str()) {
             return Err(malformed(about(line)));
         }
-        let mut subs = ports.iter().flat_map(Port::sub_port_ids);
-        if let Some(line) = subs.find_map(|id| around.ports.spoilt_subs.get(id)) {
+        let subs = ports.iter().flat_map(Port::sub_port_ids);
+        if let Some(line) = subs.filter_map(|id| around.ports.spoilt_subs.get(id)).next() {
             return Err(malformed(about(line)));
         }
         let missing = |line: String| CloudError::new(ErrorKind::Unavailable, about(&line));

@@ -155,7 +155,7 @@ proptest! {
         as_list: bool,
     ) {
         let body = if as_list { json!({"servers": rows, "ports": rows}) } else { body };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let rig = Rig::new(Scripted::with_servers(0..3));
             rig.cloud.fail(move |path, _| path.starts_with(what).then(|| Ok(answer(200, &body))));

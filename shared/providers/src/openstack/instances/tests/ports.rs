@@ -55,16 +55,14 @@ fn hide(rig: &Rig, hidden: &[String]) {
     world.ports.retain(|port| !hidden.iter().any(|id| port["id"] == **id));
 }
 
-/// Internal addresses, or the kind of the error and its line.
-type Shown = Result<Vec<String>, (ErrorKind, String)>;
-
-/// What both a list and a lookup show of server 1.
-async fn addresses(rig: &Rig) -> Shown {
+/// Server 1's internal addresses by a list and by a lookup, or the kind of the error and the
+/// line that both tell.
+async fn addresses(rig: &Rig) -> Result<Vec<String>, (ErrorKind, String)> {
     let fleet = rig.instances.list(CALL).await.unwrap();
     let answer = rig.look(known(1)).await;
     match answer {
         Err(error) => {
-            assert_eq!(fleet.malformed.concat(), error.message);
+            assert_eq!(fleet.malformed, [error.message.clone()]);
             assert_eq!(fleet.instances.len(), 2, "the others are shown");
             Err((error.kind, error.message))
         }
@@ -81,13 +79,12 @@ async fn addresses(rig: &Rig) -> Shown {
 
 const ALL: [&str; 3] = ["10.0.0.2", "10.8.0.2", "10.9.0.1"];
 
-#[expect(clippy::unnecessary_wraps, reason = "it is compared with whole answers")]
-fn is(expect: &[&str]) -> Shown {
+fn is(expect: &[&str]) -> Result<Vec<String>, (ErrorKind, String)> {
     Ok(expect.iter().map(|text| (*text).to_owned()).collect())
 }
 
 #[track_caller]
-fn refused(answer: Shown, kind: ErrorKind, parts: &[&str]) {
+fn refused(answer: Result<Vec<String>, (ErrorKind, String)>, kind: ErrorKind, parts: &[&str]) {
     let (told, line) = answer.unwrap_err();
     assert_eq!(told, kind, "{line}");
     assert!(line.contains(&uuid(1)), "{line}");

@@ -51,59 +51,6 @@ async fn a_list_waits_for_the_ports_only_the_first_time() {
     assert_eq!(list(&rig).await, (1, 2));
 }
 
-/// How often the servers were listed.
-fn lists(rig: &Rig) -> usize {
-    rig.cloud.operations().iter().filter(|operation| **operation == "server_list").count()
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_asks_at_the_same_moment_shares_one_list() {
-    let rig = rig();
-    let nodes: Vec<_> = (0..8).map(known).collect();
-    for _ in 0..2 {
-        let (found, fleet) = tokio::join!(rig.look_all(&nodes), rig.instances.list(CALL));
-        assert!(matches!(found[0], Ok(Lookup::Gone(_))), "{:?}", found[0]);
-        assert!(found[1..].iter().all(Result::is_ok));
-        assert_eq!(fleet.unwrap().instances.len(), 9);
-        assert_eq!(lists(&rig), 1);
-    }
-    // Routine work waits behind other work, and a call with less time ends sooner.
-    for other in [Call::routine(CALL.timeout), Call::waiting(Duration::from_secs(60))] {
-        let (found, fleet) = tokio::join!(rig.look_all(&nodes), rig.instances.list(other));
-        assert!(found[1].is_ok() && fleet.is_ok());
-        assert_eq!(lists(&rig), 2);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn nobody_is_answered_by_a_list_that_was_asked_for_before() {
-    let rig = rig();
-    let late = async {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        // It is gone now, which the list under way may not know.
-        rig.cloud.world.lock().servers.clear();
-        rig.instances.list(CALL).await
-    };
-    let (early, late) = tokio::join!(rig.instances.list(CALL), late);
-    assert!(early.is_ok());
-    assert_eq!(late.unwrap().instances.len(), 0);
-    assert_eq!(lists(&rig), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_list_is_not_lost_with_the_one_who_asked_first() {
-    let rig = rig();
-    let first = tokio::time::timeout(ANSWER / 2, rig.instances.list(CALL));
-    let (first, second) = tokio::join!(first, rig.instances.list(CALL));
-    assert!(first.is_err());
-    assert_eq!(second.unwrap().instances.len(), 9);
-    assert_eq!(lists(&rig), 1);
-    // Given up before anything was sent, and taken up much later.
-    drop(futures::poll!(std::pin::pin!(rig.instances.list(CALL))));
-    tokio::time::advance(Duration::from_mins(1)).await;
-    assert_eq!(rig.instances.list(CALL).await.unwrap().instances.len(), 9);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_call_that_comes_too_late_leaves_what_it_has_learnt_to_the_next() {
     let rig = rig();
