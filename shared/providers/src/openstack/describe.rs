@@ -42,6 +42,16 @@ impl From<&Config> for Shape {
 }
 
 impl Shape {
+    /// The server of this ID and name, of which nothing else is said.
+    pub(super) fn named(&self, id: &ServerId, name: &str) -> Result<Instance, String> {
+        let mut instance = Instance::new(self.provider_id(self.regional_ids, id)?, name);
+        let other = self.provider_id(!self.regional_ids, id)?;
+        if other != instance.provider_id {
+            instance.other_ids.push(other);
+        }
+        Ok(instance)
+    }
+
     /// The provider ID in this spelling.
     fn provider_id(&self, regional: bool, id: &ServerId) -> Result<ProviderId, String> {
         let text = ids::format(regional, self.region.as_deref(), id);
@@ -56,17 +66,18 @@ pub(super) fn describe(known: &Known<'_>, kind: Kind, shape: &Shape) -> Result<I
         let name = one_line(&server.name, MAX_VALUE);
         format!("server with ID {:?} and name {name:?}: {what}", server.id.as_str())
     };
-    let id = |regional| shape.provider_id(regional, &server.id).map_err(about);
-    let mut instance = Instance::new(id(shape.regional_ids)?, server.name.clone());
-    let other = id(!shape.regional_ids)?;
-    if other != instance.provider_id {
-        instance.other_ids.push(other);
-    }
+    let mut instance = presence(server, shape).map_err(about)?;
     instance.addresses = node_addresses(known, &shape.networking).map_err(about)?;
     instance.zone = server.fields.zone.as_deref().and_then(label_value);
     instance.region = shape.region.as_deref().and_then(label_value);
     instance.labels = labels(server, kind.id, &shape.labels);
     instance.instance_type = kind.name;
+    Ok(instance)
+}
+
+/// Says that the server is there and whether it runs.
+pub(super) fn presence(server: &Server, shape: &Shape) -> Result<Instance, String> {
+    let mut instance = shape.named(&server.id, &server.name)?;
     instance.power = power(server);
     Ok(instance)
 }

@@ -16,8 +16,8 @@ use std::{
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    Call, CloudError, ErrorKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeIdentity,
-    message::one_line,
+    Call, CloudError, Detail, ErrorKind, Fleet, Instance, Instances, Lookup, LookupResult,
+    NodeIdentity, message::one_line,
 };
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
@@ -32,7 +32,7 @@ use super::{
     client::Api,
     config::Config,
     deadline::Deadline,
-    describe::{Shape, describe},
+    describe::{Shape, describe, presence},
     ids::ServerId,
     neutron::{NetworkNames, Neutron, Port, Ports},
     nova::{Flavors, Listing, Nova, Row, Server},
@@ -77,7 +77,7 @@ impl Instances for OpenStackInstances {
         let open = questions.iter().filter(|question| question.asks_the_cloud()).count();
         let should_list = self.should_list(open);
         // One by one it is not worth while: of a server that is gone no ports are needed.
-        let early: BTreeSet<ServerId> = match should_list {
+        let early: BTreeSet<ServerId> = match should_list && wants_ports(deadline) {
             true => questions.iter().filter_map(Question::server).cloned().collect(),
             false => BTreeSet::new(),
         };
@@ -88,6 +88,9 @@ impl Instances for OpenStackInstances {
 
     async fn list(&self, call: Call) -> Result<Fleet, CloudError> {
         let deadline = Deadline::start(call);
+        if !wants_ports(deadline) {
+            return self.roll(deadline).await;
+        }
         let known = Arc::clone(&self.project.lock());
         let listing = async {
             let listing = self.nova.all_servers(deadline).await?;
@@ -121,6 +124,21 @@ impl OpenStackInstances {
         self.project_size.store(listing.rows.len(), Ordering::Relaxed);
         let ids = listing.rows.iter().filter_map(Row::id).cloned();
         *self.project.lock() = Arc::new(ids.collect());
+    }
+
+    /// The fleet by IDs and names alone: one list of Nova's, and a short one.
+    async fn roll(&self, deadline: Deadline) -> Result<Fleet, CloudError> {
+        let mut fleet = Fleet::default();
+        let entries = self.nova.all_names(deadline).await?;
+        self.project_size.store(entries.len(), Ordering::Relaxed);
+        for entry in entries {
+            match entry.and_then(|(id, name)| self.shape.named(&id, &name)) {
+                Ok(instance) => fleet.instances.push(instance),
+                Err(line) => fleet.malformed.push(line),
+            }
+        }
+        bound(&mut fleet.malformed);
+        Ok(fleet)
     }
 
     /// Reads ports of servers before it is known that those exist.
@@ -162,6 +180,15 @@ impl OpenStackInstances {
         early: Early,
         deadline: Deadline,
     ) -> Vec<LookupResult> {
+        if !wants_ports(deadline) {
+            let answers = found.into_iter().map(|found| match found {
+                Found::Settled(answer) => answer,
+                Found::Server(server) => presence(&server, &self.shape)
+                    .map(|instance| Lookup::Found(Box::new(instance)))
+                    .map_err(|line| CloudError::new(ErrorKind::Malformed, line)),
+            });
+            return answers.collect();
+        }
         let servers: BTreeMap<ServerId, Arc<Server>> = found
             .iter()
             .filter_map(|found| match found {
@@ -256,6 +283,11 @@ impl OpenStackInstances {
         let known = Known { server, ports, sub_ports: &sub_ports, names: &around.names };
         describe(&known, self.flavors.kind(server), &self.shape).map_err(malformed)
     }
+}
+
+/// Whether more is wanted than which servers there are.
+fn wants_ports(deadline: Deadline) -> bool {
+    deadline.detail() == Detail::Everything
 }
 
 /// The ports of servers that were asked for before it was known that those exist.

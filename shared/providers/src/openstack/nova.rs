@@ -26,6 +26,7 @@ use super::{
 };
 
 const LIST: &str = "/servers/detail";
+const SHORT_LIST: &str = "/servers";
 /// Since this one Nova's list shows the servers of cells that do not answer: without a
 /// name, and only if it is asked for the list's beginning and for nothing else.
 const SHOWS_SILENT_CELLS: Microversion = Microversion { major: 2, minor: 69 };
@@ -120,6 +121,31 @@ impl Nova {
             None => None,
         };
         Ok(Listing { rows, request_id, gap })
+    }
+
+    /// IDs and names of all servers of the project, or in a line what is wrong with an
+    /// entry. What waits to be reclaimed is not among them.
+    pub(super) async fn all_names(
+        &self,
+        deadline: Deadline,
+    ) -> Result<Vec<Result<(ServerId, String), String>>, CloudError> {
+        let collection = Collection {
+            service: Service::Compute,
+            operation: "server_list",
+            path: SHORT_LIST,
+            key: "servers",
+        };
+        let (mut seen, mut entries) = (BTreeSet::new(), Vec::new());
+        let take = |entry: &str| {
+            let entry = server::read_name(entry);
+            let id = entry.as_ref().ok().map(|(id, _)| id.clone());
+            if id.as_ref().is_none_or(|id| seen.insert(id.clone())) {
+                entries.push(entry);
+            }
+            id.map(|id| id.to_string())
+        };
+        collection.read(&*self.api, deadline, take).await?;
+        Ok(entries)
     }
 
     /// Why servers may be missing in a list of the project, as far as that is known

@@ -206,7 +206,7 @@ impl World {
             .map(|(key, value)| (key, percent_decode_str(value).decode_utf8().unwrap().into()))
             .collect();
         match (get.service, path) {
-            (Service::Compute, "/servers/detail") => self.servers_page(&query),
+            (Service::Compute, "/servers/detail" | "/servers") => self.servers_page(&query),
             (Service::Compute, "/flavors") => paged("flavors", self.flavors.iter(), &query, 1_000),
             (Service::Compute, path) => self.one(path),
             (Service::Network, "/ports") => paged("ports", self.ports.iter(), &query, self.limit()),

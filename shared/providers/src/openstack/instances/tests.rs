@@ -5,6 +5,7 @@ mod flavors;
 mod lists;
 mod lookups;
 mod ports;
+mod presence;
 mod slow;
 
 use std::{sync::Arc, time::Duration};

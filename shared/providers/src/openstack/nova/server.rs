@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use super::super::{ids::ServerId, text::MAX_VALUE};
 
+const NO_UUID: &str = "its ID is not a UUID";
+
 /// A server, with what is needed of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
@@ -117,7 +119,7 @@ impl Row {
             Err(error) => return Self::malformed(json, &error.to_string()),
         };
         let Some(id) = ServerId::parse(&fields.id) else {
-            return Self::malformed(json, "its ID is not a UUID");
+            return Self::malformed(json, NO_UUID);
         };
         match fields.name.clone() {
             Some(name) if fields.addresses.is_some() => {
@@ -128,20 +130,10 @@ impl Row {
     }
 
     fn malformed(json: &str, why: &str) -> Self {
-        let known: BTreeMap<Cow<'_, str>, Value> = serde_json::from_str(json).unwrap_or_default();
+        let known = members(json);
         let text = |key: &str| known.get(key).and_then(Value::as_str);
-        let shown = |key: &str| match text(key) {
-            Some(text) => format!("{:?}", one_line(text, MAX_VALUE)),
-            None => "without one".to_owned(),
-        };
-        let line = format!(
-            "server with ID {} and name {}: {}",
-            shown("id"),
-            shown("name"),
-            one_line(why, MAX_VALUE)
-        );
         let id = text("id").and_then(ServerId::parse);
-        Self::Malformed { id, name: text("name").map(str::to_owned), line }
+        Self::Malformed { id, name: text("name").map(str::to_owned), line: trouble(json, why) }
     }
 
     /// The ID, if it is known.
@@ -174,6 +166,35 @@ impl Row {
             Self::Malformed { line, .. } => Some(line.clone()),
         }
     }
+}
+
+/// ID and name of an entry of the short list, or in a line what is wrong with it.
+pub(super) fn read_name(json: &str) -> Result<(ServerId, String), String> {
+    #[derive(Deserialize)]
+    struct Short {
+        id: String,
+        name: Option<String>,
+    }
+    let about = |why: &str| trouble(json, why);
+    let short: Short = serde_json::from_str(json).map_err(|error| about(&error.to_string()))?;
+    let id = ServerId::parse(&short.id).ok_or_else(|| about(NO_UUID))?;
+    let name = short.name.ok_or_else(|| about("its cell of Nova does not answer"))?;
+    Ok((id, name))
+}
+
+fn members(json: &str) -> BTreeMap<Cow<'_, str>, Value> {
+    serde_json::from_str(json).unwrap_or_default()
+}
+
+/// A line about an entry, naming ID and name as far as they can be read.
+fn trouble(json: &str, why: &str) -> String {
+    let known = members(json);
+    let shown = |key: &str| match known.get(key).and_then(Value::as_str) {
+        Some(text) => format!("{:?}", one_line(text, MAX_VALUE)),
+        None => "without one".to_owned(),
+    };
+    let why = one_line(why, MAX_VALUE);
+    format!("server with ID {} and name {}: {why}", shown("id"), shown("name"))
 }
 
 #[cfg(test)]

@@ -102,14 +102,25 @@ async fn a_sub_port_that_cannot_be_read_fails_its_server_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_server_without_any_port_is_refused_as_long_as_nova_lists_its_addresses() {
     let rig = rig();
+    assert_eq!(addresses(&rig).await, is(&ALL));
     hide(&rig, &[uuid(1_000_001), uuid(2_000_000)]);
     for _ in 0..3 {
-        // Not seen before, but those of others are.
         refused(addresses(&rig).await, ErrorKind::Unavailable, &["fa:16:3e:00:00:01"]);
         tokio::time::advance(Duration::from_hours(1)).await;
     }
     rig.cloud.change(1, "addresses", json!({}));
     assert_eq!(addresses(&rig).await, is(&[]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_ports_are_never_shown_is_described_without_them_in_the_end() {
+    let rig = rig();
+    hide(&rig, &[uuid(1_000_001), uuid(2_000_000)]);
+    for _ in 0..2 {
+        refused(addresses(&rig).await, ErrorKind::Unavailable, &["fa:16:3e:00:00:01"]);
+        tokio::time::advance(Duration::from_mins(5)).await;
+    }
+    assert_eq!(addresses(&rig).await, is(&["10.0.0.2", "10.8.0.2"]), "by Nova's list alone");
 }
 
 #[tokio::test]
