@@ -21,14 +21,15 @@ use super::{
     cloud::OpenStackCloud,
     config::{Config, Loaded, Process, Unusable, files},
     metrics::OpenStackMetrics,
+    session::{REFUSED, is_refused_login},
 };
 
 /// From one look at the files to the next.
 const PERIOD: Duration = Duration::from_secs(5);
 /// How long the new settings are tried.
 const TRIAL: Call = Call::routine(Duration::from_secs(30));
-/// When settings that the cloud did not take are tried again: perhaps it only did not
-/// know the new password yet.
+/// When settings that the cloud did not take are tried again: a region, for instance, can
+/// come into the catalog later. Credentials that Keystone refused wait longer each time.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// The file of `--cloud-config` and all that it leads to.
@@ -74,6 +75,22 @@ struct Watched {
     seen: u64,
     /// When settings that the cloud did not take are tried again.
     again: Option<Instant>,
+    /// How often Keystone refused the credentials that they hold.
+    refusals: u32,
+}
+
+impl Watched {
+    /// The cloud did not take what the files hold.
+    fn refused(&mut self, error: &CloudError) {
+        let pause = match is_refused_login(error) {
+            true => {
+                self.refusals = self.refusals.saturating_add(1);
+                REFUSED.after(self.refusals)
+            }
+            false => AGAIN,
+        };
+        self.again = Some(Instant::now() + pause);
+    }
 }
 
 /// Looks at the files until the cloud is given up.
@@ -84,7 +101,7 @@ pub(super) async fn run(
     metrics: OpenStackMetrics,
 ) {
     let seen = fingerprint(loaded.files.clone()).await;
-    let mut watched = Watched { files: loaded.files, seen, again: None };
+    let mut watched = Watched { files: loaded.files, seen, again: None, refusals: 0 };
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -132,15 +149,13 @@ async fn adopt(
     }
     let (config, warnings) = read?;
     if is_news {
+        watched.refusals = 0;
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
     }
-    // Whatever the cloud has against them, it may change its mind: a region, for instance,
-    // can come into the catalog later.
-    cloud.replace(&config, TRIAL).await.inspect_err(|_| {
-        watched.again = Some(Instant::now() + AGAIN);
-    })?;
+    // Whatever the cloud has against them, it may change its mind.
+    cloud.replace(&config, TRIAL).await.inspect_err(|error| watched.refused(error))?;
     tracing::info!(path = %files.path.display(), "the changed cloud configuration is in use");
     Ok(())
 }

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 use super::*;
-use crate::openstack::tests::cloud::{PASSWORD, Rig};
+use crate::openstack::tests::cloud::{Move, PASSWORD, Rig};
 
 /// Longer than from one look at the files to the next.
 const SOON: Duration = Duration::from_secs(6);
@@ -98,4 +98,26 @@ async fn a_file_that_the_settings_name_before_it_is_there_is_waited_for() {
     assert_eq!(followed.logins().await, 1);
     followed.rig.nova(5).await.unwrap();
     assert_eq!(followed.rig.cloud.logins(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_credentials_are_tried_less_and_less_often_and_changed_ones_at_once() {
+    const HOUR: Duration = Duration::from_hours(1);
+    let followed = Followed::new(ONE).await;
+    followed.put("clouds.yaml", &ONE.replace("of-clouds", "first"));
+    sleep(HOUR).await;
+    assert_eq!(followed.rig.cloud.logins(), 7, "after 30 s, 60 s, and so on up to 16 min");
+    followed.put("clouds.yaml", &ONE.replace("of-clouds", "second"));
+    assert_eq!(followed.logins().await, 8);
+    assert!(followed.showed("second"));
+    sleep(HOUR).await;
+    assert_eq!(followed.rig.cloud.logins(), 7 + 7, "each content counts for itself");
+
+    let outage = Move::text(500, "{}");
+    followed.rig.cloud.always("keystone", Some(outage));
+    followed.put("clouds.yaml", &ONE.replace("of-clouds", "third"));
+    let before = followed.rig.cloud.logins();
+    sleep(HOUR).await;
+    let tried = followed.rig.cloud.logins() - before;
+    assert!((100..=120).contains(&tried), "{tried} times: an outage may end any moment");
 }
