@@ -20,7 +20,7 @@ pub(crate) use self::{
     answer::Answer,
     pauses::Pauses,
     retry::Failure,
-    wire::{Outgoing, Reply, Shared, TOKEN, Wire, without},
+    wire::{Hidden, Outgoing, Reply, Shared, TOKEN, Wire},
 };
 use self::{link::Link, retry::Retry};
 use super::{

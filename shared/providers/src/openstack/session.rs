@@ -28,7 +28,7 @@ pub(crate) use self::{
     token::{Project, Token},
 };
 use super::{
-    client::{Failure, Outgoing, Service, Wire, without},
+    client::{Failure, Hidden, Outgoing, Service, Wire},
     deadline::Deadline,
     flight::{self, Flight, Missed},
     metrics::Renewal,
@@ -173,16 +173,17 @@ impl Session {
         let outgoing = Outgoing {
             method: Method::POST,
             body: self.login.body(),
+            secret: Some(self.login.secret().clone()),
             ..Outgoing::get(Service::Identity, OPERATION, self.login.url.clone())
         };
         let generation = self.state.lock().generation + 1;
         let reply = self.wire.send(outgoing, Deadline::start(LOGIN)).await.map_err(|failure| {
-            let hidden = without(failure.error, &[self.login.secret()]);
-            let error = CloudError { message: self.about(&hidden), ..hidden };
+            let error = CloudError { message: self.about(&failure.error), ..failure.error };
             // The next login may be luckier than one that hung.
             Failure { repeat: failure.repeat || error.kind == ErrorKind::Timeout, error }
         })?;
-        let token = Token::read(&reply, generation)
+        let hidden = Hidden::new([self.login.secret().expose()]);
+        let token = Token::read(&reply, generation, &hidden)
             .map_err(|error| CloudError { message: self.about(&error), ..error })?;
         Ok(Arc::new(token))
     }
