@@ -187,7 +187,7 @@ fn unanswered(broken: Broken) -> Failure {
     let why = one_line(&broken.to_string(), MAX_MESSAGE);
     match broken {
         Broken::Connection(_) => Failure::passing(CloudError::new(ErrorKind::Unavailable, why)),
-        Broken::Certificate(_) => {
+        Broken::Certificate(_) | Broken::Proxy(_) => {
             Failure::lasting(CloudError::new(ErrorKind::Unavailable, why))
         }
         Broken::TooLong => Failure::lasting(CloudError::new(ErrorKind::Malformed, why)),
