@@ -118,6 +118,7 @@ impl Client {
     ) -> Result<Self, CloudError> {
         let shared = Arc::new(Shared { gate, metrics, pauses: Pauses::default() });
         let link = Link::new(Arc::clone(&shared), connect(config)?, config, user_agent)?;
+        link.session.put_to_use();
         let link = ArcSwap::from_pointee(link);
         Ok(Self { shared, user_agent: user_agent.to_owned(), connect, link })
     }
@@ -132,7 +133,9 @@ impl Client {
         while let Err(failure) = link.ready(deadline).await {
             retry.again(failure, deadline).await?;
         }
-        self.link.swap(Arc::new(link)).retire();
+        let link = Arc::new(link);
+        self.link.swap(Arc::clone(&link)).retire();
+        link.session.put_to_use();
         Ok(())
     }
 

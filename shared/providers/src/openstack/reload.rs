@@ -114,12 +114,7 @@ pub(super) async fn run(
         }
         let is_news = now != watched.seen;
         watched.seen = now;
-        let was_refused = metrics.are_credentials_refused();
         let outcome = adopt(&files, &cloud, &mut watched, is_news).await;
-        if outcome.is_err() {
-            // Only a trial was refused: the login in use is as it was.
-            metrics.credentials(was_refused);
-        }
         metrics.configuration(outcome.is_ok());
         if let Err(error) = outcome {
             let path = files.path.display();

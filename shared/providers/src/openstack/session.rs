@@ -69,6 +69,8 @@ struct State {
     refusals: u32,
     /// Logins that failed otherwise since then.
     failures: u32,
+    /// Whether its credentials are those in use: the metrics tell of no others.
+    in_use: bool,
 }
 
 /// A login that failed, and until when it speaks for others.
@@ -87,7 +89,7 @@ enum Next {
 }
 
 impl Session {
-    /// A session that begins with the first caller.
+    /// A session that begins with the first caller, on trial until it is put to use.
     pub(crate) fn new(wire: Arc<Wire>, login: Login) -> Arc<Self> {
         Arc::new(Self { wire, login, state: Mutex::default(), logins: Flight::default() })
     }
@@ -117,9 +119,19 @@ impl Session {
         }
     }
 
-    /// Nobody needs it any more. A login under way is cut off, so that its outcome does
-    /// not pass for that of the session in use.
+    /// Its credentials are in use from now on. A login of the trial counts with the others.
+    pub(crate) fn put_to_use(&self) {
+        let mut state = self.state.lock();
+        state.in_use = true;
+        if state.token.is_some() {
+            self.wire.shared.metrics.renewal(Renewal::Done);
+        }
+    }
+
+    /// Nobody needs it any more. A login under way is cut off, and its outcome does not
+    /// pass for that of the session in use.
     pub(crate) fn end(&self) {
+        self.state.lock().in_use = false;
         self.logins.cut_off();
     }
 
@@ -191,13 +203,17 @@ impl Session {
     /// Keeps what a login brought.
     fn land(&self, outcome: Outcome) -> Outcome {
         let mut state = self.state.lock();
-        let metrics = &self.wire.shared.metrics;
+        let tell = |state: &State, result| {
+            if state.in_use {
+                self.wire.shared.metrics.renewal(result);
+            }
+        };
         outcome
             .inspect(|token| {
                 state.generation = token.generation;
                 state.token = Some(Arc::clone(token));
                 (state.failed, state.refusals, state.failures) = (None, 0, 0);
-                metrics.renewal(Renewal::Done);
+                tell(&state, Renewal::Done);
             })
             .map_err(|mut failure| {
                 let (pause, result) = state.pause(failure.error.kind);
@@ -208,7 +224,7 @@ impl Session {
                 }
                 let until = Instant::now() + pause;
                 state.failed = Some(Failed { failure: failure.clone(), until });
-                metrics.renewal(result);
+                tell(&state, result);
                 failure
             })
     }
