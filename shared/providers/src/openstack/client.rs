@@ -19,7 +19,7 @@ pub(crate) use self::{
     answer::Answer,
     pauses::Pauses,
     retry::Failure,
-    wire::{Outgoing, Reply, Shared, TOKEN, Wire, without},
+    wire::{Hidden, Outgoing, Reply, Shared, TOKEN, Wire},
 };
 use self::{link::Link, retry::Retry};
 use super::{
@@ -157,6 +157,11 @@ impl Client {
         let path = "ports?limit=1&fields=id";
         let get = Get { service: Service::Network, operation: "port_list", path };
         self.get(get, call).await?.read::<Listed>().map(|_| ())
+    }
+
+    /// This one is in use from now on: what becomes of its logins is told and counted.
+    pub(crate) fn put_to_use(&self) {
+        self.link.session.put_to_use();
     }
 
     /// Another one is in use from now on: who waits here fails at once, to go on there.

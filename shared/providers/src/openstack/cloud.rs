@@ -75,6 +75,7 @@ impl OpenStackCloud {
     /// Fails only with [`ErrorKind::Invalid`], and talks to nobody.
     pub(super) fn new(clients: Clients, config: &Config) -> Result<Self, CloudError> {
         let current = Current::new(clients.client(config)?, config);
+        current.client.put_to_use();
         Ok(Self {
             clients,
             in_use: Arc::new(InUse(ArcSwap::from_pointee(current))),
@@ -105,8 +106,9 @@ impl OpenStackCloud {
         if works {
             both.clone()?;
         }
-        let before = self.in_use.0.swap(Arc::new(Current::new(client, config)));
-        before.client.retire();
+        let current = Arc::new(Current::new(client, config));
+        self.in_use.0.swap(Arc::clone(&current)).client.retire();
+        current.client.put_to_use();
         if nova.is_ok() {
             self.has_answered.store(true, Ordering::Release);
         }

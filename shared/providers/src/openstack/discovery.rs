@@ -29,8 +29,10 @@ const WANTED: Microversion = Microversion { major: 2, minor: 79 };
 const SHARED_HEADER: Microversion = Microversion { major: 2, minor: 27 };
 /// A service that behaves oddly is looked at again after this time.
 const AGAIN: Duration = Duration::from_mins(1);
-/// After a failed look nobody looks again for so long.
+/// After a failed look nobody looks again for so long, unless Nova says itself when.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The name of a look in metrics.
+const OPERATION: &str = "version_list";
 /// The longest time for one look.
 const LOOK: Call = Call::waiting(Duration::from_secs(30));
 
@@ -58,10 +60,11 @@ pub(crate) struct Discovery {
     looks: Flight<Look>,
 }
 
-/// What came of a look, and at which URL of the catalog.
+/// What came of a look, at which URL of the catalog, and with the token of which login.
 #[derive(Clone, Debug)]
 struct Look {
     catalog_url: String,
+    generation: u64,
     found: Result<Endpoint, Failure>,
 }
 
@@ -108,19 +111,31 @@ impl Discovery {
                 }
                 return Ok(endpoint);
             }
-            if let Some((at, failure)) = &*self.failed.lock()
-                && at.elapsed() < PAUSE
-            {
-                return Err(failure.clone());
+            if let Some(failure) = self.barred() {
+                return Err(failure);
+            }
+            // A pause is waited for by those who have the time, and who then sees what the
+            // others have found.
+            if wire.shared.pauses.end(Service::Compute).is_some() {
+                wire.open(Service::Compute, OPERATION, deadline).await?;
+                continue;
             }
             let landing = self.look(wire, token, catalog_url);
             match self.looks.wait(landing, deadline.at).await {
-                Ok(look) if look.catalog_url == catalog_url => return look.found,
-                // The catalog has changed since that look began.
+                Ok(look) if look.is_for(token, catalog_url) => return look.found,
                 Ok(_) => {}
                 Err(missed) => return Err(unseen(missed, deadline)),
             }
         }
+    }
+
+    /// The last look's failure, while it speaks for others. Where Nova asked for a pause,
+    /// its end decides instead.
+    fn barred(&self) -> Option<Failure> {
+        let failed = self.failed.lock();
+        let (_, failure) = failed.as_ref().filter(|(at, _)| at.elapsed() < PAUSE)?;
+        let is_paused = failure.repeat && failure.error.retry_after.is_some();
+        (!is_paused).then(|| failure.clone())
     }
 
     /// Has Nova's versions looked at, unless somebody does.
@@ -136,7 +151,7 @@ impl Discovery {
             async move {
                 let outcome = look(&wire, &token, &catalog_url, Deadline::start(LOOK)).await;
                 let found = discovery.keep(&catalog_url, outcome);
-                Look { catalog_url, found }
+                Look { generation: token.generation, catalog_url, found }
             }
         })
     }
@@ -147,28 +162,32 @@ impl Discovery {
         outcome: Result<(Endpoint, bool), Failure>,
     ) -> Result<Endpoint, Failure> {
         let at = Instant::now();
-        let failure = match outcome {
-            Ok((endpoint, doubtful)) => {
-                let catalog_url = catalog_url.to_owned();
-                let found = Known { catalog_url, endpoint: endpoint.clone(), at, doubtful };
-                *self.known.lock() = Some(found);
-                return Ok(endpoint);
-            }
-            Err(failure) => failure,
+        let (found, doubtful) = match outcome {
+            // A refused token says nothing about Nova, and the next one is there soon.
+            Err(failure) if failure.error.kind == ErrorKind::Unauthorized => return Err(failure),
+            Ok((endpoint, doubtful)) => (Ok(endpoint), doubtful),
+            Err(failure) => (Err(failure), true),
         };
-        // A refused token says nothing about Nova, and the next one is there soon.
-        if failure.error.kind == ErrorKind::Unauthorized {
-            return Err(failure);
+        let mut known = self.known.lock();
+        // What was found before is better than what a failed look or a page of maintenance
+        // tells.
+        let before = known.as_mut().filter(|known| doubtful && known.catalog_url == catalog_url);
+        if let Some(before) = before {
+            before.at = at;
+            return Ok(before.endpoint.clone());
         }
-        // After a failed look, what was found before is still better than nothing.
-        if let Some(known) = &mut *self.known.lock()
-            && known.catalog_url == catalog_url
-        {
-            known.at = at;
-            return Ok(known.endpoint.clone());
+        match &found {
+            Ok(endpoint) => {
+                if doubtful {
+                    let url = &endpoint.base;
+                    tracing::warn!(%url, "Nova does not tell its versions; its lowest microversion is used");
+                }
+                let (catalog_url, endpoint) = (catalog_url.to_owned(), endpoint.clone());
+                *known = Some(Known { catalog_url, endpoint, at, doubtful });
+            }
+            Err(failure) => *self.failed.lock() = Some((at, failure.clone())),
         }
-        *self.failed.lock() = Some((at, failure.clone()));
-        Err(failure)
+        found
     }
 
     /// A look under way is cut off: nobody needs it any more.
@@ -196,6 +215,17 @@ impl Discovery {
     }
 }
 
+impl Look {
+    /// Whether a caller with this token may take what came of it. The catalog may have
+    /// changed since the look began, and that an older token was refused says nothing about
+    /// the caller's.
+    fn is_for(&self, token: &Token, catalog_url: &str) -> bool {
+        let was_refused =
+            matches!(&self.found, Err(failure) if failure.error.kind == ErrorKind::Unauthorized);
+        self.catalog_url == catalog_url && !(was_refused && self.generation < token.generation)
+    }
+}
+
 fn unseen(missed: Missed, deadline: Deadline) -> Failure {
     match missed {
         Missed::Late => {
@@ -218,7 +248,6 @@ async fn look(
     catalog_url: &str,
     deadline: Deadline,
 ) -> Result<(Endpoint, bool), Failure> {
-    const OPERATION: &str = "version_list";
     let mut base = directory(Service::Compute, catalog_url)?;
     let versioned = up_to_version(&base);
     let url = versioned.as_ref().unwrap_or(&base).to_string();
@@ -241,9 +270,6 @@ async fn look(
         base = below(base, id)?;
     }
     let doubtful = version.is_none();
-    if doubtful {
-        tracing::warn!(url = %base, "Nova does not tell its versions; its lowest microversion is used");
-    }
     let microversion = version.and_then(|version| version.chosen());
     Ok((Endpoint { base, microversion }, doubtful))
 }

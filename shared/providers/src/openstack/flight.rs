@@ -70,10 +70,14 @@ impl<T: Clone + Send + Sync + 'static> Flight<T> {
 
     /// Waits for the end of the work, but not past `at`.
     pub(crate) async fn wait(&self, landing: Landing<T>, at: Instant) -> Result<T, Missed> {
-        match timeout_at(at, landing).await {
+        match timeout_at(at, landing.clone()).await {
             Ok(Ok(outcome)) => Ok(outcome),
             Ok(Err(_dropped)) => {
-                *self.landing.lock() = None;
+                // Somebody else who waited may have begun anew already.
+                let mut slot = self.landing.lock();
+                if slot.as_ref().is_some_and(|under_way| under_way.ptr_eq(&landing)) {
+                    *slot = None;
+                }
                 Err(Missed::CutOff)
             }
             Err(_elapsed) => Err(Missed::Late),

@@ -129,24 +129,18 @@ impl OpenStackMetrics {
         self.configuration_refused.set(i64::from(!is_used));
     }
 
-    /// A login has ended.
+    /// A login of the credentials in use has ended.
     pub(crate) fn renewal(&self, result: Renewal) {
         self.renewals.get_or_create(&RenewalLabels { result: result.as_str() }).inc();
         match result {
-            Renewal::Done => self.credentials(false),
-            Renewal::Refused => self.credentials(true),
+            Renewal::Done => {
+                self.refused.set(0);
+            }
+            Renewal::Refused => {
+                self.refused.set(1);
+            }
             // Says nothing about the credentials.
             Renewal::Failed => {}
         }
-    }
-
-    /// Whether Keystone refused the credentials at the last login.
-    pub(crate) fn are_credentials_refused(&self) -> bool {
-        self.refused.get() == 1
-    }
-
-    /// Keystone refuses the credentials in use, or takes them.
-    pub(crate) fn credentials(&self, are_refused: bool) {
-        self.refused.set(i64::from(are_refused));
     }
 }

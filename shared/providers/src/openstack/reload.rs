@@ -21,14 +21,15 @@ use super::{
     cloud::OpenStackCloud,
     config::{Config, Loaded, Process, Unusable, files},
     metrics::OpenStackMetrics,
+    session::{REFUSED, is_refused_login},
 };
 
 /// From one look at the files to the next.
 const PERIOD: Duration = Duration::from_secs(5);
 /// How long the new settings are tried.
 const TRIAL: Call = Call::routine(Duration::from_secs(30));
-/// When settings that the cloud did not take are tried again: perhaps it only did not
-/// know the new password yet.
+/// When settings that the cloud did not take are tried again: a region, for instance, can
+/// come into the catalog later. Credentials that Keystone refused wait longer each time.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// The file of `--cloud-config` and all that it leads to.
@@ -95,69 +96,75 @@ async fn fingerprint(files: Vec<PathBuf>) -> u64 {
     spawn_blocking(read).await.unwrap_or_default()
 }
 
+/// Settings that the cloud did not take, and when they are tried again.
+#[derive(Default)]
+struct Again {
+    at: Option<Instant>,
+    /// How often Keystone refused the credentials that the files hold.
+    refusals: u32,
+}
+
+impl Again {
+    /// Whatever the cloud has against them, it may change its mind: a region, for
+    /// instance, can come into the catalog later.
+    fn later(&mut self, error: &CloudError) {
+        let pause = match is_refused_login(error) {
+            true => {
+                self.refusals = self.refusals.saturating_add(1);
+                REFUSED.after(self.refusals)
+            }
+            false => AGAIN,
+        };
+        self.at = Some(Instant::now() + pause);
+    }
+
+    fn is_due(&self) -> bool {
+        self.at.is_some_and(|at| at <= Instant::now())
+    }
+}
+
 /// Looks at the files until the cloud is given up.
 pub(super) async fn run(mut files: Files, cloud: Weak<OpenStackCloud>, metrics: OpenStackMetrics) {
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // When settings that the cloud did not take are tried again.
-    let mut again: Option<Instant> = None;
+    let mut again = Again::default();
     loop {
         ticks.tick().await;
         let Some(cloud) = cloud.upgrade() else { return };
         let is_news = files.have_changed().await;
-        let is_due = again.is_some_and(|at| at <= Instant::now());
-        if !is_news && !is_due {
+        if !is_news && !again.is_due() {
             continue;
         }
-        let was_refused = metrics.are_credentials_refused();
-        let outcome = adopt(&mut files, &cloud, is_news).await;
-        if outcome.is_err() {
-            // Only a trial was refused: the login in use is as it was.
-            metrics.credentials(was_refused);
-        }
-        metrics.configuration(outcome.is_ok());
-        again = match outcome {
-            Ok(()) => None,
-            Err(failure) => {
-                failure.tell(files.path(), is_news);
-                failure.again
-            }
-        };
-    }
-}
-
-/// Settings that are not used.
-struct NotUsed {
-    error: CloudError,
-    /// When they are tried again, if that may help.
-    again: Option<Instant>,
-}
-
-impl NotUsed {
-    fn tell(&self, path: &Path, is_news: bool) {
-        let (path, error) = (path.display(), &self.error);
         if is_news {
-            tracing::warn!(%path, %error, "the changed cloud configuration is not used; the one before stays");
-        } else {
-            tracing::debug!(%path, %error, "the changed cloud configuration is still not used");
+            again = Again::default();
+        }
+        let outcome = adopt(&mut files, &cloud, &mut again, is_news).await;
+        metrics.configuration(outcome.is_ok());
+        if let Err(error) = outcome {
+            let path = files.path().display();
+            if is_news {
+                tracing::warn!(%path, %error, "the changed cloud configuration is not used; the one before stays");
+            } else {
+                tracing::debug!(%path, %error, "the changed cloud configuration is still not used");
+            }
         }
     }
 }
 
-async fn adopt(files: &mut Files, cloud: &OpenStackCloud, is_news: bool) -> Result<(), NotUsed> {
-    let Loaded { config, warnings, .. } =
-        files.load().await.map_err(|error| NotUsed { error, again: None })?;
+async fn adopt(
+    files: &mut Files,
+    cloud: &OpenStackCloud,
+    again: &mut Again,
+    is_news: bool,
+) -> Result<(), CloudError> {
+    again.at = None;
+    let Loaded { config, warnings, .. } = files.load().await?;
     if is_news {
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
     }
-    // Whatever the cloud has against them, it may change its mind: a region, for instance,
-    // can come into the catalog later.
-    cloud
-        .replace(&config, TRIAL)
-        .await
-        .map_err(|error| NotUsed { error, again: Some(Instant::now() + AGAIN) })?;
+    cloud.replace(&config, TRIAL).await.inspect_err(|error| again.later(error))?;
     cloud.introduce("the changed cloud configuration is in use");
     Ok(())
 }

@@ -3,12 +3,14 @@
 //! However many callers need a token, one login is under way at a time, as a task of
 //! its own: a caller with little time leaves it to the others. A token is renewed in
 //! the background when four fifths of its life are over. A login that failed is not
-//! repeated at once: its error is remembered, for 30 s where the credentials were
-//! refused, so that a wrong password does not lock the account. Callers are told to ask
-//! again sooner, which costs no request: other credentials may be in use by then.
+//! repeated at once: its error is remembered. Where the credentials were refused that is
+//! for 30 s, then for twice as long each time, up to half an hour: Keystone can lock an
+//! account after a number of refusals. Callers are told to ask again sooner, which costs no
+//! request: other credentials may be in use by then.
 
 mod catalog;
 mod login;
+mod pace;
 mod token;
 
 use std::{sync::Arc, time::Duration};
@@ -18,13 +20,15 @@ use http::Method;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use self::pace::{LOGIN_AT, advice, is_refusal};
 pub(crate) use self::{
     catalog::Catalog,
     login::Login,
+    pace::{Growing, REFUSED, is_refused_login},
     token::{Project, Token},
 };
 use super::{
-    client::{Failure, Outgoing, Service, Wire, without},
+    client::{Failure, Hidden, Outgoing, Service, Wire},
     deadline::Deadline,
     flight::{self, Flight, Missed},
     metrics::Renewal,
@@ -32,13 +36,12 @@ use super::{
 
 /// The longest time for one login.
 const LOGIN: Call = Call::waiting(Duration::from_secs(30));
-/// Credentials that were refused are not shown again before this time has passed.
-const REFUSED: Duration = Duration::from_secs(30);
-/// Nobody is told to wait longer than this for the end of that time: a change of the
+/// After a login that failed for another reason than its credentials.
+const FAILED: Growing =
+    Growing { first: Duration::from_millis(200), longest: Duration::from_secs(10) };
+/// Nobody is told to wait longer than this for the end of a pause: a change of the
 /// configuration ends it at once.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
-/// The pauses after logins that failed otherwise double from the first to the last.
-const FAILED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 /// The name of a login in metrics.
 const OPERATION: &str = "token_create";
 
@@ -62,7 +65,12 @@ struct State {
     /// The last generation that is not used any more.
     given_up: u64,
     failed: Option<Failed>,
+    /// Logins that Keystone refused since the last one that succeeded: it counts like that.
+    refusals: u32,
+    /// Logins that failed otherwise since then.
     failures: u32,
+    /// Whether its credentials are those in use: the metrics tell of no others.
+    in_use: bool,
 }
 
 /// A login that failed, and until when it speaks for others.
@@ -81,7 +89,7 @@ enum Next {
 }
 
 impl Session {
-    /// A session that begins with the first caller.
+    /// A session that begins with the first caller, on trial until it is put to use.
     pub(crate) fn new(wire: Arc<Wire>, login: Login) -> Arc<Self> {
         Arc::new(Self { wire, login, state: Mutex::default(), logins: Flight::default() })
     }
@@ -111,9 +119,19 @@ impl Session {
         }
     }
 
-    /// Nobody needs it any more. A login under way is cut off, so that its outcome does
-    /// not pass for that of the session in use.
+    /// Its credentials are in use from now on. A login of the trial counts with the others.
+    pub(crate) fn put_to_use(&self) {
+        let mut state = self.state.lock();
+        state.in_use = true;
+        if state.token.is_some() {
+            self.wire.shared.metrics.renewal(Renewal::Done);
+        }
+    }
+
+    /// Nobody needs it any more. A login under way is cut off, and its outcome does not
+    /// pass for that of the session in use.
     pub(crate) fn end(&self) {
+        self.state.lock().in_use = false;
         self.logins.cut_off();
     }
 
@@ -167,16 +185,17 @@ impl Session {
         let outgoing = Outgoing {
             method: Method::POST,
             body: self.login.body(),
+            secret: Some(self.login.secret().clone()),
             ..Outgoing::get(Service::Identity, OPERATION, self.login.url.clone())
         };
         let generation = self.state.lock().generation + 1;
         let reply = self.wire.send(outgoing, Deadline::start(LOGIN)).await.map_err(|failure| {
-            let hidden = without(failure.error, &[self.login.secret()]);
-            let error = CloudError { message: self.about(&hidden), ..hidden };
+            let error = CloudError { message: self.about(&failure.error), ..failure.error };
             // The next login may be luckier than one that hung.
             Failure { repeat: failure.repeat || error.kind == ErrorKind::Timeout, error }
         })?;
-        let token = Token::read(&reply, generation)
+        let hidden = Hidden::new([self.login.secret().expose()]);
+        let token = Token::read(&reply, generation, &hidden)
             .map_err(|error| CloudError { message: self.about(&error), ..error })?;
         Ok(Arc::new(token))
     }
@@ -184,40 +203,37 @@ impl Session {
     /// Keeps what a login brought.
     fn land(&self, outcome: Outcome) -> Outcome {
         let mut state = self.state.lock();
-        let metrics = &self.wire.shared.metrics;
+        let tell = |state: &State, result| {
+            if state.in_use {
+                self.wire.shared.metrics.renewal(result);
+            }
+        };
         outcome
             .inspect(|token| {
                 state.generation = token.generation;
                 state.token = Some(Arc::clone(token));
-                (state.failed, state.failures) = (None, 0);
-                metrics.renewal(Renewal::Done);
+                (state.failed, state.refusals, state.failures) = (None, 0, 0);
+                tell(&state, Renewal::Done);
             })
             .map_err(|mut failure| {
-                tracing::warn!(error = %failure.error, "no token from Keystone");
-                let doubled = FAILED.0.saturating_mul(1 << state.failures.min(8)).min(FAILED.1);
-                let (pause, result) = match is_refusal(&failure.error) {
-                    true => (REFUSED, Renewal::Refused),
-                    false => (doubled, Renewal::Failed),
-                };
+                let (pause, result) = state.pause(failure.error.kind);
+                let next_in_s = pause.as_secs_f64();
+                tracing::warn!(error = %failure.error, next_in_s, "no token from Keystone");
                 if !failure.repeat {
                     failure.error.retry_after = Some(pause.min(ASK_AGAIN));
                 }
-                state.failures = state.failures.saturating_add(1);
                 let until = Instant::now() + pause;
                 state.failed = Some(Failed { failure: failure.clone(), until });
-                metrics.renewal(result);
+                tell(&state, result);
                 failure
             })
     }
 
     fn about(&self, error: &CloudError) -> String {
-        let what = if is_refusal(error) { "refused" } else { "failed" };
-        format!(
-            "login at {} by {} {what}: {}",
-            self.login.auth_url,
-            self.login.method(),
-            error.message
-        )
+        let what = if is_refusal(error.kind) { "refused" } else { "failed" };
+        let (auth_url, method) = (&self.login.auth_url, self.login.method());
+        let advice = advice(error);
+        format!("{LOGIN_AT}{auth_url} by {method} {what}: {}{advice}", error.message)
     }
 
     fn error(&self, kind: ErrorKind, why: &str) -> CloudError {
@@ -226,9 +242,16 @@ impl Session {
     }
 }
 
-/// Whether the credentials are to blame.
-fn is_refusal(error: &CloudError) -> bool {
-    matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::Forbidden)
+impl State {
+    /// Counts a login that failed: how long nobody logs in again, and the metric's word.
+    fn pause(&mut self, kind: ErrorKind) -> (Duration, Renewal) {
+        if is_refusal(kind) {
+            self.refusals = self.refusals.saturating_add(1);
+            return (REFUSED.after(self.refusals), Renewal::Refused);
+        }
+        self.failures = self.failures.saturating_add(1);
+        (FAILED.after(self.failures), Renewal::Failed)
+    }
 }
 
 impl Failed {

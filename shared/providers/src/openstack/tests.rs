@@ -3,7 +3,7 @@
 mod answers;
 mod calls;
 pub mod cloud;
-mod credentials;
+pub mod credentials;
 mod login;
 mod pauses;
 mod replaced;

@@ -3,7 +3,7 @@
 mod dial;
 mod tls;
 
-use std::time::Duration;
+use std::{error::Error, io, time::Duration};
 
 use bytes::Bytes;
 use ccm_cloud::{CloudError, ErrorKind, message};
@@ -19,7 +19,7 @@ use hyper_util::{
 };
 use tower::{BoxError, ServiceExt as _, util::BoxCloneSyncService};
 
-use self::dial::Connector;
+use self::dial::{Connector, UnfitProxy};
 use super::config::Config;
 
 /// An idle connection is kept for so long.
@@ -52,6 +52,9 @@ pub(crate) enum Broken {
     /// The two sides do not accept each other's certificates.
     #[error("{0}")]
     Certificate(String),
+    /// The proxy on the way is of a kind that is not supported.
+    #[error("{0}")]
+    Proxy(String),
     /// No connection came about, or it ended before the answer did.
     #[error("{0}")]
     Connection(String),
@@ -71,17 +74,13 @@ impl Transport {
     fn with_proxies(config: &Config, proxies: Matcher) -> Result<Self, CloudError> {
         let tls = tls::client(&config.tls, config.auth_url.scheme() == "https")?;
         let proxies = std::sync::Arc::new(proxies);
+        // The other services' hosts are known once there is a catalog.
         if let Ok(uri) = config.auth_url.as_str().parse()
             && let Some(proxy) = dial::proxy(&proxies, &uri)
-            && proxy.uri().scheme_str() != Some("http")
         {
-            let scheme = proxy.uri().scheme_str().unwrap_or_default().to_owned();
-            return Err(CloudError::new(
-                ErrorKind::Invalid,
-                format!(
-                    "the proxy for auth-url has the scheme {scheme}, which is not supported: set HTTPS_PROXY or HTTP_PROXY to http://host:port, or name the host in NO_PROXY"
-                ),
-            ));
+            dial::fit(&proxy, &uri).map_err(|unfit| {
+                CloudError::new(ErrorKind::Invalid, format!("auth-url: {unfit}"))
+            })?;
         }
         let connector = Connector::new(std::sync::Arc::clone(&proxies), tls);
         Ok(Self { proxies, ..Self::over(connector) })
@@ -123,6 +122,9 @@ impl Transport {
 }
 
 fn broken(error: BoxError) -> Broken {
+    if let Some(unfit) = cause::<UnfitProxy>(error.as_ref()) {
+        return Broken::Proxy(unfit.to_string());
+    }
     let text = message::chain(error.as_ref());
     match is_certificate(error.as_ref()) {
         true => Broken::Certificate(text),
@@ -131,15 +133,20 @@ fn broken(error: BoxError) -> Broken {
 }
 
 /// Whether a certificate is to blame, which trying again does not change.
-fn is_certificate(error: &(dyn std::error::Error + 'static)) -> bool {
+fn is_certificate(error: &(dyn Error + 'static)) -> bool {
+    matches!(
+        cause(error),
+        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)
+    )
+}
+
+/// The first of the error's causes, itself included, that is of this kind.
+fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     // What an I/O error wraps is not among its sources.
-    if let Some(inner) = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
-        return is_certificate(inner);
+    if let Some(inner) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        return cause(inner);
     }
-    match error.downcast_ref::<rustls::Error>() {
-        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => true,
-        _ => error.source().is_some_and(is_certificate),
-    }
+    error.downcast_ref::<E>().or_else(|| error.source().and_then(cause))
 }
 
 #[cfg(test)]

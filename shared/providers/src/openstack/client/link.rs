@@ -12,13 +12,14 @@ use super::{Answer, Deadline, Failure, Get, Outgoing, Service, Shared, TOKEN, Wi
 use crate::openstack::{
     config::{Config, Interface},
     discovery::{self, Discovery, Endpoint, Microversion},
-    session::{Login, Session, Token},
+    session::{Growing, Login, Session, Token},
     text::MAX_MESSAGE,
     transport::Transport,
 };
 
-/// A service that refuses even a new token does not cause another login so soon.
-const STUBBORN: Duration = Duration::from_secs(5);
+/// After a new token that a service refused, too, before another login for its sake.
+const STUBBORN: Growing =
+    Growing { first: Duration::from_secs(5), longest: Duration::from_mins(10) };
 /// A catalog that lacks a service is fetched again after this time.
 const CATALOG: Duration = Duration::from_mins(1);
 
@@ -29,9 +30,19 @@ pub(super) struct Link {
     identity: Endpoint,
     interface: Interface,
     pub(super) region: Option<String>,
-    /// When each service last refused a token that was new.
-    stubborn: Mutex<[Option<Instant>; Service::ALL.len()]>,
+    /// The services whose last word is that they refuse a new token.
+    stubborn: Mutex<[Option<Stubborn>; Service::ALL.len()]>,
     retired: CancellationToken,
+}
+
+/// What is known of a service that refuses one new token after another.
+#[derive(Clone, Copy, Debug)]
+struct Stubborn {
+    /// The login that brought the last of them.
+    generation: u64,
+    /// How many, whoever asked with them.
+    refused: u32,
+    since: Instant,
 }
 
 impl Link {
@@ -132,15 +143,24 @@ impl Link {
                 Err(failure) => failure,
             };
             if *renewed {
-                self.stubborn.lock()[get.service as usize] = Some(Instant::now());
+                self.refused(get.service, token.generation);
                 return Err(failure);
             }
             let stubborn = self.stubborn.lock()[get.service as usize];
-            if stubborn.is_some_and(|at| at.elapsed() < STUBBORN) {
+            if stubborn.is_some_and(|it| it.since.elapsed() < STUBBORN.after(it.refused)) {
                 return Err(failure);
             }
             *renewed = true;
             self.session.give_up(token.generation);
+        }
+    }
+
+    /// The service refuses the token of this login, which was had for its sake.
+    fn refused(&self, service: Service, generation: u64) {
+        let slot = &mut self.stubborn.lock()[service as usize];
+        if slot.is_none_or(|before| before.generation < generation) {
+            let refused = slot.map_or(0, |before| before.refused).saturating_add(1);
+            *slot = Some(Stubborn { generation, refused, since: Instant::now() });
         }
     }
 

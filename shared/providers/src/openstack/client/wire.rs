@@ -1,6 +1,8 @@
 //! One request on the wire: admitted at the gate, sent within its time, counted and
 //! reported, however it ends.
 
+mod hidden;
+
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -12,8 +14,10 @@ use http::{
 use http_body_util::Full;
 use tokio::time::{Instant, timeout_at};
 
+pub(crate) use self::hidden::Hidden;
 use super::{Deadline, Failure, Pauses, Service};
 use crate::openstack::{
+    config::Secret,
     fault,
     metrics::OpenStackMetrics,
     text::MAX_MESSAGE,
@@ -47,6 +51,8 @@ pub(crate) struct Outgoing {
     pub(crate) url: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    /// What the body holds that nobody else must see. The token is in the headers.
+    pub(crate) secret: Option<Secret>,
 }
 
 /// A whole answer.
@@ -62,7 +68,13 @@ impl Outgoing {
     /// A request that reads.
     pub(crate) fn get(service: Service, operation: &'static str, url: String) -> Self {
         let (headers, body) = (HeaderMap::new(), Bytes::new());
-        Self { service, operation, method: Method::GET, url, headers, body }
+        Self { service, operation, method: Method::GET, url, headers, body, secret: None }
+    }
+
+    /// What the service must not repeat.
+    fn hidden(&self) -> Hidden {
+        let token = self.headers.get(TOKEN).and_then(|token| token.to_str().ok());
+        Hidden::new(token.into_iter().chain(self.secret.as_ref().map(Secret::expose)))
     }
 
     fn class(&self) -> CallClass {
@@ -117,7 +129,7 @@ impl Wire {
         deadline: Deadline,
     ) -> Result<Reply, Failure> {
         let (service, class) = (outgoing.service, outgoing.class());
-        let token = outgoing.headers.get(TOKEN).cloned();
+        let hidden = outgoing.hidden();
         let request = outgoing.into_request(&self.user_agent)?;
         let admitted = self.shared.gate.admit(class, deadline.rest());
         match timeout_at(deadline.at, admitted).await {
@@ -135,6 +147,7 @@ impl Wire {
         let end = own.map_or(deadline.at, |own| own.min(deadline.at));
         let outcome = match timeout_at(end, self.transport.exchange(request)).await {
             Ok(Ok(raw)) => {
+                let raw = hidden.answer(raw);
                 let fault = fault::of(service, raw.status, &raw.headers, &raw.body, clock::wall());
                 let request_id = fault::request_id(&raw.headers);
                 let (status, headers, body) = (raw.status, raw.headers, raw.body);
@@ -154,10 +167,9 @@ impl Wire {
             }
         };
         sent.report(outcome.as_ref().err().map(|failure| &failure.error));
-        let secrets = token.as_ref().and_then(|token| token.to_str().ok());
-        outcome.map_err(|failure| Failure {
-            error: about(class, without(failure.error, secrets.as_slice())),
-            ..failure
+        outcome.map_err(|Failure { error, repeat }| {
+            let message = hidden.text(&error.message);
+            Failure { error: about(class, CloudError { message, ..error }), repeat }
         })
     }
 
@@ -175,17 +187,11 @@ fn unanswered(broken: Broken) -> Failure {
     let why = one_line(&broken.to_string(), MAX_MESSAGE);
     match broken {
         Broken::Connection(_) => Failure::passing(CloudError::new(ErrorKind::Unavailable, why)),
-        Broken::Certificate(_) => Failure::lasting(CloudError::new(ErrorKind::Unavailable, why)),
+        Broken::Certificate(_) | Broken::Proxy(_) => {
+            Failure::lasting(CloudError::new(ErrorKind::Unavailable, why))
+        }
         Broken::TooLong => Failure::lasting(CloudError::new(ErrorKind::Malformed, why)),
     }
-}
-
-/// The error without the secrets, should the service have repeated them.
-pub(crate) fn without(mut error: CloudError, secrets: &[&str]) -> CloudError {
-    for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
-        error.message = error.message.replace(secret, "***");
-    }
-    error
 }
 
 /// The error, beginning with what was asked.

@@ -7,7 +7,10 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 use super::*;
-use crate::openstack::tests::cloud::{PASSWORD, Rig};
+use crate::openstack::tests::{
+    cloud::{Move, PASSWORD, Rig},
+    credentials::Sink,
+};
 
 /// Longer than from one look at the files to the next.
 const SOON: Duration = Duration::from_secs(6);
@@ -101,4 +104,62 @@ async fn a_file_that_the_settings_name_before_it_is_there_is_waited_for() {
     assert_eq!(followed.logins().await, 1);
     followed.ask().await;
     assert_eq!(followed.rig.cloud.logins(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_credentials_are_tried_less_and_less_often_and_changed_ones_at_once() {
+    const HOUR: Duration = Duration::from_hours(1);
+    let followed = Followed::new(ONE).await;
+    followed.put("clouds.yaml", &ONE.replace("of-clouds", "first"));
+    sleep(HOUR).await;
+    assert_eq!(followed.rig.cloud.logins(), 7, "after 30 s, 60 s, and so on up to 16 min");
+    followed.put("clouds.yaml", &ONE.replace("of-clouds", "second"));
+    assert_eq!(followed.logins().await, 8);
+    assert!(followed.showed("second"));
+    sleep(HOUR).await;
+    assert_eq!(followed.rig.cloud.logins(), 7 + 7, "each content counts for itself");
+
+    let outage = Move::text(500, "{}");
+    followed.rig.cloud.always("keystone", Some(outage));
+    followed.put("clouds.yaml", &ONE.replace("of-clouds", "third"));
+    let before = followed.rig.cloud.logins();
+    sleep(HOUR).await;
+    let tried = followed.rig.cloud.logins() - before;
+    assert!((100..=120).contains(&tried), "{tried} times: an outage may end any moment");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trial_says_nothing_of_the_credentials_in_use() {
+    let followed = Followed::new(ONE).await;
+    let (rig, sink) = (&followed.rig, Sink::default());
+    rig.metrics.register(&sink);
+    let page = |line: &str| {
+        let text = sink.text();
+        assert!(text.contains(line), "{line} in {text}");
+    };
+    rig.nova(5).await.unwrap();
+    followed.put("clouds.yaml", &format!("{ONE} # a comment"));
+    sleep(SOON).await;
+    assert!(followed.showed("of-clouds"), "tried, and refused by Keystone");
+    page("openstack_credentials_refused 0");
+    assert!(!sink.text().contains("result=\"refused\""), "the metrics are of those in use");
+
+    // While a trial is under way, Keystone refuses the credentials in use.
+    rig.cloud.next("keystone", [Move::Slow(Duration::from_secs(20))]);
+    followed.put("clouds.yaml", &ONE.replace("of-clouds", "other"));
+    sleep(SOON).await;
+    assert!(followed.showed("other"), "under way");
+    rig.cloud.set_password("changed");
+    rig.cloud.revoke();
+    rig.nova(5).await.unwrap_err();
+    page("openstack_credentials_refused 1");
+    sleep(Duration::from_secs(20)).await;
+    page("openstack_configuration_refused 1");
+    page("openstack_credentials_refused 1");
+    page("openstack_token_renewals_total{result=\"refused\"} 1");
+
+    followed.put("clouds.yaml", &ONE.replace("of-clouds", "changed"));
+    sleep(SOON).await;
+    page("openstack_credentials_refused 0");
+    page("openstack_token_renewals_total{result=\"ok\"} 2");
 }

@@ -44,13 +44,13 @@ impl Login {
     }
 
     /// What must not be seen by anybody but Keystone.
-    pub(crate) fn secret(&self) -> &str {
+    pub(crate) fn secret(&self) -> &Secret {
         match &self.credentials {
             Credentials::Password { password, .. } | Credentials::Trust { password, .. } => {
-                password.expose()
+                password
             }
-            Credentials::ApplicationCredential { secret, .. } => secret.expose(),
-            Credentials::Token { token, .. } => token.expose(),
+            Credentials::ApplicationCredential { secret, .. } => secret,
+            Credentials::Token { token, .. } => token,
         }
     }
 

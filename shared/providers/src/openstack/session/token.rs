@@ -10,7 +10,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::Catalog;
-use crate::openstack::{client::Reply, text::MAX_MESSAGE};
+use crate::openstack::{
+    client::{Hidden, Reply},
+    text::MAX_MESSAGE,
+};
 
 /// The header in which Keystone hands out a token.
 const SUBJECT: HeaderName = HeaderName::from_static("x-subject-token");
@@ -60,8 +63,12 @@ struct WireToken {
 }
 
 impl Token {
-    /// Reads the answer to a login. It may hold anything.
-    pub(crate) fn read(reply: &Reply, generation: u64) -> Result<Self, CloudError> {
+    /// Reads the answer to a login. It may hold anything, what is `hidden` included.
+    pub(crate) fn read(
+        reply: &Reply,
+        generation: u64,
+        hidden: &Hidden,
+    ) -> Result<Self, CloudError> {
         let malformed = |what: String| {
             let error = CloudError::new(ErrorKind::Malformed, what);
             CloudError { request_id: reply.request_id.clone(), ..error }
@@ -72,7 +79,7 @@ impl Token {
             )?;
         value.set_sensitive(true);
         let Document { token } = serde_json::from_slice(&reply.body).map_err(|error| {
-            let why = one_line(&error.to_string(), MAX_MESSAGE);
+            let why = one_line(&hidden.text(&error.to_string()), MAX_MESSAGE);
             malformed(format!("the answer is not a token's document: {why}"))
         })?;
         Ok(Self {

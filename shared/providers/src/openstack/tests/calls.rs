@@ -176,6 +176,32 @@ async fn versions_are_looked_at_again_only_after_trouble_and_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_page_of_maintenance_does_not_take_novas_version_away() {
+    let page = "<html><h1>We are back soon</h1></html>";
+    for (status, body) in [(404, page), (403, page), (403, "{}"), (200, page), (200, "{}")] {
+        let rig = Rig::new();
+        rig.nova(10).await.unwrap();
+        rig.cloud.next("nova", [Move::Cut]);
+        rig.nova(10).await.unwrap();
+        advance(Duration::from_secs(61)).await;
+        let before = rig.cloud.count("nova", "/");
+        rig.cloud.always("nova", Some(Move::text(status, body)));
+        assert_eq!(rig.nova(10).await.is_ok(), status == 200);
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(rig.cloud.count("nova", "/"), before + 2, "{status}: the look was there, too");
+        rig.cloud.always("nova", None);
+        rig.nova(10).await.unwrap();
+        let last = rig.cloud.seen().pop().unwrap();
+        assert_eq!(last.header("openstack-api-version"), Some("compute 2.79"), "{status} {body}");
+        assert_eq!(last.path, "/v2.1/p1/servers?limit=1", "not looked at again so soon");
+        advance(Duration::from_secs(61)).await;
+        rig.nova(10).await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(rig.cloud.count("nova", "/"), before + 2 + 3, "{status}: but in a minute");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_look_at_versions_is_shared() {
     let rig = Rig::new();
     rig.cloud.always("nova", Some(Move::text(500, "")));

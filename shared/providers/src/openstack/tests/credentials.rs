@@ -6,7 +6,7 @@ use ccm_cloud::{Call, ErrorKind, MetricsSink};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use prometheus_client::{encoding::text, registry::Registry};
-use tokio::time::advance;
+use tokio::time::{Instant, advance, sleep};
 
 use super::cloud::{Move, PASSWORD, Rig};
 
@@ -29,12 +29,12 @@ impl Sink {
 }
 
 #[tokio::test(start_paused = true)]
-async fn they_are_shown_again_after_half_a_minute_at_the_soonest() {
+async fn they_are_shown_again_after_half_a_minute_and_then_after_twice_as_long() {
     let rig = Rig::new();
     let sink = Sink::default();
     rig.metrics.register(&sink);
     rig.cloud.set_password("changed");
-    for round in 1..=3 {
+    for (round, pause) in [(1, 30), (2, 60), (3, 120)] {
         for answer in join_all((0..20).map(|_| rig.nova(60))).await {
             let error = answer.unwrap_err();
             assert_eq!(error.kind, ErrorKind::Unauthorized);
@@ -50,7 +50,7 @@ async fn they_are_shown_again_after_half_a_minute_at_the_soonest() {
             assert!(!text.contains(PASSWORD), "{text}");
         }
         assert_eq!(rig.cloud.logins(), round);
-        advance(Duration::from_secs(29)).await;
+        advance(Duration::from_secs(pause - 1)).await;
         let error = rig.nova(60).await.unwrap_err();
         assert_eq!(error.retry_after, Some(Duration::from_secs(1)));
         assert_eq!(rig.cloud.logins(), round);
@@ -77,17 +77,43 @@ async fn they_are_shown_again_after_half_a_minute_at_the_soonest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_locked_account_is_left_alone_too() {
-    let rig = Rig::new();
-    let locked =
-        "{\"error\": {\"code\": 403, \"message\": \"The account is locked for user: u1.\"}}";
-    rig.cloud.always("keystone", Some(Move::text(403, locked)));
-    for _ in 0..5 {
-        let error = rig.nova(60).await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Forbidden);
-        assert!(error.message.contains("The account is locked"), "{error}");
+async fn a_locked_account_is_left_alone_too_and_named() {
+    let locked = "{\"error\": {\"message\": \"The account is locked for user: u1.\"}}";
+    for (status, kind) in [(401, ErrorKind::Unauthorized), (403, ErrorKind::Forbidden)] {
+        let rig = Rig::new();
+        rig.cloud.always("keystone", Some(Move::text(status, locked)));
+        for _ in 0..5 {
+            let error = rig.nova(60).await.unwrap_err();
+            assert_eq!(error.kind, kind);
+            for part in ["The account is locked for user: u1.", "lockout_duration"] {
+                assert!(error.message.contains(part), "{part} in {error}");
+            }
+        }
+        assert_eq!(rig.cloud.logins(), 1);
     }
-    assert_eq!(rig.cloud.logins(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_refusals_is_seven_logins() {
+    let rig = Rig::new();
+    rig.cloud.set_password("changed");
+    // An outage in between neither counts nor lets the count begin anew.
+    rig.cloud.next("keystone", [Move::text(401, "{}"), Move::text(500, "{}")]);
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_hours(1) {
+        rig.nova(10).await.unwrap_err();
+        sleep(Duration::from_secs(5)).await;
+    }
+    assert_eq!(rig.cloud.logins(), 7 + 1);
+    rig.cloud.set_password(PASSWORD);
+    sleep(Duration::from_mins(5)).await;
+    rig.nova(10).await.unwrap();
+    rig.cloud.set_password("changed again");
+    rig.cloud.revoke();
+    rig.nova(10).await.unwrap_err();
+    sleep(Duration::from_secs(30)).await;
+    rig.nova(10).await.unwrap_err();
+    assert_eq!(rig.cloud.logins(), 8 + 3, "a login that succeeds ends the count");
 }
 
 #[tokio::test(start_paused = true)]

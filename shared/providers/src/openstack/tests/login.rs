@@ -124,6 +124,47 @@ async fn a_service_that_refuses_every_token_does_not_cause_a_login_per_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_that_goes_on_refusing_tokens_causes_ever_fewer_logins() {
+    let rig = Rig::new();
+    rig.nova(10).await.unwrap();
+    rig.cloud.always("neutron", Some(Move::text(401, "{}")));
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_hours(1) {
+        for answer in join_all((0..3).map(|_| rig.get(Service::Network, 4))).await {
+            assert_eq!(answer.unwrap_err().kind, ErrorKind::Unauthorized);
+        }
+        rig.nova(10).await.unwrap();
+        sleep(Duration::from_secs(4)).await;
+    }
+    // At once, then 5 s, 10 s, ... 320 s and 10 min after the one before.
+    assert_eq!(rig.cloud.logins(), 1 + 12);
+    rig.cloud.always("neutron", None);
+    rig.get(Service::Network, 4).await.unwrap();
+    rig.cloud.revoke();
+    rig.get(Service::Network, 4).await.unwrap();
+    assert_eq!(rig.cloud.logins(), 1 + 12 + 1, "a good answer restores trust");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_at_versions_with_an_old_token_does_not_cost_the_new_one() {
+    let rig = Rig::new();
+    rig.get(Service::Network, 10).await.unwrap();
+    rig.cloud.revoke();
+    rig.cloud.next("nova", [Move::Slow(Duration::from_secs(5))]);
+    let later = |seconds, service| {
+        let rig = &rig;
+        async move {
+            sleep(Duration::from_secs(seconds)).await;
+            rig.get(service, 30).await.map(|answer| answer.status)
+        }
+    };
+    let (compute, network) = (Service::Compute, Service::Network);
+    let answers = tokio::join!(later(0, compute), later(1, network), later(2, compute));
+    assert_eq!(answers, (Ok(200), Ok(200), Ok(200)));
+    assert_eq!(rig.cloud.logins(), 2, "the second token was good all the time");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failing_keystone_is_not_asked_per_caller() {
     let rig = Rig::new();
     rig.cloud.always("keystone", Some(Move::text(503, "busy")));

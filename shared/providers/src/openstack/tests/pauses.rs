@@ -64,6 +64,26 @@ async fn keystone_can_ask_for_a_pause_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pause_that_novas_version_document_asks_for_is_waited_for() {
+    for (status, pause) in [(503, "5"), (429, "20"), (429, "1")] {
+        let rig = Rig::new();
+        let busy = Move::text(status, "{}").with("retry-after", pause);
+        rig.cloud.next("nova", [busy.clone(), busy]);
+        let begin = Instant::now();
+        let calls = join_all([3, 60, 60, 60].map(|seconds| rig.nova(seconds)));
+        let kinds: Vec<_> =
+            calls.await.into_iter().map(|answer| answer.err().map(|error| error.kind)).collect();
+        let seconds: u64 = pause.parse().unwrap();
+        let hasty = (2 * seconds > 3).then_some(ErrorKind::Throttled);
+        assert_eq!(kinds, [hasty, None, None, None], "{status} {pause}");
+        let took = begin.elapsed().as_secs();
+        assert!((2 * seconds..=2 * seconds + 1).contains(&took), "{took} s for two of {pause} s");
+        let looks = rig.cloud.seen().iter().filter(|seen| seen.path == "/v2.1/").count();
+        assert_eq!(looks, 3, "one for all after each pause");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_retry_after_the_waits_grow() {
     let rig = Rig::new();
     rig.nova(10).await.unwrap();

@@ -1,10 +1,13 @@
 //! What must not be seen.
 
+use std::time::Duration;
+
+use ccm_cloud::{Call, CloudError};
 use ccm_testing::Log;
 use tracing::Level;
 
 use super::cloud::{Move, PASSWORD, Rig, config};
-use crate::openstack::client::Service;
+use crate::openstack::client::{Api as _, Get, Service};
 
 #[tokio::test(start_paused = true)]
 async fn neither_token_nor_password_reaches_the_log_or_an_error() {
@@ -29,4 +32,55 @@ async fn neither_token_nor_password_reaches_the_log_or_an_error() {
     told += &log.text();
     assert!(told.contains("no token from Keystone"), "{told}");
     assert!(!told.contains(PASSWORD) && !told.contains("gAAAA"), "{told}");
+}
+
+/// What comes of a login with this password where Keystone gives this answer.
+async fn login(password: &str, answer: Move) -> CloudError {
+    let rig = Rig::new();
+    rig.cloud.next("keystone", [answer]);
+    let call = Call::waiting(Duration::from_secs(10));
+    rig.openstack.replace(&config(password), call).await.unwrap_err()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_password_is_hidden_however_keystone_repeats_it() {
+    const PASSWORD: &str = "correct  horse";
+    let fault = |message: &str| format!("{{\"error\": {{\"message\": \"{message}\"}}}}");
+    let straddling = fault(&format!("{}{PASSWORD}", "x".repeat(290)));
+    for (status, body) in [
+        (400, fault(&format!("what is {PASSWORD}?"))),
+        (401, fault("what is corr\\u0065ct  horse?")),
+        (403, straddling),
+        (500, format!("{{\"error\": \"{PASSWORD}\"}}")),
+        (200, format!("{{\"token\": \"{PASSWORD}\"}}")),
+    ] {
+        let answer = Move::text(status, &body).with("x-subject-token", "t");
+        let told = login(PASSWORD, answer).await.to_string();
+        assert!(told.contains("***"), "{told}");
+        for part in ["correct", "horse"] {
+            assert!(!told.contains(part), "{part} in {told}");
+        }
+    }
+    let answer = Move::text(302, "").with("location", "http://other/?secret=s3cret");
+    let told = login("s3cret", answer).await.to_string();
+    assert!(told.contains("to http://other/?secret=***:"), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_hidden_where_the_text_is_cut_and_in_the_evidence() {
+    let rig = Rig::new();
+    rig.nova(10).await.unwrap();
+    for padding in 280..=300 {
+        let message = format!("{}gAAAA-token-1", "x".repeat(padding));
+        let body = format!("{{\"badRequest\": {{\"message\": \"{message}\"}}}}");
+        rig.cloud.next("nova", [Move::text(400, &body)]);
+        let told = rig.nova(10).await.unwrap_err().to_string();
+        assert!(!told.contains("xg"), "{told}");
+    }
+    let body = "{\"itemNotFound\": {\"message\": \"Instance 5, asked for by gAAAA-token-1\"}}";
+    rig.cloud.next("nova", [Move::text(404, body).with("x-openstack-request-id", "req-9")]);
+    let get = Get { service: Service::Compute, operation: "server_get", path: "servers/5" };
+    let answer = rig.client().get(get, Call::waiting(Duration::from_secs(5))).await.unwrap();
+    let evidence = String::from_utf8_lossy(&answer.body).into_owned();
+    assert!(answer.authoritative && evidence.contains("asked for by ***"), "{evidence}");
 }

@@ -41,6 +41,28 @@ const ESTABLISH: Duration = Duration::from_secs(10);
 #[error("no connection within {} s", ESTABLISH.as_secs())]
 struct NotEstablished;
 
+/// A proxy that would have to be spoken to in another way than plain HTTP. Its own
+/// credentials must not go to it in clear text.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "the proxy for {host} has the scheme {scheme}, which is not supported: set HTTPS_PROXY or HTTP_PROXY to http://host:port, or name the host in NO_PROXY"
+)]
+pub(super) struct UnfitProxy {
+    host: String,
+    scheme: String,
+}
+
+/// Whether the proxy on the way to `uri` can be used.
+pub(super) fn fit(proxy: &Intercept, uri: &Uri) -> Result<(), UnfitProxy> {
+    match proxy.uri().scheme_str() {
+        Some("http") => Ok(()),
+        scheme => Err(UnfitProxy {
+            host: uri.host().unwrap_or_default().to_owned(),
+            scheme: scheme.unwrap_or_default().to_owned(),
+        }),
+    }
+}
+
 /// The proxy for `uri`. What is on this machine needs none.
 pub(super) fn proxy(proxies: &Matcher, uri: &Uri) -> Option<Intercept> {
     let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
@@ -103,6 +125,7 @@ async fn connect(
     let Some(proxy) = route else {
         return Ok(Stream { io: tcp.oneshot(uri).await?, passed_on: false });
     };
+    fit(&proxy, &uri)?;
     if uri.scheme_str() == Some("http") {
         return Ok(Stream { io: tcp.oneshot(proxy.uri().clone()).await?, passed_on: true });
     }

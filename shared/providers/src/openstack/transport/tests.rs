@@ -213,6 +213,24 @@ async fn a_proxy_of_another_kind_is_refused_at_start() {
 }
 
 #[tokio::test]
+async fn a_proxy_of_another_kind_learns_nothing_of_any_service() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = format!("https://user:s3cret@{}", listener.local_addr().unwrap());
+    let config = config("https://keystone.test", Tls { insecure: true, ..Tls::default() });
+    let proxies = Matcher::builder().all(proxy).no("keystone.test").build();
+    let transport = Transport::with_proxies(&config, proxies).unwrap();
+    for url in ["https://nova.test/v2.1/", "http://nova.test/v2.1/"] {
+        let error = get(&transport, url).await.unwrap_err();
+        let told = error.to_string();
+        assert!(matches!(error, Broken::Proxy(_)), "{error:?}");
+        assert!(told.starts_with("the proxy for nova.test has the scheme https, which"), "{told}");
+        assert!(told.contains("NO_PROXY") && !told.contains("s3cret"), "{told}");
+    }
+    let called = tokio::time::timeout(Duration::from_millis(200), listener.accept()).await;
+    assert!(called.is_err(), "nobody has connected");
+}
+
+#[tokio::test]
 async fn nobody_there_is_a_broken_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());

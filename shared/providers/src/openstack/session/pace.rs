@@ -1,0 +1,82 @@
+//! How long those who failed wait before they try again.
+
+use std::time::Duration;
+
+use ccm_cloud::{CloudError, ErrorKind};
+
+/// Pauses that double.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Growing {
+    /// The first pause.
+    pub(crate) first: Duration,
+    /// No pause is longer.
+    pub(crate) longest: Duration,
+}
+
+/// After a login that Keystone refused, before the same credentials are shown again.
+/// Keystone can lock an account after so many refusals (`lockout_failure_attempts`); its
+/// count ends with a login that succeeds and not with time.
+pub(crate) const REFUSED: Growing =
+    Growing { first: Duration::from_secs(30), longest: Duration::from_mins(30) };
+/// What the error of a login begins with.
+pub(super) const LOGIN_AT: &str = "login at ";
+
+impl Growing {
+    /// The pause after the last of so many failures.
+    pub(crate) fn after(self, failures: u32) -> Duration {
+        let doublings = failures.saturating_sub(1).min(31);
+        self.first.saturating_mul(1 << doublings).min(self.longest)
+    }
+}
+
+/// Whether the credentials are to blame.
+pub(super) const fn is_refusal(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Unauthorized | ErrorKind::Forbidden)
+}
+
+/// Whether Keystone refused a login. Another service can refuse something, too, but that
+/// is no step towards a locked account.
+pub(crate) fn is_refused_login(error: &CloudError) -> bool {
+    is_refusal(error.kind) && error.message.starts_with(LOGIN_AT)
+}
+
+/// What to do where Keystone's words say more than that it refuses.
+pub(super) fn advice(error: &CloudError) -> &'static str {
+    let is_locked = error.message.to_ascii_lowercase().contains("account is locked");
+    match is_refusal(error.kind) && is_locked {
+        true => {
+            " (Keystone has locked the account: wait for the end of its lockout_duration, or have an administrator enable the user again)"
+        }
+        false => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let seconds = |failures| REFUSED.after(failures).as_secs();
+        let pauses: Vec<_> = (1..=9).map(seconds).collect();
+        assert_eq!(pauses, [30, 60, 120, 240, 480, 960, 1800, 1800, 1800]);
+        assert_eq!((seconds(0), seconds(u32::MAX)), (30, 1800));
+    }
+
+    #[test]
+    fn only_keystones_word_about_a_login_counts_against_the_account() {
+        let check = |kind, message: &str, refused, advised: bool| {
+            let error = CloudError::new(kind, message);
+            assert_eq!(is_refused_login(&error), refused, "{error}");
+            assert_eq!(!advice(&error).is_empty(), advised, "{error}");
+        };
+        let plain = "login at http://k by token refused: HTTP 401: no";
+        let locked = "login at http://k by token refused: The account is locked for user: u1.";
+        check(ErrorKind::Unauthorized, plain, true, false);
+        check(ErrorKind::Forbidden, plain, true, false);
+        check(ErrorKind::Unavailable, plain, false, false);
+        check(ErrorKind::Unauthorized, "compute server_list: HTTP 401: no", false, false);
+        check(ErrorKind::Unauthorized, locked, true, true);
+        check(ErrorKind::Unavailable, locked, false, false);
+    }
+}
