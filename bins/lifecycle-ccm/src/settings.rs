@@ -45,7 +45,8 @@ pub(crate) const TABLE: &[SettingDoc] = &[
         kind: Kind::Duration,
         default: "5s",
         meaning: "How often nodes that are not Ready are looked up, 500 in one call to the cloud and at most 1000 at a \
-                  time. A node that has just stopped being Ready is looked up at once. At least 1s.",
+                  time. A node that has just stopped being Ready is looked up at once, and one that may not \
+                  be deleted because it has no provider ID every sixth time. At least 1s.",
         live: true,
     },
     SettingDoc {

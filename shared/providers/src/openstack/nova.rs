@@ -7,7 +7,7 @@ mod server;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use ccm_cloud::{CloudError, ErrorKind, message::one_line};
+use ccm_cloud::{CloudError, message::one_line};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -21,7 +21,7 @@ use super::{
     deadline::Deadline,
     discovery::Microversion,
     ids::ServerId,
-    page::{Collection, Read, malformed, with_request_id},
+    page::{Collection, Read, malformed},
     text::{MAX_MESSAGE, exactly, query},
 };
 
@@ -84,8 +84,7 @@ impl Nova {
         let get = Get { service: Service::Compute, operation, path: &path };
         let answer = self.api.get(get, deadline.rest()).await?;
         let row = match answer.status {
-            404 if answer.authoritative => None,
-            404 => return Err(foreign_404(&path, &answer)),
+            404 => None,
             _ => Some(one_server(operation, id, &answer)?),
         };
         let evidence = match &row {
@@ -206,14 +205,6 @@ fn one_server(operation: &str, id: &ServerId, answer: &Answer) -> Result<Row, Cl
         }
         _ => Ok(row),
     }
-}
-
-fn foreign_404(path: &str, answer: &Answer) -> CloudError {
-    let message = format!(
-        "GET {path} answered 404, but not in Nova's own words, so it proves nothing: {}",
-        body_of(answer)
-    );
-    with_request_id(CloudError::new(ErrorKind::NotFound, message), answer)
 }
 
 fn body_of(answer: &Answer) -> String {

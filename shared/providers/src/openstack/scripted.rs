@@ -113,12 +113,7 @@ pub(super) fn port(number: usize) -> Value {
 
 /// An answer of the service itself.
 pub(super) fn answer(status: u16, body: &Value) -> Answer {
-    Answer {
-        status,
-        body: Bytes::from(body.to_string()),
-        request_id: Some("req-1".to_owned()),
-        authoritative: true,
-    }
+    Answer { status, body: Bytes::from(body.to_string()), request_id: Some("req-1".to_owned()) }
 }
 
 impl Scripted {

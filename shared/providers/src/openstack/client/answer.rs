@@ -6,7 +6,8 @@ use serde::de::DeserializeOwned;
 
 use crate::openstack::text::MAX_MESSAGE;
 
-/// An answer of status 2xx or 404.
+/// An answer of status 2xx, or a 404 by which the service itself says that the object
+/// does not exist.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     /// The HTTP status.
@@ -15,9 +16,6 @@ pub(crate) struct Answer {
     pub body: Bytes,
     /// The service's ID of the request.
     pub request_id: Option<String>,
-    /// Whether it is certain that the service itself gave this answer, not something
-    /// in front of it. A 404 that is not is an error instead.
-    pub authoritative: bool,
 }
 
 impl Answer {

@@ -181,7 +181,6 @@ impl Link {
         match self.wire.send(outgoing, deadline).await {
             Ok(reply) => Ok(Answer {
                 status: reply.status.as_u16(),
-                authoritative: reply.request_id.is_some(),
                 body: reply.body,
                 request_id: reply.request_id,
             }),
