@@ -141,6 +141,23 @@ impl Rig {
         ))
     }
 
+    /// Lets the programs log in as the trustee of a trust, also those that run.
+    pub fn log_in_by_trust(&self, trust: &str, trustee: &User) -> Result<()> {
+        let User { id, account } = trustee;
+        let password = &account.password;
+        self.configure(&format!(
+            "trust-id = {trust}\ntrustee-id = {id}\ntrustee-password = {password}\n"
+        ))
+    }
+
+    /// Lets the programs log in with a token that is there, also those that run.
+    pub fn log_in_by_token(&self, token: &str) -> Result<()> {
+        self.configure(&format!(
+            "token = {token}\ntenant-name = k8s\ntenant-domain-name = Default\n"
+        ))
+    }
+
+    /// Writes what a cloud.conf needs and these lines after it, all of them in `[Global]`.
     fn configure(&self, credentials: &str) -> Result<()> {
         let auth_url = self.cloud.proxy.auth_url()?;
         let text = format!("[Global]\nauth-url = {auth_url}\nregion = {REGION}\n{credentials}");
@@ -190,12 +207,35 @@ impl Rig {
         self.cloud.fleet.get(number).context("the fleet is not that large")
     }
 
+    /// A new server of the cluster's project. Who asks for it deletes it; what is left over
+    /// is deleted when the next run begins.
+    pub async fn server(&self, name: &str) -> Result<Server> {
+        self.cloud.user.new_server(&NewServer::named(name)).await
+    }
+
+    /// Waits until every node that is there is past its grace period, a second with
+    /// [`Rig::lifecycle_ccm`]. The API server cuts the time of creation to whole seconds.
+    pub async fn past_grace(&self) {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+
+    /// Waits until a token that has been ended is refused everywhere: services believe in
+    /// one for a second after they have asked Keystone.
+    pub async fn past_token_caches(&self) {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+
     /// A user of the cluster's project for this scenario alone.
     pub async fn own_user(&self, name: &str) -> Result<User> {
+        self.own_user_of("k8s", name).await
+    }
+
+    /// The same of another project.
+    pub async fn own_user_of(&self, project: &str, name: &str) -> Result<User> {
         let account = Account {
             user: format!("{USER_PREFIX}{name}"),
             password: PASSWORD.to_owned(),
-            project: "k8s".to_owned(),
+            project: project.to_owned(),
         };
         self.cloud.operator.create_user(&account).await
     }
