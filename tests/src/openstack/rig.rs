@@ -127,10 +127,12 @@ impl Rig {
 
     /// Lets the programs log in with a password, also those that run.
     pub fn log_in_as(&self, account: &Account) -> Result<()> {
-        let Account { user, password, project } = account;
-        self.configure(&format!(
-            "username = {user}\npassword = {password}\ntenant-name = {project}\ndomain-name = Default\n"
-        ))
+        self.configure(&by_password(account))
+    }
+
+    /// The same, and no region is named.
+    pub fn log_in_without_region(&self, account: &Account) -> Result<()> {
+        self.write(&by_password(account))
     }
 
     /// Lets the programs log in with an application credential, also those that run.
@@ -157,10 +159,14 @@ impl Rig {
         ))
     }
 
-    /// Writes what a cloud.conf needs and these lines after it, all of them in `[Global]`.
     fn configure(&self, credentials: &str) -> Result<()> {
+        self.write(&format!("region = {REGION}\n{credentials}"))
+    }
+
+    /// Writes the cloud.conf: these lines of `[Global]` after the address of Keystone.
+    fn write(&self, lines: &str) -> Result<()> {
         let auth_url = self.cloud.proxy.auth_url()?;
-        let text = format!("[Global]\nauth-url = {auth_url}\nregion = {REGION}\n{credentials}");
+        let text = format!("[Global]\nauth-url = {auth_url}\n{lines}");
         // A reader never sees half a file.
         let aside = self.folder.path().join("cloud.conf.new");
         std::fs::write(&aside, text)?;
@@ -262,6 +268,14 @@ impl Rig {
         })
         .await
     }
+}
+
+/// What a cloud.conf says of an account.
+fn by_password(account: &Account) -> String {
+    let Account { user, password, project } = account;
+    format!(
+        "username = {user}\npassword = {password}\ntenant-name = {project}\ndomain-name = Default\n"
+    )
 }
 
 /// The node of a server that its kubelet has just registered.

@@ -14,6 +14,7 @@ mod names;
 mod neutron_alone;
 mod outages;
 mod register;
+mod spellings;
 mod through_proxy;
 
 /// A scenario: its name and what it does.
@@ -53,6 +54,8 @@ pub fn all() -> Vec<Scenario> {
         register::nodes_at_once_cost_few_calls,
         follow::a_node_follows_its_server,
         follow::a_node_is_shut_down_started_and_deleted_with_its_server,
+        spellings::every_spelling_leads_to_the_server,
+        spellings::another_regions_node_stays_where_no_region_is_named,
         names::a_server_in_another_project_is_not_taken,
         names::two_servers_of_one_name_are_told,
         credentials::a_revoked_token_is_replaced,

@@ -37,7 +37,8 @@ pub(super) async fn a_node_follows_its_server(rig: &Rig) -> Result<()> {
     rig.cloud.user.delete_server(&server.id).await
 }
 
-async fn tainted(rig: &Rig, name: &str, wanted: bool) -> Result<()> {
+/// Waits until the node carries the taint of a machine that is shut down, or no longer.
+pub(super) async fn tainted(rig: &Rig, name: &str, wanted: bool) -> Result<()> {
     let what = if wanted { "tainted as shut down" } else { "no longer tainted as shut down" };
     nodes::wait_for(&rig.client, name, what, SOON, |node| {
         nodes::has_taint(node, nodes::SHUTDOWN) == wanted
