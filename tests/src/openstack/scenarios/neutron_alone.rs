@@ -79,14 +79,19 @@ pub(super) async fn spoiled_lists_of_neutron_take_no_address(rig: &Rig) -> Resul
     let server = rig.server("addressed").await?;
     let floating = rig.cloud.user.add_floating_ip(&server.id).await?;
     let node_ccm = rig.start(&rig.node_ccm().arg("--node-status-update-frequency=10s")).await?;
-    let mut before = Vec::new();
-    for server in [&server, rig.fleet(0)?] {
-        rig.register(server).await?;
-        let addresses = nodes::addresses(&rig.initialised(&server.name).await?);
-        before.push((server.name.as_str(), addresses));
-    }
     let external = format!("ExternalIP={}", floating.address);
-    ensure!(before.iter().any(|(_, list)| list.contains(&external)), "{before:?}");
+    let other = rig.fleet(0)?;
+    for server in [&server, other] {
+        rig.register(server).await?;
+    }
+    // Nova tells of a floating IP some time after Neutron.
+    let shown = nodes::wait_for(&rig.client, &server.name, "its floating IP", 2 * SOON, |node| {
+        nodes::addresses(node).contains(&external)
+    });
+    let before = [
+        (server.name.as_str(), nodes::addresses(&shown.await?)),
+        (other.name.as_str(), nodes::addresses(&rig.initialised(&other.name).await?)),
+    ];
 
     let faults = rig.cloud.proxy.faults();
     for effect in [Effect::EmptyList, Effect::Truncated, Effect::HalfJson] {
