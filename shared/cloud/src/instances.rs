@@ -148,7 +148,10 @@ pub enum ProofMethod {
 /// The cloud's own word that an instance does not exist.
 ///
 /// Only an authoritative answer about the object earns one; an error, an empty
-/// list, a cache or a wrong path never does.
+/// list, a cache or a wrong path never does. By its ID or system UUID an instance is gone
+/// only when the cloud was asked for just that. By name it may be proven by a list as
+/// well, if that list was read for this question, is whole, shows other instances, tells
+/// the name of each, and came with the ID of the request where the cloud gives one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AbsenceProof {
     /// By what the cloud was asked.
@@ -180,6 +183,10 @@ pub struct Fleet {
     pub instances: Vec<Instance>,
     /// Entries of the cloud's answer that could not be understood, one line each.
     /// They never make the rest unusable.
+    ///
+    /// A line must name its instance as a word of its own, by the provider's own part of
+    /// the ID (what follows the last `/` or `:`) or by the name: nodes may be deleted that
+    /// a list does not show, and the node that such a line names counts as shown.
     pub malformed: Vec<String>,
 }
 

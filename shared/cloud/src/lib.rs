@@ -9,7 +9,9 @@
 //!
 //! 1. **Batch first**: calls take many objects and answer each one by itself.
 //! 2. **Four answers**: found, gone (with proof), not ours, or an error.
-//! 3. **Never wait inside**: a call does its work or says what it waits for.
+//! 3. **Never wait without end**: a call does its work within its deadline or says what
+//!    it waits for. A few repetitions and a pause that the cloud asked for may be in it;
+//!    waiting for a state of the cloud may not.
 //! 4. **Typed errors** ([`CloudError`]), with the cloud's own message and request ID.
 //! 5. **Ownership**: what is not ours is counted and never touched.
 //!
@@ -22,6 +24,7 @@ mod identity;
 mod instances;
 pub mod message;
 mod metrics;
+mod nearest;
 pub mod node_keys;
 mod provider;
 mod registry;
@@ -35,6 +38,7 @@ pub use instances::{
     PowerState, ProofMethod,
 };
 pub use metrics::{MetricsSink, NoMetrics};
+pub use nearest::nearest;
 pub use provider::{Capability, Cloud};
 pub use registry::{
     ProviderConfig, ProviderContext, ProviderFactory, ProviderRegistry, RegistryError,

@@ -6,7 +6,6 @@ pub mod controllers;
 pub mod duration;
 mod foreign;
 mod markdown;
-mod nearest;
 #[cfg(test)]
 mod tests;
 

@@ -127,10 +127,12 @@ impl Rig {
 
     /// Lets the programs log in with a password, also those that run.
     pub fn log_in_as(&self, account: &Account) -> Result<()> {
-        let Account { user, password, project } = account;
-        self.configure(&format!(
-            "username = {user}\npassword = {password}\ntenant-name = {project}\ndomain-name = Default\n"
-        ))
+        self.configure(&by_password(account))
+    }
+
+    /// The same, and no region is named.
+    pub fn log_in_without_region(&self, account: &Account) -> Result<()> {
+        self.write(&by_password(account))
     }
 
     /// Lets the programs log in with an application credential, also those that run.
@@ -141,9 +143,30 @@ impl Rig {
         ))
     }
 
+    /// Lets the programs log in as the trustee of a trust, also those that run.
+    pub fn log_in_by_trust(&self, trust: &str, trustee: &User) -> Result<()> {
+        let User { id, account } = trustee;
+        let password = &account.password;
+        self.configure(&format!(
+            "trust-id = {trust}\ntrustee-id = {id}\ntrustee-password = {password}\n"
+        ))
+    }
+
+    /// Lets the programs log in with a token that is there, also those that run.
+    pub fn log_in_by_token(&self, token: &str) -> Result<()> {
+        self.configure(&format!(
+            "token = {token}\ntenant-name = k8s\ntenant-domain-name = Default\n"
+        ))
+    }
+
     fn configure(&self, credentials: &str) -> Result<()> {
+        self.write(&format!("region = {REGION}\n{credentials}"))
+    }
+
+    /// Writes the cloud.conf: these lines of `[Global]` after the address of Keystone.
+    fn write(&self, lines: &str) -> Result<()> {
         let auth_url = self.cloud.proxy.auth_url()?;
-        let text = format!("[Global]\nauth-url = {auth_url}\nregion = {REGION}\n{credentials}");
+        let text = format!("[Global]\nauth-url = {auth_url}\n{lines}");
         // A reader never sees half a file.
         let aside = self.folder.path().join("cloud.conf.new");
         std::fs::write(&aside, text)?;
@@ -190,12 +213,35 @@ impl Rig {
         self.cloud.fleet.get(number).context("the fleet is not that large")
     }
 
+    /// A new server of the cluster's project. Who asks for it deletes it; what is left over
+    /// is deleted when the next run begins.
+    pub async fn server(&self, name: &str) -> Result<Server> {
+        self.cloud.user.new_server(&NewServer::named(name)).await
+    }
+
+    /// Waits until every node that is there is past its grace period, a second with
+    /// [`Rig::lifecycle_ccm`]. The API server cuts the time of creation to whole seconds.
+    pub async fn past_grace(&self) {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+
+    /// Waits until a token that has been ended is refused everywhere: services believe in
+    /// one for a second after they have asked Keystone.
+    pub async fn past_token_caches(&self) {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+
     /// A user of the cluster's project for this scenario alone.
     pub async fn own_user(&self, name: &str) -> Result<User> {
+        self.own_user_of("k8s", name).await
+    }
+
+    /// The same of another project.
+    pub async fn own_user_of(&self, project: &str, name: &str) -> Result<User> {
         let account = Account {
             user: format!("{USER_PREFIX}{name}"),
             password: PASSWORD.to_owned(),
-            project: "k8s".to_owned(),
+            project: project.to_owned(),
         };
         self.cloud.operator.create_user(&account).await
     }
@@ -222,6 +268,14 @@ impl Rig {
         })
         .await
     }
+}
+
+/// What a cloud.conf says of an account.
+fn by_password(account: &Account) -> String {
+    let Account { user, password, project } = account;
+    format!(
+        "username = {user}\npassword = {password}\ntenant-name = {project}\ndomain-name = Default\n"
+    )
 }
 
 /// The node of a server that its kubelet has just registered.

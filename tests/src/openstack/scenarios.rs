@@ -14,6 +14,7 @@ mod names;
 mod neutron_alone;
 mod outages;
 mod register;
+mod spellings;
 mod through_proxy;
 
 /// A scenario: its name and what it does.
@@ -53,12 +54,17 @@ pub fn all() -> Vec<Scenario> {
         register::nodes_at_once_cost_few_calls,
         follow::a_node_follows_its_server,
         follow::a_node_is_shut_down_started_and_deleted_with_its_server,
+        spellings::every_spelling_leads_to_the_server,
+        spellings::another_regions_node_stays_where_no_region_is_named,
         names::a_server_in_another_project_is_not_taken,
         names::two_servers_of_one_name_are_told,
         credentials::a_revoked_token_is_replaced,
         credentials::a_wrong_password_is_told_and_not_hammered,
         credentials::a_changed_password_is_taken_up,
         credentials::application_credentials_are_rotated,
+        credentials::a_trust_is_enough_and_its_end_is_told,
+        credentials::a_token_serves_until_it_ends,
+        credentials::no_configuration_is_told,
         access_rules::the_rules_of_the_page_are_enough,
         access_rules::a_rule_that_is_missing_is_told_and_nothing_is_half_done,
         outages::a_frozen_nova_is_waited_for,
@@ -66,6 +72,7 @@ pub fn all() -> Vec<Scenario> {
         outages::keystone_goes_and_comes_back,
         neutron_alone::a_frozen_neutron_is_waited_for,
         neutron_alone::a_neutron_that_errs_is_waited_for,
+        neutron_alone::spoiled_lists_of_neutron_take_no_address,
         judged::no_fault_deletes_a_node,
         judged::a_frozen_nova_deletes_nobody,
         judged::the_wrong_project_deletes_nobody,

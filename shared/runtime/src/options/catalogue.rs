@@ -3,10 +3,9 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use super::{
-    foreign::{FOREIGN, Foreign},
-    nearest::nearest,
-};
+use ccm_cloud::nearest;
+
+use super::foreign::{FOREIGN, Foreign};
 use crate::{
     program::{Identity, Program},
     settings::{SECTIONS, SettingDoc, flag_of, key_of},
@@ -99,12 +98,14 @@ impl Catalogue {
     pub(crate) fn nearest(&self, name: &str) -> Option<&'static str> {
         let foreign = self.foreign().map(|foreign| foreign.flag);
         let special = super::SPECIAL.iter().map(|(flag, _)| *flag);
-        nearest(&flag_of(name), self.by_flag.keys().copied().chain(foreign).chain(special))
+        let known: Vec<_> = self.by_flag.keys().copied().chain(foreign).chain(special).collect();
+        nearest(&flag_of(name), &known)
     }
 
     /// The key that a misspelt key was probably meant to be.
     pub(crate) fn nearest_key(&self, name: &str) -> Option<String> {
-        nearest(&flag_of(name), self.by_flag.keys().copied()).map(key_of)
+        let known: Vec<_> = self.by_flag.keys().copied().collect();
+        nearest(&flag_of(name), &known).map(key_of)
     }
 }
 

@@ -141,6 +141,12 @@ impl Admin {
         self.post(&format!("{}/servers", self.compute), body).await
     }
 
+    /// Creates a server and waits until it is `ACTIVE`.
+    pub async fn new_server(&self, new: &NewServer) -> Result<Server> {
+        let id = self.create_server(new).await?;
+        self.wait_for(&id, "ACTIVE").await
+    }
+
     /// Creates servers and waits until all are `ACTIVE`.
     pub async fn create_servers(&self, all: &[NewServer]) -> Result<Vec<Server>> {
         let mut ids = Vec::new();

@@ -94,6 +94,23 @@ impl Admin {
         self.delete(&format!("{}/{id}", self.credentials_url())).await
     }
 
+    /// Lets this user act as oneself in one's project. Returns the trust's ID.
+    pub async fn trust(&self, trustee: &User) -> Result<String> {
+        let body = json!({"trust": {
+            "trustor_user_id": self.user_id,
+            "trustee_user_id": trustee.id,
+            "project_id": self.project_id,
+            "impersonation": true,
+            "roles": [{"name": "member"}],
+        }});
+        text(&self.post(&self.identity_url("OS-TRUST/trusts"), body).await?, "/trust/id")
+    }
+
+    /// Ends a trust of one's own, and the tokens that were had by it.
+    pub async fn delete_trust(&self, id: &str) -> Result<()> {
+        self.delete(&self.identity_url(&format!("OS-TRUST/trusts/{id}"))).await
+    }
+
     /// Ends a token before its time, its owner's or, for the operator, anybody's.
     pub async fn revoke_token(&self, token: &str) -> Result<()> {
         let headers = [("x-auth-token", self.token.as_str()), ("x-subject-token", token)];

@@ -128,6 +128,15 @@ impl Fault {
     }
 }
 
+impl State {
+    fn add(&mut self, fault: Fault) -> FaultId {
+        self.added += 1;
+        let id = FaultId(self.added);
+        self.faults.push(InForce { id, fault, hits: 0 });
+        id
+    }
+}
+
 /// The name of a fault among [`Faults`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultId(u64);
@@ -138,23 +147,41 @@ pub struct Faults(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    faults: Vec<(FaultId, Fault)>,
+    faults: Vec<InForce>,
     added: u64,
+}
+
+#[derive(Debug)]
+struct InForce {
+    id: FaultId,
+    fault: Fault,
+    /// How many requests it has hit.
+    hits: usize,
 }
 
 impl Faults {
     /// Puts a fault in force.
     pub fn add(&self, fault: Fault) -> FaultId {
+        self.0.lock().add(fault)
+    }
+
+    /// Puts a fault in force in the place of all others, without a moment in between.
+    pub fn replace(&self, fault: Fault) -> FaultId {
         let mut state = self.0.lock();
-        state.added += 1;
-        let id = FaultId(state.added);
-        state.faults.push((id, fault));
-        id
+        state.faults.clear();
+        state.add(fault)
     }
 
     /// Ends one fault.
     pub fn remove(&self, id: FaultId) {
-        self.0.lock().faults.retain(|(other, _)| *other != id);
+        self.0.lock().faults.retain(|other| other.id != id);
+    }
+
+    /// How many requests this fault has hit so far; none if it is no longer in force.
+    pub fn hits(&self, id: FaultId) -> usize {
+        let state = self.0.lock();
+        let mut all = state.faults.iter();
+        all.find(|fault| fault.id == id).map_or(0, |fault| fault.hits)
     }
 
     /// Ends all faults. What hangs goes on hanging until its caller gives up.
@@ -165,10 +192,11 @@ impl Faults {
     /// What happens to this request, which then counts as one of the fault's times.
     pub(super) fn hit(&self, service: Service, path: &str) -> Option<Effect> {
         let mut state = self.0.lock();
-        let (_, fault) = state.faults.iter_mut().find(|(_, fault)| fault.applies(service, path))?;
-        if let Some(times) = &mut fault.times {
+        let found = state.faults.iter_mut().find(|known| known.fault.applies(service, path))?;
+        found.hits += 1;
+        if let Some(times) = &mut found.fault.times {
             *times -= 1;
         }
-        Some(fault.effect.clone())
+        Some(found.fault.effect.clone())
     }
 }

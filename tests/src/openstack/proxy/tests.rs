@@ -182,17 +182,20 @@ async fn spoiled_answers() {
 async fn a_fault_holds_for_its_place_and_times() {
     let bed = Bed::new(two_servers()).await;
     let fault = Fault::new(Effect::internal_error()).on(Service::Compute).path("/v2.1/serv");
-    bed.proxy.faults().add(fault.times(2));
+    let twice = bed.proxy.faults().add(fault.times(2));
     let status = async |service, path: &str| bed.get(service, path).await.unwrap().status.as_u16();
     assert_eq!(status(Service::Identity, "/v2.1/servers").await, 200);
     assert_eq!(status(Service::Compute, "/v2.1/flavors").await, 200);
     for wanted in [500, 500, 200] {
         assert_eq!(status(Service::Compute, "/v2.1/servers").await, wanted);
     }
+    assert_eq!(bed.proxy.faults().hits(twice), 2, "what it did not apply to is not counted");
     let id = bed.proxy.faults().add(Fault::new(Effect::unauthorized()));
     assert_eq!(status(Service::Compute, "/").await, 401);
+    assert_eq!(bed.proxy.faults().hits(id), 1);
     bed.proxy.faults().remove(id);
     assert_eq!(status(Service::Compute, "/").await, 200);
+    assert_eq!(bed.proxy.faults().hits(id), 0, "it is no longer in force");
 }
 
 #[tokio::test]

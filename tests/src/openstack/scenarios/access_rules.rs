@@ -6,12 +6,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use ccm_sim::poll;
 use serde_json::Value;
-use tokio::time::sleep;
 
 use crate::{
     nodes,
     openstack::{
-        admin::{Admin, NewServer, Server, User},
+        admin::{Admin, User},
         rig::{Rig, SOON},
     },
 };
@@ -35,15 +34,10 @@ async fn log_in(rig: &Rig, name: &str, rules: &[Value]) -> Result<User> {
     Ok(user)
 }
 
-async fn create(rig: &Rig, name: &str) -> Result<Server> {
-    let servers = rig.cloud.user.create_servers(&[NewServer::named(name)]).await?;
-    servers.into_iter().next().context("one was asked for")
-}
-
 pub(super) async fn the_rules_of_the_page_are_enough(rig: &Rig) -> Result<()> {
     let user = log_in(rig, "ruled", &rules_of_the_page()?).await?;
     let node_ccm = rig.start(&rig.node_ccm()).await?;
-    let server = create(rig, "ruled").await?;
+    let server = rig.server("ruled").await?;
     rig.register(&server).await?;
     rig.initialised(&server.name).await?;
     let others: Vec<_> = rig.cloud.fleet.iter().collect();
@@ -51,7 +45,7 @@ pub(super) async fn the_rules_of_the_page_are_enough(rig: &Rig) -> Result<()> {
     rig.register_initialised(&others).await?;
 
     let lifecycle_ccm = rig.start(&rig.lifecycle_ccm()).await?;
-    sleep(Duration::from_secs(2)).await;
+    rig.past_grace().await;
     rig.cloud.user.delete_server(&server.id).await?;
     nodes::set_ready(&rig.client, &server.name, "Unknown").await?;
     nodes::gone(&rig.client, &server.name, 2 * SOON).await?;
@@ -75,7 +69,7 @@ pub(super) async fn a_rule_that_is_missing_is_told_and_nothing_is_half_done(
     rules.retain(|rule| rule["path"] != "/v2.0/ports");
     ensure!(rules.len() + 1 == rules_of_the_page()?.len(), "the page has one rule for ports");
     let user = log_in(rig, "portless", &rules).await?;
-    let lost = create(rig, "portless").await?;
+    let lost = rig.server("portless").await?;
     let node_ccm = rig.start(&rig.node_ccm()).await?;
     let new = rig.fleet(0)?;
     rig.register(new).await?;
@@ -84,7 +78,7 @@ pub(super) async fn a_rule_that_is_missing_is_told_and_nothing_is_half_done(
 
     let lifecycle_ccm = rig.start(&rig.lifecycle_ccm()).await?;
     rig.register_initialised(&[rig.fleet(1)?, &lost]).await?;
-    sleep(Duration::from_secs(2)).await;
+    rig.past_grace().await;
     rig.cloud.user.delete_server(&lost.id).await?;
     nodes::set_ready(&rig.client, &lost.name, "Unknown").await?;
     // Nova says that it is gone; without a list, which needs the ports, nobody is deleted.

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use ccm_sim::{poll, program::Program};
+use ccm_sim::{
+    poll,
+    program::{Launch, Program},
+};
 use tokio::time::sleep;
 
 use crate::openstack::{
@@ -44,6 +47,18 @@ async fn not_ready(program: &Program) -> Result<String> {
     Ok(program.get("/readyz?verbose").await?.1)
 }
 
+/// Waits until the program counts its credentials as refused. It has worked before, so it
+/// stays ready: neither a restart nor another replica would help.
+async fn refused(program: &Program) -> Result<String> {
+    poll::until("the credentials to be refused", SOON, || async {
+        Ok((program.metric("openstack_credentials_refused").await? > 0.0).then_some(()))
+    })
+    .await
+    .with_context(|| program.log())?;
+    ensure!(program.get("/livez").await?.0 == 200, "it lives");
+    Ok(program.log())
+}
+
 pub(super) async fn a_revoked_token_is_replaced(rig: &Rig) -> Result<()> {
     let log = rig.cloud.proxy.log();
     let program = rig.start(&rig.node_ccm()).await?;
@@ -51,8 +66,7 @@ pub(super) async fn a_revoked_token_is_replaced(rig: &Rig) -> Result<()> {
     let mark = log.mark();
     let token = log.last_token().context("the program has logged in")?;
     rig.cloud.operator.revoke_token(&token).await?;
-    // The services believe in a token for a second after they have asked Keystone.
-    sleep(Duration::from_secs(2)).await;
+    rig.past_token_caches().await;
     works_still(rig).await?;
     ensure!(logins(rig, mark) == 1, "one login, not {}", logins(rig, mark));
     ensure!(program.get("/readyz").await?.0 == 200, "it was ready all the time");
@@ -112,4 +126,59 @@ pub(super) async fn application_credentials_are_rotated(rig: &Rig) -> Result<()>
     works_still(rig).await?;
     ensure!(program.get("/readyz").await?.0 == 200, "it was ready all the time");
     rig.cloud.operator.delete_user(&user.id).await
+}
+
+pub(super) async fn a_trust_is_enough_and_its_end_is_told(rig: &Rig) -> Result<()> {
+    let trustor = rig.own_user("trustor").await?;
+    // Of itself it sees no server of the cluster's project.
+    let trustee = rig.own_user_of("other", "trustee").await?;
+    let own = Admin::login(rig.cloud.keystone(), &trustor.account).await?;
+    let trust = own.trust(&trustee).await?;
+    rig.log_in_by_trust(&trust, &trustee)?;
+    let program = rig.start(&rig.node_ccm()).await?;
+    works(rig).await?;
+
+    own.delete_trust(&trust).await?;
+    rig.past_token_caches().await;
+    rig.register(rig.fleet(1)?).await?;
+    let log = refused(&program).await?;
+    ensure!(log.contains(&trust), "the log names the trust that Keystone refuses: {log}");
+
+    let trust = own.trust(&trustee).await?;
+    rig.log_in_by_trust(&trust, &trustee)?;
+    rig.initialised(&rig.fleet(1)?.name).await?;
+    rig.cloud.operator.delete_user(&trustee.id).await?;
+    rig.cloud.operator.delete_user(&trustor.id).await
+}
+
+pub(super) async fn a_token_serves_until_it_ends(rig: &Rig) -> Result<()> {
+    let user = rig.own_user("bearer").await?;
+    let first = Admin::login(rig.cloud.keystone(), &user.account).await?;
+    rig.log_in_by_token(first.token())?;
+    let program = rig.start(&rig.node_ccm()).await?;
+    works(rig).await?;
+
+    // Keystone ends with it the tokens that were had for it.
+    rig.cloud.operator.revoke_token(first.token()).await?;
+    rig.past_token_caches().await;
+    rig.register(rig.fleet(1)?).await?;
+    let log = refused(&program).await?;
+    ensure!(!log.contains(first.token()), "the log never shows a token: {log}");
+
+    let second = Admin::login(rig.cloud.keystone(), &user.account).await?;
+    rig.log_in_by_token(second.token())?;
+    rig.initialised(&rig.fleet(1)?.name).await?;
+    rig.cloud.operator.delete_user(&user.id).await
+}
+
+pub(super) async fn no_configuration_is_told(_rig: &Rig) -> Result<()> {
+    for program in ["node-ccm", "lifecycle-ccm"] {
+        let launch = Launch::new(program).arg("--cloud-provider=openstack").arg("--check-config");
+        let ended = launch.run(SOON).await?;
+        ensure!(!ended.status.success(), "{program} takes it: {ended:?}");
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        let line = "--cloud-config: not set; it must be the path of a cloud.conf";
+        ensure!(said.contains(line), "{program}: {said}");
+    }
+    Ok(())
 }

@@ -1,24 +1,17 @@
 //! A node stays as its server is.
 
-use anyhow::{Context as _, Result, ensure};
-use tokio::time::{Duration, sleep};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
 
 use crate::{
     nodes,
-    openstack::{
-        admin::{NewServer, Server},
-        rig::{Rig, SOON},
-    },
+    openstack::rig::{Rig, SOON},
 };
-
-async fn create(rig: &Rig, name: &str) -> Result<Server> {
-    let servers = rig.cloud.user.create_servers(&[NewServer::named(name)]).await?;
-    servers.into_iter().next().context("one was asked for")
-}
 
 pub(super) async fn a_node_follows_its_server(rig: &Rig) -> Result<()> {
     let _program = rig.start(&rig.node_ccm().arg("--node-status-update-frequency=10s")).await?;
-    let server = create(rig, "changing").await?;
+    let server = rig.server("changing").await?;
     rig.register(&server).await?;
     rig.initialised(&server.name).await?;
 
@@ -44,7 +37,8 @@ pub(super) async fn a_node_follows_its_server(rig: &Rig) -> Result<()> {
     rig.cloud.user.delete_server(&server.id).await
 }
 
-async fn tainted(rig: &Rig, name: &str, wanted: bool) -> Result<()> {
+/// Waits until the node carries the taint of a machine that is shut down, or no longer.
+pub(super) async fn tainted(rig: &Rig, name: &str, wanted: bool) -> Result<()> {
     let what = if wanted { "tainted as shut down" } else { "no longer tainted as shut down" };
     nodes::wait_for(&rig.client, name, what, SOON, |node| {
         nodes::has_taint(node, nodes::SHUTDOWN) == wanted
@@ -56,12 +50,11 @@ async fn tainted(rig: &Rig, name: &str, wanted: bool) -> Result<()> {
 pub(super) async fn a_node_is_shut_down_started_and_deleted_with_its_server(
     rig: &Rig,
 ) -> Result<()> {
-    let server = create(rig, "mortal").await?;
+    let server = rig.server("mortal").await?;
     let _program = rig.start(&rig.lifecycle_ccm()).await?;
     let fleet: Vec<_> = rig.cloud.fleet.iter().chain([&server]).collect();
     rig.register_initialised(&fleet).await?;
-    // Past the grace period; the API server cuts the time of creation to whole seconds.
-    sleep(Duration::from_secs(2)).await;
+    rig.past_grace().await;
 
     rig.cloud.user.stop_server(&server.id).await?;
     nodes::set_ready(&rig.client, &server.name, "Unknown").await?;

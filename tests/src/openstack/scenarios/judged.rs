@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use ccm_sim::poll;
-use tokio::time::sleep;
+use ccm_sim::{poll, program::Program};
 
 use crate::{
     nodes,
     openstack::{
         Service,
-        admin::{Account, NewServer},
+        admin::Account,
         proxy::{Effect, Fault},
         rig::{Rig, SOON},
     },
@@ -20,8 +19,11 @@ use crate::{
 /// another look.
 const DELETION: Duration = Duration::from_secs(4);
 
-/// All that may go wrong without an end of its own. Keystone refusing comes last:
-/// credentials that were refused are not tried again for half a minute.
+/// Where Nova lists servers.
+const LIST: &str = "/v2.1/servers/detail";
+
+/// All that may go wrong without an end of its own. Last comes what opens the breaker,
+/// behind which nobody is convicted whatever the answers are worth.
 fn faults() -> Vec<Fault> {
     let services = |effect: Effect| Fault::new(effect).on(Service::Compute);
     vec![
@@ -31,38 +33,60 @@ fn faults() -> Vec<Fault> {
         services(Effect::internal_error()),
         services(Effect::html_not_found()),
         services(Effect::Hang),
-        services(Effect::EmptyList),
         // One server is there, and the list is not: without it nobody is convicted.
-        services(Effect::internal_error()).path("/v2.1/servers/detail"),
+        services(Effect::internal_error()).path(LIST),
         services(Effect::Truncated),
         services(Effect::HalfJson),
         Fault::new(Effect::Cut),
+        // Credentials that were refused are not shown again for half a minute.
         Fault::new(Effect::unauthorized()),
+        services(Effect::EmptyList).path(LIST),
     ]
 }
 
+/// Whether the breaker is this one: 1 is open, behind which nobody is convicted.
+async fn breaker_is(program: &Program, wanted: f64) -> Result<()> {
+    poll::until(&format!("the breaker to be {wanted}"), SOON, || async {
+        let is = program.metrics().await?.get("ccm_lifecycle_breaker_open").copied();
+        Ok((is == Some(wanted)).then_some(()))
+    })
+    .await
+    .with_context(|| program.log())
+}
+
+/// Puts the fault in the place of the one before, and lets it be met for as long as a
+/// deletion takes.
+async fn nobody_leaves_for(rig: &Rig, fault: Fault, names: &[&str]) -> Result<()> {
+    let faults = rig.cloud.proxy.faults();
+    let id = faults.replace(fault);
+    poll::until("the fault to be met twice", 2 * SOON, || async {
+        Ok((faults.hits(id) >= 2).then_some(()))
+    })
+    .await?;
+    nodes::stay(&rig.client, names, DELETION).await
+}
+
 pub(super) async fn no_fault_deletes_a_node(rig: &Rig) -> Result<()> {
-    let lost = rig.cloud.user.create_servers(&[NewServer::named("lost")]).await?;
-    let lost = lost.first().context("one was asked for")?;
+    let lost = rig.server("lost").await?;
     let program = rig.start(&rig.lifecycle_ccm().arg("--cloud-call-timeout=1s")).await?;
-    let fleet: Vec<_> = rig.cloud.fleet.iter().chain([lost]).collect();
+    let fleet: Vec<_> = rig.cloud.fleet.iter().chain([&lost]).collect();
     rig.register_initialised(&fleet).await?;
     let names: Vec<_> = fleet.iter().map(|server| server.name.as_str()).collect();
-    sleep(Duration::from_secs(2)).await;
+    rig.past_grace().await;
 
-    let mut first = true;
+    // Nobody is asked about nodes that are Ready, so the first fault is there before them.
+    rig.cloud.proxy.faults().replace(Fault::new(Effect::Hang));
+    rig.cloud.user.delete_server(&lost.id).await?;
+    nodes::set_ready(&rig.client, &lost.name, "Unknown").await?;
+    nodes::set_ready(&rig.client, &rig.fleet(0)?.name, "False").await?;
+    nodes::set_ready(&rig.client, &rig.fleet(1)?.name, "Unknown").await?;
     for fault in faults() {
-        rig.cloud.proxy.faults().clear();
-        rig.cloud.proxy.faults().add(fault.clone());
-        if std::mem::take(&mut first) {
-            rig.cloud.user.delete_server(&lost.id).await?;
-            nodes::set_ready(&rig.client, &lost.name, "Unknown").await?;
-            nodes::set_ready(&rig.client, &rig.fleet(0)?.name, "False").await?;
-            nodes::set_ready(&rig.client, &rig.fleet(1)?.name, "Unknown").await?;
-        }
-        nodes::stay(&rig.client, &names, DELETION).await.with_context(|| format!("{fault:?}"))?;
+        breaker_is(&program, 0.0).await.with_context(|| format!("before {fault:?}"))?;
+        let met = nobody_leaves_for(rig, fault.clone(), &names).await;
+        met.with_context(|| format!("{fault:?}\n{}", program.log()))?;
         ensure!(program.get("/livez").await?.0 == 200, "{fault:?}: it lives");
     }
+    breaker_is(&program, 1.0).await.context("an empty list opens it")?;
 
     rig.cloud.proxy.faults().clear();
     nodes::gone(&rig.client, &lost.name, 2 * SOON).await?;
@@ -74,15 +98,14 @@ pub(super) async fn no_fault_deletes_a_node(rig: &Rig) -> Result<()> {
 /// With the periods that the program comes with; the time is printed, because it is the
 /// figure that people ask for.
 pub(super) async fn the_node_of_a_deleted_server_leaves(rig: &Rig) -> Result<()> {
-    let lost = rig.cloud.user.create_servers(&[NewServer::named("left")]).await?;
-    let lost = lost.first().context("one was asked for")?;
+    let lost = rig.server("left").await?;
     let launch = rig.controller("lifecycle-ccm").arg("--node-grace-period=1s");
     let _program = rig.start(&launch).await?;
-    let fleet: Vec<_> = rig.cloud.fleet.iter().chain([lost]).collect();
+    let fleet: Vec<_> = rig.cloud.fleet.iter().chain([&lost]).collect();
     rig.register_initialised(&fleet).await?;
-    // Past its grace period, as nearly every node of a cluster is: of a younger one the
-    // first answer "gone" does not count.
-    sleep(Duration::from_secs(3)).await;
+    // As nearly every node of a cluster is: of a younger one the first answer "gone" does
+    // not count.
+    rig.past_grace().await;
     rig.cloud.user.delete_server(&lost.id).await?;
     let start = tokio::time::Instant::now();
     nodes::set_ready(&rig.client, &lost.name, "Unknown").await?;
@@ -97,23 +120,15 @@ pub(super) async fn the_wrong_project_deletes_nobody(rig: &Rig) -> Result<()> {
     let fleet: Vec<_> = rig.cloud.fleet.iter().collect();
     rig.register_initialised(&fleet).await?;
     let names: Vec<_> = fleet.iter().map(|server| server.name.as_str()).collect();
-    sleep(Duration::from_secs(2)).await;
+    rig.past_grace().await;
     rig.log_in_as(&Account::of("other"))?;
     for name in &names {
         nodes::set_ready(&rig.client, name, "Unknown").await?;
     }
-    let breaker = async |wanted: f64| {
-        poll::until(&format!("the breaker to be {wanted}"), SOON, || async {
-            let is = program.metrics().await?.get("ccm_lifecycle_breaker_open").copied();
-            Ok((is == Some(wanted)).then_some(()))
-        })
-        .await
-        .with_context(|| program.log())
-    };
-    breaker(1.0).await?;
+    breaker_is(&program, 1.0).await?;
     nodes::stay(&rig.client, &names, DELETION).await?;
     rig.log_in_as(&Account::of("k8s"))?;
-    breaker(0.0).await?;
+    breaker_is(&program, 0.0).await?;
     nodes::stay(&rig.client, &names, DELETION).await
 }
 
@@ -122,7 +137,7 @@ pub(super) async fn a_frozen_nova_deletes_nobody(rig: &Rig) -> Result<()> {
     let fleet: Vec<_> = rig.cloud.fleet.iter().collect();
     rig.register_initialised(&fleet).await?;
     let names: Vec<_> = fleet.iter().map(|server| server.name.as_str()).collect();
-    sleep(Duration::from_secs(2)).await;
+    rig.past_grace().await;
     let _frozen = rig.cloud.services.freeze("nova-api")?;
     for name in &names {
         nodes::set_ready(&rig.client, name, "Unknown").await?;

@@ -1,6 +1,6 @@
 //! Names are no identity.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use tokio::time::{Duration, sleep};
 
 use crate::{
@@ -16,9 +16,7 @@ fn provider_id(node: &k8s_openapi::api::core::v1::Node) -> Option<&str> {
 }
 
 pub(super) async fn a_server_in_another_project_is_not_taken(rig: &Rig) -> Result<()> {
-    let namesake = NewServer::named("namesake");
-    let foreign = rig.cloud.other.create_servers(std::slice::from_ref(&namesake)).await?;
-    let foreign = foreign.first().context("one was asked for")?;
+    let foreign = rig.cloud.other.new_server(&NewServer::named("namesake")).await?;
     let _program = rig.start(&rig.node_ccm()).await?;
     // Its kubelet says nothing that leads to the server by its UUID.
     nodes::register(&rig.client, &nodes::fresh("namesake")).await?;
@@ -26,8 +24,7 @@ pub(super) async fn a_server_in_another_project_is_not_taken(rig: &Rig) -> Resul
     let node = nodes::get(&rig.client, "namesake").await?;
     ensure!(nodes::is_tainted(&node) && provider_id(&node).is_none(), "another's server is taken");
 
-    let own = rig.cloud.user.create_servers(&[namesake]).await?;
-    let own = own.first().context("one was asked for")?;
+    let own = rig.server("namesake").await?;
     let node = rig.initialised("namesake").await?;
     ensure!(provider_id(&node) == Some(&own.provider_id()), "{:?}", provider_id(&node));
     rig.cloud.user.delete_server(&own.id).await?;

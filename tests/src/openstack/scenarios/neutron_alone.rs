@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use ccm_sim::program::Program;
-use tokio::time::sleep;
+use anyhow::{Result, ensure};
+use ccm_sim::{poll, program::Program};
 
 use crate::{
     nodes,
     openstack::{
         Service,
-        admin::NewServer,
         proxy::{Effect, Fault, tally},
         rig::{Rig, SOON},
     },
@@ -38,8 +36,7 @@ async fn lives_and_leads(program: &Program) -> Result<()> {
 }
 
 async fn out_of_order(rig: &Rig, effect: Effect) -> Result<()> {
-    let lost = rig.cloud.user.create_servers(&[NewServer::named("lost-meanwhile")]).await?;
-    let lost = lost.first().context("one was asked for")?;
+    let lost = rig.server("lost-meanwhile").await?;
     let (settled, new) = (rig.fleet(0)?, rig.fleet(1)?);
     // Addresses are looked at every ten seconds, so also while Neutron is out of order.
     let quick = rig.node_ccm().arg("--node-status-update-frequency=10s");
@@ -49,8 +46,8 @@ async fn out_of_order(rig: &Rig, effect: Effect) -> Result<()> {
     rig.register(settled).await?;
     let addresses = nodes::addresses(&rig.initialised(&settled.name).await?);
     ensure!(addresses.iter().any(|address| address.starts_with("InternalIP=")), "{addresses:?}");
-    rig.register_initialised(&[lost]).await?;
-    sleep(Duration::from_secs(2)).await;
+    rig.register_initialised(&[&lost]).await?;
+    rig.past_grace().await;
 
     let fault = rig.cloud.proxy.faults().add(Fault::new(effect).on(Service::Network));
     let mark = rig.cloud.proxy.log().mark();
@@ -75,4 +72,53 @@ async fn out_of_order(rig: &Rig, effect: Effect) -> Result<()> {
     nodes::gone(&rig.client, &lost.name, 2 * SOON).await?;
     let left = [settled.name.as_str(), new.name.as_str()];
     nodes::stay(&rig.client, &left, Duration::from_secs(2)).await
+}
+
+/// Neutron answers, and its answers lack ports: what a node has is not taken from it.
+pub(super) async fn spoiled_lists_of_neutron_take_no_address(rig: &Rig) -> Result<()> {
+    let server = rig.server("addressed").await?;
+    let floating = rig.cloud.user.add_floating_ip(&server.id).await?;
+    let node_ccm = rig.start(&rig.node_ccm().arg("--node-status-update-frequency=10s")).await?;
+    let external = format!("ExternalIP={}", floating.address);
+    let other = rig.fleet(0)?;
+    for server in [&server, other] {
+        rig.register(server).await?;
+    }
+    // Nova tells of a floating IP some time after Neutron.
+    let shown = nodes::wait_for(&rig.client, &server.name, "its floating IP", 2 * SOON, |node| {
+        nodes::addresses(node).contains(&external)
+    });
+    let before = [
+        (server.name.as_str(), nodes::addresses(&shown.await?)),
+        (other.name.as_str(), nodes::addresses(&rig.initialised(&other.name).await?)),
+    ];
+
+    let faults = rig.cloud.proxy.faults();
+    for effect in [Effect::EmptyList, Effect::Truncated, Effect::HalfJson] {
+        let told = format!("{effect:?}");
+        let id = faults.replace(Fault::new(effect).on(Service::Network));
+        poll::until(&format!("{told} to be met"), SOON, || async {
+            Ok((faults.hits(id) > 0).then_some(()))
+        })
+        .await?;
+        poll::always(&format!("{told}: addresses stay"), Duration::from_secs(3), || async {
+            for (name, addresses) in &before {
+                let now = nodes::addresses(&nodes::get(&rig.client, name).await?);
+                ensure!(now == *addresses, "{name} had {addresses:?} and has {now:?}");
+            }
+            Ok(())
+        })
+        .await?;
+    }
+    lives_and_leads(&node_ccm).await?;
+
+    faults.clear();
+    rig.cloud.user.delete_floating_ip(&floating.id).await?;
+    let node =
+        nodes::wait_for(&rig.client, &server.name, "without its floating IP", 2 * SOON, |node| {
+            !nodes::addresses(node).contains(&external)
+        })
+        .await?;
+    ensure!(nodes::addresses(&node).iter().any(|address| address.starts_with("InternalIP=")));
+    rig.cloud.user.delete_server(&server.id).await
 }

@@ -58,8 +58,7 @@ pub(super) async fn keystone_goes_and_comes_back(rig: &Rig) -> Result<()> {
     rig.initialised(&before.name).await?;
 
     rig.cloud.services.kill("keystone-api").await?;
-    // The other services believe in a token for a second after they have asked Keystone.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    rig.past_token_caches().await;
     rig.register(after).await?;
     tokio::time::sleep(Duration::from_secs(3)).await;
     waits(rig, &program, &after.name).await?;

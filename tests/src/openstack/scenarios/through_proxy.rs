@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use http::Method;
 use tokio::time::{Instant, timeout};
 
@@ -29,14 +29,13 @@ pub(super) async fn services_work_through_the_proxy(rig: &Rig) -> Result<()> {
     }
 
     let new = NewServer::named("through-the-proxy").zone("zone-2");
-    let servers = user.create_servers(&[new]).await?;
-    let server = servers.first().context("one was asked for")?;
+    let server = user.new_server(&new).await?;
     ensure!(server.zone == "zone-2" && server.flavor == "m1.small", "{server:?}");
     ensure!(server.fixed.len() == 1 && server.floating.is_empty(), "{server:?}");
     let ports = user.ports(&server.id).await?;
     ensure!(ports.len() == 1, "a server has one port: {ports:?}");
     ensure!(ports.iter().all(|port| port["status"] == "ACTIVE"), "{ports:?}");
-    ensure!(user.servers().await?.contains(server), "the list shows it");
+    ensure!(user.servers().await?.contains(&server), "the list shows it");
     user.delete_server(&server.id).await?;
     ensure!(user.server(&server.id).await?.is_none(), "it is gone");
 
@@ -104,8 +103,7 @@ pub(super) async fn credentials_end_when_they_are_ended(rig: &Rig) -> Result<()>
     let through_proxy = Admin::login(&rig.cloud.proxy.auth_url()?, &user.account).await?;
     ensure!(through_proxy.servers().await.is_ok(), "it is a member of the project");
     operator.revoke_token(through_proxy.token()).await?;
-    // The services believe in a token for a second after they have asked Keystone.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    rig.past_token_caches().await;
     let refused = through_proxy.servers().await;
     ensure!(format!("{refused:?}").contains("401"), "a revoked token is refused: {refused:?}");
 

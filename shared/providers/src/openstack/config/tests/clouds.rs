@@ -78,11 +78,11 @@ fn the_entry_is_chosen_by_key_then_variable_then_alone() {
     let file = place.path("work/clouds.yaml").display().to_string();
     for (rest, expect) in [
         ("", "has several entries; choose one by [Global] cloud or OS_CLOUD: one, two"),
+        ("cloud = tow\n", "has no entry \"tow\", which [Global] cloud asks for; did you mean two?"),
         (
-            "cloud = tow\n",
-            "has no entry \"tow\", which [Global] cloud asks for; known are one, two",
+            "cloud = ten\n",
+            "has no entry \"ten\", which [Global] cloud asks for; known are one, two",
         ),
-        ("cloud = tw\n", "has no entry \"tw\", which [Global] cloud asks for; did you mean two?"),
     ] {
         let said = place.refused(&format!("{USE}{rest}"));
         assert!(said.ends_with(&format!("{file}: {expect}")), "{said}");
