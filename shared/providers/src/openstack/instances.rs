@@ -274,8 +274,8 @@ impl OpenStackInstances {
         if let Some(line) = around.ports.spoilt.get(server.id.as_str()) {
             return Err(malformed(about(line)));
         }
-        let subs = ports.iter().flat_map(Port::sub_port_ids);
-        if let Some(line) = subs.filter_map(|id| around.ports.spoilt_subs.get(id)).next() {
+        let mut subs = ports.iter().flat_map(Port::sub_port_ids);
+        if let Some(line) = subs.find_map(|id| around.ports.spoilt_subs.get(id)) {
             return Err(malformed(about(line)));
         }
         let missing = |line: String| CloudError::new(ErrorKind::Unavailable, about(&line));

@@ -119,7 +119,7 @@ pub(super) fn malformed(operation: &str, answer: &Answer, what: &str) -> CloudEr
 }
 
 /// Adds the ID of the request that was answered.
-pub(super) fn with_request_id(error: CloudError, answer: &Answer) -> CloudError {
+fn with_request_id(error: CloudError, answer: &Answer) -> CloudError {
     match &answer.request_id {
         Some(id) => error.with_request_id(id),
         None => error,

@@ -252,10 +252,8 @@ async fn a_server_of_a_silent_cell_is_never_gone_by_name() {
     for minor in [68, 79] {
         for page in [3, 5, 1_000] {
             let rig = Rig::new(Scripted::with_servers(0..10));
-            let mut world = rig.cloud.world.lock();
-            world.spoken.0 = Some(Microversion { major: 2, minor });
-            world.page = Some(page);
-            drop(world);
+            rig.cloud.world.lock().spoken.0 = Some(Microversion { major: 2, minor });
+            rig.cloud.world.lock().page = Some(page);
             rig.cloud.take_cell_down(9);
             for answer in both_ways(&rig, &named(9)).await {
                 assert_eq!(error(&answer).kind, ErrorKind::Unavailable, "2.{minor}, {page} a page");

@@ -62,7 +62,7 @@ async fn addresses(rig: &Rig) -> Result<Vec<String>, (ErrorKind, String)> {
     let answer = rig.look(known(1)).await;
     match answer {
         Err(error) => {
-            assert_eq!(fleet.malformed, [error.message.clone()]);
+            assert_eq!(fleet.malformed, [&*error.message]);
             assert_eq!(fleet.instances.len(), 2, "the others are shown");
             Err((error.kind, error.message))
         }
@@ -79,6 +79,7 @@ async fn addresses(rig: &Rig) -> Result<Vec<String>, (ErrorKind, String)> {
 
 const ALL: [&str; 3] = ["10.0.0.2", "10.8.0.2", "10.9.0.1"];
 
+#[expect(clippy::unnecessary_wraps, reason = "it is compared with a result")]
 fn is(expect: &[&str]) -> Result<Vec<String>, (ErrorKind, String)> {
     Ok(expect.iter().map(|text| (*text).to_owned()).collect())
 }
