@@ -13,7 +13,7 @@ mod wire;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ccm_cloud::{Call, CallGate, CloudError};
+use ccm_cloud::{Call, CallGate, CloudError, message::one_line};
 
 pub(crate) use self::{
     answer::Answer,
@@ -24,7 +24,7 @@ pub(crate) use self::{
 use self::{link::Link, retry::Retry};
 use super::{
     config::Config, deadline::Deadline, discovery::Microversion, metrics::OpenStackMetrics,
-    session::Project, transport::Transport,
+    session::Project, text::MAX_VALUE, transport::Transport,
 };
 
 /// The services that are called.
@@ -78,6 +78,11 @@ pub(crate) trait Api: Send + Sync {
 
     /// Nova's microversion in use, once a request to Nova was answered and if it has any.
     fn microversion(&self) -> Option<Microversion> {
+        None
+    }
+
+    /// For whom it asks: project and region as messages name them, once there was a login.
+    fn place(&self) -> Option<String> {
         None
     }
 }
@@ -180,6 +185,11 @@ impl Client {
         self.link.lies_in(region)
     }
 
+    /// The region in use, once it is known.
+    pub(crate) fn region(&self) -> Option<String> {
+        self.link.region_in_use()
+    }
+
     /// The project that the last token was for, once there was one.
     pub(crate) fn project(&self) -> Option<Project> {
         self.link.session.last()?.project.clone()
@@ -207,5 +217,13 @@ impl Api for Client {
 
     fn microversion(&self) -> Option<Microversion> {
         Self::microversion(self)
+    }
+
+    fn place(&self) -> Option<String> {
+        let Project { name, id } = self.project()?;
+        let name = one_line(&name, MAX_VALUE);
+        let region = self.region();
+        let region = region.map_or_else(String::new, |region| format!(" in region {region}"));
+        Some(format!("project {name} ({id}){region}"))
     }
 }

@@ -129,7 +129,7 @@ impl OpenStackCloud {
         tracing::info!(
             project = project.as_ref().map(|project| &*project.name),
             project_id = project.as_ref().map(|project| &*project.id),
-            region = current.region,
+            region = current.client.region(),
             compute_microversion = current.client.microversion().map(|version| version.to_string()),
             "{what}"
         );

@@ -88,7 +88,11 @@ impl Nova {
             _ => Some(one_server(operation, id, &answer)?),
         };
         let evidence = match &row {
-            None => format!("GET {path} answered 404: {}", body_of(&answer)),
+            None => {
+                let place =
+                    self.api.place().map_or_else(String::new, |place| format!(" for {place}"));
+                format!("GET {path} answered 404{place}: {}", body_of(&answer))
+            }
             Some(Row::Whole(server)) => format!("GET {path} answered status {}", server.status()),
             Some(_) => format!("GET {path} answered in part"),
         };

@@ -113,6 +113,15 @@ impl Link {
         }
     }
 
+    /// The region in use, as far as it is known.
+    pub(super) fn region_in_use(&self) -> Option<String> {
+        let of_catalog = || {
+            let token = self.session.last()?;
+            token.catalog.region(Service::Compute, self.interface).map(str::to_owned)
+        };
+        self.region.clone().or_else(of_catalog)
+    }
+
     /// Has a token and finds the services in its catalog. Asks nobody but Keystone.
     pub(super) async fn ready(&self, deadline: Deadline) -> Result<(), Failure> {
         let token = self.session.token(deadline).await?;

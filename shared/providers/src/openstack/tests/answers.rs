@@ -1,7 +1,8 @@
 //! Answers that hold anything.
 
-use ccm_cloud::{Call, ErrorKind};
 use std::time::Duration;
+
+use ccm_cloud::{Call, Cloud as _, ErrorKind, Lookup, NodeIdentity};
 
 use super::cloud::{Move, Rig};
 use crate::openstack::client::{Api as _, Get, Service};
@@ -84,4 +85,22 @@ async fn a_document_of_another_kind_is_malformed_and_says_so() {
     assert_eq!(error.kind, ErrorKind::Malformed);
     assert_eq!(error.request_id, answer.request_id);
     assert_eq!(error.message.lines().count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_proof_names_project_and_region() {
+    let rig = Rig::new();
+    rig.ask(5).await.unwrap();
+    let id = "0f0e0d0c-1111-2222-3333-00000000abcd";
+    let body = "{\"itemNotFound\": {\"code\": 404, \"message\": \"Instance could not be found.\"}}";
+    rig.cloud.next("nova", [Move::text(404, body).with("x-openstack-request-id", "req-9")]);
+    let instances = rig.openstack.instances().unwrap().unwrap();
+    let node = NodeIdentity {
+        provider_id: Some(format!("openstack:///{id}")),
+        ..NodeIdentity::named("node-1")
+    };
+    let mut answers = instances.lookup(&[node], Call::waiting(Duration::from_secs(5))).await;
+    let Ok(Lookup::Gone(proof)) = answers.remove(0) else { panic!("{answers:?}") };
+    assert!(proof.evidence.contains("404 for project k8s (p1) in region one: "), "{proof:?}");
+    assert_eq!(proof.request_id.as_deref(), Some("req-9"));
 }
