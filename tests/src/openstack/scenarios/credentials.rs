@@ -158,11 +158,15 @@ pub(super) async fn a_token_serves_until_it_ends(rig: &Rig) -> Result<()> {
     let program = rig.start(&rig.node_ccm()).await?;
     works(rig).await?;
 
-    // Keystone ends with it the tokens that were had for it.
-    rig.cloud.operator.revoke_token(first.token()).await?;
+    // The one that the program was given, and the one that it was exchanged for.
+    let used = rig.cloud.proxy.log().last_token().context("the program has logged in")?;
+    for token in [first.token(), &used] {
+        rig.cloud.operator.revoke_token(token).await?;
+    }
     rig.past_token_caches().await;
     rig.register(rig.fleet(1)?).await?;
     let log = refused(&program).await?;
+    ensure!(log.contains("by token refused"), "the log says what Keystone refuses: {log}");
     ensure!(!log.contains(first.token()), "the log never shows a token: {log}");
 
     let second = Admin::login(rig.cloud.keystone(), &user.account).await?;
