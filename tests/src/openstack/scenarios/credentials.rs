@@ -159,8 +159,8 @@ pub(super) async fn a_token_serves_until_it_ends(rig: &Rig) -> Result<()> {
     works(rig).await?;
 
     // The one that the program was given, and the one that it was exchanged for.
-    let used = rig.cloud.proxy.log().last_token().context("the program has logged in")?;
-    for token in [first.token(), &used] {
+    let exchanged = rig.cloud.proxy.log().last_token().context("the program has logged in")?;
+    for token in [first.token(), &exchanged] {
         rig.cloud.operator.revoke_token(token).await?;
     }
     rig.past_token_caches().await;
