@@ -9,10 +9,13 @@ use ccm_sim::{
 };
 use tokio::time::sleep;
 
-use crate::openstack::{
-    admin::{Account, Admin},
-    proxy::tally,
-    rig::{Rig, SOON},
+use crate::{
+    nodes,
+    openstack::{
+        admin::{Account, Admin},
+        proxy::tally,
+        rig::{Rig, SOON},
+    },
 };
 
 /// How often the programs have logged in since this mark of the proxy's log.
@@ -158,12 +161,19 @@ pub(super) async fn a_token_serves_until_it_ends(rig: &Rig) -> Result<()> {
     let program = rig.start(&rig.node_ccm()).await?;
     works(rig).await?;
 
-    // Keystone ends with it the tokens that were had for it.
-    rig.cloud.operator.revoke_token(first.token()).await?;
+    // It ends the token that the program was given, and the one that this was exchanged for.
+    let user = rig.cloud.operator.change_password(&user, "another").await?;
     rig.past_token_caches().await;
     rig.register(rig.fleet(1)?).await?;
-    let log = refused(&program).await?;
+    // Keystone answers 404 to a token that it does not know any more.
+    poll::until("the log to say that no login succeeds", SOON, || async {
+        let log = program.log();
+        Ok((log.contains("by token") && log.contains("no token from Keystone")).then_some(()))
+    })
+    .await?;
+    let log = program.log();
     ensure!(!log.contains(first.token()), "the log never shows a token: {log}");
+    ensure!(nodes::is_tainted(&nodes::get(&rig.client, &rig.fleet(1)?.name).await?), "it waits");
 
     let second = Admin::login(rig.cloud.keystone(), &user.account).await?;
     rig.log_in_by_token(second.token())?;
