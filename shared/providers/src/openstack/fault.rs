@@ -50,6 +50,7 @@ pub(crate) fn of(
         StatusCode::NOT_FOUND if request_id.is_some() && told.denies(service) => {
             ErrorKind::NotFound
         }
+        StatusCode::NOT_FOUND if told.refuses_token(service) => ErrorKind::Unauthorized,
         _ => kind(status, &told),
     };
     let message = match (&told.message, status) {
@@ -151,6 +152,12 @@ impl Told {
             Service::Identity => false,
         };
         named && !about_the_path
+    }
+
+    /// Whether Keystone says that the token of a login has ended: it answers 404 to that.
+    fn refuses_token(&self, service: Service) -> bool {
+        let words = self.message.as_ref().map(|message| message.to_ascii_lowercase());
+        service == Service::Identity && words.is_some_and(|words| words.contains("token"))
     }
 
     fn speaks_of_quota(&self) -> bool {

@@ -166,12 +166,7 @@ pub(super) async fn a_token_serves_until_it_ends(rig: &Rig) -> Result<()> {
     rig.past_token_caches().await;
     rig.register(rig.fleet(1)?).await?;
     // Keystone answers 404 to a token that it does not know any more.
-    poll::until("the log to say that no login succeeds", SOON, || async {
-        let log = program.log();
-        Ok((log.contains("by token") && log.contains("no token from Keystone")).then_some(()))
-    })
-    .await?;
-    let log = program.log();
+    let log = refused(&program).await?;
     ensure!(!log.contains(first.token()), "the log never shows a token: {log}");
     ensure!(nodes::is_tainted(&nodes::get(&rig.client, &rig.fleet(1)?.name).await?), "it waits");
 

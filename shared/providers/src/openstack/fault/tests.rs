@@ -36,6 +36,13 @@ fn the_bodies_of_keystone_and_nova_are_understood() {
         "HTTP 401: The request you have made requires authentication.",
     );
     check(
+        Identity,
+        404,
+        r#"{"error":{"code":404,"message":"Failed to validate token","title":"Not Found"}}"#,
+        K::Unauthorized,
+        "HTTP 404: Failed to validate token",
+    );
+    check(
         Compute,
         404,
         r#"{"itemNotFound":{"code":404,"message":"Instance 5 could not be found."}}"#,
