@@ -10,7 +10,10 @@ mod pauses;
 mod retry;
 mod wire;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use async_trait::async_trait;
 use ccm_cloud::{Call, CallGate, CloudError, message::one_line};
@@ -130,13 +133,15 @@ impl Clients {
     pub(crate) fn client(&self, config: &Config) -> Result<Client, CloudError> {
         let transport = (self.connect)(config)?;
         let link = Link::new(Arc::clone(&self.shared), transport, config, &self.user_agent)?;
-        Ok(Client { link })
+        Ok(Client { link, answered: [const { AtomicBool::new(false) }; _] })
     }
 }
 
 /// The client with one configuration.
 pub(crate) struct Client {
     link: Link,
+    /// Which services have answered.
+    answered: [AtomicBool; Service::ALL.len()],
 }
 
 impl Client {
@@ -179,6 +184,11 @@ impl Client {
         self.link.is_retired()
     }
 
+    /// Whether the service has answered by this configuration.
+    pub(crate) fn has_answered(&self, service: Service) -> bool {
+        self.answered[service as usize].load(Ordering::Relaxed)
+    }
+
     /// Whether this is the region in use. Where none is configured, that is known after
     /// the first login.
     pub(crate) fn lies_in(&self, region: &str) -> bool {
@@ -208,7 +218,10 @@ impl Api for Client {
         let mut renewed = false;
         loop {
             match self.link.get(get, deadline, &mut renewed).await {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    self.answered[get.service as usize].store(true, Ordering::Relaxed);
+                    return Ok(answer);
+                }
                 Err(failure) if self.is_retired() => return Err(failure.error),
                 Err(failure) => retry.again(failure, deadline).await?,
             }

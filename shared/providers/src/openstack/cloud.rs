@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 use super::{
     NAME,
-    client::{Client, Clients},
+    client::{Client, Clients, Service},
     config::Config,
     deadline::Deadline,
     ids::{self, Parsed},
@@ -90,21 +90,21 @@ impl OpenStackCloud {
         self.tasks.lock().spawn(task);
     }
 
-    /// Puts other settings in use, if Keystone takes them and Nova and Neutron answer by
-    /// them; after an error those before stay. Where the cloud does not answer by those
-    /// before either, that Keystone takes the new ones is enough.
+    /// Puts other settings in use, if Keystone takes them, and Nova answers by them, and
+    /// Neutron if it is asked at all; after an error those before stay. Where the cloud does
+    /// not answer by those before either, that Keystone takes the new ones is enough.
     pub(super) async fn replace(&self, config: &Config, call: Call) -> Result<(), CloudError> {
         let deadline = Deadline::start(call);
         let client = self.clients.client(config)?;
         client.log_in(call).await?;
         let nova = client.probe(deadline.rest()).await;
-        let both = match &nova {
-            Ok(()) => client.probe_network(deadline.rest()).await,
-            Err(error) => Err(error.clone()),
-        };
         let works = self.has_answered.load(Ordering::Acquire) && self.last_error.lock().is_none();
         if works {
-            both.clone()?;
+            nova.clone()?;
+            let before = self.in_use.0.load_full();
+            if before.client.has_answered(Service::Network) {
+                client.probe_network(deadline.rest()).await?;
+            }
         }
         let current = Arc::new(Current::new(client, config));
         self.in_use.0.swap(Arc::clone(&current)).client.retire();

@@ -91,13 +91,14 @@ pub struct Fault {
     effect: Effect,
     service: Option<Service>,
     path: String,
+    whole_path: bool,
     times: Option<u64>,
 }
 
 impl Fault {
     /// A fault that hits every request until it is removed.
     pub fn new(effect: Effect) -> Self {
-        Self { effect, service: None, path: String::new(), times: None }
+        Self { effect, service: None, path: String::new(), whole_path: false, times: None }
     }
 
     /// Only requests to this service.
@@ -114,6 +115,12 @@ impl Fault {
         self
     }
 
+    /// Only requests with this very path; the query does not count.
+    #[must_use]
+    pub fn exactly(self, path: &str) -> Self {
+        Self { whole_path: true, ..self.path(path) }
+    }
+
     /// Only the next so many requests that it applies to.
     #[must_use]
     pub fn times(mut self, requests: u64) -> Self {
@@ -125,6 +132,7 @@ impl Fault {
         self.times != Some(0)
             && self.service.is_none_or(|wanted| wanted == service)
             && path.starts_with(&self.path)
+            && (!self.whole_path || path == self.path)
     }
 }
 

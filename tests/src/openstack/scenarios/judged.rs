@@ -19,8 +19,8 @@ use crate::{
 /// another look.
 const DELETION: Duration = Duration::from_secs(4);
 
-/// Where Nova lists servers.
-const LIST: &str = "/v2.1/servers/detail";
+/// Where lifecycle-ccm lists servers.
+const LIST: &str = "/v2.1/servers";
 
 /// All that may go wrong without an end of its own. Last comes what opens the breaker,
 /// behind which nobody is convicted whatever the answers are worth.
@@ -34,13 +34,13 @@ fn faults() -> Vec<Fault> {
         services(Effect::html_not_found()),
         services(Effect::Hang),
         // One server is there, and the list is not: without it nobody is convicted.
-        services(Effect::internal_error()).path(LIST),
+        services(Effect::internal_error()).exactly(LIST),
         services(Effect::Truncated),
         services(Effect::HalfJson),
         Fault::new(Effect::Cut),
         // Credentials that were refused are not shown again for half a minute.
         Fault::new(Effect::unauthorized()),
-        services(Effect::EmptyList).path(LIST),
+        services(Effect::EmptyList).exactly(LIST),
     ]
 }
 

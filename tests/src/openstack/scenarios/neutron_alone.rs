@@ -54,8 +54,10 @@ async fn out_of_order(rig: &Rig, effect: Effect) -> Result<()> {
     rig.register(new).await?;
     rig.cloud.user.delete_server(&lost.id).await?;
     nodes::set_ready(&rig.client, &lost.name, "Unknown").await?;
-    let names = [settled.name.as_str(), new.name.as_str(), lost.name.as_str()];
-    nodes::stay(&rig.client, &names, Duration::from_secs(15)).await?;
+    // Who is there is Nova's to say.
+    nodes::gone(&rig.client, &lost.name, 2 * SOON).await?;
+    let names = [settled.name.as_str(), new.name.as_str()];
+    nodes::stay(&rig.client, &names, Duration::from_secs(10)).await?;
 
     let waiting = nodes::get(&rig.client, &new.name).await?;
     let provider_id = waiting.spec.as_ref().and_then(|spec| spec.provider_id.as_ref());
@@ -69,9 +71,7 @@ async fn out_of_order(rig: &Rig, effect: Effect) -> Result<()> {
 
     rig.cloud.proxy.faults().remove(fault);
     rig.initialised(&new.name).await?;
-    nodes::gone(&rig.client, &lost.name, 2 * SOON).await?;
-    let left = [settled.name.as_str(), new.name.as_str()];
-    nodes::stay(&rig.client, &left, Duration::from_secs(2)).await
+    nodes::stay(&rig.client, &names, Duration::from_secs(2)).await
 }
 
 /// Neutron answers, and its answers lack ports: what a node has is not taken from it.

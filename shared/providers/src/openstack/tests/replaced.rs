@@ -10,6 +10,7 @@ use super::{
     cloud::{Move, PASSWORD, Rig, config},
     credentials::Sink,
 };
+use crate::openstack::client::Service;
 
 const NEW: &str = "battery staple";
 
@@ -103,6 +104,7 @@ async fn settings_that_work_are_not_given_up_for_some_that_do_not() {
         let rig = Rig::new();
         if works {
             rig.ask(10).await.unwrap();
+            rig.get(Service::Network, 10).await.unwrap();
         }
         let forbidden = r#"{"forbidden": {"code": 403, "message": "no rule for it"}}"#;
         rig.cloud.always(host, Some(Move::text(403, forbidden)));
@@ -117,6 +119,15 @@ async fn settings_that_work_are_not_given_up_for_some_that_do_not() {
         };
         assert_eq!((replaced, outcome), (expect, after), "{host} {works}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_not_asked_does_not_keep_settings_from_use() {
+    let rig = Rig::new();
+    rig.ask(10).await.unwrap();
+    rig.cloud.always("neutron", Some(Move::text(403, "no rule for it")));
+    replace_after(&rig, 0).await.unwrap();
+    assert_eq!(rig.cloud.count("neutron", "/"), 0);
 }
 
 #[tokio::test(start_paused = true)]
