@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-/// As much of somebody else's words as one message takes, in characters: what an Event
-/// of Kubernetes holds.
+/// As much of somebody else's words as one message takes, in characters; more says
+/// nothing new and fills logs.
 pub const LONGEST_LINE: usize = 1024;
 
 /// The words of `text` on one line, without control characters and of at most `most`

@@ -1,6 +1,6 @@
 //! What is wrong with the configuration of the clients.
 
-use ccm_cloud::message::chain;
+use ccm_cloud::message::{LONGEST_LINE, chain, one_line};
 use kube::{
     client::{AuthError, RustlsTlsError},
     config::{KubeconfigError, LoadDataError},
@@ -63,7 +63,7 @@ pub(super) struct Problem {
 
 impl Problem {
     pub(super) fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { what: what.into(), remedy: remedy.into() }
+        Self { what: one_line(&what.into(), LONGEST_LINE), remedy: remedy.into() }
     }
 }
 

@@ -10,13 +10,12 @@ mod pauses;
 mod retry;
 mod wire;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use ccm_cloud::{Call, CallGate, CloudError, message::one_line};
+use ccm_cloud::{Call, CallGate, CloudError, ErrorKind, message::one_line};
+use parking_lot::Mutex;
+use url::Url;
 
 pub(crate) use self::{
     answer::Answer,
@@ -100,9 +99,10 @@ struct Listed {
 /// Makes the connections that a configuration asks for.
 pub(super) type Connect = Box<dyn Fn(&Config) -> Result<Transport, CloudError> + Send + Sync>;
 
-/// Makes clients. What it keeps outlives them: pauses, metrics, the gate.
+/// Makes clients.
 pub(crate) struct Clients {
-    shared: Arc<Shared>,
+    gate: Arc<dyn CallGate>,
+    metrics: OpenStackMetrics,
     user_agent: String,
     connect: Connect,
 }
@@ -124,34 +124,69 @@ impl Clients {
         metrics: OpenStackMetrics,
         user_agent: &str,
     ) -> Self {
-        let shared = Arc::new(Shared { gate, metrics, pauses: Pauses::default() });
-        Self { shared, user_agent: user_agent.to_owned(), connect }
+        Self { gate, metrics, user_agent: user_agent.to_owned(), connect }
     }
 
     /// A client with this configuration. Fails only with
-    /// [`ccm_cloud::ErrorKind::Invalid`], and talks to nobody.
-    pub(crate) fn client(&self, config: &Config) -> Result<Client, CloudError> {
+    /// [`ccm_cloud::ErrorKind::Invalid`], and talks to nobody. The pauses that the services
+    /// asked for hold on, if the client `before` asks the same ones.
+    pub(crate) fn client(
+        &self,
+        config: &Config,
+        before: Option<&Client>,
+    ) -> Result<Client, CloudError> {
+        let place = Place { auth_url: config.auth_url.clone(), region: config.region.clone() };
+        let shared = match before.filter(|before| before.place == place) {
+            Some(before) => Arc::clone(&before.shared),
+            None => Arc::new(Shared {
+                gate: Arc::clone(&self.gate),
+                metrics: self.metrics.clone(),
+                pauses: Pauses::default(),
+            }),
+        };
         let transport = (self.connect)(config)?;
-        let link = Link::new(Arc::clone(&self.shared), transport, config, &self.user_agent)?;
-        Ok(Client { link, answered: [const { AtomicBool::new(false) }; _] })
+        let link = Link::new(Arc::clone(&shared), transport, config, &self.user_agent)?;
+        Ok(Client { link, shared, place, last: Mutex::default() })
     }
 }
 
 /// The client with one configuration.
 pub(crate) struct Client {
     link: Link,
-    /// Which services have answered.
-    answered: [AtomicBool; Service::ALL.len()],
+    shared: Arc<Shared>,
+    place: Place,
+    /// Whether the last call to each service was answered; `None` for one that was not
+    /// asked yet.
+    last: Mutex<[Option<bool>; Service::ALL.len()]>,
+}
+
+/// Whose services are asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    auth_url: Url,
+    region: Option<String>,
 }
 
 impl Client {
-    /// Logs in and looks whether the catalog has the services.
-    pub(crate) async fn log_in(&self, call: Call) -> Result<(), CloudError> {
+    /// Logs in and looks whether the catalog has these services.
+    pub(crate) async fn log_in(&self, services: &[Service], call: Call) -> Result<(), CloudError> {
         let (deadline, mut retry) = (Deadline::start(call), Retry::default());
-        while let Err(failure) = self.link.ready(deadline).await {
+        while let Err(failure) = self.link.ready(services, deadline).await {
             retry.again(failure, deadline).await?;
         }
         Ok(())
+    }
+
+    /// Sends the request, again if that may help.
+    async fn persist(&self, get: Get<'_>, deadline: Deadline) -> Result<Answer, CloudError> {
+        let (mut retry, mut renewed) = (Retry::default(), false);
+        loop {
+            match self.link.get(get, deadline, &mut renewed).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) if self.is_retired() => return Err(failure.error),
+                Err(failure) => retry.again(failure, deadline).await?,
+            }
+        }
     }
 
     /// One cheap call that shows whether Keystone accepts the credentials and Nova
@@ -184,9 +219,30 @@ impl Client {
         self.link.is_retired()
     }
 
-    /// Whether the service has answered by this configuration.
-    pub(crate) fn has_answered(&self, service: Service) -> bool {
-        self.answered[service as usize].load(Ordering::Relaxed)
+    /// Whether the last call to the service was answered; `None` if it was not asked yet.
+    pub(crate) fn answers(&self, service: Service) -> Option<bool> {
+        self.last.lock()[service as usize]
+    }
+
+    fn note(&self, service: Service, outcome: &Result<Answer, CloudError>) {
+        use ErrorKind::{Malformed, Timeout, Unauthorized, Unavailable};
+        let answers = match outcome {
+            Ok(_) => true,
+            Err(error)
+                if matches!(error.kind, Unauthorized | Unavailable | Timeout | Malformed) =>
+            {
+                false
+            }
+            // It answers, though not as one would like.
+            Err(_) => return,
+        };
+        self.last.lock()[service as usize] = Some(answers);
+    }
+
+    /// Whether it asks the same project of the same cloud. Known after the logins.
+    pub(crate) fn is_of_the_project_of(&self, other: &Self) -> bool {
+        let id = |client: &Self| client.project().map(|project| project.id);
+        self.place == other.place && id(self).is_some() && id(self) == id(other)
     }
 
     /// Whether this is the region in use. Where none is configured, that is known after
@@ -214,18 +270,9 @@ impl Client {
 #[async_trait]
 impl Api for Client {
     async fn get(&self, get: Get<'_>, call: Call) -> Result<Answer, CloudError> {
-        let (deadline, mut retry) = (Deadline::start(call), Retry::default());
-        let mut renewed = false;
-        loop {
-            match self.link.get(get, deadline, &mut renewed).await {
-                Ok(answer) => {
-                    self.answered[get.service as usize].store(true, Ordering::Relaxed);
-                    return Ok(answer);
-                }
-                Err(failure) if self.is_retired() => return Err(failure.error),
-                Err(failure) => retry.again(failure, deadline).await?,
-            }
-        }
+        let outcome = self.persist(get, Deadline::start(call)).await;
+        self.note(get.service, &outcome);
+        outcome
     }
 
     fn microversion(&self) -> Option<Microversion> {

@@ -60,6 +60,17 @@ impl Current {
         }
     }
 
+    /// What other settings come to. What is known of a project's flavors and ports stays
+    /// known: it keeps nodes from losing what an answer only leaves out.
+    fn followed_by(&self, client: Client, config: &Config) -> Self {
+        let same = client.is_of_the_project_of(&self.client);
+        let next = Self::new(client, config);
+        match same {
+            true => Self { instances: next.instances.knowing(&self.instances), ..next },
+            false => next,
+        }
+    }
+
     /// Reads a provider ID. Where no region is set, ours is that of the endpoint in use.
     fn parse(&self, provider_id: &str) -> Parsed {
         match ids::parse(provider_id, self.region.as_deref()) {
@@ -74,7 +85,7 @@ impl Current {
 impl OpenStackCloud {
     /// Fails only with [`ErrorKind::Invalid`], and talks to nobody.
     pub(super) fn new(clients: Clients, config: &Config) -> Result<Self, CloudError> {
-        let current = Current::new(clients.client(config)?, config);
+        let current = Current::new(clients.client(config, None)?, config);
         current.client.put_to_use();
         Ok(Self {
             clients,
@@ -90,23 +101,24 @@ impl OpenStackCloud {
         self.tasks.lock().spawn(task);
     }
 
-    /// Puts other settings in use, if Keystone takes them, and Nova answers by them, and
-    /// Neutron if it is asked at all; after an error those before stay. Where the cloud does
-    /// not answer by those before either, that Keystone takes the new ones is enough.
+    /// Puts other settings in use, if Keystone takes them, and if by them answers who
+    /// answers by those before: Nova, and Neutron where it is asked at all. After an error
+    /// those before stay.
     pub(super) async fn replace(&self, config: &Config, call: Call) -> Result<(), CloudError> {
         let deadline = Deadline::start(call);
-        let client = self.clients.client(config)?;
-        client.log_in(call).await?;
+        let before = self.in_use.0.load_full();
+        let client = self.clients.client(config, Some(&before.client))?;
+        let asks_neutron = before.client.answers(Service::Network).is_some();
+        let services = [Service::Compute, Service::Network];
+        client.log_in(if asks_neutron { &services } else { &services[..1] }, call).await?;
         let nova = client.probe(deadline.rest()).await;
-        let works = self.has_answered.load(Ordering::Acquire) && self.last_error.lock().is_none();
-        if works {
+        if before.client.answers(Service::Compute) == Some(true) {
             nova.clone()?;
-            let before = self.in_use.0.load_full();
-            if before.client.has_answered(Service::Network) {
-                client.probe_network(deadline.rest()).await?;
-            }
         }
-        let current = Arc::new(Current::new(client, config));
+        if before.client.answers(Service::Network) == Some(true) {
+            client.probe_network(deadline.rest()).await?;
+        }
+        let current = Arc::new(before.followed_by(client, config));
         self.in_use.0.swap(Arc::clone(&current)).client.retire();
         current.client.put_to_use();
         if nova.is_ok() {
@@ -215,9 +227,19 @@ impl InUse {
 
 #[async_trait]
 impl Instances for InUse {
+    /// Provider IDs come as the settings of the moment spell them, which may leave the region
+    /// out: settings for another region answer none of them.
     async fn lookup(&self, nodes: &[NodeIdentity], call: Call) -> Vec<LookupResult> {
-        let work = |current: Arc<Current>, call| async move {
-            current.instances.lookup(nodes, call).await
+        let asked = self.0.load_full();
+        let work = |current: Arc<Current>, call| {
+            let asked = &asked;
+            async move {
+                if current.client.region() == asked.client.region() {
+                    return current.instances.lookup(nodes, call).await;
+                }
+                let why = "the cloud's configuration was replaced by one for another region";
+                vec![Err(CloudError::new(ErrorKind::Unavailable, why)); nodes.len()]
+            }
         };
         self.by_one(call, work).await
     }

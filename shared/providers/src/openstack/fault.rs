@@ -156,8 +156,9 @@ impl Told {
 
     /// Whether Keystone says that the token of a login has ended: it answers 404 to that.
     fn refuses_token(&self, service: Service) -> bool {
-        let words = self.message.as_ref().map(|message| message.to_ascii_lowercase());
-        service == Service::Identity && words.is_some_and(|words| words.contains("token"))
+        let says = |words: &str| self.message.as_ref().is_some_and(|m| m.starts_with(words));
+        service == Service::Identity
+            && (says("Failed to validate token") || says("Could not find token"))
     }
 
     fn speaks_of_quota(&self) -> bool {

@@ -65,7 +65,7 @@ pub(super) struct OpenStackInstances {
     /// list instead of after it.
     project: Mutex<Arc<BTreeSet<ServerId>>>,
     /// What Neutron has shown of their ports.
-    seen: Seen,
+    seen: Arc<Seen>,
 }
 
 #[async_trait]
@@ -116,8 +116,14 @@ impl OpenStackInstances {
             shape,
             project_size: AtomicUsize::new(0),
             project: Mutex::default(),
-            seen: Seen::default(),
+            seen: Arc::default(),
         }
+    }
+
+    /// The same with what another one has learnt of the same project.
+    pub(super) fn knowing(self, other: &Self) -> Self {
+        let flavors = self.flavors.knowing(&other.flavors);
+        Self { flavors, seen: Arc::clone(&other.seen), ..self }
     }
 
     fn remember(&self, listing: &Listing) {

@@ -1,6 +1,6 @@
 //! The client with one configuration: a session, and where the services are.
 
-use std::{array, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_cloud::{CloudError, ErrorKind, message::one_line};
 use http::HeaderValue;
@@ -30,12 +30,13 @@ pub(super) struct Link {
     identity: Endpoint,
     interface: Interface,
     pub(super) region: Option<String>,
-    /// The services whose last word is that they refuse a new token.
-    stubborn: Mutex<[Option<Stubborn>; Service::ALL.len()]>,
+    /// The operations whose last word is that even a new token is refused: one of a
+    /// service's may lack a right that the others have.
+    stubborn: Mutex<BTreeMap<&'static str, Stubborn>>,
     retired: CancellationToken,
 }
 
-/// What is known of a service that refuses one new token after another.
+/// What is known of an operation for which one new token after another is refused.
 #[derive(Clone, Copy, Debug)]
 struct Stubborn {
     /// The login that brought the last of them.
@@ -69,7 +70,7 @@ impl Link {
             identity,
             interface: config.interface,
             region: config.region.clone(),
-            stubborn: Mutex::new(array::from_fn(|_| None)),
+            stubborn: Mutex::default(),
             retired: CancellationToken::new(),
         })
     }
@@ -122,11 +123,15 @@ impl Link {
         self.region.clone().or_else(of_catalog)
     }
 
-    /// Has a token and finds the services in its catalog. Asks nobody but Keystone.
-    pub(super) async fn ready(&self, deadline: Deadline) -> Result<(), Failure> {
+    /// Has a token and finds these services in its catalog. Asks nobody but Keystone.
+    pub(super) async fn ready(
+        &self,
+        services: &[Service],
+        deadline: Deadline,
+    ) -> Result<(), Failure> {
         let token = self.session.token(deadline).await?;
-        for service in [Service::Compute, Service::Network] {
-            self.url(service, &token)?;
+        for service in services {
+            self.url(*service, &token)?;
         }
         Ok(())
     }
@@ -143,7 +148,7 @@ impl Link {
             let token = self.in_use(self.session.token(deadline)).await?;
             let failure = match self.once(get, &token, deadline).await {
                 Ok(answer) => {
-                    self.stubborn.lock()[get.service as usize] = None;
+                    self.stubborn.lock().remove(get.operation);
                     return Ok(answer);
                 }
                 Err(failure) if failure.error.kind != ErrorKind::Unauthorized => {
@@ -152,10 +157,10 @@ impl Link {
                 Err(failure) => failure,
             };
             if *renewed {
-                self.refused(get.service, token.generation);
+                self.refused(get.operation, token.generation);
                 return Err(failure);
             }
-            let stubborn = self.stubborn.lock()[get.service as usize];
+            let stubborn = self.stubborn.lock().get(get.operation).copied();
             if stubborn.is_some_and(|it| it.since.elapsed() < STUBBORN.after(it.refused)) {
                 return Err(failure);
             }
@@ -164,12 +169,14 @@ impl Link {
         }
     }
 
-    /// The service refuses the token of this login, which was had for its sake.
-    fn refused(&self, service: Service, generation: u64) {
-        let slot = &mut self.stubborn.lock()[service as usize];
-        if slot.is_none_or(|before| before.generation < generation) {
-            let refused = slot.map_or(0, |before| before.refused).saturating_add(1);
-            *slot = Some(Stubborn { generation, refused, since: Instant::now() });
+    /// The token of this login, which was had for this operation's sake, is refused.
+    fn refused(&self, operation: &'static str, generation: u64) {
+        let mut stubborn = self.stubborn.lock();
+        let before = stubborn.get(operation);
+        if before.is_none_or(|before| before.generation < generation) {
+            let refused = before.map_or(0, |before| before.refused).saturating_add(1);
+            let since = Instant::now();
+            stubborn.insert(operation, Stubborn { generation, refused, since });
         }
     }
 

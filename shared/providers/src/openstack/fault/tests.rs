@@ -119,6 +119,11 @@ fn no_other_404_is_an_absence() {
         (Network, Some("req-1"), own),
         (Compute, Some("req-1"), port),
         (Identity, Some("req-1"), r#"{"error":{"code":404,"message":"Could not find user"}}"#),
+        (
+            Identity,
+            Some("req-1"),
+            r#"{"error":{"code":404,"message":"no handler for POST /v3/auth/tokens"}}"#,
+        ),
         (Compute, Some("req-1"), "<html><body><h1>404 Not Found</h1>nginx</body></html>"),
         (Compute, Some("req-1"), "404 Not Found\n\nThe resource could not be found.\n"),
         (

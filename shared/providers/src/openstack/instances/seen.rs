@@ -54,8 +54,8 @@ struct Before {
     macs: BTreeSet<String>,
     /// IDs of the ports that its trunks carry.
     carried: BTreeSet<String>,
-    /// Since when something is missing.
-    lacking: Option<Instant>,
+    /// What is missing, and since when.
+    lacking: Option<(String, Instant)>,
     looked: Instant,
 }
 
@@ -87,9 +87,9 @@ impl Seen {
         {
             let before = memory.servers.entry(server.id.clone()).or_insert_with(|| Before::at(now));
             before.looked = now;
-            let since = *before.lacking.get_or_insert(now);
-            let may_be_foreign = before.macs.is_empty() && now.duration_since(since) >= HOLD;
-            return if may_be_foreign { Ok(()) } else { Err(none_shown(mac)) };
+            let what = none_shown(mac);
+            let may_be_foreign = before.macs.is_empty() && before.lacks(&what, now) >= HOLD;
+            return if may_be_foreign { Ok(()) } else { Err(what) };
         }
         let shown = Before {
             macs: ports.iter().filter_map(mac_of).collect(),
@@ -100,10 +100,8 @@ impl Seen {
             memory.servers.insert(server.id.clone(), shown);
             return Ok(());
         };
-        let missing = before.missing(&shown, &listed, ports);
-        let since = *before.lacking.get_or_insert(now);
-        match missing {
-            Some(what) if now.duration_since(since) < HOLD => {
+        match before.missing(&shown, &listed, ports) {
+            Some(what) if before.lacks(&what, now) < HOLD => {
                 before.macs.extend(shown.macs);
                 before.carried.extend(shown.carried);
                 before.looked = now;
@@ -127,6 +125,13 @@ impl Before {
     /// Nothing was shown.
     const fn at(looked: Instant) -> Self {
         Self { macs: BTreeSet::new(), carried: BTreeSet::new(), lacking: None, looked }
+    }
+
+    /// For how long just this has been missing.
+    fn lacks(&mut self, what: &str, now: Instant) -> Duration {
+        let before = self.lacking.take().filter(|(before, _)| before == what);
+        let (_, since) = self.lacking.insert(before.unwrap_or_else(|| (what.to_owned(), now)));
+        now.duration_since(*since)
     }
 
     /// What was shown before, is still named, and is not shown now.

@@ -49,8 +49,8 @@ pub(crate) struct Flavors {
     /// Whether IDs are wanted beside the names.
     ids_wanted: bool,
     /// Names by ID.
-    names: Mutex<BTreeMap<String, Name>>,
-    ids: Mutex<Option<Ids>>,
+    names: Arc<Mutex<BTreeMap<String, Name>>>,
+    ids: Arc<Mutex<Option<Ids>>>,
 }
 
 /// What the cloud said about the name of a flavor.
@@ -80,7 +80,12 @@ struct Listed {
 
 impl Flavors {
     pub(crate) fn new(api: Arc<dyn Api>, ids_wanted: bool) -> Self {
-        Self { api, ids_wanted, names: Mutex::default(), ids: Mutex::default() }
+        Self { api, ids_wanted, names: Arc::default(), ids: Arc::default() }
+    }
+
+    /// The same with what another one has learnt of the same cloud.
+    pub(crate) fn knowing(self, other: &Self) -> Self {
+        Self { names: Arc::clone(&other.names), ids: Arc::clone(&other.ids), ..self }
     }
 
     /// Learns what is needed to answer [`Flavors::kind`] for these servers.

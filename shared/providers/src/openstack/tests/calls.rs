@@ -222,3 +222,18 @@ async fn a_path_that_is_none_is_an_error() {
     }
     assert_eq!(rig.cloud.count("nova", "/v2.1/p1"), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_that_is_refused_costs_few_logins_though_others_succeed() {
+    let rig = Rig::new();
+    let call = Call::waiting(Duration::from_secs(10));
+    let flavors = Get { service: Service::Compute, operation: "flavor_list", path: "flavors" };
+    rig.cloud.deny("/flavors");
+    for _ in 0..60 {
+        rig.nova(10).await.unwrap();
+        rig.client().get(flavors, call).await.unwrap_err();
+        sleep(Duration::from_mins(1)).await;
+    }
+    let logins = rig.cloud.logins();
+    assert!((3..=16).contains(&logins), "{logins} logins in an hour");
+}

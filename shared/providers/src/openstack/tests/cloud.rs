@@ -93,6 +93,8 @@ struct State {
     good: Vec<String>,
     password: String,
     project: Option<&'static str>,
+    /// A path to which no token gives the right.
+    denied: Option<&'static str>,
     life: Duration,
     versions: Value,
     connections: JoinSet<()>,
@@ -111,6 +113,7 @@ impl Cloud {
             good: Vec::new(),
             password: PASSWORD.to_owned(),
             project: Some("p1"),
+            denied: None,
             life: Duration::from_secs(3600),
             versions: json!({ "version": { "id": "v2.1", "status": "CURRENT", "version": "2.93", "min_version": "2.1" } }),
             connections: JoinSet::new(),
@@ -141,6 +144,10 @@ impl Cloud {
     /// For which project tokens are.
     pub fn set_project(&self, project: Option<&'static str>) {
         self.0.lock().project = project;
+    }
+
+    pub fn deny(&self, path: &'static str) {
+        self.0.lock().denied = Some(path);
     }
 
     pub fn set_life(&self, life: Duration) {
@@ -226,7 +233,9 @@ impl Cloud {
         let mut headers = vec![("x-openstack-request-id", id)];
         let (status, body) = if seen.host == "keystone" {
             state.issue(seen, &mut headers)
-        } else if !state.good.iter().any(|token| seen.header("x-auth-token") == Some(token)) {
+        } else if state.denied.is_some_and(|denied| seen.path.ends_with(denied))
+            || !state.good.iter().any(|token| seen.header("x-auth-token") == Some(token))
+        {
             (
                 401,
                 json!({ "error": { "code": 401, "title": "Unauthorized", "message": "The request you have made requires authentication." } }),

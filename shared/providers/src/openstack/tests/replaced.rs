@@ -122,6 +122,39 @@ async fn settings_that_work_are_not_given_up_for_some_that_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn settings_that_do_not_work_any_more_give_way_to_some_that_keystone_takes() {
+    let rig = Rig::new();
+    rig.ask(10).await.unwrap();
+    rig.get(Service::Network, 10).await.unwrap();
+    rig.cloud.set_password(NEW);
+    rig.cloud.revoke();
+    rig.ask(10).await.unwrap_err();
+    rig.get(Service::Network, 10).await.unwrap_err();
+    let forbidden = r#"{"forbidden": {"code": 403, "message": "no rule for it"}}"#;
+    rig.cloud.always("neutron", Some(Move::text(403, forbidden)));
+    replace_after(&rig, 0).await.unwrap();
+    rig.ask(10).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_holds_for_settings_of_the_same_region_and_for_no_others() {
+    let rig = Rig::new();
+    rig.ask(10).await.unwrap();
+    let busy = Move::text(503, "busy").with("retry-after", "300");
+    let trial = async |region: Option<&str>| {
+        let region = region.map(str::to_owned);
+        let config = crate::openstack::config::Config { region, ..config(PASSWORD) };
+        rig.openstack.replace(&config, Call::waiting(Duration::from_secs(20))).await
+    };
+    rig.cloud.next("nova", [busy.clone()]);
+    trial(None).await.unwrap_err();
+    rig.ask(10).await.unwrap();
+    rig.cloud.next("nova", [busy]);
+    trial(Some("one")).await.unwrap_err();
+    assert_eq!(rig.ask(10).await.unwrap_err().kind, ErrorKind::Throttled);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_that_is_not_asked_does_not_keep_settings_from_use() {
     let rig = Rig::new();
     rig.ask(10).await.unwrap();

@@ -1,4 +1,5 @@
-//! Secrets that a service repeats are taken out of its answer before anything reads it:
+//! Secrets that a service repeats are taken out of an answer that is no success before
+//! anything reads it:
 //! once an answer is cut or its blanks are joined, half of a secret is no longer found.
 
 use std::cmp::Reverse;

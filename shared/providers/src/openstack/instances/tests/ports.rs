@@ -201,3 +201,31 @@ async fn addresses_that_name_no_port_accuse_nobody() {
     hide(&rig, &[uuid(1_000_001), uuid(2_000_000)]);
     assert_eq!(addresses(&rig).await, is(&["10.0.0.2"]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn new_settings_of_the_same_project_know_what_was_shown() {
+    let rig = rig();
+    assert_eq!(addresses(&rig).await, is(&ALL));
+    hide(&rig, &[uuid(2_000_000)]);
+    let api: Arc<Scripted> = Arc::clone(&rig.cloud);
+    let next = OpenStackInstances::shaped(api, rig.instances.shape.clone());
+    let rig = Rig { instances: next.knowing(&rig.instances), ..rig };
+    refused(addresses(&rig).await, ErrorKind::Unavailable, &[SECOND]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_port_is_waited_for_by_itself() {
+    let rig = rig();
+    assert_eq!(addresses(&rig).await, is(&ALL));
+    let ports = rig.cloud.world.lock().ports.clone();
+    hide(&rig, &[uuid(2_000_000)]);
+    refused(addresses(&rig).await, ErrorKind::Unavailable, &[SECOND]);
+    tokio::time::advance(Duration::from_mins(9)).await;
+    rig.cloud.world.lock().ports.clone_from(&ports);
+    hide(&rig, &[uuid(SUB_PORT)]);
+    for _ in 0..2 {
+        refused(addresses(&rig).await, ErrorKind::Unavailable, &[&uuid(SUB_PORT)]);
+        tokio::time::advance(Duration::from_mins(5)).await;
+    }
+    assert_eq!(addresses(&rig).await, is(&["10.0.0.2", "10.8.0.2"]));
+}
