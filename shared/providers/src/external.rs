@@ -19,13 +19,7 @@ pub mod server;
 mod status;
 
 /// The protocol's messages and services, generated from the `.proto` file.
-#[allow(
-    clippy::pedantic,
-    clippy::allow_attributes_without_reason,
-    missing_docs,
-    unreachable_pub,
-    reason = "generated code; its documentation is the .proto file's"
-)]
+#[expect(clippy::pedantic, clippy::allow_attributes_without_reason, reason = "generated code")]
 pub mod proto {
     tonic::include_proto!("quartet.cloud.v1");
 }

@@ -8,7 +8,6 @@
 //! `docs/writing-a-provider.md` shows how to add one.
 
 pub mod external;
-mod nearest;
 #[cfg(feature = "openstack")]
 pub mod openstack;
 

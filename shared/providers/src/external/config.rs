@@ -9,11 +9,10 @@ use std::{
 use ccm_cloud::{
     CloudError, ErrorKind,
     message::{LONGEST_LINE, one_line},
+    nearest,
 };
 use rustls::pki_types::ServerName;
 use serde_yaml_ng::{Mapping, Value};
-
-use crate::nearest::nearest;
 
 const KEYS: [&str; 3] = ["endpoint", "tls", "connectTimeout"];
 const TLS_KEYS: [&str; 4] = ["ca", "cert", "key", "serverName"];

@@ -1,7 +1,7 @@
 //! Settings and credentials that change while the program runs.
 //!
 //! The files are read again every few seconds, because what a Secret mounts changes by
-//! symbolic links that watches lose sight of. New settings are tried with a login before
+//! symbolic links that watches lose sight of. New settings are tried on the cloud before
 //! they replace the old ones; until then the old ones stay.
 
 use std::{

@@ -90,7 +90,7 @@ pub(super) async fn a_wrong_password_is_told_and_not_hammered(rig: &Rig) -> Resu
     ensure!(!log.contains("no-such"), "the log never shows a password: {log}");
 
     rig.log_in_as(&Account::of("k8s"))?;
-    // What was refused is not tried again for half a minute, and a program that has not
+    // What was refused is not tried again for half a minute at first, and a program that has not
     // started yet waits as long.
     poll::until("the right password to be taken up", 2 * SOON, || async {
         Ok((program.get("/readyz").await?.0 == 200).then_some(()))

@@ -38,7 +38,7 @@ fn faults() -> Vec<Fault> {
         services(Effect::Truncated),
         services(Effect::HalfJson),
         Fault::new(Effect::Cut),
-        // Credentials that were refused are not shown again for half a minute.
+        // Credentials that were refused are not shown again for half a minute at first.
         Fault::new(Effect::unauthorized()),
         services(Effect::EmptyList).exactly(LIST),
     ]

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use ccm_cloud::nearest;
 use serde::Deserialize;
 use serde_yaml_ng::Value;
 
@@ -15,7 +16,6 @@ use super::{
     files,
     notes::Notes,
 };
-use crate::nearest::nearest;
 
 /// One entry of `clouds`. Texts may be written as numbers.
 #[derive(Clone, Default, Deserialize)]

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use ccm_cloud::nearest;
 use ipnet::IpNet;
 
 use super::{
@@ -15,7 +16,6 @@ use super::{
     options::{self, CLASSES, Kind, Setting},
     values::{self, Verdict},
 };
-use crate::nearest::nearest;
 
 /// The longest value that an error shows.
 const MAX_SHOWN: usize = 80;
