@@ -5,6 +5,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use ccm_cloud::PowerState;
 use ccm_sim::{poll, program::Program};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, api::PostParams};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -24,6 +26,9 @@ const AGAIN: Duration = Duration::from_secs(45);
 /// names the right, the API server refuses a request for the lack of it, and the log says so.
 pub async fn is_needed(env: &Env, account: &Account, grant: &Grant) -> Result<()> {
     account.take(grant).await?;
+    if is_of_standbys(grant) {
+        another_leads(env, account.program()).await?;
+    }
     let program = env.start_only(&quick(env, account.program()))?;
     named(&program, account.program(), grant).await?;
     missed(env, &program, account.program(), grant).await?;
@@ -46,6 +51,24 @@ pub async fn is_noticed(env: &Env, account: &Account, grant: &Grant) -> Result<(
     })
     .await
     .with_context(|| program.log())
+}
+
+/// A Lease is watched only while another replica leads by it: a candidate that finds none
+/// may lead before its watch has begun.
+fn is_of_standbys(grant: &Grant) -> bool {
+    grant.resource == "leases" && ["list", "watch"].contains(&grant.verb.as_str())
+}
+
+/// Another replica has just taken the Lease. It does not renew it, so that the program
+/// leads once it has stood by for a term.
+async fn another_leads(env: &Env, program: &str) -> Result<()> {
+    let lease = serde_json::from_value::<Lease>(json!({
+        "metadata": {"name": program},
+        "spec": {"holderIdentity": "another-replica", "leaseDurationSeconds": 5, "leaseTransitions": 0},
+    }))?;
+    let api = Api::namespaced(env.client.clone(), "kube-system");
+    api.create(&PostParams::default(), &lease).await?;
+    Ok(())
 }
 
 /// The page and the log name the right, and the program is not ready.
