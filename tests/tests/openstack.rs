@@ -17,7 +17,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::{runtime::Runtime, sync::OnceCell};
 
 /// No scenario may take longer: one that hangs is a failure with a name.
-const LIMIT: Duration = Duration::from_mins(3);
+const LIMIT: Duration = Duration::from_mins(5);
 
 /// The cloud and the cluster, started by the first scenario that runs, or why they
 /// cannot be.
@@ -56,7 +56,10 @@ fn main() -> Result<ExitCode> {
         .collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     if let Some(Ok(world)) = Arc::into_inner(shared).and_then(OnceCell::into_inner) {
-        eprintln!("memory of the services: {} MB", world.cloud.services.memory()? / 1_000_000);
+        match world.cloud.services.memory() {
+            Ok(bytes) => eprintln!("memory of the services: {} MB", bytes / 1_000_000),
+            Err(error) => eprintln!("memory of the services: {error:#}"),
+        }
         if let Some(cluster) = Arc::into_inner(world.cluster) {
             runtime.block_on(cluster.stop())?;
         }

@@ -261,7 +261,21 @@ impl Program {
 
 /// A port that nobody listens on now.
 pub fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+    let [port] = free_ports()?;
+    Ok(port)
+}
+
+/// As many different ports that nobody listens on now.
+pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
+    let mut ports = [0; N];
+    // Held until all are known: a port that is let go may be given out again.
+    let mut held = Vec::with_capacity(N);
+    for port in &mut ports {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        *port = listener.local_addr()?.port();
+        held.push(listener);
+    }
+    Ok(ports)
 }
 
 /// The process ID as the kernel's calls want it.

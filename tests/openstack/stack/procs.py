@@ -82,6 +82,22 @@ def tree(pid):
     return found
 
 
+def _signal(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def _left(trees, patience):
+    """Those of the processes that have not ended after so many seconds."""
+    end = time.monotonic() + patience
+    while trees and time.monotonic() < end:
+        trees = [(p, s) for p, s in trees if s and _started(p) == s]
+        time.sleep(0.1)
+    return trees
+
+
 def stop(some, patience=20):
     """TERM, then KILL what is left of these and of what they started."""
     trees = []
@@ -90,21 +106,13 @@ def stop(some, patience=20):
         if pid:
             below = tree(pid)
             trees += below
-            os.kill(pid, signal.SIGTERM)
+            _signal(pid, signal.SIGTERM)
             for p, _ in below:  # one held with SIGSTOP would not end
-                try:
-                    os.kill(p, signal.SIGCONT)
-                except ProcessLookupError:
-                    pass
-    end = time.monotonic() + patience
-    while trees and time.monotonic() < end:
-        trees = [(p, s) for p, s in trees if s and _started(p) == s]
-        time.sleep(0.1)
+                _signal(p, signal.SIGCONT)
+    trees = _left(trees, patience)
     for pid, _ in trees:
         print(f'{pid} did not end on TERM: KILL', file=sys.stderr)
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        _signal(pid, signal.SIGKILL)
+    _left(trees, patience)  # until then they hold their ports
     for name in some:
         (_dir / 'run' / f'{name}.pid').unlink(missing_ok=True)

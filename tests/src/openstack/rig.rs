@@ -261,9 +261,10 @@ impl Rig {
         Ok(())
     }
 
-    /// Waits until the node has lost its taint.
+    /// Waits until the node has lost its taint, for longer than the longest wait between
+    /// two attempts.
     pub async fn initialised(&self, name: &str) -> Result<Node> {
-        nodes::wait_for(&self.client, name, "no longer tainted", 2 * SOON, |node| {
+        nodes::wait_for(&self.client, name, "no longer tainted", 3 * SOON, |node| {
             !nodes::is_tainted(node)
         })
         .await

@@ -87,7 +87,12 @@ pub(super) async fn an_answer_that_is_lost_after_the_write_does_no_harm(env: Env
 }
 
 pub(super) async fn a_restarted_api_server_is_survived(env: Env) -> Result<()> {
-    let program = env.start(&env.node_ccm()).await?;
+    // Terms that outlast the restart, which takes a busy machine more than ten seconds.
+    let launch = env
+        .node_ccm()
+        .arg("--leader-elect-lease-duration=120s")
+        .arg("--leader-elect-renew-deadline=100s");
+    let program = env.start(&launch).await?;
     env.add_node("node-0").await?;
     env.initialised("node-0").await?;
     env.cluster.real().context("real")?.restart_apiserver().await?;

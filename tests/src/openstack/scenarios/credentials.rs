@@ -83,10 +83,14 @@ pub(super) async fn a_wrong_password_is_told_and_not_hammered(rig: &Rig) -> Resu
     let program = rig.start_only(&rig.node_ccm())?;
     let page = not_ready(&program).await?;
     ensure!(page.contains("cloud"), "it says why: {page}");
+    poll::until("the log to name whom Keystone refuses", SOON, || async {
+        Ok(program.log().contains("k8s").then_some(()))
+    })
+    .await
+    .with_context(|| program.log())?;
     sleep(Duration::from_secs(5)).await;
     ensure!(logins(rig, mark) <= 2, "{} logins with a refused password", logins(rig, mark));
     let log = program.log();
-    ensure!(log.contains("k8s"), "the log names whom Keystone refuses: {log}");
     ensure!(!log.contains("no-such"), "the log never shows a password: {log}");
 
     rig.log_in_as(&Account::of("k8s"))?;

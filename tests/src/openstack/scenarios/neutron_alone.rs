@@ -40,8 +40,8 @@ async fn out_of_order(rig: &Rig, effect: Effect) -> Result<()> {
     let (settled, new) = (rig.fleet(0)?, rig.fleet(1)?);
     // Addresses are looked at every ten seconds, so also while Neutron is out of order.
     let quick = rig.node_ccm().arg("--node-status-update-frequency=10s");
-    let node_ccm = rig.start(&quick.arg("--cloud-call-timeout=2s")).await?;
-    let lifecycle = rig.lifecycle_ccm().arg("--cloud-call-timeout=2s");
+    let node_ccm = rig.start(&quick.arg("--cloud-call-timeout=5s")).await?;
+    let lifecycle = rig.lifecycle_ccm().arg("--cloud-call-timeout=5s");
     let lifecycle_ccm = rig.start(&lifecycle).await?;
     rig.register(settled).await?;
     let addresses = nodes::addresses(&rig.initialised(&settled.name).await?);

@@ -1,7 +1,5 @@
 //! A service hangs or is gone, and nothing is lost.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use ccm_sim::{poll, program::Program};
 
@@ -52,7 +50,7 @@ pub(super) async fn keystone_is_gone_at_start(rig: &Rig) -> Result<()> {
 }
 
 pub(super) async fn keystone_goes_and_comes_back(rig: &Rig) -> Result<()> {
-    let program = rig.start(&rig.node_ccm().arg("--cloud-call-timeout=2s")).await?;
+    let program = rig.start(&rig.node_ccm().arg("--cloud-call-timeout=5s")).await?;
     let (before, after) = (rig.fleet(0)?, rig.fleet(1)?);
     rig.register(before).await?;
     rig.initialised(&before.name).await?;
@@ -60,7 +58,7 @@ pub(super) async fn keystone_goes_and_comes_back(rig: &Rig) -> Result<()> {
     rig.cloud.services.kill("keystone-api").await?;
     rig.past_token_caches().await;
     rig.register(after).await?;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    nodes::event(&rig.client, &after.name, "until the cloud answers", SOON).await?;
     waits(rig, &program, &after.name).await?;
     rig.cloud.services.repair().await?;
     rig.initialised(&after.name).await?;
