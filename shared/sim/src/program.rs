@@ -5,6 +5,7 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
     time::Duration,
 };
 
@@ -259,23 +260,23 @@ impl Program {
     }
 }
 
-/// A port that nobody listens on now.
+/// A port that nobody listens on now, and that this process has not named before. It is
+/// below those that Linux gives to whoever asks for any: nobody gets it by chance before
+/// the program that it is meant for listens.
 pub fn free_port() -> Result<u16> {
-    let [port] = free_ports()?;
-    Ok(port)
-}
-
-/// As many different ports that nobody listens on now.
-pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    let mut ports = [0; N];
-    // Held until all are known: a port that is let go may be given out again.
-    let mut held = Vec::with_capacity(N);
-    for port in &mut ports {
-        let listener = TcpListener::bind(("127.0.0.1", 0))?;
-        *port = listener.local_addr()?.port();
-        held.push(listener);
+    const PORTS: std::ops::Range<u16> = 26_000..32_768;
+    static NAMED: AtomicU32 = AtomicU32::new(0);
+    // Processes that run side by side begin at different ports.
+    let first = std::process::id().wrapping_mul(101);
+    let many = u32::from(PORTS.end - PORTS.start);
+    for _ in PORTS {
+        let offset = first.wrapping_add(NAMED.fetch_add(1, Relaxed)) % many;
+        let port = PORTS.start + u16::try_from(offset)?;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
     }
-    Ok(ports)
+    bail!("all ports of {PORTS:?} are taken")
 }
 
 /// The process ID as the kernel's calls want it.

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use ccm_sim::{
     poll,
-    program::{self, free_ports, pid},
+    program::{self, free_port, pid},
 };
 use rustix::process::{Signal, kill_process};
 use tokio::process::{Child, Command};
@@ -61,8 +61,7 @@ impl RealCluster {
     pub async fn start(options: &Options) -> Result<Self> {
         let assets = tokio::task::spawn_blocking(super::assets).await??;
         let folder = tempfile::Builder::new().prefix("quartet-cluster-").tempdir()?;
-        let [etcd, etcd_peer, apiserver] = free_ports()?;
-        let ports = Ports { etcd, etcd_peer, apiserver };
+        let ports = Ports { etcd: free_port()?, etcd_peer: free_port()?, apiserver: free_port()? };
         write_files(folder.path())?;
         let etcd = spawn_etcd(&assets, folder.path(), ports)?;
         let kubeconfig = folder.path().join("kubeconfig");

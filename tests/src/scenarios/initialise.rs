@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_cloud::{AddressKind, NodeAddress};
+use ccm_sim::poll;
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, runtime::watcher};
@@ -74,12 +75,15 @@ pub(super) async fn addresses_are_there_before_the_taint_goes(env: Env) -> Resul
         let _program = env.start(&env.node_ccm()).await?;
         env.add_node("node-1").await?;
         env.initialised("node-1").await?;
+        poll::until("the watch to see the taint go", SOON, || async {
+            Ok(seen.lock().iter().any(|(tainted, _)| !tainted).then_some(()))
+        })
+        .await?;
         tokio::time::sleep(Duration::from_millis(300)).await;
         anyhow::Ok(())
     };
     tokio::select! { ended = watch => { ended?; anyhow::bail!("the watch ended") }, done = act => done? }
     let seen = seen.lock().clone();
-    ensure!(seen.iter().any(|(tainted, _)| !tainted), "the watch saw the taint go: {seen:?}");
     ensure!(
         seen.iter().all(|(tainted, addresses)| *tainted || *addresses > 1),
         "schedulable without addresses: {seen:?}"

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use ccm_sim::program::{Launch, Program, Signal};
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::{Api, api::DeleteParams};
 use tokio::time::Instant;
 
@@ -24,9 +24,16 @@ pub(super) fn quick(env: &Env) -> Launch {
     with_short_terms(env.node_ccm())
 }
 
-async fn two(env: &Env) -> Result<(Program, Program)> {
-    let leader = env.start(&quick(env)).await?;
-    let standby = env.start_standby(&quick(env)).await?;
+/// What the Lease of this program says.
+pub(super) async fn lease(env: &Env, program: &str) -> Result<LeaseSpec> {
+    let api = Api::<Lease>::namespaced(env.client.clone(), "kube-system");
+    api.get(program).await?.spec.context("a Lease has a spec")
+}
+
+/// A leader that works and a standby.
+async fn two(env: &Env, launch: &Launch) -> Result<(Program, Program)> {
+    let leader = env.start(launch).await?;
+    let standby = env.start_standby(launch).await?;
     ensure!(!standby.leads().await?, "two leaders");
     env.add_node("node-0").await?;
     env.initialised("node-0").await?;
@@ -43,33 +50,35 @@ async fn first_write(env: &Env, since: Instant) -> Result<Duration> {
 }
 
 pub(super) async fn a_released_lease_is_taken_over_at_once(env: Env) -> Result<()> {
-    let (leader, standby) = two(&env).await?;
+    // The terms are the defaults: an unreleased Lease would be respected for 15 s, which no
+    // busy machine takes for a released one.
+    let (leader, standby) = two(&env, &env.node_ccm()).await?;
     let start = Instant::now();
     let ended = leader.terminate().await?;
     ensure!(ended.success(), "the leader ends well, not with {ended}");
     env.add_node("node-1").await?;
     let took = first_write(&env, start).await?;
     ensure!(standby.leads().await?, "the standby leads");
-    // The bound is generous for a busy machine and far below the lease's 5 s, so that it
-    // fails if the lease was not released; the benchmark prints the figure.
-    ensure!(took < Duration::from_secs(4), "took {took:?}");
+    ensure!(took < Duration::from_secs(10), "took {took:?}; the benchmark prints the figure");
     Ok(())
 }
 
 pub(super) async fn a_killed_leader_is_replaced_within_its_lease(env: Env) -> Result<()> {
-    let (mut leader, standby) = two(&env).await?;
-    let start = Instant::now();
+    let (mut leader, standby) = two(&env, &quick(&env)).await?;
     leader.signal(Signal::KILL)?;
     leader.wait(SOON).await?;
+    let renewed = lease(&env, "node-ccm").await?.renew_time.context("it is held")?;
     env.add_node("node-1").await?;
-    let took = first_write(&env, start).await?;
+    env.initialised("node-1").await?;
     ensure!(standby.leads().await?, "the standby leads");
+    let taken = lease(&env, "node-ccm").await?.acquire_time.context("it is held")?;
+    let took = Duration::try_from(taken.0.duration_since(renewed.0))?;
     ensure!(took < Duration::from_secs(5 + 4), "took {took:?}");
     Ok(())
 }
 
 pub(super) async fn a_frozen_leader_ends_when_it_wakes(env: Env) -> Result<()> {
-    let (mut leader, standby) = two(&env).await?;
+    let (mut leader, standby) = two(&env, &quick(&env)).await?;
     leader.signal(Signal::STOP)?;
     standby.leading(2 * SOON).await?;
     env.add_node("node-1").await?;
@@ -84,7 +93,7 @@ pub(super) async fn a_frozen_leader_ends_when_it_wakes(env: Env) -> Result<()> {
 }
 
 pub(super) async fn a_deleted_lease_does_no_harm(env: Env) -> Result<()> {
-    let (leader, standby) = two(&env).await?;
+    let (leader, standby) = two(&env, &quick(&env)).await?;
     let api = Api::<Lease>::namespaced(env.client.clone(), "kube-system");
     api.delete("node-ccm", &DeleteParams::default()).await?;
     for _ in 0..60 {

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::{
     Env, SOON,
-    lifecycle::{DELETION, count, deletions, grow_up, quick},
+    lifecycle::{DELETION, DELETIONS, count, grow_up, quick},
 };
 use crate::nodes;
 
@@ -60,7 +60,7 @@ pub(super) async fn an_erring_cloud_deletes_nobody(env: Env) -> Result<()> {
         }
         nodes::stay(&env.client, &FLEET, DELETION).await?;
     }
-    ensure!(deletions(&program).await? == 0, "nobody is deleted");
+    ensure!(count(&program, DELETIONS).await? == 0, "nobody is deleted");
     env.cloud().faults().clear();
     nodes::gone(&env.client, "node-0", 2 * SOON).await?;
     nodes::stay(&env.client, FLEET.get(1..).unwrap_or_default(), DELETION).await

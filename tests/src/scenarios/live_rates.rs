@@ -9,11 +9,9 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_sim::{poll, program::Program};
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
 use tokio::time::Instant;
 
-use super::{Env, NODE_CCM, SOON};
+use super::{Env, NODE_CCM, SOON, leadership::lease};
 use crate::nodes;
 
 /// How soon a new file is in force: it is looked at every 5 s.
@@ -73,10 +71,9 @@ struct Unmoved {
 
 impl Unmoved {
     async fn look(env: &Env, node_ccm: &Program, lifecycle_ccm: &Program) -> Result<Self> {
-        let api = Api::<Lease>::namespaced(env.client.clone(), "kube-system");
         let mut leases = Vec::new();
         for name in ["node-ccm", "lifecycle-ccm"] {
-            let spec = api.get(name).await?.spec.context("a Lease has a spec")?;
+            let spec = lease(env, name).await?;
             leases.push((spec.holder_identity, spec.lease_transitions));
         }
         Ok(Self { processes: [node_ccm.id()?, lifecycle_ccm.id()?], leases })
@@ -128,8 +125,12 @@ pub(super) async fn one_controllers_rates_change_while_it_runs(env: Env) -> Resu
 
     own.swap(WIDE)?;
     let wide = in_force(&node_ccm, 500.0, 1000.0).await?;
-    ensure!(node_ccm.metric("ccm_config_valid").await? > 0.5, "the file is valid again");
-    ensure!(reloads(&node_ccm, "success").await? > 1.5, "two new versions were taken over");
+    // A moment after the rate, the page says of the file that it is taken over.
+    poll::until("two new versions to be counted, and the file to be valid", SOON, || async {
+        let valid = node_ccm.metric("ccm_config_valid").await? > 0.5;
+        Ok((valid && reloads(&node_ccm, "success").await? > 1.5).then_some(()))
+    })
+    .await?;
     nodes::all_initialised(&env.client, 4 * SOON).await?;
     let writes = env.node_writes(NODE_CCM).await?;
     let done = writes.iter().filter(|request| request.code == 200).count();
