@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
+use ccm_cloud::duration;
 use ccm_kube::selector::NodeSelector;
-use ccm_runtime::{
-    options::duration,
-    settings::{Kind, Problems, RawSettings, SettingDoc, SettingValue},
-};
+use ccm_runtime::settings::{Kind, Problems, RawSettings, SettingDoc, SettingValue};
 use serde::Serialize;
 
 use crate::{

@@ -24,7 +24,7 @@ use crate::{
     ledger::Ledger,
     metrics::{NodeMetrics, State},
     observe,
-    pace::{FIRST_RETRY, LONGEST_RETRY},
+    pace::RETRY,
     settings::NodeSettings,
 };
 
@@ -33,7 +33,7 @@ pub(crate) const QUEUE: &str = "Nodes";
 
 /// How the queue spaces its retries.
 pub(crate) fn queue_config() -> QueueConfig {
-    QueueConfig { base: FIRST_RETRY, max: LONGEST_RETRY, ..QueueConfig::default() }
+    QueueConfig { waits: RETRY, ..QueueConfig::default() }
 }
 
 /// What the loops share.

@@ -2,18 +2,12 @@
 
 use std::{fmt, time::Duration};
 
-use ccm_runtime::options::duration;
+use ccm_cloud::{Growing, duration};
 
-/// The wait after a first failure. Upstream begins with 5 ms, which is eight questions
-/// to a failing cloud within a second.
-pub(crate) const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// The longest wait after a failure.
-pub(crate) const LONGEST_RETRY: Duration = Duration::from_mins(1);
-
-/// About how long the queue waits after so many failures.
-fn retry_wait(failures: u32) -> Duration {
-    FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_RETRY)
-}
+/// The waits after failures. Upstream begins with 5 ms, which is eight questions to a
+/// failing cloud within a second.
+pub(crate) const RETRY: Growing =
+    Growing { first: Duration::from_secs(1), longest: Duration::from_mins(1) };
 
 /// How often a node is looked at while nothing changes. Displayed as the end of
 /// "looked at again", and so that it stays true for as long as an event is read.
@@ -34,7 +28,7 @@ impl Pace {
     /// About how long it is until the next look.
     pub(crate) fn next(self) -> Duration {
         match self {
-            Self::Growing { failures } => retry_wait(failures),
+            Self::Growing { failures } => RETRY.after(failures),
             Self::Every(wait) | Self::Asked(wait) => wait,
         }
     }
@@ -44,7 +38,7 @@ impl fmt::Display for Pace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Growing { .. } => {
-                let longest = duration::format(LONGEST_RETRY);
+                let longest = duration::format(RETRY.longest);
                 write!(f, "at growing intervals, at most every {longest}")
             }
             Self::Every(wait) => write!(f, "every {}", duration::format(*wait)),

@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Claim, CloudError, Fleet, ProviderId, RetryClass};
+use ccm_cloud::{Call, Claim, CloudError, Fleet, Growing, ProviderId, RetryClass};
 use ccm_kube::node::Node;
 use ccm_runtime::{health::Condition, instances, inventory::Changes, queue::Priority};
 use tokio::time::{Instant, sleep};
@@ -19,10 +19,8 @@ use crate::{
 /// The share of a period by which it is shorter or longer at random, so that programs
 /// that were started together do not list together for ever.
 const SPREAD: f64 = 0.1;
-/// The wait after a first list that failed; doubles.
-const FIRST_RETRY: Duration = Duration::from_secs(5);
-/// The longest wait after a list that failed.
-const LONGEST_RETRY: Duration = Duration::from_mins(1);
+/// The waits after lists that failed.
+const RETRY: Growing = Growing { first: Duration::from_secs(5), longest: Duration::from_mins(1) };
 
 /// Refreshes until the token is cancelled: at once, and then every period.
 pub(crate) async fn run(controller: Arc<Controller>, health: Condition, token: CancellationToken) {
@@ -68,12 +66,10 @@ fn spread(period: Duration, unit: f64) -> Duration {
 }
 
 fn after_failure(error: &CloudError, failures: u32) -> Duration {
-    let doubled =
-        FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_RETRY);
     match error.class() {
-        RetryClass::RetryAfter(after) => after.max(FIRST_RETRY),
-        RetryClass::Permanent => LONGEST_RETRY,
-        RetryClass::Retry => doubled,
+        RetryClass::RetryAfter(after) => after.max(RETRY.first),
+        RetryClass::Permanent => RETRY.longest,
+        RetryClass::Retry => RETRY.after(failures),
     }
 }
 

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use ccm_runtime::{
-    options::duration,
-    settings::{Kind, Problems, RawSettings, SettingDoc, SettingValue},
-};
+use ccm_cloud::duration;
+use ccm_runtime::settings::{Kind, Problems, RawSettings, SettingDoc, SettingValue};
 use serde::Serialize;
 
 use crate::plan::{InternalIpChange, Policy};

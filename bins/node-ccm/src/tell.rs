@@ -3,11 +3,11 @@
 //! A state that lasts is told when it begins, when it changes and every ten minutes; a
 //! fact is told once. The recorder folds what is left.
 
+use ccm_cloud::duration;
 use ccm_kube::{
     events::{EventKind, ObjectRef},
     node::Node,
 };
-use ccm_runtime::options::duration;
 
 use crate::{
     controller::Controller,

@@ -19,9 +19,12 @@
 
 mod call;
 pub mod clock;
+pub mod duration;
 mod error;
+mod growing;
 mod identity;
 mod instances;
+mod loopback;
 pub mod message;
 mod metrics;
 mod nearest;
@@ -32,11 +35,13 @@ mod retry_after;
 
 pub use call::{Call, CallClass, CallGate, CallReport, Detail, OpenGate, Priority};
 pub use error::{CloudError, ErrorKind, RetryClass};
+pub use growing::Growing;
 pub use identity::{Claim, NodeIdentity, ProviderId, ProviderIdError};
 pub use instances::{
     AbsenceProof, AddressKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeAddress,
     PowerState, ProofMethod,
 };
+pub use loopback::is_loopback;
 pub use metrics::{MetricsSink, NoMetrics};
 pub use nearest::nearest;
 pub use provider::{Capability, Cloud};

@@ -3,7 +3,6 @@
 mod catalogue;
 mod command;
 pub mod controllers;
-pub mod duration;
 mod foreign;
 mod markdown;
 #[cfg(test)]

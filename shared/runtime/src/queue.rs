@@ -30,6 +30,7 @@ use std::{
     time::Duration,
 };
 
+use ccm_cloud::Growing;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, futures::Notified},
@@ -58,10 +59,8 @@ pub enum Priority {
 /// How a queue spaces its retries and divides its turns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueConfig {
-    /// The wait after a key's first failure. It doubles with each further one.
-    pub base: Duration,
-    /// The longest wait after a failure.
-    pub max: Duration,
+    /// The waits after a key's failures.
+    pub waits: Growing,
     /// The share of a wait, between 0 and 1, that is taken off at random, so that
     /// keys which failed together do not come back together.
     pub jitter: f64,
@@ -82,8 +81,7 @@ pub struct QueueConfig {
 impl Default for QueueConfig {
     fn default() -> Self {
         Self {
-            base: Duration::from_millis(5),
-            max: Duration::from_mins(1),
+            waits: Growing { first: Duration::from_millis(5), longest: Duration::from_mins(1) },
             jitter: 0.2,
             urgent_gap: Duration::from_secs(1),
             max_retry_after: Duration::from_mins(5),

@@ -1,9 +1,8 @@
-use std::time::Duration;
-
 use super::*;
+use crate::pace::Pace;
 
 #[test]
 fn the_queue_waits_as_is_told() {
-    let config = queue_config();
-    assert_eq!((config.base, config.max), (Duration::from_secs(1), Duration::from_mins(1)));
+    let told = Pace::Growing { failures: 3 }.next();
+    assert_eq!(queue_config().waits.after(3), told);
 }

@@ -1,7 +1,6 @@
 //! Which proxy leads to the API server.
 
-use std::net::IpAddr;
-
+use ccm_cloud::is_loopback;
 use http::Uri;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 
@@ -20,7 +19,10 @@ pub(super) fn choose(
 ) -> Result<Option<Intercept>, Problem> {
     let except = except.filter(|_| !own).unwrap_or_default();
     let everything = except.split(',').any(|name| name.trim() == "*");
-    let meant = own || (server.scheme_str() == Some("https") && !everything && !local(server));
+    let meant = own
+        || (server.scheme_str() == Some("https")
+            && !everything
+            && !server.host().is_some_and(is_loopback));
     let Some(proxy) = proxy.filter(|_| meant) else { return Ok(None) };
     let chosen = Matcher::builder().all(proxy.to_string()).no(except).build().intercept(server);
     match &chosen {
@@ -33,12 +35,6 @@ pub(super) fn choose(
         )),
         _ => Ok(chosen),
     }
-}
-
-/// Whether the server is on this machine.
-fn local(server: &Uri) -> bool {
-    let host = server.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 
 use std::{error::Error, io, time::Duration};
 
+use ccm_cloud::Growing;
 use http::{Method, Request, StatusCode};
 use kube::client::Body;
 use tokio::time::{Instant, sleep};
@@ -28,10 +29,9 @@ use crate::{error::causes, metrics::Recorder};
 
 /// Attempts per call, the first included.
 const ATTEMPTS: u32 = 4;
-/// Back-off before the second attempt; doubles with each further one.
-const FIRST_DELAY: Duration = Duration::from_millis(100);
-/// Longest back-off, unless the server asks for more.
-const LONGEST_DELAY: Duration = Duration::from_secs(5);
+/// Between two attempts, unless the server asks for more.
+const DELAY: Growing =
+    Growing { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
 
 /// Sends requests again that can be.
 pub(super) struct Retry {
@@ -85,8 +85,7 @@ fn wait_before_retry(method: &Method, answer: &Answer, attempt: u32) -> Option<D
             Fault::Broken | Fault::Other => return None,
         },
     };
-    let backoff = FIRST_DELAY.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_DELAY);
-    Some(backoff.mul_f64(rand::random_range(0.5..1.0)).max(asked.unwrap_or_default()))
+    Some(DELAY.after(attempt).mul_f64(rand::random_range(0.5..1.0)).max(asked.unwrap_or_default()))
 }
 
 /// How a request failed that got no answer.

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use ccm_cloud::{CloudError, ErrorKind, message};
+use ccm_cloud::{CloudError, ErrorKind, is_loopback, message};
 use hyper_util::rt::TokioIo;
 use parking_lot::RwLock;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
@@ -220,10 +220,4 @@ async fn dial(target: &Target) -> io::Result<Either<UnixStream, TcpStream>> {
             Ok(Either::Right(stream))
         }
     }
-}
-
-fn is_loopback(host: &str) -> bool {
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost"
-        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }

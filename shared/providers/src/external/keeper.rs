@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, CloudError, ErrorKind};
+use ccm_cloud::{Call, CloudError, ErrorKind, Growing};
 use rand::Rng;
 use tokio::time::{Instant, sleep_until};
 
@@ -13,9 +13,10 @@ use super::{
 
 /// How often a provider that answers is asked about itself.
 const REFRESH: Duration = Duration::from_mins(1);
-/// The waits after failures double from the first to the last of these. The last is
-/// short, because asking a neighbour is cheap and everything waits for the answer.
-const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
+/// The waits after failures. The longest is short, because asking a neighbour is cheap
+/// and everything waits for the answer.
+const RETRY: Growing =
+    Growing { first: Duration::from_millis(500), longest: Duration::from_secs(5) };
 /// How often the configuration files are read again.
 const RELOAD: Duration = Duration::from_secs(10);
 /// Never asked more often than this, however often the connection breaks.
@@ -96,8 +97,7 @@ fn renew(shared: &Shared) {
 }
 
 fn pause_after(error: &CloudError, failures: u32) -> Duration {
-    let doubled = RETRY.0.saturating_mul(1 << failures.saturating_sub(1).min(8));
-    jittered(doubled.min(RETRY.1)).max(error.retry_after.unwrap_or_default().min(REFRESH))
+    jittered(RETRY.after(failures)).max(error.retry_after.unwrap_or_default().min(REFRESH))
 }
 
 /// Within a tenth around `wait`, so that many processes do not ask in step.

@@ -15,7 +15,7 @@ mod token;
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, CloudError, ErrorKind};
+use ccm_cloud::{Call, CloudError, ErrorKind, Growing};
 use http::Method;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -24,7 +24,7 @@ use self::pace::{LOGIN_AT, advice, is_refusal};
 pub(crate) use self::{
     catalog::Catalog,
     login::Login,
-    pace::{Growing, REFUSED, is_refused_login},
+    pace::{REFUSED, is_refused_login},
     token::{Project, Token},
 };
 use super::{

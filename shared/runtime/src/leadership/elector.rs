@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ccm_cloud::duration;
 use ccm_kube::events::{EventKind, EventRecorder, ObjectRef};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
@@ -20,7 +21,6 @@ use super::{
     standby,
     term::{Leadership, Moment},
 };
-use crate::options::duration;
 
 /// No single attempt takes longer.
 const CALL: Duration = Duration::from_secs(5);

@@ -3,40 +3,28 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{
-    Call, Capability, Cloud, CloudError, ProviderContext, ProviderFactory, RetryClass,
+    Call, Capability, Cloud, CloudError, Growing, ProviderContext, ProviderFactory, RetryClass,
 };
 use tokio::time::{sleep, timeout};
 
 use super::Failure;
 use crate::health::Condition;
 
-/// The wait after the first failure; doubles.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The longest wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// From one failure to the next try.
+const WAIT: Growing = Growing { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
+/// The longest wait that a cloud may ask for.
+const LONGEST_ASKED: Duration = Duration::from_mins(1);
 /// From one look at what the provider knows to the next.
 const GLANCE: Duration = Duration::from_secs(1);
 /// How long the question whether the cloud answers may take.
 const PROBE: Call = Call::routine(Duration::from_secs(10));
 
-/// Waits that grow from failure to failure.
-struct Waits {
-    next: Duration,
-}
-
-impl Waits {
-    const fn new() -> Self {
-        Self { next: FIRST_WAIT }
-    }
-
-    /// The wait after this failure; a cloud that names one gets at least that.
-    fn after(&mut self, error: &CloudError) -> Duration {
-        let wait = self.next;
-        self.next = (wait * 2).min(LONGEST_WAIT);
-        match error.class() {
-            RetryClass::RetryAfter(asked) => wait.max(asked.min(LONGEST_WAIT * 2)),
-            RetryClass::Retry | RetryClass::Permanent => wait,
-        }
+/// The wait after the last of so many failures; a cloud that names one gets at least that.
+fn wait(error: &CloudError, failures: u32) -> Duration {
+    let wait = WAIT.after(failures);
+    match error.class() {
+        RetryClass::RetryAfter(asked) => wait.max(asked.min(LONGEST_ASKED)),
+        RetryClass::Retry | RetryClass::Permanent => wait,
     }
 }
 
@@ -47,7 +35,7 @@ pub(super) async fn build(
     context: &ProviderContext,
     startup: &Condition,
 ) -> Result<Arc<dyn Cloud>, Failure> {
-    let mut waits = Waits::new();
+    let mut failures = 0;
     loop {
         let error = match factory.build(context.clone()).await {
             Ok(cloud) => return Ok(cloud),
@@ -58,7 +46,8 @@ pub(super) async fn build(
         }
         startup.fail(format!("the cloud provider {} cannot be built yet: {error}", factory.name()));
         tracing::warn!(provider = factory.name(), %error, "cannot build the cloud provider yet");
-        sleep(waits.after(&error)).await;
+        failures += 1;
+        sleep(wait(&error, failures)).await;
     }
 }
 
@@ -96,7 +85,7 @@ async fn known(cloud: &dyn Cloud, needs: Capability) {
 
 /// Waits until it is known whether the provider offers what the program needs.
 pub(super) async fn offers(cloud: &dyn Cloud, needs: Capability, startup: &Condition) -> bool {
-    let mut waits = Waits::new();
+    let mut failures = 0;
     let mut logged = String::new();
     let mut asked = false;
     loop {
@@ -118,8 +107,8 @@ pub(super) async fn offers(cloud: &dyn Cloud, needs: Capability, startup: &Condi
             logged = line;
         }
         // Perhaps it becomes known meanwhile: by settings that were mended, for instance.
-        let wait = waits.after(&error);
-        timeout(wait, known(cloud, needs)).await.ok();
+        failures += 1;
+        timeout(wait(&error, failures), known(cloud, needs)).await.ok();
         // Providers discover on use; a failure shows at the next turn of this loop.
         asked = true;
         if let Err(error) = cloud.health(PROBE).await {

@@ -2,14 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::Capability;
+use ccm_cloud::{Capability, duration};
 use serde::Serialize;
 
 use super::{Context, Failure, Identity, Program};
 use crate::{
     metrics::Metrics,
     node_watch,
-    options::duration,
     rights::Right,
     settings::{Invocation, Kind, LoadError, Loaded, Problems, RawSettings, SettingDoc, load},
 };

@@ -12,12 +12,10 @@ pub(crate) fn later(now: Instant, wait: Duration) -> Instant {
     now + wait.min(Duration::from_hours(365 * 24))
 }
 
-/// The wait after this many failures of one key (1 is the first): the base doubled
-/// with each, never above the maximum, less a random share. `unit` is the random
-/// number, between 0 and 1.
+/// The wait after this many failures of one key (1 is the first), less a random share.
+/// `unit` is the random number, between 0 and 1.
 pub(super) fn delay(config: &QueueConfig, failures: u32, unit: f64) -> Duration {
-    let doublings = failures.saturating_sub(1).min(31);
-    let full = config.base.saturating_mul(1 << doublings).min(config.max);
+    let full = config.waits.after(failures);
     full.mul_f64(1.0 - config.jitter.clamp(0.0, 1.0) * unit.clamp(0.0, 1.0))
 }
 
@@ -56,23 +54,6 @@ impl Overall {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_wait_doubles_up_to_the_cap() {
-        let config = QueueConfig { jitter: 0.0, ..QueueConfig::default() };
-        for (failures, expect) in [
-            (0, 5),
-            (1, 5),
-            (2, 10),
-            (3, 20),
-            (10, 2560),
-            (14, 40_960),
-            (15, 60_000),
-            (u32::MAX, 60_000),
-        ] {
-            assert_eq!(delay(&config, failures, 0.9), Duration::from_millis(expect), "{failures}");
-        }
-    }
 
     #[test]
     fn jitter_only_shortens() {

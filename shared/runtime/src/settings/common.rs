@@ -7,11 +7,12 @@ use std::{
     time::Duration,
 };
 
+use ccm_cloud::duration;
 use serde::Serialize;
 
 use super::{Problems, RawSettings, SettingValue, value::redact};
 use crate::{
-    options::{Catalogue, controllers, duration},
+    options::{Catalogue, controllers},
     program::Identity,
 };
 

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
-use crate::options::duration;
+use ccm_cloud::duration;
 
 /// A type that a setting can have.
 pub trait SettingValue: Sized {

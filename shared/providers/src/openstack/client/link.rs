@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ccm_cloud::{CloudError, ErrorKind, message::one_line};
+use ccm_cloud::{CloudError, ErrorKind, Growing, message::one_line};
 use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -12,7 +12,7 @@ use super::{Answer, Deadline, Failure, Get, Outgoing, Service, Shared, TOKEN, Wi
 use crate::openstack::{
     config::{Config, Interface},
     discovery::{self, Discovery, Endpoint, Microversion},
-    session::{Growing, Login, Session, Token},
+    session::{Login, Session, Token},
     text::MAX_MESSAGE,
     transport::Transport,
 };

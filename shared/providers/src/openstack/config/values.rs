@@ -94,35 +94,13 @@ pub(super) fn count(text: &str) -> Option<u32> {
     text.parse().ok()
 }
 
-const UNITS: [(&str, f64); 8] = [
-    ("ns", 1e-9),
-    ("us", 1e-6),
-    ("\u{b5}s", 1e-6),
-    ("\u{3bc}s", 1e-6),
-    ("ms", 1e-3),
-    ("s", 1.0),
-    ("m", 60.0),
-    ("h", 3600.0),
-];
-
 /// Whole seconds without a unit, or numbers with Go's units.
 pub(super) fn duration(text: &str) -> Option<Duration> {
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
-    if !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()) {
-        return rest.parse().ok().map(Duration::from_secs);
+    let unsigned = text.strip_prefix('+').unwrap_or(text);
+    if !unsigned.is_empty() && unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
+        return unsigned.parse().ok().map(Duration::from_secs);
     }
-    let mut total = None;
-    while !rest.is_empty() {
-        let is_number = |c: char| c.is_ascii_digit() || c == '.';
-        let (number, behind) = rest.split_at(rest.find(|c| !is_number(c))?);
-        let (unit, behind) = behind.split_at(behind.find(is_number).unwrap_or(behind.len()));
-        let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit)?;
-        let seconds = number.parse::<f64>().ok()? * scale;
-        let part = Duration::try_from_secs_f64(seconds).ok()?;
-        total = Some(total.unwrap_or(Duration::ZERO).checked_add(part)?);
-        rest = behind;
-    }
-    total
+    ccm_cloud::duration::parse(text).ok()
 }
 
 /// An address of Keystone, or what would be one.

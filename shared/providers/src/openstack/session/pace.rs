@@ -2,16 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{CloudError, ErrorKind};
-
-/// Pauses that double.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Growing {
-    /// The first pause.
-    pub(crate) first: Duration,
-    /// No pause is longer.
-    pub(crate) longest: Duration,
-}
+use ccm_cloud::{CloudError, ErrorKind, Growing};
 
 /// After a login that Keystone refused, before the same credentials are shown again.
 /// Keystone can lock an account after so many refusals (`lockout_failure_attempts`); its
@@ -20,14 +11,6 @@ pub(crate) const REFUSED: Growing =
     Growing { first: Duration::from_secs(30), longest: Duration::from_mins(30) };
 /// What the error of a login begins with.
 pub(super) const LOGIN_AT: &str = "login at ";
-
-impl Growing {
-    /// The pause after the last of so many failures.
-    pub(crate) fn after(self, failures: u32) -> Duration {
-        let doublings = failures.saturating_sub(1).min(31);
-        self.first.saturating_mul(1 << doublings).min(self.longest)
-    }
-}
 
 /// Whether the credentials are to blame.
 pub(super) const fn is_refusal(kind: ErrorKind) -> bool {
@@ -54,14 +37,6 @@ pub(super) fn advice(error: &CloudError) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pauses_double_up_to_the_longest() {
-        let seconds = |failures| REFUSED.after(failures).as_secs();
-        let pauses: Vec<_> = (1..=9).map(seconds).collect();
-        assert_eq!(pauses, [30, 60, 120, 240, 480, 960, 1800, 1800, 1800]);
-        assert_eq!((seconds(0), seconds(u32::MAX)), (30, 1800));
-    }
 
     #[test]
     fn only_keystones_word_about_a_login_counts_against_the_account() {

@@ -6,13 +6,13 @@
 
 use std::{
     io,
-    net::IpAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
+use ccm_cloud::is_loopback;
 use futures::future::BoxFuture;
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -65,10 +65,7 @@ pub(super) fn fit(proxy: &Intercept, uri: &Uri) -> Result<(), UnfitProxy> {
 
 /// The proxy for `uri`. What is on this machine needs none.
 pub(super) fn proxy(proxies: &Matcher, uri: &Uri) -> Option<Intercept> {
-    let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-    let local =
-        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    proxies.intercept(uri).filter(|_| !local)
+    proxies.intercept(uri).filter(|_| !uri.host().is_some_and(is_loopback))
 }
 
 /// Makes connections, with TLS and HTTP/2 where the other side offers them.

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use ccm_cloud::Growing;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
@@ -228,8 +229,10 @@ struct Pair {
 impl Pair {
     fn new() -> Self {
         let config = QueueConfig {
-            base: Duration::from_millis(BASE),
-            max: Duration::from_millis(MAX),
+            waits: Growing {
+                first: Duration::from_millis(BASE),
+                longest: Duration::from_millis(MAX),
+            },
             jitter: 0.0,
             urgent_gap: Duration::from_millis(GAP),
             max_retry_after: Duration::from_millis(LONGEST),

@@ -1,0 +1,45 @@
+//! How long those who failed wait before they try again.
+
+use std::time::Duration;
+
+/// Waits that double from failure to failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growing {
+    /// The wait after the first failure.
+    pub first: Duration,
+    /// No wait is longer.
+    pub longest: Duration,
+}
+
+impl Growing {
+    /// The wait after so many failures in a row; 1 is the first.
+    pub fn after(self, failures: u32) -> Duration {
+        let doublings = failures.saturating_sub(1).min(31);
+        self.first.saturating_mul(1 << doublings).min(self.longest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest() {
+        let check = |first: u64, longest: u64, expect: &[(u32, u64)]| {
+            let (first, longest) = (Duration::from_millis(first), Duration::from_millis(longest));
+            for (failures, wait) in expect {
+                let after = Growing { first, longest }.after(*failures);
+                assert_eq!(after, Duration::from_millis(*wait), "{failures} failures");
+            }
+        };
+        check(
+            5,
+            60_000,
+            &[(0, 5), (1, 5), (2, 10), (3, 20), (10, 2560), (14, 40_960), (15, 60_000)],
+        );
+        check(5, 60_000, &[(33, 60_000), (u32::MAX, 60_000)]);
+        check(0, 60_000, &[(1, 0), (u32::MAX, 0)]);
+        check(9, 3, &[(1, 3), (2, 3)]);
+        check(u64::MAX, u64::MAX, &[(1, u64::MAX), (40, u64::MAX)]);
+    }
+}
