@@ -6,7 +6,7 @@ mod program_sample;
 use std::{net::TcpListener, time::Duration};
 
 use ccm_runtime::program::Failure;
-use program_sample::{Process, Script, Step, begin};
+use program_sample::{Outage, Process, Script, Step, begin};
 use tokio::time::timeout;
 
 /// What a process is that runs without election.
@@ -41,17 +41,23 @@ async fn the_steps_come_in_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cloud_that_is_down_at_the_start_is_waited_for() {
-    let mut process = alone(Script { builds_that_fail: 1, unknown_offers: 1, ..Script::default() });
-    let (status, page) = process.get("/readyz").await;
-    assert_eq!(status, 500, "{page}");
-    assert!(page.contains("[-]startup failed: the cloud provider test cannot be built yet: unavailable: no route\n"), "{page}");
+    let mut process = alone(Script { outage: Outage::Down, ..Script::default() });
+    process
+        .page_has(
+            "/readyz",
+            "[-]startup failed: the cloud provider test cannot be built yet: unavailable: no route\n",
+        )
+        .await;
+    assert_eq!(process.get("/readyz").await.0, 500);
     assert_eq!(process.get("/livez").await.0, 200, "a restart would not help");
+    process.cloud_is(Outage::Unknown);
     process
         .page_has(
             "/readyz",
             "not known yet whether the cloud provider test offers instances: timeout: no answer",
         )
         .await;
+    process.cloud_is(Outage::None);
     process.reached(Step::Working).await;
     process.ready().await;
     assert_eq!(process.end().await, Ok(()));
@@ -138,7 +144,7 @@ async fn a_signal_ends_every_phase() {
     let mut process = alone(hangs);
     process.page_has("/readyz", "[-]startup failed: preparing\n").await;
     assert_eq!(process.end().await, Ok(()));
-    let unreachable = Script { builds_that_fail: usize::MAX, ..Script::default() };
+    let unreachable = Script { outage: Outage::Down, ..Script::default() };
     let mut process = alone(unreachable);
     process.page_has("/readyz", "cannot be built yet").await;
     assert_eq!(process.end().await, Ok(()));

@@ -26,6 +26,9 @@ use crate::{
 /// out of sight again.
 const SETTLE: Duration = Duration::from_secs(3 * SCRAPE_SECONDS);
 
+/// A scrape that is under way writes no further back than this.
+const UNDER_WAY: u64 = 2 * SCRAPE_SECONDS;
+
 /// What the story leaves behind: the Prometheus that saw it. The programs run on.
 pub struct Told {
     /// It answers questions about the story.
@@ -56,8 +59,9 @@ pub async fn tell(prometheus: &Path, rules: &[std::path::PathBuf]) -> Result<Tol
     // A counter that is born with an event hides it: the zero must be scraped first.
     sleep(SETTLE).await;
     world.live().await?;
-    sleep(SETTLE).await;
-    Ok(Told { server, span: Span { start, end: server::now() }, _world: world })
+    sleep(SETTLE + Duration::from_secs(UNDER_WAY)).await;
+    let end = world.scraped(&server).await?;
+    Ok(Told { server, span: Span { start, end }, _world: world })
 }
 
 async fn simulated() -> Result<Env> {
@@ -110,6 +114,20 @@ impl World {
             job("lifecycle-ccm", json!({}), &self.lifecycle)?,
             job("pods", json!({"cluster": "openstack", "namespace": "cloud"}), &self.other)?,
         ])
+    }
+
+    /// A moment, just past, at which all programs that run had answered: whoever misses a
+    /// scrape has no value until the next.
+    async fn scraped(&self, server: &Server) -> Result<u64> {
+        let programs = self.node.len() + self.lifecycle.len() + self.other.len();
+        poll::until("all programs to be scraped", SOON, || async {
+            let end = server::now() - UNDER_WAY;
+            let up = server.query_at("count(up == 1)", end).await?;
+            let seen = up[0]["value"][1].as_str().unwrap_or("0").to_owned();
+            ensure!(seen == programs.to_string(), "{seen} of {programs} answered");
+            Ok(Some(end))
+        })
+        .await
     }
 
     async fn live(&mut self) -> Result<()> {

@@ -5,10 +5,7 @@
 use std::{
     collections::HashMap,
     net::SocketAddr,
-    sync::{
-        Arc, LazyLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
@@ -38,14 +35,23 @@ use tokio_util::sync::CancellationToken;
 /// What is waited for at most.
 const LIMIT: Duration = Duration::from_secs(15);
 
+/// What is wrong with the cloud, until the test says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Outage {
+    #[default]
+    None,
+    /// The provider cannot be built.
+    Down,
+    /// It does not know yet what it offers.
+    Unknown,
+}
+
 /// What a test wants to happen.
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing that can go wrong")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Script {
-    /// So many times the provider cannot be built, because the cloud is down.
-    pub(crate) builds_that_fail: usize,
-    /// So many times the cloud does not know yet what it offers.
-    pub(crate) unknown_offers: usize,
+    /// The cloud at the start.
+    pub(crate) outage: Outage,
     /// The provider's configuration is wrong.
     pub(crate) invalid: bool,
     /// The provider offers no instances.
@@ -71,8 +77,7 @@ pub(crate) enum Step {
 #[derive(Debug, Default)]
 struct Case {
     script: Script,
-    builds: AtomicUsize,
-    offers: AtomicUsize,
+    outage: Mutex<Outage>,
     steps: Mutex<Vec<Step>>,
 }
 
@@ -189,11 +194,10 @@ impl ProviderFactory for Scripted {
     }
 
     async fn build(&self, _: ProviderContext) -> Result<Arc<dyn Cloud>, CloudError> {
-        let Case { script, builds, .. } = &*self.0;
-        if script.invalid {
+        if self.0.script.invalid {
             return Err(CloudError::new(ErrorKind::Invalid, "region must be set"));
         }
-        if builds.fetch_add(1, Ordering::Relaxed) < script.builds_that_fail {
+        if *self.0.outage.lock() == Outage::Down {
             return Err(CloudError::new(ErrorKind::Unavailable, "no route"));
         }
         Ok(Arc::new(self.clone()))
@@ -211,11 +215,10 @@ impl Cloud for Scripted {
     }
 
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
-        let Case { script, offers, .. } = &*self.0;
-        if offers.fetch_add(1, Ordering::Relaxed) < script.unknown_offers {
+        if *self.0.outage.lock() == Outage::Unknown {
             return Err(CloudError::new(ErrorKind::Timeout, "no answer"));
         }
-        Ok((!script.offers_nothing).then(|| Arc::new(self.clone()) as Arc<dyn Instances>))
+        Ok((!self.0.script.offers_nothing).then(|| Arc::new(self.clone()) as Arc<dyn Instances>))
     }
 
     async fn health(&self, _: Call) -> Result<(), CloudError> {
@@ -246,7 +249,8 @@ pub(crate) struct Process {
 pub(crate) fn begin(script: Script, arguments: &[&str]) -> Process {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let name = format!("case-{}", free.port());
-    let case = Arc::new(Case { script, ..Case::default() });
+    let outage = Mutex::new(script.outage);
+    let case = Arc::new(Case { script, outage, ..Case::default() });
     CASES.lock().insert(name.clone(), Arc::clone(&case));
     let mut all = vec![
         "--cloud-provider=test".to_owned(),
@@ -267,6 +271,11 @@ pub(crate) fn begin(script: Script, arguments: &[&str]) -> Process {
 }
 
 impl Process {
+    /// Changes what is wrong with the cloud.
+    pub(crate) fn cloud_is(&self, outage: Outage) {
+        *self.case.outage.lock() = outage;
+    }
+
     /// What was called so far.
     pub(crate) fn steps(&self) -> Vec<Step> {
         self.case.steps.lock().clone()

@@ -152,7 +152,10 @@ async fn the_file_is_followed_while_the_program_runs() {
     let token = tokio_util::sync::CancellationToken::new();
     let run = reload.run(token.clone());
     let scenario = async {
-        std::fs::write(&path, "concurrent_node_syncs: 3").unwrap();
+        // A reader never sees half a file: the first look is under way.
+        let aside = folder.path().join("new.yaml");
+        std::fs::write(&aside, "concurrent_node_syncs: 3").unwrap();
+        std::fs::rename(&aside, &path).unwrap();
         tokio::time::timeout(Duration::from_mins(1), own.changed()).await.unwrap().unwrap();
         assert_eq!(own.borrow_and_update().syncs, 3);
         token.cancel();
