@@ -17,7 +17,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::{runtime::Runtime, sync::OnceCell};
 
 /// No scenario may take longer: one that hangs is a failure with a name.
-const LIMIT: Duration = Duration::from_mins(5);
+const LIMIT: Duration = Duration::from_mins(6);
 
 /// The cloud and the cluster, started by the first scenario that runs, or why they
 /// cannot be.

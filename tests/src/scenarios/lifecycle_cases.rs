@@ -38,8 +38,8 @@ fn successor(name: &str) -> Value {
 
 pub(super) async fn a_node_registered_anew_is_another_node(env: Env) -> Result<()> {
     // Both names must be under judgement, and their nodes gone, before the first case is over.
-    const CONFIRMATION: Duration = Duration::from_secs(10);
-    let _program = env.start(&confirming(&env, CONFIRMATION)).await?;
+    const PERIOD: Duration = Duration::from_secs(10);
+    let _program = env.start(&confirming(&env, PERIOD)).await?;
     env.add_initialised(&["node-0", "new-machine", "no-machine"]).await?;
     grow_up().await;
     for name in ["new-machine", "no-machine"] {
@@ -56,7 +56,7 @@ pub(super) async fn a_node_registered_anew_is_another_node(env: Env) -> Result<(
     let start = Instant::now();
     nodes::gone(&env.client, "no-machine", 2 * SOON).await?;
     let took = start.elapsed();
-    ensure!(took >= CONFIRMATION, "what was said of its namesake counted: gone after {took:?}");
+    ensure!(took >= PERIOD, "what was said of its namesake counted: gone after {took:?}");
     nodes::stay(&env.client, &["node-0", "new-machine"], DELETION).await
 }
 
@@ -90,13 +90,7 @@ pub(super) async fn a_stopped_leader_leaves_no_half_a_case(env: Env) -> Result<(
 const LONG: Duration = Duration::from_secs(8);
 
 fn long(env: &Env) -> Launch {
-    let launch = env
-        .lifecycle_ccm()
-        .arg("--node-monitor-period=1s")
-        .arg("--node-deletion-confirmation-period=8s")
-        .arg("--node-grace-period=1s")
-        .arg("--node-deletion-budget=50");
-    with_short_terms(launch)
+    with_short_terms(confirming(env, LONG).arg("--node-deletion-budget=50"))
 }
 
 /// Ends the leader while 50 nodes are under judgement: the next one judges them anew.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use ccm_cloud::{
-    CloudError, ErrorKind,
+    CloudError, ErrorKind, duration,
     message::{LONGEST_LINE, one_line},
     nearest,
 };
@@ -198,7 +198,7 @@ impl Reader<'_> {
             Some(Value::Number(seconds)) => {
                 seconds.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
             }
-            Some(Value::String(text)) => humantime::parse_duration(text).ok(),
+            Some(Value::String(text)) => duration::parse(text).ok(),
             Some(_) => None,
         };
         let parsed = parsed.filter(|given| !given.is_zero() && *given <= MAX_CONNECT_TIMEOUT);

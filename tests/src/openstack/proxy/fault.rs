@@ -128,11 +128,6 @@ impl Fault {
         self
     }
 
-    /// Whether its requests are never answered.
-    pub fn hangs(&self) -> bool {
-        matches!(self.effect, Effect::Hang)
-    }
-
     fn applies(&self, service: Service, path: &str) -> bool {
         self.times != Some(0)
             && self.service.is_none_or(|wanted| wanted == service)

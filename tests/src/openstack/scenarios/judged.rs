@@ -26,7 +26,8 @@ const DELETION: Duration = Duration::from_secs(4);
 /// and Nova takes most of a second for those of three servers on a machine that is busy.
 const CALL: Duration = Duration::from_secs(3);
 
-/// The same as [`DELETION`] where each look takes as long as it may.
+/// The same as [`DELETION`] where each look takes as long as it may: nothing is answered,
+/// or the program repeats what failed.
 const SLOW_DELETION: Duration = Duration::from_secs(9);
 
 /// Where lifecycle-ccm lists servers.
@@ -70,16 +71,15 @@ fn impatient(rig: &Rig) -> Launch {
 }
 
 /// Puts the fault in the place of the one before, and lets it be met for as long as a
-/// deletion takes.
+/// deletion may take.
 async fn nobody_leaves_for(rig: &Rig, fault: Fault, names: &[&str]) -> Result<()> {
     let faults = rig.cloud.proxy.faults();
-    let deletion = if fault.hangs() { SLOW_DELETION } else { DELETION };
     let id = faults.replace(fault);
     poll::until("the fault to be met twice", 2 * SOON, || async {
         Ok((faults.hits(id) >= 2).then_some(()))
     })
     .await?;
-    nodes::stay(&rig.client, names, deletion).await
+    nodes::stay(&rig.client, names, SLOW_DELETION).await
 }
 
 pub(super) async fn no_fault_deletes_a_node(rig: &Rig) -> Result<()> {

@@ -1,4 +1,4 @@
-//! How long those who failed wait before they try again.
+//! What a refused login is, and for how long its credentials are not shown again.
 
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use ccm_cloud::{CloudError, ErrorKind, Growing};
 /// count ends with a login that succeeds and not with time.
 pub(crate) const REFUSED: Growing =
     Growing { first: Duration::from_secs(30), longest: Duration::from_mins(30) };
+
 /// What the error of a login begins with.
 pub(super) const LOGIN_AT: &str = "login at ";
 
@@ -37,6 +38,14 @@ pub(super) fn advice(error: &CloudError) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The pauses that `docs/providers/openstack.md` tells.
+    #[test]
+    fn refused_credentials_are_shown_ever_more_seldom() {
+        let minutes: Vec<_> = (2..=9).map(|nth| REFUSED.after(nth).as_secs() / 60).collect();
+        assert_eq!(minutes, [1, 2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!(REFUSED.after(1), Duration::from_secs(30));
+    }
 
     #[test]
     fn only_keystones_word_about_a_login_counts_against_the_account() {
