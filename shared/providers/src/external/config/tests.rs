@@ -71,6 +71,8 @@ fn refuses_bad_files_with_a_line_that_helps() {
         (format!("{good}\nconnectTimeout: .nan"), vec!["connectTimeout: must be"]),
         (format!("{good}\nconnectTimeout: 2m"), vec!["at most 60 s"]),
         (format!("{good}\nconnectTimeout: soon"), vec!["such as 5s"]),
+        (format!("{good}\nconnectTimeout: 1min"), vec!["such as 5s"]),
+        (format!("{good}\nconnectTimeout: 5 s"), vec!["such as 5s"]),
         (format!("{good}\nconnectTimeout: [5]"), vec!["such as 5s"]),
         (format!("{good}\ntls: {{ca: x}}"), vec!["tls: endpoint unix:///s does not use TLS"]),
         (https.into(), vec!["tls.ca: missing"]),
