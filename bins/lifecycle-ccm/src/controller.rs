@@ -8,7 +8,8 @@ use std::{
     },
 };
 
-use ccm_cloud::{Cloud, clock};
+use ccm_base::clock;
+use ccm_cloud::Cloud;
 use ccm_kube::{
     events::EventRecorder,
     node::{Node, Shared as Name},

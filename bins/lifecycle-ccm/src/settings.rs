@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::duration;
+use ccm_base::duration;
 use ccm_kube::selector::NodeSelector;
 use ccm_runtime::settings::{Kind, Problems, RawSettings, SettingDoc, SettingValue};
 use serde::Serialize;

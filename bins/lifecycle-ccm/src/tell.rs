@@ -5,7 +5,8 @@
 
 use std::{collections::HashMap, fmt::Write as _, sync::Arc, time::Duration};
 
-use ccm_cloud::{CloudError, PowerState, clock};
+use ccm_base::clock;
+use ccm_cloud::{CloudError, PowerState};
 use ccm_kube::{
     events::{EventKind, EventRecorder},
     node::{Node, Shared as Name},

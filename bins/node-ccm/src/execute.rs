@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ccm_cloud::clock;
+use ccm_base::clock;
 use ccm_kube::{
     node::{Address, Node, Taint},
     patch::NodePatch,

@@ -2,12 +2,12 @@
 
 use std::{fmt, time::Duration};
 
-use ccm_cloud::{Growing, duration};
+use ccm_base::{Backoff, duration};
 
 /// The waits after failures. Upstream begins with 5 ms, which is eight questions to a
 /// failing cloud within a second.
-pub(crate) const RETRY: Growing =
-    Growing { first: Duration::from_secs(1), longest: Duration::from_mins(1) };
+pub(crate) const RETRY: Backoff =
+    Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(1) };
 
 /// How often a node is looked at while nothing changes. Displayed as the end of
 /// "looked at again", and so that it stays true for as long as an event is read.

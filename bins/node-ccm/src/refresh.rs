@@ -3,7 +3,8 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Claim, CloudError, Fleet, Growing, ProviderId, RetryClass};
+use ccm_base::Backoff;
+use ccm_cloud::{Call, Claim, CloudError, Fleet, ProviderId, RetryClass};
 use ccm_kube::node::Node;
 use ccm_runtime::{health::Condition, instances, inventory::Changes, queue::Priority};
 use tokio::time::{Instant, sleep};
@@ -20,7 +21,7 @@ use crate::{
 /// that were started together do not list together for ever.
 const SPREAD: f64 = 0.1;
 /// The waits after lists that failed.
-const RETRY: Growing = Growing { first: Duration::from_secs(5), longest: Duration::from_mins(1) };
+const RETRY: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(1) };
 
 /// Refreshes until the token is cancelled: at once, and then every period.
 pub(crate) async fn run(controller: Arc<Controller>, health: Condition, token: CancellationToken) {

@@ -3,7 +3,7 @@
 //! A state that lasts is told when it begins, when it changes and every ten minutes; a
 //! fact is told once. The recorder folds what is left.
 
-use ccm_cloud::duration;
+use ccm_base::duration;
 use ccm_kube::{
     events::{EventKind, ObjectRef},
     node::Node,

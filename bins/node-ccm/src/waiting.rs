@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use ccm_cloud::clock;
+use ccm_base::clock;
 use ccm_kube::node::Node;
 use ccm_runtime::metrics::Metrics;
 use prometheus_client::{

@@ -14,38 +14,25 @@
 //!    waiting for a state of the cloud may not.
 //! 4. **Typed errors** ([`CloudError`]), with the cloud's own message and request ID.
 //! 5. **Ownership**: what is not ours is counted and never touched.
-//!
-//! This is also the home of [`clock`], the one module that reads clocks.
 
 mod call;
-pub mod clock;
-pub mod duration;
 mod error;
-mod growing;
 mod identity;
 mod instances;
-mod loopback;
-pub mod message;
 mod metrics;
-mod nearest;
 pub mod node_keys;
 mod provider;
 mod registry;
-mod retry_after;
 
 pub use call::{Call, CallClass, CallGate, CallReport, Detail, OpenGate, Priority};
 pub use error::{CloudError, ErrorKind, RetryClass};
-pub use growing::Growing;
 pub use identity::{Claim, NodeIdentity, ProviderId, ProviderIdError};
 pub use instances::{
     AbsenceProof, AddressKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeAddress,
     PowerState, ProofMethod,
 };
-pub use loopback::is_loopback;
 pub use metrics::{MetricsSink, NoMetrics};
-pub use nearest::nearest;
 pub use provider::{Capability, Cloud};
 pub use registry::{
     ProviderConfig, ProviderContext, ProviderFactory, ProviderRegistry, RegistryError,
 };
-pub use retry_after::retry_after;

@@ -166,7 +166,7 @@ impl EventRecorder {
         let mut message: String = message.into();
         message.truncate(message.floor_char_boundary(MESSAGE_LIMIT));
         tracing::debug!(object = about.kind, name = about.name, reason, text = message, "event");
-        let at = ccm_cloud::clock::wall();
+        let at = ccm_base::clock::wall();
         let observed = Observed { about: about.clone(), kind, reason, message, at };
         match self.queue.try_send(observed) {
             Ok(()) => {}

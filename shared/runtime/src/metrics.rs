@@ -303,7 +303,7 @@ mod tests {
         assert!(value("process_virtual_memory_bytes") >= value("process_resident_memory_bytes"));
         assert!(value("process_virtual_memory_max_bytes") > 0.0);
         assert!((3.0..=value("process_max_fds")).contains(&value("process_open_fds")));
-        let age = ccm_cloud::clock::unix_seconds() - value("process_start_time_seconds");
+        let age = ccm_base::clock::unix_seconds() - value("process_start_time_seconds");
         assert!((-2.0..3600.0).contains(&age), "started {age} s ago");
         assert!(!text.contains("ccm_runtime_workers "), "there is no async runtime here");
     }

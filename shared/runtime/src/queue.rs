@@ -30,7 +30,7 @@ use std::{
     time::Duration,
 };
 
-use ccm_cloud::Growing;
+use ccm_base::Backoff;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, futures::Notified},
@@ -60,7 +60,7 @@ pub enum Priority {
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueConfig {
     /// The waits after a key's failures.
-    pub waits: Growing,
+    pub waits: Backoff,
     /// The share of a wait, between 0 and 1, that is taken off at random, so that
     /// keys which failed together do not come back together.
     pub jitter: f64,
@@ -81,7 +81,7 @@ pub struct QueueConfig {
 impl Default for QueueConfig {
     fn default() -> Self {
         Self {
-            waits: Growing { first: Duration::from_millis(5), longest: Duration::from_mins(1) },
+            waits: Backoff { first: Duration::from_millis(5), longest: Duration::from_mins(1) },
             jitter: 0.2,
             urgent_gap: Duration::from_secs(1),
             max_retry_after: Duration::from_mins(5),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use ccm_cloud::clock;
+use ccm_base::clock;
 use ccm_sim::{poll, program::free_port};
 use http::Method;
 use serde_json::{Value, json};

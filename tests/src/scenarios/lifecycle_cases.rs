@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use ccm_cloud::clock;
+use ccm_base::clock;
 use ccm_sim::{
     apiserver::{Action, Fault, Verb},
     poll,

@@ -86,7 +86,7 @@ impl ResolvesClientCert for ReloadingIdentity {
         // Half-written files happen during renewal: go on with what worked before.
         if let Err(error) = self.reload(&mut current) {
             tracing::warn!(
-                error = ccm_cloud::message::chain(&error),
+                error = ccm_base::message::chain(&error),
                 "client certificate not read again, using the last one"
             );
         }

@@ -1,6 +1,6 @@
 //! What is wrong with the configuration of the clients.
 
-use ccm_cloud::message::{LONGEST_LINE, chain, one_line};
+use ccm_base::message::{LONGEST_LINE, chain, one_line};
 use kube::{
     client::{AuthError, RustlsTlsError},
     config::{KubeconfigError, LoadDataError},

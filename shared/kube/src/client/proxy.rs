@@ -1,6 +1,6 @@
 //! Which proxy leads to the API server.
 
-use ccm_cloud::is_loopback;
+use ccm_base::is_loopback;
 use http::Uri;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 

@@ -14,7 +14,7 @@
 
 use std::{error::Error, io, time::Duration};
 
-use ccm_cloud::Growing;
+use ccm_base::Backoff;
 use http::{Method, Request, StatusCode};
 use kube::client::Body;
 use tokio::time::{Instant, sleep};
@@ -30,8 +30,8 @@ use crate::{error::causes, metrics::Recorder};
 /// Attempts per call, the first included.
 const ATTEMPTS: u32 = 4;
 /// Between two attempts, unless the server asks for more.
-const DELAY: Growing =
-    Growing { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
+const DELAY: Backoff =
+    Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
 
 /// Sends requests again that can be.
 pub(super) struct Retry {
@@ -71,7 +71,7 @@ fn wait_before_retry(method: &Method, answer: &Answer, attempt: u32) -> Option<D
     let read = matches!(*method, Method::GET | Method::HEAD);
     let asked = match answer {
         Ok(response) => {
-            let asked = retry_after(response.headers(), ccm_cloud::clock::wall());
+            let asked = retry_after(response.headers(), ccm_base::clock::wall());
             let repeat = match response.status() {
                 StatusCode::TOO_MANY_REQUESTS => read || asked.is_some(),
                 StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => read,

@@ -13,7 +13,7 @@ pub const RETRY_AFTER_LIMIT: Duration = Duration::from_mins(1);
 /// What the server asked for: seconds, or a date seen from `now`. Anything else
 /// counts as not asked.
 pub(super) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let wait = ccm_cloud::retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)?;
+    let wait = ccm_base::retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)?;
     Some(wait.min(RETRY_AFTER_LIMIT))
 }
 

@@ -32,7 +32,7 @@ impl Middleware for Throttle {
         let answer = send(&next, request).await;
         if let Ok(response) = &answer {
             report.status = Some(response.status().as_u16());
-            report.retry_after = retry_after(response.headers(), ccm_cloud::clock::wall());
+            report.retry_after = retry_after(response.headers(), ccm_base::clock::wall());
         }
         answer
     }

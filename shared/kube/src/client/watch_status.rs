@@ -47,7 +47,7 @@ async fn refusal(response: Response<ResponseBody>) -> Status {
     let (head, body) = response.into_parts();
     let mut status = parse(&beginning(body).await).unwrap_or_else(|| unexplained(head.status));
     status.code = head.status.as_u16();
-    if let Some(wait) = retry_after(&head.headers, ccm_cloud::clock::wall()) {
+    if let Some(wait) = retry_after(&head.headers, ccm_base::clock::wall()) {
         let seconds = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).max(1);
         let details = status.details.get_or_insert_with(no_details);
         details.retry_after_seconds = details.retry_after_seconds.max(seconds);

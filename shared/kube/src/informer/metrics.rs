@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use ccm_cloud::clock;
+use ccm_base::clock;
 use kube::Resource;
 use prometheus_client::{
     encoding::EncodeLabelSet,

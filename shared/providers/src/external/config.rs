@@ -6,11 +6,12 @@ use std::{
     time::Duration,
 };
 
-use ccm_cloud::{
-    CloudError, ErrorKind, duration,
+use ccm_base::{
+    duration,
     message::{LONGEST_LINE, one_line},
     nearest,
 };
+use ccm_cloud::{CloudError, ErrorKind};
 use rustls::pki_types::ServerName;
 use serde_yaml_ng::{Mapping, Value};
 

@@ -10,7 +10,8 @@ use std::{
     },
 };
 
-use ccm_cloud::{CloudError, ErrorKind, is_loopback, message};
+use ccm_base::{is_loopback, message};
+use ccm_cloud::{CloudError, ErrorKind};
 use hyper_util::rt::TokioIo;
 use parking_lot::RwLock;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};

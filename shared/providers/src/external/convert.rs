@@ -3,10 +3,10 @@
 
 use std::fmt::Display;
 
+use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
     AbsenceProof, AddressKind, Call, CloudError, Detail, ErrorKind, Instance, Lookup, LookupResult,
     NodeAddress, NodeIdentity, PowerState, Priority, ProofMethod, ProviderId,
-    message::{LONGEST_LINE, one_line},
 };
 
 use super::proto::{self, lookup_answer::Answer};

@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use ccm_cloud::{
-    Capability, CloudError, ErrorKind, ProviderId,
-    message::{LONGEST_LINE, one_line},
-};
+use ccm_base::message::{LONGEST_LINE, one_line};
+use ccm_cloud::{Capability, CloudError, ErrorKind, ProviderId};
 
 use super::{MAX_BATCH, PROTOCOL_REVISION, proto};
 

@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
+use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
     Call, CloudError, ErrorKind, Fleet, Instance, Instances, LookupResult, NodeIdentity,
-    message::{LONGEST_LINE, one_line},
 };
 use futures::{StreamExt, stream};
 

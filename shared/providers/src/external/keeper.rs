@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, CloudError, ErrorKind, Growing};
+use ccm_base::Backoff;
+use ccm_cloud::{Call, CloudError, ErrorKind};
 use rand::Rng;
 use tokio::time::{Instant, sleep_until};
 
@@ -15,8 +16,8 @@ use super::{
 const REFRESH: Duration = Duration::from_mins(1);
 /// The waits after failures. The longest is short, because asking a neighbour is cheap
 /// and everything waits for the answer.
-const RETRY: Growing =
-    Growing { first: Duration::from_millis(500), longest: Duration::from_secs(5) };
+const RETRY: Backoff =
+    Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(5) };
 /// How often the configuration files are read again.
 const RELOAD: Duration = Duration::from_secs(10);
 /// Never asked more often than this, however often the connection breaks.

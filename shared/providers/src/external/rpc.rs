@@ -2,10 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{
-    Call, CallClass, CallGate, CallReport, CloudError, ErrorKind,
-    message::{self, LONGEST_LINE, one_line},
-};
+use ccm_base::message::{self, LONGEST_LINE, one_line};
+use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind};
 use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Response, Status, transport::Channel};
 

@@ -19,7 +19,8 @@ mod snapshots;
 
 use std::{io, sync::Arc, time::Duration};
 
-use ccm_cloud::{Cloud, message};
+use ccm_base::message;
+use ccm_cloud::Cloud;
 use futures::{Stream, StreamExt};
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tokio_util::{either::Either, sync::CancellationToken};

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{
-    CloudError, ErrorKind,
-    message::{LONGEST_LINE, one_line},
-};
+use ccm_base::message::{LONGEST_LINE, one_line};
+use ccm_cloud::{CloudError, ErrorKind};
 use prost::Message;
 use tonic::{Code, Status};
 

@@ -14,7 +14,8 @@ use std::{
     net::{IpAddr, Ipv6Addr},
 };
 
-use ccm_cloud::{AddressKind, NodeAddress, message::one_line};
+use ccm_base::message::one_line;
+use ccm_cloud::{AddressKind, NodeAddress};
 
 use super::{
     config::Networking,

@@ -13,7 +13,8 @@ mod wire;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ccm_cloud::{Call, CallGate, CloudError, ErrorKind, message::one_line};
+use ccm_base::message::one_line;
+use ccm_cloud::{Call, CallGate, CloudError, ErrorKind};
 use parking_lot::Mutex;
 use url::Url;
 

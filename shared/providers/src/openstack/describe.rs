@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ccm_cloud::{Instance, PowerState, ProviderId, message::one_line};
+use ccm_base::message::one_line;
+use ccm_cloud::{Instance, PowerState, ProviderId};
 
 use super::{
     addresses::{Known, node_addresses},

@@ -8,7 +8,8 @@
 
 use std::{cmp::Ordering, fmt, sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, CloudError, ErrorKind, message::one_line};
+use ccm_base::message::one_line;
+use ccm_cloud::{Call, CloudError, ErrorKind};
 use http::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use serde::Deserialize;

@@ -8,7 +8,8 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{CloudError, ErrorKind, message::one_line};
+use ccm_base::message::one_line;
+use ccm_cloud::{CloudError, ErrorKind};
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -89,7 +90,7 @@ fn kind(status: StatusCode, told: &Told) -> ErrorKind {
 /// What the server asked for: seconds, or a date seen from `now`. Anything else
 /// counts as not asked, and so does a wait of no length.
 pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let wait = ccm_cloud::retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)?;
+    let wait = ccm_base::retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)?;
     Some(wait.min(LONGEST_PAUSE)).filter(|wait| !wait.is_zero())
 }
 

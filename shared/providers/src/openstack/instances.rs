@@ -15,9 +15,10 @@ use std::{
 };
 
 use async_trait::async_trait;
+use ccm_base::message::one_line;
 use ccm_cloud::{
     Call, CloudError, Detail, ErrorKind, Fleet, Instance, Instances, Lookup, LookupResult,
-    NodeIdentity, message::one_line,
+    NodeIdentity,
 };
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;

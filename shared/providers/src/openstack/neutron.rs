@@ -8,7 +8,8 @@ use std::{
     sync::Arc,
 };
 
-use ccm_cloud::{CloudError, message::one_line};
+use ccm_base::message::one_line;
+use ccm_cloud::CloudError;
 use futures::{StreamExt, TryStreamExt, stream};
 
 pub(super) use names::NetworkNames;

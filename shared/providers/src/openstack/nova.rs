@@ -7,7 +7,8 @@ mod server;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use ccm_cloud::{CloudError, message::one_line};
+use ccm_base::message::one_line;
+use ccm_cloud::CloudError;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;

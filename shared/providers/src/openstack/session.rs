@@ -15,7 +15,8 @@ mod token;
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, CloudError, ErrorKind, Growing};
+use ccm_base::Backoff;
+use ccm_cloud::{Call, CloudError, ErrorKind};
 use http::Method;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -37,8 +38,8 @@ use super::{
 /// The longest time for one login.
 const LOGIN: Call = Call::waiting(Duration::from_secs(30));
 /// After a login that failed for another reason than its credentials.
-const FAILED: Growing =
-    Growing { first: Duration::from_millis(200), longest: Duration::from_secs(10) };
+const FAILED: Backoff =
+    Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(10) };
 /// Nobody is told to wait longer than this for the end of a pause: a change of the
 /// configuration ends it at once.
 const ASK_AGAIN: Duration = Duration::from_secs(5);

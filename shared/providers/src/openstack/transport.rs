@@ -6,7 +6,8 @@ mod tls;
 use std::{error::Error, io, time::Duration};
 
 use bytes::Bytes;
-use ccm_cloud::{CloudError, ErrorKind, message};
+use ccm_base::message;
+use ccm_cloud::{CloudError, ErrorKind};
 use http::{HeaderMap, Request, StatusCode, header::PROXY_AUTHORIZATION};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;

@@ -330,7 +330,7 @@ fn certificates_that_cannot_be_used_are_named() {
     };
     let Err(error) = super::tls::Certificate::read(&missing) else { panic!("accepted") };
     assert_eq!(
-        ccm_cloud::message::chain(&error),
+        ccm_base::message::chain(&error),
         "cannot read /nowhere/a: No such file or directory (os error 2)"
     );
 }

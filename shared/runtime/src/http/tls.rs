@@ -152,7 +152,7 @@ impl Certificate {
                     tracing::info!(file = %self.files.certificate.display(), "took over a new certificate of the HTTP pages");
                 }
                 Err(error) => {
-                    let problem = ccm_cloud::message::chain(&error);
+                    let problem = ccm_base::message::chain(&error);
                     if problem != last_problem {
                         tracing::error!(
                             "refused the new certificate of the HTTP pages, the old one stays: {problem}"

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::duration;
+use ccm_base::duration;
 use ccm_kube::events::{EventKind, EventRecorder, ObjectRef};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;

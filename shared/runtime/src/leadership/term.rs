@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::clock;
+use ccm_base::clock;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};

@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use ccm_cloud::nearest;
+use ccm_base::nearest;
 
 use super::foreign::{FOREIGN, Foreign};
 use crate::{

@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{ProviderRegistry, RetryClass, message::chain};
+use ccm_base::message::chain;
+use ccm_cloud::{ProviderRegistry, RetryClass};
 use ccm_kube::{
     client::{ClientError, Clients, Unlimited},
     metrics::RestMetrics,

@@ -1,6 +1,7 @@
 //! The life of a process in one place.
 
-use ccm_cloud::{ProviderRegistry, message::chain};
+use ccm_base::message::chain;
+use ccm_cloud::ProviderRegistry;
 use tokio_util::sync::CancellationToken;
 
 use super::{Failure, Program, shell::Shell};

@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use ccm_base::Backoff;
 use ccm_cloud::{
-    Call, Capability, Cloud, CloudError, Growing, ProviderContext, ProviderFactory, RetryClass,
+    Call, Capability, Cloud, CloudError, ProviderContext, ProviderFactory, RetryClass,
 };
 use tokio::time::{sleep, timeout};
 
@@ -11,7 +12,7 @@ use super::Failure;
 use crate::health::Condition;
 
 /// From one failure to the next try.
-const WAIT: Growing = Growing { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
+const WAIT: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
 /// The longest wait that a cloud may ask for.
 const LONGEST_ASKED: Duration = Duration::from_mins(1);
 /// From one look at what the provider knows to the next.

@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Capability, duration};
+use ccm_base::duration;
+use ccm_cloud::Capability;
 use serde::Serialize;
 
 use super::{Context, Failure, Identity, Program};

@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Cloud, ProviderContext, ProviderRegistry, message::chain};
+use ccm_base::message::chain;
+use ccm_cloud::{Cloud, ProviderContext, ProviderRegistry};
 use ccm_kube::{
     client::{ClientConfig, Clients, RequestLimiter},
     events::{EventMetrics, EventRecorder},

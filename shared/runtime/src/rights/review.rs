@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::message::chain;
+use ccm_base::message::chain;
 use ccm_kube::ApiError;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::authorization::v1::{

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use ccm_cloud::duration;
+use ccm_base::duration;
 use serde::Serialize;
 
 use super::{Problems, RawSettings, SettingValue, value::redact};

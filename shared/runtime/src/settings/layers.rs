@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use ccm_cloud::message::{LONGEST_LINE, one_line};
+use ccm_base::message::{LONGEST_LINE, one_line};
 use config::{Config, ConfigError, FileFormat, Map, Source, Value, ValueKind};
 
 use super::{

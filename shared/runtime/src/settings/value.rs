@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
-use ccm_cloud::duration;
+use ccm_base::duration;
 
 /// A type that a setting can have.
 pub trait SettingValue: Sized {

@@ -4,7 +4,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use ccm_cloud::clock;
+use ccm_base::clock;
 use futures::{Stream, stream};
 use http::{Method, Request, Response, StatusCode};
 use http_body::Frame;

@@ -47,7 +47,7 @@ impl Identity {
 
     pub(super) fn now(&self) -> Timestamp {
         match self.clock {
-            Clock::Wall => ccm_cloud::clock::wall(),
+            Clock::Wall => ccm_base::clock::wall(),
             Clock::From(moment) => moment.saturating_add(self.start.elapsed()).unwrap_or(moment),
         }
     }

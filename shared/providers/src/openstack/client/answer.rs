@@ -1,7 +1,8 @@
 //! What a service answered.
 
 use bytes::Bytes;
-use ccm_cloud::{CloudError, ErrorKind, message::one_line};
+use ccm_base::message::one_line;
+use ccm_cloud::{CloudError, ErrorKind};
 use serde::de::DeserializeOwned;
 
 use crate::openstack::text::MAX_MESSAGE;

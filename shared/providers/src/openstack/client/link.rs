@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ccm_cloud::{CloudError, ErrorKind, Growing, message::one_line};
+use ccm_base::{Backoff, message::one_line};
+use ccm_cloud::{CloudError, ErrorKind};
 use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -18,8 +19,8 @@ use crate::openstack::{
 };
 
 /// After a new token that a service refused, too, before another login for its sake.
-const STUBBORN: Growing =
-    Growing { first: Duration::from_secs(5), longest: Duration::from_mins(10) };
+const STUBBORN: Backoff =
+    Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(10) };
 /// A catalog that lacks a service is fetched again after this time.
 const CATALOG: Duration = Duration::from_mins(1);
 

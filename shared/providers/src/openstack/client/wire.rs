@@ -6,7 +6,8 @@ mod hidden;
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use ccm_cloud::{CallClass, CallGate, CallReport, CloudError, ErrorKind, clock, message::one_line};
+use ccm_base::{clock, message::one_line};
+use ccm_cloud::{CallClass, CallGate, CallReport, CloudError, ErrorKind};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri,
     header::{ACCEPT, CONTENT_TYPE, USER_AGENT},

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ccm_cloud::nearest;
+use ccm_base::nearest;
 use serde::Deserialize;
 use serde_yaml_ng::Value;
 

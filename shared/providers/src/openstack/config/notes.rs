@@ -2,7 +2,7 @@
 
 use std::{mem, path::Path};
 
-use ccm_cloud::message::{LONGEST_LINE, one_line};
+use ccm_base::message::{LONGEST_LINE, one_line};
 /// Collects warnings and problems; each names the file that is being read.
 #[derive(Debug, Default)]
 pub(super) struct Notes {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use ccm_cloud::nearest;
+use ccm_base::nearest;
 use ipnet::IpNet;
 
 use super::{

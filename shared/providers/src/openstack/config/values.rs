@@ -100,7 +100,7 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     if !unsigned.is_empty() && unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
         return unsigned.parse().ok().map(Duration::from_secs);
     }
-    ccm_cloud::duration::parse(text).ok()
+    ccm_base::duration::parse(text).ok()
 }
 
 /// An address of Keystone, or what would be one.

@@ -1,6 +1,7 @@
 //! When a server counts as gone, and in which words. Nodes are deleted on these.
 
-use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Lookup, ProofMethod, message::one_line};
+use ccm_base::message::one_line;
+use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Lookup, ProofMethod};
 
 use super::{
     super::{ids::ServerId, text::MAX_VALUE},

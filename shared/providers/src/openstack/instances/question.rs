@@ -1,6 +1,7 @@
 //! What a node asks, by what it says of itself.
 
-use ccm_cloud::{CloudError, ErrorKind, Lookup, LookupResult, NodeIdentity, message::one_line};
+use ccm_base::message::one_line;
+use ccm_cloud::{CloudError, ErrorKind, Lookup, LookupResult, NodeIdentity};
 
 use super::super::{
     ids::{self, Parsed, ServerId},

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use ccm_cloud::message::one_line;
+use ccm_base::message::one_line;
 use serde::Deserialize;
 use serde_json::Value;
 

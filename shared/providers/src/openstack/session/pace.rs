@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{CloudError, ErrorKind, Growing};
+use ccm_base::Backoff;
+use ccm_cloud::{CloudError, ErrorKind};
 
 /// After a login that Keystone refused, before the same credentials are shown again.
 /// Keystone can lock an account after so many refusals (`lockout_failure_attempts`); its
 /// count ends with a login that succeeds and not with time.
-pub(crate) const REFUSED: Growing =
-    Growing { first: Duration::from_secs(30), longest: Duration::from_mins(30) };
+pub(crate) const REFUSED: Backoff =
+    Backoff { first: Duration::from_secs(30), longest: Duration::from_mins(30) };
 
 /// What the error of a login begins with.
 pub(super) const LOGIN_AT: &str = "login at ";

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{CloudError, ErrorKind, clock, message::one_line};
+use ccm_base::{clock, message::one_line};
+use ccm_cloud::{CloudError, ErrorKind};
 use http::{HeaderName, HeaderValue};
 use jiff::Timestamp;
 use serde::Deserialize;

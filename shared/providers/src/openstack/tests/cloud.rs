@@ -263,7 +263,7 @@ impl State {
         let token = format!("gAAAA-token-{}", self.tokens);
         self.good.push(token.clone());
         headers.push(("x-subject-token", token));
-        let now = ccm_cloud::clock::wall();
+        let now = ccm_base::clock::wall();
         let endpoint = |url: &str| json!({ "interface": "public", "region": "one", "region_id": "one", "url": url });
         let catalog = json!([
             { "type": "compute", "endpoints": [endpoint("http://nova/v2.1/p1")] },

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{ErrorKind, clock};
+use ccm_base::clock;
+use ccm_cloud::ErrorKind;
 use futures::future::join_all;
 use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::time::Instant;

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use ccm_cloud::is_loopback;
+use ccm_base::is_loopback;
 use futures::future::BoxFuture;
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::Growing;
+use ccm_base::Backoff;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
@@ -157,7 +157,7 @@ async fn a_batch_goes_on_waiting_when_others_take_its_keys() {
 async fn a_key_that_fails_again_and_again_does_not_wait_longer_and_longer() {
     let short = Duration::from_millis(1);
     let config =
-        QueueConfig { waits: Growing { first: short, longest: short }, ..QueueConfig::default() };
+        QueueConfig { waits: Backoff { first: short, longest: short }, ..QueueConfig::default() };
     let queue = WorkQueue::new("Nodes", config, &QueueMetrics::new(&Metrics::new()));
     let mut linger = Linger::default();
     queue.add(7, Priority::Routine);

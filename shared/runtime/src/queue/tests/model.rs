@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use ccm_cloud::Growing;
+use ccm_base::Backoff;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
@@ -229,7 +229,7 @@ struct Pair {
 impl Pair {
     fn new() -> Self {
         let config = QueueConfig {
-            waits: Growing {
+            waits: Backoff {
                 first: Duration::from_millis(BASE),
                 longest: Duration::from_millis(MAX),
             },

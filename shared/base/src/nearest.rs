@@ -5,7 +5,7 @@
 /// underscores count for nothing.
 ///
 /// ```
-/// use ccm_cloud::nearest;
+/// use ccm_base::nearest;
 ///
 /// let known = ["kube-api-qps", "kube-api-burst"];
 /// assert_eq!(nearest("kube_api_QSP", &known), Some("kube-api-qps"));

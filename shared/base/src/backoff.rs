@@ -4,14 +4,14 @@ use std::time::Duration;
 
 /// Waits that double from failure to failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Growing {
+pub struct Backoff {
     /// The wait after the first failure.
     pub first: Duration,
     /// No wait is longer.
     pub longest: Duration,
 }
 
-impl Growing {
+impl Backoff {
     /// The wait after so many failures in a row; 1 is the first.
     pub fn after(self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
@@ -28,7 +28,7 @@ mod tests {
         let check = |first: u64, longest: u64, expect: &[(u32, u64)]| {
             let (first, longest) = (Duration::from_millis(first), Duration::from_millis(longest));
             for (failures, wait) in expect {
-                let after = Growing { first, longest }.after(*failures);
+                let after = Backoff { first, longest }.after(*failures);
                 assert_eq!(after, Duration::from_millis(*wait), "{failures} failures");
             }
         };
