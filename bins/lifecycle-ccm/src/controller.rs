@@ -10,12 +10,13 @@ use std::{
 
 use ccm_base::clock;
 use ccm_cloud::Cloud;
+use ccm_controller::{instances, node_writer::NodeWriter};
 use ccm_kube::{
     events::EventRecorder,
-    node::{Node, Shared as Name},
     store::{Change, Store},
 };
-use ccm_runtime::{health::Condition, instances, node_writer::NodeWriter};
+use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::health::Condition;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},

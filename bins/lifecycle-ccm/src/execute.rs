@@ -1,7 +1,8 @@
 //! What was decided as writes to the API server, and what came of a deletion.
 
-use ccm_kube::{ApiError, node::Node, patch::NodePatch};
-use ccm_runtime::node_writer::Stopped as NotWritten;
+use ccm_controller::node_writer::Stopped as NotWritten;
+use ccm_kube::{ApiError, patch::NodePatch};
+use ccm_objects::Node;
 
 use crate::{
     controller::Controller,

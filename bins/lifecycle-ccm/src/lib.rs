@@ -39,12 +39,14 @@ use std::{
 };
 
 use ccm_cloud::Capability;
+use ccm_controller::{
+    node_watch::{self, watch_nodes},
+    node_writer::{self, NodeWriter},
+};
 use ccm_kube::store::Store;
 use ccm_runtime::{
     health::Scope,
     metrics::Metrics,
-    node_watch::{self, watch_nodes},
-    node_writer::{self, NodeWriter},
     program::{Context, Failure, Identity, Program},
     rights::Right,
     settings::{Problems, RawSettings, SettingDoc},

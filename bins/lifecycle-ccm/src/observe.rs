@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ccm_cloud::{Claim, CloudError, Fleet};
-use ccm_kube::node::{Node, Shared as Name};
-use ccm_runtime::inventory::{Inventory, Snapshot};
+use ccm_controller::inventory::{Inventory, Snapshot};
+use ccm_objects::{Node, Shared as Name};
 use tokio::time::Instant;
 
 use crate::{

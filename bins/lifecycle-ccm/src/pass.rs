@@ -4,8 +4,8 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use ccm_cloud::{Call, Claim, LookupResult, PowerState};
-use ccm_kube::node::{Node, Shared as Name};
-use ccm_runtime::instances;
+use ccm_controller::instances;
+use ccm_objects::{Node, Shared as Name};
 use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;

@@ -5,7 +5,7 @@
 //! cloud, because a machine that runs may need its volumes to become Ready.
 
 use ccm_cloud::PowerState;
-use ccm_kube::node::Taint;
+use ccm_objects::Taint;
 use serde::Serialize;
 
 /// The key of the taint; its effect is [`EFFECT`], and it has no value.

@@ -7,10 +7,8 @@ use std::{collections::HashMap, fmt::Write as _, sync::Arc, time::Duration};
 
 use ccm_base::clock;
 use ccm_cloud::{CloudError, PowerState};
-use ccm_kube::{
-    events::{EventKind, EventRecorder},
-    node::{Node, Shared as Name},
-};
+use ccm_kube::events::{EventKind, EventRecorder};
+use ccm_objects::{Node, Shared as Name};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 

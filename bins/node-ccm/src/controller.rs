@@ -6,17 +6,17 @@ use std::sync::{
 };
 
 use ccm_cloud::{Claim, Cloud};
-use ccm_kube::{
-    events::EventRecorder,
-    node::{Node, Shared as Name},
-    store::{Change, Store},
-};
-use ccm_runtime::{
+use ccm_controller::{
     instances,
     inventory::Inventory,
     node_writer::NodeWriter,
     queue::{Priority, QueueConfig, WorkQueue},
 };
+use ccm_kube::{
+    events::EventRecorder,
+    store::{Change, Store},
+};
+use ccm_objects::{Node, Shared as Name};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

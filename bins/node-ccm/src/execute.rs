@@ -4,11 +4,9 @@
 use std::sync::Arc;
 
 use ccm_base::clock;
-use ccm_kube::{
-    node::{Address, Node, Taint},
-    patch::NodePatch,
-};
-use ccm_runtime::node_writer::Stopped;
+use ccm_controller::node_writer::Stopped;
+use ccm_kube::patch::NodePatch;
+use ccm_objects::{Address, Node, Taint};
 
 use crate::{
     controller::Controller,

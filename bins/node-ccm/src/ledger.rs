@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use ccm_kube::node::Node;
+use ccm_objects::Node;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 

@@ -39,15 +39,17 @@ mod writers;
 use std::sync::{Arc, atomic::AtomicBool};
 
 use ccm_cloud::{Capability, Fleet};
+use ccm_controller::{
+    inventory::Inventory,
+    node_watch::{self, watch_nodes},
+    node_writer::{self, NodeWriter},
+    queue::{QueueMetrics, WorkQueue},
+};
 use ccm_kube::store::Store;
 use ccm_runtime::{
     health::{Condition, Scope},
-    inventory::Inventory,
     metrics::Metrics,
-    node_watch::{self, watch_nodes},
-    node_writer::{self, NodeWriter},
     program::{Context, Failure, Identity, Program},
-    queue::{QueueMetrics, WorkQueue},
     rights::Right,
     settings::{Problems, RawSettings, SettingDoc},
 };

@@ -4,11 +4,11 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{Call, Claim, CloudError, ErrorKind, Instance};
-use ccm_kube::node::{Node, Shared as Name};
-use ccm_runtime::{
+use ccm_controller::{
     instances,
     queue::{Linger, LingerConfig},
 };
+use ccm_objects::{Node, Shared as Name};
 use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinSet,

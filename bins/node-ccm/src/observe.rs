@@ -1,7 +1,7 @@
 //! From what the informer keeps to the plain values that the plan works on.
 
-use ccm_kube::node::Node;
-use ccm_runtime::queue::Priority;
+use ccm_controller::queue::Priority;
+use ccm_objects::Node;
 
 use crate::plan::{
     Address, NodeFacts, OWNED_LABELS, PROVIDED_NODE_IP, Taint, facts::parse_owned_labels,
@@ -30,8 +30,8 @@ pub(crate) fn facts(node: &Node) -> NodeFacts {
     }
 }
 
-fn taint(taint: &ccm_kube::node::Taint) -> Taint {
-    let text = |text: &ccm_kube::node::Shared| text.to_string();
+fn taint(taint: &ccm_objects::Taint) -> Taint {
+    let text = |text: &ccm_objects::Shared| text.to_string();
     Taint {
         key: text(&taint.key),
         value: taint.value.as_ref().map(text),

@@ -12,8 +12,8 @@ mod text;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-pub use ccm_cloud::node_keys::{PROVIDED_NODE_IP, UNINITIALIZED};
 use ccm_cloud::{AbsenceProof, Claim, CloudError, ErrorKind, Instance, Lookup, LookupResult};
+pub use ccm_objects::node_keys::{PROVIDED_NODE_IP, UNINITIALIZED};
 use serde::Serialize;
 
 pub use self::facts::{Address, NodeFacts, OWNED_LABELS, Taint};

@@ -4,9 +4,11 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use ccm_base::Backoff;
-use ccm_cloud::{Call, Claim, CloudError, Fleet, ProviderId, RetryClass};
-use ccm_kube::node::Node;
-use ccm_runtime::{health::Condition, instances, inventory::Changes, queue::Priority};
+use ccm_base::RetryClass;
+use ccm_cloud::{Call, Claim, CloudError, Fleet, ProviderId};
+use ccm_controller::{instances, inventory::Changes, queue::Priority};
+use ccm_objects::Node;
+use ccm_runtime::health::Condition;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 

@@ -4,10 +4,8 @@
 //! fact is told once. The recorder folds what is left.
 
 use ccm_base::duration;
-use ccm_kube::{
-    events::{EventKind, ObjectRef},
-    node::Node,
-};
+use ccm_kube::events::EventKind;
+use ccm_objects::{Node, ObjectRef};
 
 use crate::{
     controller::Controller,

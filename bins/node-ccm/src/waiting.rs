@@ -11,7 +11,7 @@ use std::{
 };
 
 use ccm_base::clock;
-use ccm_kube::node::Node;
+use ccm_objects::Node;
 use ccm_runtime::metrics::Metrics;
 use prometheus_client::{
     collector::Collector,
@@ -75,8 +75,8 @@ fn oldest(
 
 #[cfg(test)]
 mod tests {
-    use ccm_cloud::node_keys;
-    use ccm_kube::node::Taint;
+    use ccm_objects::Taint;
+    use ccm_objects::node_keys;
 
     use super::*;
     use crate::metrics::NodeMetrics;

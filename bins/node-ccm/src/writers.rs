@@ -5,12 +5,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Claim, RetryClass};
-use ccm_kube::{
-    ApiError,
-    node::{Node, Shared as Name},
-};
-use ccm_runtime::{node_writer::Stopped, queue::Priority};
+use ccm_base::RetryClass;
+use ccm_cloud::Claim;
+use ccm_controller::{node_writer::Stopped, queue::Priority};
+use ccm_kube::ApiError;
+use ccm_objects::{Node, Shared as Name};
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 

@@ -1,12 +1,13 @@
 //! What every other crate may use and no other crate is the right place for: time,
 //! durations as text, back-off, and text for messages. Nothing here knows Kubernetes, a
-//! cloud, HTTP clients or an async runtime.
+//! cloud or an HTTP client; of tokio only its clock, which tests can pause.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`clock`] | the only module that reads clocks |
 //! | [`duration`] | Go's durations as text |
-//! | [`Backoff`] | waits that double from failure to failure |
+//! | [`Backoff`], [`RetryClass`] | waits that double from failure to failure; what a caller should do about an error |
+//! | [`FairOrder`], [`later`] | who is next of urgent and routine; times in the future
 //! | [`message`] | foreign text made fit for logs, events and errors |
 //! | [`nearest()`] | "did you mean ...?" for misspelt names |
 //! | [`is_loopback`], [`retry_after()`] | which hosts are this machine; `Retry-After` headers |
@@ -14,12 +15,18 @@
 mod backoff;
 pub mod clock;
 pub mod duration;
+mod fair_order;
+mod later;
 mod loopback;
 pub mod message;
 mod nearest;
 mod retry_after;
+mod retry_class;
 
 pub use backoff::Backoff;
+pub use fair_order::FairOrder;
+pub use later::later;
 pub use loopback::is_loopback;
 pub use nearest::nearest;
 pub use retry_after::retry_after;
+pub use retry_class::RetryClass;

@@ -2,6 +2,7 @@
 
 use std::{fmt, time::Duration};
 
+use ccm_base::RetryClass;
 use serde::{Deserialize, Serialize};
 
 /// The kinds of failure that a controller treats differently.
@@ -71,17 +72,6 @@ impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.reason())
     }
-}
-
-/// What a caller should do about an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RetryClass {
-    /// Try again with back-off.
-    Retry,
-    /// Try again, but not before this time has passed.
-    RetryAfter(Duration),
-    /// Trying again changes nothing until a person acts; look again rarely.
-    Permanent,
 }
 
 /// An answer of the cloud that is not the wanted one.

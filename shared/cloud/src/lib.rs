@@ -20,12 +20,11 @@ mod error;
 mod identity;
 mod instances;
 mod metrics;
-pub mod node_keys;
 mod provider;
 mod registry;
 
 pub use call::{Call, CallClass, CallGate, CallReport, Detail, OpenGate, Priority};
-pub use error::{CloudError, ErrorKind, RetryClass};
+pub use error::{CloudError, ErrorKind};
 pub use identity::{Claim, NodeIdentity, ProviderId, ProviderIdError};
 pub use instances::{
     AbsenceProof, AddressKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeAddress,

@@ -2,8 +2,8 @@
 
 use std::{error::Error, time::Duration};
 
+use ccm_base::RetryClass;
 use ccm_base::message::{chain, one_line};
-use ccm_cloud::RetryClass;
 use kube::core::Status;
 
 use crate::client::DeadlineExceeded;

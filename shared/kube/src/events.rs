@@ -10,6 +10,7 @@ mod object;
 mod recent;
 mod writer;
 
+use ccm_objects::ObjectRef;
 use jiff::Timestamp;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -26,23 +27,6 @@ const QUEUE: usize = 1000;
 /// Longest message in bytes, the API's own limit for events of the newer kind. Texts
 /// of clouds can be of any length.
 const MESSAGE_LIMIT: usize = 1024;
-
-/// What an event is about.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ObjectRef {
-    /// For instance `v1`.
-    pub api_version: &'static str,
-    /// For instance `Node`.
-    pub kind: &'static str,
-    /// `None` for objects of the whole cluster; their events go to `default`.
-    pub namespace: Option<String>,
-    /// Its name.
-    pub name: String,
-    /// Its UID.
-    pub uid: String,
-    /// The version that was looked at.
-    pub resource_version: String,
-}
 
 /// Whether somebody should worry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -11,9 +11,10 @@ use tokio::time::timeout;
 
 use crate::{
     error::ApiError,
-    node::{Node, wire::Received},
+    node::wire::Received,
     patch::{AddressPatch, NodePatch, PatchKind},
 };
+use ccm_objects::Node;
 
 /// Writes nodes. Each call ends within its time, whatever the connection does.
 #[derive(Clone)]

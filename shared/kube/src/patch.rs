@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::node::{Address, Taint};
+use ccm_objects::{Address, Taint};
 
 /// How a patch is written down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

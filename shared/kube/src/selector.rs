@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use kube::core::{Expression, Selector, SelectorExt as _};
 
-use crate::node::{Node, Shared};
+use ccm_objects::{Node, Shared};
 
 /// Which nodes are meant, by their labels. The default means all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

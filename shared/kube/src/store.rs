@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use self::held::Objects;
-use crate::node::Shared;
+use ccm_objects::Shared;
 
 /// An object that an informer keeps.
 ///

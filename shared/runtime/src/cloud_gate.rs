@@ -14,8 +14,8 @@ use self::metrics::{GateMetrics, RefusalLabel};
 use crate::{
     limits::{CloudLimits, Refused},
     metrics::Metrics,
-    queue::backoff::later,
 };
+use ccm_base::later;
 
 /// Says whether a write that may take so long is covered by the term of leadership.
 /// An error says in one line why not.

@@ -214,10 +214,10 @@ fn register_build(registry: &mut Registry, program: &'static str, build: BuildIn
 
 /// Name and help text of a metric of a collector, and how its value is computed. Unlike
 /// those of registered metrics the help text brings its full stop along.
-pub(crate) type Column<S, V> = (&'static str, &'static str, fn(&S) -> V);
+pub type Column<S, V> = (&'static str, &'static str, fn(&S) -> V);
 
 /// Writes one gauge per label set, for collectors.
-pub(crate) fn encode_gauges<L: EncodeLabelSet>(
+pub fn encode_gauges<L: EncodeLabelSet>(
     encoder: &mut DescriptorEncoder<'_>,
     (name, help): (&str, &str),
     values: impl IntoIterator<Item = (L, f64)>,
@@ -230,7 +230,7 @@ pub(crate) fn encode_gauges<L: EncodeLabelSet>(
 }
 
 /// Writes one gauge without labels, for collectors.
-pub(crate) fn encode_gauge(
+pub fn encode_gauge(
     encoder: &mut DescriptorEncoder<'_>,
     (name, help): (&str, &str),
     value: f64,
@@ -240,7 +240,7 @@ pub(crate) fn encode_gauge(
 
 /// Writes one counter per label set, for collectors. The name goes without `_total`,
 /// which the encoder adds.
-pub(crate) fn encode_counters<L: EncodeLabelSet>(
+pub fn encode_counters<L: EncodeLabelSet>(
     encoder: &mut DescriptorEncoder<'_>,
     (name, help): (&str, &str),
     values: impl IntoIterator<Item = (L, u64)>,

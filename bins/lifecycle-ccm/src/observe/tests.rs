@@ -1,5 +1,6 @@
-use ccm_cloud::{ErrorKind, Instance, ProviderId, node_keys};
-use ccm_kube::node::{Condition, Taint};
+use ccm_cloud::{ErrorKind, Instance, ProviderId};
+use ccm_objects::node_keys;
+use ccm_objects::{Condition, Taint};
 
 use super::*;
 

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use ccm_kube::node::{self, Condition};
+use ccm_kube::node;
+use ccm_objects::Condition;
 
 use super::*;
 use crate::plan::UNINITIALIZED;

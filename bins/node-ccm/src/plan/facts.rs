@@ -5,7 +5,8 @@ use std::{
     fmt,
 };
 
-use ccm_cloud::{NodeAddress, node_keys::UNINITIALIZED};
+use ccm_cloud::NodeAddress;
+use ccm_objects::node_keys::UNINITIALIZED;
 use serde::Serialize;
 
 /// The annotation that records which additional labels node-ccm has set: their keys,
@@ -66,7 +67,7 @@ pub struct NodeFacts {
     pub labels: BTreeMap<String, String>,
     /// The keys in [`OWNED_LABELS`].
     pub owned_labels: BTreeSet<String>,
-    /// The value of [`ccm_cloud::node_keys::PROVIDED_NODE_IP`], if the annotation exists; it may be empty.
+    /// The value of [`ccm_objects::node_keys::PROVIDED_NODE_IP`], if the annotation exists; it may be empty.
     pub provided_node_ip: Option<String>,
     /// `spec.taints`.
     pub taints: Vec<Taint>,

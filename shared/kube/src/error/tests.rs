@@ -1,4 +1,4 @@
-use ccm_cloud::RetryClass;
+use ccm_base::RetryClass;
 use proptest::prelude::*;
 
 use super::*;

@@ -7,7 +7,8 @@ use k8s_openapi::{
 };
 use serde_json::{Value, json};
 
-use super::{ObjectRef, Observed, correlator::Occurrence};
+use super::{Observed, correlator::Occurrence};
+use ccm_objects::ObjectRef;
 
 /// Longest name of an object.
 const NAME_LIMIT: usize = 253;

@@ -7,7 +7,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::Shared;
+use ccm_objects::Shared;
 
 /// Longer texts are rarely shared.
 const LONGEST: usize = 96;

@@ -6,7 +6,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-use ccm_cloud::node_keys;
+use ccm_objects::node_keys;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ClusterResourceScope, Resource};
 use serde::{
@@ -15,7 +15,8 @@ use serde::{
 };
 use serde_json::{Value, value::RawValue};
 
-use super::{Address, Condition, Node, OWN_ANNOTATIONS, Shared, Taint, intern::intern};
+use super::intern::intern;
+use ccm_objects::{Address, Condition, Node, OWN_ANNOTATIONS, Shared, Taint};
 
 /// The conditions that are kept.
 const CONDITIONS: [&str; 2] = ["Ready", "NetworkUnavailable"];

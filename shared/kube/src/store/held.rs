@@ -3,7 +3,7 @@
 use std::{collections::HashMap, mem, sync::Arc};
 
 use super::{Change, Stored};
-use crate::node::Shared;
+use ccm_objects::Shared;
 
 /// The objects of one kind.
 pub(super) struct Objects<K> {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::node::Node;
+use ccm_objects::Node;
 
 fn node(name: &str, uid: &str, version: &str, label: &str) -> Node {
     Node {

@@ -7,7 +7,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use ccm_kube::events::{EventKind, EventMetrics, EventRecorder, ObjectRef};
+use ccm_kube::events::{EventKind, EventMetrics, EventRecorder};
+use ccm_objects::ObjectRef;
 use futures::future;
 use http::{Method, Request, Response};
 use http_body_util::Full;

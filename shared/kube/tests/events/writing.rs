@@ -1,6 +1,7 @@
 //! What is written while all is well.
 
-use ccm_kube::events::{EventKind, ObjectRef};
+use ccm_kube::events::EventKind;
+use ccm_objects::ObjectRef;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, about};

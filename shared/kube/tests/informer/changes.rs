@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ccm_kube::{informer::InformerConfig, node::Node, nodes::NodeApi, patch::NodePatch};
+use ccm_kube::{informer::InformerConfig, nodes::NodeApi, patch::NodePatch};
+use ccm_objects::Node;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 

@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_kube::{
     ApiError,
-    node::{Address, Taint},
     nodes::NodeApi,
     patch::{AddressPatch, NodePatch, PatchKind},
 };
+use ccm_objects::{Address, Taint};
 use futures::{StreamExt as _, future, stream};
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;

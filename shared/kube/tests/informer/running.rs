@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_kube::{
     informer::{Informer, InformerConfig, InformerMetrics, Trouble},
-    node::Node,
     store::{Change, Store},
 };
+use ccm_objects::Node;
 use parking_lot::Mutex;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio::{task::JoinSet, time::sleep};

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ccm_base::duration;
-use ccm_kube::events::{EventKind, EventRecorder, ObjectRef};
+use ccm_kube::events::{EventKind, EventRecorder};
+use ccm_objects::ObjectRef;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube_leader_election::{Error, LeaseLock, LeaseLockParams, LeaseLockResult};

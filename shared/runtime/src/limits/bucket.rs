@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::queue::backoff::later;
+use ccm_base::later;
 
 /// How far ahead a token may lie. Beyond it a waiter looks again, so that tiny rates
 /// cannot overflow the clock.

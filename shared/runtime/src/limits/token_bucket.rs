@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::bucket::{Bucket, Rate, Tuning};
-use crate::queue::turns::Turns;
+use ccm_base::FairOrder;
 
 /// Why a request may not be sent within its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +47,7 @@ type Line = BTreeMap<(Priority, u64), Arc<Notify>>;
 struct State {
     bucket: Bucket,
     line: Line,
-    turns: Turns,
+    turns: FairOrder,
     last: u64,
 }
 
@@ -153,7 +153,7 @@ impl TokenBucket {
         let state = State {
             bucket: Bucket::new(rate, tuning, Instant::now()),
             line: BTreeMap::new(),
-            turns: Turns::new(tuning.urgent_streak),
+            turns: FairOrder::new(tuning.urgent_streak),
             last: 0,
         };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), waits }) }

@@ -13,8 +13,8 @@ fn come_through(settings: &LogSettings) -> String {
     let lines = Log::new();
     let (subscriber, _) = logger(settings, lines.clone()).unwrap();
     with_default(subscriber, || {
-        tracing::info!(target: "ccm_runtime::queue", "one");
-        tracing::debug!(target: "ccm_runtime::queue", "two");
+        tracing::info!(target: "ccm_controller::queue", "one");
+        tracing::debug!(target: "ccm_controller::queue", "two");
         tracing::trace!(target: "node_ccm", "three");
         tracing::warn!(target: "hyper::proto", "four");
         tracing::info!(target: "kube_runtime::watcher", "five");

@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use ccm_base::RetryClass;
 use ccm_base::message::chain;
-use ccm_cloud::{ProviderRegistry, RetryClass};
+use ccm_cloud::ProviderRegistry;
 use ccm_kube::{
     client::{ClientError, Clients, Unlimited},
     metrics::RestMetrics,

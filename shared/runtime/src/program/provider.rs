@@ -3,9 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::Backoff;
-use ccm_cloud::{
-    Call, Capability, Cloud, CloudError, ProviderContext, ProviderFactory, RetryClass,
-};
+use ccm_base::RetryClass;
+use ccm_cloud::{Call, Capability, Cloud, CloudError, ProviderContext, ProviderFactory};
 use tokio::time::{sleep, timeout};
 
 use super::Failure;

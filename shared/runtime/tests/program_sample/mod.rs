@@ -14,10 +14,10 @@ use ccm_cloud::{
     Call, Capability, Cloud, CloudError, ErrorKind, Fleet, Instances, LookupResult, NodeIdentity,
     ProviderContext, ProviderFactory, ProviderRegistry,
 };
+use ccm_controller::node_watch;
 use ccm_runtime::{
     logging::LogControl,
     metrics::Metrics,
-    node_watch,
     program::{Context, Failure, Identity, Program, run},
     rights::Right,
     settings::{Invocation, Kind, Loaded, Problems, RawSettings, SettingDoc, load},

@@ -3,7 +3,8 @@
 use std::cell::Cell;
 
 use super::*;
-use crate::events::{EventKind, ObjectRef};
+use crate::events::EventKind;
+use ccm_objects::ObjectRef;
 
 /// A correlator, and names by number.
 #[derive(Default)]

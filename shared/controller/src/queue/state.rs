@@ -8,10 +8,11 @@ use std::{
 
 use tokio::time::Instant;
 
+use ccm_base::{FairOrder, later};
+
 use super::{
     Priority, QueueConfig,
-    backoff::{self, Overall, later},
-    turns::Turns,
+    backoff::{self, Overall},
 };
 
 /// A point in time, and a number that orders what is due at the same time.
@@ -108,7 +109,7 @@ pub(super) struct Core<K> {
     urgent: BTreeMap<u64, K>,
     routine: BTreeMap<u64, K>,
     timers: BTreeMap<Due, (K, Timer)>,
-    turns: Turns,
+    turns: FairOrder,
     overall: Overall,
     /// The last number given out; it grows with time, so it orders by age too.
     seq: u64,
@@ -121,7 +122,7 @@ pub(super) struct Core<K> {
 impl<K: Clone + Eq + Hash> Core<K> {
     pub(super) fn new(config: QueueConfig) -> Self {
         Self {
-            turns: Turns::new(config.urgent_streak),
+            turns: FairOrder::new(config.urgent_streak),
             overall: Overall::new(config.retry_rate, config.retry_burst),
             config,
             entries: HashMap::new(),

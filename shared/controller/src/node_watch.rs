@@ -2,11 +2,11 @@
 
 use ccm_kube::{
     informer::{Informer, InformerConfig, InformerMetrics, Trouble},
-    node::Node,
     store::{Change, Store},
 };
+use ccm_objects::Node;
 
-use crate::{
+use ccm_runtime::{
     health::{Scope, Verdict},
     metrics::Metrics,
     program::{Context, Program},

@@ -17,7 +17,7 @@ use prometheus_client::{
 };
 
 use super::state::Snapshot;
-use crate::metrics::{Column, Metrics, encode_counters, encode_gauges};
+use ccm_runtime::metrics::{Column, Metrics, encode_counters, encode_gauges};
 
 /// The queue's name as given by the program: a constant of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

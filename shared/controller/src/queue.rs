@@ -15,13 +15,13 @@
 //!
 //! `state` decides everything and knows no clock; this file waits and wakes.
 
-pub(crate) mod backoff;
+mod backoff;
 
 mod linger;
 mod metrics;
 mod state;
-pub(crate) mod turns;
 
+use ccm_base::later;
 use std::{
     fmt::{self, Debug},
     hash::Hash,
@@ -37,10 +37,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use self::{
-    backoff::later,
-    state::{Core, Next, Taken},
-};
+use self::state::{Core, Next, Taken};
 pub use self::{
     linger::{Linger, LingerConfig},
     metrics::QueueMetrics,

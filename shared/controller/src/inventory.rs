@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use self::index::Index;
-use crate::metrics::Metrics;
+use ccm_runtime::metrics::Metrics;
 
 /// What a new list of the fleet shows, compared with what was known before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

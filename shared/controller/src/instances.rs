@@ -7,7 +7,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use ccm_cloud::{
     Call, Claim, Cloud, CloudError, ErrorKind, Fleet, Instances, Lookup, LookupResult, NodeIdentity,
 };
-use ccm_kube::node::Node;
+use ccm_objects::Node;
 use tokio::time::timeout;
 
 /// How much longer than its own time a call may take: a provider that does not keep to

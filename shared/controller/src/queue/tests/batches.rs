@@ -5,10 +5,8 @@ use std::time::Duration;
 use ccm_base::Backoff;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::{
-    metrics::Metrics,
-    queue::{Linger, Priority, QueueConfig, QueueMetrics, WorkQueue},
-};
+use crate::queue::{Linger, Priority, QueueConfig, QueueMetrics, WorkQueue};
+use ccm_runtime::metrics::Metrics;
 
 const MAX: usize = 500;
 

@@ -3,24 +3,24 @@
 /// Lets the urgent go first, but the routine after every so many urgent ones, so
 /// that nobody starves.
 #[derive(Clone, Debug)]
-pub(crate) struct Turns {
+pub struct FairOrder {
     streak: u32,
     urgent_in_a_row: u32,
 }
 
-impl Turns {
+impl FairOrder {
     /// One routine turn after `streak` urgent ones (0 counts as 1).
-    pub(crate) fn new(streak: u32) -> Self {
+    pub fn new(streak: u32) -> Self {
         Self { streak: streak.max(1), urgent_in_a_row: 0 }
     }
 
     /// Whether an urgent one is next, given who waits.
-    pub(crate) fn urgent_next(&self, urgent_waits: bool, routine_waits: bool) -> bool {
+    pub fn urgent_next(&self, urgent_waits: bool, routine_waits: bool) -> bool {
         urgent_waits && !(routine_waits && self.urgent_in_a_row >= self.streak)
     }
 
     /// Notes whose turn was taken, and whether a routine one was left waiting by it.
-    pub(crate) fn took(&mut self, urgent: bool, routine_waits: bool) {
+    pub fn took(&mut self, urgent: bool, routine_waits: bool) {
         self.urgent_in_a_row =
             if urgent && routine_waits { self.urgent_in_a_row.saturating_add(1) } else { 0 };
     }
@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn routine_gets_one_turn_after_each_streak() {
-        let mut turns = Turns::new(3);
+        let mut turns = FairOrder::new(3);
         let mut order = String::new();
         for _ in 0..9 {
             let urgent = turns.urgent_next(true, true);
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_streak_counts_only_while_routine_waits() {
-        let mut turns = Turns::new(2);
+        let mut turns = FairOrder::new(2);
         for _ in 0..10 {
             assert!(turns.urgent_next(true, false));
             turns.took(true, false);

@@ -5,7 +5,7 @@ use std::fmt;
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 
 use super::Inventory;
-use crate::metrics::encode_gauge;
+use ccm_runtime::metrics::encode_gauge;
 
 /// Reads the inventory when it is asked.
 #[derive(Debug)]

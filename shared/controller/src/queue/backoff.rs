@@ -6,12 +6,6 @@ use tokio::time::Instant;
 
 use super::QueueConfig;
 
-/// A time so far ahead; a year at most, so that no wait that somebody asks for can
-/// overflow the clock.
-pub(crate) fn later(now: Instant, wait: Duration) -> Instant {
-    now + wait.min(Duration::from_hours(365 * 24))
-}
-
 /// The wait after this many failures of one key (1 is the first), less a random share.
 /// `unit` is the random number, between 0 and 1.
 pub(super) fn delay(config: &QueueConfig, failures: u32, unit: f64) -> Duration {

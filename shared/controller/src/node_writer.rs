@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use ccm_kube::{
     ApiError,
-    node::{Address, Node},
     nodes::NodeApi,
     patch::{AddressPatch, NodePatch},
     store::Store,
 };
+use ccm_objects::{Address, Node};
 
-use crate::{
+use ccm_runtime::{
     leadership::{Leadership, Lost},
     program::{Context, Program},
     rights::Right,

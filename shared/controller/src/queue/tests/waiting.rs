@@ -8,10 +8,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::{
-    metrics::Metrics,
-    queue::{Linger, Priority, QueueConfig, QueueMetrics, WorkQueue},
-};
+use crate::queue::{Linger, Priority, QueueConfig, QueueMetrics, WorkQueue};
+use ccm_runtime::metrics::Metrics;
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
