@@ -9,7 +9,6 @@ use serde::Serialize;
 use super::{Context, Failure, Identity, Program};
 use crate::{
     metrics::Metrics,
-    node_watch,
     rights::Right,
     settings::{Invocation, Kind, LoadError, Loaded, Problems, RawSettings, SettingDoc, load},
 };
@@ -83,7 +82,7 @@ impl Program for Sample {
     fn specimens(_: &Metrics) {}
 
     fn rights() -> Vec<Right> {
-        node_watch::RIGHTS.into()
+        vec![Right::new("list", "nodes"), Right::new("watch", "nodes")]
     }
 
     async fn prepare(_: Context<Self>) -> Result<Self, Failure> {
