@@ -1,13 +1,16 @@
 use std::sync::Arc;
 
-use ccm_kube::node;
 use ccm_objects::Condition;
 
 use super::*;
 use crate::plan::UNINITIALIZED;
 
-fn taint(key: &str) -> node::Taint {
-    node::Taint { key: key.into(), effect: "NoSchedule".into(), ..node::Taint::default() }
+fn taint(key: &str) -> ccm_objects::Taint {
+    ccm_objects::Taint {
+        key: key.into(),
+        effect: "NoSchedule".into(),
+        ..ccm_objects::Taint::default()
+    }
 }
 
 fn ready(status: &str) -> Vec<Condition> {
@@ -26,7 +29,7 @@ fn node() -> Node {
         .into(),
         provider_id: Some("sim://i-1".into()),
         taints: vec![taint("e.com/x")],
-        addresses: vec![node::Address { kind: "Hostname".into(), address: "node-1".into() }],
+        addresses: vec![ccm_objects::Address { kind: "Hostname".into(), address: "node-1".into() }],
         conditions: ready("True"),
         system_uuid: Some("uuid".into()),
         ..Node::default()
@@ -52,7 +55,7 @@ fn the_plan_is_told_everything_it_asks_for() {
 /// An annotation that the plan reads must be among those that the informer keeps.
 #[test]
 fn the_informer_keeps_the_record_of_labels() {
-    assert!(OWNED_LABELS.starts_with(node::OWN_ANNOTATIONS));
+    assert!(OWNED_LABELS.starts_with(ccm_objects::OWN_ANNOTATIONS));
 }
 
 /// Quirk 14: most updates of a node concern nobody here.

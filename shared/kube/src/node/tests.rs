@@ -4,6 +4,10 @@ use kube::core::{ObjectList, WatchEvent};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use ccm_objects::{Node, Taint, node_keys};
+use jiff::Timestamp;
+use std::time::Duration;
+
 use super::{wire::Received, *};
 
 /// A node with everything that is read and much that is not.

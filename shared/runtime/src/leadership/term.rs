@@ -114,9 +114,8 @@ impl Leadership {
         Self::with(Tenure::None, write_timeout)
     }
 
-    /// Leads from now on for this long, or not if that is nothing.
-    #[cfg(test)]
-    pub(crate) fn for_a_term(length: Duration) -> Self {
+    /// Leads from now on for this long, or not if that is nothing: for tests of writers.
+    pub fn for_a_term(length: Duration) -> Self {
         let leadership = Self::standby(length);
         leadership.renew(Moment::now(), length);
         leadership
