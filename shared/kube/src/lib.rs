@@ -16,4 +16,4 @@ pub mod patch;
 pub mod selector;
 pub mod store;
 
-pub use error::ApiError;
+pub use error::{ApiError, ApiReason};
