@@ -42,9 +42,7 @@ pub async fn watch_nodes<P: Program>(
 /// Registers what [`watch_nodes`] measures, with one series of everything: for the
 /// reference of the metrics.
 pub fn specimens(metrics: &Metrics) {
-    let informer = InformerMetrics::default();
-    metrics.with(|registry| informer.register(registry));
-    informer.specimens::<Node>();
+    InformerMetrics::new(metrics).specimens_of::<Node>();
 }
 
 fn verdict(nodes: &Store<Node>, trouble: &Trouble) -> Verdict {

@@ -74,9 +74,9 @@ metrics! {
     /// `ccm_events_*`.
     pub struct EventMetrics {
         /// Events created or counted up
-        ALPHA ccm_events_sent => sent: Counter;
+        [ALPHA] ccm_events_sent => sent: Counter;
         /// Events that were not written, by reason; none of them delays work
-        ALPHA ccm_events_dropped { reason } => dropped: Family<Counter, Dropped>,
+        [ALPHA] ccm_events_dropped { reason } => dropped: Family<Counter, Dropped>,
             begin Every;
     }
 }

@@ -84,17 +84,17 @@ metrics! {
     /// until registered.
     pub struct RestMetrics {
         /// Number of HTTP requests to the API server, by status code, method and host
-        ALPHA rest_client_requests { code, method, host } => requests: Family<Counter, (Code, Verb, Arc<str>)>;
+        [ALPHA] rest_client_requests { code, method, host } => requests: Family<Counter, (Code, Verb, Arc<str>)>;
         /// Number of requests to the API server sent again, by the status code that led to it, verb and host
-        ALPHA rest_client_request_retries { code, verb, host } => retries: Family<Counter, (Code, Verb, Arc<str>)>;
+        [ALPHA] rest_client_request_retries { code, verb, host } => retries: Family<Counter, (Code, Verb, Arc<str>)>;
         /// Time from sending a request to the head of its answer in seconds, by verb and host
-        ALPHA rest_client_request_duration_seconds { verb, host } => durations: Family<Histogram, Calls>, bounds SECONDS;
+        [ALPHA] rest_client_request_duration_seconds { verb, host } => durations: Family<Histogram, Calls>, bounds SECONDS;
         /// Time a request waited for the client's rate limiter in seconds, by verb and host
-        ALPHA rest_client_rate_limiter_duration_seconds { verb, host } => limiter_waits: Family<Histogram, Calls>, bounds SECONDS;
+        [ALPHA] rest_client_rate_limiter_duration_seconds { verb, host } => limiter_waits: Family<Histogram, Calls>, bounds SECONDS;
         /// Size of request bodies in bytes, by verb and host
-        ALPHA rest_client_request_size_bytes { verb, host } => request_sizes: Family<Histogram, Calls>, bounds BYTES;
+        [ALPHA] rest_client_request_size_bytes { verb, host } => request_sizes: Family<Histogram, Calls>, bounds BYTES;
         /// Size of response bodies on the wire in bytes, by verb and host
-        ALPHA rest_client_response_size_bytes { verb, host } => response_sizes: Family<Histogram, Calls>, bounds BYTES;
+        [ALPHA] rest_client_response_size_bytes { verb, host } => response_sizes: Family<Histogram, Calls>, bounds BYTES;
     }
 }
 

@@ -14,9 +14,9 @@
 ///     /// The metrics of doors.
 ///     pub struct DoorMetrics {
 ///         /// How long doors stood open
-///         ALPHA ccm_door_open_seconds => open: Histogram, bounds [1.0, 10.0];
+///         [ALPHA] ccm_door_open_seconds => open: Histogram, bounds [1.0, 10.0];
 ///         /// Who was not let in, by door and why
-///         ALPHA ccm_door_refused { door, reason } => refused: Family<Counter, (&'static str, Refusal)>,
+///         [ALPHA] ccm_door_refused { door, reason } => refused: Family<Counter, (&'static str, Refusal)>,
 ///             begin [("front", Refusal::Full)];
 ///     }
 /// }
@@ -35,7 +35,7 @@ macro_rules! metrics {
         $(#[$meta:meta])*
         $visible:vis struct $set:ident {$(
             $(#[doc = $help:literal])+
-            $stability:ident $name:ident $({ $($label:ident),+ })? => $field:ident: $metric:ty
+            [$stability:ident] $name:ident $({ $($label:ident),+ })? => $field:ident: $metric:ty
             $(, bounds $bounds:expr)? $(, begin $begin:expr)?;
         )+}
     ) => {

@@ -18,9 +18,24 @@ pub trait LabelValue {
     fn every() -> Vec<Text>;
 }
 
-/// Makes enums with strum's `IntoStaticStr` and `VariantNames` values of a label.
+/// Makes enums with strum's `IntoStaticStr` and `VariantNames` values of a label, or a
+/// struct of words that come as text from elsewhere.
 #[macro_export]
 macro_rules! label {
+    ($(#[$meta:meta])* struct $of:ident { $($word:literal),+ }) => {
+        $(#[$meta])*
+        struct $of(&'static str);
+
+        impl $crate::LabelValue for $of {
+            fn text(self) -> $crate::Text {
+                self.0.into()
+            }
+
+            fn every() -> Vec<$crate::Text> {
+                vec![$($word.into()),+]
+            }
+        }
+    };
     ($($of:ty),+) => {$(
         impl $crate::LabelValue for $of {
             fn text(self) -> $crate::Text {

@@ -2,15 +2,18 @@
 //!
 //! [`metrics!`] makes a struct from a list of metrics. Their registration, the series that
 //! are there from the start and one series for every value of every label follow from the
-//! same list. The values of a label are a type: a [`LabelValue`].
+//! same list. The values of a label are a type: a [`LabelValue`]. [`computed!`] does the same
+//! for metrics that are computed when they are asked for.
 //!
 //! Names are upstream's where upstream has one, so that dashboards keep working; new ones
 //! begin with `ccm_`. An object's name is never a label.
 
+mod computed;
 mod declare;
 mod family;
 mod labels;
 
+pub use computed::{Column, Row, Sample, Table};
 pub use family::{Family, Make};
 pub use labels::{Begin, Every, LabelSet, LabelValue, Text};
 pub use prometheus_client::{
@@ -18,6 +21,8 @@ pub use prometheus_client::{
     registry::Registry,
 };
 // For the macros.
+#[doc(hidden)]
+pub use prometheus_client::metrics::MetricType;
 #[doc(hidden)]
 pub use strum::VariantNames;
 

@@ -18,15 +18,15 @@ metrics! {
     /// The metrics of all informers of a program.
     pub struct InformerMetrics {
         /// Objects that the informer knows, as the API server has them
-        ALPHA ccm_informer_objects { resource } => objects: Family<Gauge, Text>;
+        [ALPHA] ccm_informer_objects { resource } => objects: Family<Gauge, Text>;
         /// Lists of everything because a watch could not go on; the first list is not counted
-        ALPHA ccm_informer_relists { resource } => relists: Family<Counter, Text>;
+        [ALPHA] ccm_informer_relists { resource } => relists: Family<Counter, Text>;
         /// Failed lists and watches, by reason
-        ALPHA ccm_informer_errors { resource, reason } => errors: Family<Counter, (Text, ApiReason)>;
+        [ALPHA] ccm_informer_errors { resource, reason } => errors: Family<Counter, (Text, ApiReason)>;
         /// Objects that could not be read and were left out, each time anew
-        ALPHA ccm_informer_malformed_objects { resource } => malformed: Family<Counter, Text>;
+        [ALPHA] ccm_informer_malformed_objects { resource } => malformed: Family<Counter, Text>;
         /// When the informer last heard of the API server, in Unix time
-        ALPHA ccm_informer_last_event_timestamp_seconds { resource } => last_event: Family<FloatGauge, Text>;
+        [ALPHA] ccm_informer_last_event_timestamp_seconds { resource } => last_event: Family<FloatGauge, Text>;
     }
 }
 

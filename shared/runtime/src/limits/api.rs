@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 
 use super::{
     LimitMetrics, Rate, TokenBucket, Tuning,
-    metrics::{ClassLabel, LimiterLabels},
+    metrics::ClassLabel,
 };
 
 /// The rates of the classes of request. Reads, writes and events do not take from
@@ -42,7 +42,7 @@ impl ApiLimits {
     /// Full buckets of these rates.
     pub fn new(rates: ApiRates, metrics: &LimitMetrics) -> Self {
         let bucket = |class, rate| {
-            metrics.bucket(LimiterLabels { service: "apiserver", class }, rate, Tuning::default())
+            metrics.bucket(("apiserver", class), rate, Tuning::default())
         };
         Self {
             read: bucket(ClassLabel::Read, rates.read),
