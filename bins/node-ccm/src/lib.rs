@@ -59,8 +59,7 @@ use tokio_util::sync::CancellationToken;
 pub use settings::NodeSettings;
 
 use crate::{
-    controller::Controller, ledger::Ledger, lookups::Outlets, metrics::NodeMetrics,
-    waiting::OldestWaiting, writers::Work,
+    controller::Controller, ledger::Ledger, lookups::Outlets, metrics::NodeMetrics, writers::Work,
 };
 
 /// How many answered nodes may wait for a writer; more than the writers hold, so that
@@ -115,7 +114,7 @@ impl Program for NodeCcm {
             "not listed yet; only the leader lists it",
         );
         let controller = Arc::new(controller(&context));
-        context.metrics.collect(OldestWaiting(Arc::clone(&controller)));
+        waiting::collect(&context.metrics, Arc::clone(&controller));
         let listener = Arc::clone(&controller);
         watch_nodes(&context, &controller.store, move |change| listener.changed(&change)).await;
         Ok(Self { controller, fleet })

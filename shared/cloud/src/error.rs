@@ -7,8 +7,20 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr, VariantArray, VariantNames};
 
 /// The kinds of failure that a controller treats differently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[derive(Display, IntoStaticStr, VariantArray, VariantNames)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    Display,
+    IntoStaticStr,
+    VariantArray,
+    VariantNames,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum ErrorKind {

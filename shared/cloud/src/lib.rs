@@ -22,8 +22,8 @@ mod instances;
 mod provider;
 mod registry;
 
-pub use ccm_metrics::{MetricsSink, NoMetrics};
 pub use call::{Call, CallClass, CallGate, CallReport, Detail, OpenGate, Priority};
+pub use ccm_metrics::{MetricsSink, NoMetrics};
 pub use error::{CloudError, ErrorKind};
 pub use identity::{Claim, NodeIdentity, ProviderId, ProviderIdError};
 pub use instances::{

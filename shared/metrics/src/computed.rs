@@ -81,10 +81,8 @@ impl<S> Collector for Computed<S> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let rows = (self.read)();
         for column in self.table.columns {
-            let known: Vec<_> = rows
-                .iter()
-                .filter_map(|(texts, at)| Some((texts, (column.value)(at)?)))
-                .collect();
+            let known: Vec<_> =
+                rows.iter().filter_map(|(texts, at)| Some((texts, (column.value)(at)?))).collect();
             // What is not known is left out, with its description.
             if known.is_empty() && !rows.is_empty() {
                 continue;

@@ -131,7 +131,8 @@ impl<A: LabelValue, B: LabelValue, C: LabelValue> LabelSet for (A, B, C) {
 
     fn every() -> Vec<Vec<Text>> {
         let third = C::every();
-        let all = |two: Vec<Text>| third.iter().map(move |c| [two.clone(), vec![c.clone()]].concat());
+        let all =
+            |two: Vec<Text>| third.iter().map(move |c| [two.clone(), vec![c.clone()]].concat());
         <(A, B)>::every().into_iter().flat_map(all).collect()
     }
 }

@@ -262,30 +262,4 @@ mod tests {
         drop(running);
         assert!(metrics.encode().unwrap().contains(&line(0)));
     }
-
-    #[test]
-    fn no_name_is_used_twice() {
-        let metrics = Metrics::new();
-        let limits = crate::limits::LimitMetrics::new(&metrics);
-        let rate = crate::limits::Rate::UNLIMITED;
-        let rates = crate::limits::CloudRates { read: rate, write: rate };
-        crate::cloud_gate::CloudGate::new(
-            crate::limits::CloudLimits::new(rates, &limits),
-            &metrics,
-            None,
-        );
-        let text = metrics.encode().unwrap();
-        let mut names: Vec<&str> =
-            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-        let all = names.len();
-        assert!(all > 10, "{text}");
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), all);
-        for help in text.lines().filter(|line| line.starts_with("# HELP ")) {
-            let own = help.contains(" ccm_") || help.contains("HELP kubernetes_");
-            assert!(!own || help.contains(" [ALPHA] "), "no stability: {help}");
-            assert!(help.ends_with('.') && !help.ends_with(".."), "{help}");
-        }
-    }
 }
