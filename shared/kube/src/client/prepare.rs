@@ -12,7 +12,7 @@ use super::{
     identity::ReloadingIdentity,
     problem::{ClientError, Problem},
     proxy,
-    source::{Found, Origin},
+    source::Found,
 };
 
 /// Longest time for files and an exec plugin.
@@ -22,7 +22,7 @@ const PREPARE: Duration = Duration::from_mins(1);
 pub(super) struct Plan {
     pub(super) config: kube::Config,
     pub(super) auth: Option<AuthLayer>,
-    pub(super) origin: Origin,
+    pub(super) origin: String,
     tls: rustls::ClientConfig,
     server_name: Option<ServerName<'static>>,
     proxy: Option<Intercept>,
@@ -45,7 +45,7 @@ impl Plan {
                 "name one in users[].user.exec that needs no terminal",
             ),
         };
-        Err(origin.blame(problem))
+        Err(problem.of(&origin))
     }
 
     /// A connector of its own, so that clients do not share connections.
