@@ -5,9 +5,10 @@ use std::time::Duration;
 use ccm_cloud::ErrorKind;
 use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{
-    Counter, Every, Family, FloatGauge, Gauge, Histogram, LabelSet, Text, label, metrics,
+    Counter, Every, Family, FloatGauge, Gauge, Histogram, LabelSet, Text, exponential_buckets,
+    label, metrics,
 };
-use prometheus_client::metrics::histogram::exponential_buckets;
+
 use strum::{IntoStaticStr, VariantNames};
 
 use crate::{
