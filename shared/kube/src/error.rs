@@ -6,10 +6,21 @@ use ccm_base::RetryClass;
 use ccm_base::message::{chain, one_line};
 use kube::core::Status;
 
-use crate::client::DeadlineExceeded;
-
 /// Longest message kept from a server; the rest says nothing new and fills logs.
 const MESSAGE_LIMIT: usize = 400;
+
+/// Longest `Retry-After` that is believed. A server that wants to be left alone for
+/// longer is asked again after this time; times beyond what a clock can hold would
+/// otherwise end the process.
+pub const RETRY_AFTER_LIMIT: Duration = Duration::from_mins(1);
+
+/// The call took longer than it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no complete answer within {} s", .0.as_secs_f64())]
+pub struct DeadlineExceeded(
+    /// How long the call was allowed to take.
+    pub Duration,
+);
 
 /// An answer of the API server that is not the wanted one, or none at all.
 ///
@@ -176,7 +187,7 @@ fn retry_hint(after: Option<Duration>) -> String {
 
 fn retry_after(status: &Status) -> Option<Duration> {
     let seconds = status.details.as_ref()?.retry_after_seconds;
-    (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(crate::client::RETRY_AFTER_LIMIT))
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(RETRY_AFTER_LIMIT))
 }
 
 /// The HTTP code of a status that carries only a reason.

@@ -6,6 +6,8 @@
 //! metrics and registers it here; there are no global metrics, so tests have
 //! registries of their own. An object's name is never a label.
 
+mod process;
+
 use std::{fmt, sync::Arc};
 
 use ccm_cloud::MetricsSink;
@@ -17,7 +19,7 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
-use crate::process::ProcessCollector;
+use self::process::ProcessCollector;
 
 /// Histogram bounds in seconds for one request over the network, as client-go has
 /// them for `rest_client_request_duration_seconds`.
