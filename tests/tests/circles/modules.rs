@@ -168,7 +168,7 @@ impl Modules {
     }
 
     fn module(&mut self, sources: &Sources, at: &Path, words: &mut Words) {
-        let name = words.next().expect("a module has a name");
+        let Some(name) = words.next() else { return };
         let path = below(at, &name);
         self.0.entry(at.clone()).or_default().children.insert(name);
         if words.next().is_some_and(|word| word == "{") {
