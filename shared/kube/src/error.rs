@@ -9,9 +9,8 @@ use kube::core::Status;
 /// Longest message kept from a server; the rest says nothing new and fills logs.
 const MESSAGE_LIMIT: usize = 400;
 
-/// Longest `Retry-After` that is believed. A server that wants to be left alone for
-/// longer is asked again after this time; times beyond what a clock can hold would
-/// otherwise end the process.
+/// Longest `Retry-After` that is honoured; after this time the server is asked again.
+/// A time beyond what a clock can hold would otherwise end the process.
 pub const RETRY_AFTER_LIMIT: Duration = Duration::from_mins(1);
 
 /// The call took longer than it may.
@@ -47,7 +46,7 @@ pub enum ApiError {
     /// The server asks for fewer requests (429).
     #[error("the API server asks for fewer requests{}", retry_hint(*retry_after))]
     Throttled {
-        /// How long the server wants to be left alone, if it said so.
+        /// The wait that the server asked for, if it did.
         retry_after: Option<Duration>,
     },
     /// The request is wrong and stays wrong (400, 405, 406, 413, 415, 422).
@@ -83,7 +82,7 @@ pub enum ApiError {
 
 impl ApiError {
     /// What to do about it. Only a request that is wrong in itself is permanent:
-    /// rights and credentials come back without anybody touching this process.
+    /// rights and credentials can be restored while this process runs.
     pub fn class(&self) -> RetryClass {
         match self {
             Self::Throttled { retry_after: Some(after) } => RetryClass::RetryAfter(*after),
@@ -208,7 +207,7 @@ fn code_of(reason: &str) -> u16 {
     }
 }
 
-/// What a JSON parser complains about, without the value it choked on.
+/// The JSON parser's error without the offending value.
 fn decode_problem(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!("line {} column {}", error.line(), error.column());
