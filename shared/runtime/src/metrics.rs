@@ -6,8 +6,6 @@
 //! metrics and registers it here; there are no global metrics, so tests have
 //! registries of their own. An object's name is never a label.
 
-mod process;
-
 use std::{fmt, sync::Arc};
 
 use ccm_cloud::MetricsSink;
@@ -19,7 +17,7 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
-use self::process::ProcessCollector;
+use crate::process::ProcessCollector;
 
 /// Histogram bounds in seconds for one request over the network, as client-go has
 /// them for `rest_client_request_duration_seconds`.

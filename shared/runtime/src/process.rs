@@ -8,12 +8,12 @@ use prometheus_client::{
     metrics::counter::ConstCounter,
 };
 
-use super::encode_gauge;
+use crate::metrics::encode_gauge;
 
 /// Reads `/proc/self` at each scrape and reports what could be read. On systems
 /// without `/proc` it reports nothing but the async runtime's gauges.
 #[derive(Debug, Default)]
-pub(super) struct ProcessCollector;
+pub struct ProcessCollector;
 
 /// The fields of `/proc/self/stat` that are reported (proc_pid_stat(5)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
