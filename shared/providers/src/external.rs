@@ -16,7 +16,6 @@ mod instances;
 mod keeper;
 mod rpc;
 pub mod server;
-mod shared;
 mod status;
 
 /// The protocol's messages and services, generated from the `.proto` file.

@@ -6,13 +6,13 @@
 //! metrics and registers it here; there are no global metrics, so tests have
 //! registries of their own. An object's name is never a label.
 
-mod process;
-
 use std::{env::consts, fmt, sync::Arc};
 
 use ccm_metrics::{Family, Gauge, MetricsSink, Registry, Text, metrics};
 use parking_lot::Mutex;
 use prometheus_client::{collector::Collector, encoding::text};
+
+use crate::process;
 
 
 /// Histogram bounds in seconds for one request over the network, as client-go has

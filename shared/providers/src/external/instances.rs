@@ -11,10 +11,10 @@ use futures::{StreamExt, stream};
 
 use super::{
     MAX_BATCH,
+    client::Shared,
     convert::{answer_from_wire, detail_to_wire, priority_to_wire},
     proto::{self, lookup_answer::Answer},
     rpc::{Deadline, instances_client, question},
-    shared::Shared,
 };
 
 /// How many parts of a large lookup are under way at once.

@@ -129,7 +129,7 @@ computed! {
 
 /// Reads `/proc/self` at each scrape and reports what could be read. On systems
 /// without `/proc` it reports nothing but the async runtime's gauges.
-pub(super) fn collector() -> impl Collector {
+pub(crate) fn collector() -> impl Collector {
     PROCESS.collector(|| vec![(Vec::new(), Process::read())])
 }
 
