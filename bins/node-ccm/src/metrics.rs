@@ -4,7 +4,7 @@ mod specimens;
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::ErrorKind;
+use ccm_cloud::{ErrorKind, Lookup, LookupResult};
 use ccm_kube::ApiError;
 use ccm_runtime::metrics::Metrics;
 use prometheus_client::{
@@ -12,7 +12,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
 };
 
-use crate::plan::{Answer, Note, WaitReason};
+use crate::plan::{Note, WaitReason};
 
 /// Bounds of upstream's histograms, in seconds.
 const INITIALISATION: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
@@ -161,12 +161,12 @@ impl NodeMetrics {
     }
 
     /// The cloud answered like this about one node.
-    pub(crate) fn answered(&self, answer: &Answer) {
+    pub(crate) fn answered(&self, answer: &LookupResult) {
         let answer = match answer {
-            Answer::Found(_) => "found",
-            Answer::Gone(_) => "gone",
-            Answer::NotOurs(_) => "not_ours",
-            Answer::Failed(error) => error.kind.reason(),
+            Ok(Lookup::Found(_)) => "found",
+            Ok(Lookup::Gone(_)) => "gone",
+            Ok(Lookup::NotOurs(_)) => "not_ours",
+            Err(error) => error.kind.reason(),
         };
         self.inner.answers.get_or_create(&AnswerLabel { answer }).inc();
     }

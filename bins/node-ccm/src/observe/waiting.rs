@@ -4,11 +4,7 @@
 //! The histograms know only of nodes that were initialised in the end. This is what shows
 //! the one that never is.
 
-use std::{
-    fmt,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use ccm_base::clock;
 use ccm_objects::Node;
@@ -22,14 +18,15 @@ use prometheus_client::{
     },
 };
 
-use crate::{controller::Controller, ledger::Ledger, metrics::State};
+use super::{intake::Intake, ledger::Ledger};
+use crate::metrics::State;
 
 const NAME: &str = "ccm_node_oldest_waiting_seconds";
 const HELP: &str = "[ALPHA] Age of the oldest node that still has the uninitialized taint and is ours to initialise, on the leader; 0 without one";
 
 /// Reads the age when it is asked for. A replica that stands by reports zero: it does not
 /// know whose nodes they are.
-pub(crate) struct OldestWaiting(pub(crate) Arc<Controller>);
+pub(crate) struct OldestWaiting(pub(crate) Arc<Intake>, pub(crate) Ledger);
 
 impl fmt::Debug for OldestWaiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,10 +36,10 @@ impl fmt::Debug for OldestWaiting {
 
 impl Collector for OldestWaiting {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let controller = &self.0;
-        let oldest = if controller.leads.load(Ordering::SeqCst) {
+        let Self(intake, ledger) = self;
+        let oldest = if intake.leads() {
             let now = clock::wall();
-            oldest(&controller.store.list(), &controller.ledger, |node| node.age(now))
+            oldest(&intake.list(), ledger, |node| node.age(now))
         } else {
             Duration::ZERO
         };

@@ -1,4 +1,5 @@
-//! What the loops of the controller share, and what wakes them.
+//! Takes notice of the nodes and their changes, knows whose they are, and queues those
+//! that are to be looked at.
 
 use std::sync::{
     Arc,
@@ -8,25 +9,13 @@ use std::sync::{
 use ccm_cloud::{Claim, Cloud};
 use ccm_controller::{
     instances,
-    inventory::Inventory,
     queue::{Priority, QueueConfig, WorkQueue},
-    writer::Writer,
 };
-use ccm_kube::{
-    events::EventRecorder,
-    store::{Change, Store},
-};
+use ccm_kube::store::{Change, Store};
 use ccm_objects::{Node, Shared as Name};
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
-use crate::{
-    ledger::Ledger,
-    metrics::{NodeMetrics, State},
-    observe,
-    pace::RETRY,
-    settings::NodeSettings,
-};
+use super::{Handles, ledger::Ledger, wakes};
+use crate::{metrics::State, plan::pace::RETRY, report::NodeReports};
 
 /// The upstream name of the queue, the label of its metrics.
 pub(crate) const QUEUE: &str = "Nodes";
@@ -36,27 +25,27 @@ pub(crate) fn queue_config() -> QueueConfig {
     QueueConfig { waits: RETRY, ..QueueConfig::default() }
 }
 
-/// What the loops share.
-pub(crate) struct Controller {
-    pub(crate) store: Store<Node>,
-    pub(crate) writer: Writer<Node>,
-    pub(crate) cloud: Arc<dyn Cloud>,
-    pub(crate) events: EventRecorder,
-    pub(crate) settings: watch::Receiver<Arc<NodeSettings>>,
-    pub(crate) queue: WorkQueue<Name>,
-    pub(crate) inventory: Inventory,
-    pub(crate) ledger: Ledger,
-    pub(crate) metrics: NodeMetrics,
+/// The nodes, and what is wanted of them.
+pub(crate) struct Intake {
+    store: Store<Node>,
+    cloud: Arc<dyn Cloud>,
+    queue: WorkQueue<Name>,
+    ledger: Ledger,
+    reports: NodeReports,
     /// Set once this replica leads: before that nothing is queued.
-    pub(crate) leads: AtomicBool,
-    /// Cancelled when no new call to the cloud is to be waited for.
-    pub(crate) closing: CancellationToken,
+    leads: AtomicBool,
 }
 
-impl Controller {
-    /// The settings as they are now.
-    pub(crate) fn settings(&self) -> Arc<NodeSettings> {
-        Arc::clone(&self.settings.borrow())
+impl Intake {
+    pub(crate) fn new(handles: &Handles, store: Store<Node>) -> Self {
+        Self {
+            store,
+            cloud: Arc::clone(&handles.cloud),
+            queue: handles.queue.clone(),
+            ledger: handles.ledger.clone(),
+            reports: handles.reports.clone(),
+            leads: AtomicBool::new(false),
+        }
     }
 
     /// Takes up work: every node that waits is looked at now. The others are compared
@@ -74,7 +63,7 @@ impl Controller {
 
     /// Takes notice of a change of a node. Never waits.
     pub(crate) fn changed(&self, change: &Change<Node>) {
-        if !self.leads.load(Ordering::SeqCst) {
+        if !self.leads() {
             return;
         }
         match change {
@@ -88,17 +77,52 @@ impl Controller {
                 }
             }
             Change::Updated { old, new } => {
-                if let Some(priority) = observe::wakes(old, new) {
+                if let Some(priority) = wakes(old, new) {
                     self.queue.add(Arc::clone(&new.name), priority);
                 }
             }
-            Change::Deleted(node) => self.ledger.forget(&node.name),
+            Change::Deleted(node) => self.forget(&node.name),
         }
+    }
+
+    /// Whether this replica leads.
+    pub(crate) fn leads(&self) -> bool {
+        self.leads.load(Ordering::SeqCst)
+    }
+
+    /// The node as it is now.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Node>> {
+        self.store.get(name)
+    }
+
+    /// All nodes as they are now.
+    pub(crate) fn list(&self) -> Vec<Arc<Node>> {
+        self.store.list()
     }
 
     /// Whose node it is; `None` while that cannot be told.
     pub(crate) fn claim(&self, node: &Node) -> Option<Claim> {
         instances::claim(&*self.cloud, node)
+    }
+
+    /// Counts a node as another provider's, and reports that once.
+    pub(crate) fn foreign(&self, node: &Node) {
+        self.ledger.set_state(&node.name, State::Foreign);
+        self.reports.foreign(node, &self.cloud.schemes());
+    }
+
+    /// Gives a node back to the queue.
+    pub(crate) fn done(&self, name: &Name) {
+        if self.store.get(name).is_none() {
+            self.forget(name);
+            self.queue.forget(name);
+        }
+        self.queue.done(name);
+    }
+
+    fn forget(&self, name: &str) {
+        self.ledger.forget(name);
+        self.reports.forget(name);
     }
 
     /// Counts a node that is seen for the first time.
@@ -110,22 +134,14 @@ impl Controller {
         };
         self.ledger.set_state(&node.name, state);
     }
-
-    /// Counts a node as another provider's, and tells so once.
-    pub(crate) fn foreign(&self, node: &Node) {
-        self.ledger.set_state(&node.name, State::Foreign);
-        self.tell_foreign(node);
-    }
-
-    /// Gives a node back to the queue.
-    pub(crate) fn done(&self, name: &Name) {
-        if self.store.get(name).is_none() {
-            self.ledger.forget(name);
-            self.queue.forget(name);
-        }
-        self.queue.done(name);
-    }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_queue_waits_as_is_told() {
+        assert_eq!(queue_config().waits, RETRY);
+    }
+}

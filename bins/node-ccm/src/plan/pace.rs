@@ -6,13 +6,13 @@ use ccm_base::{Backoff, duration};
 
 /// The waits after failures. Upstream begins with 5 ms, which is eight questions to a
 /// failing cloud within a second.
-pub(crate) const RETRY: Backoff =
+pub const RETRY: Backoff =
     Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(1) };
 
 /// How often a node is looked at while nothing changes. Displayed as the end of
 /// "looked at again", and so that it stays true for as long as an event is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub enum Pace {
     /// After so many failures, and ever more seldom.
     Growing {
         /// Failures in a row.
@@ -26,7 +26,7 @@ pub(crate) enum Pace {
 
 impl Pace {
     /// About how long it is until the next look.
-    pub(crate) fn next(self) -> Duration {
+    pub fn next(self) -> Duration {
         match self {
             Self::Growing { failures } => RETRY.after(failures),
             Self::Every(wait) | Self::Asked(wait) => wait,
