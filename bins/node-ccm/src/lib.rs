@@ -61,7 +61,7 @@ use crate::{
         ledger::Ledger,
         lookups::{Lookups, Outlets},
         refresh::Refresh,
-        waiting::{self, OldestWaiting},
+        waiting,
     },
     report::NodeReports,
 };
@@ -104,7 +104,7 @@ impl Program for NodeCcm {
         NodeMetrics::new(metrics).specimens();
         waiting::specimen(metrics);
         QueueMetrics::new(metrics).specimens(intake::QUEUE);
-        watch::metrics(metrics).specimens::<Node>();
+        watch::metrics(metrics).specimens_of::<Node>();
         let inventory = Inventory::new();
         inventory.register(metrics);
         // Its age is not there before the first list.
@@ -124,7 +124,7 @@ impl Program for NodeCcm {
         );
         let (handles, store) = (handles(&context), Store::new());
         let intake = Arc::new(Intake::new(&handles, store.clone()));
-        context.metrics.collect(OldestWaiting(Arc::clone(&intake), handles.ledger.clone()));
+        waiting::collect(&context.metrics, Arc::clone(&intake), handles.ledger.clone());
         let listener = Arc::clone(&intake);
         Watches::new(&context).watch(&store, move |change| listener.changed(&change)).await;
         Ok(Self { handles, store, intake, fleet, closing: CancellationToken::new() })

@@ -128,7 +128,7 @@ fn answers() -> impl Strategy<Value = LookupResult> {
         6 => instances().prop_map(found),
         1 => Just(Ok(Lookup::Gone(gone))),
         1 => Just(Ok(Lookup::NotOurs("elsewhere".to_owned()))),
-        1 => select(&ErrorKind::ALL[..]).prop_map(failed),
+        1 => select(ErrorKind::ALL).prop_map(failed),
     ]
 }
 
