@@ -18,7 +18,7 @@ use crate::{
 
 /// Where and why a plan was not carried out to its end.
 #[derive(Debug)]
-pub(crate) struct Unfinished {
+struct Unfinished {
     /// What was to be written.
     what: &'static str,
     /// Why it was not.
@@ -26,17 +26,13 @@ pub(crate) struct Unfinished {
 }
 
 /// Carries out plans.
-pub(crate) struct Executor {
+struct Executor {
     writer: Writer<Node>,
     metrics: NodeMetrics,
     reports: NodeReports,
 }
 
 impl Executor {
-    pub(crate) fn new(writer: Writer<Node>, metrics: NodeMetrics, reports: NodeReports) -> Self {
-        Self { writer, metrics, reports }
-    }
-
     /// Carries out a plan that was made for this very version of the node.
     async fn execute(&self, node: &Arc<Node>, plan: &Plan) -> Result<(), Unfinished> {
         let mut latest = Arc::clone(node);

@@ -34,7 +34,7 @@ use ccm_cloud::{Capability, Fleet};
 use ccm_controller::{
     inventory::Inventory,
     passes::Passes,
-    queue::{QueueMetrics, WorkQueue},
+    queue::QueueMetrics,
     watch::{self, Watches},
     writer::{self, Writer},
 };
@@ -47,28 +47,16 @@ use ccm_runtime::{
     rights::Right,
     settings::{Problems, RawSettings, SettingDoc},
 };
-use tokio::{sync::mpsc, time::Instant};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use settings::NodeSettings;
 
 use crate::{
-    execute::{Executor, writers::Writers},
+    execute::writers::Writers,
     metrics::NodeMetrics,
-    observe::{
-        Handles,
-        intake::{self, Intake},
-        ledger::Ledger,
-        lookups::{Lookups, Outlets},
-        refresh::Refresh,
-        waiting,
-    },
-    report::NodeReports,
+    observe::{Handles, QUEUE, intake::Intake, lookups::Lookups, refresh::Refresh, waiting},
 };
-
-/// How many answered nodes may wait for a writer; more than the writers hold, so that
-/// none of them waits for the next one.
-const OUTLET: usize = 64;
 
 /// The program.
 pub struct NodeCcm {
@@ -103,7 +91,7 @@ impl Program for NodeCcm {
     fn specimens(metrics: &Metrics) {
         NodeMetrics::new(metrics).specimens();
         waiting::specimen(metrics);
-        QueueMetrics::new(metrics).specimens(intake::QUEUE);
+        QueueMetrics::new(metrics).specimens(QUEUE);
         watch::metrics(metrics).specimens_of::<Node>();
         let inventory = Inventory::new();
         inventory.register(metrics);
@@ -122,7 +110,7 @@ impl Program for NodeCcm {
             Scope::Information,
             "not listed yet; only the leader lists it",
         );
-        let (handles, store) = (handles(&context), Store::new());
+        let (handles, store) = (Handles::new(&context), Store::new());
         let intake = Arc::new(Intake::new(&handles, store.clone()));
         waiting::collect(&context.metrics, Arc::clone(&intake), handles.ledger.clone());
         let listener = Arc::clone(&intake);
@@ -131,28 +119,16 @@ impl Program for NodeCcm {
     }
 
     fn lead(self: Arc<Self>, context: Context<Self>) {
-        let (intake, handles, token) =
-            (|| Arc::clone(&self.intake), &self.handles, || context.token.clone());
-        let (new, new_work) = mpsc::channel(OUTLET);
-        let (settled, settled_work) = mpsc::channel(OUTLET);
-        let executor = Executor::new(
-            Writer::new(&context, &self.store),
-            handles.metrics.clone(),
-            handles.reports.clone(),
-        );
-        let writers = Writers::new(handles, intake(), executor);
-        let syncs = |settings: &NodeSettings| settings.concurrent_node_syncs;
-        let updates = |settings: &NodeSettings| settings.concurrent_node_status_updates;
-        let spawn = &context.supervisor;
-        spawn.spawn("new-nodes", Arc::clone(&writers).pool(new_work, syncs, token()));
-        spawn.spawn("settled-nodes", writers.pool(settled_work, updates, token()));
-        let outlets = Outlets { new, settled };
-        let lookups = Lookups::new(handles, intake(), outlets, self.closing.clone());
-        spawn.spawn("lookups", lookups.run(token()));
+        let (intake, tasks) = (|| Arc::clone(&self.intake), &context.supervisor);
+        let writer = Writer::new(&context, &self.store);
+        let outlets = Writers::new(&self.handles, intake(), writer).start(tasks);
+        let lookups = Lookups::new(&self.handles, intake(), outlets, self.closing.clone());
+        tasks.spawn("lookups", lookups.run(context.token.clone()));
         self.intake.take_up();
-        let refresh = Refresh::new(handles, intake(), self.fleet.clone());
-        let passes = Passes::default().run(refresh, context.settings.clone(), token());
-        spawn.spawn("refresh", passes);
+        let refresh = Refresh::new(&self.handles, intake(), self.fleet.clone());
+        let passes =
+            Passes::default().run(refresh, context.settings.clone(), context.token.clone());
+        tasks.spawn("refresh", passes);
     }
 
     async fn drain(&self) {
@@ -160,24 +136,5 @@ impl Program for NodeCcm {
         // A lookup in flight is not worth the wait: the next leader asks again.
         self.closing.cancel();
         self.handles.queue.drained().await;
-    }
-}
-
-fn handles(context: &Context<NodeCcm>) -> Handles {
-    let metrics = NodeMetrics::new(&context.metrics);
-    let inventory = Inventory::new();
-    inventory.register(&context.metrics);
-    Handles {
-        cloud: Arc::clone(&context.cloud),
-        queue: WorkQueue::new(
-            intake::QUEUE,
-            intake::queue_config(),
-            &QueueMetrics::new(&context.metrics),
-        ),
-        inventory,
-        ledger: Ledger::new(metrics.clone()),
-        reports: NodeReports::new(context.events.clone(), metrics.clone()),
-        settings: context.settings.clone(),
-        metrics,
     }
 }

@@ -11,13 +11,17 @@ use std::sync::Arc;
 use ccm_cloud::Cloud;
 use ccm_controller::{
     inventory::Inventory,
-    queue::{Priority, WorkQueue},
+    queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
 };
 use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::program::{Context, Program};
 use tokio::sync::watch;
 
 use self::ledger::Ledger;
-use crate::{metrics::NodeMetrics, report::NodeReports, settings::NodeSettings};
+use crate::{metrics::NodeMetrics, plan::pace::RETRY, report::NodeReports, settings::NodeSettings};
+
+/// The upstream name of the queue, the label of its metrics.
+pub(crate) const QUEUE: &str = "Nodes";
 
 /// What the parts of the controller are made from; each takes what it needs.
 #[derive(Clone)]
@@ -29,6 +33,29 @@ pub(crate) struct Handles {
     pub(crate) reports: NodeReports,
     pub(crate) settings: watch::Receiver<Arc<NodeSettings>>,
     pub(crate) metrics: NodeMetrics,
+}
+
+impl Handles {
+    pub(crate) fn new<P: Program<Settings = NodeSettings>>(context: &Context<P>) -> Self {
+        let metrics = NodeMetrics::new(&context.metrics);
+        let inventory = Inventory::new();
+        inventory.register(&context.metrics);
+        let queue_metrics = QueueMetrics::new(&context.metrics);
+        Self {
+            cloud: Arc::clone(&context.cloud),
+            queue: WorkQueue::new(QUEUE, queue_config(), &queue_metrics),
+            inventory,
+            ledger: Ledger::new(metrics.clone()),
+            reports: NodeReports::new(context.events.clone(), metrics.clone()),
+            settings: context.settings.clone(),
+            metrics,
+        }
+    }
+}
+
+/// How the queue spaces its retries.
+fn queue_config() -> QueueConfig {
+    QueueConfig { waits: RETRY, ..QueueConfig::default() }
 }
 
 /// Whether an answer about one is an answer about the other: they are the same object

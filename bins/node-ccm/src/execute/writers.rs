@@ -10,22 +10,32 @@ use ccm_cloud::{Claim, LookupResult};
 use ccm_controller::{
     queue::{Priority, WorkQueue},
     workers,
-    writer::Stopped,
+    writer::{Stopped, Writer},
 };
 use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::supervisor::Supervisor;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{Executor, Unfinished};
 use crate::{
     metrics::State,
-    observe::{Handles, intake::Intake, ledger::Ledger, lookups::Work, same_machine},
+    observe::{
+        Handles,
+        intake::Intake,
+        ledger::Ledger,
+        lookups::{Outlets, Work},
+        same_machine,
+    },
     plan::{Outcome, Plan, Wait, WaitReason, pace::Pace, plan},
     report::NodeReports,
     settings::NodeSettings,
 };
 
+/// How many answered nodes may wait for a writer; more than the writers hold, so that
+/// none of them waits for the next one.
+const OUTLET: usize = 64;
 /// When to look again at what only a person can mend, or what is somebody else's.
 const RARELY: Duration = Duration::from_mins(5);
 /// When to look again at an annotation that does not fit: the cloud may attach the
@@ -47,13 +57,25 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    pub(crate) fn new(handles: &Handles, intake: Arc<Intake>, executor: Executor) -> Arc<Self> {
-        let Handles { queue, ledger, reports, settings, .. } = handles.clone();
+    pub(crate) fn new(handles: &Handles, intake: Arc<Intake>, writer: Writer<Node>) -> Arc<Self> {
+        let Handles { queue, ledger, reports, settings, metrics, .. } = handles.clone();
+        let executor = Executor { writer, metrics, reports: reports.clone() };
         Arc::new(Self { intake, executor, queue, ledger, reports, settings })
     }
 
-    /// Works on what comes in, at most `limit` nodes at once, until the token is cancelled.
-    pub(crate) async fn pool(
+    /// Starts both pools. Returns where their work is sent to.
+    pub(crate) fn start(self: &Arc<Self>, tasks: &Supervisor) -> Outlets {
+        let (new, new_work) = mpsc::channel(OUTLET);
+        let (settled, settled_work) = mpsc::channel(OUTLET);
+        let pool = |work, limit| Arc::clone(self).pool(work, limit, tasks.token().clone());
+        tasks.spawn("new-nodes", pool(new_work, |settings| settings.concurrent_node_syncs));
+        let updates: fn(&NodeSettings) -> usize =
+            |settings| settings.concurrent_node_status_updates;
+        tasks.spawn("settled-nodes", pool(settled_work, updates));
+        Outlets { new, settled }
+    }
+
+    async fn pool(
         self: Arc<Self>,
         work: mpsc::Receiver<Work>,
         limit: fn(&NodeSettings) -> usize,

@@ -9,21 +9,13 @@ use std::sync::{
 use ccm_cloud::{Claim, Cloud};
 use ccm_controller::{
     instances,
-    queue::{Priority, QueueConfig, WorkQueue},
+    queue::{Priority, WorkQueue},
 };
 use ccm_kube::store::{Change, Store};
 use ccm_objects::{Node, Shared as Name};
 
 use super::{Handles, ledger::Ledger, wakes};
-use crate::{metrics::State, plan::pace::RETRY, report::NodeReports};
-
-/// The upstream name of the queue, the label of its metrics.
-pub(crate) const QUEUE: &str = "Nodes";
-
-/// How the queue spaces its retries.
-pub(crate) fn queue_config() -> QueueConfig {
-    QueueConfig { waits: RETRY, ..QueueConfig::default() }
-}
+use crate::{metrics::State, report::NodeReports};
 
 /// The nodes, and what is wanted of them.
 pub(crate) struct Intake {
@@ -133,15 +125,5 @@ impl Intake {
             _ => State::Unknown,
         };
         self.ledger.set_state(&node.name, state);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_queue_waits_as_is_told() {
-        assert_eq!(queue_config().waits, RETRY);
     }
 }

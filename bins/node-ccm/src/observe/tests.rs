@@ -87,3 +87,8 @@ fn a_waiting_node_is_urgent_only_when_something_was_mended() {
         Some(Priority::Routine)
     );
 }
+
+#[test]
+fn the_queue_waits_as_is_told() {
+    assert_eq!(queue_config().waits, RETRY);
+}
