@@ -9,7 +9,7 @@ use clap::{
 
 use crate::{
     Catalogue, Kind,
-    catalogue::{Entry, Known},
+    catalogue::{Entry, Known, SPECIAL},
     setting::key_of,
 };
 
