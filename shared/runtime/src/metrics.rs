@@ -14,7 +14,6 @@ use prometheus_client::{collector::Collector, encoding::text};
 
 use crate::process;
 
-
 /// Histogram bounds in seconds for one request over the network, as client-go has
 /// them for `rest_client_request_duration_seconds`.
 pub const REQUEST_SECONDS: [f64; 12] =
