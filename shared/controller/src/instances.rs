@@ -1,6 +1,6 @@
-//! Asking the cloud about the instances behind nodes: whose a node is, many lookups in
-//! one call, the list of the fleet. Every answer comes within its time and fits its
-//! question, whatever the provider does.
+//! Queries to the cloud about the instances behind nodes: ownership, batched lookups, the
+//! list of the fleet. Every call ends within its time and every answer matches its question,
+//! whatever the provider does.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -10,16 +10,16 @@ use ccm_cloud::{
 use ccm_objects::Node;
 use tokio::time::timeout;
 
-/// How much longer than its own time a call may take: a provider that does not keep to
-/// it is cut off.
+/// How far a call may exceed its own time before it is cut off, for providers that ignore
+/// their deadline.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The node's provider ID as the cloud spells it in its answers.
+/// The node's provider ID in the form that this cloud returns.
 pub fn canonical_id<'a>(cloud: &dyn Cloud, node: &'a Node) -> Option<Cow<'a, str>> {
     node.provider_id.as_deref().map(|id| cloud.canonical_id(id))
 }
 
-/// What the cloud is told about a node.
+/// The part of a node that is sent to the cloud.
 fn identity(cloud: &dyn Cloud, node: &Node) -> NodeIdentity {
     NodeIdentity {
         name: node.name.to_string(),
@@ -28,8 +28,8 @@ fn identity(cloud: &dyn Cloud, node: &Node) -> NodeIdentity {
     }
 }
 
-/// Whose node it is; `None` while the provider does not know its own provider IDs,
-/// when everybody's would look foreign.
+/// Whether the node belongs to this cloud; `None` while the provider does not know its own
+/// schemes yet, when every node would look foreign.
 pub fn claim(cloud: &dyn Cloud, node: &Node) -> Option<Claim> {
     match cloud.claim(node.provider_id.as_deref()) {
         Claim::Foreign if cloud.schemes().is_empty() => None,
@@ -37,8 +37,8 @@ pub fn claim(cloud: &dyn Cloud, node: &Node) -> Option<Claim> {
     }
 }
 
-/// Looks up many nodes in one call, or in none if there are none. There is exactly one
-/// answer per node.
+/// Looks up many nodes in one call; makes no call for an empty list. Returns exactly one
+/// result per node.
 pub async fn lookup(cloud: &dyn Cloud, nodes: &[Arc<Node>], call: Call) -> Vec<LookupResult> {
     if nodes.is_empty() {
         return Vec::new();
@@ -53,7 +53,7 @@ pub async fn lookup(cloud: &dyn Cloud, nodes: &[Arc<Node>], call: Call) -> Vec<L
         return none(late(call));
     };
     if results.len() != nodes.len() {
-        // Which answer belongs to which node cannot be known any more.
+        // The results can no longer be matched to the nodes.
         let message = format!("{} answers to a lookup of {} nodes", results.len(), nodes.len());
         tracing::error!(provider = cloud.name(), "{message}");
         return none(CloudError::new(ErrorKind::Malformed, message));
@@ -62,8 +62,8 @@ pub async fn lookup(cloud: &dyn Cloud, nodes: &[Arc<Node>], call: Call) -> Vec<L
     nodes.iter().zip(results).map(|(node, result)| checked(node, result, &schemes)).collect()
 }
 
-/// An instance that is not the one that was asked about, or that carries another
-/// provider's ID, is no answer: what is written of it could not be taken back.
+/// Rejects an instance with another ID than requested, or with another provider's ID: what
+/// is written from it could not be undone.
 fn checked(node: &NodeIdentity, result: LookupResult, schemes: &[String]) -> LookupResult {
     let Ok(Lookup::Found(instance)) = &result else { return result };
     let id = &instance.provider_id;
@@ -86,11 +86,11 @@ fn checked(node: &NodeIdentity, result: LookupResult, schemes: &[String]) -> Loo
     }
 }
 
-/// Lists the fleet. Entries that could not be understood are told in one log line.
+/// Lists the fleet. Logs malformed entries in one line.
 ///
 /// # Errors
 ///
-/// What the cloud answered, or that it did not answer in time.
+/// The cloud's error, or a timeout.
 pub async fn list(cloud: &dyn Cloud, call: Call) -> Result<Fleet, CloudError> {
     let instances = offered(cloud)?;
     let listed = timeout(call.timeout + GRACE, instances.list(call)).await;
@@ -125,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers with so many answers, whatever was asked, or never.
+    /// Returns this many results whatever the request, or never answers.
     struct Odd(Option<usize>);
 
     #[async_trait]
@@ -143,8 +143,7 @@ mod tests {
         }
     }
 
-    /// Knows no schemes yet, and writes its IDs in small letters; offers [`Odd`], or no
-    /// instances.
+    /// Knows no schemes yet and lower-cases its IDs; offers [`Odd`], or no instances.
     struct OddCloud(Option<Arc<Odd>>);
 
     #[async_trait]
