@@ -76,7 +76,7 @@ use self::{
     middleware::Next,
     prepare::Plan,
     problem::Problem,
-    source::{Origin, Surroundings},
+    source::Surroundings,
     stack::{Layers, Role},
 };
 use crate::metrics::RestMetrics;
@@ -149,7 +149,7 @@ impl Clients {
         let transport =
             |role: Role| transport::transport(plan.connector(), role.idle_connections());
         Self::assemble(&Layers::new(&config, &plan.config, plan.auth.as_ref()), transport)
-            .map_err(|problem| plan.origin.blame(problem))
+            .map_err(|problem| problem.of(&plan.origin))
     }
 
     /// Clients over a transport of the caller in place of connections, with all layers.
@@ -170,7 +170,7 @@ impl Clients {
             .service(transport);
         let kube = kube::Config::new(http::Uri::from_static("http://in-process:80"));
         Self::assemble(&Layers::new(config, &kube, None), |_role| Next::new(transport.clone()))
-            .map_err(|problem| Origin::InProcess.blame(problem))
+            .map_err(|problem| problem.of("in-process clients"))
     }
 
     fn assemble(layers: &Layers<'_>, transport: impl Fn(Role) -> Next) -> Result<Self, Problem> {

@@ -19,35 +19,11 @@ pub enum ClientError {
         /// The kubeconfig of the user that was looked for.
         home: String,
     },
-    /// A kubeconfig cannot be used.
+    /// A source of configuration cannot be used.
     #[error("{origin}: {problem}; {remedy}")]
-    Kubeconfig {
-        /// The setting that names it, with its value.
+    Unusable {
+        /// The setting or the place that the configuration comes from.
         origin: String,
-        /// What is wrong.
-        problem: String,
-        /// What would be right.
-        remedy: String,
-    },
-    /// The process runs in a pod that lacks something.
-    #[error("in-cluster configuration: {problem}; {remedy}")]
-    InCluster {
-        /// What is wrong.
-        problem: String,
-        /// What would be right.
-        remedy: String,
-    },
-    /// `--master` is not the URL of a server.
-    #[error("--master={value}: {problem}; give a URL such as https://10.0.0.1:6443")]
-    Master {
-        /// The given value.
-        value: String,
-        /// What is wrong.
-        problem: String,
-    },
-    /// The clients were made for a server in this process, but cannot be.
-    #[error("in-process clients: {problem}; {remedy}")]
-    InProcess {
         /// What is wrong.
         problem: String,
         /// What would be right.
@@ -55,7 +31,7 @@ pub enum ClientError {
     },
 }
 
-/// A problem and its remedy, before it is known whose it is.
+/// A problem and its remedy, before its origin is known.
 pub(super) struct Problem {
     pub(super) what: String,
     pub(super) remedy: String,
@@ -64,6 +40,11 @@ pub(super) struct Problem {
 impl Problem {
     pub(super) fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { what: one_line(&what.into(), LONGEST_LINE), remedy: remedy.into() }
+    }
+
+    /// The error that names where the configuration comes from.
+    pub(super) fn of(self, origin: &str) -> ClientError {
+        ClientError::Unusable { origin: origin.to_owned(), problem: self.what, remedy: self.remedy }
     }
 }
 

@@ -43,38 +43,12 @@ impl Surroundings {
     }
 }
 
-/// Whose configuration it is; errors found later are blamed on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// A kubeconfig, with the setting that names it.
-    Kubeconfig(String),
-    /// The pod.
-    InCluster,
-    /// Nothing but `--master`.
-    Master(String),
-    /// A server in this process.
-    InProcess,
-}
-
-impl Origin {
-    /// Blames a problem on the setting it came from.
-    pub(super) fn blame(&self, Problem { what, remedy }: Problem) -> ClientError {
-        match self {
-            Self::Kubeconfig(origin) => {
-                ClientError::Kubeconfig { origin: origin.clone(), problem: what, remedy }
-            }
-            Self::InCluster => ClientError::InCluster { problem: what, remedy },
-            Self::Master(value) => ClientError::Master { value: value.clone(), problem: what },
-            Self::InProcess => ClientError::InProcess { problem: what, remedy },
-        }
-    }
-}
-
 /// A configuration that was found.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) config: Config,
-    pub(super) origin: Origin,
+    /// The setting or place it comes from, which errors name.
+    pub(super) origin: String,
     /// Whether the kubeconfig names the proxy, which `NO_PROXY` then does not undo.
     pub(super) own_proxy: bool,
 }
@@ -101,35 +75,28 @@ pub(super) fn find(
     } else if let Some(path) = home.as_ref().filter(|path| path.exists()) {
         of_files(std::slice::from_ref(path), path.display().to_string())?
     } else if let Some(pod) = &surroundings.pod {
-        let config = pod.config().map_err(|problem| Origin::InCluster.blame(problem))?;
-        Found { config, origin: Origin::InCluster, own_proxy: false }
+        let origin = "in-cluster configuration".to_owned();
+        let config = pod.config().map_err(|problem| problem.of(&origin))?;
+        Found { config, origin, own_proxy: false }
     } else if let Some(master) = master {
-        let origin = Origin::Master(master.to_owned());
-        Found {
-            config: Config::new(Uri::from_static("http://localhost")),
-            origin,
-            own_proxy: false,
-        }
+        let config = Config::new(Uri::from_static("http://localhost"));
+        Found { config, origin: format!("--master={master}"), own_proxy: false }
     } else {
         let home = home.unwrap_or_else(|| PathBuf::from("~/.kube/config"));
         return Err(ClientError::NotConfigured { home: home.display().to_string() });
     };
     if let Some(master) = master {
-        found.config.cluster_url = parse_server(master).map_err(|problem| ClientError::Master {
-            value: master.to_owned(),
-            problem: problem.what,
-        })?;
+        let remedy = "give a URL such as https://10.0.0.1:6443".to_owned();
+        found.config.cluster_url = parse_server(master)
+            .map_err(|problem| Problem { remedy, ..problem }.of(&format!("--master={master}")))?;
     }
-    check(&found.config).map_err(|problem| found.origin.blame(problem))?;
+    check(&found.config).map_err(|problem| problem.of(&found.origin))?;
     Ok(found)
 }
 
 fn of_files(paths: &[PathBuf], origin: String) -> Result<Found, ClientError> {
-    let origin = Origin::Kubeconfig(origin);
-    match merged(paths) {
-        Ok((config, own_proxy)) => Ok(Found { config, origin, own_proxy }),
-        Err(problem) => Err(origin.blame(problem)),
-    }
+    let (config, own_proxy) = merged(paths).map_err(|problem| problem.of(&origin))?;
+    Ok(Found { config, origin, own_proxy })
 }
 
 fn merged(paths: &[PathBuf]) -> Result<(Config, bool), Problem> {
