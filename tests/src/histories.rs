@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
 use ccm_cloud::{AbsenceProof, PowerState, ProofMethod};
 use lifecycle_ccm::court::{
-    At, Budget, Court, Hearing, Listing, LookedUp, Policy, Ruling, Subject, Testimony, Verdict,
+    At, Court, Hearing, Limit, Listing, LookedUp, Policy, Ruling, Subject, Testimony, Verdict,
 };
 
 use self::{
@@ -77,8 +77,8 @@ pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Result<Tally, String> {
     let mut dice = Dice::new(seed);
     let policy = Policy {
         budget: dice
-            .pick(&[Budget::Percent(10), Budget::Count(1), Budget::Count(2), Budget::Percent(0)])
-            .unwrap_or(Budget::Percent(10)),
+            .pick(&[Limit::Percent(10), Limit::Count(1), Limit::Count(2), Limit::Percent(0)])
+            .unwrap_or(Limit::Percent(10)),
         ..Policy::default()
     };
     let mut told = policy.clone();
@@ -87,7 +87,7 @@ pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Result<Tally, String> {
         Some(Sabotage::Confirmation) => told.confirmation_period = Duration::ZERO,
         Some(Sabotage::Grace) => told.grace_period = Duration::ZERO,
         Some(Sabotage::Breaker) => told.shrink_threshold = 100,
-        Some(Sabotage::Budget) => told.budget = Budget::Count(u32::MAX),
+        Some(Sabotage::Budget) => told.budget = Limit::Count(u32::MAX),
     }
     let world = World::draw(&mut dice, policy.confirmation_period);
     let weather = Weather::draw(&mut dice, START, world.end, 110_000);
@@ -331,9 +331,9 @@ impl Run {
             let window = ms(self.policy.budget_window);
             let used = self.spent.iter().filter(|spent| **spent + window > now).count();
             let limit = match self.policy.budget {
-                Budget::Count(count) => count as usize,
-                Budget::Percent(0) => 0,
-                Budget::Percent(_) => 3,
+                Limit::Count(count) => count as usize,
+                Limit::Percent(0) => 0,
+                Limit::Percent(_) => 3,
             };
             if used > limit {
                 return Err(self.fail(now, "over budget"));

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use ccm_base::clock;
+use ccm_base::clock::{self, Timeline};
 use ccm_cloud::Cloud;
 use ccm_controller::{instances, node_writer::NodeWriter};
 use ccm_kube::{
@@ -66,8 +66,8 @@ pub(crate) struct Controller {
     pub(crate) closing: CancellationToken,
     /// Held during a pass: whoever gets it knows that none is under way.
     pub(crate) passing: tokio::sync::Mutex<()>,
-    /// Moments are counted from here.
-    pub(crate) started: Instant,
+    /// What the court takes for the time.
+    pub(crate) timeline: Timeline,
     /// Nodes that appeared while this process watched, and when.
     pub(crate) appeared: Mutex<HashMap<Name, Instant>>,
     /// Who waits for a verdict; used by the passes alone.
@@ -82,7 +82,7 @@ impl Controller {
 
     /// This moment, for the court.
     pub(crate) fn now(&self) -> At {
-        At(self.started.elapsed())
+        self.timeline.now()
     }
 
     /// Takes notice of a change of a node, on every replica. Never waits.

@@ -18,7 +18,6 @@
 
 mod agenda;
 mod breaker;
-mod budget;
 mod hearing;
 mod policy;
 mod record;
@@ -27,72 +26,23 @@ mod ruling;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::HashMap,
-    fmt,
-    ops::{Add, Sub},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use ccm_controller::brake::{Brake, Usage};
 use serde::Serialize;
 
-use self::{budget::Ledger, record::Record};
+use self::record::Record;
+
+pub use ccm_base::At;
+pub use ccm_controller::brake::Limit;
 
 pub use self::{
     agenda::{Agenda, LOOKUPS_PER_PASS},
     breaker::{Breaker, Cause},
-    budget::Usage,
     hearing::{Hearing, Listing, LookedUp, Subject, Testimony},
-    policy::{Budget, Ghosts, Policy},
+    policy::{Ghosts, Policy},
     ruling::{Doubt, Evidence, Proof, Reason, Roll, Ruling, Verdict},
 };
-
-/// A moment: time since the process started, on a clock that never goes back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct At(pub Duration);
-
-/// Seconds, for log lines.
-impl Serialize for At {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_f64(self.0.as_secs_f64())
-    }
-}
-
-impl At {
-    /// How long ago `earlier` was; zero if it is not earlier.
-    pub fn since(self, earlier: Self) -> Duration {
-        self.0.saturating_sub(earlier.0)
-    }
-
-    /// The first moment after this one that is a multiple of `step`, to the second.
-    fn next_multiple_of(self, step: Duration) -> Self {
-        let step = step.as_secs().max(1);
-        Self(Duration::from_secs((self.0.as_secs() / step).saturating_add(1).saturating_mul(step)))
-    }
-}
-
-impl Add<Duration> for At {
-    type Output = Self;
-
-    fn add(self, later: Duration) -> Self {
-        Self(self.0.saturating_add(later))
-    }
-}
-
-impl Sub<Duration> for At {
-    type Output = Self;
-
-    fn sub(self, earlier: Duration) -> Self {
-        Self(self.0.saturating_sub(earlier))
-    }
-}
-
-impl fmt::Display for At {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.1}s", self.0.as_secs_f64())
-    }
-}
 
 /// How a deletion ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,10 +73,9 @@ pub struct Counts {
 #[derive(Debug, Default)]
 pub struct Court {
     records: HashMap<Arc<str>, Record>,
-    breaker: Breaker,
+    brake: Brake<Cause>,
     /// When the fleet was last asked for, with or without success.
     listed: Option<At>,
-    ledger: Ledger,
     /// The monitor period by which nodes are due.
     period: Duration,
 }
@@ -139,12 +88,12 @@ impl Court {
 
     /// Whether deletions are held because of what the last list showed.
     pub fn breaker(&self) -> &Breaker {
-        &self.breaker
+        self.brake.breaker()
     }
 
     /// The budget now, for gauges.
     pub fn budget(&self, now: At, subjects: &[Subject], policy: &Policy) -> Usage {
-        self.ledger.usage(now, breaker::known(subjects, policy).count(), policy)
+        self.brake.usage(now, breaker::known(subjects, policy).count(), policy.deletions())
     }
 
     /// How many nodes the court has an eye on.
@@ -164,7 +113,7 @@ impl Court {
     /// Takes down how a deletion ended.
     pub fn deleted(&mut self, now: At, ruling: &Ruling, outcome: Deletion, policy: &Policy) {
         if matches!(outcome, Deletion::NotDone | Deletion::Refused) {
-            self.ledger.release(&ruling.uid);
+            self.brake.release(&ruling.uid);
         }
         let record = self.records.get_mut(&ruling.name);
         if let Some(record) = record.filter(|record| record.uid == ruling.uid) {

@@ -38,6 +38,7 @@ use std::{
     },
 };
 
+use ccm_base::clock::Timeline;
 use ccm_cloud::Capability;
 use ccm_controller::{
     node_watch::{self, watch_nodes},
@@ -52,7 +53,7 @@ use ccm_runtime::{
     settings::{Problems, RawSettings, SettingDoc},
 };
 use parking_lot::Mutex;
-use tokio::{sync::Notify, time::Instant};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub use settings::LifecycleSettings;
@@ -130,7 +131,7 @@ fn controller(context: &Context<LifecycleCcm>) -> Controller {
         wake: Notify::new(),
         closing: CancellationToken::new(),
         passing: tokio::sync::Mutex::new(()),
-        started: Instant::now(),
+        timeline: Timeline::begin(),
         appeared: Mutex::new(HashMap::new()),
         docket: Mutex::new(Docket::default()),
     }

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use ccm_controller::brake::Usage;
 use ccm_kube::ApiError;
 use ccm_runtime::metrics::Metrics;
 use prometheus_client::{
@@ -20,7 +21,7 @@ use prometheus_client::{
 };
 
 use crate::{
-    court::{At, Cause, Counts, Doubt, Reason, Testimony, Usage, Verdict},
+    court::{At, Cause, Counts, Doubt, Reason, Testimony, Verdict},
     docket::Line,
 };
 

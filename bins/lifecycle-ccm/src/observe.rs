@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ccm_cloud::{Claim, CloudError, Fleet};
-use ccm_controller::inventory::{Inventory, Snapshot};
+use ccm_controller::{
+    brake::approval::is_yes,
+    inventory::{Inventory, Snapshot},
+};
 use ccm_objects::{Node, Shared as Name};
 use tokio::time::Instant;
 
@@ -38,8 +41,7 @@ pub(crate) fn subject(node: &Node, claim: Claim, selected: bool, age: Duration) 
 /// Whether a person has approved the node's deletion. A word that is not understood
 /// approves nothing.
 pub(crate) fn is_approved(node: &Node) -> bool {
-    let says = |value: &str| matches!(value, "yes" | "true");
-    node.annotations.get(APPROVED).is_some_and(|value| says(&value.trim().to_ascii_lowercase()))
+    node.annotations.get(APPROVED).is_some_and(|value| is_yes(value))
 }
 
 /// The shortest age that may be true: by the wall clock, which may be wrong, and by how

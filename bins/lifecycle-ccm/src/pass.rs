@@ -38,7 +38,7 @@ pub(crate) async fn run(controller: Arc<Controller>, token: CancellationToken) {
         while !controller.closing.is_cancelled() {
             let started = Instant::now();
             let next = controller.pass(&mut court).await;
-            let due = controller.started + next.0;
+            let due = controller.timeline.instant(next);
             tokio::select! {
                 () = sleep_until(due.max(started + PAUSE)) => {}
                 () = controller.wake.notified() => sleep(LINGER).await,

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use ccm_base::duration;
+use ccm_controller::brake::{InvalidLimit, Limit};
 use ccm_kube::selector::NodeSelector;
 use ccm_runtime::settings::{Kind, Problems, RawSettings, SettingDoc, SettingValue};
 use serde::Serialize;
 
 use crate::{
-    court::{Budget, Ghosts, Policy},
+    court::{Ghosts, Policy},
     shutdown::Removal,
 };
 
@@ -131,16 +132,12 @@ pub(crate) const TABLE: &[SettingDoc] = &[
     },
 ];
 
-impl SettingValue for Budget {
+/// [`Limit`] is of another crate, as is the trait.
+struct Allowed(Limit);
+
+impl SettingValue for Allowed {
     fn parse(text: &str) -> Result<Self, String> {
-        let rule = || "must be a number of nodes or a percentage, for instance 5 or 10%".to_owned();
-        match text.strip_suffix('%') {
-            Some(share) => match share.trim().parse() {
-                Ok(percent @ 0..=100) => Ok(Self::Percent(percent)),
-                _ => Err(rule()),
-            },
-            None => text.parse().map(Self::Count).map_err(|_| rule()),
-        }
+        text.parse().map(Self).map_err(|error: InvalidLimit| error.to_string())
     }
 }
 
@@ -198,7 +195,7 @@ pub(crate) fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<
     let confirmation = at_least("node-deletion-confirmation-period", problems);
     let window = at_least("node-deletion-budget-window", problems);
     let grace: Option<Duration> = layers.get("node-grace-period", problems);
-    let budget: Option<Budget> = layers.get("node-deletion-budget", problems);
+    let budget: Option<Allowed> = layers.get("node-deletion-budget", problems);
     let shrink: Option<Percent> = layers.get("fleet-shrink-threshold", problems);
     let ghosts: Option<Ghosts> = layers.get("ghost-deletion", problems);
     let selector: Option<Option<Selected>> = layers.optional("node-selector", problems);
@@ -211,7 +208,7 @@ pub(crate) fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<
             confirmation_period: confirmation?,
             grace_period: grace?,
             monitor_period: monitor?,
-            budget: budget?,
+            budget: budget?.0,
             budget_window: window?,
             shrink_threshold: shrink?.0,
             ghosts: ghosts?,

@@ -5,7 +5,6 @@
 
 use std::{collections::HashMap, fmt::Write as _, sync::Arc, time::Duration};
 
-use ccm_base::clock;
 use ccm_cloud::{CloudError, PowerState};
 use ccm_kube::events::{EventKind, EventRecorder};
 use ccm_objects::{Node, Shared as Name};
@@ -14,9 +13,7 @@ use tokio::time::Instant;
 
 use crate::{
     controller::Controller,
-    court::{
-        At, Breaker, Cause, Doubt, Evidence, Listing, LookedUp, Reason, Ruling, Testimony, Verdict,
-    },
+    court::{At, Breaker, Cause, Doubt, Listing, LookedUp, Reason, Ruling, Testimony, Verdict},
     execute::Stopped,
     observe,
     shutdown::Step,
@@ -116,7 +113,7 @@ impl Controller {
         }
         let earliest = since.map(|since| since + self.settings().policy.confirmation_period);
         let said = Said::of(verdict, now, earliest);
-        let proof = on_the_clock(evidence, now).to_string();
+        let proof = serde_json::to_value(evidence).unwrap_or_default().to_string();
         if said.is_warning {
             tracing::warn!(
                 node = &**name,
@@ -249,22 +246,6 @@ impl Controller {
             (Breaker::Closed, Breaker::Closed) => self.breaker.pass("closed"),
         }
     }
-}
-
-/// The evidence with the times of the wall clock, to be compared with the cloud's log.
-fn on_the_clock(evidence: &Evidence, now: At) -> serde_json::Value {
-    let wall = clock::wall();
-    let mut told = serde_json::to_value(evidence).unwrap_or_default();
-    for (key, proof) in [("first", &evidence.first), ("latest", &evidence.latest)] {
-        let Some(proof) = proof else { continue };
-        for (moment, at) in [("asked", proof.asked), ("answered", proof.answered)] {
-            let slot = told.get_mut(key).and_then(|proof| proof.get_mut(moment));
-            if let (Some(slot), Ok(at)) = (slot, wall.checked_sub(now.since(at))) {
-                *slot = format!("{at:.3}").into();
-            }
-        }
-    }
-    told
 }
 
 /// What is told of a verdict.

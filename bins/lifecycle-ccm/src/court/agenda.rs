@@ -85,7 +85,7 @@ impl Court {
     /// When an open breaker wants a new list.
     fn relist(&self, policy: &Policy) -> Option<At> {
         let pause = policy.monitor_period * HELD_PERIODS;
-        self.breaker.is_open().then(|| self.listed.unwrap_or_default() + pause)
+        self.breaker().is_open().then(|| self.listed.unwrap_or_default() + pause)
     }
 }
 

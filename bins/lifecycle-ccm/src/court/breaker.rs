@@ -1,17 +1,16 @@
 //! Holds all deletions while the list of the fleet is not believable.
 //!
-//! The breaker is a function of the last usable list and the nodes: it closes by itself
-//! when a later list shows the fleet again.
+//! The breaker of the brake is a function of the last usable list and the nodes: it
+//! closes by itself when a later list shows the fleet again.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use ccm_cloud::Claim;
+use ccm_controller::brake::{self, is_mass};
 use serde::Serialize;
 
-use super::{At, Policy, Roll, Subject};
+use super::{Policy, Roll, Subject};
 
-/// So many nodes must miss before a share of them means anything.
-const FEW: usize = 3;
 /// Percent of the Ready nodes.
 const READY_SHARE: usize = 10;
 
@@ -53,37 +52,7 @@ impl Cause {
 }
 
 /// Whether deletions are held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Breaker {
-    /// They are not.
-    #[default]
-    Closed,
-    /// They are, except those of approved nodes.
-    Open {
-        /// Since when.
-        since: At,
-        /// Why, by the last list.
-        cause: Cause,
-    },
-}
-
-impl Breaker {
-    /// Whether deletions are held.
-    pub const fn is_open(&self) -> bool {
-        matches!(self, Self::Open { .. })
-    }
-
-    /// The breaker after a list that ends up with this cause, or none.
-    #[must_use]
-    pub fn after(self, now: At, cause: Option<Cause>) -> Self {
-        match (self, cause) {
-            (_, None) => Self::Closed,
-            (Self::Open { since, .. }, Some(cause)) => Self::Open { since, cause },
-            (Self::Closed, Some(cause)) => Self::Open { since: now, cause },
-        }
-    }
-}
+pub type Breaker = brake::Breaker<Cause>;
 
 /// The nodes that a list is measured by: all that the court could ever delete without
 /// the operator's approval, Ready or not.
@@ -135,10 +104,10 @@ fn cause(
     if lacking > 0 && !recognised {
         return Some(Cause::Empty { known });
     }
-    if lacking >= FEW && lacking * 100 > usize::from(policy.shrink_threshold) * known {
+    if is_mass(lacking, known, usize::from(policy.shrink_threshold)) {
         return Some(Cause::Shrunk { missing: lacking, known });
     }
-    if ready_missing >= FEW && ready_missing * 100 > READY_SHARE * ready {
+    if is_mass(ready_missing, ready, READY_SHARE) {
         return Some(Cause::Contradiction { ready_missing, ready });
     }
     None

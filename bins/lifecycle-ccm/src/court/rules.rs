@@ -6,6 +6,7 @@ use std::{
 };
 
 use ccm_cloud::{AbsenceProof, ProofMethod};
+use ccm_controller::brake::{Hold, Transition};
 
 use super::{
     At, Court, Doubt, Evidence, Hearing, Listing, LookedUp, Policy, Proof, Reason, Roll, Ruling,
@@ -37,9 +38,7 @@ impl Court {
         }
         let list = hearing.list.and_then(|list| usable(list, policy)).map(|list| {
             let (roll, cause) = breaker::measure(subjects, &list.missing, list.instances, policy);
-            let was_open = self.breaker.is_open();
-            self.breaker = self.breaker.after(now, cause);
-            if was_open && !self.breaker.is_open() {
+            if self.brake.observe(now, cause) == Transition::Closed {
                 self.forget_evidence(subjects);
             }
             Roster { asked: list.asked, missing: list.missing, roll }
@@ -100,7 +99,7 @@ impl Court {
         }
     }
 
-    /// Breaker, then budget; the operator's approval exempts from both.
+    /// The brake; the operator's approval passes it.
     fn sentence(
         &mut self,
         now: At,
@@ -112,12 +111,10 @@ impl Court {
         if approved {
             return Verdict::Delete;
         }
-        if self.breaker.is_open() {
-            return Verdict::BreakerOpen;
-        }
-        match self.ledger.take(now, uid, known, policy) {
+        match self.brake.request(now, uid, known, policy.deletions()) {
             Ok(()) => Verdict::Delete,
-            Err(until) => Verdict::OverBudget { until },
+            Err(Hold::Breaker) => Verdict::BreakerOpen,
+            Err(Hold::Budget { until }) => Verdict::OverBudget { until },
         }
     }
 }

@@ -1,10 +1,11 @@
 //! One series of everything, for the reference of the metrics.
 
 use ccm_cloud::ErrorKind;
+use ccm_controller::brake::Usage;
 use ccm_kube::ApiError;
 
 use super::{CallLabels, LifecycleMetrics, ResultLabel, States, TaintLabels};
-use crate::court::{At, Cause, Counts, Doubt, Reason, Usage, Verdict};
+use crate::court::{At, Cause, Counts, Doubt, Reason, Verdict};
 
 /// Every verdict with every reason.
 fn verdicts() -> impl Iterator<Item = Verdict> {

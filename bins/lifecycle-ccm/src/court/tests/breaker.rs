@@ -1,7 +1,4 @@
-use super::{
-    super::{breaker::measure, budget::Ledger},
-    *,
-};
+use super::{super::breaker::measure, *};
 
 /// So many nodes that are not Ready and so many that are, of which so many miss.
 fn cause(others: (usize, usize), ready_nodes: (usize, usize)) -> Option<&'static str> {
@@ -69,33 +66,6 @@ fn protected_approved_young_and_unjudged_nodes_are_not_counted() {
         let (roll, cause) = measure(&[lost], &missing, 0, &Policy::default());
         assert_eq!((roll.known, cause), (0, None));
     }
-}
-
-#[test]
-fn the_budget_has_a_limit_and_a_sliding_window() {
-    let policy = |budget| Policy { budget, ..Policy::default() };
-    for (budget, known, limit) in [
-        (Budget::Count(0), 100, 0),
-        (Budget::Count(7), 3, 7),
-        (Budget::Percent(0), 100, 0),
-        (Budget::Percent(10), 5, 3),
-        (Budget::Percent(10), 100, 10),
-        (Budget::Percent(10), 101, 11),
-        (Budget::Percent(100), 50, 50),
-    ] {
-        let usage = Ledger::default().usage(at(0.0), known, &policy(budget));
-        assert_eq!(usage, Usage { used: 0, limit }, "{budget:?} of {known}");
-    }
-    let (mut ledger, two) = (Ledger::default(), policy(Budget::Count(2)));
-    assert_eq!(ledger.take(at(0.0), "a", 9, &two), Ok(()));
-    assert_eq!(ledger.take(at(100.0), "b", 9, &two), Ok(()));
-    assert_eq!(ledger.take(at(101.0), "b", 9, &two), Ok(()), "paid for once");
-    assert_eq!(ledger.take(at(101.0), "c", 9, &two), Err(Some(at(600.0))));
-    assert_eq!(ledger.take(at(599.9), "c", 9, &two), Err(Some(at(600.0))));
-    assert_eq!(ledger.take(at(600.0), "c", 9, &two), Ok(()));
-    ledger.release("b");
-    assert_eq!(ledger.take(at(600.0), "d", 9, &two), Ok(()), "given back");
-    assert_eq!(ledger.take(at(600.0), "e", 9, &policy(Budget::Count(0))), Err(None));
 }
 
 /// The verdict about one node whose case is old enough, in the pass in which a list

@@ -195,7 +195,7 @@ fn a_shorter_period_counts_for_those_who_wait_already() {
 
 #[test]
 fn a_refused_deletion_waits_behind_the_others() {
-    let policy = Policy { budget: Budget::Count(1), ..Policy::default() };
+    let policy = Policy { budget: Limit::Count(1), ..Policy::default() };
     let subjects: Vec<Subject> =
         among_ready(subject("a")).into_iter().chain([subject("b")]).collect();
     let mut court = Court::new();
