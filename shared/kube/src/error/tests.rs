@@ -1,6 +1,8 @@
 use ccm_base::RetryClass;
 use proptest::prelude::*;
 
+use strum::VariantNames as _;
+
 use super::*;
 
 fn status(code: u16, reason: &str, message: &str) -> Status {
@@ -170,5 +172,5 @@ fn every_reason_is_listed_once() {
     ];
     let mut said: Vec<_> = answers.iter().map(ApiError::reason).collect();
     said.dedup();
-    assert_eq!(said, ApiError::REASONS);
+    assert_eq!(said, ApiReason::VARIANTS);
 }
