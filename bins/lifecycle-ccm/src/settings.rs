@@ -8,10 +8,7 @@ use ccm_kube::selector::NodeSelector;
 use ccm_runtime::settings::{Kind, Problems, RawSettings, SettingDoc, SettingValue};
 use serde::Serialize;
 
-use crate::{
-    court::{Ghosts, Policy},
-    shutdown::Removal,
-};
+use crate::policy::{Ghosts, Policy, shutdown::Removal};
 
 /// The shortest period in which nodes are looked at, and the shortest confirmation.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -19,7 +16,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// The settings, checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LifecycleSettings {
-    /// What the court goes by.
+    /// What the policy goes by.
     pub policy: Policy,
     /// The nodes that are judged.
     #[serde(serialize_with = "as_text")]

@@ -56,7 +56,8 @@ impl<C: Copy> Breaker<C> {
         }
     }
 
-    pub(super) const fn transition(self, after: Self) -> Transition<C> {
+    /// What is to be reported if it is `after` now.
+    pub const fn transition(self, after: Self) -> Transition<C> {
         match (self, after) {
             (Self::Closed, Self::Open { cause, .. }) => Transition::Opened(cause),
             (Self::Open { cause: before, .. }, Self::Open { cause, .. }) => {

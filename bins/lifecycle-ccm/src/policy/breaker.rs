@@ -10,7 +10,7 @@ use ccm_controller::brake::{self, is_mass};
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
 
-use super::{Policy, Roll, Subject};
+use super::{ListCoverage, NodeView, Policy};
 
 /// Percent of the Ready nodes.
 const READY_SHARE: usize = 10;
@@ -52,52 +52,52 @@ impl Cause {
 /// Whether deletions are held.
 pub type Breaker = brake::Breaker<Cause>;
 
-/// The nodes that a list is measured by: all that the court could ever delete without
+/// The nodes that a list is measured by: all that the policy could ever delete without
 /// the operator's approval, Ready or not.
 pub fn known<'a>(
-    subjects: &'a [Subject],
+    views: &'a [NodeView],
     policy: &'a Policy,
-) -> impl Iterator<Item = &'a Subject> + Clone {
-    subjects.iter().filter(|subject| {
-        subject.in_reach()
-            && !subject.approved
-            && !subject.protected
-            && subject.age >= policy.grace_period
-            && subject.can_be_judged(policy)
+) -> impl Iterator<Item = &'a NodeView> + Clone {
+    views.iter().filter(|view| {
+        view.in_reach()
+            && !view.approved
+            && !view.protected
+            && view.age >= policy.grace_period
+            && view.can_be_judged(policy)
     })
 }
 
 /// Measures a list that lacks `missing`.
 pub fn measure(
-    subjects: &[Subject],
+    views: &[NodeView],
     missing: &BTreeSet<Arc<str>>,
     instances: usize,
     policy: &Policy,
-) -> (Roll, Option<Cause>) {
-    let lacks = |subject: &&Subject| missing.contains(&subject.name);
-    let all = known(subjects, policy);
-    let roll =
-        Roll { instances, known: all.clone().count(), missing: all.clone().filter(lacks).count() };
-    let ready = all.clone().filter(|subject| subject.ready).count();
-    let ready_missing = all.filter(|subject| subject.ready).filter(lacks).count();
-    (roll, cause(subjects, missing, roll, (ready_missing, ready), policy))
+) -> (ListCoverage, Option<Cause>) {
+    let lacks = |view: &&NodeView| missing.contains(&view.name);
+    let all = known(views, policy);
+    let coverage = ListCoverage {
+        instances,
+        known: all.clone().count(),
+        missing: all.clone().filter(lacks).count(),
+    };
+    let ready = all.clone().filter(|view| view.ready).count();
+    let ready_missing = all.filter(|view| view.ready).filter(lacks).count();
+    (coverage, cause(views, missing, coverage, (ready_missing, ready), policy))
 }
 
 fn cause(
-    subjects: &[Subject],
+    views: &[NodeView],
     missing: &BTreeSet<Arc<str>>,
-    roll: Roll,
+    coverage: ListCoverage,
     (ready_missing, ready): (usize, usize),
     policy: &Policy,
 ) -> Option<Cause> {
-    let Roll { known, missing: lacking, .. } = roll;
+    let ListCoverage { known, missing: lacking, .. } = coverage;
     // Only an ID shows that this is our fleet: names repeat in other projects. The
     // youngest and the approved serve as well as others.
-    let recognised = subjects.iter().any(|subject| {
-        subject.in_reach()
-            && subject.has_id
-            && subject.claim == Claim::Ours
-            && !missing.contains(&subject.name)
+    let recognised = views.iter().any(|view| {
+        view.in_reach() && view.has_id && view.claim == Claim::Ours && !missing.contains(&view.name)
     });
     if lacking > 0 && !recognised {
         return Some(Cause::Empty { known });

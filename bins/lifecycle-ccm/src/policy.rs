@@ -1,14 +1,14 @@
-//! The deletion court: decides from evidence whether a node's instance is gone for good.
+//! The deletion policy: decides from evidence whether a node's instance is gone for good.
 //!
 //! Evidence in, verdict out. No clock, no I/O, no `async`; time is [`At`], which the
 //! caller reads and passes in. A pass of the controller is
 //!
 //! ```text
-//! agenda(now, subjects) -> calls to the cloud -> hear(now, subjects, hearing) -> rulings
+//! agenda(now, views) -> calls to the cloud -> decide(now, views, answers) -> decisions
 //! ```
 //!
-//! with the subjects as they are at each of the two moments. A ruling that says
-//! [`Verdict::Delete`] has used up budget; [`Court::deleted`] takes down what came of it.
+//! with the views as they are at each of the two moments. A decision that says
+//! [`Verdict::Delete`] has used up budget; [`Decider::deleted`] notes what came of it.
 //!
 //! What a node must fail before it is deleted, in this order: it is not Ready, selected,
 //! ours and past its grace period; the cloud said twice, a confirmation period apart and
@@ -16,15 +16,19 @@
 //! the first answer does not show it; the breaker is closed; there is budget.
 //! `docs/deletion-court.md` is the same for operators.
 
+pub(crate) mod action;
 mod agenda;
+pub(crate) mod backlog;
 mod breaker;
-mod hearing;
-mod policy;
+mod decide;
+mod decision;
+mod input;
+mod parameters;
 mod record;
-mod rules;
-mod ruling;
+pub mod shutdown;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -39,15 +43,15 @@ pub use ccm_controller::brake::Limit;
 pub use self::{
     agenda::{Agenda, LOOKUPS_PER_PASS},
     breaker::{Breaker, Cause},
-    hearing::{Hearing, Listing, LookedUp, Subject, Testimony},
-    policy::{Ghosts, Policy},
-    ruling::{Doubt, Evidence, Proof, Reason, Roll, Ruling, Verdict},
+    decision::{Decision, Doubt, Evidence, ListCoverage, Proof, Reason, Verdict},
+    input::{Answers, Listing, LookedUp, NodeView},
+    parameters::{Ghosts, Policy},
 };
 
 /// How a deletion ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// The node is deleted, though the court may still be shown it.
+    /// The node is deleted, though it may still be in the views.
     Done,
     /// It was not asked for, or the node has changed: the case stays open, its budget is
     /// free again.
@@ -55,14 +59,14 @@ pub enum Deletion {
     /// The API server refuses it. As [`Deletion::NotDone`], but not soon again, and the
     /// others come first.
     Refused,
-    /// Nobody knows. The case stays open and paid for.
+    /// It is not known. The case stays open and paid for.
     Uncertain,
 }
 
 /// How many nodes are in which state, for gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Nodes that are not Ready and within the court's reach.
+    /// Nodes that are not Ready and within the policy's reach.
     pub watched: usize,
     /// Those of them with an open case: the cloud said once that the instance is gone.
     pub suspected: usize,
@@ -71,7 +75,7 @@ pub struct Counts {
 /// The memory of one leader: cases, breaker and budget. A new leader starts with an
 /// empty one, so that every node needs a fresh confirmation.
 #[derive(Debug, Default)]
-pub struct Court {
+pub struct Decider {
     records: HashMap<Arc<str>, Record>,
     brake: Brake<Cause>,
     /// When the fleet was last asked for, with or without success.
@@ -80,8 +84,8 @@ pub struct Court {
     period: Duration,
 }
 
-impl Court {
-    /// A court that knows nothing.
+impl Decider {
+    /// One that knows nothing.
     pub fn new() -> Self {
         Self::default()
     }
@@ -92,11 +96,11 @@ impl Court {
     }
 
     /// The budget now, for gauges.
-    pub fn budget(&self, now: At, subjects: &[Subject], policy: &Policy) -> Usage {
-        self.brake.usage(now, breaker::known(subjects, policy).count(), policy.deletions())
+    pub fn budget(&self, now: At, views: &[NodeView], policy: &Policy) -> Usage {
+        self.brake.usage(now, breaker::known(views, policy).count(), policy.deletions())
     }
 
-    /// How many nodes the court has an eye on.
+    /// How many nodes are watched and suspected.
     pub fn counts(&self) -> Counts {
         Counts {
             watched: self.records.len(),
@@ -110,13 +114,13 @@ impl Court {
         cases.map(|case| now.since(case.opened())).max()
     }
 
-    /// Takes down how a deletion ended.
-    pub fn deleted(&mut self, now: At, ruling: &Ruling, outcome: Deletion, policy: &Policy) {
+    /// Notes how a deletion ended.
+    pub fn deleted(&mut self, now: At, decision: &Decision, outcome: Deletion, policy: &Policy) {
         if matches!(outcome, Deletion::NotDone | Deletion::Refused) {
-            self.brake.release(&ruling.uid);
+            self.brake.release(&decision.uid);
         }
-        let record = self.records.get_mut(&ruling.name);
-        if let Some(record) = record.filter(|record| record.uid == ruling.uid) {
+        let record = self.records.get_mut(&decision.name);
+        if let Some(record) = record.filter(|record| record.uid == decision.uid) {
             record.deleted = outcome == Deletion::Done;
             record.refused = outcome == Deletion::Refused;
             record.look_again = match outcome {
@@ -127,17 +131,17 @@ impl Court {
     }
 
     /// Forgets nodes that vanished, turned Ready, came back as another object or left
-    /// the court's reach, and remembers those that are new in it. Returns a ruling for
+    /// the policy's reach, and remembers those that are new in it. Returns a decision for
     /// each case that this ended.
-    fn enrol(&mut self, subjects: &[Subject]) -> Vec<Ruling> {
-        let by_name: HashMap<&str, &Subject> =
-            subjects.iter().map(|subject| (&*subject.name, subject)).collect();
+    fn track(&mut self, views: &[NodeView]) -> Vec<Decision> {
+        let by_name: HashMap<&str, &NodeView> =
+            views.iter().map(|view| (&*view.name, view)).collect();
         let mut ended = Vec::new();
         self.records.retain(|name, record| {
-            let same = by_name.get(&**name).filter(|subject| subject.uid == record.uid);
-            let reason = same.map_or(Some(Reason::AnotherNode), |node| rules::acquitted(node));
+            let same = by_name.get(&**name).filter(|view| view.uid == record.uid);
+            let reason = same.map_or(Some(Reason::AnotherNode), |node| decide::exempt(node));
             if let (Some(reason), Some(case)) = (reason, &record.case) {
-                ended.push(Ruling {
+                ended.push(Decision {
                     name: Arc::clone(name),
                     uid: record.uid.clone(),
                     verdict: Verdict::Keep(reason),
@@ -147,11 +151,11 @@ impl Court {
             }
             reason.is_none()
         });
-        for subject in subjects.iter().filter(|subject| subject.is_watched()) {
-            match self.records.get_mut(&subject.name) {
-                Some(record) => record.update(subject),
+        for view in views.iter().filter(|view| view.is_watched()) {
+            match self.records.get_mut(&view.name) {
+                Some(record) => record.update(view),
                 None => {
-                    self.records.insert(Arc::clone(&subject.name), Record::new(subject));
+                    self.records.insert(Arc::clone(&view.name), Record::new(view));
                 }
             }
         }
