@@ -65,13 +65,17 @@ fn arrows_point_down_only() {
                 "ccm_sim",
             ],
         ),
+        (
+            "shared/settings/src",
+            &["kube::", "ccm_kube", "ccm_cloud", "ccm_runtime", "ccm_providers", "ccm_sim"],
+        ),
         ("shared/kube/src", &["ccm_runtime", "ccm_providers", "ccm_sim", "kube_leader_election"]),
         ("shared/runtime/src", &["ccm_providers", "ccm_sim"]),
         ("shared/providers/src", &["ccm_kube", "ccm_runtime", "ccm_sim", "kube::", "k8s_openapi"]),
         ("shared/sim/src", &["ccm_kube", "ccm_runtime", "kube::", "k8s_openapi"]),
         (
             "bins/node-ccm/src/plan",
-            &["kube::", "ccm_kube", "tokio", "async ", "clock::", "ccm_runtime"],
+            &["kube::", "ccm_kube", "tokio", "async ", "clock::", "ccm_runtime", "ccm_controller"],
         ),
         (
             "bins/lifecycle-ccm/src/policy",

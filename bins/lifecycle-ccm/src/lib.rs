@@ -41,7 +41,6 @@ use ccm_runtime::{
     metrics::Metrics,
     program::{Context, Failure, Identity, Program},
     rights::Right,
-    settings::{Problems, RawSettings, SettingDoc},
 };
 
 pub use settings::LifecycleSettings;
@@ -73,14 +72,6 @@ impl Program for LifecycleCcm {
         needs: Capability::Instances,
     };
     type Settings = LifecycleSettings;
-
-    fn documentation() -> &'static [SettingDoc] {
-        settings::TABLE
-    }
-
-    fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<LifecycleSettings> {
-        settings::settings(layers, problems)
-    }
 
     fn specimens(metrics: &Metrics) {
         LifecycleMetrics::new(metrics).specimens();

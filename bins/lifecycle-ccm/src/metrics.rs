@@ -6,9 +6,10 @@ use ccm_cloud::{ErrorKind, Lookup, LookupResult};
 use ccm_controller::brake::Usage;
 use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{
-    Counter, Every, Family, FloatGauge, Gauge, Histogram, LabelSet, Text, label, metrics,
+    Counter, Every, Family, FloatGauge, Gauge, Histogram, LabelSet, Text, exponential_buckets,
+    label, metrics,
 };
-use prometheus_client::metrics::histogram::exponential_buckets;
+
 use strum::{IntoStaticStr, VariantNames};
 
 use crate::policy::{At, Cause, Counts, Doubt, Reason, Verdict, backlog::Line};

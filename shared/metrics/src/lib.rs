@@ -17,7 +17,11 @@ pub use computed::{Column, Row, Sample, Table};
 pub use family::{Family, Make};
 pub use labels::{Begin, Every, LabelSet, LabelValue, Text};
 pub use prometheus_client::{
-    metrics::{counter::Counter, gauge::Gauge, histogram::Histogram},
+    metrics::{
+        counter::Counter,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
     registry::Registry,
 };
 // For the macros.

@@ -10,7 +10,7 @@ use std::{env::consts, fmt, sync::Arc};
 
 use ccm_metrics::{Family, Gauge, MetricsSink, Registry, Text, metrics};
 use parking_lot::Mutex;
-use prometheus_client::{collector::Collector, encoding::text, registry::Metric};
+use prometheus_client::{collector::Collector, encoding::text};
 
 use crate::process;
 
@@ -123,12 +123,6 @@ impl Metrics {
     /// Adds metrics, for instance `metrics.with(|registry| mine.register(registry))`.
     pub fn with<R>(&self, add: impl FnOnce(&mut Registry) -> R) -> R {
         add(&mut self.registry.lock())
-    }
-
-    /// Adds one metric. `help` begins with its stability, for instance `[ALPHA] `,
-    /// and has no full stop at its end; the registry adds one.
-    pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
-        self.with(|registry| registry.register(name, help, metric));
     }
 
     /// Adds a collector, which computes its values when they are asked for.

@@ -6,10 +6,9 @@ use std::{
     time::Duration,
 };
 
-use ccm_metrics::{Family, Histogram, Row, computed, metrics};
+use ccm_metrics::{Family, Histogram, Row, computed, exponential_buckets, metrics};
 use ccm_runtime::metrics::Metrics;
 use parking_lot::Mutex;
-use prometheus_client::metrics::histogram::exponential_buckets;
 
 use super::state::Snapshot;
 

@@ -152,7 +152,7 @@ proptest! {
 }
 
 #[test]
-fn every_reason_is_listed_once() {
+fn every_reason_is_listed() {
     let text = String::new;
     let answers = [
         ApiError::NotFound,
@@ -170,7 +170,6 @@ fn every_reason_is_listed_once() {
         ApiError::Decode(text()),
         ApiError::Unexpected { code: 0, message: text() },
     ];
-    let mut said: Vec<_> = answers.iter().map(ApiError::reason).collect();
-    said.dedup();
+    let said: Vec<_> = answers.iter().map(ApiError::reason).collect();
     assert_eq!(said, ApiReason::VARIANTS);
 }
