@@ -47,7 +47,7 @@ use ccm_kube::store::Store;
 use ccm_runtime::{
     health::Scope,
     metrics::Metrics,
-    program::{Context, Failure, Identity, Program},
+    program::{Context, Failure, Identity, Need, Program},
     rights::Right,
     settings::{Problems, RawSettings, SettingDoc},
 };
@@ -72,7 +72,6 @@ impl Program for LifecycleCcm {
         lease: "lifecycle-ccm",
         port: 10288,
         event_component: "cloud-node-lifecycle-controller",
-        needs: Capability::Instances,
     };
     type Settings = LifecycleSettings;
 
@@ -82,6 +81,10 @@ impl Program for LifecycleCcm {
 
     fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<LifecycleSettings> {
         settings::settings(layers, problems)
+    }
+
+    fn needs(_: &Self::Settings) -> Vec<Need> {
+        vec![Need::Required(Capability::Instances)]
     }
 
     fn specimens(metrics: &Metrics) {

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Claim, LookupResult, PowerState};
+use ccm_cloud::{Call, Claim, Detail, LookupResult, PowerState};
 use ccm_controller::instances;
 use ccm_objects::{Node, Shared as Name};
 use futures::{StreamExt as _, stream};
@@ -106,17 +106,17 @@ impl Controller {
             .iter()
             .filter_map(|name| by_name.get(&**name).copied().cloned())
             .collect();
-        let call = Call::waiting(self.settings().cloud_call_timeout).for_presence();
+        let call = Call::waiting(self.settings().cloud_call_timeout);
         let start = self.now();
         let lookup = async {
-            let answers = instances::lookup(&*self.cloud, &asked, call).await;
+            let answers = instances::lookup(&*self.cloud, &asked, Detail::Presence, call).await;
             (answers, self.now())
         };
         let list = async {
             if !agenda.list {
                 return None;
             }
-            let fleet = instances::list(&*self.cloud, call).await;
+            let fleet = instances::list(&*self.cloud, Detail::Presence, call).await;
             Some((fleet, self.now()))
         };
         let ((answers, answered), fleet) = tokio::join!(lookup, list);

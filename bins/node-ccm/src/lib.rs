@@ -49,7 +49,7 @@ use ccm_kube::store::Store;
 use ccm_runtime::{
     health::{Condition, Scope},
     metrics::Metrics,
-    program::{Context, Failure, Identity, Program},
+    program::{Context, Failure, Identity, Need, Program},
     rights::Right,
     settings::{Problems, RawSettings, SettingDoc},
 };
@@ -81,7 +81,6 @@ impl Program for NodeCcm {
         lease: "node-ccm",
         port: 10258,
         event_component: "cloud-node-controller",
-        needs: Capability::Instances,
     };
     type Settings = NodeSettings;
 
@@ -91,6 +90,10 @@ impl Program for NodeCcm {
 
     fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<NodeSettings> {
         settings::settings(layers, problems)
+    }
+
+    fn needs(_: &Self::Settings) -> Vec<Need> {
+        vec![Need::Required(Capability::Instances)]
     }
 
     fn specimens(metrics: &Metrics) {

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Claim, CloudError, ErrorKind, Instance};
+use ccm_cloud::{Call, Claim, CloudError, Detail, ErrorKind, Instance};
 use ccm_controller::{
     instances,
     queue::{Linger, LingerConfig},
@@ -196,7 +196,7 @@ impl Controller {
                 }
                 return Vec::new();
             }
-            results = instances::lookup(&*self.cloud, &nodes, call) => results,
+            results = instances::lookup(&*self.cloud, &nodes, Detail::Everything, call) => results,
         };
         self.metrics.looked_up(nodes.len());
         let answers: Vec<Answer> = results.into_iter().map(Answer::from).collect();

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use ccm_base::Backoff;
 use ccm_base::RetryClass;
-use ccm_cloud::{Call, Claim, CloudError, Fleet, ProviderId};
+use ccm_cloud::{Call, Claim, CloudError, Detail, Fleet, ProviderId};
 use ccm_controller::{instances, inventory::Changes, queue::Priority};
 use ccm_objects::Node;
 use ccm_runtime::health::Condition;
@@ -84,7 +84,7 @@ impl Controller {
         }
         let started = Instant::now();
         let time = self.settings().cloud_call_timeout;
-        let listed = instances::list(&*self.cloud, Call::routine(time)).await;
+        let listed = instances::list(&*self.cloud, Detail::Everything, Call::routine(time)).await;
         let result = match listed {
             Ok(fleet) => Ok(self.compare(fleet, started)),
             Err(error) => Err(error),

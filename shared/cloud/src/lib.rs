@@ -23,12 +23,12 @@ mod metrics;
 mod provider;
 mod registry;
 
-pub use call::{Call, CallClass, CallGate, CallReport, Detail, OpenGate, Priority};
+pub use call::{Call, CallClass, CallGate, CallReport, OpenGate, Permit, Priority};
 pub use error::{CloudError, ErrorKind};
 pub use identity::{Claim, NodeIdentity, ProviderId, ProviderIdError};
 pub use instances::{
-    AbsenceProof, AddressKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeAddress,
-    PowerState, ProofMethod,
+    AbsenceProof, AddressKind, Answers, Detail, Fleet, Instance, InstanceTraits, Instances, Lookup,
+    LookupResult, NodeAddress, PowerState, ProofMethod, Wants,
 };
 pub use metrics::{MetricsSink, NoMetrics};
 pub use provider::{Capability, Cloud};

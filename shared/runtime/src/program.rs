@@ -26,7 +26,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub use identity::{Failure, Identity, VERSION};
+pub use identity::{Failure, Identity, Need, VERSION};
 pub use life::run;
 pub use specimens::specimens;
 pub use start::main;
@@ -56,6 +56,10 @@ pub trait Program: Send + Sync + Sized + 'static {
     /// Converts the merged layers into its settings. Records every problem at once and
     /// returns `None` if there is one.
     fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<Self::Settings>;
+
+    /// What it needs of the cloud with these settings, which may be nothing. Asked once, at
+    /// the start.
+    fn needs(settings: &Self::Settings) -> Vec<Need>;
 
     /// Registers all that it measures beyond what every program does, and makes one series
     /// of everything, with every value that a label can take. Called for the reference of

@@ -142,7 +142,7 @@ impl GateMetrics {
     }
 
     pub(super) fn answered(&self, class: CallClass, report: &CallReport) {
-        let CallClass { service, operation, write: _ } = class;
+        let CallClass { service, operation, .. } = class;
         if self.durations.get(&OperationLabels { service, operation }).is_none() {
             self.begin(service, operation);
         }

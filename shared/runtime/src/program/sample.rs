@@ -6,7 +6,7 @@ use ccm_base::duration;
 use ccm_cloud::Capability;
 use serde::Serialize;
 
-use super::{Context, Failure, Identity, Program};
+use super::{Context, Failure, Identity, Need, Program};
 use crate::{
     metrics::Metrics,
     rights::Right,
@@ -57,7 +57,6 @@ impl Program for Sample {
         lease: "node-ccm",
         port: 10258,
         event_component: "cloud-node-controller",
-        needs: Capability::Instances,
     };
     type Settings = SampleSettings;
 
@@ -77,6 +76,10 @@ impl Program for Sample {
         );
         let page_size = layers.checked("page-size", "must be at least 1", problems, at_least_one);
         Some(SampleSettings { syncs: syncs?, period: period?, page_size: page_size? })
+    }
+
+    fn needs(_: &Self::Settings) -> Vec<Need> {
+        vec![Need::Required(Capability::Instances)]
     }
 
     fn specimens(_: &Metrics) {}

@@ -30,9 +30,8 @@ pub fn specimens<P: Program>() -> Metrics {
     ApiLimits::new(ApiRates::each(rate), &limit_metrics);
     let cloud_limits = CloudLimits::new(CloudRates { read: rate, write: rate }, &limit_metrics);
     let gate = CloudGate::new(cloud_limits, &metrics, None);
-    for write in [false, true] {
-        gate.specimens(CallClass { service: "compute", operation: "list_instances", write });
-    }
+    gate.specimens(CallClass::read("compute", "list_instances"));
+    gate.specimens(CallClass::write("compute", "list_instances"));
 
     let rest = RestMetrics::default();
     let events = EventMetrics::default();

@@ -11,14 +11,14 @@ use std::{
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    Call, Capability, Cloud, CloudError, ErrorKind, Fleet, Instances, LookupResult, NodeIdentity,
-    ProviderContext, ProviderFactory, ProviderRegistry,
+    Call, Capability, Cloud, CloudError, Detail, ErrorKind, Fleet, Instances, LookupResult,
+    NodeIdentity, ProviderContext, ProviderFactory, ProviderRegistry,
 };
 use ccm_controller::node_watch;
 use ccm_runtime::{
     logging::LogControl,
     metrics::Metrics,
-    program::{Context, Failure, Identity, Program, run},
+    program::{Context, Failure, Identity, Need, Program, run},
     rights::Right,
     settings::{Invocation, Kind, Loaded, Problems, RawSettings, SettingDoc, load},
 };
@@ -117,7 +117,6 @@ impl Program for Noting {
         lease: "node-ccm",
         port: 10258,
         event_component: "cloud-node-controller",
-        needs: Capability::Instances,
     };
     type Settings = NotingSettings;
 
@@ -128,6 +127,10 @@ impl Program for Noting {
     fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<NotingSettings> {
         let (case, workers) = (layers.get("case", problems), layers.get("workers", problems));
         Some(NotingSettings { case: case?, workers: workers? })
+    }
+
+    fn needs(_: &Self::Settings) -> Vec<Need> {
+        vec![Need::Required(Capability::Instances)]
     }
 
     fn specimens(_: &Metrics) {}
@@ -228,11 +231,11 @@ impl Cloud for Scripted {
 
 #[async_trait]
 impl Instances for Scripted {
-    async fn lookup(&self, nodes: &[NodeIdentity], _: Call) -> Vec<LookupResult> {
+    async fn lookup(&self, nodes: &[NodeIdentity], _: Detail, _: Call) -> Vec<LookupResult> {
         nodes.iter().map(|_| Err(CloudError::new(ErrorKind::Unavailable, "no route"))).collect()
     }
 
-    async fn list(&self, _: Call) -> Result<Fleet, CloudError> {
+    async fn list(&self, _: Detail, _: Call) -> Result<Fleet, CloudError> {
         Ok(Fleet::default())
     }
 }
