@@ -11,8 +11,8 @@ use std::{
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    Call, Capability, Cloud, CloudError, Detail, ErrorKind, Fleet, Instances, LookupResult,
-    NodeIdentity, ProviderContext, ProviderFactory, ProviderRegistry,
+    Call, CallClass, CallGate, CallReport, Capability, Cloud, CloudError, Detail, ErrorKind, Fleet,
+    Instances, LookupResult, NodeIdentity, ProviderContext, ProviderFactory, ProviderRegistry,
 };
 use ccm_controller::node_watch;
 use ccm_runtime::{
@@ -61,6 +61,8 @@ pub(crate) struct Script {
     pub(crate) a_task_panics: bool,
     pub(crate) a_task_ends: bool,
     pub(crate) drain_hangs: bool,
+    /// Once it leads it sends a write to the cloud, which takes so long.
+    pub(crate) write: Option<Duration>,
 }
 
 /// What was called.
@@ -70,20 +72,39 @@ pub(crate) enum Step {
     Led,
     Working,
     Settings(u32),
+    Sent(Option<u64>),
+    Refused,
+    Answered,
     Drained,
     Cancelled,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Case {
     script: Script,
     outage: Mutex<Outage>,
+    gate: Mutex<Option<Arc<dyn CallGate>>>,
     steps: Mutex<Vec<Step>>,
 }
 
 impl Case {
     fn note(&self, step: Step) {
         self.steps.lock().push(step);
+    }
+
+    /// Sends a write through the gate, as a provider does.
+    async fn write(&self, takes: Duration) {
+        let gate = self.gate.lock().clone().unwrap();
+        let class = CallClass::write_once("test", "create");
+        let call = Call::waiting(Duration::from_secs(30));
+        let permit = match gate.admit(class, call).await {
+            Ok(permit) => permit,
+            Err(_) => return self.note(Step::Refused),
+        };
+        self.note(Step::Sent(permit.term));
+        sleep(takes).await;
+        self.note(Step::Answered);
+        gate.report(class, CallReport { error: None, retry_after: None, took: takes });
     }
 }
 
@@ -95,11 +116,19 @@ pub(crate) struct Noting(Arc<Case>);
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct NotingSettings {
     case: String,
+    needs: String,
     workers: u32,
 }
 
 const TABLE: &[SettingDoc] = &[
     SettingDoc { flag: "case", kind: Kind::Text, default: "", meaning: "The test.", live: false },
+    SettingDoc {
+        flag: "needs",
+        kind: Kind::Text,
+        default: "required",
+        meaning: "Whether it needs instances: required, optional, none.",
+        live: false,
+    },
     SettingDoc {
         flag: "workers",
         kind: Kind::Count,
@@ -126,11 +155,16 @@ impl Program for Noting {
 
     fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<NotingSettings> {
         let (case, workers) = (layers.get("case", problems), layers.get("workers", problems));
-        Some(NotingSettings { case: case?, workers: workers? })
+        let needs = layers.get("needs", problems);
+        Some(NotingSettings { case: case?, needs: needs?, workers: workers? })
     }
 
-    fn needs(_: &Self::Settings) -> Vec<Need> {
-        vec![Need::Required(Capability::Instances)]
+    fn needs(settings: &Self::Settings) -> Vec<Need> {
+        match settings.needs.as_str() {
+            "none" => Vec::new(),
+            "optional" => vec![Need::Optional(Capability::Instances)],
+            _ => vec![Need::Required(Capability::Instances)],
+        }
     }
 
     fn specimens(_: &Metrics) {}
@@ -170,6 +204,10 @@ impl Program for Noting {
             }
             case.note(Step::Cancelled);
         });
+        if let Some(takes) = script.write {
+            let case = Arc::clone(&self.0);
+            context.supervisor.spawn_job("writer", async move { case.write(takes).await });
+        }
         if script.a_task_panics || script.a_task_ends {
             context.supervisor.spawn("sync-1", async move {
                 sleep(Duration::from_millis(200)).await;
@@ -196,7 +234,8 @@ impl ProviderFactory for Scripted {
         "test"
     }
 
-    async fn build(&self, _: ProviderContext) -> Result<Arc<dyn Cloud>, CloudError> {
+    async fn build(&self, context: ProviderContext) -> Result<Arc<dyn Cloud>, CloudError> {
+        *self.0.gate.lock() = Some(context.gate);
         if self.0.script.invalid {
             return Err(CloudError::new(ErrorKind::Invalid, "region must be set"));
         }
@@ -250,6 +289,11 @@ pub(crate) struct Process {
 
 /// Begins one, with an API server that nobody reaches.
 pub(crate) fn begin(script: Script, arguments: &[&str]) -> Process {
+    begin_at("127.0.0.1:9", script, arguments)
+}
+
+/// Begins one, with the API server at this address.
+pub(crate) fn begin_at(server: &str, script: Script, arguments: &[&str]) -> Process {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let name = format!("case-{}", free.port());
     let outage = Mutex::new(script.outage);
@@ -257,7 +301,7 @@ pub(crate) fn begin(script: Script, arguments: &[&str]) -> Process {
     CASES.lock().insert(name.clone(), Arc::clone(&case));
     let mut all = vec![
         "--cloud-provider=test".to_owned(),
-        "--master=http://127.0.0.1:9".to_owned(),
+        format!("--master=http://{server}"),
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={}", free.port()),
         format!("--case={name}"),
