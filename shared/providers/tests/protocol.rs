@@ -42,9 +42,8 @@ fn every_scalar_has_explicit_presence() {
 
 /// The methods of a trait, by its source.
 fn methods(source: &str, name: &str) -> BTreeSet<String> {
-    let start = source.find(&format!("pub trait {name}: ")).unwrap();
-    let body = &source[start..];
-    let body = &body[..body.find("\n}").unwrap()];
+    let (_, body) = source.split_once(&format!("pub trait {name}: ")).unwrap();
+    let (body, _) = body.split_once("\n}").unwrap();
     let method = |line: &str| {
         let line = line.strip_prefix("    ")?;
         let line = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ")?;

@@ -1,6 +1,8 @@
 //! The life of a process: what is called when, what the pages say meanwhile, and how
 //! it ends. The API server is one that does not answer.
 
+#![expect(clippy::expect_used, reason = "helpers of tests fail by panic")]
+
 mod program_sample;
 
 use std::{net::TcpListener, time::Duration};
@@ -97,10 +99,10 @@ async fn what_a_program_needs_follows_from_its_settings() {
     }
 }
 
-/// An API server, and what is to be done with its address.
+/// A simulated API server, and its address.
 async fn served() -> (ListenHandle, String) {
     let server = ApiServer::new(Options::default());
-    let handle = server.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let handle = server.listen(([127, 0, 0, 1], 0).into()).await.expect("a free port");
     let address = handle.addr.to_string();
     (handle, address)
 }

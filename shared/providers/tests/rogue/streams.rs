@@ -1,6 +1,6 @@
 //! Lookups that are answered node by node, out of order, in part, or not at all.
 
-use std::time::Instant;
+use tokio::time::Instant;
 
 use super::*;
 

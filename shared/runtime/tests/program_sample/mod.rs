@@ -97,10 +97,7 @@ impl Case {
         let gate = self.gate.lock().clone().unwrap();
         let class = CallClass::write_once("test", "create");
         let call = Call::waiting(Duration::from_secs(30));
-        let permit = match gate.admit(class, call).await {
-            Ok(permit) => permit,
-            Err(_) => return self.note(Step::Refused),
-        };
+        let Ok(permit) = gate.admit(class, call).await else { return self.note(Step::Refused) };
         self.note(Step::Sent(permit.term));
         sleep(takes).await;
         self.note(Step::Answered);
