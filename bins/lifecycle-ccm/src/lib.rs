@@ -50,7 +50,6 @@ use ccm_runtime::{
     metrics::Metrics,
     program::{Context, Failure, Identity, Need, Program},
     rights::Right,
-    settings::{Problems, RawSettings, SettingDoc},
 };
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
@@ -75,14 +74,6 @@ impl Program for LifecycleCcm {
         event_component: "cloud-node-lifecycle-controller",
     };
     type Settings = LifecycleSettings;
-
-    fn documentation() -> &'static [SettingDoc] {
-        settings::TABLE
-    }
-
-    fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<LifecycleSettings> {
-        settings::settings(layers, problems)
-    }
 
     fn needs(_: &Self::Settings) -> Vec<Need> {
         vec![Need::Required(Capability::Instances)]

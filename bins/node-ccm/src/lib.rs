@@ -52,7 +52,6 @@ use ccm_runtime::{
     metrics::Metrics,
     program::{Context, Failure, Identity, Need, Program},
     rights::Right,
-    settings::{Problems, RawSettings, SettingDoc},
 };
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -83,14 +82,6 @@ impl Program for NodeCcm {
         event_component: "cloud-node-controller",
     };
     type Settings = NodeSettings;
-
-    fn documentation() -> &'static [SettingDoc] {
-        settings::TABLE
-    }
-
-    fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<NodeSettings> {
-        settings::settings(layers, problems)
-    }
 
     fn needs(_: &Self::Settings) -> Vec<Need> {
         vec![Need::Required(Capability::Instances)]

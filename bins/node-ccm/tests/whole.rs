@@ -14,10 +14,10 @@ use ccm_runtime::{
     health::Health,
     leadership::Leadership,
     metrics::Metrics,
-    program::{Context, Program as _},
-    settings::{Invocation, load},
+    program::{Context, Program as _, load},
     supervisor::Supervisor,
 };
+use ccm_settings::Invocation;
 use ccm_sim::{
     apiserver::{Action, ApiServer, Fault, Options, PatchKind, Record, Verb},
     cloud::{Operation, SimCloud, SimInstance},
@@ -73,8 +73,8 @@ impl Whole {
             cloud: Arc::new(cloud.clone()),
             leadership: Leadership::unconditional(),
             events,
-            settings: watch::Sender::new(settings.own).subscribe(),
-            common: watch::Sender::new(settings.common).subscribe(),
+            settings: watch::Sender::new(Arc::clone(&settings.own)).subscribe(),
+            common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
             metrics: metrics.clone(),
             supervisor: Supervisor::new(token.clone()),
             health: Health::new(),

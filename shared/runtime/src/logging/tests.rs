@@ -1,8 +1,7 @@
 use ccm_testing::Log;
 use tracing::subscriber::with_default;
 
-use super::{check_filter, logger};
-use crate::settings::{LogFormat, LogSettings};
+use super::{LogFormat, LogSettings, check_filter, logger};
 
 fn settings(verbosity: u8, filter: Option<&str>) -> LogSettings {
     LogSettings { verbosity, filter: filter.map(str::to_owned), format: LogFormat::Text }
@@ -42,7 +41,7 @@ fn verbosity_and_filter_choose_the_levels() {
     check(4, None, "one two four seven");
     check(6, None, "one two three four seven");
     check(9, Some("warn"), "four seven");
-    check(0, Some("warn,ccm_runtime=debug"), "one two four seven");
+    check(0, Some("warn,ccm_controller=debug"), "one two four seven");
     check(0, Some("info,kube_runtime=info"), "one four five eight seven");
 }
 

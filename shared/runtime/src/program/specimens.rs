@@ -2,14 +2,13 @@
 
 use ccm_kube::{events::EventMetrics, metrics::RestMetrics};
 
-use super::Program;
+use super::{ConfigMetrics, Program};
 use crate::{
     cloud_gate::CloudGate,
     leadership::LeadershipMetrics,
     limits::{ApiLimits, ApiRates, CloudLimits, CloudRates, LimitMetrics, Rate},
     metrics::Metrics,
     rights::RightsMetrics,
-    settings::ConfigMetrics,
 };
 
 /// A registry as a process of this program has it, with one series of every metric for

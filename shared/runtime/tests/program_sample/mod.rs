@@ -19,10 +19,10 @@ use ccm_objects::Node;
 use ccm_runtime::{
     logging::LogControl,
     metrics::Metrics,
-    program::{Context, Failure, Identity, Need, Program, run},
+    program::{Context, Failure, Identity, Need, Program, load, run},
     rights::Right,
-    settings::{Invocation, Kind, Loaded, Problems, RawSettings, SettingDoc, load},
 };
+use ccm_settings::Invocation;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::{
@@ -111,30 +111,18 @@ static CASES: LazyLock<Mutex<HashMap<String, Arc<Case>>>> = LazyLock::new(Mutex:
 
 pub(crate) struct Noting(Arc<Case>);
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct NotingSettings {
-    case: String,
-    needs: String,
-    workers: u32,
+ccm_settings::settings! {
+    /// Its settings.
+    #[derive(Clone, Debug, PartialEq, Serialize)]
+    pub(crate) struct NotingSettings {
+        /// The test.
+        case: String = fixed(Text, "case", "");
+        /// Whether it needs instances: required, optional, none.
+        needs: String = fixed(Text, "needs", "required");
+        /// Something live.
+        workers: u32 = live(Count, "workers", "1");
+    }
 }
-
-const TABLE: &[SettingDoc] = &[
-    SettingDoc { flag: "case", kind: Kind::Text, default: "", meaning: "The test.", live: false },
-    SettingDoc {
-        flag: "needs",
-        kind: Kind::Text,
-        default: "required",
-        meaning: "Whether it needs instances: required, optional, none.",
-        live: false,
-    },
-    SettingDoc {
-        flag: "workers",
-        kind: Kind::Count,
-        default: "1",
-        meaning: "Something live.",
-        live: true,
-    },
-];
 
 impl Program for Noting {
     const IDENTITY: Identity = Identity {
@@ -146,16 +134,6 @@ impl Program for Noting {
         event_component: "cloud-node-controller",
     };
     type Settings = NotingSettings;
-
-    fn documentation() -> &'static [SettingDoc] {
-        TABLE
-    }
-
-    fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<NotingSettings> {
-        let (case, workers) = (layers.get("case", problems), layers.get("workers", problems));
-        let needs = layers.get("needs", problems);
-        Some(NotingSettings { case: case?, needs: needs?, workers: workers? })
-    }
 
     fn needs(settings: &Self::Settings) -> Vec<Need> {
         match settings.needs.as_str() {
@@ -305,13 +283,14 @@ pub(crate) fn begin_at(server: &str, script: Script, arguments: &[&str]) -> Proc
         format!("--case={name}"),
     ];
     all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
-    let loaded: Loaded<Noting> = load(&Invocation::with_arguments(all)).unwrap();
+    let loaded = load::<Noting>(&Invocation::with_arguments(all)).unwrap();
     let providers = ProviderRegistry::new().with(Scripted(Arc::clone(&case)));
     let stop = CancellationToken::new();
     let token = stop.clone();
     #[expect(clippy::disallowed_methods, reason = "the handle is kept and awaited")]
-    let life =
-        tokio::spawn(async move { run(loaded, &providers, LogControl::detached(), token).await });
+    let life = tokio::spawn(async move {
+        run::<Noting>(loaded, &providers, LogControl::detached(), token).await
+    });
     Process { case, pages: free, stop, life }
 }
 
