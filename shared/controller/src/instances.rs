@@ -5,8 +5,8 @@
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Duration};
 
 use ccm_cloud::{
-    AddressKind, Call, Claim, Cloud, CloudError, Detail, ErrorKind, Fleet, Instances, Lookup,
-    LookupResult, NodeAddress, NodeIdentity, Wants,
+    AddressKind, Call, Claim, Cloud, CloudError, Detail, ErrorKind, Fleet, InstanceTraits,
+    Instances, Lookup, LookupResult, NodeAddress, NodeIdentity, Wants,
 };
 use ccm_objects::Node;
 use futures::StreamExt as _;
@@ -124,9 +124,9 @@ fn checked(node: &NodeIdentity, result: LookupResult, schemes: &[String]) -> Loo
     }
 }
 
-/// Whether the cloud can list its instances, as far as that is known.
-pub fn lists(cloud: &dyn Cloud) -> bool {
-    offered(cloud).is_ok_and(|instances| instances.traits().lists)
+/// What is particular to the cloud's instances, as far as that is known.
+pub fn traits(cloud: &dyn Cloud) -> InstanceTraits {
+    offered(cloud).map(|instances| instances.traits()).unwrap_or_default()
 }
 
 /// Lists the fleet. Entries that could not be understood are told in one log line.

@@ -10,11 +10,11 @@ fn map(pairs: Pairs<'_>) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-fn node(labels: Pairs<'_>, owned: &str) -> NodeFacts {
-    NodeFacts {
-        labels: map(labels),
-        owned_labels: super::super::facts::parse_owned_labels(owned),
-        ..NodeFacts::default()
+fn node(labels: Pairs<'_>, owned: &str) -> Node {
+    Node {
+        labels: labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
+        annotations: [(OWNED_LABELS.into(), owned.into())].into(),
+        ..Node::default()
     }
 }
 
@@ -26,8 +26,8 @@ fn cloud(zone: Option<&str>, labels: Pairs<'_>) -> Instance {
 }
 
 /// Changes as `key=value`, `key-` for a removal, `@keys` for the record, `!` for a note.
-fn check(what: &str, node: &NodeFacts, instance: &Instance, expect: &[&str]) {
-    let changes = changes(node, instance);
+fn check(what: &str, node: &Node, instance: &Instance, expect: &[&str]) {
+    let changes = changes(node, instance, Policy::default());
     let mut got: Vec<String> = changes
         .labels
         .iter()
@@ -35,12 +35,7 @@ fn check(what: &str, node: &NodeFacts, instance: &Instance, expect: &[&str]) {
             value.as_ref().map_or(format!("{key}-"), |value| format!("{key}={value}"))
         })
         .collect();
-    got.extend(
-        changes
-            .owned
-            .iter()
-            .map(|owned| format!("@{}", super::super::facts::format_owned_labels(owned))),
-    );
+    got.extend(changes.owned.iter().map(|owned| format!("@{}", format_owned(owned))));
     got.extend(changes.notes.iter().map(|note| format!("!{note}")));
     let matches = |got: &str, expect: &str| {
         got == expect
@@ -218,4 +213,14 @@ fn illegal_labels_are_left_out_and_told() {
         &cloud(None, &[("e.com/bad", "not legal!")]),
         &["!Discarding node label e.com/bad=..."],
     );
+}
+
+/// Go's providers leave out a label that the node has already.
+#[test]
+fn labels_that_only_add_take_nothing_away() {
+    let policy = Policy { labels_only_add: true, ..Policy::default() };
+    let node = node(&[("e.com/a", "1"), ("e.com/b", "1")], "e.com/a,e.com/b");
+    let added = changes(&node, &cloud(None, &[("e.com/b", "2")]), policy);
+    assert_eq!(added.labels, [("e.com/b".to_owned(), Some("2".to_owned()))].into());
+    assert_eq!(added.owned, None, "both stay recorded as ours");
 }
