@@ -10,7 +10,9 @@
 //! | [`reports`] | deduplicated events and log lines |
 //! | [`inventory`] | the last list of the fleet |
 //! | [`instances`] | batched queries to the cloud, with checked answers |
+//! | [`brake`] | holds mass changes: breaker, budget, approvals; pure |
 
+pub mod brake;
 pub mod instances;
 pub mod inventory;
 mod kind;
