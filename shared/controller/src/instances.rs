@@ -107,7 +107,7 @@ fn checked(node: &NodeIdentity, result: LookupResult, schemes: &[String]) -> Loo
     let id = &instance.provider_id;
     if !schemes.is_empty() && !schemes.iter().any(|scheme| scheme == id.scheme()) {
         let message = format!(
-            "the cloud answered with {id}, whose scheme is none of its own ({})",
+            "the cloud answered with {id}, whose scheme is not one of its own ({})",
             schemes.join(", ")
         );
         return Err(CloudError::new(ErrorKind::Malformed, message));
@@ -259,7 +259,7 @@ mod tests {
                 None,
                 "aws://a",
                 None,
-                Some("the cloud answered with aws://a, whose scheme is none of its own (sim)"),
+                Some("the cloud answered with aws://a, whose scheme is not one of its own (sim)"),
             ),
         ] {
             let id = |text: &str| ProviderId::parse(text).unwrap();

@@ -36,13 +36,13 @@ computed! {
     static QUEUES: Snapshot { name } = {
         /// Keys that wait to be taken
         [BETA] Gauge workqueue_depth = |queue| queue.depth as f64;
-        /// How long the keys in work have been in work, summed up; it grows while workers are stuck
+        /// The times that all keys have been in work, summed up; grows while workers are stuck
         [BETA] Gauge workqueue_unfinished_work_seconds = |queue| queue.unfinished.as_secs_f64();
-        /// How long the key that has been in work longest has been so
+        /// The longest time that a key has been in work
         [BETA] Gauge workqueue_longest_running_processor_seconds = |queue| queue.longest.as_secs_f64();
-        /// How long the key that has waited longest has waited
+        /// The longest time that a key has been waiting
         [ALPHA] Gauge ccm_workqueue_oldest_age_seconds = |queue| queue.oldest.as_secs_f64();
-        /// Adds, those of keys that waited already left out
+        /// Adds, without those of keys that were already waiting
         [BETA] Counter workqueue_adds = |queue| queue.adds;
         /// Adds with a delay, after a failure or by plan
         [BETA] Counter workqueue_retries = |queue| queue.retries;
