@@ -1,6 +1,6 @@
-//! What the provider contract promises, proven on the simulated cloud twice: called in
-//! this process, and served over the external protocol on each of its transports.
-//! Both must give the same answers.
+//! The provider contract, proven on the simulated cloud twice: called in this process, and
+//! served over the external protocol on each of its transports. Both must give the same
+//! answers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
 
