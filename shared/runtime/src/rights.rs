@@ -12,7 +12,7 @@ pub(crate) use review::{Review, missing_rights};
 
 use crate::{
     program::Program,
-    settings::{CommonSettings, ElectionSettings},
+    settings::{CommonSettings, ElectionSettings, Mode},
 };
 
 /// One verb on one resource, as RBAC has it.
@@ -77,9 +77,13 @@ impl fmt::Display for Right {
     }
 }
 
-/// All that this program needs with these settings.
+/// All that this program needs with these settings: an observer only reads.
 pub fn needed<P: Program>(settings: &CommonSettings) -> Vec<Right> {
     let mut all = P::rights();
+    if settings.mode == Mode::Observe {
+        all.retain(|right| matches!(right.verb, "get" | "list" | "watch"));
+        return all;
+    }
     all.extend(of_events());
     if settings.election.enabled {
         all.extend(of_election(&settings.election));

@@ -20,8 +20,8 @@ mod unreadable;
 mod value;
 
 pub use common::{
-    CloudSettings, CommonSettings, ElectionSettings, KubeSettings, LogFormat, LogSettings,
-    PageSettings, RateSettings, TlsSettings,
+    CloudSettings, CommonSettings, ElectionSettings, KubeSettings, LOCAL_PAGES, LogFormat,
+    LogSettings, Mode, PageSettings, RateSettings, TlsSettings,
 };
 pub use doc::{Kind, SettingDoc};
 pub(crate) use doc::{flag_of, key_of};

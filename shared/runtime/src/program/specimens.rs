@@ -9,8 +9,9 @@ use crate::{
     leadership::LeadershipMetrics,
     limits::{ApiLimits, ApiRates, CloudLimits, CloudRates, LimitMetrics, Rate},
     metrics::Metrics,
+    plans::Plans,
     rights::missing_rights,
-    settings::ConfigMetrics,
+    settings::{ConfigMetrics, Mode},
 };
 
 /// A registry as a process of this program has it, with one series of every metric for
@@ -24,6 +25,7 @@ pub fn specimens<P: Program>() -> Metrics {
     drop(metrics.running(P::IDENTITY.alias));
     ConfigMetrics::register(&metrics);
     drop(missing_rights(&metrics));
+    Plans::new(Mode::Control, &metrics).specimens();
 
     let limit_metrics = LimitMetrics::new(&metrics);
     let rate = Rate::UNLIMITED;

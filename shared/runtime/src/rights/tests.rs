@@ -227,6 +227,7 @@ fn what_is_needed_follows_the_settings() {
         "patch events in namespace default",
     ];
     check(&["--leader-elect=false"], &always);
+    check(&["--mode=observe"], &["list nodes", "watch nodes"]);
     let lease = |namespace: &str, name: &str| {
         let verb =
             |verb| format!("{verb} leases.coordination.k8s.io {name} in namespace {namespace}");

@@ -21,6 +21,8 @@ use crate::{
 pub struct CommonSettings {
     /// Whether `--controllers` switches this program's controller on.
     pub enabled: bool,
+    /// Whether it acts or only observes.
+    pub mode: Mode,
     /// How long work that was begun may take to end at shutdown.
     #[serde(serialize_with = "duration::serialize")]
     pub drain_timeout: Duration,
@@ -37,6 +39,16 @@ pub struct CommonSettings {
     pub pages: Option<PageSettings>,
     /// Logging.
     pub logging: LogSettings,
+}
+
+/// Whether a program acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Stands for election and, as the leader, writes.
+    Control,
+    /// Reads and decides as the leader does, takes no Lease and writes nothing.
+    Observe,
 }
 
 /// A rate with a burst.
@@ -122,7 +134,12 @@ pub struct PageSettings {
     pub address: SocketAddr,
     /// With which certificate; `None` for plain HTTP.
     pub tls: Option<TlsSettings>,
+    /// Those of [`LOCAL_PAGES`] that answer to any peer.
+    pub open: Vec<String>,
 }
+
+/// The pages that answer to loopback peers only, unless `--open-pages` names them.
+pub const LOCAL_PAGES: [&str; 2] = ["configz", "plan"];
 
 /// The certificate of the HTTP pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -164,6 +181,7 @@ pub(crate) fn common(
 ) -> Option<CommonSettings> {
     // Each part is read before the first `?`, so that all problems are found at once.
     let enabled = enabled(raw, catalogue.identity(), problems);
+    let mode = raw.get("mode", problems);
     let drain_timeout = raw.get("drain-timeout", problems);
     let min_resync = positive(raw, "min-resync-period", problems);
     let kube = kube(raw, problems);
@@ -173,6 +191,7 @@ pub(crate) fn common(
     let logging = logging(raw, problems);
     Some(CommonSettings {
         enabled: enabled?,
+        mode: mode?,
         drain_timeout: drain_timeout?,
         min_resync: min_resync?,
         kube: kube?,
@@ -332,8 +351,12 @@ fn pages(raw: &RawSettings, problems: &mut Problems) -> Option<Option<PageSettin
     let address: Option<IpAddr> = raw.get("bind-address", problems);
     let port: Option<u16> = raw.get("secure-port", problems);
     let tls = tls(raw, problems);
-    let (address, port, tls) = (address?, port?, tls?);
-    Some((port != 0).then(|| PageSettings { address: SocketAddr::new(address, port), tls }))
+    let rule = format!("must name pages out of {}", LOCAL_PAGES.join(", "));
+    let open = raw.checked("open-pages", &rule, problems, |names: &Vec<String>| {
+        names.iter().all(|name| LOCAL_PAGES.contains(&name.as_str()))
+    });
+    let (address, port, tls, open) = (address?, port?, tls?, open?);
+    Some((port != 0).then(|| PageSettings { address: SocketAddr::new(address, port), tls, open }))
 }
 
 #[allow(clippy::option_option, reason = "the outer level says whether it could be read")]
@@ -376,6 +399,16 @@ fn logging(raw: &RawSettings, problems: &mut Problems) -> Option<LogSettings> {
         });
     let format = raw.get("logging-format", problems);
     Some(LogSettings { verbosity: verbosity?, filter: filter?, format: format? })
+}
+
+impl SettingValue for Mode {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "control" => Ok(Self::Control),
+            "observe" => Ok(Self::Observe),
+            _ => Err("must be control or observe".to_owned()),
+        }
+    }
 }
 
 impl SettingValue for LogFormat {

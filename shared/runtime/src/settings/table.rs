@@ -50,6 +50,14 @@ const PROCESS: &[SettingDoc] = &[
          controller decides. The list may name controllers of the sibling programs. A program whose controller is \
          switched off stays up, idle and healthy, without a Lease.",
     ),
+    fixed(
+        "mode",
+        Kind::Text,
+        "control",
+        "control or observe. With observe the program reads and decides everything as the leader does, but takes no \
+         Lease and writes nothing, neither to the API server (events included) nor to the cloud; it needs no right to \
+         write. What it would do is on /plan, in the log and in ccm_plan_*.",
+    ),
     live(
         "drain-timeout",
         Kind::Duration,
@@ -209,8 +217,16 @@ const PAGES: &[SettingDoc] = &[
         "secure-port",
         Kind::Count,
         "",
-        "Port of /healthz, /livez, /readyz, /metrics and /configz. 0 means no pages at all. The pages are plain HTTP \
-         unless a certificate is given, and ask for no token: they show no secrets and change nothing.",
+        "Port of /healthz, /livez, /readyz, /metrics, /configz and /plan. 0 means no pages at all. The pages are plain \
+         HTTP unless a certificate is given, and ask for no token: they show no secrets and change nothing. /configz and \
+         /plan answer on loopback only (kubectl port-forward), see --open-pages.",
+    ),
+    fixed(
+        "open-pages",
+        Kind::List,
+        "",
+        "Pages that answer to any peer and not on loopback only: configz, plan. Whoever reaches the port then reads the \
+         settings, or the names of nodes and what is about to happen to them.",
     ),
     fixed(
         "tls-cert-file",

@@ -1,0 +1,269 @@
+//! What controllers have decided and not done yet: the page `/plan`, its metrics and its
+//! log lines.
+//!
+//! A controller publishes an object's steps before it carries them out, and clears them
+//! afterwards. With `--mode=observe` it stops after the first, so that the page shows what
+//! the program would do.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    sync::Arc,
+};
+
+use ccm_base::{
+    clock,
+    message::{LONGEST_LINE, one_line},
+};
+use ccm_objects::ObjectRef;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+};
+use serde::Serialize;
+
+use crate::{metrics::Metrics, settings::Mode};
+
+/// The most objects on one page; `/plan?name=` finds the others.
+const SHOWN: usize = 1000;
+
+/// One decided change of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// Its kind: a constant of the program, the label of `ccm_plan_steps_total`.
+    pub step: &'static str,
+    /// What it changes, one line each.
+    pub changes: Vec<String>,
+    /// Why.
+    pub reason: String,
+    /// Why it is not carried out now; `None` if it is due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
+}
+
+/// As a person reads it: `delete (its instance is gone), held: the budget is used up`.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.step)?;
+        if !self.changes.is_empty() {
+            write!(f, ": {}", self.changes.join(", "))?;
+        }
+        write!(f, " ({})", self.reason)?;
+        match &self.held {
+            Some(why) => write!(f, ", held: {why}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An object by what a person calls it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+struct Key {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    name: String,
+}
+
+impl From<&ObjectRef> for Key {
+    fn from(object: &ObjectRef) -> Self {
+        let ObjectRef { kind, namespace, name, .. } = object;
+        Self { kind, namespace: namespace.clone(), name: name.clone() }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
+            None => write!(f, "{} {}", self.kind, self.name),
+        }
+    }
+}
+
+/// What is decided about one object.
+#[derive(Clone, Debug, Serialize)]
+struct Plan {
+    since: Timestamp,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StepLabel {
+    step: &'static str,
+}
+
+/// The plans of a process. Clones share them.
+#[derive(Clone)]
+pub struct Plans {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    mode: Mode,
+    plans: Mutex<BTreeMap<Key, Plan>>,
+    decided: Family<StepLabel, Counter>,
+    objects: Gauge,
+}
+
+/// The page as JSON.
+#[derive(Serialize)]
+struct Page {
+    mode: Mode,
+    objects: usize,
+    /// How many of them are left out here.
+    omitted: usize,
+    /// The steps of all objects by their kind, held ones left out.
+    due: BTreeMap<&'static str, usize>,
+    /// The held ones.
+    held: BTreeMap<&'static str, usize>,
+    plans: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    #[serde(flatten)]
+    key: Key,
+    #[serde(flatten)]
+    plan: Plan,
+}
+
+impl Plans {
+    /// No plans yet. Registers its metrics, so once per registry.
+    pub fn new(mode: Mode, metrics: &Metrics) -> Self {
+        let (decided, objects, observing) =
+            (Family::<StepLabel, Counter>::default(), Gauge::default(), Gauge::<i64>::default());
+        observing.set((mode == Mode::Observe).into());
+        let help = "[ALPHA] Whether the process only observes (--mode=observe) and writes nothing";
+        metrics.register("ccm_observing", help, observing);
+        let help = "[ALPHA] Steps that were decided, by kind; an observer does not carry them out";
+        metrics.register("ccm_plan_steps", help, decided.clone());
+        let help =
+            "[ALPHA] Objects with steps that are decided and not carried out; /plan shows them";
+        metrics.register("ccm_plan_objects", help, objects.clone());
+        Self { shared: Arc::new(Shared { mode, plans: Mutex::default(), decided, objects }) }
+    }
+
+    /// Makes one series of everything: what the reference of the metrics is printed from.
+    pub(crate) fn specimens(&self) {
+        drop(self.shared.decided.get_or_create(&StepLabel { step: "delete" }));
+    }
+
+    /// Whether the program acts.
+    pub fn mode(&self) -> Mode {
+        self.shared.mode
+    }
+
+    /// Whether a controller has done its part once it has published its steps.
+    pub fn is_observing(&self) -> bool {
+        self.shared.mode == Mode::Observe
+    }
+
+    /// Publishes all steps that are to be done about an object; none clears it. Steps that
+    /// are those of before change nothing.
+    pub fn set(&self, object: &ObjectRef, mut steps: Vec<Step>) {
+        for step in &mut steps {
+            let texts = step.changes.iter_mut().chain([&mut step.reason]).chain(&mut step.held);
+            texts.for_each(|text| *text = one_line(text, LONGEST_LINE));
+        }
+        let (key, mut plans) = (Key::from(object), self.shared.plans.lock());
+        let known = plans.get(&key).map(|plan| &*plan.steps).unwrap_or_default();
+        if known == steps {
+            return;
+        }
+        self.log(&key, &steps);
+        for step in steps.iter().filter(|step| step.held.is_none() && !known.contains(step)) {
+            self.shared.decided.get_or_create(&StepLabel { step: step.step }).inc();
+        }
+        if steps.is_empty() {
+            plans.remove(&key);
+        } else {
+            plans.insert(key, Plan { since: clock::wall(), steps });
+        }
+        self.shared.objects.set(i64::try_from(plans.len()).unwrap_or(i64::MAX));
+    }
+
+    /// Nothing is to be done about this object, or it is done.
+    pub fn clear(&self, object: &ObjectRef) {
+        self.set(object, Vec::new());
+    }
+
+    /// What a leader does its controller logs itself.
+    fn log(&self, key: &Key, steps: &[Step]) {
+        let text = match steps {
+            [] => "nothing".to_owned(),
+            steps => steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+        };
+        let (kind, object) = (key.kind, &key.name);
+        match self.shared.mode {
+            Mode::Observe => tracing::info!(kind, object, "would do about {key}: {text}"),
+            Mode::Control => tracing::debug!(kind, object, "to do about {key}: {text}"),
+        }
+    }
+
+    /// The page as JSON, of the objects of this name or of all.
+    pub(crate) fn json(&self, name: Option<&str>) -> String {
+        serde_json::to_string_pretty(&self.page(name)).unwrap_or_default() + "\n"
+    }
+
+    /// The page as text.
+    pub(crate) fn text(&self, name: Option<&str>) -> String {
+        let page = self.page(name);
+        let mut text = match page.mode {
+            Mode::Observe => "mode: observe, nothing of this is carried out\n",
+            Mode::Control => "mode: control, only what is not carried out yet\n",
+        }
+        .to_owned();
+        let sum = |steps: &BTreeMap<_, _>| match steps.len() {
+            0 => "none".to_owned(),
+            _ => steps
+                .iter()
+                .map(|(step, count)| format!("{count} {step}"))
+                .collect::<Vec<_>>()
+                .join(", "),
+        };
+        let Page { objects, omitted, due, held, plans, .. } = page;
+        add(
+            &mut text,
+            format_args!("objects: {objects}; steps due: {}; held: {}", sum(&due), sum(&held)),
+        );
+        for Entry { key, plan } in plans {
+            add(&mut text, format_args!("\n{key}, since {:.0}", plan.since));
+            for (at, step) in plan.steps.iter().enumerate() {
+                add(&mut text, format_args!("  {}. {step}", at + 1));
+            }
+        }
+        if omitted > 0 {
+            add(
+                &mut text,
+                format_args!("\n{omitted} more objects; ask for one by /plan?name=NAME"),
+            );
+        }
+        text
+    }
+
+    fn page(&self, name: Option<&str>) -> Page {
+        let plans = self.shared.plans.lock();
+        let chosen = plans.iter().filter(|(key, _)| name.is_none_or(|name| key.name == name));
+        let (mut due, mut held) = (BTreeMap::new(), BTreeMap::new());
+        for step in chosen.clone().flat_map(|(_, plan)| &plan.steps) {
+            let counts = if step.held.is_some() { &mut held } else { &mut due };
+            *counts.entry(step.step).or_default() += 1;
+        }
+        let objects = chosen.clone().count();
+        let shown =
+            chosen.take(SHOWN).map(|(key, plan)| Entry { key: key.clone(), plan: plan.clone() });
+        let plans: Vec<_> = shown.collect();
+        Page { mode: self.shared.mode, objects, omitted: objects - plans.len(), due, held, plans }
+    }
+}
+
+/// Adds a line. Writing to a String cannot fail.
+fn add(text: &mut String, line: fmt::Arguments<'_>) {
+    writeln!(text, "{line}").unwrap_or_default();
+}
+
+#[cfg(test)]
+mod tests;
