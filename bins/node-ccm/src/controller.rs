@@ -16,7 +16,8 @@ use ccm_kube::{
     events::EventRecorder,
     store::{Change, Store},
 };
-use ccm_objects::{Node, Shared as Name};
+use ccm_objects::{Node, ObjectRef, Shared as Name};
+use ccm_runtime::plans::Plans;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -42,6 +43,7 @@ pub(crate) struct Controller {
     pub(crate) writer: NodeWriter,
     pub(crate) cloud: Arc<dyn Cloud>,
     pub(crate) events: EventRecorder,
+    pub(crate) plans: Plans,
     pub(crate) settings: watch::Receiver<Arc<NodeSettings>>,
     pub(crate) queue: WorkQueue<Name>,
     pub(crate) inventory: Inventory,
@@ -92,7 +94,10 @@ impl Controller {
                     self.queue.add(Arc::clone(&new.name), priority);
                 }
             }
-            Change::Deleted(node) => self.ledger.forget(&node.name),
+            Change::Deleted(node) => {
+                self.ledger.forget(&node.name);
+                self.plans.clear(&node.reference());
+            }
         }
     }
 
@@ -121,6 +126,11 @@ impl Controller {
     pub(crate) fn done(&self, name: &Name) {
         if self.store.get(name).is_none() {
             self.ledger.forget(name);
+            self.plans.clear(&ObjectRef {
+                kind: "Node",
+                name: name.to_string(),
+                ..ObjectRef::default()
+            });
             self.queue.forget(name);
         }
         self.queue.done(name);

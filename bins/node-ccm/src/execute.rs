@@ -7,6 +7,7 @@ use ccm_base::clock;
 use ccm_controller::node_writer::Stopped;
 use ccm_kube::patch::NodePatch;
 use ccm_objects::{Address, Node, Taint};
+use ccm_runtime::plans;
 
 use crate::{
     controller::Controller,
@@ -22,20 +23,29 @@ pub(crate) struct Unfinished {
     pub(crate) why: Stopped,
 }
 
+/// The steps of a plan as `/plan` shows them.
+pub(crate) fn published(plan: &Plan) -> Vec<plans::Step> {
+    let step = |step: &Step| plans::Step {
+        step: step.kind(),
+        changes: step.changes(),
+        reason: step.reason(),
+        held: None,
+    };
+    plan.steps.iter().map(step).collect()
+}
+
 impl Controller {
     /// Carries out a plan that was made for this very version of the node.
     pub(crate) async fn execute(&self, node: &Arc<Node>, plan: &Plan) -> Result<(), Unfinished> {
         let mut latest = Arc::clone(node);
         for step in &plan.steps {
-            let (what, answer) = match step {
+            let what = step.kind();
+            let answer = match step {
                 Step::SetAddresses { addresses, .. } => {
                     let addresses = addresses.iter().map(address).collect();
-                    ("addresses", self.writer.patch_addresses(&latest, addresses).await)
+                    self.writer.patch_addresses(&latest, addresses).await
                 }
-                Step::ChangeNode(change) => {
-                    let what = if change.taints.is_some() { "taint" } else { "labels" };
-                    (what, self.writer.patch(&latest, node_patch(change)).await)
-                }
+                Step::ChangeNode(change) => self.writer.patch(&latest, node_patch(change)).await,
             };
             match &answer {
                 Ok(_) => self.metrics.written(what, Ok(())),

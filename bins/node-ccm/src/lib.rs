@@ -161,6 +161,7 @@ fn controller(context: &Context<NodeCcm>) -> Controller {
         store,
         cloud: Arc::clone(&context.cloud),
         events: context.events.clone(),
+        plans: context.plans.clone(),
         settings: context.settings.clone(),
         queue: WorkQueue::new(
             controller::QUEUE,

@@ -157,6 +157,7 @@ impl Controller {
         if plan.steps.is_empty() {
             self.ledger.set_state(&node.name, State::Initialised);
             self.tell_notes(node, &plan);
+            self.plans.clear(&node.reference());
             return false;
         }
         if is_new {

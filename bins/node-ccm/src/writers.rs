@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     controller::Controller,
-    execute::Unfinished,
+    execute::{Unfinished, published},
     lookups::resume_panic,
     metrics::State,
     observe,
@@ -83,10 +83,28 @@ impl Controller {
         let facts = observe::facts(&node);
         let claim = self.claim(&node).unwrap_or(Claim::Unclaimed);
         let plan = plan(&facts, claim, answer, self.settings().policy());
+        self.plans.set(&node.reference(), published(&plan));
         match &plan.outcome {
+            Outcome::Initialised | Outcome::KeptTrue if self.plans.is_observing() => {
+                self.observed(&node, &plan);
+            }
             Outcome::Initialised | Outcome::KeptTrue => self.carry_out(&node, &plan).await,
             Outcome::Waits(wait) => self.wait(&node, wait, answer),
             outcome => self.leave_alone(&node, outcome),
+        }
+    }
+
+    /// Nothing is left to do for an observer until something changes. No list of the fleet
+    /// speaks of a node that waits, so that one is looked at again.
+    fn observed(&self, node: &Node, plan: &Plan) {
+        self.tell_notes(node, plan);
+        self.ledger.settled(&node.name);
+        self.queue.forget(&node.name);
+        if plan.outcome == Outcome::Initialised {
+            self.ledger.set_state(&node.name, State::Pending);
+            self.again(&node.name, RARELY);
+        } else {
+            self.ledger.set_state(&node.name, State::Initialised);
         }
     }
 
@@ -103,6 +121,7 @@ impl Controller {
             Ok(()) => {
                 self.ledger.set_state(&node.name, State::Initialised);
                 self.ledger.settled(&node.name);
+                self.plans.clear(&node.reference());
                 self.queue.forget(&node.name);
             }
             Err(Unfinished { why: Stopped::Lost(lost), .. }) => {

@@ -204,12 +204,12 @@ impl Plans {
     }
 
     /// The page as JSON, of the objects of this name or of all.
-    pub(crate) fn json(&self, name: Option<&str>) -> String {
+    pub fn json(&self, name: Option<&str>) -> String {
         serde_json::to_string_pretty(&self.page(name)).unwrap_or_default() + "\n"
     }
 
     /// The page as text.
-    pub(crate) fn text(&self, name: Option<&str>) -> String {
+    pub fn text(&self, name: Option<&str>) -> String {
         let page = self.page(name);
         let mut text = match page.mode {
             Mode::Observe => "mode: observe, nothing of this is carried out\n",
