@@ -77,8 +77,8 @@ fn arrows_point_down_only() {
             "bins/lifecycle-ccm/src/court",
             &["kube::", "tokio", "async ", "clock::", "ccm_kube", "ccm_runtime"],
         ),
-        ("bins/node-ccm/src", &["ccm_sim", "k8s_openapi", "use kube::", "NodeApi"]),
-        ("bins/lifecycle-ccm/src", &["ccm_sim", "k8s_openapi", "use kube::", "NodeApi"]),
+        ("bins/node-ccm/src", &["ccm_sim", "k8s_openapi", "use kube::", "ObjectApi"]),
+        ("bins/lifecycle-ccm/src", &["ccm_sim", "k8s_openapi", "use kube::", "ObjectApi"]),
     ];
     let mut broken = Vec::new();
     for (folder, words) in bans {

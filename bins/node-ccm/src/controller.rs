@@ -9,14 +9,14 @@ use ccm_cloud::{Claim, Cloud};
 use ccm_controller::{
     instances,
     inventory::Inventory,
-    node_writer::NodeWriter,
     queue::{Priority, QueueConfig, WorkQueue},
+    writer::Writer,
 };
 use ccm_kube::{
     events::EventRecorder,
     store::{Change, Store},
 };
-use ccm_objects::{Node, ObjectRef, Shared as Name};
+use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::plans::Plans;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -40,7 +40,7 @@ pub(crate) fn queue_config() -> QueueConfig {
 /// What the loops share.
 pub(crate) struct Controller {
     pub(crate) store: Store<Node>,
-    pub(crate) writer: NodeWriter,
+    pub(crate) writer: Writer<Node>,
     pub(crate) cloud: Arc<dyn Cloud>,
     pub(crate) events: EventRecorder,
     pub(crate) plans: Plans,
@@ -96,7 +96,7 @@ impl Controller {
             }
             Change::Deleted(node) => {
                 self.ledger.forget(&node.name);
-                self.plans.clear(&node.reference());
+                self.plans.clear("Node", &node.name);
             }
         }
     }
@@ -126,11 +126,7 @@ impl Controller {
     pub(crate) fn done(&self, name: &Name) {
         if self.store.get(name).is_none() {
             self.ledger.forget(name);
-            self.plans.clear(&ObjectRef {
-                kind: "Node",
-                name: name.to_string(),
-                ..ObjectRef::default()
-            });
+            self.plans.clear("Node", name);
             self.queue.forget(name);
         }
         self.queue.done(name);

@@ -157,7 +157,7 @@ impl Controller {
         if plan.steps.is_empty() {
             self.ledger.set_state(&node.name, State::Initialised);
             self.tell_notes(node, &plan);
-            self.plans.clear(&node.reference());
+            self.plans.clear("Node", &node.name);
             return false;
         }
         if is_new {

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_base::RetryClass;
 use ccm_cloud::Claim;
-use ccm_controller::{node_writer::Stopped, queue::Priority};
+use ccm_controller::{queue::Priority, writer::Stopped};
 use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -121,7 +121,7 @@ impl Controller {
             Ok(()) => {
                 self.ledger.set_state(&node.name, State::Initialised);
                 self.ledger.settled(&node.name);
-                self.plans.clear(&node.reference());
+                self.plans.clear("Node", &node.name);
                 self.queue.forget(&node.name);
             }
             Err(Unfinished { why: Stopped::Lost(lost), .. }) => {

@@ -58,34 +58,12 @@ impl fmt::Display for Step {
     }
 }
 
-/// An object by what a person calls it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-struct Key {
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    namespace: Option<String>,
-    name: String,
-}
-
-impl From<&ObjectRef> for Key {
-    fn from(object: &ObjectRef) -> Self {
-        let ObjectRef { kind, namespace, name, .. } = object;
-        Self { kind, namespace: namespace.clone(), name: name.clone() }
-    }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.namespace {
-            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
-            None => write!(f, "{} {}", self.kind, self.name),
-        }
-    }
-}
-
 /// What is decided about one object.
 #[derive(Clone, Debug, Serialize)]
 struct Plan {
+    kind: &'static str,
+    /// With the namespace and a slash before it if it has one.
+    name: String,
     since: Timestamp,
     steps: Vec<Step>,
 }
@@ -103,7 +81,8 @@ pub struct Plans {
 
 struct Shared {
     mode: Mode,
-    plans: Mutex<BTreeMap<Key, Plan>>,
+    /// By kind and key.
+    plans: Mutex<BTreeMap<(&'static str, String), Plan>>,
     decided: Family<StepLabel, Counter>,
     objects: Gauge,
 }
@@ -119,15 +98,7 @@ struct Page {
     due: BTreeMap<&'static str, usize>,
     /// The held ones.
     held: BTreeMap<&'static str, usize>,
-    plans: Vec<Entry>,
-}
-
-#[derive(Serialize)]
-struct Entry {
-    #[serde(flatten)]
-    key: Key,
-    #[serde(flatten)]
-    plan: Plan,
+    plans: Vec<Plan>,
 }
 
 impl Plans {
@@ -163,43 +134,47 @@ impl Plans {
 
     /// Publishes all steps that are to be done about an object; none clears it. Steps that
     /// are those of before change nothing.
-    pub fn set(&self, object: &ObjectRef, mut steps: Vec<Step>) {
+    pub fn set(&self, object: &ObjectRef, steps: Vec<Step>) {
+        self.replace(object.kind, object.key(), steps);
+    }
+
+    /// Nothing is to be done about this object, or it is done.
+    pub fn clear(&self, kind: &'static str, key: &str) {
+        self.replace(kind, key.to_owned(), Vec::new());
+    }
+
+    fn replace(&self, kind: &'static str, name: String, mut steps: Vec<Step>) {
         for step in &mut steps {
             let texts = step.changes.iter_mut().chain([&mut step.reason]).chain(&mut step.held);
             texts.for_each(|text| *text = one_line(text, LONGEST_LINE));
         }
-        let (key, mut plans) = (Key::from(object), self.shared.plans.lock());
+        let (key, mut plans) = ((kind, name), self.shared.plans.lock());
         let known = plans.get(&key).map(|plan| &*plan.steps).unwrap_or_default();
         if known == steps {
             return;
         }
-        self.log(&key, &steps);
+        self.log(kind, &key.1, &steps);
         for step in steps.iter().filter(|step| step.held.is_none() && !known.contains(step)) {
             self.shared.decided.get_or_create(&StepLabel { step: step.step }).inc();
         }
         if steps.is_empty() {
             plans.remove(&key);
         } else {
-            plans.insert(key, Plan { since: clock::wall(), steps });
+            let plan = Plan { kind, name: key.1.clone(), since: clock::wall(), steps };
+            plans.insert(key, plan);
         }
         self.shared.objects.set(i64::try_from(plans.len()).unwrap_or(i64::MAX));
     }
 
-    /// Nothing is to be done about this object, or it is done.
-    pub fn clear(&self, object: &ObjectRef) {
-        self.set(object, Vec::new());
-    }
-
     /// What a leader does its controller logs itself.
-    fn log(&self, key: &Key, steps: &[Step]) {
+    fn log(&self, kind: &str, object: &str, steps: &[Step]) {
         let text = match steps {
             [] => "nothing".to_owned(),
             steps => steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
         };
-        let (kind, object) = (key.kind, &key.name);
         match self.shared.mode {
-            Mode::Observe => tracing::info!(kind, object, "would do about {key}: {text}"),
-            Mode::Control => tracing::debug!(kind, object, "to do about {key}: {text}"),
+            Mode::Observe => tracing::info!(kind, object, "would do about {kind} {object}: {text}"),
+            Mode::Control => tracing::debug!(kind, object, "to do about {kind} {object}: {text}"),
         }
     }
 
@@ -229,9 +204,9 @@ impl Plans {
             &mut text,
             format_args!("objects: {objects}; steps due: {}; held: {}", sum(&due), sum(&held)),
         );
-        for Entry { key, plan } in plans {
-            add(&mut text, format_args!("\n{key}, since {:.0}", plan.since));
-            for (at, step) in plan.steps.iter().enumerate() {
+        for Plan { kind, name, since, steps } in plans {
+            add(&mut text, format_args!("\n{kind} {name}, since {since:.0}"));
+            for (at, step) in steps.iter().enumerate() {
                 add(&mut text, format_args!("  {}. {step}", at + 1));
             }
         }
@@ -246,16 +221,14 @@ impl Plans {
 
     fn page(&self, name: Option<&str>) -> Page {
         let plans = self.shared.plans.lock();
-        let chosen = plans.iter().filter(|(key, _)| name.is_none_or(|name| key.name == name));
+        let chosen = plans.values().filter(|plan| name.is_none_or(|name| plan.name == name));
         let (mut due, mut held) = (BTreeMap::new(), BTreeMap::new());
-        for step in chosen.clone().flat_map(|(_, plan)| &plan.steps) {
+        for step in chosen.clone().flat_map(|plan| &plan.steps) {
             let counts = if step.held.is_some() { &mut held } else { &mut due };
             *counts.entry(step.step).or_default() += 1;
         }
         let objects = chosen.clone().count();
-        let shown =
-            chosen.take(SHOWN).map(|(key, plan)| Entry { key: key.clone(), plan: plan.clone() });
-        let plans: Vec<_> = shown.collect();
+        let plans: Vec<_> = chosen.take(SHOWN).cloned().collect();
         Page { mode: self.shared.mode, objects, omitted: objects - plans.len(), due, held, plans }
     }
 }

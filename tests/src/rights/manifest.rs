@@ -30,8 +30,8 @@ impl From<&Right> for Grant {
     fn from(right: &Right) -> Self {
         Self {
             verb: right.verb.to_owned(),
-            group: right.group.to_owned(),
-            resource: right.resource.to_owned(),
+            group: right.group.to_string(),
+            resource: right.resource.to_string(),
             subresource: right.subresource.to_owned(),
             namespace: right.namespace.to_string(),
             name: right.name.to_string(),

@@ -39,7 +39,8 @@ fn the_page_shows_each_objects_steps() {
         &node("node-1"),
         vec![step("addresses", "InternalIP 10.0.0.1"), step("labels", "a=b")],
     );
-    let balancer = ObjectRef { kind: "Service", namespace: Some("web".into()), ..node("front") };
+    let namespace = Some("web".to_owned());
+    let balancer = ObjectRef { kind: "Service", namespace, ..node("front") };
     plans.set(&balancer, vec![step("labels", "c=d")]);
     let first = json!({
         "kind": "Node", "name": "node-1", "since": null,
@@ -53,7 +54,7 @@ fn the_page_shows_each_objects_steps() {
         "steps": [{"step": "delete", "changes": [], "reason": "it is gone", "held": "the breaker is open"}],
     });
     let third = json!({
-        "kind": "Service", "namespace": "web", "name": "front", "since": null,
+        "kind": "Service", "name": "web/front", "since": null,
         "steps": [{"step": "labels", "changes": ["c=d"], "reason": "so it is"}],
     });
     let expect = json!({
@@ -91,8 +92,8 @@ fn a_step_is_counted_and_logged_once() {
     }
     // One more step: the first is known already.
     plans.set(&node("node-1"), vec![step("labels", "a=b"), held("delete")]);
-    plans.clear(&node("node-1"));
-    plans.clear(&node("node-1"));
+    plans.clear("Node", "node-1");
+    plans.clear("Node", "node-1");
     plans.set(&node("node-1"), vec![step("labels", "a=b")]);
     assert_eq!(sample("ccm_plan_steps_total{step=\"labels\"}", &metrics), Some(2));
     assert_eq!(sample("ccm_plan_steps_total{step=\"delete\"}", &metrics), None, "it is held");
@@ -116,7 +117,7 @@ fn a_leader_shows_what_it_has_not_done_yet() {
     );
     plans.set(&node("node-1"), vec![step("labels", "a=b")]);
     assert_eq!(json(&plans, None)["due"], json!({"labels": 1}));
-    plans.clear(&node("node-1"));
+    plans.clear("Node", "node-1");
     assert_eq!(json(&plans, None)["plans"], json!([]));
     assert_eq!(sample("ccm_observing", &metrics), Some(0));
 }
