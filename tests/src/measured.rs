@@ -109,13 +109,18 @@ fn closing_quote(text: &str) -> Option<usize> {
 
 /// All that a process of this program can report, whatever the provider.
 pub fn of_program<P: Program>() -> anyhow::Result<Vec<Family>> {
+    Ok(families(&page_of::<P>()?))
+}
+
+/// The same as the program's page has it.
+pub fn page_of<P: Program>() -> anyhow::Result<String> {
     // The gauges of the async runtime are there only within one.
     let own = match tokio::runtime::Handle::try_current() {
         Ok(_) => None,
         Err(_) => Some(tokio::runtime::Builder::new_current_thread().build()?),
     };
     let _within = own.as_ref().map(tokio::runtime::Runtime::enter);
-    Ok(families(&specimens::<P>().encode()?))
+    Ok(specimens::<P>().encode()?)
 }
 
 /// What this provider measures beyond what every provider does.

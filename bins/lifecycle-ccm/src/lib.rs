@@ -87,7 +87,7 @@ impl Program for LifecycleCcm {
 
     fn specimens(metrics: &Metrics) {
         LifecycleMetrics::new(metrics).specimens();
-        watch::metrics(metrics).specimens::<Node>();
+        watch::metrics(metrics).specimens_of::<Node>();
     }
 
     fn rights() -> Vec<Right> {

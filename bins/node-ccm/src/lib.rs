@@ -60,8 +60,7 @@ use tokio_util::sync::CancellationToken;
 pub use settings::NodeSettings;
 
 use crate::{
-    controller::Controller, ledger::Ledger, lookups::Outlets, metrics::NodeMetrics,
-    waiting::OldestWaiting, writers::Work,
+    controller::Controller, ledger::Ledger, lookups::Outlets, metrics::NodeMetrics, writers::Work,
 };
 
 /// How many answered nodes may wait for a writer; more than the writers hold, so that
@@ -98,7 +97,7 @@ impl Program for NodeCcm {
         NodeMetrics::new(metrics).specimens();
         waiting::specimen(metrics);
         QueueMetrics::new(metrics).specimens(controller::QUEUE);
-        watch::metrics(metrics).specimens::<Node>();
+        watch::metrics(metrics).specimens_of::<Node>();
         let inventory = Inventory::new();
         inventory.register(metrics);
         // Its age is not there before the first list.
@@ -117,7 +116,7 @@ impl Program for NodeCcm {
             "not listed yet; only the leader lists it",
         );
         let controller = Arc::new(controller(&context));
-        context.metrics.collect(OldestWaiting(Arc::clone(&controller)));
+        waiting::collect(&context.metrics, Arc::clone(&controller));
         let listener = Arc::clone(&controller);
         let watches = Watches::new(&context);
         watches.watch(&controller.store, move |change| listener.changed(&change)).await;

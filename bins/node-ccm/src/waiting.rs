@@ -5,57 +5,41 @@
 //! the one that never is.
 
 use std::{
-    fmt,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use ccm_base::clock;
+use ccm_metrics::computed;
 use ccm_objects::Node;
 use ccm_runtime::metrics::Metrics;
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric as _},
-    metrics::{
-        MetricType,
-        gauge::{ConstGauge, Gauge},
-    },
-};
 
 use crate::{controller::Controller, ledger::Ledger, metrics::State};
 
-const NAME: &str = "ccm_node_oldest_waiting_seconds";
-const HELP: &str = "[ALPHA] Age of the oldest node that still has the uninitialized taint and is ours to initialise, on the leader; 0 without one";
-
-/// Reads the age when it is asked for. A replica that stands by reports zero: it does not
-/// know whose nodes they are.
-pub(crate) struct OldestWaiting(pub(crate) Arc<Controller>);
-
-impl fmt::Debug for OldestWaiting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OldestWaiting").finish_non_exhaustive()
+computed! {
+    static WAITING: Duration = {
+        /// Age of the oldest node that still has the uninitialized taint and is ours to initialise, on the leader; 0 without one
+        [ALPHA] Gauge ccm_node_oldest_waiting_seconds = |oldest| oldest.as_secs_f64();
     }
 }
 
-impl Collector for OldestWaiting {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let controller = &self.0;
+/// Reads the age when it is asked for. A replica that stands by reports zero: it does not
+/// know whose nodes they are.
+pub(crate) fn collect(metrics: &Metrics, controller: Arc<Controller>) {
+    metrics.collect(WAITING.collector(move || {
         let oldest = if controller.leads.load(Ordering::SeqCst) {
             let now = clock::wall();
             oldest(&controller.store.list(), &controller.ledger, |node| node.age(now))
         } else {
             Duration::ZERO
         };
-        // A registered metric gets its full stop from the registry.
-        let help = format!("{HELP}.");
-        let age = encoder.encode_descriptor(NAME, &help, None, MetricType::Gauge)?;
-        ConstGauge::new(oldest.as_secs_f64()).encode(age)
-    }
+        vec![(Vec::new(), oldest)]
+    }));
 }
 
 /// A series of it without a controller, for the reference of the metrics.
 pub(crate) fn specimen(metrics: &Metrics) {
-    metrics.register(NAME, HELP, Gauge::<i64>::default());
+    metrics.collect(WAITING.collector(|| vec![(Vec::new(), Duration::ZERO)]));
 }
 
 fn oldest(

@@ -15,13 +15,10 @@ use ccm_base::{
     clock,
     message::{LONGEST_LINE, one_line},
 };
+use ccm_metrics::{Counter, Family, Gauge, metrics};
 use ccm_objects::ObjectRef;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
-};
 use serde::Serialize;
 
 use crate::{metrics::Metrics, settings::Mode};
@@ -68,9 +65,15 @@ struct Plan {
     steps: Vec<Step>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StepLabel {
-    step: &'static str,
+metrics! {
+    pub(crate) struct PlanMetrics {
+        /// Whether the process only observes (--mode=observe) and writes nothing
+        [ALPHA] ccm_observing => observing: Gauge;
+        /// Steps that were decided, by kind; an observer does not carry them out
+        [ALPHA] ccm_plan_steps { step } => decided: Family<Counter, &'static str>;
+        /// Objects with steps that are decided and not carried out; /plan shows them
+        [ALPHA] ccm_plan_objects => objects: Gauge;
+    }
 }
 
 /// The plans of a process. Clones share them.
@@ -83,8 +86,7 @@ struct Shared {
     mode: Mode,
     /// By kind and key.
     plans: Mutex<BTreeMap<(&'static str, String), Plan>>,
-    decided: Family<StepLabel, Counter>,
-    objects: Gauge,
+    metrics: PlanMetrics,
 }
 
 /// The page as JSON.
@@ -104,22 +106,9 @@ struct Page {
 impl Plans {
     /// No plans yet. Registers its metrics, so once per registry.
     pub fn new(mode: Mode, metrics: &Metrics) -> Self {
-        let (decided, objects, observing) =
-            (Family::<StepLabel, Counter>::default(), Gauge::default(), Gauge::<i64>::default());
-        observing.set((mode == Mode::Observe).into());
-        let help = "[ALPHA] Whether the process only observes (--mode=observe) and writes nothing";
-        metrics.register("ccm_observing", help, observing);
-        let help = "[ALPHA] Steps that were decided, by kind; an observer does not carry them out";
-        metrics.register("ccm_plan_steps", help, decided.clone());
-        let help =
-            "[ALPHA] Objects with steps that are decided and not carried out; /plan shows them";
-        metrics.register("ccm_plan_objects", help, objects.clone());
-        Self { shared: Arc::new(Shared { mode, plans: Mutex::default(), decided, objects }) }
-    }
-
-    /// Makes one series of everything: what the reference of the metrics is printed from.
-    pub(crate) fn specimens(&self) {
-        drop(self.shared.decided.get_or_create(&StepLabel { step: "delete" }));
+        let metrics = PlanMetrics::new(metrics);
+        metrics.observing.set((mode == Mode::Observe).into());
+        Self { shared: Arc::new(Shared { mode, plans: Mutex::default(), metrics }) }
     }
 
     /// Whether the program acts.
@@ -155,7 +144,7 @@ impl Plans {
         }
         self.log(kind, &key.1, &steps);
         for step in steps.iter().filter(|step| step.held.is_none() && !known.contains(step)) {
-            self.shared.decided.get_or_create(&StepLabel { step: step.step }).inc();
+            self.shared.metrics.decided.of(step.step).inc();
         }
         if steps.is_empty() {
             plans.remove(&key);
@@ -163,7 +152,7 @@ impl Plans {
             let plan = Plan { kind, name: key.1.clone(), since: clock::wall(), steps };
             plans.insert(key, plan);
         }
-        self.shared.objects.set(i64::try_from(plans.len()).unwrap_or(i64::MAX));
+        self.shared.metrics.objects.set(i64::try_from(plans.len()).unwrap_or(i64::MAX));
     }
 
     /// What a leader does its controller logs itself.

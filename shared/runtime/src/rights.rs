@@ -8,7 +8,7 @@ mod review;
 
 use std::{borrow::Cow, fmt};
 
-pub(crate) use review::{Review, missing_rights};
+pub(crate) use review::{Review, RightsMetrics};
 
 use crate::{
     program::Program,

@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use ccm_cloud::Claim;
 use serde::Serialize;
+use strum::{IntoStaticStr, VariantNames};
 
 use super::{At, Policy, Roll, Subject};
 
@@ -16,8 +17,9 @@ const FEW: usize = 3;
 const READY_SHARE: usize = 10;
 
 /// Why deletions are held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr, VariantNames)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Cause {
     /// The list shows no instance of any node with a provider ID: another project or
     /// region, or everything is gone.
@@ -43,12 +45,8 @@ pub enum Cause {
 
 impl Cause {
     /// A short, stable name for metric labels and log fields.
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Empty { .. } => "empty",
-            Self::Shrunk { .. } => "shrunk",
-            Self::Contradiction { .. } => "contradiction",
-        }
+    pub fn as_str(&self) -> &'static str {
+        self.into()
     }
 }
 

@@ -4,12 +4,14 @@ use std::{fmt, sync::Arc};
 
 use ccm_cloud::ProofMethod;
 use serde::Serialize;
+use strum::{IntoStaticStr, VariantArray};
 
 use super::At;
 
 /// Why a node is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Reason {
     /// It is Ready again.
     Ready,
@@ -34,40 +36,19 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Every reason, for metric registration.
-    pub const ALL: [Self; 10] = [
-        Self::Ready,
-        Self::Exists,
-        Self::NotOurs,
-        Self::NotSelected,
-        Self::Foreign,
-        Self::Deleting,
-        Self::AnotherNode,
-        Self::Protected,
-        Self::Ghost,
-        Self::NoAnswer,
-    ];
+    /// Every one of them.
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// A short, stable name for metric labels and log fields.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Exists => "exists",
-            Self::NotOurs => "not_ours",
-            Self::NotSelected => "not_selected",
-            Self::Foreign => "foreign",
-            Self::Deleting => "deleting",
-            Self::AnotherNode => "another_node",
-            Self::Protected => "protected",
-            Self::Ghost => "ghost",
-            Self::NoAnswer => "no_answer",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
 /// What is missing until a suspected node can be judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Doubt {
     /// The node is within its grace period.
     Newborn,
@@ -82,25 +63,19 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// Every doubt, for metric registration.
-    pub const ALL: [Self; 5] =
-        [Self::Newborn, Self::Unconfirmed, Self::NoAnswer, Self::NotListed, Self::Listed];
+    /// Every one of them.
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// A short, stable name for metric labels and log fields.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Newborn => "newborn",
-            Self::Unconfirmed => "unconfirmed",
-            Self::NoAnswer => "no_answer",
-            Self::NotListed => "not_listed",
-            Self::Listed => "listed",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
 /// What is to be done about a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Verdict {
     /// Nothing.
     Keep(Reason),
@@ -124,18 +99,12 @@ pub enum Verdict {
 
 impl Verdict {
     /// A short, stable name for metric labels and log fields.
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Keep(_) => "keep",
-            Self::Suspect { .. } => "suspect",
-            Self::Delete => "delete",
-            Self::BreakerOpen => "breaker_open",
-            Self::OverBudget { .. } => "over_budget",
-        }
+    pub fn as_str(&self) -> &'static str {
+        self.into()
     }
 
     /// The finer reason, for metric labels and log fields; empty where there is none.
-    pub const fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> &'static str {
         match self {
             Self::Keep(reason) => reason.as_str(),
             Self::Suspect { why, .. } => why.as_str(),

@@ -44,7 +44,7 @@ impl fmt::Display for Wait {
 
 impl WaitReason {
     /// A short, stable name for metric labels and log fields.
-    pub const fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Cloud(kind) => kind.reason(),
             Self::InstanceNotFound => "instance_not_found",

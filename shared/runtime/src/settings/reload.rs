@@ -6,11 +6,9 @@
 use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use prometheus_client::{
-    encoding::{EncodeLabelSet, EncodeLabelValue},
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
-};
+use ccm_metrics::{Counter, Every, Family, Gauge, label, metrics};
 use sha2::{Digest as _, Sha256};
+use strum::{IntoStaticStr, VariantNames};
 use tokio::{
     sync::watch,
     time::{MissedTickBehavior, interval},
@@ -33,38 +31,22 @@ use crate::{
 const PERIOD: Duration = Duration::from_secs(5);
 
 /// How one new version of the file ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
-#[allow(non_camel_case_types, reason = "the names are label values")]
+#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 enum Outcome {
-    success,
-    failure,
+    Success,
+    Failure,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    result: Outcome,
-}
+label!(Outcome);
 
-/// `ccm_config_*`.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ConfigMetrics {
-    reloads: Family<Labels, Counter>,
-    valid: Gauge,
-}
-
-impl ConfigMetrics {
-    pub(crate) fn register(metrics: &Metrics) -> Self {
-        let this = Self::default();
-        for result in [Outcome::success, Outcome::failure] {
-            drop(this.reloads.get_or_create(&Labels { result }));
-        }
-        this.valid.set(1);
-        let help =
-            "[ALPHA] New versions of the configuration file, by whether they were taken over";
-        metrics.register("ccm_config_reloads", help, this.reloads.clone());
-        let help = "[ALPHA] Whether the configuration file as it is now is valid: 1, or 0 while an older version is used";
-        metrics.register("ccm_config_valid", help, this.valid.clone());
-        this
+metrics! {
+    /// `ccm_config_*`.
+    pub(crate) struct ConfigMetrics {
+        /// New versions of the configuration file, by whether they were taken over
+        [ALPHA] ccm_config_reloads { result } => reloads: Family<Counter, Outcome>, begin Every;
+        /// Whether the configuration file as it is now is valid: 1, or 0 while an older version is used
+        [ALPHA] ccm_config_valid => valid: Gauge;
     }
 }
 
@@ -108,8 +90,9 @@ impl<P: Program> Reload<P> {
             page: Arc::new(ArcSwap::from_pointee(page)),
             loaded,
             condition,
-            metrics: ConfigMetrics::register(metrics),
+            metrics: ConfigMetrics::new(metrics),
         };
+        this.metrics.valid.set(1);
         this.report(&[]);
         this
     }
@@ -177,13 +160,13 @@ impl<P: Program> Reload<P> {
         self.seen = seen;
         match self.take(content) {
             Ok((changed, restart)) => {
-                self.metrics.reloads.get_or_create(&Labels { result: Outcome::success }).inc();
+                self.metrics.reloads.of(Outcome::Success).inc();
                 self.metrics.valid.set(1);
                 self.report(&restart);
                 Look::Taken { changed, restart }
             }
             Err(problems) => {
-                self.metrics.reloads.get_or_create(&Labels { result: Outcome::failure }).inc();
+                self.metrics.reloads.of(Outcome::Failure).inc();
                 self.metrics.valid.set(0);
                 let lines = problems.to_string().replace('\n', "; ");
                 self.condition

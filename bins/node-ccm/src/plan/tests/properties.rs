@@ -118,7 +118,7 @@ fn answers() -> impl Strategy<Value = Answer> {
         6 => instances().prop_map(|instance| Answer::Found(Arc::new(instance))),
         1 => Just(Answer::Gone(gone)),
         1 => Just(Answer::NotOurs("elsewhere".to_owned())),
-        1 => select(&ErrorKind::ALL[..]).prop_map(failed),
+        1 => select(ErrorKind::ALL).prop_map(failed),
     ]
 }
 
