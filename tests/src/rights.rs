@@ -12,10 +12,10 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result};
 use ccm_runtime::{
-    program::Program,
+    program::{Program, load},
     rights::needed,
-    settings::{Invocation, load},
 };
+use ccm_settings::Invocation;
 
 use self::manifest::Grant;
 
@@ -34,5 +34,5 @@ pub fn needed_by(program: &str) -> Result<BTreeSet<Grant>> {
 fn of<P: Program>() -> Result<BTreeSet<Grant>> {
     let loaded = load::<P>(&Invocation::with_arguments(["--cloud-provider=external"]))
         .context("the default settings")?;
-    Ok(needed::<P>(&loaded.common).iter().map(Grant::from).collect())
+    Ok(needed(P::rights(), &loaded.common.election).iter().map(Grant::from).collect())
 }

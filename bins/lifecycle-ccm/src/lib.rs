@@ -50,7 +50,6 @@ use ccm_runtime::{
     metrics::Metrics,
     program::{Context, Failure, Identity, Program},
     rights::Right,
-    settings::{Problems, RawSettings, SettingDoc},
 };
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
@@ -76,14 +75,6 @@ impl Program for LifecycleCcm {
         needs: Capability::Instances,
     };
     type Settings = LifecycleSettings;
-
-    fn documentation() -> &'static [SettingDoc] {
-        settings::TABLE
-    }
-
-    fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<LifecycleSettings> {
-        settings::settings(layers, problems)
-    }
 
     fn specimens(metrics: &Metrics) {
         LifecycleMetrics::new(metrics).specimens();

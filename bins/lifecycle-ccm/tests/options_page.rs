@@ -3,7 +3,7 @@
 #[test]
 fn the_page_is_current() {
     let page = include_str!("../../../docs/options-lifecycle-ccm.md");
-    let printed = ccm_runtime::options::options_markdown::<lifecycle_ccm::LifecycleCcm>();
+    let printed = ccm_runtime::program::options_markdown::<lifecycle_ccm::LifecycleCcm>();
     assert_eq!(
         page.trim_end(),
         printed.trim_end(),

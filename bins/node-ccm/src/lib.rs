@@ -52,7 +52,6 @@ use ccm_runtime::{
     metrics::Metrics,
     program::{Context, Failure, Identity, Program},
     rights::Right,
-    settings::{Problems, RawSettings, SettingDoc},
 };
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -84,14 +83,6 @@ impl Program for NodeCcm {
         needs: Capability::Instances,
     };
     type Settings = NodeSettings;
-
-    fn documentation() -> &'static [SettingDoc] {
-        settings::TABLE
-    }
-
-    fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<NodeSettings> {
-        settings::settings(layers, problems)
-    }
 
     fn specimens(metrics: &Metrics) {
         NodeMetrics::new(metrics).specimens();

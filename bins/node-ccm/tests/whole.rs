@@ -14,11 +14,11 @@ use ccm_runtime::{
     health::Health,
     leadership::Leadership,
     metrics::Metrics,
-    plans::Plans,
-    program::{Context, Program as _},
-    settings::{Invocation, Mode, load},
+    plans::{Mode, Plans},
+    program::{Context, Program as _, load},
     supervisor::Supervisor,
 };
+use ccm_settings::Invocation;
 use ccm_sim::{
     apiserver::{Action, ApiServer, Fault, Options, PatchKind, Record, Verb},
     cloud::{Operation, SimCloud, SimInstance},
@@ -81,8 +81,8 @@ impl Whole {
             leadership,
             events,
             plans: Plans::new(settings.common.mode, &metrics),
-            settings: watch::Sender::new(settings.own).subscribe(),
-            common: watch::Sender::new(settings.common).subscribe(),
+            settings: watch::Sender::new(Arc::clone(&settings.own)).subscribe(),
+            common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
             metrics: metrics.clone(),
             supervisor: Supervisor::new(token.clone()),
             health: Health::new(),

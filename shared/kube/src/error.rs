@@ -7,10 +7,20 @@ use ccm_base::message::{chain, one_line};
 use kube::core::Status;
 use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
-use crate::client::DeadlineExceeded;
-
 /// Longest message kept from a server; the rest says nothing new and fills logs.
 const MESSAGE_LIMIT: usize = 400;
+
+/// Longest `Retry-After` that is honoured; after this time the server is asked again.
+/// A time beyond what a clock can hold would otherwise end the process.
+pub const RETRY_AFTER_LIMIT: Duration = Duration::from_mins(1);
+
+/// The call took longer than it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no complete answer within {} s", .0.as_secs_f64())]
+pub struct DeadlineExceeded(
+    /// How long the call was allowed to take.
+    pub Duration,
+);
 
 /// An answer of the API server that is not the wanted one, or none at all.
 ///
@@ -155,7 +165,7 @@ fn retry_hint(after: Option<Duration>) -> String {
 
 fn retry_after(status: &Status) -> Option<Duration> {
     let seconds = status.details.as_ref()?.retry_after_seconds;
-    (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(crate::client::RETRY_AFTER_LIMIT))
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(RETRY_AFTER_LIMIT))
 }
 
 /// The HTTP code of a status that carries only a reason.

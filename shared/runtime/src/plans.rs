@@ -21,7 +21,17 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::{metrics::Metrics, settings::Mode};
+use crate::metrics::Metrics;
+
+/// Whether a program acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Stands for election and, as the leader, writes.
+    Control,
+    /// Reads and decides as the leader does, takes no Lease and writes nothing.
+    Observe,
+}
 
 /// The most objects on one page; `/plan?name=` finds the others.
 const SHOWN: usize = 1000;

@@ -10,10 +10,7 @@ use std::{borrow::Cow, fmt};
 
 pub(crate) use review::{Review, RightsMetrics};
 
-use crate::{
-    program::Program,
-    settings::{CommonSettings, ElectionSettings, Mode},
-};
+use crate::settings::ElectionSettings;
 
 /// One verb on one resource, as RBAC has it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,18 +74,20 @@ impl fmt::Display for Right {
     }
 }
 
-/// All that this program needs with these settings: an observer only reads.
-pub fn needed<P: Program>(settings: &CommonSettings) -> Vec<Right> {
-    let mut all = P::rights();
-    if settings.mode == Mode::Observe {
-        all.retain(|right| matches!(right.verb, "get" | "list" | "watch"));
-        return all;
-    }
+/// All that a program needs whose own rights are these.
+pub fn needed(own: Vec<Right>, election: &ElectionSettings) -> Vec<Right> {
+    let mut all = own;
     all.extend(of_events());
-    if settings.election.enabled {
-        all.extend(of_election(&settings.election));
+    if election.enabled {
+        all.extend(of_election(election));
     }
     all
+}
+
+/// Those of a program's own rights that it needs where it only observes.
+pub fn reads(mut own: Vec<Right>) -> Vec<Right> {
+    own.retain(|right| matches!(right.verb, "get" | "list" | "watch"));
+    own
 }
 
 /// Events about what is in no namespace, which are kept in `default`; one that repeats is

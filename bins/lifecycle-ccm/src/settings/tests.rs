@@ -1,4 +1,5 @@
-use ccm_runtime::settings::{Invocation, load};
+use ccm_runtime::program::load;
+use ccm_settings::Invocation;
 
 use super::*;
 use crate::LifecycleCcm;

@@ -10,11 +10,11 @@ use http::{
 };
 use http_body_util::Full;
 
+use super::settings::LOCAL_PAGES;
 use crate::{
     health::{Finding, Health, Scope},
     metrics::Metrics,
     plans::Plans,
-    settings::LOCAL_PAGES,
 };
 
 /// What the pages are made of. Clones share it.

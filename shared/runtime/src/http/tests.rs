@@ -11,12 +11,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Pages, Server};
+use super::{PageSettings, Pages, Server, TlsSettings};
 use crate::{
     health::{Health, Scope, Verdict},
     metrics::Metrics,
-    plans::Plans,
-    settings::{Mode, PageSettings, TlsSettings},
+    plans::{Mode, Plans},
 };
 
 fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -> Pages {

@@ -10,7 +10,8 @@ use crate::{
     health::{Health, Scope, Verdict},
     leadership::{Election, ElectionConfig, Elector, Ended, Leadership, LeadershipMetrics},
     metrics::Metrics,
-    settings::{CommonSettings, Mode},
+    plans::Mode,
+    settings::CommonSettings,
     supervisor::Supervisor,
 };
 

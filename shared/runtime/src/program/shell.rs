@@ -15,7 +15,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, Failure, Program, election::Candidacy, provider, start::provider_context};
+use super::{
+    Context, Failure, Loaded, Program, election::Candidacy, provider, reload::Reload,
+    start::provider_context,
+};
 use crate::{
     cloud_gate::CloudGate,
     health::{Condition, Health, Scope, Verdict},
@@ -23,9 +26,9 @@ use crate::{
     limits::{ApiLimits, ApiRates, CloudLimits, CloudRates, LimitMetrics, Rate},
     logging::LogControl,
     metrics::{Metrics, RunningController},
-    plans::Plans,
+    plans::{Mode, Plans},
     rights::{self, Review},
-    settings::{CommonSettings, Loaded, Mode, RateSettings, Reload},
+    settings::{CommonSettings, RateSettings},
     supervisor::Supervisor,
 };
 
@@ -184,7 +187,10 @@ impl<P: Program> Shell<P> {
 
     /// Finds out beside everything else which rights this program has.
     fn review_rights(&self) {
-        let needed = rights::needed::<P>(&self.common.borrow());
+        let needed = match self.plans.mode() {
+            Mode::Control => rights::needed(P::rights(), &self.common.borrow().election),
+            Mode::Observe => rights::reads(P::rights()),
+        };
         let client = self.clients.main.clone();
         let review = Review::new(P::IDENTITY.binary, needed, client, &self.health, &self.metrics);
         self.tasks.spawn_job("rights", review.run(self.tasks.token().clone()));

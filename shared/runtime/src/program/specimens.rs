@@ -2,7 +2,7 @@
 
 use ccm_kube::{events::EventMetrics, metrics::RestMetrics};
 
-use super::Program;
+use super::{ConfigMetrics, Program};
 use crate::{
     cloud_gate::CloudGate,
     leadership::LeadershipMetrics,
@@ -10,7 +10,6 @@ use crate::{
     metrics::Metrics,
     plans::PlanMetrics,
     rights::RightsMetrics,
-    settings::ConfigMetrics,
 };
 
 /// A registry as a process of this program has it, with one series of every metric for

@@ -3,14 +3,14 @@
 use std::{io::Write as _, process::ExitCode, thread::available_parallelism};
 
 use ccm_cloud::{NoMetrics, OpenGate, ProviderConfig, ProviderContext, ProviderRegistry};
+use ccm_settings::{Action, Invocation, LoadError, Origin};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, Program, check, life, signals::Signals};
+use super::{Failure, Loaded, Program, check, life, signals::Signals};
 use crate::{
     logging::{self, LogControl},
-    options::{Action, options_markdown},
-    settings::{CommonSettings, Invocation, Loaded, command_line, load_for},
+    settings::{self, CommonSettings},
 };
 
 /// A controller works in few tasks at a time; a machine with many processors is no
@@ -63,19 +63,28 @@ pub fn main<P: Program>(providers: ProviderRegistry) -> ExitCode {
 }
 
 pub(super) fn start<P: Program>(invocation: &Invocation, providers: &ProviderRegistry) -> Exit {
-    let action = match command_line::<P>(invocation) {
+    let catalogue = settings::catalogue::<P::Settings>(&P::IDENTITY);
+    let action = match ccm_settings::parse(&catalogue, &invocation.arguments) {
         Ok(command) => command.action,
         Err(error) => return refuse::<P>(&error.to_string()),
     };
     match action {
         Action::Print(text) => print(&text),
-        Action::PrintOptions => print(&options_markdown::<P>()),
+        Action::PrintOptions => print(&ccm_settings::markdown(&catalogue)),
         Action::CheckConfig => check::check::<P>(invocation, providers),
         Action::Run => match load_for::<P>(invocation, providers) {
-            Ok(loaded) => work(loaded, providers),
+            Ok(loaded) => work::<P>(loaded, providers),
             Err(error) => refuse::<P>(&error.to_string()),
         },
     }
+}
+
+/// Reads the settings of a program from all layers for a process with these providers.
+pub(super) fn load_for<P: Program>(
+    invocation: &Invocation,
+    providers: &ProviderRegistry,
+) -> Result<Loaded<P>, LoadError> {
+    settings::load(P::IDENTITY, providers.names(), invocation)
 }
 
 /// Prints lines about a wrong command line or wrong settings; the logger is not there yet.
@@ -127,7 +136,7 @@ fn work<P: Program>(loaded: Loaded<P>, providers: &ProviderRegistry) -> Exit {
         Ok(log) => log,
         Err(error) => return refuse::<P>(&error.to_string()),
     };
-    introduce(&loaded);
+    introduce::<P>(&loaded);
     install_tls();
     let runtime = match runtime::<P>() {
         Ok(runtime) => runtime,
@@ -136,7 +145,7 @@ fn work<P: Program>(loaded: Loaded<P>, providers: &ProviderRegistry) -> Exit {
             return Exit::Broken;
         }
     };
-    let exit = runtime.block_on(until_signalled(loaded, providers, log));
+    let exit = runtime.block_on(until_signalled::<P>(loaded, providers, log));
     // Whatever a library still does in the background must not hold up the end.
     runtime.shutdown_background();
     exit
@@ -158,7 +167,7 @@ async fn until_signalled<P: Program>(
     let ended = tokio::select! {
         biased;
         code = signals.watch(stop.clone()) => return Exit::Signal(code),
-        ended = life::run(loaded, providers, log, stop.clone()) => ended,
+        ended = life::run::<P>(loaded, providers, log, stop.clone()) => ended,
     };
     match ended {
         Ok(()) => {
@@ -174,7 +183,7 @@ fn introduce<P: Program>(loaded: &Loaded<P>) {
     let set: Vec<String> = loaded
         .raw
         .iter()
-        .filter(|(_, value)| value.origin != crate::settings::Origin::Default)
+        .filter(|(_, value)| value.origin != Origin::Default)
         .map(|(key, _)| loaded.raw.describe(key))
         .collect();
     tracing::info!(

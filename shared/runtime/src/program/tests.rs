@@ -8,7 +8,7 @@ use super::{
     sample::Sample,
     start::{Exit, start},
 };
-use crate::settings::Invocation;
+use ccm_settings::Invocation;
 
 /// A provider that fails in this way.
 struct Failing(ErrorKind);

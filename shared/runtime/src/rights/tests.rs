@@ -14,7 +14,10 @@ use super::*;
 use crate::{
     health::{Finding, Health},
     metrics::Metrics,
-    program::sample::{Sample, sample},
+    program::{
+        Program as _,
+        sample::{Sample, sample},
+    },
 };
 
 /// An API server that reviews rights: what it does not grant, what it was asked, and the
@@ -214,10 +217,17 @@ async fn it_ends_when_the_process_ends() {
 }
 
 #[test]
+fn an_observer_needs_to_read() {
+    let own = [Sample::rights(), vec![Right::new("delete", "nodes")]].concat();
+    assert_eq!(reads(own), [Right::new("list", "nodes"), Right::new("watch", "nodes")]);
+}
+
+#[test]
 fn what_is_needed_follows_the_settings() {
     let check = |arguments: &[&str], expect: &[&str]| {
-        let common = sample(arguments, &[], None).unwrap().common;
-        let needed: Vec<_> = needed::<Sample>(&common).iter().map(ToString::to_string).collect();
+        let election = &sample(arguments, &[], None).unwrap().common.election;
+        let needed: Vec<_> =
+            needed(Sample::rights(), election).iter().map(ToString::to_string).collect();
         assert_eq!(needed, expect, "{arguments:?}");
     };
     let always = [
@@ -227,7 +237,6 @@ fn what_is_needed_follows_the_settings() {
         "patch events in namespace default",
     ];
     check(&["--leader-elect=false"], &always);
-    check(&["--mode=observe"], &["list nodes", "watch nodes"]);
     let lease = |namespace: &str, name: &str| {
         let verb =
             |verb| format!("{verb} leases.coordination.k8s.io {name} in namespace {namespace}");

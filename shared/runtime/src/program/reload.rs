@@ -7,6 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use ccm_metrics::{Counter, Every, Family, Gauge, label, metrics};
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use strum::{IntoStaticStr, VariantNames};
 use tokio::{
@@ -15,16 +16,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    CommonSettings, Problems, RawSettings,
-    layers::merge,
-    load::{Loaded, configz, typed},
-};
+use ccm_settings::{Changes, Problems};
+
 use crate::{
     health::{Condition, Health, Scope},
     metrics::Metrics,
-    options::Known,
-    program::Program,
+    settings::{CommonSettings, Loaded},
 };
 
 /// How often the content of the file is looked at.
@@ -56,33 +53,28 @@ pub(crate) enum Look {
     /// The content is what it was.
     Same,
     /// A new version was taken over, as far as that is possible without a restart.
-    Taken {
-        /// The keys that changed.
-        changed: Vec<String>,
-        /// The keys that changed in the file, but take effect only at the next start.
-        restart: Vec<String>,
-    },
+    Taken(Changes),
     /// A new version was refused; the old one stays.
     Refused(Problems),
 }
 
 /// Keeps a program's settings up to date with its file.
-pub(crate) struct Reload<P: Program> {
-    loaded: Loaded<P>,
+pub(crate) struct Reload<S> {
+    loaded: Loaded<S>,
     /// The last content looked at, good or bad; an error is content, too.
     seen: Result<[u8; 32], String>,
     common: watch::Sender<Arc<CommonSettings>>,
-    own: watch::Sender<Arc<P::Settings>>,
+    own: watch::Sender<Arc<S>>,
     page: Arc<ArcSwap<String>>,
     condition: Condition,
     metrics: ConfigMetrics,
 }
 
-impl<P: Program> Reload<P> {
+impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
     /// Begins with what was loaded at the start.
-    pub(crate) fn new(loaded: Loaded<P>, health: &Health, metrics: &Metrics) -> Self {
+    pub(crate) fn new(loaded: Loaded<S>, health: &Health, metrics: &Metrics) -> Self {
         let condition = health.condition("config", Scope::Information, "not read");
-        let page = configz::<P>(&loaded.raw, &loaded.common, &loaded.own);
+        let page = loaded.configz();
         let this = Self {
             seen: Ok(digest(loaded.file.as_deref().unwrap_or_default())),
             common: watch::Sender::new(Arc::clone(&loaded.common)),
@@ -103,7 +95,7 @@ impl<P: Program> Reload<P> {
     }
 
     /// The program's own settings as they change.
-    pub(crate) fn own(&self) -> watch::Receiver<Arc<P::Settings>> {
+    pub(crate) fn own(&self) -> watch::Receiver<Arc<S>> {
         self.own.subscribe()
     }
 
@@ -114,7 +106,7 @@ impl<P: Program> Reload<P> {
 
     /// Looks at the file until the token is cancelled.
     pub(crate) async fn run(mut self, token: CancellationToken) {
-        let Some(path) = self.loaded.given.config_path().map(str::to_owned) else {
+        let Some(path) = self.loaded.config_path().map(str::to_owned) else {
             // The senders live here, so that receivers never see them closed.
             token.cancelled().await;
             return;
@@ -125,7 +117,7 @@ impl<P: Program> Reload<P> {
             let content = tokio::fs::read_to_string(&path).await.map_err(|error| error.to_string());
             match self.look(content) {
                 Look::Same => {}
-                Look::Taken { changed, restart } => {
+                Look::Taken(Changes { changed, restart }) => {
                     tracing::info!(
                         file = path,
                         changed = changed.join(","),
@@ -158,12 +150,15 @@ impl<P: Program> Reload<P> {
             return Look::Same;
         }
         self.seen = seen;
-        match self.take(content) {
-            Ok((changed, restart)) => {
+        match self.loaded.take(content) {
+            Ok(changes) => {
+                self.page.store(Arc::new(self.loaded.configz()));
+                publish(&self.common, &self.loaded.common);
+                publish(&self.own, &self.loaded.own);
                 self.metrics.reloads.of(Outcome::Success).inc();
                 self.metrics.valid.set(1);
-                self.report(&restart);
-                Look::Taken { changed, restart }
+                self.report(&changes.restart);
+                Look::Taken(changes)
             }
             Err(problems) => {
                 self.metrics.reloads.of(Outcome::Failure).inc();
@@ -176,59 +171,8 @@ impl<P: Program> Reload<P> {
         }
     }
 
-    fn take(
-        &mut self,
-        content: Result<String, String>,
-    ) -> Result<(Vec<String>, Vec<String>), Problems> {
-        let mut problems = Problems::new();
-        let text = content.map_err(|error| {
-            let mut problems = Problems::new();
-            let config = self.loaded.given.describe_config();
-            problems.add(config, format!("must be a readable file: {error}"));
-            problems
-        })?;
-        let merged = merge(&self.loaded.catalogue, &self.loaded.given, Some(&text), &mut problems);
-        // The whole new version must be valid, also what needs a restart: the next start
-        // must not be the moment in which a mistake is found.
-        typed::<P>(&self.loaded.catalogue, &merged.raw, problems)?;
-        let (raw, changed, restart) = self.effective(&merged.raw);
-        let (common, own) = typed::<P>(&self.loaded.catalogue, &raw, Problems::new())?;
-        self.page.store(Arc::new(configz::<P>(&raw, &common, &own)));
-        publish(&self.common, &common);
-        publish(&self.own, &own);
-        self.loaded.raw = raw;
-        (self.loaded.common, self.loaded.own, self.loaded.file) = (common, own, Some(text));
-        Ok((changed, restart))
-    }
-
-    /// The new values of live settings with the old ones of the others; the keys of
-    /// both.
-    fn effective(&self, new: &RawSettings) -> (RawSettings, Vec<String>, Vec<String>) {
-        let (mut changed, mut restart) = (Vec::new(), Vec::new());
-        let mut effective = RawSettings::default();
-        for (key, value) in new.iter() {
-            let old = self.loaded.raw.value(key);
-            let is_new = old.is_none_or(|old| old.text != value.text);
-            let live = matches!(self.loaded.catalogue.find(key), Some(Known::Setting(entry)) if entry.doc.live);
-            let kept = match old {
-                Some(old) if is_new && !live => {
-                    restart.push(key.to_owned());
-                    old
-                }
-                _ => {
-                    if is_new {
-                        changed.push(key.to_owned());
-                    }
-                    value
-                }
-            };
-            effective.insert(key.to_owned(), kept.clone());
-        }
-        (effective, changed, restart)
-    }
-
     fn report(&self, restart: &[String]) {
-        let text = match (self.loaded.given.config_path(), &self.seen) {
+        let text = match (self.loaded.config_path(), &self.seen) {
             (Some(path), Ok(digest)) => {
                 let [a, b, c, d, ..] = digest;
                 let short = format!("{a:02x}{b:02x}{c:02x}{d:02x}");

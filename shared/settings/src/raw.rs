@@ -1,11 +1,11 @@
 //! The merged layers: each value with where it came from.
 
-use std::{collections::BTreeMap, fmt, ops::RangeInclusive};
+use std::{collections::BTreeMap, fmt};
 
-use super::{
+use crate::{
     Problems,
-    doc::{flag_of, key_of, variable_of},
-    value::{SettingValue, redact},
+    setting::{flag_of, key_of, variable_of},
+    value::redact,
 };
 
 /// The layer that a value came from. Later ones win.
@@ -64,71 +64,20 @@ impl RawSettings {
         self.values.insert(key, value);
     }
 
-    /// Reads a setting that must have a value. A problem is recorded, and `None`
-    /// returned, when it has none or cannot be read.
-    pub fn get<T: SettingValue>(&self, name: &str, problems: &mut Problems) -> Option<T> {
+    /// Reads a setting by a function of its text. A problem is recorded, and `None` returned,
+    /// when it cannot be read; the error says what would be right.
+    pub fn read<T>(
+        &self,
+        name: &str,
+        reader: impl FnOnce(&str) -> Result<T, String>,
+        problems: &mut Problems,
+    ) -> Option<T> {
         let Some(value) = self.value(name) else {
-            problems.add(
-                format!("--{}", flag_of(name)),
-                "must be described in the program's table of settings",
-            );
+            let rule = "must be described in the program's table of settings";
+            problems.add(format!("--{}", flag_of(name)), rule);
             return None;
         };
-        match T::parse(value.text.trim()) {
-            Ok(read) => Some(read),
-            Err(rule) => {
-                problems.add(self.describe(name), rule);
-                None
-            }
-        }
-    }
-
-    /// Reads a setting that may be empty: `Some(None)` then. The outer level says whether
-    /// it could be read, as in `get`.
-    pub fn optional<T: SettingValue>(
-        &self,
-        name: &str,
-        problems: &mut Problems,
-    ) -> Option<Option<T>> {
-        match self.value(name) {
-            Some(value) if value.text.trim().is_empty() => Some(None),
-            _ => self.get(name, problems).map(Some),
-        }
-    }
-
-    /// Reads a setting that must also pass `test`; `rule` says what would be right,
-    /// for instance `must be at least 1`.
-    pub fn checked<T: SettingValue>(
-        &self,
-        name: &str,
-        rule: &str,
-        problems: &mut Problems,
-        test: impl FnOnce(&T) -> bool,
-    ) -> Option<T> {
-        let read = self.get(name, problems)?;
-        if test(&read) {
-            return Some(read);
-        }
-        problems.add(self.describe(name), rule);
-        None
-    }
-
-    /// Reads a whole number between bounds. Whatever is wrong, the answer names them.
-    pub fn within(
-        &self,
-        name: &str,
-        bounds: RangeInclusive<i64>,
-        problems: &mut Problems,
-    ) -> Option<i64> {
-        let value = self.value(name);
-        let read = value.and_then(|value| i64::parse(value.text.trim()).ok());
-        if value.is_some() && read.is_none_or(|number| !bounds.contains(&number)) {
-            let (least, most) = bounds.into_inner();
-            let rule = format!("must be a whole number from {least} to {most}");
-            problems.add(self.describe(name), rule);
-            return None;
-        }
-        self.get(name, problems)
+        reader(value.text.trim()).map_err(|rule| problems.add(self.describe(name), rule)).ok()
     }
 
     /// Records a problem with a setting that could be read.

@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, path::Path};
 use ccm_base::message::{LONGEST_LINE, one_line};
 use config::{Config, ConfigError, FileFormat, Map, Source, Value, ValueKind};
 
-use super::{
-    Origin, Problems, RawSettings, RawValue,
-    doc::{VARIABLE_PREFIX, flag_of, key_of, variable_of},
+use crate::{
+    Catalogue, Origin, Problems, RawSettings, RawValue,
+    catalogue::Known,
+    setting::{VARIABLE_PREFIX, key_of, variable_of},
     unreadable,
 };
-use crate::options::{Catalogue, Known};
 
 /// What the command line and the environment say. It stays the same while the process
 /// runs, so it is kept for the next reading of the file.
@@ -58,7 +58,7 @@ pub(crate) fn merge(
 ) -> Merged {
     let mut warnings = Vec::new();
     let defaults =
-        catalogue.entries().iter().map(|entry| (entry.doc.key(), entry.default.to_string()));
+        catalogue.entries().iter().map(|entry| (entry.setting.key(), entry.default.to_string()));
     let file_layer = match (given.config_path(), file) {
         (Some(path), Some(text)) => {
             file_values(catalogue, given, path, text, &mut warnings, problems)
@@ -163,15 +163,16 @@ fn file_values(
             Some(Known::Foreign(foreign)) => {
                 warnings.push(format!("{key} ({path}) has no effect here: {}", foreign.why));
             }
-            None => problems.add(format!("{key} ({path})"), unknown_key(catalogue, &key)),
+            None => problems.add(format!("{key} ({path})"), unknown(catalogue, &key, key_of)),
         }
     }
     known
 }
 
-fn unknown_key(catalogue: &Catalogue, key: &str) -> String {
-    match catalogue.nearest_key(key) {
-        Some(near) => format!("unknown setting; did you mean {near}?"),
+/// What is said about a name that is none; `spelt` makes a key of another name again.
+fn unknown(catalogue: &Catalogue, key: &str, spelt: impl Fn(&str) -> String) -> String {
+    match catalogue.nearest_setting(key) {
+        Some(near) => format!("unknown setting; did you mean {}?", spelt(near)),
         None => "unknown setting; --help shows the known ones".to_owned(),
     }
 }
@@ -197,12 +198,7 @@ fn environment_values(
                     .push(format!("{variable} (environment) has no effect here: {}", foreign.why));
             }
             None => {
-                let hint = match catalogue.nearest_key(&key) {
-                    Some(near) => {
-                        format!("unknown setting; did you mean {}?", variable_of(&flag_of(&near)))
-                    }
-                    None => "unknown setting; --help shows the known ones".to_owned(),
-                };
+                let hint = unknown(catalogue, &key, variable_of);
                 problems.add(format!("{variable} (environment)"), hint);
             }
         }

@@ -1,16 +1,17 @@
 use std::time::Duration;
 
+use ccm_settings::Changes;
 use proptest::prelude::*;
 
 use super::{Look, Reload};
 use crate::{
     health::{Health, Verdict},
     metrics::Metrics,
-    program::sample::{Sample, sample},
+    program::sample::{SampleSettings, sample},
 };
 
 struct Bench {
-    reload: Reload<Sample>,
+    reload: Reload<SampleSettings>,
     health: Health,
     metrics: Metrics,
 }
@@ -50,7 +51,7 @@ impl Bench {
 
 fn taken(changed: &[&str], restart: &[&str]) -> Look {
     let owned = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
-    Look::Taken { changed: owned(changed), restart: owned(restart) }
+    Look::Taken(Changes { changed: owned(changed), restart: owned(restart) })
 }
 
 #[test]
@@ -147,7 +148,7 @@ async fn the_file_is_followed_while_the_program_runs() {
     std::fs::write(&path, "concurrent_node_syncs: 2").unwrap();
     let flag = format!("--config={}", path.display());
     let loaded = sample(&[&flag], &[], None).unwrap();
-    let reload: Reload<Sample> = Reload::new(loaded, &Health::new(), &Metrics::new());
+    let reload: Reload<SampleSettings> = Reload::new(loaded, &Health::new(), &Metrics::new());
     let mut own = reload.own();
     let token = tokio_util::sync::CancellationToken::new();
     let run = reload.run(token.clone());

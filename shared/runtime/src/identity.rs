@@ -1,4 +1,4 @@
-//! Who a program is, and how it can fail.
+//! Who a program is.
 
 use ccm_cloud::Capability;
 
@@ -25,6 +25,14 @@ pub struct Identity {
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 impl Identity {
+    /// The first line of `--help`.
+    pub(crate) fn summary(&self) -> String {
+        format!(
+            "The {} of Quartet, the Kubernetes cloud controllers as separate programs.",
+            self.controller
+        )
+    }
+
     /// What the program tells servers about itself: `node-ccm/0.1.0 (linux/amd64)`.
     pub fn user_agent(&self) -> String {
         let architecture = match std::env::consts::ARCH {
@@ -34,15 +42,4 @@ impl Identity {
         };
         format!("{}/{VERSION} ({}/{architecture})", self.binary, std::env::consts::OS)
     }
-}
-
-/// Why a program cannot go on.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// The settings or the command line are wrong: exit code 2.
-    #[error("{0}")]
-    Usage(String),
-    /// Anything else: exit code 1.
-    #[error("{0}")]
-    Broken(String),
 }

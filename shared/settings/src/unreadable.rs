@@ -1,10 +1,10 @@
 //! What a parser says of a file that it cannot read, in our words where a person is
 //! helped by them: which line, which key, what would be right.
 
-use super::Problem;
+use crate::Problem;
 
 /// The problem of the file at `path`, with line and key as far as the parser tells.
-pub(super) fn problem(path: &str, text: &str, error: &str) -> Problem {
+pub(crate) fn problem(path: &str, text: &str, error: &str) -> Problem {
     let literal = between(error, "Parsing ", " as floating point number failed");
     if let Some(literal) = literal {
         return number(path, text, literal);

@@ -2,14 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::{Catalogue, Entry};
-use crate::program::Program;
+use crate::{Catalogue, catalogue::Entry};
 
-/// `docs/options.md` for this program: every setting with its flag, environment
-/// variable, key, default and meaning, and the flags that have no effect.
-pub fn options_markdown<P: Program>() -> String {
-    let catalogue = Catalogue::of::<P>();
-    let binary = catalogue.identity().binary;
+/// The reference page of a program: every setting with its flag, environment variable,
+/// key, default and meaning, and the flags that have no effect.
+pub fn markdown(catalogue: &Catalogue) -> String {
+    let binary = catalogue.about().binary;
     let mut text = format!(
         "# Settings of {binary}\n\n\
          Printed by `{binary} --print-options-markdown`; a test compares this page with the program.\n\n\
@@ -34,11 +32,10 @@ pub fn options_markdown<P: Program>() -> String {
             "\n## Environment variables and keys\n\n| flag | environment | key |\n|---|---|---|"
         ),
     );
-    for Entry { doc, .. } in catalogue.entries().iter().filter(|entry| entry.doc.flag != "config") {
-        line(
-            &mut text,
-            format_args!("| `--{}` | `{}` | `{}` |", doc.flag, doc.variable(), doc.key()),
-        );
+    let settings = catalogue.entries().iter().map(|entry| entry.setting);
+    for setting in settings.filter(|setting| setting.flag != "config") {
+        let (flag, variable, key) = (setting.flag, setting.variable(), setting.key());
+        line(&mut text, format_args!("| `--{flag}` | `{variable}` | `{key}` |"));
     }
     line(
         &mut text,
@@ -52,12 +49,12 @@ pub fn options_markdown<P: Program>() -> String {
     text
 }
 
-fn row(text: &mut String, Entry { doc, default, .. }: &Entry) {
+fn row(text: &mut String, Entry { setting, default, .. }: &Entry) {
     let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
-    let live = if doc.live { " Live." } else { "" };
-    let meaning = doc.meaning.replace('|', "\\|");
-    let value = doc.kind.placeholder().replace('|', "\\|");
-    line(text, format_args!("| `--{}` ({value}) | {default} | {meaning}{live} |", doc.flag));
+    let live = if setting.live { " Live." } else { "" };
+    let meaning = setting.meaning.replace('|', "\\|");
+    let value = setting.kind.placeholder().replace('|', "\\|");
+    line(text, format_args!("| `--{}` ({value}) | {default} | {meaning}{live} |", setting.flag));
 }
 
 /// Adds a line. Writing to a String cannot fail.

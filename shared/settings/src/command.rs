@@ -7,8 +7,11 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use super::catalogue::{Catalogue, Known};
-use crate::settings::{Kind, SettingDoc, key_of};
+use crate::{
+    Catalogue, Kind,
+    catalogue::{Entry, Known},
+    setting::key_of,
+};
 
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,11 +59,8 @@ const RULE: &str = "The flag --a-b is the key a_b in the file of --config and th
                     changes while the program runs when the file changes.";
 
 /// Reads the arguments, the program's name not among them.
-pub(crate) fn parse(
-    catalogue: &Catalogue,
-    arguments: &[OsString],
-) -> Result<CommandLine, UsageError> {
-    let mut texts = vec![catalogue.identity().binary.to_owned()];
+pub fn parse(catalogue: &Catalogue, arguments: &[OsString]) -> Result<CommandLine, UsageError> {
+    let mut texts = vec![catalogue.about().binary.to_owned()];
     for argument in arguments {
         let text = argument.to_str().ok_or_else(|| {
             UsageError(format!(
@@ -85,7 +85,7 @@ pub(crate) fn parse(
     let flags = catalogue
         .entries()
         .iter()
-        .filter_map(|entry| Some((key_of(entry.doc.flag), given(entry.doc.flag)?)))
+        .filter_map(|entry| Some((key_of(entry.setting.flag), given(entry.setting.flag)?)))
         .collect();
     let warnings = catalogue
         .foreign()
@@ -97,7 +97,7 @@ pub(crate) fn parse(
 
 fn action(catalogue: &Catalogue, matches: &ArgMatches) -> Action {
     if matches.contains_id("version") {
-        Action::Print(format!("{} {}\n", catalogue.identity().binary, crate::program::VERSION))
+        Action::Print(format!("{} {}\n", catalogue.about().binary, catalogue.about().version))
     } else if matches.get_flag("print-options-markdown") {
         Action::PrintOptions
     } else if matches.get_flag("check-config") {
@@ -115,16 +115,12 @@ fn hyphenated(argument: &str) -> String {
 }
 
 fn command(catalogue: &Catalogue) -> Command {
-    let identity = catalogue.identity();
     let special = |at: usize| {
         let (flag, help) = SPECIAL[at];
         Arg::new(flag).long(flag).help(help)
     };
-    let mut command = Command::new(identity.binary)
-        .about(format!(
-            "The {} of Quartet, the Kubernetes cloud controllers as separate programs.",
-            identity.controller
-        ))
+    let mut command = Command::new(catalogue.about().binary)
+        .about(catalogue.about().summary.clone())
         .after_help(RULE)
         .args_override_self(true)
         .disable_help_flag(true)
@@ -133,7 +129,7 @@ fn command(catalogue: &Catalogue) -> Command {
         .arg(special(2).action(ArgAction::SetTrue))
         .arg(special(3).action(ArgAction::SetTrue).hide(true));
     for entry in catalogue.entries() {
-        command = command.arg(setting(&entry.doc, &entry.default).help_heading(entry.section));
+        command = command.arg(setting(entry).help_heading(entry.section));
     }
     for foreign in catalogue.foreign() {
         let arg = Arg::new(foreign.flag).long(foreign.flag).hide(true);
@@ -143,17 +139,18 @@ fn command(catalogue: &Catalogue) -> Command {
     command
 }
 
-fn setting(doc: &SettingDoc, default: &str) -> Arg {
-    let mut help = doc.meaning.to_owned();
+fn setting(Entry { setting, default, .. }: &Entry) -> Arg {
+    let mut help = setting.meaning.to_owned();
     if !default.is_empty() {
         help = format!("{help} [default: {default}]");
     }
-    if doc.live {
+    if setting.live {
         help.push_str(" Live.");
     }
-    let arg = Arg::new(doc.flag).long(doc.flag).help(help).value_name(doc.kind.placeholder());
-    let arg = if doc.flag == "v" { arg.short('v') } else { arg };
-    match doc.kind {
+    let arg =
+        Arg::new(setting.flag).long(setting.flag).help(help).value_name(setting.kind.placeholder());
+    let arg = if setting.flag == "v" { arg.short('v') } else { arg };
+    match setting.kind {
         Kind::Switch => switch(arg),
         Kind::List => arg.allow_hyphen_values(true).action(ArgAction::Append),
         _ => arg.allow_hyphen_values(true),
@@ -195,7 +192,7 @@ fn explain(catalogue: &Catalogue, error: &clap::Error) -> UsageError {
             if context(ContextKind::InvalidValue).is_none_or(|value| value.is_empty()) =>
         {
             let example = match catalogue.find(&name) {
-                Some(Known::Setting(entry)) => entry.doc.kind.placeholder(),
+                Some(Known::Setting(entry)) => entry.setting.kind.placeholder(),
                 _ => "value",
             };
             format!("--{name} needs a value: --{name}=<{example}>")

@@ -1,6 +1,6 @@
 //! The list of `--controllers`.
 
-use crate::program::Identity;
+use crate::identity::Identity;
 
 /// The controllers of cloud-controller-manager: canonical names and aliases.
 const KNOWN: [(&str, &str); 4] = [

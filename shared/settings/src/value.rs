@@ -1,6 +1,6 @@
 //! Values as text, and the types they become.
 
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use ccm_base::duration;
 
@@ -33,7 +33,7 @@ macro_rules! whole_numbers {
     )*};
 }
 
-whole_numbers!(u8, u16, u32, u64, usize, i32, i64);
+whole_numbers!(u8, u16, u32);
 
 impl SettingValue for f64 {
     fn parse(text: &str) -> Result<Self, String> {
@@ -79,8 +79,52 @@ impl SettingValue for Vec<String> {
     }
 }
 
+/// Empty is none.
+impl<T: SettingValue> SettingValue for Option<T> {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Ok(None) } else { T::parse(text).map(Some) }
+    }
+}
+
+/// Reads a value that must also pass `test`; `rule` says what would be right, for
+/// instance `must be at least 1`.
+pub fn checked<T: SettingValue>(
+    rule: &'static str,
+    test: impl Fn(&T) -> bool,
+) -> impl Fn(&str, &str) -> Result<T, String> {
+    move |text, _| T::parse(text).and_then(|read| test(&read).then_some(read).ok_or(rule.into()))
+}
+
+/// Reads a length of time above zero.
+pub fn positive(text: &str, default: &str) -> Result<Duration, String> {
+    checked("must be longer than 0s", |time: &Duration| !time.is_zero())(text, default)
+}
+
+/// Reads a whole number between bounds. Whatever is wrong, the answer names them.
+pub fn within(bounds: RangeInclusive<u16>) -> impl Fn(&str, &str) -> Result<usize, String> {
+    move |text, _| {
+        let number = text.parse().ok().filter(|number| bounds.contains(number));
+        number.map(usize::from).ok_or_else(|| {
+            format!("must be a whole number from {} to {}", bounds.start(), bounds.end())
+        })
+    }
+}
+
+/// Reads one of some words. The empty one, where it is allowed, is not among those that
+/// the answer names.
+pub fn one_of<T: Copy>(words: &[(&str, T)]) -> impl Fn(&str, &str) -> Result<T, String> {
+    move |text, _| {
+        let found = words.iter().find(|(word, _)| *word == text);
+        found.map(|(_, value)| *value).ok_or_else(|| {
+            let known: Vec<&str> =
+                words.iter().map(|(word, _)| *word).filter(|word| !word.is_empty()).collect();
+            format!("must be {}", known.join(" or "))
+        })
+    }
+}
+
 /// Takes user name and password out of a URL, so that a value can be shown.
-pub(crate) fn redact(text: &str) -> String {
+pub fn redact(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(authority_end);

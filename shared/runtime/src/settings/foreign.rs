@@ -1,16 +1,7 @@
 //! Flags that existing manifests carry and this program has no use for. They are
 //! accepted with a warning, so that a manifest of cloud-controller-manager works.
 
-/// A flag without effect here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Foreign {
-    /// The flag without hyphens in front.
-    pub(crate) flag: &'static str,
-    /// Whether it may stand without a value.
-    pub(crate) switch: bool,
-    /// Why it has no effect here.
-    pub(crate) why: &'static str,
-}
+use ccm_settings::Foreign;
 
 const fn value(flag: &'static str, why: &'static str) -> Foreign {
     Foreign { flag, switch: false, why }

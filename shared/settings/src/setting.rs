@@ -1,5 +1,5 @@
 //! The description of a setting, as data: the one place from which its flag, its
-//! environment variable, its key in the file, `--help` and `docs/options.md` come.
+//! environment variable, its key in the file, `--help` and the reference page come.
 
 /// What kind of value a setting takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Kind {
 
 /// One setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SettingDoc {
+pub struct Setting {
     /// The flag without hyphens in front, for instance `concurrent-node-syncs`.
     pub flag: &'static str,
     /// What it takes.
@@ -50,7 +50,28 @@ pub struct SettingDoc {
     pub live: bool,
 }
 
-impl SettingDoc {
+impl Setting {
+    /// One that keeps its value until the next start.
+    pub const fn fixed(
+        kind: Kind,
+        flag: &'static str,
+        default: &'static str,
+        meaning: &'static str,
+    ) -> Self {
+        // A doc comment begins with a blank.
+        Self { flag, kind, default, meaning: meaning.trim_ascii_start(), live: false }
+    }
+
+    /// One that changes while the process runs.
+    pub const fn live(
+        kind: Kind,
+        flag: &'static str,
+        default: &'static str,
+        meaning: &'static str,
+    ) -> Self {
+        Self { live: true, ..Self::fixed(kind, flag, default, meaning) }
+    }
+
     /// The key in a configuration file.
     pub fn key(&self) -> String {
         key_of(self.flag)

@@ -47,7 +47,7 @@ impl Problems {
     }
 
     /// Adds one that is put together already.
-    pub(super) fn push(&mut self, problem: Problem) {
+    pub(crate) fn push(&mut self, problem: Problem) {
         self.list.push(problem);
     }
 

@@ -2,12 +2,21 @@ use std::ffi::OsString;
 
 use proptest::prelude::*;
 
-use super::{Action, Catalogue, CommandLine, controllers, options_markdown, parse};
-use crate::program::{Program as _, sample::Sample};
+use ccm_settings::{Action, Catalogue, CommandLine, parse};
+
+use super::controllers;
+use crate::program::{
+    Program as _, options_markdown,
+    sample::{Sample, SampleSettings},
+};
+
+fn catalogue() -> Catalogue {
+    super::catalogue::<SampleSettings>(&Sample::IDENTITY)
+}
 
 fn read(arguments: &[&str]) -> Result<CommandLine, String> {
     let arguments: Vec<OsString> = arguments.iter().map(Into::into).collect();
-    parse(&Catalogue::of::<Sample>(), &arguments).map_err(|error| error.to_string())
+    parse(&catalogue(), &arguments).map_err(|error| error.to_string())
 }
 
 proptest! {
@@ -81,7 +90,7 @@ fn a_wrong_command_line_gives_one_clear_line() {
 fn arguments_must_be_text() {
     use std::os::unix::ffi::OsStringExt as _;
     let argument = OsString::from_vec(b"--kubeconfig=\xff".to_vec());
-    let error = parse(&Catalogue::of::<Sample>(), &[argument]).unwrap_err();
+    let error = parse(&catalogue(), &[argument]).unwrap_err();
     assert!(error.to_string().ends_with("is not UTF-8"), "{error}");
 }
 
@@ -237,15 +246,15 @@ fn unknown_controllers_are_named() {
 
 #[test]
 fn every_setting_is_documented_once_and_well() {
-    let catalogue = Catalogue::of::<Sample>();
-    let mut flags: Vec<&str> = catalogue.entries().iter().map(|entry| entry.doc.flag).collect();
+    let catalogue = catalogue();
+    let mut flags: Vec<&str> = catalogue.entries().iter().map(|entry| entry.setting.flag).collect();
     flags.extend(catalogue.foreign().map(|foreign| foreign.flag));
     let count = flags.len();
     flags.sort_unstable();
     flags.dedup();
     assert_eq!(flags.len(), count, "a flag is both a setting and without effect, or there twice");
     for entry in catalogue.entries() {
-        let doc = entry.doc;
+        let doc = entry.setting;
         assert!(doc.meaning.ends_with('.'), "--{}: {:?}", doc.flag, doc.meaning);
         assert!(
             doc.flag.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'),
@@ -258,9 +267,13 @@ fn every_setting_is_documented_once_and_well() {
 #[test]
 fn the_table_shows_every_setting() {
     let table = options_markdown::<Sample>();
-    let catalogue = Catalogue::of::<Sample>();
+    let catalogue = catalogue();
     for entry in catalogue.entries() {
-        assert!(table.contains(&format!("| `--{}` (", entry.doc.flag)), "{}", entry.doc.flag);
+        assert!(
+            table.contains(&format!("| `--{}` (", entry.setting.flag)),
+            "{}",
+            entry.setting.flag
+        );
     }
     for part in [
         "# Settings of node-ccm\n",

@@ -1,0 +1,80 @@
+//! Where the pages are served, and with which certificate.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
+
+use ccm_settings::{checked, one_of};
+use serde::Serialize;
+
+/// The HTTP pages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PageSettings {
+    /// Where they are served.
+    pub address: SocketAddr,
+    /// With which certificate; `None` for plain HTTP.
+    pub tls: Option<TlsSettings>,
+    /// Those of [`LOCAL_PAGES`] that answer to any peer.
+    pub open: Vec<String>,
+}
+
+/// The pages that answer to loopback peers only, unless `--open-pages` names them.
+pub(super) const LOCAL_PAGES: [&str; 2] = ["configz", "plan"];
+
+/// The certificate of the HTTP pages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TlsSettings {
+    /// The chain.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// Whether TLS 1.2 is refused.
+    pub only_tls13: bool,
+}
+
+fn local_pages(text: &str, default: &str) -> Result<Vec<String>, String> {
+    let is_one = |name: &String| LOCAL_PAGES.contains(&name.as_str());
+    checked("must name pages out of configz, plan", |names: &Vec<String>| names.iter().all(is_one))(
+        text, default,
+    )
+}
+
+/// The HTTP pages, if there are any.
+pub(crate) struct Served(pub(crate) Option<PageSettings>);
+
+ccm_settings::settings! {
+    impl Served {
+        /// IP address on which the HTTP pages are served.
+        address: IpAddr = fixed(Text, "bind-address", "0.0.0.0");
+        /// Port of /healthz, /livez, /readyz, /metrics, /configz and /plan. 0 means no pages at all. The pages are plain
+        /// HTTP unless a certificate is given, and ask for no token: they show no secrets and change nothing. /configz
+        /// and /plan answer on loopback only (kubectl port-forward), see --open-pages.
+        port: u16 = fixed(Count, "secure-port", "");
+        /// Pages that answer to any peer and not on loopback only: configz, plan. Whoever reaches the port then reads the
+        /// settings, or the names of nodes and what is about to happen to them.
+        open: Vec<String> = fixed(List, "open-pages", ""), local_pages;
+        /// Certificate chain (PEM) for the pages. The file is read again when it changes. Needs --tls-private-key-file.
+        certificate: Option<PathBuf> = fixed(Path, "tls-cert-file", "");
+        /// Private key (PEM) of --tls-cert-file.
+        key: Option<PathBuf> = fixed(Path, "tls-private-key-file", "");
+        /// VersionTLS12 (also when empty) or VersionTLS13.
+        only_tls13: bool = fixed(Text, "tls-min-version", ""),
+            one_of(&[("", false), ("VersionTLS12", false), ("VersionTLS13", true)]);
+    } => |raw, problems| {
+        let tls = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some(TlsSettings { certificate, key, only_tls13 }),
+            (None, None) => None,
+            (Some(_), None) => {
+                raw.reject("tls-cert-file", "needs --tls-private-key-file beside it", problems);
+                None
+            }
+            (None, Some(_)) => {
+                raw.reject("tls-private-key-file", "needs --tls-cert-file beside it", problems);
+                None
+            }
+        };
+        let address = SocketAddr::new(address, port);
+        Some(Self((port != 0).then_some(PageSettings { address, tls, open })))
+    }
+}
