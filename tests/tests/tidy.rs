@@ -75,7 +75,7 @@ fn arrows_point_down_only() {
         ("shared/sim/src", &["ccm_kube", "ccm_runtime", "kube::", "k8s_openapi"]),
         (
             "bins/node-ccm/src/plan",
-            &["kube::", "ccm_kube", "tokio", "async ", "clock::", "ccm_runtime"],
+            &["kube::", "ccm_kube", "tokio", "async ", "clock::", "ccm_runtime", "ccm_controller"],
         ),
         (
             "bins/lifecycle-ccm/src/court",

@@ -6,11 +6,13 @@
 
 mod check;
 mod election;
+mod exit;
 mod life;
 mod provider;
 mod reload;
 #[cfg(test)]
 pub(crate) mod sample;
+mod setup;
 mod shell;
 mod signals;
 mod specimens;

@@ -5,7 +5,19 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use ccm_base::nearest;
 
-use crate::{Setting, command::SPECIAL, setting::flag_of};
+use crate::{Setting, setting::flag_of};
+
+/// Flags that are no settings, with what they do.
+pub(crate) const SPECIAL: [(&str, &str); 4] = [
+    ("help", "Print this help."),
+    ("version", "Print the version."),
+    (
+        "check-config",
+        "Read and check all settings, the kubeconfig, the certificate and the provider's configuration, report every \
+         problem, and end.",
+    ),
+    ("print-options-markdown", "Print all settings as a table."),
+];
 
 /// What a program is called where its settings are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]

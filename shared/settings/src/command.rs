@@ -9,7 +9,7 @@ use clap::{
 
 use crate::{
     Catalogue, Kind,
-    catalogue::{Entry, Known},
+    catalogue::{Entry, Known, SPECIAL},
     setting::key_of,
 };
 
@@ -41,18 +41,6 @@ pub struct CommandLine {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);
-
-/// Flags that are no settings, with what they do.
-pub(crate) const SPECIAL: [(&str, &str); 4] = [
-    ("help", "Print this help."),
-    ("version", "Print the version."),
-    (
-        "check-config",
-        "Read and check all settings, the kubeconfig, the certificate and the provider's configuration, report every \
-         problem, and end.",
-    ),
-    ("print-options-markdown", "Print all settings as a table."),
-];
 
 /// How a setting is spelt elsewhere, and what "live" means: the end of `--help`.
 const RULE: &str = "The flag --a-b is the key a_b in the file of --config and the environment variable CCM__A_B. A live setting \

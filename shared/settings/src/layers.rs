@@ -2,8 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use ccm_base::message::{LONGEST_LINE, one_line};
-use config::{Config, ConfigError, FileFormat, Map, Source, Value, ValueKind};
+use config::{Config, FileFormat, Source as _, Value, ValueKind};
 
 use crate::{
     Catalogue, Origin, Problems, RawSettings, RawValue,
@@ -59,65 +58,24 @@ pub(crate) fn merge(
     let mut warnings = Vec::new();
     let defaults =
         catalogue.entries().iter().map(|entry| (entry.setting.key(), entry.default.to_string()));
-    let file_layer = match (given.config_path(), file) {
-        (Some(path), Some(text)) => {
-            file_values(catalogue, given, path, text, &mut warnings, problems)
-        }
-        _ => BTreeMap::new(),
+    let path = given.config_path().unwrap_or_default();
+    let file = match file {
+        Some(text) => file_values(catalogue, given, path, text, &mut warnings, problems),
+        None => BTreeMap::new(),
     };
     let environment = environment_values(catalogue, &given.environment, &mut warnings, problems);
-    let file_origin = given.config_path().unwrap_or_default();
-    let merged = Config::builder()
-        .add_source(Layer::new(DEFAULT, defaults))
-        .add_source(Layer::new(file_origin, file_layer))
-        .add_source(Layer::new(ENVIRONMENT, environment))
-        .add_source(Layer::new(FLAG, given.flags.clone()))
-        .build()
-        .and_then(|merged| merged.collect());
     let mut raw = RawSettings::default();
-    match merged {
-        Err(error) => problems.add("settings", one_line(&error.to_string(), LONGEST_LINE)),
-        Ok(values) => {
-            for (key, value) in values {
-                let origin = match value.origin() {
-                    Some(DEFAULT) | None => Origin::Default,
-                    Some(ENVIRONMENT) => Origin::Environment,
-                    Some(FLAG) => Origin::Flag,
-                    Some(path) => Origin::File(path.to_owned()),
-                };
-                raw.insert(key, RawValue { text: text_of(&value).unwrap_or_default(), origin });
-            }
+    for (origin, layer) in [
+        (Origin::Default, defaults.collect()),
+        (Origin::File(path.to_owned()), file),
+        (Origin::Environment, environment),
+        (Origin::Flag, given.flags.clone()),
+    ] {
+        for (key, text) in layer {
+            raw.insert(key, RawValue { text, origin: origin.clone() });
         }
     }
     Merged { raw, warnings }
-}
-
-const DEFAULT: &str = "\0default";
-const ENVIRONMENT: &str = "\0environment";
-const FLAG: &str = "\0flag";
-
-/// Values that all come from one place.
-#[derive(Clone, Debug)]
-struct Layer {
-    values: Map<String, Value>,
-}
-
-impl Layer {
-    fn new(origin: &str, values: impl IntoIterator<Item = (String, String)>) -> Self {
-        let origin = origin.to_owned();
-        let value = |text: String| Value::new(Some(&origin), ValueKind::String(text));
-        Self { values: values.into_iter().map(|(key, text)| (key, value(text))).collect() }
-    }
-}
-
-impl Source for Layer {
-    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
-        Box::new(self.clone())
-    }
-
-    fn collect(&self) -> Result<Map<String, Value>, ConfigError> {
-        Ok(self.values.clone())
-    }
 }
 
 /// The settings in a file's text, by key. Keys may have hyphens.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use crate::{
-    Problems,
+    Problems, Setting,
     setting::{flag_of, key_of, variable_of},
     value::redact,
 };
@@ -19,6 +19,8 @@ pub enum Origin {
     Environment,
     /// The command line.
     Flag,
+    /// A file with keys of its own, a provider's: problems begin with the key alone.
+    Key,
 }
 
 impl fmt::Display for Origin {
@@ -28,6 +30,7 @@ impl fmt::Display for Origin {
             Self::File(path) => f.write_str(path),
             Self::Environment => f.write_str("environment"),
             Self::Flag => f.write_str("flag"),
+            Self::Key => f.write_str("key"),
         }
     }
 }
@@ -49,6 +52,26 @@ pub struct RawSettings {
 }
 
 impl RawSettings {
+    /// The values of a file with keys of its own over the defaults of this table. `find`
+    /// gives the text of a setting, if it has one, or what would be right.
+    pub fn of_file<'a>(
+        table: impl IntoIterator<Item = &'a Setting>,
+        find: impl Fn(&Setting) -> Result<Option<String>, String>,
+        problems: &mut Problems,
+    ) -> Self {
+        let mut raw = Self::default();
+        for setting in table {
+            match find(setting) {
+                Ok(text) => {
+                    let text = text.unwrap_or_else(|| setting.default.to_owned());
+                    raw.insert(setting.key(), RawValue { text, origin: Origin::Key });
+                }
+                Err(rule) => problems.add(setting.flag, rule),
+            }
+        }
+        raw
+    }
+
     /// Every setting by its key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
         self.values.iter().map(|(key, value)| (key.as_str(), value))
@@ -65,18 +88,15 @@ impl RawSettings {
     }
 
     /// Reads a setting by a function of its text. A problem is recorded, and `None` returned,
-    /// when it cannot be read; the error says what would be right.
+    /// when it cannot be read; the error says what would be right. `None` as well for one
+    /// whose problem is recorded already.
     pub fn read<T>(
         &self,
         name: &str,
         reader: impl FnOnce(&str) -> Result<T, String>,
         problems: &mut Problems,
     ) -> Option<T> {
-        let Some(value) = self.value(name) else {
-            let rule = "must be described in the program's table of settings";
-            problems.add(format!("--{}", flag_of(name)), rule);
-            return None;
-        };
+        let value = self.value(name)?;
         reader(value.text.trim()).map_err(|rule| problems.add(self.describe(name), rule)).ok()
     }
 
@@ -94,6 +114,7 @@ impl RawSettings {
             Origin::Default | Origin::Flag => format!("--{flag}={text} ({origin})"),
             Origin::Environment => format!("{}={text} ({origin})", variable_of(&flag)),
             Origin::File(_) => format!("{}: {text} ({origin})", key_of(name)),
+            Origin::Key => name.to_owned(),
         }
     }
 }

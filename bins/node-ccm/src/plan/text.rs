@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::{Address, NodeChange, Note, Outcome, Plan, Step, UNINITIALIZED, Wait, WaitReason};
+use ccm_objects::Address;
+
+use super::{NodeChange, Note, Outcome, Plan, Step, UNINITIALIZED, Wait, WaitReason};
 
 /// Addresses on one line.
 pub(super) fn list(addresses: &[Address]) -> String {
@@ -112,7 +114,7 @@ impl NodeChange {
             }));
         }
         if let Some(taints) = &self.taints {
-            let kept: Vec<_> = taints.iter().map(|taint| taint.key.as_str()).collect();
+            let kept: Vec<_> = taints.iter().map(|taint| &*taint.key).collect();
             let kept = match &*kept {
                 [] => String::new(),
                 kept => format!(", kept: {}", kept.join(", ")),

@@ -13,9 +13,11 @@ use ccm_settings::Invocation;
 use tokio::time::timeout;
 
 use super::{
-    Failure, Loaded, Program, provider,
+    Failure, Loaded, Program,
+    exit::{Exit, print, refuse},
+    provider::{self, provider_context},
+    setup::{install_tls, load_for, runtime},
     shell::client_config,
-    start::{Exit, install_tls, load_for, print, provider_context, refuse, runtime},
 };
 use crate::{
     http::Server,

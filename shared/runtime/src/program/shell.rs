@@ -16,8 +16,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Context, Failure, Loaded, Program, election::Candidacy, provider, reload::Reload,
-    start::provider_context,
+    Context, Failure, Loaded, Program,
+    election::Candidacy,
+    provider::{self, provider_context},
+    reload::Reload,
 };
 use crate::{
     cloud_gate::CloudGate,

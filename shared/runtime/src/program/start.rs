@@ -1,55 +1,23 @@
 //! From the command line to a running process, and from its end to an exit code.
 
-use std::{io::Write as _, process::ExitCode, thread::available_parallelism};
+use std::process::ExitCode;
 
-use ccm_cloud::{NoMetrics, OpenGate, ProviderConfig, ProviderContext, ProviderRegistry};
-use ccm_settings::{Action, Invocation, LoadError, Origin};
-use tokio::runtime::{Builder, Runtime};
+use ccm_cloud::ProviderRegistry;
+use ccm_settings::{Action, Invocation, Origin};
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, Loaded, Program, check, life, signals::Signals};
-use crate::{
-    logging::{self, LogControl},
-    settings::{self, CommonSettings},
+use super::{
+    Loaded, Program, check,
+    exit::{Exit, print, refuse},
+    life,
+    setup::{install_tls, load_for, runtime},
+    signals::Signals,
 };
-
-/// A controller works in few tasks at a time; a machine with many processors is no
-/// reason for as many threads.
-const THREADS: usize = 4;
-
-/// How a process ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
-    /// In order.
-    Done,
-    /// Leadership lost, a task ended unexpectedly, or the like.
-    Broken,
-    /// The command line or the settings are wrong.
-    Usage,
-    /// A second signal.
-    Signal(u8),
-}
-
-impl Exit {
-    /// The code that the parent process sees.
-    pub(crate) const fn code(self) -> u8 {
-        match self {
-            Self::Done => 0,
-            Self::Broken => 1,
-            Self::Usage => 2,
-            Self::Signal(code) => code,
-        }
-    }
-}
-
-impl From<&Failure> for Exit {
-    fn from(failure: &Failure) -> Self {
-        match failure {
-            Failure::Usage(_) => Self::Usage,
-            Failure::Broken(_) => Self::Broken,
-        }
-    }
-}
+use crate::{
+    identity::VERSION,
+    logging::{self, LogControl},
+    settings,
+};
 
 /// Runs a program: the whole of a binary's `main`. Exit codes: 0 for an end in order
 /// (also `--help`, `--version`), 2 for a wrong command line or wrong settings, 130 or
@@ -77,58 +45,6 @@ pub(super) fn start<P: Program>(invocation: &Invocation, providers: &ProviderReg
             Err(error) => refuse::<P>(&error.to_string()),
         },
     }
-}
-
-/// Reads the settings of a program from all layers for a process with these providers.
-pub(super) fn load_for<P: Program>(
-    invocation: &Invocation,
-    providers: &ProviderRegistry,
-) -> Result<Loaded<P>, LoadError> {
-    settings::load(P::IDENTITY, providers.names(), invocation)
-}
-
-/// Prints lines about a wrong command line or wrong settings; the logger is not there yet.
-pub(super) fn refuse<P: Program>(lines: &str) -> Exit {
-    for line in lines.lines() {
-        eprintln!("{}: {line}", P::IDENTITY.binary);
-    }
-    Exit::Usage
-}
-
-/// Prints a text on stdout. A reader that has gone, as `head` does, is no error.
-pub(super) fn print(text: &str) -> Exit {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Exit::Broken,
-        _ => Exit::Done,
-    }
-}
-
-/// What a provider is built from, but for the gate and the metrics of a running process.
-pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderContext {
-    let agents = common.cloud.user_agents.iter().cloned().chain([P::IDENTITY.user_agent()]);
-    ProviderContext {
-        config: ProviderConfig {
-            path: common.cloud.config.clone(),
-            cluster_name: common.cloud.cluster_name.clone(),
-        },
-        gate: std::sync::Arc::new(OpenGate),
-        metrics: std::sync::Arc::new(NoMetrics),
-        user_agent: agents.collect::<Vec<_>>().join(" "),
-    }
-}
-
-pub(super) fn runtime<P: Program>() -> std::io::Result<Runtime> {
-    let threads = available_parallelism().map_or(1, usize::from).min(THREADS);
-    Builder::new_multi_thread()
-        .worker_threads(threads)
-        .thread_name(P::IDENTITY.binary)
-        .enable_all()
-        .build()
-}
-
-/// One TLS library for the whole process. Fails only if one is there already.
-pub(super) fn install_tls() {
-    rustls::crypto::ring::default_provider().install_default().ok();
 }
 
 fn work<P: Program>(loaded: Loaded<P>, providers: &ProviderRegistry) -> Exit {
@@ -188,7 +104,7 @@ fn introduce<P: Program>(loaded: &Loaded<P>) {
         .collect();
     tracing::info!(
         program = P::IDENTITY.binary,
-        version = super::VERSION,
+        version = VERSION,
         settings = set.join(", "),
         "starting"
     );

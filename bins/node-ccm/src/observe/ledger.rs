@@ -1,29 +1,21 @@
 //! What node-ccm remembers of each node beside what the API server keeps: how it
-//! stands, what the cloud said a moment ago, and what a person has been told.
+//! stands, and what the cloud said a moment ago.
 //!
 //! Nothing here is needed for correctness: a new leader begins with an empty ledger.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use ccm_cloud::LookupResult;
 use ccm_objects::Node;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::{
-    metrics::{NodeMetrics, State},
-    observe,
-    plan::Answer,
-};
+use super::same_machine;
+use crate::metrics::{NodeMetrics, State};
 
 /// How long an answer of the cloud serves again for the same node, for instance after a
 /// conflict.
 const FRESH: Duration = Duration::from_secs(30);
-
-/// How long what a person has been told is not repeated.
-const REPEAT: Duration = Duration::from_mins(10);
-
-/// The most topics kept per node; the oldest goes first.
-const TOPICS: usize = 16;
 
 /// What is remembered. Clones share it.
 #[derive(Clone)]
@@ -43,18 +35,11 @@ struct Entry {
     ask: bool,
     answer: Option<Kept>,
     conflicts: u32,
-    told: Vec<Told>,
 }
 
 struct Kept {
     node: Arc<Node>,
-    answer: Answer,
-    at: Instant,
-}
-
-struct Told {
-    reason: &'static str,
-    topic: String,
+    answer: LookupResult,
     at: Instant,
 }
 
@@ -102,18 +87,18 @@ impl Ledger {
     }
 
     /// Keeps the cloud's answer about this node for a while.
-    pub(crate) fn remember(&self, node: Arc<Node>, answer: Answer) {
+    pub(crate) fn remember(&self, node: Arc<Node>, answer: LookupResult) {
         let (name, at) = (Arc::clone(&node.name), Instant::now());
         self.with(&name, |entry| entry.answer = Some(Kept { node, answer, at }));
     }
 
     /// The cloud's last answer about this node, if it is fresh and the node is still the
     /// one that was asked about.
-    pub(crate) fn remembered(&self, node: &Node) -> Option<Answer> {
+    pub(crate) fn remembered(&self, node: &Node) -> Option<LookupResult> {
         self.with(&node.name, |entry| {
-            entry.answer.take_if(|kept| {
-                !observe::same_machine(&kept.node, node) || kept.at.elapsed() > FRESH
-            });
+            entry
+                .answer
+                .take_if(|kept| !same_machine(&kept.node, node) || kept.at.elapsed() > FRESH);
             entry.answer.as_ref().map(|kept| kept.answer.clone())
         })
     }
@@ -132,41 +117,6 @@ impl Ledger {
             entry.conflicts = entry.conflicts.saturating_add(1);
             entry.conflicts
         })
-    }
-
-    /// Whether to tell of a lasting state now: it is another one than last time under
-    /// this reason, or some time has passed.
-    pub(crate) fn tells_again(&self, name: &Arc<str>, reason: &'static str, topic: &str) -> bool {
-        let now = Instant::now();
-        self.with(name, |entry| {
-            let known = entry.told.iter_mut().find(|told| told.reason == reason);
-            match known {
-                Some(told) if told.topic == topic && now.duration_since(told.at) < REPEAT => false,
-                Some(told) => {
-                    *told = Told { reason, topic: topic.to_owned(), at: now };
-                    true
-                }
-                None => entry.tell(reason, topic, now),
-            }
-        })
-    }
-
-    /// Whether to tell of something that is told once.
-    pub(crate) fn tells_once(&self, name: &Arc<str>, reason: &'static str, topic: &str) -> bool {
-        self.with(name, |entry| {
-            let known = entry.told.iter().any(|told| told.reason == reason && told.topic == topic);
-            !known && entry.tell(reason, topic, Instant::now())
-        })
-    }
-}
-
-impl Entry {
-    fn tell(&mut self, reason: &'static str, topic: &str, at: Instant) -> bool {
-        if self.told.len() >= TOPICS {
-            self.told.remove(0);
-        }
-        self.told.push(Told { reason, topic: topic.to_owned(), at });
-        true
     }
 }
 

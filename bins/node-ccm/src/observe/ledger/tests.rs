@@ -17,8 +17,8 @@ fn node(uid: &str) -> Arc<Node> {
     Arc::new(Node { name: name(), uid: uid.into(), ..Node::default() })
 }
 
-fn answer() -> Answer {
-    Answer::Failed(CloudError::new(ErrorKind::Invalid, "no"))
+fn answer() -> LookupResult {
+    Err(CloudError::new(ErrorKind::Invalid, "no"))
 }
 
 /// The sample of `/metrics` that begins with this.
@@ -46,48 +46,6 @@ async fn an_answer_serves_for_a_while_and_for_the_same_node_only() {
     ledger.remember(node("a"), answer());
     ledger.settled(&name());
     assert_eq!(ledger.remembered(&node("a")), None, "it is needed no more");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lasting_state_is_told_when_it_changes_and_every_ten_minutes() {
-    let (ledger, _) = ledger();
-    for (advance, topic, expect) in [
-        (0, "throttled", true),
-        (1, "throttled", false),
-        (0, "timeout", true),
-        (0, "timeout", false),
-        (0, "throttled", true),
-        (599, "throttled", false),
-        (1, "throttled", true),
-    ] {
-        tokio::time::advance(Duration::from_secs(advance)).await;
-        assert_eq!(
-            ledger.tells_again(&name(), "Waiting", topic),
-            expect,
-            "{topic} after {advance} s"
-        );
-    }
-    assert!(
-        ledger.tells_again(&name(), "Other", "throttled"),
-        "another reason has topics of its own"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_fact_is_told_once_and_the_memory_is_bounded() {
-    let (ledger, _) = ledger();
-    assert!(ledger.tells_once(&name(), "InvalidLabel", "a"));
-    tokio::time::advance(REPEAT * 10).await;
-    assert!(!ledger.tells_once(&name(), "InvalidLabel", "a"));
-    for number in 0..TOPICS {
-        assert!(ledger.tells_once(&name(), "InvalidLabel", &number.to_string()));
-    }
-    assert!(ledger.tells_once(&name(), "InvalidLabel", "a"), "the oldest made room");
-    ledger.forget(&name());
-    assert!(
-        ledger.tells_once(&name(), "InvalidLabel", "1"),
-        "a new node of the name is another one"
-    );
 }
 
 #[tokio::test]

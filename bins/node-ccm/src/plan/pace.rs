@@ -6,13 +6,13 @@ use ccm_base::{Backoff, duration};
 
 /// The waits after failures. Upstream begins with 5 ms, which is eight questions to a
 /// failing cloud within a second.
-pub(crate) const RETRY: Backoff =
+pub const RETRY: Backoff =
     Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(1) };
 
 /// How often a node is looked at while nothing changes. Displayed as the end of
 /// "looked at again", and so that it stays true for as long as an event is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub enum Pace {
     /// After so many failures, and ever more seldom.
     Growing {
         /// Failures in a row.
@@ -26,7 +26,7 @@ pub(crate) enum Pace {
 
 impl Pace {
     /// About how long it is until the next look.
-    pub(crate) fn next(self) -> Duration {
+    pub fn next(self) -> Duration {
         match self {
             Self::Growing { failures } => RETRY.after(failures),
             Self::Every(wait) | Self::Asked(wait) => wait,
@@ -55,27 +55,4 @@ fn rounded(wait: Duration) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Quirk 15 of docs/parity.md: upstream waits up to 1000 s.
-    #[test]
-    fn waits_double_from_a_second_to_a_minute() {
-        let expect = [(0, 1), (1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (20, 60), (u32::MAX, 60)];
-        for (failures, seconds) in expect {
-            let next = Pace::Growing { failures }.next();
-            assert_eq!(next, Duration::from_secs(seconds), "{failures} failures");
-        }
-    }
-
-    /// An event is written once and read for as long as the node waits.
-    #[test]
-    fn what_is_told_stays_true_while_the_waits_grow() {
-        let tell = |pace: Pace| pace.to_string();
-        let growing = "at growing intervals, at most every 1m0s";
-        assert_eq!(tell(Pace::Growing { failures: 1 }), growing);
-        assert_eq!(tell(Pace::Growing { failures: 9 }), growing);
-        assert_eq!(tell(Pace::Every(Duration::from_secs(30))), "every 30s");
-        assert_eq!(tell(Pace::Asked(Duration::from_millis(6700))), "in about 7s, as it asks");
-    }
-}
+mod tests;

@@ -3,87 +3,72 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use ccm_base::Backoff;
-use ccm_base::RetryClass;
-use ccm_cloud::{Call, Claim, CloudError, Fleet, ProviderId};
-use ccm_controller::{instances, inventory::Changes, queue::Priority};
-use ccm_objects::Node;
-use ccm_runtime::health::Condition;
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
+use ccm_cloud::{Call, Claim, Cloud, CloudError, Fleet, ProviderId};
+use ccm_controller::{
+    instances,
+    inventory::{Changes, Inventory},
+    passes::{Next, Pass},
+    queue::{Priority, WorkQueue},
+};
+use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::{health::Condition, plans::Plans};
+use tokio::{sync::watch, time::Instant};
 
+use super::{Handles, intake::Intake, ledger::Ledger};
 use crate::{
-    controller::Controller,
-    metrics::State,
-    observe,
-    plan::{Answer, plan},
+    metrics::{NodeMetrics, State},
+    plan::follow,
+    report::NodeReports,
+    settings::NodeSettings,
 };
 
-/// The share of a period by which it is shorter or longer at random, so that programs
-/// that were started together do not list together for ever.
-const SPREAD: f64 = 0.1;
-/// The waits after lists that failed.
-const RETRY: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(1) };
+/// Lists the fleet and compares all nodes with it, once per period.
+pub(crate) struct Refresh {
+    intake: Arc<Intake>,
+    cloud: Arc<dyn Cloud>,
+    queue: WorkQueue<Name>,
+    inventory: Inventory,
+    ledger: Ledger,
+    reports: NodeReports,
+    plans: Plans,
+    settings: watch::Receiver<Arc<NodeSettings>>,
+    metrics: NodeMetrics,
+    health: Condition,
+}
 
-/// Refreshes until the token is cancelled: at once, and then every period.
-pub(crate) async fn run(controller: Arc<Controller>, health: Condition, token: CancellationToken) {
-    let mut settings = controller.settings.clone();
-    let mut failures = 0;
-    loop {
-        let wait = tokio::select! {
-            biased;
-            () = token.cancelled() => return,
-            result = controller.refresh() => match result {
-                Ok(line) => {
-                    failures = 0;
-                    health.pass(line);
-                    None
-                }
-                Err(error) => {
-                    failures += 1;
-                    health.fail(format!("the fleet could not be listed: {error}"));
-                    Some(after_failure(&error, failures))
-                }
-            },
-        };
-        let unit = rand::random::<f64>();
-        let ended = Instant::now();
-        // A new period counts from the last refresh, too.
-        loop {
-            let period = spread(controller.settings().node_status_update_frequency, unit);
-            let pause =
-                wait.map_or(period, |wait| wait.min(period)).saturating_sub(ended.elapsed());
-            tokio::select! {
-                biased;
-                () = token.cancelled() => return,
-                () = sleep(pause) => break,
-                Ok(()) = settings.changed() => {}
+impl Pass for Refresh {
+    async fn pass(&mut self) -> Next {
+        match self.refresh().await {
+            Ok(line) => {
+                self.health.pass(line);
+                Next::Period
+            }
+            Err(error) => {
+                self.health.fail(format!("the fleet could not be listed: {error}"));
+                Next::Failed(error.class())
             }
         }
     }
-}
 
-/// A period that is up to [`SPREAD`] shorter or longer. `unit` is the random number.
-fn spread(period: Duration, unit: f64) -> Duration {
-    period.mul_f64(1.0 + SPREAD * (2.0 * unit - 1.0))
-}
-
-fn after_failure(error: &CloudError, failures: u32) -> Duration {
-    match error.class() {
-        RetryClass::RetryAfter(after) => after.max(RETRY.first),
-        RetryClass::Permanent => RETRY.longest,
-        RetryClass::Retry => RETRY.after(failures),
+    fn period(&self) -> Duration {
+        self.settings.borrow().node_status_update_frequency
     }
 }
 
-impl Controller {
+impl Refresh {
+    pub(crate) fn new(handles: &Handles, intake: Arc<Intake>, health: Condition) -> Self {
+        let Handles { cloud, queue, inventory, ledger, reports, plans, settings, metrics } =
+            handles.clone();
+        Self { intake, cloud, queue, inventory, ledger, reports, plans, settings, metrics, health }
+    }
+
     /// Lists the fleet and queues what differs from it. Tells in a line what came of it.
     async fn refresh(&self) -> Result<String, CloudError> {
         if !self.has_settled_nodes() {
             return Ok("no initialised node to compare, so the fleet was not listed".to_owned());
         }
         let started = Instant::now();
-        let time = self.settings().cloud_call_timeout;
+        let time = self.settings.borrow().cloud_call_timeout;
         let listed = instances::list(&*self.cloud, Call::routine(time)).await;
         let result = match listed {
             Ok(fleet) => Ok(self.compare(fleet, started)),
@@ -110,9 +95,10 @@ impl Controller {
     /// Whether there is a node for which a list of the fleet is worth its calls: one
     /// that has been initialised and is not another provider's.
     fn has_settled_nodes(&self) -> bool {
-        let settled =
-            |node: &Arc<Node>| !node.is_uninitialised() && self.claim(node) != Some(Claim::Foreign);
-        self.store.list().iter().any(settled)
+        let settled = |node: &Arc<Node>| {
+            !node.is_uninitialised() && self.intake.claim(node) != Some(Claim::Foreign)
+        };
+        self.intake.list().iter().any(settled)
     }
 
     /// Takes over the list and queues the nodes that differ from it.
@@ -120,7 +106,7 @@ impl Controller {
         let count = fleet.instances.len();
         let changes = self.inventory.apply(fleet, started);
         let news = News::of(&changes);
-        let nodes = self.store.list();
+        let nodes = self.intake.list();
         let differing = nodes.iter().filter(|node| self.differs(node, &news)).count();
         Seen { nodes: nodes.len(), differing, instances: count }
     }
@@ -136,14 +122,14 @@ impl Controller {
             }
             return false;
         }
-        let claim = match self.claim(node) {
+        match self.intake.claim(node) {
             Some(Claim::Foreign) => {
-                self.foreign(node);
+                self.intake.foreign(node);
                 return false;
             }
             None => return false,
-            Some(claim) => claim,
-        };
+            Some(Claim::Ours | Claim::Unclaimed) => {}
+        }
         let known = id.as_deref().map(|id| self.inventory.get(id));
         let Some(Ok(Some(instance))) = known else {
             // Not in the list, or not to be told apart in it: that proves nothing.
@@ -152,11 +138,10 @@ impl Controller {
             return true;
         };
         let is_new = news.contains(&instance.provider_id);
-        let plan =
-            plan(&observe::facts(node), claim, &Answer::Found(instance), self.settings().policy());
+        let plan = follow(node, &instance, self.settings.borrow().policy());
         if plan.steps.is_empty() {
             self.ledger.set_state(&node.name, State::Initialised);
-            self.tell_notes(node, &plan);
+            self.reports.notes(node, &plan);
             self.plans.clear("Node", &node.name);
             return false;
         }
@@ -207,6 +192,3 @@ impl News {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -6,23 +6,36 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::RetryClass;
-use ccm_cloud::Claim;
-use ccm_controller::{queue::Priority, writer::Stopped};
+use ccm_cloud::{Claim, LookupResult};
+use ccm_controller::{
+    queue::{Priority, WorkQueue},
+    workers,
+    writer::{Stopped, Writer},
+};
 use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
-use tokio::{sync::mpsc, task::JoinSet};
+use ccm_runtime::{plans::Plans, supervisor::Supervisor};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::{Executor, Unfinished, published};
 use crate::{
-    controller::Controller,
-    execute::{Unfinished, published},
-    lookups::resume_panic,
     metrics::State,
-    observe,
-    pace::Pace,
-    plan::{Answer, Outcome, Plan, Wait, WaitReason, plan},
+    observe::{
+        Handles,
+        intake::Intake,
+        ledger::Ledger,
+        lookups::{Outlets, Work},
+        same_machine,
+    },
+    plan::{Outcome, Plan, Wait, WaitReason, pace::Pace, plan},
+    report::NodeReports,
+    settings::NodeSettings,
 };
 
+/// How many answered nodes may wait for a writer; more than the writers hold, so that
+/// none of them waits for the next one.
+const OUTLET: usize = 64;
 /// When to look again at what only a person can mend, or what is somebody else's.
 const RARELY: Duration = Duration::from_mins(5);
 /// When to look again at an annotation that does not fit: the cloud may attach the
@@ -33,56 +46,64 @@ const AFTER_CONFLICT: Duration = Duration::from_millis(20);
 /// After so many conflicts in a row the usual back-off takes over.
 const MANY_CONFLICTS: u32 = 8;
 
-/// One node and what the cloud said about it.
-#[derive(Debug)]
-pub(crate) struct Work {
-    /// The node as it was asked about.
-    pub(crate) node: Arc<Node>,
-    /// The answer.
-    pub(crate) answer: Answer,
+/// The stage.
+pub(crate) struct Writers {
+    intake: Arc<Intake>,
+    executor: Executor,
+    queue: WorkQueue<Name>,
+    ledger: Ledger,
+    reports: NodeReports,
+    plans: Plans,
+    settings: watch::Receiver<Arc<NodeSettings>>,
 }
 
-/// Works on what comes in, at most `limit` nodes at once, until the token is cancelled.
-pub(crate) async fn pool(
-    controller: Arc<Controller>,
-    mut work: mpsc::Receiver<Work>,
-    limit: impl Fn(&Controller) -> usize + Send,
-    token: CancellationToken,
-) {
-    let mut running = JoinSet::new();
-    loop {
-        tokio::select! {
-            biased;
-            () = token.cancelled() => return,
-            Some(ended) = running.join_next() => resume_panic(ended),
-            next = work.recv(), if running.len() < limit(&controller).max(1) => {
-                let Some(work) = next else {
-                    token.cancelled().await;
-                    return;
-                };
-                let controller = Arc::clone(&controller);
-                running.spawn(async move {
-                    controller.settle(&work).await;
-                    controller.done(&work.node.name);
-                });
-            }
-        }
+impl Writers {
+    pub(crate) fn new(handles: &Handles, intake: Arc<Intake>, writer: Writer<Node>) -> Arc<Self> {
+        let Handles { queue, ledger, reports, plans, settings, metrics, .. } = handles.clone();
+        let executor = Executor { writer, metrics, reports: reports.clone() };
+        Arc::new(Self { intake, executor, queue, ledger, reports, plans, settings })
     }
-}
 
-impl Controller {
+    /// Starts both pools. Returns where their work is sent to.
+    pub(crate) fn start(self: &Arc<Self>, tasks: &Supervisor) -> Outlets {
+        let (new, new_work) = mpsc::channel(OUTLET);
+        let (settled, settled_work) = mpsc::channel(OUTLET);
+        let pool = |work, limit| Arc::clone(self).pool(work, limit, tasks.token().clone());
+        tasks.spawn("new-nodes", pool(new_work, |settings| settings.concurrent_node_syncs));
+        let updates: fn(&NodeSettings) -> usize =
+            |settings| settings.concurrent_node_status_updates;
+        tasks.spawn("settled-nodes", pool(settled_work, updates));
+        Outlets { new, settled }
+    }
+
+    async fn pool(
+        self: Arc<Self>,
+        work: mpsc::Receiver<Work>,
+        limit: fn(&NodeSettings) -> usize,
+        token: CancellationToken,
+    ) {
+        let limit = || limit(&self.settings.borrow());
+        let settle = |work: Work| {
+            let this = Arc::clone(&self);
+            async move {
+                this.settle(&work).await;
+                this.intake.done(&work.node.name);
+            }
+        };
+        workers::pool(work, limit, token, settle).await;
+    }
+
     /// Plans for the node as it is now, and carries the plan out.
-    async fn settle(&self, work: &Work) {
-        let Work { node: asked, answer } = work;
-        let Some(node) = self.store.get(&asked.name) else { return };
-        if !observe::same_machine(asked, &node) {
+    async fn settle(&self, Work { node: asked, answer }: &Work) {
+        let Some(node) = self.intake.get(&asked.name) else { return };
+        if !same_machine(asked, &node) {
             // The answer is about another one.
             self.queue.add(Arc::clone(&node.name), Priority::Urgent);
             return;
         }
-        let facts = observe::facts(&node);
-        let claim = self.claim(&node).unwrap_or(Claim::Unclaimed);
-        let plan = plan(&facts, claim, answer, self.settings().policy());
+        let claim = self.intake.claim(&node).unwrap_or(Claim::Unclaimed);
+        let policy = self.settings.borrow().policy();
+        let plan = plan(&node, claim, answer, policy);
         self.plans.set(&node.reference(), published(&plan));
         match &plan.outcome {
             Outcome::Initialised | Outcome::KeptTrue if self.plans.is_observing() => {
@@ -97,37 +118,35 @@ impl Controller {
     /// Nothing is left to do for an observer until something changes. No list of the fleet
     /// speaks of a node that waits, so that one is looked at again.
     fn observed(&self, node: &Node, plan: &Plan) {
-        self.tell_notes(node, plan);
-        self.ledger.settled(&node.name);
-        self.queue.forget(&node.name);
+        self.reports.notes(node, plan);
+        let name = &node.name;
+        self.ledger.settled(name);
+        self.queue.forget(name);
         if plan.outcome == Outcome::Initialised {
-            self.ledger.set_state(&node.name, State::Pending);
-            self.again(&node.name, RARELY);
+            self.ledger.set_state(name, State::Pending);
+            self.again(name, RARELY);
         } else {
-            self.ledger.set_state(&node.name, State::Initialised);
+            self.ledger.set_state(name, State::Initialised);
         }
     }
 
     async fn carry_out(&self, node: &Arc<Node>, plan: &Plan) {
-        self.tell_notes(node, plan);
+        self.reports.notes(node, plan);
+        let name = &node.name;
         if plan.outcome == Outcome::Initialised {
-            tracing::info!(
-                node = &*node.name,
-                "Initializing node {} with cloud provider",
-                node.name
-            );
+            tracing::info!(node = &**name, "Initializing node {name} with cloud provider");
         }
-        match self.execute(node, plan).await {
+        match self.executor.execute(node, plan).await {
             Ok(()) => {
-                self.ledger.set_state(&node.name, State::Initialised);
-                self.ledger.settled(&node.name);
-                self.plans.clear("Node", &node.name);
-                self.queue.forget(&node.name);
+                self.ledger.set_state(name, State::Initialised);
+                self.ledger.settled(name);
+                self.plans.clear("Node", name);
+                self.queue.forget(name);
             }
             Err(Unfinished { why: Stopped::Lost(lost), .. }) => {
                 // A term that is merely short gets longer with the next renewal.
-                tracing::debug!(node = &*node.name, "not written: {lost}");
-                self.queue.retry(Arc::clone(&node.name));
+                tracing::debug!(node = &**name, "not written: {lost}");
+                self.queue.retry(Arc::clone(name));
             }
             Err(Unfinished { what, why: Stopped::Refused(error) }) => {
                 self.refused(node, what, &error);
@@ -160,15 +179,15 @@ impl Controller {
         if node.is_uninitialised() {
             self.ledger.set_state(name, State::WriteFailing);
         }
-        self.tell_refused(node, what, error, pace);
+        self.reports.refused(node, what, error, pace);
     }
 
     /// The node keeps its taint.
-    fn wait(&self, node: &Node, wait: &Wait, answer: &Answer) {
+    fn wait(&self, node: &Node, wait: &Wait, answer: &LookupResult) {
         let name = &node.name;
         self.ledger.set_state(name, State::Waiting(wait.reason));
         let pace = match answer {
-            Answer::Failed(error) => self.retry(name, error.class()),
+            Err(error) => self.retry(name, error.class()),
             _ if wait.reason == WaitReason::NodeIp => self.again(name, NODE_IP_RECHECK),
             _ => self.retry(name, RetryClass::Retry),
         };
@@ -176,7 +195,7 @@ impl Controller {
         // cloud is tainted for a moment, too: the first time is no news.
         let news = wait.reason != WaitReason::InstanceNotFound || self.queue.failures(name) > 1;
         if news {
-            self.tell_wait(node, wait, pace);
+            self.reports.wait(node, wait, pace);
         }
     }
 
@@ -186,13 +205,13 @@ impl Controller {
         let state = match outcome {
             Outcome::Foreign => {
                 self.queue.forget(name);
-                return self.foreign(node);
+                return self.intake.foreign(node);
             }
             Outcome::NotOurs(_) => State::NotOurs,
             Outcome::InstanceGone => State::InstanceGone,
             _ => State::Unknown,
         };
-        self.tell_left_alone(node, outcome);
+        self.reports.left_alone(node, outcome);
         self.ledger.set_state(name, state);
         self.queue.forget(name);
         if uninitialised && state == State::NotOurs {
