@@ -102,7 +102,7 @@ impl Writers {
             return;
         }
         let claim = self.intake.claim(&node).unwrap_or(Claim::Unclaimed);
-        let policy = self.settings.borrow().policy();
+        let policy = self.intake.policy(&self.settings.borrow());
         let plan = plan(&node, claim, answer, policy);
         self.plans.set(&node.reference(), published(&plan));
         match &plan.outcome {
