@@ -338,3 +338,24 @@ async fn a_cloud_without_a_list_keeps_nodes_true() {
     let fleet = findings.iter().find(|finding| finding.name == "fleet").unwrap();
     assert_eq!(fleet.verdict.detail(), "1 nodes are looked up, because the provider has no list");
 }
+
+/// Without an initialised node the fleet is not listed, so nothing else would end the
+/// memory of an instance.
+#[tokio::test(start_paused = true)]
+async fn instances_of_nodes_that_are_gone_are_forgotten_without_a_list_too() {
+    let whole = Whole::start(&["--node-status-update-frequency=1m".to_owned()]).await;
+    let names: Vec<_> = (0..3).map(|number| whole.add_node(number)).collect();
+    for name in &names {
+        whole.initialised(name).await;
+    }
+    let known = |whole: &Whole, count: &str| {
+        whole.metrics.encode().unwrap().contains(&format!("\nccm_inventory_instances {count}\n"))
+    };
+    assert!(known(&whole, "3.0"));
+    for name in &names {
+        whole.api.delete("nodes", name).unwrap();
+    }
+    sleep(Duration::from_mins(2)).await;
+    assert!(known(&whole, "0.0"));
+    assert_eq!(whole.cloud.calls().list, 0);
+}

@@ -64,9 +64,11 @@ impl Refresh {
     /// Lists the fleet and queues what differs from it. Tells in a line what came of it.
     async fn refresh(&self) -> Result<String, CloudError> {
         if !self.has_settled_nodes() {
+            self.prune();
             return Ok("no initialised node to compare, so the fleet was not listed".to_owned());
         }
         if !instances::traits(&*self.cloud).lists {
+            self.prune();
             return Ok(self.look_all_up());
         }
         let started = Instant::now();
@@ -101,6 +103,18 @@ impl Refresh {
             !node.is_uninitialised() && self.intake.claim(node) != Some(Claim::Foreign)
         };
         self.intake.list().iter().any(settled)
+    }
+
+    /// Forgets the instances of nodes that are gone: no list shows which ones exist.
+    fn prune(&self) {
+        let (cloud, nodes) = (&*self.cloud, self.intake.list());
+        let ids: HashSet<_> =
+            nodes.iter().filter_map(|node| instances::canonical_id(cloud, node)).collect();
+        let names: HashSet<&str> = nodes.iter().map(|node| &*node.name).collect();
+        self.inventory.prune(|instance| {
+            let mut known = std::iter::once(&instance.provider_id).chain(&instance.other_ids);
+            names.contains(&*instance.name) || known.any(|id| ids.contains(id.as_str()))
+        });
     }
 
     /// Takes over the list and queues the nodes that differ from it.
