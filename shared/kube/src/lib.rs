@@ -1,8 +1,8 @@
-//! Everything in Quartet that speaks Kubernetes: the client stack, lean types,
-//! informers and their stores, patches and events.
+//! Quartet's Kubernetes client: the client stack, lean types, informers and their stores,
+//! patches and events.
 //!
-//! Controllers see no kube type but [`kube::Client`], so that a new major version of
-//! kube is a change of this crate and of `ccm_runtime::leadership`, which stands on
+//! Controllers use no kube type but [`kube::Client`], so that a new major version of kube
+//! changes only this crate and `ccm_runtime::leadership`, which builds on
 //! kube-leader-election.
 
 pub mod client;
