@@ -168,7 +168,9 @@ fn late(call: Call) -> CloudError {
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
-    use ccm_cloud::{Instance, ProviderId};
+    use ccm_cloud::{Answers, Instance, ProviderId};
+    use futures::stream;
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_foreign_to_a_provider_that_does_not_know_itself() {
+    fn no_node_is_foreign_while_the_provider_does_not_know_its_schemes() {
         assert_eq!(claim(&OddCloud(None), &node("sim://i-1")), None);
         assert_eq!(claim(&OddCloud(None), &Node::default()), Some(Claim::Unclaimed));
     }
@@ -297,5 +299,80 @@ mod tests {
         let hangs = OddCloud(Some(Arc::new(Odd(None))));
         let listed = list(&hangs, Detail::Everything, Call::routine(Duration::from_secs(3))).await;
         assert_eq!(listed.unwrap_err().kind, ErrorKind::Timeout);
+    }
+
+    /// Answers all but the second one, which never is.
+    struct Stuck;
+
+    #[async_trait]
+    impl Instances for Stuck {
+        async fn lookup(&self, _: &[NodeIdentity], _: Detail, _: Call) -> Vec<LookupResult> {
+            std::future::pending().await
+        }
+
+        fn lookup_each<'a>(&'a self, nodes: &'a [NodeIdentity], _: Detail, _: Call) -> Answers<'a> {
+            let known = (0..nodes.len()).rev().filter(|place| *place != 1);
+            let answers = known.map(|place| (place, Ok(Lookup::NotOurs("stuck".to_owned()))));
+            stream::iter(answers.chain([(7, Err(late(Call::routine(GRACE))))]))
+                .chain(stream::pending())
+                .boxed()
+        }
+    }
+
+    struct StuckCloud;
+
+    #[async_trait]
+    impl Cloud for StuckCloud {
+        fn name(&self) -> &'static str {
+            "stuck"
+        }
+
+        fn schemes(&self) -> Vec<String> {
+            vec!["sim".to_owned()]
+        }
+
+        fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
+            Ok(Some(Arc::new(Stuck)))
+        }
+
+        async fn health(&self, _call: Call) -> Result<(), CloudError> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_never_answered_delays_no_other() {
+        let nodes = ["sim://i-1", "sim://i-2", "sim://i-3"].map(|id| Arc::new(node(id)));
+        let (call, began) = (Call::routine(Duration::from_secs(3)), Instant::now());
+        let mut seen = Vec::new();
+        let note = |place, answer: LookupResult| {
+            seen.push((place, began.elapsed().as_secs(), answer.map_err(|error| error.kind)));
+        };
+        lookup_each(&StuckCloud, &nodes, Detail::Everything, call, note).await;
+        let answer = || Ok(Lookup::NotOurs("stuck".to_owned()));
+        assert_eq!(seen, [(2, 0, answer()), (0, 0, answer()), (1, 4, Err(ErrorKind::Timeout))]);
+        let all = lookup(&StuckCloud, &nodes, Detail::Everything, call).await;
+        assert_eq!(all.iter().filter(|answer| answer.is_ok()).count(), 2);
+    }
+
+    #[test]
+    fn a_provider_is_told_what_it_wants_to_know() {
+        let node = Node {
+            uid: "uid".into(),
+            labels: [("a".into(), "b".into())].into(),
+            addresses: vec![
+                ccm_objects::Address { kind: "InternalIP".into(), address: "10.0.0.1".into() },
+                ccm_objects::Address { kind: "Odd".into(), address: "x".into() },
+            ],
+            ..node("sim://i-1")
+        };
+        let sent = identity(&OddCloud(None), &node, Wants { uid: true, ..Wants::default() });
+        assert_eq!(
+            (sent.uid.as_deref(), sent.labels.len(), sent.addresses.len()),
+            (Some("uid"), 0, 0)
+        );
+        let wants = Wants { labels: true, addresses: true, uid: false };
+        let sent = identity(&OddCloud(None), &node, wants);
+        assert_eq!((sent.uid, sent.labels.len(), sent.addresses.len()), (None, 1, 1));
     }
 }

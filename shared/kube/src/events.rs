@@ -66,6 +66,8 @@ enum Dropped {
     Failed,
     /// The program ended before it was written.
     Shutdown,
+    /// The program only observes.
+    Observing,
 }
 
 label!(Dropped);
@@ -90,11 +92,18 @@ impl EventMetrics {
 /// Records events. Clones share the queue.
 #[derive(Clone)]
 pub struct EventRecorder {
-    queue: mpsc::Sender<Observed>,
+    /// `None` for a recorder that drops everything.
+    queue: Option<mpsc::Sender<Observed>>,
     metrics: EventMetrics,
 }
 
 impl EventRecorder {
+    /// A recorder that writes nothing and counts what it drops, for a program that only
+    /// observes.
+    pub fn muted(metrics: EventMetrics) -> Self {
+        Self { queue: None, metrics }
+    }
+
     /// A recorder for this component (`source.component`), and the writer that must run for it.
     pub fn new(
         client: kube::Client,
@@ -103,7 +112,7 @@ impl EventRecorder {
     ) -> (Self, EventWriter) {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let writer = EventWriter::new(client, component, waiting, metrics.clone());
-        (Self { queue, metrics }, writer)
+        (Self { queue: Some(queue), metrics }, writer)
     }
 
     /// Records an event. If the queue is full, the event is dropped and counted.
@@ -117,9 +126,10 @@ impl EventRecorder {
         let mut message: String = message.into();
         message.truncate(message.floor_char_boundary(MESSAGE_LIMIT));
         tracing::debug!(object = about.kind, name = about.name, reason, text = message, "event");
+        let Some(queue) = &self.queue else { return self.metrics.dropped(Dropped::Observing) };
         let at = ccm_base::clock::wall();
         let observed = Observed { about: about.clone(), kind, reason, message, at };
-        match self.queue.try_send(observed) {
+        match queue.try_send(observed) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => self.metrics.dropped(Dropped::QueueFull),
             Err(TrySendError::Closed(_)) => self.metrics.dropped(Dropped::Shutdown),

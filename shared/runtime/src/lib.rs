@@ -9,6 +9,7 @@ pub mod leadership;
 pub mod limits;
 pub mod logging;
 pub mod metrics;
+pub mod plans;
 pub mod process;
 pub mod program;
 pub mod rights;

@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    CallGate, Cloud, CloudError, OpenGate, PowerState, ProviderContext, ProviderFactory, ProviderId,
+    CallGate, Cloud, CloudError, InstanceTraits, OpenGate, PowerState, ProviderContext,
+    ProviderFactory, ProviderId,
 };
 use parking_lot::RwLock;
 
@@ -43,6 +44,7 @@ struct State {
     fleet: RwLock<Fleet>,
     faults: FaultPlan,
     counter: Counter,
+    traits: RwLock<InstanceTraits>,
 }
 
 impl Default for SimCloud {
@@ -59,7 +61,8 @@ impl SimCloud {
 
     /// An empty cloud with these faults.
     pub fn with_faults(faults: FaultPlan) -> Self {
-        let state = State { fleet: RwLock::default(), faults, counter: Counter::default() };
+        let (fleet, counter, traits) = Default::default();
+        let state = State { fleet, faults, counter, traits };
         Self { state: Arc::new(state), gate: Arc::new(OpenGate) }
     }
 
@@ -67,6 +70,11 @@ impl SimCloud {
     #[must_use]
     pub fn behind(&self, gate: Arc<dyn CallGate>) -> Self {
         Self { state: Arc::clone(&self.state), gate }
+    }
+
+    /// Changes the traits of this cloud, for instance to one without a list.
+    pub fn set_traits(&self, traits: InstanceTraits) {
+        *self.state.traits.write() = traits;
     }
 
     /// The faults, to be added and cleared.

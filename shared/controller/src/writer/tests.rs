@@ -113,6 +113,7 @@ async fn nothing_is_sent_unless_the_term_covers_the_longest_write() {
         (Leadership::for_a_term(TIMEOUT + Duration::from_mins(1)), true),
         (Leadership::for_a_term(TIMEOUT.saturating_sub(Duration::from_millis(1))), false),
         (Leadership::for_a_term(Duration::ZERO), false),
+        (Leadership::observer(), false),
     ] {
         let (writer, sent) = writer(term, 200, &wire());
         let node = node();

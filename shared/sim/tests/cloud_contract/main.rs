@@ -30,6 +30,6 @@ on_every_way![
     errors_arrive_whole,
     a_deadline_holds,
     a_slow_cloud_is_waited_for,
-    malformed_instances_stop_nobody_else,
+    malformed_instances_affect_no_others,
     an_empty_cloud_answers,
 ];

@@ -310,7 +310,7 @@ pub async fn a_slow_cloud_is_waited_for(way: Way) {
     assert!(started.elapsed() >= Duration::from_millis(150));
 }
 
-pub async fn malformed_instances_stop_nobody_else(way: Way) {
+pub async fn malformed_instances_affect_no_others(way: Way) {
     let rig = Rig::new(way).await;
     let known = rig.sim.add_many(0, 700);
     let spoilt = "node-00600".to_owned();

@@ -15,7 +15,7 @@ use crate::place::{CALL, Place, Served, Stub, instances, skip, until};
 async fn a_provider_that_is_down_at_start_is_waited_for() {
     let place = Place::new();
     place.configure(&place.socket("s"));
-    let cloud = place.client().await.expect("building asks nobody");
+    let cloud = place.client().await.expect("building makes no call");
     until("the first failure is known", || {
         cloud.instances().err().filter(|error| error.message.contains("yet:"))
     })
