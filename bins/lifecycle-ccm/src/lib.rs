@@ -38,7 +38,6 @@ use std::{
     },
 };
 
-use ccm_cloud::Capability;
 use ccm_controller::{
     node_watch::{self, watch_nodes},
     node_writer::{self, NodeWriter},
@@ -48,6 +47,7 @@ use ccm_runtime::{
     health::Scope,
     metrics::Metrics,
     program::{Context, Failure, Identity, Program},
+    programs,
     rights::Right,
     settings::{Problems, RawSettings, SettingDoc},
 };
@@ -65,15 +65,7 @@ pub struct LifecycleCcm {
 }
 
 impl Program for LifecycleCcm {
-    const IDENTITY: Identity = Identity {
-        binary: "lifecycle-ccm",
-        controller: "cloud-node-lifecycle-controller",
-        alias: "cloud-node-lifecycle",
-        lease: "lifecycle-ccm",
-        port: 10288,
-        event_component: "cloud-node-lifecycle-controller",
-        needs: Capability::Instances,
-    };
+    const IDENTITY: Identity = programs::LIFECYCLE_CCM;
     type Settings = LifecycleSettings;
 
     fn documentation() -> &'static [SettingDoc] {

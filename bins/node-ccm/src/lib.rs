@@ -38,7 +38,7 @@ mod writers;
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use ccm_cloud::{Capability, Fleet};
+use ccm_cloud::Fleet;
 use ccm_controller::{
     inventory::Inventory,
     node_watch::{self, watch_nodes},
@@ -50,6 +50,7 @@ use ccm_runtime::{
     health::{Condition, Scope},
     metrics::Metrics,
     program::{Context, Failure, Identity, Program},
+    programs,
     rights::Right,
     settings::{Problems, RawSettings, SettingDoc},
 };
@@ -74,15 +75,7 @@ pub struct NodeCcm {
 }
 
 impl Program for NodeCcm {
-    const IDENTITY: Identity = Identity {
-        binary: "node-ccm",
-        controller: "cloud-node-controller",
-        alias: "cloud-node",
-        lease: "node-ccm",
-        port: 10258,
-        event_component: "cloud-node-controller",
-        needs: Capability::Instances,
-    };
+    const IDENTITY: Identity = programs::NODE_CCM;
     type Settings = NodeSettings;
 
     fn documentation() -> &'static [SettingDoc] {

@@ -11,6 +11,7 @@ pub mod metrics;
 pub mod options;
 pub mod process;
 pub mod program;
+pub mod programs;
 pub mod rights;
 pub mod settings;
 pub mod supervisor;

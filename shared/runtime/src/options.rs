@@ -11,4 +11,5 @@ mod tests;
 pub(crate) use catalogue::{Catalogue, Entry, Known};
 pub use command::{Action, CommandLine, UsageError};
 pub(crate) use command::{SPECIAL, parse};
+pub(crate) use foreign::Foreign;
 pub use markdown::options_markdown;

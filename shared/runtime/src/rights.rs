@@ -8,6 +8,8 @@ mod review;
 
 use std::{borrow::Cow, fmt};
 
+use serde::Serialize;
+
 pub(crate) use review::{Review, missing_rights};
 
 use crate::{
@@ -16,7 +18,7 @@ use crate::{
 };
 
 /// One verb on one resource, as RBAC has it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Right {
     /// `get`, `list`, `watch`, `create`, `patch` or `delete`.
     pub verb: &'static str,

@@ -46,20 +46,11 @@ impl Launch {
         Self { name: name.to_owned(), arguments: Vec::new(), environment: Vec::new() }
     }
 
-    /// node-ccm against this cluster and this configuration of the external provider.
-    pub fn node_ccm(kubeconfig: &Path, cloud_config: &Path) -> Self {
-        Self::controller("node-ccm", kubeconfig, cloud_config)
-    }
-
-    /// lifecycle-ccm against this cluster and this configuration of the external provider.
-    pub fn lifecycle_ccm(kubeconfig: &Path, cloud_config: &Path) -> Self {
-        Self::controller("lifecycle-ccm", kubeconfig, cloud_config)
-    }
-
-    fn controller(name: &str, kubeconfig: &Path, cloud_config: &Path) -> Self {
+    /// The controller of this name against this cluster and this cloud.
+    pub fn controller(name: &str, kubeconfig: &Path, provider: &str, cloud_config: &Path) -> Self {
         Self::new(name)
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
-            .arg("--cloud-provider=external")
+            .arg(format!("--cloud-provider={provider}"))
             .arg(format!("--cloud-config={}", cloud_config.display()))
             .arg("--bind-address=127.0.0.1")
     }

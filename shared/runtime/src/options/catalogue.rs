@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use ccm_base::nearest;
 
-use super::foreign::{FOREIGN, Foreign};
+use super::foreign::{self, Foreign};
 use crate::{
     program::{Identity, Program},
     settings::{SECTIONS, SettingDoc, flag_of, key_of},
@@ -82,7 +82,7 @@ impl Catalogue {
 
     /// The flags without effect, except those that are settings of this program.
     pub(crate) fn foreign(&self) -> impl Iterator<Item = &'static Foreign> {
-        FOREIGN.iter().filter(|foreign| !self.by_flag.contains_key(foreign.flag))
+        foreign::all().filter(|foreign| !self.by_flag.contains_key(foreign.flag))
     }
 
     /// What a flag or key stands for.
@@ -91,7 +91,7 @@ impl Catalogue {
         if let Some(entry) = self.by_flag.get(flag.as_str()).and_then(|at| self.entries.get(*at)) {
             return Some(Known::Setting(entry));
         }
-        FOREIGN.iter().find(|foreign| foreign.flag == flag).map(Known::Foreign)
+        foreign::all().find(|foreign| foreign.flag == flag).map(Known::Foreign)
     }
 
     /// The flag that a misspelt flag or key was probably meant to be.

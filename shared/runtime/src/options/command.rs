@@ -21,6 +21,10 @@ pub enum Action {
     CheckConfig,
     /// `--print-options-markdown`: the table of all settings.
     PrintOptions,
+    /// `--print-metrics`: one sample of each metric, as `/metrics` shows it.
+    PrintMetrics,
+    /// `--print-rights`: what is needed of the API server with these settings, as JSON.
+    PrintRights,
 }
 
 /// A command line, read.
@@ -40,7 +44,7 @@ pub struct CommandLine {
 pub struct UsageError(pub String);
 
 /// Flags that are no settings, with what they do.
-pub(crate) const SPECIAL: [(&str, &str); 4] = [
+pub(crate) const SPECIAL: [(&str, &str); 6] = [
     ("help", "Print this help."),
     ("version", "Print the version."),
     (
@@ -49,6 +53,8 @@ pub(crate) const SPECIAL: [(&str, &str); 4] = [
          problem, and end.",
     ),
     ("print-options-markdown", "Print all settings as a table."),
+    ("print-metrics", "Print one sample of each metric."),
+    ("print-rights", "Print what is needed of the API server, as JSON."),
 ];
 
 /// How a setting is spelt elsewhere, and what "live" means: the end of `--help`.
@@ -100,6 +106,10 @@ fn action(catalogue: &Catalogue, matches: &ArgMatches) -> Action {
         Action::Print(format!("{} {}\n", catalogue.identity().binary, crate::program::VERSION))
     } else if matches.get_flag("print-options-markdown") {
         Action::PrintOptions
+    } else if matches.get_flag("print-metrics") {
+        Action::PrintMetrics
+    } else if matches.get_flag("print-rights") {
+        Action::PrintRights
     } else if matches.get_flag("check-config") {
         Action::CheckConfig
     } else {
@@ -131,7 +141,9 @@ fn command(catalogue: &Catalogue) -> Command {
         .arg(special(0).short('h').action(ArgAction::Help))
         .arg(special(1).num_args(0..=1).require_equals(true).default_missing_value("true"))
         .arg(special(2).action(ArgAction::SetTrue))
-        .arg(special(3).action(ArgAction::SetTrue).hide(true));
+        .arg(special(3).action(ArgAction::SetTrue).hide(true))
+        .arg(special(4).action(ArgAction::SetTrue).hide(true))
+        .arg(special(5).action(ArgAction::SetTrue).hide(true));
     for entry in catalogue.entries() {
         command = command.arg(setting(&entry.doc, &entry.default).help_heading(entry.section));
     }

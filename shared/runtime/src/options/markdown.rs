@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{Catalogue, Entry};
 use crate::program::Program;
 
-/// `docs/options.md` for this program: every setting with its flag, environment
+/// `docs/options-<binary>.md` for this program: every setting with its flag, environment
 /// variable, key, default and meaning, and the flags that have no effect.
 pub fn options_markdown<P: Program>() -> String {
     let catalogue = Catalogue::of::<P>();

@@ -6,10 +6,11 @@ use ccm_cloud::{NoMetrics, OpenGate, ProviderConfig, ProviderContext, ProviderRe
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, Program, check, life, signals::Signals};
+use super::{Failure, Program, check, life, signals::Signals, specimens};
 use crate::{
     logging::{self, LogControl},
     options::{Action, options_markdown},
+    rights::needed,
     settings::{CommonSettings, Invocation, Loaded, command_line, load_for},
 };
 
@@ -70,6 +71,8 @@ pub(super) fn start<P: Program>(invocation: &Invocation, providers: &ProviderReg
     match action {
         Action::Print(text) => print(&text),
         Action::PrintOptions => print(&options_markdown::<P>()),
+        Action::PrintMetrics => print_metrics::<P>(),
+        Action::PrintRights => print_rights::<P>(invocation, providers),
         Action::CheckConfig => check::check::<P>(invocation, providers),
         Action::Run => match load_for::<P>(invocation, providers) {
             Ok(loaded) => work(loaded, providers),
@@ -91,6 +94,26 @@ pub(super) fn print(text: &str) -> Exit {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Exit::Broken,
         _ => Exit::Done,
+    }
+}
+
+/// Prints what the reference of the metrics is written from.
+fn print_metrics<P: Program>() -> Exit {
+    // The gauges of the async runtime are there only within one.
+    let Ok(runtime) = runtime::<P>() else { return Exit::Broken };
+    let _within = runtime.enter();
+    specimens::<P>().encode().map_or(Exit::Broken, |text| print(&text))
+}
+
+/// Prints what the roles in `manifests/` are compared with.
+fn print_rights<P: Program>(invocation: &Invocation, providers: &ProviderRegistry) -> Exit {
+    let loaded = match load_for::<P>(invocation, providers) {
+        Ok(loaded) => loaded,
+        Err(error) => return refuse::<P>(&error.to_string()),
+    };
+    match serde_json::to_string(&needed::<P>(&loaded.common)) {
+        Ok(text) => print(&text),
+        Err(_) => Exit::Broken,
     }
 }
 

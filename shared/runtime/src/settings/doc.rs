@@ -1,5 +1,5 @@
 //! The description of a setting, as data: the one place from which its flag, its
-//! environment variable, its key in the file, `--help` and `docs/options.md` come.
+//! environment variable, its key in the file, `--help` and `docs/options-<binary>.md` come.
 
 /// What kind of value a setting takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

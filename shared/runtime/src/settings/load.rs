@@ -106,7 +106,7 @@ fn load_with<P: Program>(
     invocation: &Invocation,
 ) -> Result<Loaded<P>, LoadError> {
     let command = command_line::<P>(invocation)?;
-    if command.action != Action::Run && command.action != Action::CheckConfig {
+    if !matches!(command.action, Action::Run | Action::CheckConfig | Action::PrintRights) {
         return Err(
             UsageError("the command line asks for a text, not for settings".to_owned()).into()
         );

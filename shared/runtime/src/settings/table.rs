@@ -5,7 +5,7 @@ use super::{Kind, SettingDoc};
 /// Settings that belong together, with the heading above them.
 pub(crate) type Section = (&'static str, &'static [SettingDoc]);
 
-/// The common settings in the order of `--help` and `docs/options.md`.
+/// The common settings in the order of `--help` and `docs/options-<binary>.md`.
 pub(crate) const SECTIONS: [Section; 6] = [
     ("Process", PROCESS),
     ("Kubernetes API", KUBERNETES),
