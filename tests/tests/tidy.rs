@@ -72,7 +72,7 @@ fn arrows_point_down_only() {
         "ccm_sim",
     ];
     const DECISIONS: &[&str] = &["kube::", "ccm_kube", "tokio", "async ", "clock::", "ccm_runtime"];
-    const PROGRAMS: &[&str] = &["ccm_sim", "k8s_openapi", "use kube::", "NodeApi"];
+    const PROGRAMS: &[&str] = &["ccm_sim", "k8s_openapi", "use kube::", "ObjectApi"];
     let mut bans: Vec<(String, &[&str])> = [
         ("shared/cloud/src", CONTRACT),
         ("shared/kube/src", &["ccm_runtime", "ccm_providers", "ccm_sim", "kube_leader_election"]),

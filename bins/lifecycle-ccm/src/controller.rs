@@ -10,7 +10,7 @@ use std::{
 
 use ccm_base::clock;
 use ccm_cloud::Cloud;
-use ccm_controller::{instances, node_writer::NodeWriter};
+use ccm_controller::{instances, writer::Writer};
 use ccm_kube::{
     events::EventRecorder,
     store::{Change, Store},
@@ -50,7 +50,7 @@ impl Nodes {
 /// What the parts share.
 pub(crate) struct Controller {
     pub(crate) store: Store<Node>,
-    pub(crate) writer: NodeWriter,
+    pub(crate) writer: Writer<Node>,
     pub(crate) cloud: Arc<dyn Cloud>,
     pub(crate) events: EventRecorder,
     pub(crate) settings: watch::Receiver<Arc<LifecycleSettings>>,

@@ -1,7 +1,7 @@
 //! What was decided as writes to the API server, and what came of a deletion.
 
-use ccm_controller::node_writer::Stopped as NotWritten;
-use ccm_kube::{ApiError, patch::NodePatch};
+use ccm_controller::writer::Stopped as NotWritten;
+use ccm_kube::{ApiError, write::Patch};
 use ccm_objects::Node;
 
 use crate::{
@@ -50,17 +50,17 @@ impl Stopped {
 impl Controller {
     /// Adds the shutdown taint or takes it away.
     pub(crate) async fn taint(&self, node: &Node, step: Step) -> Result<(), Stopped> {
-        let taints = Some(shutdown::apply(&node.taints, step));
-        self.patch(node, NodePatch { taints, ..NodePatch::default() }).await
+        let taints = shutdown::apply(&node.taints, step);
+        self.patch(node, &Patch::default().with_spec("taints", &taints)).await
     }
 
     /// Takes the approval to delete it away from a node that is Ready again.
     pub(crate) async fn end_approval(&self, node: &Node) -> Result<(), Stopped> {
         let annotations = [(APPROVED.to_owned(), None)].into();
-        self.patch(node, NodePatch { annotations, ..NodePatch::default() }).await
+        self.patch(node, &Patch { annotations, ..Patch::default() }).await
     }
 
-    async fn patch(&self, node: &Node, patch: NodePatch) -> Result<(), Stopped> {
+    async fn patch(&self, node: &Node, patch: &Patch) -> Result<(), Stopped> {
         self.writer.patch(node, patch).await?;
         Ok(())
     }

@@ -39,10 +39,11 @@ use std::{
 };
 
 use ccm_controller::{
-    node_watch::{self, watch_nodes},
-    node_writer::{self, NodeWriter},
+    watch::{self, Watches},
+    writer::{self, Writer},
 };
 use ccm_kube::store::Store;
+use ccm_objects::Node;
 use ccm_runtime::{
     health::Scope,
     metrics::Metrics,
@@ -78,18 +79,19 @@ impl Program for LifecycleCcm {
 
     fn specimens(metrics: &Metrics) {
         LifecycleMetrics::new(metrics).specimens();
-        node_watch::specimens(metrics);
+        watch::metrics(metrics).specimens::<Node>();
     }
 
     fn rights() -> Vec<Right> {
-        [node_watch::RIGHTS, [node_writer::PATCH, node_writer::DELETE]].concat()
+        [watch::rights::<Node>(), [writer::patch::<Node>(), writer::delete::<Node>()]].concat()
     }
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
         let controller = Arc::new(controller(&context));
         controller.breaker.pass("not judged here: this replica does not lead");
         let listener = Arc::clone(&controller);
-        watch_nodes(&context, &controller.store, move |change| listener.changed(&change)).await;
+        let watches = Watches::new(&context);
+        watches.watch(&controller.store, move |change| listener.changed(&change)).await;
         Ok(Self { controller })
     }
 
@@ -110,7 +112,7 @@ impl Program for LifecycleCcm {
 fn controller(context: &Context<LifecycleCcm>) -> Controller {
     let store = Store::new();
     Controller {
-        writer: NodeWriter::new(context, &store),
+        writer: Writer::new(context, &store),
         store,
         cloud: Arc::clone(&context.cloud),
         events: context.events.clone(),

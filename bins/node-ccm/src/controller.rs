@@ -9,8 +9,8 @@ use ccm_cloud::{Claim, Cloud};
 use ccm_controller::{
     instances,
     inventory::Inventory,
-    node_writer::NodeWriter,
     queue::{Priority, QueueConfig, WorkQueue},
+    writer::Writer,
 };
 use ccm_kube::{
     events::EventRecorder,
@@ -39,7 +39,7 @@ pub(crate) fn queue_config() -> QueueConfig {
 /// What the loops share.
 pub(crate) struct Controller {
     pub(crate) store: Store<Node>,
-    pub(crate) writer: NodeWriter,
+    pub(crate) writer: Writer<Node>,
     pub(crate) cloud: Arc<dyn Cloud>,
     pub(crate) events: EventRecorder,
     pub(crate) settings: watch::Receiver<Arc<NodeSettings>>,

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use ccm_base::clock;
-use ccm_controller::node_writer::Stopped;
-use ccm_kube::patch::NodePatch;
+use ccm_controller::writer::Stopped;
+use ccm_kube::write::{Patch, StatusPatch};
 use ccm_objects::{Address, Node, Taint};
 
 use crate::{
@@ -29,12 +29,13 @@ impl Controller {
         for step in &plan.steps {
             let (what, answer) = match step {
                 Step::SetAddresses { addresses, .. } => {
-                    let addresses = addresses.iter().map(address).collect();
-                    ("addresses", self.writer.patch_addresses(&latest, addresses).await)
+                    let addresses: Vec<_> = addresses.iter().map(address).collect();
+                    let patch = StatusPatch::default().with_addresses(&addresses);
+                    ("addresses", self.writer.patch_status(&latest, &patch).await)
                 }
                 Step::ChangeNode(change) => {
                     let what = if change.taints.is_some() { "taint" } else { "labels" };
-                    (what, self.writer.patch(&latest, node_patch(change)).await)
+                    (what, self.writer.patch(&latest, &node_patch(change)).await)
                 }
             };
             match &answer {
@@ -76,18 +77,23 @@ fn address(address: &plan::Address) -> Address {
     Address { kind: address.kind.as_str().into(), address: address.address.as_str().into() }
 }
 
-fn node_patch(change: &NodeChange) -> NodePatch {
+fn node_patch(change: &NodeChange) -> Patch {
     let taint = |taint: &plan::Taint| Taint {
         key: taint.key.as_str().into(),
         value: taint.value.as_deref().map(Into::into),
         effect: taint.effect.as_str().into(),
         time_added: taint.time_added.as_deref().map(Into::into),
     };
-    NodePatch {
-        provider_id: change.provider_id.clone(),
+    let mut patch = Patch {
         labels: change.labels.clone(),
         annotations: change.annotations.clone(),
-        taints: change.taints.as_ref().map(|taints| taints.iter().map(taint).collect()),
-        ..NodePatch::default()
+        ..Patch::default()
+    };
+    if let Some(id) = &change.provider_id {
+        patch = patch.with_spec("providerID", id);
     }
+    if let Some(taints) = &change.taints {
+        patch = patch.with_spec("taints", &taints.iter().map(taint).collect::<Vec<_>>());
+    }
+    patch
 }

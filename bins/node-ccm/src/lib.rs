@@ -41,11 +41,12 @@ use std::sync::{Arc, atomic::AtomicBool};
 use ccm_cloud::Fleet;
 use ccm_controller::{
     inventory::Inventory,
-    node_watch::{self, watch_nodes},
-    node_writer::{self, NodeWriter},
     queue::{QueueMetrics, WorkQueue},
+    watch::{self, Watches},
+    writer::{self, Writer},
 };
 use ccm_kube::store::Store;
+use ccm_objects::Node;
 use ccm_runtime::{
     health::{Condition, Scope},
     metrics::Metrics,
@@ -90,7 +91,7 @@ impl Program for NodeCcm {
         NodeMetrics::new(metrics).specimens();
         waiting::specimen(metrics);
         QueueMetrics::new(metrics).specimens(controller::QUEUE);
-        node_watch::specimens(metrics);
+        watch::metrics(metrics).specimens::<Node>();
         let inventory = Inventory::new();
         inventory.register(metrics);
         // Its age is not there before the first list.
@@ -98,7 +99,8 @@ impl Program for NodeCcm {
     }
 
     fn rights() -> Vec<Right> {
-        [node_watch::RIGHTS, [node_writer::PATCH, node_writer::PATCH_ADDRESSES]].concat()
+        [watch::rights::<Node>(), [writer::patch::<Node>(), writer::patch_status::<Node>()]]
+            .concat()
     }
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
@@ -110,7 +112,8 @@ impl Program for NodeCcm {
         let controller = Arc::new(controller(&context));
         context.metrics.collect(OldestWaiting(Arc::clone(&controller)));
         let listener = Arc::clone(&controller);
-        watch_nodes(&context, &controller.store, move |change| listener.changed(&change)).await;
+        let watches = Watches::new(&context);
+        watches.watch(&controller.store, move |change| listener.changed(&change)).await;
         Ok(Self { controller, fleet })
     }
 
@@ -150,7 +153,7 @@ fn controller(context: &Context<NodeCcm>) -> Controller {
     inventory.register(&context.metrics);
     let store = Store::new();
     Controller {
-        writer: NodeWriter::new(context, &store),
+        writer: Writer::new(context, &store),
         store,
         cloud: Arc::clone(&context.cloud),
         events: context.events.clone(),

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_base::RetryClass;
 use ccm_cloud::Claim;
-use ccm_controller::{node_writer::Stopped, queue::Priority};
+use ccm_controller::{queue::Priority, writer::Stopped};
 use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
 use tokio::{sync::mpsc, task::JoinSet};

@@ -205,6 +205,18 @@ impl Inventory {
         changed
     }
 
+    /// Forgets instances that nothing needs any more, where no list shows which ones exist:
+    /// without this, each instance that a lookup ever found would stay.
+    pub fn prune(&self, is_needed: impl Fn(&Instance) -> bool) {
+        let _changing = self.shared.changing.lock();
+        let old = self.snapshot();
+        let kept: Vec<Entry> =
+            old.entries.iter().filter(|entry| is_needed(&entry.instance)).cloned().collect();
+        if kept.len() < old.len() {
+            self.shared.snapshot.store(Arc::new(Snapshot::new(kept, old.listed, old.malformed)));
+        }
+    }
+
     /// See [`Snapshot::get`].
     pub fn get(&self, id: &str) -> Result<Option<Arc<Instance>>, Ambiguous> {
         self.shared.snapshot.load().get(id)

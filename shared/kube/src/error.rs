@@ -36,7 +36,7 @@ pub enum ApiError {
     /// The server asks for fewer requests (429).
     #[error("the API server asks for fewer requests{}", retry_hint(*retry_after))]
     Throttled {
-        /// How long the server wants to be left alone, if it said so.
+        /// The wait that the server asked for, if it did.
         retry_after: Option<Duration>,
     },
     /// The request is wrong and stays wrong (400, 405, 406, 413, 415, 422).
@@ -72,7 +72,7 @@ pub enum ApiError {
 
 impl ApiError {
     /// What to do about it. Only a request that is wrong in itself is permanent:
-    /// rights and credentials come back without anybody touching this process.
+    /// rights and credentials can be restored while this process runs.
     pub fn class(&self) -> RetryClass {
         match self {
             Self::Throttled { retry_after: Some(after) } => RetryClass::RetryAfter(*after),
@@ -197,7 +197,7 @@ fn code_of(reason: &str) -> u16 {
     }
 }
 
-/// What a JSON parser complains about, without the value it choked on.
+/// The JSON parser's error without the offending value.
 fn decode_problem(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!("line {} column {}", error.line(), error.column());

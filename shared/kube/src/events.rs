@@ -28,12 +28,12 @@ const QUEUE: usize = 1000;
 /// of clouds can be of any length.
 const MESSAGE_LIMIT: usize = 1024;
 
-/// Whether somebody should worry.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// For information.
+    /// Information.
     Normal,
-    /// Something is not as it should be.
+    /// A problem.
     Warning,
 }
 

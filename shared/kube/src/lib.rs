@@ -11,9 +11,8 @@ pub mod events;
 pub mod informer;
 pub mod metrics;
 pub mod node;
-pub mod nodes;
-pub mod patch;
 pub mod selector;
 pub mod store;
+pub mod write;
 
 pub use error::ApiError;

@@ -6,13 +6,13 @@ use kube::core::{Expression, Selector, SelectorExt as _};
 
 use ccm_objects::{Node, Shared};
 
-/// Which nodes are meant, by their labels. The default means all.
+/// Selects nodes by their labels. The default selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeSelector {
     selector: Selector,
 }
 
-/// A text that is no label selector.
+/// A text that is not a label selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{part:?} is no condition on a label: must be key=value, key!=value, key in (a,b), key notin (a,b), key or !key"
@@ -23,7 +23,7 @@ pub struct InvalidSelector {
 }
 
 impl NodeSelector {
-    /// Whether the node is meant.
+    /// Whether the node is selected.
     pub fn matches(&self, node: &Node) -> bool {
         if self.selector.selects_all() {
             return true;

@@ -16,3 +16,13 @@ pub struct ObjectRef {
     /// The version that was looked at.
     pub resource_version: String,
 }
+
+impl ObjectRef {
+    /// Its name, with the namespace and a slash before it if it has one.
+    pub fn key(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{namespace}/{}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}

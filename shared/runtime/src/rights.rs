@@ -23,12 +23,12 @@ pub struct Right {
     /// `get`, `list`, `watch`, `create`, `patch` or `delete`.
     pub verb: &'static str,
     /// The API group; empty for the core.
-    pub group: &'static str,
+    pub group: Cow<'static, str>,
     /// The resource, in the plural.
-    pub resource: &'static str,
+    pub resource: Cow<'static, str>,
     /// Such as `status`; empty for the object itself.
     pub subresource: &'static str,
-    /// Empty for resources that are in no namespace.
+    /// Empty for resources that are in no namespace, and for all namespaces.
     pub namespace: Cow<'static, str>,
     /// The one object that is concerned; empty for all.
     pub name: Cow<'static, str>,
@@ -48,8 +48,8 @@ impl Right {
     ) -> Self {
         Self {
             verb,
-            group: "",
-            resource,
+            group: Cow::Borrowed(""),
+            resource: Cow::Borrowed(resource),
             subresource,
             namespace: Cow::Borrowed(""),
             name: Cow::Borrowed(""),
@@ -67,7 +67,7 @@ impl Right {
 impl fmt::Display for Right {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb, self.resource)?;
-        for (sign, part) in [("/", self.subresource), (".", self.group), (" ", &*self.name)] {
+        for (sign, part) in [("/", self.subresource), (".", &*self.group), (" ", &*self.name)] {
             if !part.is_empty() {
                 write!(f, "{sign}{part}")?;
             }
@@ -99,7 +99,7 @@ fn of_events() -> [Right; 2] {
 /// which do not repeat ([`leadership`](crate::leadership)).
 fn of_election(election: &ElectionSettings) -> Vec<Right> {
     let lease = |verb| Right {
-        group: "coordination.k8s.io",
+        group: Cow::Borrowed("coordination.k8s.io"),
         name: election.lease.clone().into(),
         ..Right::new(verb, "leases").within(election.namespace.clone())
     };

@@ -136,6 +136,17 @@ fn entries_repeated_by_the_cloud_count_once_unless_they_differ() {
 }
 
 #[test]
+fn what_nothing_needs_is_forgotten_and_the_rest_stays_in_its_place() {
+    let (inventory, at) = (Inventory::new(), Instant::now());
+    inventory.update_all([instance("sim://a", "a", &[]), instance("sim://b", "b", &[])], at);
+    let kept = inventory.get("sim://b").unwrap().unwrap();
+    inventory.prune(|instance| instance.name == "b");
+    assert_eq!(found(inventory.get("sim://a")), None);
+    assert!(Arc::ptr_eq(&kept, &inventory.get("sim://b").unwrap().unwrap()));
+    assert_eq!(inventory.snapshot().listed(), None, "that was no list");
+}
+
+#[test]
 fn what_a_lookup_learned_outlives_an_older_list() {
     let inventory = Inventory::new();
     let start = Instant::now();

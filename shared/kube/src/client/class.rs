@@ -1,14 +1,14 @@
-//! Which bucket a request is paid from.
+//! Which rate limit a request counts against.
 
 use http::{Method, Request, Uri};
 
-/// Which bucket a request is paid from. Watches and lease requests are not limited:
+/// Which rate limit a request counts against. Watches and lease requests are not limited:
 /// a watch is one request for minutes of events, and a late lease loses leadership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestClass {
-    /// GET: single objects and lists. A review of rights is a question, too.
+    /// GET: single objects and lists. An access review reads as well.
     Read,
-    /// Everything that changes something.
+    /// Every request that changes something.
     Write,
     /// Anything about Events. Their own bucket, so that a storm of them never delays
     /// a controller's work.

@@ -15,7 +15,7 @@ use super::problem::Problem;
 /// Where the kubelet mounts the service account.
 pub(super) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// What the kubelet tells a pod.
+/// What the kubelet provides to a pod.
 #[derive(Clone, Debug)]
 pub(super) struct Pod {
     /// `KUBERNETES_SERVICE_HOST`.

@@ -1,4 +1,4 @@
-//! Who admits requests.
+//! The interface of the rate limiter.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub trait RequestLimiter: Send + Sync + 'static {
     /// caller that gives up drops the future.
     fn admit(&self, class: RequestClass) -> BoxFuture<'static, ()>;
 
-    /// Tells how an admitted attempt ended, once per attempt. `status` is `None` if no
+    /// Reports how an admitted attempt ended, once per attempt. `status` is `None` if no
     /// answer came; `retry_after` is what the server asked for.
     fn answered(&self, class: RequestClass, status: Option<u16>, retry_after: Option<Duration>);
 }

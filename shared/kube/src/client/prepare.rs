@@ -80,9 +80,9 @@ fn read(
 /// A server without TLS needs no roots of trust, which a small image may not have.
 fn tls(config: &kube::Config) -> Result<rustls::ClientConfig, Problem> {
     if config.cluster_url.scheme_str() == Some("http") {
-        let nobody = rustls::RootCertStore::empty();
+        let no_roots = rustls::RootCertStore::empty();
         return Ok(rustls::ClientConfig::builder()
-            .with_root_certificates(nobody)
+            .with_root_certificates(no_roots)
             .with_no_client_auth());
     }
     Ok(config.rustls_client_config()?)
@@ -93,7 +93,7 @@ fn provider() -> Arc<CryptoProvider> {
     if let Some(provider) = CryptoProvider::get_default() {
         return Arc::clone(provider);
     }
-    // Somebody may have been faster; then theirs is as good.
+    // Another thread may have installed one meanwhile; that one is used then.
     let mine = Arc::new(rustls::crypto::ring::default_provider());
     match rustls::crypto::ring::default_provider().install_default() {
         Ok(()) => mine,

@@ -5,9 +5,8 @@ use std::time::Duration;
 use http::{HeaderMap, header::RETRY_AFTER};
 use jiff::Timestamp;
 
-/// Longest `Retry-After` that is believed. A server that wants to be left alone for
-/// longer is asked again after this time; times beyond what a clock can hold would
-/// otherwise end the process.
+/// Longest `Retry-After` that is honoured; after this time the server is asked again.
+/// A time beyond what a clock can hold would otherwise end the process.
 pub const RETRY_AFTER_LIMIT: Duration = Duration::from_mins(1);
 
 /// What the server asked for: seconds, or a date seen from `now`. Anything else

@@ -1,4 +1,4 @@
-//! Each attempt pays the limiter, and tells it how it went.
+//! Each attempt waits for the rate limiter and reports its result to it.
 
 use std::{sync::Arc, time::Duration};
 

@@ -13,7 +13,7 @@ use tower::{BoxError, service_fn};
 
 use super::{connector::Connector, middleware::Next};
 
-/// An idle connection is kept for so long. Shorter than what load balancers and
+/// How long an idle connection is kept. Shorter than what load balancers and
 /// firewalls on the way usually grant, so that we close it and not they.
 const IDLE: Duration = Duration::from_mins(1);
 

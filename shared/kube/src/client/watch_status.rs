@@ -2,10 +2,10 @@
 //!
 //! kube does not look at the status of a watch's answer: an error body is parsed as
 //! if it were events, line by line. A refused watch looks like a stream of garbage,
-//! and a watch answered 410 is started again from the same version for ever. For
+//! and a watch answered 410 is restarted from the same version without end. For
 //! other requests kube reads error bodies of any size and logs those it does not
-//! understand. So all of them end here: at most so many bytes are read, only a
-//! Kubernetes `Status` is believed, and nothing of a body is logged.
+//! understand. This layer handles all of them: it reads a bounded number of bytes, accepts only a
+//! Kubernetes `Status`, and logs nothing of a body.
 
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt as _;

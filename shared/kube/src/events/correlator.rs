@@ -34,14 +34,14 @@ pub(super) struct Occurrence {
 
 /// Decides what is written. The time is any clock that does not step.
 pub(super) struct Correlator {
-    // Keys are hashes with a seed of this process: nobody can make two of them meet.
+    // Keys are hashes with a seed of this process, so collisions cannot be provoked.
     hasher: RandomState,
     similar: Recent<Messages>,
     series: Recent<Series>,
     buckets: Recent<Bucket>,
 }
 
-/// What similar events had to say lately.
+/// The latest messages of similar events.
 struct Messages {
     distinct: Vec<u64>,
     last: Duration,
@@ -75,7 +75,7 @@ impl Correlator {
     /// about its object. `name` is for an event that did not happen before.
     ///
     /// What is not written is counted all the same, so that the next one that is
-    /// written tells how often it really happened.
+    /// written has the real count.
     pub(super) fn judge(
         &mut self,
         event: &Observed,
@@ -101,7 +101,7 @@ impl Correlator {
         self.pays(self.hasher.hash_one((object, event.kind)), now).then_some(occurrence)
     }
 
-    /// Whether this message is one of so many that they become one event.
+    /// Whether there are enough different messages to fold this one into one event.
     fn combine(&mut self, similar: u64, message: &str, now: Duration) -> bool {
         let message = self.hasher.hash_one(message);
         let messages =

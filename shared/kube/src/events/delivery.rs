@@ -1,4 +1,4 @@
-//! Gets one event to the API server, or gives up on it.
+//! Delivers one event to the API server, or gives up on it.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// What is remembered about so many things; what was used longest ago goes first.
+/// A map of bounded size; the least recently used entry is dropped first.
 pub(super) struct Recent<V> {
     capacity: usize,
     values: HashMap<u64, (V, u64), ahash::RandomState>,

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use ccm_kube::{informer::InformerConfig, nodes::NodeApi, patch::NodePatch};
+use ccm_kube::{
+    informer::InformerConfig,
+    write::{ObjectApi, Patch},
+};
 use ccm_objects::Node;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -120,14 +123,13 @@ async fn a_write_of_our_own_is_read_at_once_and_not_told() {
     let server = Server::new();
     server.put(node("a", "x"));
     let running = Running::synced(&server).await;
-    let api = NodeApi::new(server.client(), Duration::from_secs(5));
+    let api = ObjectApi::<Node>::new(server.client(), Duration::from_secs(5));
     let held = running.store.get("a").unwrap();
-    let patch = NodePatch {
-        resource_version: Some(held.resource_version.to_string()),
+    let patch = Patch {
         labels: [("label".to_owned(), Some("mine".to_owned()))].into(),
-        ..NodePatch::default()
+        ..Patch::default()
     };
-    let written: Node = api.patch("a", &patch).await.unwrap();
+    let written: Node = api.patch(&held, &patch).await.unwrap();
     running.store.apply_written(written.clone());
     assert_eq!(*running.store.get("a").unwrap(), written);
     running.a_moment().await;

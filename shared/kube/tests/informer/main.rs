@@ -9,6 +9,6 @@
 mod changes;
 mod faults;
 mod malformed;
-mod nodes;
 mod running;
 mod server;
+mod writes;

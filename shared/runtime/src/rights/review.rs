@@ -180,10 +180,10 @@ fn is_final(error: &ApiError) -> bool {
 fn question(right: &Right) -> SelfSubjectAccessReview {
     let text = |part: &str| (!part.is_empty()).then(|| part.to_owned());
     let attributes = ResourceAttributes {
-        group: text(right.group),
+        group: text(&right.group),
         name: text(&right.name),
         namespace: text(&right.namespace),
-        resource: text(right.resource),
+        resource: text(&right.resource),
         subresource: text(right.subresource),
         verb: text(right.verb),
         ..ResourceAttributes::default()

@@ -88,7 +88,7 @@ impl Running {
             Right::on_part("patch", "nodes", "status"),
             Right::new("create", "events").within("default"),
             Right {
-                group: "coordination.k8s.io",
+                group: "coordination.k8s.io".into(),
                 name: "node-ccm".into(),
                 ..Right::new("get", "leases").within("kube-system")
             },

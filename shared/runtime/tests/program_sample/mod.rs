@@ -14,7 +14,8 @@ use ccm_cloud::{
     Call, Capability, Cloud, CloudError, ErrorKind, Fleet, Instances, LookupResult, NodeIdentity,
     ProviderContext, ProviderFactory, ProviderRegistry,
 };
-use ccm_controller::node_watch;
+use ccm_controller::watch;
+use ccm_objects::Node;
 use ccm_runtime::{
     logging::LogControl,
     metrics::Metrics,
@@ -133,7 +134,7 @@ impl Program for Noting {
     fn specimens(_: &Metrics) {}
 
     fn rights() -> Vec<Right> {
-        node_watch::RIGHTS.into()
+        watch::rights::<Node>().into()
     }
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {

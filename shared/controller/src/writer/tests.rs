@@ -1,6 +1,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use ccm_kube::write::ConditionChange;
+use ccm_objects::{Address, Node};
 use http::{Request, Response};
 use http_body_util::Full;
 use kube::client::Body;
@@ -16,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(4);
 type Sent = Arc<Mutex<Vec<(String, String, Value)>>>;
 
 /// A writer for an API server that answers everything like this.
-fn writer(leadership: Leadership, code: u16, answer: &Value) -> (NodeWriter, Sent) {
+fn writer(leadership: Leadership, code: u16, answer: &Value) -> (Writer<Node>, Sent) {
     let (sent, answer) = (Sent::default(), Bytes::from(answer.to_string()));
     let log = Arc::clone(&sent);
     let service = service_fn(move |request: Request<Body>| {
@@ -29,8 +31,8 @@ fn writer(leadership: Leadership, code: u16, answer: &Value) -> (NodeWriter, Sen
             Ok::<_, BoxError>(answer)
         }
     });
-    let api = NodeApi::new(kube::Client::new(service, "default"), TIMEOUT);
-    (NodeWriter { api, leadership, store: Store::new() }, sent)
+    let api = ObjectApi::new(kube::Client::new(service, "default"), TIMEOUT);
+    (Writer { api, leadership, store: Store::new() }, sent)
 }
 
 fn node() -> Node {
@@ -50,42 +52,57 @@ fn status(code: u16) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code})
 }
 
-fn address() -> Address {
-    Address { kind: "InternalIP".into(), address: "10.0.0.1".into() }
+fn addresses() -> StatusPatch {
+    let address = Address { kind: "InternalIP".into(), address: "10.0.0.1".into() };
+    StatusPatch::default().with_addresses(&[address])
 }
 
-fn patch(version: Option<&str>) -> NodePatch {
-    NodePatch {
-        resource_version: version.map(str::to_owned),
-        provider_id: Some("sim://i-1".to_owned()),
-        ..NodePatch::default()
-    }
+fn named() -> Patch {
+    Patch::default().with_spec("providerID", &"sim://i-1")
+}
+
+fn finalizer() -> Patch {
+    Patch { finalizers: [("a.dev/f".to_owned(), true)].into(), ..Patch::default() }
+}
+
+fn condition() -> StatusPatch {
+    StatusPatch::default().with_condition(&ConditionChange {
+        kind: "NetworkUnavailable",
+        status: "False",
+        reason: "RouteCreated".to_owned(),
+        message: String::new(),
+        last_transition_time: ccm_base::clock::wall(),
+    })
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_write_carries_the_version_of_the_node_it_was_decided_on() {
     let (writer, sent) = writer(Leadership::unconditional(), 200, &wire());
     let node = node();
-    let written = writer.patch(&node, patch(Some("1"))).await.unwrap();
+    let written = writer.patch(&node, &named()).await.unwrap();
     assert_eq!(&*written.resource_version, "8");
-    writer.patch_addresses(&written, vec![address()]).await.unwrap();
+    writer.patch_status(&written, &addresses()).await.unwrap();
+    writer.patch(&node, &finalizer()).await.unwrap();
+    writer.patch_status(&node, &condition()).await.unwrap();
     writer.delete(&node).await.unwrap();
     let sent: Vec<_> = sent
         .lock()
         .iter()
         .map(|(method, path, body)| {
-            let [held, deleted] = ["metadata", "preconditions"].map(|part| &body[part]);
-            let version = held["resourceVersion"].as_str().or(deleted["resourceVersion"].as_str());
-            (format!("{method} {path}"), version.map(str::to_owned))
+            let part = if method == "DELETE" { "preconditions" } else { "metadata" };
+            assert_eq!(body[part]["uid"], "uid");
+            let version = body[part]["resourceVersion"].as_str().unwrap();
+            format!("{method} {path} {version}")
         })
         .collect();
-    let expect = |line: &str, version: &str| (line.to_owned(), Some(version.to_owned()));
     assert_eq!(
         sent,
         [
-            expect("PATCH /api/v1/nodes/node-1", "7"),
-            expect("PATCH /api/v1/nodes/node-1/status", "8"),
-            expect("DELETE /api/v1/nodes/node-1", "7"),
+            "PATCH /api/v1/nodes/node-1 7",
+            "PATCH /api/v1/nodes/node-1/status 8",
+            "PATCH /api/v1/nodes/node-1 7",
+            "PATCH /api/v1/nodes/node-1/status 7",
+            "DELETE /api/v1/nodes/node-1 7",
         ]
     );
 }
@@ -100,14 +117,16 @@ async fn nothing_is_sent_unless_the_term_covers_the_longest_write() {
         let (writer, sent) = writer(term, 200, &wire());
         let node = node();
         let answers = [
-            writer.patch(&node, patch(None)).await.map(|_| ()),
-            writer.patch_addresses(&node, vec![address()]).await.map(|_| ()),
+            writer.patch(&node, &named()).await.map(|_| ()),
+            writer.patch_status(&node, &addresses()).await.map(|_| ()),
+            writer.patch(&node, &finalizer()).await.map(|_| ()),
+            writer.patch_status(&node, &condition()).await.map(|_| ()),
             writer.delete(&node).await,
         ];
         for answer in answers {
             assert!(matches!((&answer, covers), (Ok(()), true) | (Err(Stopped::Lost(_)), false)));
         }
-        assert_eq!(sent.lock().len(), if covers { 3 } else { 0 });
+        assert_eq!(sent.lock().len(), if covers { 5 } else { 0 });
     }
 }
 
@@ -116,7 +135,7 @@ async fn a_node_that_is_gone_is_deleted_and_cannot_be_patched() {
     let (writer, _) = writer(Leadership::unconditional(), 404, &status(404));
     let node = node();
     writer.delete(&node).await.unwrap();
-    let patched = writer.patch(&node, patch(None)).await;
+    let patched = writer.patch(&node, &named()).await;
     assert!(matches!(patched, Err(Stopped::Refused(ApiError::NotFound))), "{patched:?}");
     assert!(writer.store.is_empty());
 }
@@ -126,4 +145,13 @@ async fn a_deletion_that_meets_another_node_is_refused() {
     let (writer, _) = writer(Leadership::unconditional(), 409, &status(409));
     let deleted = writer.delete(&node()).await;
     assert!(matches!(deleted, Err(Stopped::Refused(ApiError::Conflict))), "{deleted:?}");
+}
+
+#[test]
+fn rights_follow_from_the_kind() {
+    let rights = [patch::<Node>(), patch_status::<Node>(), delete::<Node>()];
+    assert_eq!(
+        rights.map(|right| right.to_string()),
+        ["patch nodes", "patch nodes/status", "delete nodes"]
+    );
 }

@@ -1,0 +1,148 @@
+//! Passes over everything: one after another, by period, when something wakes them, and
+//! sooner or later after a failure.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_base::{Backoff, RetryClass};
+use tokio::{
+    sync::{Mutex, Notify, watch},
+    time::{Instant, sleep, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+/// From the start of a pass to the next, at least: objects that change one after another
+/// must not cost one call each.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long a woken pass waits for more objects that change at the same time.
+const LINGER: Duration = Duration::from_millis(100);
+/// The share of a period by which it is shorter or longer at random, so that programs
+/// that were started together do not stay in step.
+const SPREAD: f64 = 0.1;
+/// The waits after passes that failed.
+const RETRY: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(1) };
+
+/// When the next pass begins unless something wakes it sooner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// After a period, counted from the end of this pass. New settings change the wait.
+    Period,
+    /// The pass failed: after a back-off, but no later than after a period.
+    Failed(RetryClass),
+    /// At this time. New settings begin a pass at once, since they may mean another time.
+    At(Instant),
+}
+
+/// What is done again and again.
+pub trait Pass: Send {
+    /// One pass. Says when the next one begins.
+    fn pass(&mut self) -> impl Future<Output = Next> + Send;
+
+    /// The period by the settings as they are now.
+    fn period(&self) -> Duration;
+}
+
+/// Wakes and ends the passes of one loop. Clones belong to the same loop.
+#[derive(Clone, Debug, Default)]
+pub struct Passes {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    wake: Notify,
+    /// Cancelled when no new pass may begin.
+    closing: CancellationToken,
+    /// Held during a pass.
+    passing: Mutex<()>,
+}
+
+impl Passes {
+    /// Begins a pass soon.
+    pub fn wake(&self) {
+        self.shared.wake.notify_one();
+    }
+
+    /// Cancelled when the passes end: a call to the cloud is not worth the wait then.
+    pub fn closing(&self) -> &CancellationToken {
+        &self.shared.closing
+    }
+
+    /// Lets no new pass begin, and waits for the one under way.
+    pub async fn drain(&self) {
+        self.shared.closing.cancel();
+        drop(self.shared.passing.lock().await);
+    }
+
+    /// Passes until the token is cancelled: at once, and then as each pass says.
+    pub async fn run<S>(
+        self,
+        mut pass: impl Pass,
+        mut settings: watch::Receiver<S>,
+        token: CancellationToken,
+    ) {
+        let work = async {
+            let mut failures = 0;
+            while !self.shared.closing.is_cancelled() {
+                let started = Instant::now();
+                let next = {
+                    let _passing = self.shared.passing.lock().await;
+                    pass.pass().await
+                };
+                failures = if matches!(next, Next::Failed(_)) { failures + 1 } else { 0 };
+                let wait = Wait { next, failures, unit: rand::random(), ended: Instant::now() };
+                self.wait(&wait, &pass, &mut settings).await;
+                sleep_until(started + PAUSE).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            () = token.cancelled() => {}
+            () = work => {}
+        }
+    }
+
+    async fn wait<S>(&self, wait: &Wait, pass: &impl Pass, settings: &mut watch::Receiver<S>) {
+        loop {
+            tokio::select! {
+                () = sleep_until(wait.due(pass.period())) => return,
+                () = self.shared.wake.notified() => return sleep(LINGER).await,
+                Ok(()) = settings.changed() => if matches!(wait.next, Next::At(_)) { return },
+                () = self.shared.closing.cancelled() => return,
+            }
+        }
+    }
+}
+
+/// The wait after a pass.
+struct Wait {
+    next: Next,
+    /// Passes that failed in a row.
+    failures: u32,
+    /// A random number between 0 and 1.
+    unit: f64,
+    ended: Instant,
+}
+
+impl Wait {
+    fn due(&self, period: Duration) -> Instant {
+        let period = period.mul_f64(1.0 + SPREAD * (2.0 * self.unit - 1.0));
+        let after = match self.next {
+            Next::At(due) => return due,
+            Next::Period => period,
+            Next::Failed(class) => after_failure(class, self.failures).min(period),
+        };
+        self.ended + after
+    }
+}
+
+fn after_failure(class: RetryClass, failures: u32) -> Duration {
+    match class {
+        RetryClass::RetryAfter(after) => after.max(RETRY.first),
+        RetryClass::Permanent => RETRY.longest,
+        RetryClass::Retry => RETRY.after(failures),
+    }
+}
+
+#[cfg(test)]
+mod tests;

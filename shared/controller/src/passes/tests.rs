@@ -1,0 +1,140 @@
+use tokio::sync::mpsc;
+
+use super::*;
+
+/// Quirk 8: programs that were started together do not list together for ever.
+#[tokio::test(start_paused = true)]
+async fn periods_are_spread_by_a_tenth() {
+    let period = Duration::from_mins(5);
+    for (unit, seconds) in [(0.0, 270), (0.5, 300), (1.0, 330)] {
+        let ended = Instant::now();
+        let wait = Wait { next: Next::Period, failures: 0, unit, ended };
+        let got = (wait.due(period) - ended).as_secs_f64();
+        assert!((got - f64::from(seconds)).abs() < 0.001, "{unit}: {got}");
+    }
+}
+
+#[test]
+fn the_wait_after_a_failure_is_what_was_asked_for_or_doubles() {
+    let asks = |seconds| RetryClass::RetryAfter(Duration::from_secs(seconds));
+    for (what, class, failures, seconds) in [
+        ("first", RetryClass::Retry, 1, 5),
+        ("second", RetryClass::Retry, 2, 10),
+        ("fourth", RetryClass::Retry, 4, 40),
+        ("fifth", RetryClass::Retry, 5, 60),
+        ("many", RetryClass::Retry, u32::MAX, 60),
+        ("only a person can mend it", RetryClass::Permanent, 1, 60),
+        ("as the cloud asks", asks(90), 1, 90),
+        ("but not at once", asks(1), 1, 5),
+    ] {
+        assert_eq!(after_failure(class, failures), Duration::from_secs(seconds), "{what}");
+    }
+}
+
+/// Notes when each pass began, takes a while, and does what it was told to.
+struct Noted {
+    began: mpsc::UnboundedSender<f64>,
+    start: Instant,
+    takes: Duration,
+    next: watch::Receiver<Plan>,
+}
+
+#[derive(Clone, Copy)]
+struct Plan {
+    next: fn() -> Next,
+    period: u64,
+}
+
+impl Pass for Noted {
+    async fn pass(&mut self) -> Next {
+        self.began.send(self.start.elapsed().as_secs_f64()).ok();
+        sleep(self.takes).await;
+        let next = self.next.borrow().next;
+        next()
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_secs(self.next.borrow().period)
+    }
+}
+
+struct Loop {
+    passes: Passes,
+    plan: watch::Sender<Plan>,
+    began: mpsc::UnboundedReceiver<f64>,
+    token: CancellationToken,
+    task: tokio::task::JoinHandle<()>,
+}
+
+fn begin(takes: u64, next: fn() -> Next, period: u64) -> Loop {
+    let (sender, began) = mpsc::unbounded_channel();
+    let (plan, seen) = watch::channel(Plan { next, period });
+    let takes = Duration::from_secs(takes);
+    let noted = Noted { began: sender, start: Instant::now(), takes, next: seen.clone() };
+    let (passes, token) = (Passes::default(), CancellationToken::new());
+    #[expect(clippy::disallowed_methods, reason = "the handle is kept and awaited")]
+    let task = tokio::spawn(passes.clone().run(noted, seen, token.clone()));
+    Loop { passes, plan, began, token, task }
+}
+
+impl Loop {
+    /// When the next pass begins, in seconds.
+    async fn next(&mut self) -> f64 {
+        self.began.recv().await.expect("the loop runs")
+    }
+}
+
+fn about(got: f64, expect: f64, spread: f64) {
+    assert!((got - expect).abs() <= spread + 0.01, "{got}, not {expect}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_period_counts_from_the_end_and_a_new_one_too() {
+    let mut passes = begin(2, || Next::Period, 100);
+    about(passes.next().await, 0.0, 0.0);
+    about(passes.next().await, 102.0, 10.0);
+    sleep(Duration::from_secs(20)).await;
+    passes.plan.send_modify(|plan| plan.period = 50);
+    about(passes.next().await, 154.0, 15.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_come_again_sooner_but_no_later_than_a_period() {
+    let failed = || Next::Failed(RetryClass::Retry);
+    let mut passes = begin(0, failed, 15);
+    about(passes.next().await, 0.0, 0.0);
+    about(passes.next().await, 5.0, 0.0);
+    about(passes.next().await, 15.0, 0.0);
+    about(passes.next().await, 30.0, 1.5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wake_begins_a_pass_soon_but_no_two_within_the_pause() {
+    let idle = || Next::At(Instant::now() + Duration::from_secs(60));
+    let mut passes = begin(0, idle, 1);
+    about(passes.next().await, 0.0, 0.0);
+    passes.passes.wake();
+    about(passes.next().await, 1.0, 0.0);
+    sleep(Duration::from_secs(10)).await;
+    passes.passes.wake();
+    about(passes.next().await, 11.1, 0.0);
+    sleep(Duration::from_secs(10)).await;
+    passes.plan.send_modify(|_| {});
+    about(passes.next().await, 21.1, 0.0);
+    about(passes.next().await, 81.1, 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_waits_for_the_pass_under_way_and_begins_no_other() {
+    let mut passes = begin(5, || Next::Period, 1);
+    about(passes.next().await, 0.0, 0.0);
+    sleep(Duration::from_secs(1)).await;
+    let start = Instant::now();
+    passes.passes.drain().await;
+    about(start.elapsed().as_secs_f64(), 4.0, 0.0);
+    sleep(Duration::from_secs(100)).await;
+    assert!(passes.began.try_recv().is_err(), "another pass");
+    assert!(!passes.task.is_finished(), "it ends with its token only");
+    passes.token.cancel();
+    passes.task.await.expect("no panic");
+}

@@ -1,0 +1,191 @@
+//! Reports to people: an event and a log line at once, and the memory of what was
+//! reported, so that a state that lasts does not become a flood of both.
+
+use std::{
+    collections::HashMap,
+    fmt::{self, Debug},
+    time::Duration,
+};
+
+use ccm_kube::events::{EventKind, EventRecorder};
+use ccm_objects::{ObjectRef, Shared as Name};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// How long a state that lasts is not reported again.
+pub const REPEAT: Duration = Duration::from_mins(10);
+
+/// The most states that are remembered of an object; the oldest goes first.
+const STATES: usize = 16;
+
+/// When a report is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Each time.
+    Always,
+    /// When the topic's state is another one than before, and every [`REPEAT`].
+    Changed,
+    /// Once for each state of the topic.
+    Once,
+}
+
+/// What is reported of an object.
+#[derive(Clone, Debug)]
+pub struct Report<'a> {
+    /// What it is about: each topic of an object has a state of its own.
+    pub topic: &'static str,
+    /// The state that is remembered.
+    pub state: &'a str,
+    /// Whether something is wrong: level of the line and kind of the event.
+    pub warning: bool,
+    /// The log line.
+    pub line: String,
+    /// Why, as a label of the line.
+    pub reason: Option<&'a str>,
+    /// The evidence, as a label of the line.
+    pub proof: Option<String>,
+    /// Reason and text of the event, if there is one.
+    pub event: Option<(&'static str, String)>,
+}
+
+/// Reports about objects, and what was reported of them.
+pub struct Reports {
+    events: EventRecorder,
+    memory: Memory,
+}
+
+impl Debug for Reports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reports").finish_non_exhaustive()
+    }
+}
+
+impl Reports {
+    /// Reports by this recorder. A state that comes back is not reported again within
+    /// `pause`.
+    pub fn new(events: EventRecorder, pause: Duration) -> Self {
+        Self { events, memory: Memory::new(pause) }
+    }
+
+    /// What was reported, for questions that no report answers.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Writes the line and records the event, unless that was done a moment ago: then the
+    /// line is for debugging only. Returns whether it was news.
+    pub fn report(&self, about: &ObjectRef, when: When, report: Report<'_>) -> bool {
+        let Report { topic, state, warning, line, reason, proof, event } = report;
+        let key = about.key();
+        let news = match when {
+            When::Always => true,
+            When::Changed => self.memory.changed(&key, topic, state),
+            When::Once => self.memory.first(&key, topic, state),
+        };
+        macro_rules! write_line {
+            ($level:ident, $label:ident) => {
+                tracing::$level!($label = &*key, reason, proof, "{line}")
+            };
+        }
+        match (about.kind, news, warning) {
+            ("Node", true, true) => write_line!(warn, node),
+            ("Node", true, false) => write_line!(info, node),
+            ("Node", false, _) => write_line!(debug, node),
+            (_, true, true) => write_line!(warn, object),
+            (_, true, false) => write_line!(info, object),
+            (_, false, _) => write_line!(debug, object),
+        }
+        if news && let Some((reason, text)) = event {
+            let kind = if warning { EventKind::Warning } else { EventKind::Normal };
+            self.events.record(about, kind, reason, text);
+        }
+        news
+    }
+}
+
+/// What was reported of each object.
+#[derive(Debug)]
+pub struct Memory {
+    pause: Duration,
+    objects: Mutex<HashMap<Name, Vec<Reported>>>,
+}
+
+#[derive(Debug)]
+struct Reported {
+    topic: &'static str,
+    state: String,
+    at: Instant,
+    /// Whether it is still the topic's state.
+    lasts: bool,
+}
+
+impl Memory {
+    /// Nothing was reported yet. See [`Reports::new`] for `pause`.
+    pub fn new(pause: Duration) -> Self {
+        Self { pause, objects: Mutex::default() }
+    }
+
+    /// Whether this state is to be reported now: it is another one than before, or some
+    /// time has passed.
+    pub fn changed(&self, object: &str, topic: &'static str, state: &str) -> bool {
+        self.with(object, |reported| {
+            let now = Instant::now();
+            let mut known = None;
+            for entry in reported.iter_mut().filter(|entry| entry.topic == topic) {
+                let same = entry.state == state;
+                let lasted = std::mem::replace(&mut entry.lasts, same);
+                if same {
+                    known = Some((entry, if lasted { REPEAT } else { self.pause }));
+                }
+            }
+            match known {
+                Some((entry, pause)) if now.duration_since(entry.at) < pause => false,
+                Some((entry, _)) => {
+                    entry.at = now;
+                    true
+                }
+                None => add(reported, topic, state, now),
+            }
+        })
+    }
+
+    /// Whether this state was never reported.
+    pub fn first(&self, object: &str, topic: &'static str, state: &str) -> bool {
+        self.with(object, |reported| {
+            let known = reported.iter().any(|entry| entry.topic == topic && entry.state == state);
+            !known && add(reported, topic, state, Instant::now())
+        })
+    }
+
+    /// The topic's state as last reported or repeated.
+    pub fn state(&self, object: &str, topic: &'static str) -> Option<String> {
+        let objects = self.objects.lock();
+        let mut reported = objects.get(object)?.iter();
+        let entry = reported.find(|entry| entry.topic == topic && entry.lasts)?;
+        Some(entry.state.clone())
+    }
+
+    /// Forgets an object that is gone.
+    pub fn forget(&self, object: &str) {
+        self.objects.lock().remove(object);
+    }
+
+    fn with<R>(&self, object: &str, change: impl FnOnce(&mut Vec<Reported>) -> R) -> R {
+        let mut objects = self.objects.lock();
+        if let Some(reported) = objects.get_mut(object) {
+            return change(reported);
+        }
+        change(objects.entry(object.into()).or_default())
+    }
+}
+
+fn add(reported: &mut Vec<Reported>, topic: &'static str, state: &str, at: Instant) -> bool {
+    if reported.len() >= STATES {
+        reported.remove(0);
+    }
+    reported.push(Reported { topic, state: state.to_owned(), at, lasts: true });
+    true
+}
+
+#[cfg(test)]
+mod tests;

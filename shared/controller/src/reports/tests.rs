@@ -1,0 +1,55 @@
+use super::*;
+
+const NODE: &str = "node-1";
+
+#[tokio::test(start_paused = true)]
+async fn a_lasting_state_is_told_when_it_changes_and_every_ten_minutes() {
+    let memory = Memory::new(Duration::ZERO);
+    for (advance, state, expect) in [
+        (0, "throttled", true),
+        (1, "throttled", false),
+        (0, "timeout", true),
+        (0, "timeout", false),
+        (0, "throttled", true),
+        (599, "throttled", false),
+        (1, "throttled", true),
+    ] {
+        tokio::time::advance(Duration::from_secs(advance)).await;
+        assert_eq!(memory.changed(NODE, "Waiting", state), expect, "{state} after {advance} s");
+        assert_eq!(memory.state(NODE, "Waiting").as_deref(), Some(state));
+    }
+    assert!(memory.changed(NODE, "Other", "throttled"), "another topic has states of its own");
+    assert!(memory.changed("node-2", "Waiting", "throttled"), "so has another object");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_that_comes_and_goes_is_told_once_a_minute() {
+    let memory = Memory::new(Duration::from_mins(1));
+    for (advance, state, expect) in [
+        (0, "a", true),
+        (0, "b", true),
+        (1, "a", false),
+        (1, "b", false),
+        (57, "b", false),
+        (1, "a", true),
+        (599, "a", false),
+        (1, "a", true),
+    ] {
+        tokio::time::advance(Duration::from_secs(advance)).await;
+        assert_eq!(memory.changed(NODE, "Verdict", state), expect, "{state} after {advance} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fact_is_told_once_and_the_memory_is_bounded() {
+    let memory = Memory::new(Duration::ZERO);
+    assert!(memory.first(NODE, "InvalidLabel", "a"));
+    tokio::time::advance(REPEAT * 10).await;
+    assert!(!memory.first(NODE, "InvalidLabel", "a"));
+    for number in 0..STATES {
+        assert!(memory.first(NODE, "InvalidLabel", &number.to_string()));
+    }
+    assert!(memory.first(NODE, "InvalidLabel", "a"), "the oldest made room");
+    memory.forget(NODE);
+    assert!(memory.first(NODE, "InvalidLabel", "1"), "a new node of the name is another one");
+}

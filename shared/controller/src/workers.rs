@@ -1,0 +1,136 @@
+//! Work on many keys side by side.
+
+use std::{hash::Hash, pin::pin};
+
+use tokio::{
+    sync::mpsc,
+    task::{JoinError, JoinSet},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::queue::WorkQueue;
+
+/// The running tasks of one stage. The keys of a task that panicked would be lost, so its
+/// panic goes on in whoever awaits the tasks: the supervisor then ends the process.
+#[derive(Debug, Default)]
+pub struct Tasks(JoinSet<()>);
+
+impl Tasks {
+    /// Starts one.
+    pub fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(task);
+    }
+
+    /// Awaits something else, and meanwhile notices tasks that have ended.
+    pub async fn until<T>(&mut self, other: impl Future<Output = T>) -> T {
+        let mut other = pin!(other);
+        loop {
+            tokio::select! {
+                biased;
+                Some(ended) = self.0.join_next() => resume_panic(ended),
+                done = &mut other => return done,
+            }
+        }
+    }
+
+    /// Waits until fewer than this many run; at least one may always run.
+    pub async fn below(&mut self, limit: usize) {
+        while self.0.len() >= limit.max(1) {
+            if let Some(ended) = self.0.join_next().await {
+                resume_panic(ended);
+            }
+        }
+    }
+
+    /// Waits until none runs.
+    pub async fn drained(&mut self) {
+        while let Some(ended) = self.0.join_next().await {
+            resume_panic(ended);
+        }
+    }
+}
+
+fn resume_panic(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        std::panic::resume_unwind(error.into_panic());
+    }
+}
+
+/// Where workers take their work from.
+pub trait Source: Send {
+    /// One piece of work.
+    type Item;
+
+    /// The next piece; `None` when there will be no more. Nothing is lost when the future
+    /// is dropped.
+    fn next(&mut self) -> impl Future<Output = Option<Self::Item>> + Send;
+}
+
+impl<T: Send> Source for mpsc::Receiver<T> {
+    type Item = T;
+
+    async fn next(&mut self) -> Option<T> {
+        self.recv().await
+    }
+}
+
+impl<K: Clone + Eq + Hash + Send + Sync + 'static> Source for WorkQueue<K> {
+    type Item = K;
+
+    async fn next(&mut self) -> Option<K> {
+        self.get().await
+    }
+}
+
+/// Works on what comes from `source`, at most `limit` pieces at once, until the token is
+/// cancelled. When the source has ended, what runs is finished.
+pub async fn pool<S: Source, F>(
+    mut source: S,
+    limit: impl Fn() -> usize + Send,
+    token: CancellationToken,
+    work: impl Fn(S::Item) -> F + Send,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let stage = async {
+        let mut tasks = Tasks::default();
+        while let Some(item) = tasks.until(source.next()).await {
+            tasks.spawn(work(item));
+            tasks.below(limit()).await;
+        }
+        tasks.drained().await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        biased;
+        () = token.cancelled() => {}
+        () = stage => {}
+    }
+}
+
+/// Works on the keys of a queue like [`pool`], and gives each back when its work has ended.
+/// To drain: shut down the queue and wait until it is drained.
+pub async fn by_key<K, F>(
+    queue: WorkQueue<K>,
+    limit: impl Fn() -> usize + Send,
+    token: CancellationToken,
+    work: impl Fn(K) -> F + Send,
+) where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let source = queue.clone();
+    let work = move |key: K| {
+        let (queue, working) = (queue.clone(), work(key.clone()));
+        async move {
+            working.await;
+            queue.done(&key);
+        }
+    };
+    pool(source, limit, token, work).await;
+}
+
+#[cfg(test)]
+mod tests;

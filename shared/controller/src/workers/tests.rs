@@ -1,0 +1,90 @@
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use ccm_runtime::metrics::Metrics;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::*;
+use crate::queue::{Priority, QueueConfig, QueueMetrics};
+
+const WORK: Duration = Duration::from_secs(1);
+
+fn queue(keys: impl IntoIterator<Item = u32>) -> WorkQueue<u32> {
+    let queue = WorkQueue::new("Test", QueueConfig::default(), &QueueMetrics::new(&Metrics::new()));
+    keys.into_iter().for_each(|key| queue.add(key, Priority::Routine));
+    queue
+}
+
+/// How many run now, and how many ran at once at most.
+#[derive(Clone, Default)]
+struct Running(Arc<(AtomicUsize, AtomicUsize)>);
+
+impl Running {
+    async fn work(self) {
+        let (now, most) = &*self.0;
+        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        sleep(WORK).await;
+        now.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn most(&self) -> usize {
+        self.0.1.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_are_worked_on_side_by_side_up_to_the_limit_and_given_back() {
+    for (limit, expect, seconds) in [(0, 1, 6), (2, 2, 3), (10, 6, 1)] {
+        let (queue, running, token) = (queue(0..6), Running::default(), CancellationToken::new());
+        let start = Instant::now();
+        let pool = by_key(queue.clone(), || limit, token.clone(), |_| running.clone().work());
+        let control = async {
+            while !queue.is_empty() {
+                sleep(Duration::from_millis(10)).await;
+            }
+            queue.shut_down();
+            queue.drained().await;
+            assert_eq!(start.elapsed().as_secs(), seconds, "limit {limit}");
+            token.cancel();
+        };
+        tokio::join!(pool, control);
+        assert_eq!(running.most(), expect, "limit {limit}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_begun_is_finished_when_the_source_ends() {
+    let (sender, receiver) = mpsc::channel(4);
+    let (running, token) = (Running::default(), CancellationToken::new());
+    let finished = Arc::new(AtomicUsize::new(0));
+    sender.send(1).await.expect("room");
+    drop(sender);
+    let pool = pool(
+        receiver,
+        || 4,
+        token.clone(),
+        |_| {
+            let (running, finished) = (running.clone(), Arc::clone(&finished));
+            async move {
+                running.work().await;
+                finished.fetch_add(1, Ordering::SeqCst);
+            }
+        },
+    );
+    assert!(timeout(WORK * 2, pool).await.is_err(), "it ends with its token only");
+    assert_eq!(finished.load(Ordering::SeqCst), 1);
+    token.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "broken")]
+async fn a_panic_goes_on_in_the_pool() {
+    let token = CancellationToken::new();
+    let work = |key: u32| async move { assert!(key != 1, "broken") };
+    by_key(queue([0, 1]), || 1, token, work).await;
+}

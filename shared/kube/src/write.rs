@@ -1,0 +1,101 @@
+//! Writing objects of any kind: metadata and spec, the status, deletion.
+//!
+//! Each write holds the version and the UID of the object that it was decided on, so that
+//! an object that has changed since, or another of the same name, gets a conflict.
+
+mod patch;
+
+use std::{marker::PhantomData, time::Duration};
+
+use kube::{
+    Client, Resource as _,
+    api::{DeleteParams, Patch as Body, PatchParams, Preconditions, Request},
+};
+use tokio::time::timeout;
+
+pub use self::patch::{ConditionChange, Patch, StatusPatch};
+use crate::{error::ApiError, store::Stored};
+
+/// Writes objects of one kind. Each call ends within its time, whatever the connection
+/// does.
+pub struct ObjectApi<K> {
+    client: Client,
+    timeout: Duration,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Clone for ObjectApi<K> {
+    fn clone(&self) -> Self {
+        Self { client: self.client.clone(), ..*self }
+    }
+}
+
+impl<K: Stored> ObjectApi<K> {
+    /// Writes through this client; `timeout` bounds a call with all its repetitions and
+    /// the whole of its answer.
+    pub fn new(client: Client, timeout: Duration) -> Self {
+        Self { client, timeout, kind: PhantomData }
+    }
+
+    /// How long a call may take: what the term of leadership must cover before it starts.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Changes metadata and spec. Returns the object as it is now. A patch that changes
+    /// nothing is not sent: [`ApiError::Invalid`].
+    pub async fn patch(&self, object: &K, patch: &Patch) -> Result<K, ApiError> {
+        let (request, name) = path(object);
+        let body = patch.body(object).ok_or_else(|| nothing::<K>(name))?;
+        self.send(request.patch(name, &PatchParams::default(), &Body::Strategic(body))).await
+    }
+
+    /// Changes the status. Returns the object as it is now. A patch that changes nothing is
+    /// not sent: [`ApiError::Invalid`].
+    pub async fn patch_status(&self, object: &K, patch: &StatusPatch) -> Result<K, ApiError> {
+        let (request, name) = path(object);
+        let body = patch.body(object).ok_or_else(|| nothing::<K>(name))?;
+        let (params, body) = (PatchParams::default(), Body::Strategic(body));
+        self.send(request.patch_subresource("status", name, &params, &body)).await
+    }
+
+    /// Deletes exactly this object as it was seen: another of the same name, or one that
+    /// has changed since, gets [`ApiError::Conflict`] and stays.
+    pub async fn delete(&self, object: &K) -> Result<(), ApiError> {
+        let (request, name) = path(object);
+        let preconditions = Preconditions {
+            uid: Some(object.uid().to_owned()),
+            resource_version: Some(object.resource_version().to_owned()),
+        };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let request = request.delete(name, &params).map_err(kube::Error::BuildRequest)?;
+        // Depending on finalizers the answer is the object or a status: either is a success.
+        let call = self.client.request_status::<K::Wire>(request);
+        let answer = timeout(self.timeout, call).await.map_err(|_| ApiError::Timeout)?;
+        answer.map(|_| ()).map_err(ApiError::from)
+    }
+
+    async fn send(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<K, ApiError> {
+        let call = self.client.request::<K::Wire>(request.map_err(kube::Error::BuildRequest)?);
+        let answer = timeout(self.timeout, call).await.map_err(|_| ApiError::Timeout)?;
+        K::read(answer?).map_err(ApiError::Decode)
+    }
+}
+
+/// Where objects like this one are, and its name there.
+fn path<K: Stored>(object: &K) -> (Request, &str) {
+    let key: &str = object.key();
+    let (namespace, name) = match key.split_once('/') {
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, key),
+    };
+    (Request::new(K::Wire::url_path(&(), namespace)), name)
+}
+
+fn nothing<K: Stored>(name: &str) -> ApiError {
+    let kind = K::Wire::kind(&());
+    ApiError::Invalid(format!("the patch of {kind} {name} changes nothing"))
+}
