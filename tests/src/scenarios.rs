@@ -27,7 +27,7 @@ mod bad_input;
 mod cloud_faults;
 mod initialise;
 mod keep_true;
-mod leadership;
+pub mod leadership;
 mod lifecycle;
 mod lifecycle_breaker;
 mod lifecycle_cases;
@@ -208,14 +208,19 @@ pub struct Scenario {
     pub name: &'static str,
     /// The clusters it runs on.
     pub on: &'static [Kind],
-    run: fn(Env) -> Running,
+    /// What it does.
+    pub run: fn(Env) -> Running,
 }
 
-type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+/// A scenario that runs.
+pub type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
-const BOTH: &[Kind] = &[Kind::Simulated, Kind::Real];
-const SIMULATED: &[Kind] = &[Kind::Simulated];
-const REAL: &[Kind] = &[Kind::Real];
+/// On either cluster. A controller has at most 12 that run on the real one.
+pub const BOTH: &[Kind] = &[Kind::Simulated, Kind::Real];
+/// On the simulated API server alone.
+pub const SIMULATED: &[Kind] = &[Kind::Simulated];
+/// On the real API server alone.
+pub const REAL: &[Kind] = &[Kind::Real];
 
 impl Scenario {
     /// Runs it.
@@ -224,10 +229,12 @@ impl Scenario {
     }
 }
 
-/// Names each function once: the test is called as the function is.
+/// Scenarios by the clusters they run on. Names each function once: the test is called as
+/// the function is.
+#[macro_export]
 macro_rules! scenarios {
     ($($on:ident: $($module:ident::$name:ident),+ $(,)?;)+) => {
-        vec![$($(Scenario {
+        vec![$($($crate::scenarios::Scenario {
             name: concat!(stringify!($module), "::", stringify!($name)),
             on: $on,
             run: |env| Box::pin($module::$name(env)),

@@ -101,7 +101,7 @@ impl Launch {
     fn command(&self) -> Result<Command> {
         let path = binaries()?.join(&self.name);
         if !path.exists() {
-            bail!("{} is not built; run `cargo build --workspace --bins`", path.display());
+            bail!("{} is not built; run `cargo build --all-targets`", path.display());
         }
         let mut command = Command::new(path);
         command

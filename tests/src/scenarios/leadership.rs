@@ -12,7 +12,7 @@ use super::{Env, NODE_AGENT, SOON};
 use crate::nodes;
 
 /// Short terms, so that the tests are short; the proportions are the defaults'.
-pub(super) fn with_short_terms(launch: Launch) -> Launch {
+pub fn with_short_terms(launch: Launch) -> Launch {
     launch
         .arg("--leader-elect-lease-duration=5s")
         .arg("--leader-elect-renew-deadline=3s")

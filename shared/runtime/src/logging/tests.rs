@@ -42,7 +42,7 @@ fn verbosity_and_filter_choose_the_levels() {
     check(4, None, "one two four seven");
     check(6, None, "one two three four seven");
     check(9, Some("warn"), "four seven");
-    check(0, Some("warn,ccm_runtime=debug"), "one two four seven");
+    check(0, Some("warn,ccm_controller=debug"), "one two four seven");
     check(0, Some("info,kube_runtime=info"), "one four five eight seven");
 }
 
