@@ -17,7 +17,12 @@ pub fn options(program: &str) -> Result<String> {
 
 /// All metrics that a process of this program can report, whatever the provider.
 pub fn metrics(program: &str) -> Result<Vec<Family>> {
-    Ok(families(&printed(program, &["--print-metrics"])?))
+    Ok(families(&metrics_page(program)?))
+}
+
+/// The same as the program's page has it.
+pub fn metrics_page(program: &str) -> Result<String> {
+    printed(program, &["--print-metrics"])
 }
 
 /// What the code of this program says that it needs, with its default settings.

@@ -81,6 +81,33 @@ fn every_metric_is_explained() {
 }
 
 #[test]
+fn no_name_is_used_twice() {
+    for listing in programs::ALL {
+        let page = printed::metrics_page(listing.identity.binary).unwrap();
+        let mut names: Vec<_> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+            .collect();
+        let all = names.len();
+        assert!(all > 30, "{page}");
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all, "{page}");
+        let lines = page.lines().filter(|line| !line.starts_with('#'));
+        let mut series: Vec<_> = lines.filter_map(|line| Some(line.rsplit_once(' ')?.0)).collect();
+        let all = series.len();
+        series.sort_unstable();
+        series.dedup();
+        assert_eq!(series.len(), all, "{page}");
+        for help in page.lines().filter(|line| line.starts_with("# HELP ")) {
+            let own = help.contains(" ccm_") || help.contains("HELP kubernetes_");
+            assert!(!own || help.contains(" [ALPHA] "), "no stability: {help}");
+            assert!(help.ends_with('.') && !help.ends_with(".."), "{help}");
+        }
+    }
+}
+
+#[test]
 fn every_open_label_is_in_use() {
     let all = everything().unwrap();
     for (label, _) in metrics_page::OPEN {

@@ -2,46 +2,39 @@
 //! their instances.
 //!
 //! ```text
-//! informer --node changed--> queue --batch--> lookups --answer--> writers --> API server
-//!                              ^                 |  one call       plan, then execute
-//!                              |                 v
-//!                           refresh --list--> inventory
+//! informer -> intake --node changed--> queue --batch--> lookups --answer--> writers --> API server
+//!                                        ^                 |  one call       plan, then execute
+//!                                        |                 v
+//!                                     refresh --list--> inventory
 //! ```
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`plan`] | what to do about one node: pure |
-//! | `observe` | from the informer's node to the plan's plain values |
-//! | `lookups` | first stage: batches, one call to the cloud each |
-//! | `writers` | second stage: plan and write, many nodes at a time |
+//! | [`plan`] | what to do about one node, and when to look again: pure |
+//! | `observe::intake` | the nodes, whose they are, and which are to be looked at |
+//! | `observe::lookups` | first stage: batches, one call to the cloud each |
+//! | `observe::refresh` | one list of the fleet per period; work for what differs |
+//! | `observe::ledger` | what is remembered of a node: state, last answer |
+//! | `observe::waiting` | the age of the node that has waited longest |
+//! | `execute::writers` | second stage: plan and write, many nodes at a time |
 //! | `execute` | the steps of a plan as requests |
-//! | `pace` | when a node that could not be finished is looked at again |
-//! | `refresh` | one list of the fleet per period; work for what differs |
-//! | `ledger` | what is remembered of a node: state, last answer, what was told |
-//! | `tell` | events and log lines |
+//! | `report` | events and log lines |
 //! | `settings`, `metrics` | flags; `ccm_node_*` and upstream's histograms |
-//! | `waiting` | the age of the node that has waited longest |
 
-mod controller;
 mod execute;
-mod ledger;
-mod lookups;
 mod metrics;
 mod observe;
-mod pace;
 pub mod plan;
-mod refresh;
+mod report;
 mod settings;
-mod tell;
-mod waiting;
-mod writers;
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::Arc;
 
 use ccm_cloud::Fleet;
 use ccm_controller::{
     inventory::Inventory,
-    queue::{QueueMetrics, WorkQueue},
+    passes::Passes,
+    queue::QueueMetrics,
     watch::{self, Watches},
     writer::{self, Writer},
 };
@@ -53,45 +46,37 @@ use ccm_runtime::{
     program::{Context, Failure, Identity, Program},
     programs,
     rights::Right,
-    settings::{Problems, RawSettings, SettingDoc},
 };
-use tokio::{sync::mpsc, time::Instant};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use settings::NodeSettings;
 
 use crate::{
-    controller::Controller, ledger::Ledger, lookups::Outlets, metrics::NodeMetrics,
-    waiting::OldestWaiting, writers::Work,
+    execute::writers::Writers,
+    metrics::NodeMetrics,
+    observe::{Handles, QUEUE, intake::Intake, lookups::Lookups, refresh::Refresh, waiting},
 };
-
-/// How many answered nodes may wait for a writer; more than the writers hold, so that
-/// none of them waits for the next one.
-const OUTLET: usize = 64;
 
 /// The program.
 pub struct NodeCcm {
-    controller: Arc<Controller>,
+    handles: Handles,
+    store: Store<Node>,
+    intake: Arc<Intake>,
     fleet: Condition,
+    /// Cancelled when no call to the cloud is to be waited for.
+    closing: CancellationToken,
 }
 
 impl Program for NodeCcm {
     const IDENTITY: Identity = programs::NODE_CCM;
     type Settings = NodeSettings;
 
-    fn documentation() -> &'static [SettingDoc] {
-        settings::TABLE
-    }
-
-    fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<NodeSettings> {
-        settings::settings(layers, problems)
-    }
-
     fn specimens(metrics: &Metrics) {
         NodeMetrics::new(metrics).specimens();
         waiting::specimen(metrics);
-        QueueMetrics::new(metrics).specimens(controller::QUEUE);
-        watch::metrics(metrics).specimens::<Node>();
+        QueueMetrics::new(metrics).specimens(QUEUE);
+        watch::metrics(metrics).specimens_of::<Node>();
         let inventory = Inventory::new();
         inventory.register(metrics);
         // Its age is not there before the first list.
@@ -109,64 +94,31 @@ impl Program for NodeCcm {
             Scope::Information,
             "not listed yet; only the leader lists it",
         );
-        let controller = Arc::new(controller(&context));
-        context.metrics.collect(OldestWaiting(Arc::clone(&controller)));
-        let listener = Arc::clone(&controller);
-        let watches = Watches::new(&context);
-        watches.watch(&controller.store, move |change| listener.changed(&change)).await;
-        Ok(Self { controller, fleet })
+        let (handles, store) = (Handles::new(&context), Store::new());
+        let intake = Arc::new(Intake::new(&handles, store.clone()));
+        waiting::collect(&context.metrics, Arc::clone(&intake), handles.ledger.clone());
+        let listener = Arc::clone(&intake);
+        Watches::new(&context).watch(&store, move |change| listener.changed(&change)).await;
+        Ok(Self { handles, store, intake, fleet, closing: CancellationToken::new() })
     }
 
     fn lead(self: Arc<Self>, context: Context<Self>) {
-        let (new, new_work) = mpsc::channel::<Work>(OUTLET);
-        let (settled, settled_work) = mpsc::channel::<Work>(OUTLET);
-        let outlets = Outlets { new, settled };
-        let controller = || Arc::clone(&self.controller);
-        let token = || context.token.clone();
-        let syncs = |controller: &Controller| controller.settings().concurrent_node_syncs;
-        let updates =
-            |controller: &Controller| controller.settings().concurrent_node_status_updates;
-        context
-            .supervisor
-            .spawn("new-nodes", writers::pool(controller(), new_work, syncs, token()));
-        context
-            .supervisor
-            .spawn("settled-nodes", writers::pool(controller(), settled_work, updates, token()));
-        context.supervisor.spawn("lookups", lookups::run(controller(), outlets, token()));
-        self.controller.take_up();
-        context
-            .supervisor
-            .spawn("refresh", refresh::run(controller(), self.fleet.clone(), token()));
+        let (intake, tasks) = (|| Arc::clone(&self.intake), &context.supervisor);
+        let writer = Writer::new(&context, &self.store);
+        let outlets = Writers::new(&self.handles, intake(), writer).start(tasks);
+        let lookups = Lookups::new(&self.handles, intake(), outlets, self.closing.clone());
+        tasks.spawn("lookups", lookups.run(context.token.clone()));
+        self.intake.take_up();
+        let refresh = Refresh::new(&self.handles, intake(), self.fleet.clone());
+        let passes =
+            Passes::default().run(refresh, context.settings.clone(), context.token.clone());
+        tasks.spawn("refresh", passes);
     }
 
     async fn drain(&self) {
-        self.controller.queue.shut_down();
+        self.handles.queue.shut_down();
         // A lookup in flight is not worth the wait: the next leader asks again.
-        self.controller.closing.cancel();
-        self.controller.queue.drained().await;
-    }
-}
-
-fn controller(context: &Context<NodeCcm>) -> Controller {
-    let metrics = NodeMetrics::new(&context.metrics);
-    let inventory = Inventory::new();
-    inventory.register(&context.metrics);
-    let store = Store::new();
-    Controller {
-        writer: Writer::new(context, &store),
-        store,
-        cloud: Arc::clone(&context.cloud),
-        events: context.events.clone(),
-        settings: context.settings.clone(),
-        queue: WorkQueue::new(
-            controller::QUEUE,
-            controller::queue_config(),
-            &QueueMetrics::new(&context.metrics),
-        ),
-        inventory,
-        ledger: Ledger::new(metrics.clone()),
-        metrics,
-        leads: AtomicBool::new(false),
-        closing: CancellationToken::new(),
+        self.closing.cancel();
+        self.handles.queue.drained().await;
     }
 }

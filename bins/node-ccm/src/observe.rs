@@ -1,43 +1,61 @@
-//! From what the informer keeps to the plain values that the plan works on.
+//! What is known of nodes and instances, and which nodes are to be looked at.
 
-use ccm_controller::queue::Priority;
-use ccm_objects::Node;
+pub(crate) mod intake;
+pub(crate) mod ledger;
+pub(crate) mod lookups;
+pub(crate) mod refresh;
+pub(crate) mod waiting;
 
-use crate::plan::{
-    Address, NodeFacts, OWNED_LABELS, PROVIDED_NODE_IP, Taint, facts::parse_owned_labels,
+use std::sync::Arc;
+
+use ccm_cloud::Cloud;
+use ccm_controller::{
+    inventory::Inventory,
+    queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
 };
+use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::program::{Context, Program};
+use tokio::sync::watch;
 
-/// What the plan is told about a node.
-pub(crate) fn facts(node: &Node) -> NodeFacts {
-    let annotation = |key: &str| node.annotations.get(key).map(|value| &**value);
-    NodeFacts {
-        name: node.name.to_string(),
-        provider_id: node.provider_id.as_deref().map(str::to_owned),
-        labels: node
-            .labels
-            .iter()
-            .map(|(key, value)| (key.to_string(), value.to_string()))
-            .collect(),
-        owned_labels: annotation(OWNED_LABELS).map(parse_owned_labels).unwrap_or_default(),
-        provided_node_ip: annotation(PROVIDED_NODE_IP).map(str::to_owned),
-        taints: node.taints.iter().map(taint).collect(),
-        addresses: node
-            .addresses
-            .iter()
-            .map(|entry| Address::new(&*entry.kind, &*entry.address))
-            .collect(),
-        ready: node.is_ready(),
+use self::ledger::Ledger;
+use crate::{metrics::NodeMetrics, plan::pace::RETRY, report::NodeReports, settings::NodeSettings};
+
+/// The upstream name of the queue, the label of its metrics.
+pub(crate) const QUEUE: &str = "Nodes";
+
+/// What the parts of the controller are made from; each takes what it needs.
+#[derive(Clone)]
+pub(crate) struct Handles {
+    pub(crate) cloud: Arc<dyn Cloud>,
+    pub(crate) queue: WorkQueue<Name>,
+    pub(crate) inventory: Inventory,
+    pub(crate) ledger: Ledger,
+    pub(crate) reports: NodeReports,
+    pub(crate) settings: watch::Receiver<Arc<NodeSettings>>,
+    pub(crate) metrics: NodeMetrics,
+}
+
+impl Handles {
+    pub(crate) fn new<P: Program<Settings = NodeSettings>>(context: &Context<P>) -> Self {
+        let metrics = NodeMetrics::new(&context.metrics);
+        let inventory = Inventory::new();
+        inventory.register(&context.metrics);
+        let queue_metrics = QueueMetrics::new(&context.metrics);
+        Self {
+            cloud: Arc::clone(&context.cloud),
+            queue: WorkQueue::new(QUEUE, queue_config(), &queue_metrics),
+            inventory,
+            ledger: Ledger::new(metrics.clone()),
+            reports: NodeReports::new(context.events.clone(), metrics.clone()),
+            settings: context.settings.clone(),
+            metrics,
+        }
     }
 }
 
-fn taint(taint: &ccm_objects::Taint) -> Taint {
-    let text = |text: &ccm_objects::Shared| text.to_string();
-    Taint {
-        key: text(&taint.key),
-        value: taint.value.as_ref().map(text),
-        effect: text(&taint.effect),
-        time_added: taint.time_added.as_ref().map(text),
-    }
+/// How the queue spaces its retries.
+fn queue_config() -> QueueConfig {
+    QueueConfig { waits: RETRY, ..QueueConfig::default() }
 }
 
 /// Whether an answer about one is an answer about the other: they are the same object
@@ -52,7 +70,7 @@ pub(crate) fn same_machine(a: &Node, b: &Node) -> bool {
 /// What a person or kubelet changed in order to mend something is urgent: it also
 /// shortens a back-off. The rest is not, so that a busy node does not drive the calls
 /// to a cloud that fails.
-pub(crate) fn wakes(old: &Node, new: &Node) -> Option<Priority> {
+fn wakes(old: &Node, new: &Node) -> Option<Priority> {
     let identified = same_machine(old, new);
     let annotated = old.annotations == new.annotations;
     if new.is_uninitialised() && (!old.is_uninitialised() || !identified || !annotated) {

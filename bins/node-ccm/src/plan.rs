@@ -4,44 +4,21 @@
 //! printed, compared and serialised.
 
 pub mod addresses;
-pub mod facts;
 pub mod label_rules;
 pub mod labels;
 pub mod node_ip;
+pub mod pace;
 mod text;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
-use ccm_cloud::{AbsenceProof, Claim, CloudError, ErrorKind, Instance, Lookup, LookupResult};
+use ccm_cloud::{AbsenceProof, Claim, ErrorKind, Instance, Lookup, LookupResult};
 pub use ccm_objects::node_keys::{PROVIDED_NODE_IP, UNINITIALIZED};
+use ccm_objects::{Address, Node, Taint};
 use serde::Serialize;
 
-pub use self::facts::{Address, NodeFacts, OWNED_LABELS, Taint};
+pub use self::labels::OWNED_LABELS;
 use self::{labels::LabelChanges, node_ip::NodeIpError};
-
-/// What the cloud said about a node's instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// It exists.
-    Found(Arc<Instance>),
-    /// It does not exist.
-    Gone(AbsenceProof),
-    /// It is somebody else's, for this reason.
-    NotOurs(String),
-    /// There is no answer for this node, for this reason.
-    Failed(CloudError),
-}
-
-impl From<LookupResult> for Answer {
-    fn from(result: LookupResult) -> Self {
-        match result {
-            Ok(Lookup::Found(instance)) => Self::Found(Arc::from(instance)),
-            Ok(Lookup::Gone(proof)) => Self::Gone(proof),
-            Ok(Lookup::NotOurs(why)) => Self::NotOurs(why),
-            Err(error) => Self::Failed(error),
-        }
-    }
-}
 
 /// What to do when the first InternalIP of a Ready node changes in the cloud. Pods,
 /// probes and kubelet's certificate may depend on the old one.
@@ -207,21 +184,21 @@ impl Note {
     }
 }
 
-/// Decides what to do about a node.
-pub fn plan(node: &NodeFacts, claim: Claim, answer: &Answer, policy: Policy) -> Plan {
+/// Decides what to do about a node, by what the cloud said about its instance.
+pub fn plan(node: &Node, claim: Claim, answer: &LookupResult, policy: Policy) -> Plan {
     if claim == Claim::Foreign {
         return Plan::nothing(Outcome::Foreign);
     }
     let waits = node.is_uninitialised();
     match answer {
-        Answer::Found(instance) => found(node, instance, policy),
-        Answer::NotOurs(why) => Plan::nothing(Outcome::NotOurs(why.clone())),
-        Answer::Gone(proof) if waits => Plan::waits(WaitReason::InstanceNotFound, gone_text(proof)),
-        Answer::Gone(_) => Plan::nothing(Outcome::InstanceGone),
-        Answer::Failed(error) if waits => {
-            Plan::waits(WaitReason::Cloud(error.kind), error.to_string())
+        Ok(Lookup::Found(instance)) => follow(node, instance, policy),
+        Ok(Lookup::NotOurs(why)) => Plan::nothing(Outcome::NotOurs(why.clone())),
+        Ok(Lookup::Gone(proof)) if waits => {
+            Plan::waits(WaitReason::InstanceNotFound, gone_text(proof))
         }
-        Answer::Failed(error) => Plan::nothing(Outcome::Unanswered(error.kind)),
+        Ok(Lookup::Gone(_)) => Plan::nothing(Outcome::InstanceGone),
+        Err(error) if waits => Plan::waits(WaitReason::Cloud(error.kind), error.to_string()),
+        Err(error) => Plan::nothing(Outcome::Unanswered(error.kind)),
     }
 }
 
@@ -232,8 +209,8 @@ fn gone_text(proof: &AbsenceProof) -> String {
     }
 }
 
-/// The plan for a node whose instance is known.
-fn found(node: &NodeFacts, instance: &Instance, policy: Policy) -> Plan {
+/// The plan for a node of ours whose instance is known.
+pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
     let uninitialised = node.is_uninitialised();
     let outcome = if uninitialised { Outcome::Initialised } else { Outcome::KeptTrue };
     let mut plan = Plan::nothing(outcome);
@@ -257,12 +234,12 @@ fn found(node: &NodeFacts, instance: &Instance, policy: Policy) -> Plan {
         change.labels = labels;
     }
     if let Some(owned) = owned {
-        let record = (!owned.is_empty()).then(|| facts::format_owned_labels(&owned));
+        let record = (!owned.is_empty()).then(|| labels::format_owned(&owned));
         change.why.push("which additional labels follow the cloud is recorded".to_owned());
         change.annotations.insert(OWNED_LABELS.to_owned(), record);
     }
     if uninitialised {
-        let others = node.taints.iter().filter(|taint| taint.key != UNINITIALIZED);
+        let others = node.taints.iter().filter(|taint| &*taint.key != UNINITIALIZED);
         change.why.push("the node is initialised".to_owned());
         change.taints = Some(others.cloned().collect());
     }
@@ -272,7 +249,7 @@ fn found(node: &NodeFacts, instance: &Instance, policy: Policy) -> Plan {
     plan
 }
 
-fn node_ip_text(node: &NodeFacts, error: &NodeIpError) -> String {
+fn node_ip_text(node: &Node, error: &NodeIpError) -> String {
     format!(
         "provided node ip for node {:?} is not valid: annotation {PROVIDED_NODE_IP}: {error}",
         node.name
@@ -288,11 +265,11 @@ impl Plan {
         Self::nothing(Outcome::Waits(Wait { reason, message }))
     }
 
-    fn set_addresses(&mut self, node: &NodeFacts, list: Vec<Address>, policy: Policy) {
+    fn set_addresses(&mut self, node: &Node, list: Vec<Address>, policy: Policy) {
         let from = addresses::primary(&node.addresses);
         let to = addresses::primary(&list);
         if let Some(from) =
-            from.filter(|from| to != Some(*from) && node.ready && !node.is_uninitialised())
+            from.filter(|from| to != Some(*from) && node.is_ready() && !node.is_uninitialised())
         {
             let (from, to) = (from.to_owned(), to.map(str::to_owned));
             if policy.internal_ip_change == InternalIpChange::Hold {

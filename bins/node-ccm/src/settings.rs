@@ -1,31 +1,58 @@
-//! The settings of node-ccm: its flags, what they mean, and how they are checked.
+//! The settings of node-ccm.
 
 use std::time::Duration;
 
 use ccm_base::duration;
-use ccm_runtime::settings::{Kind, Problems, RawSettings, SettingDoc, SettingValue};
+use ccm_runtime::settings::cloud_call_timeout;
+use ccm_settings::{checked, one_of, within};
 use serde::Serialize;
 
 use crate::plan::{InternalIpChange, Policy};
 
+/// The most writers at once; each holds one request to the API server.
+const MOST_WRITERS: u16 = 1000;
 /// The shortest period of lists of the whole fleet.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(10);
 
-/// The settings, checked.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct NodeSettings {
-    /// How many new nodes are written at once.
-    pub concurrent_node_syncs: usize,
-    /// How many initialised nodes are written at once.
-    pub concurrent_node_status_updates: usize,
-    /// Time between two lists of the fleet.
-    #[serde(serialize_with = "duration::serialize")]
-    pub node_status_update_frequency: Duration,
-    /// The longest time for one call to the cloud.
-    #[serde(serialize_with = "duration::serialize")]
-    pub cloud_call_timeout: Duration,
-    /// What happens to the first InternalIP of a Ready node.
-    pub node_internal_ip_change: InternalIpChange,
+ccm_settings::settings! {
+    /// The settings, checked.
+    #[derive(Clone, Debug, PartialEq, Serialize)]
+    pub struct NodeSettings {
+        /// How many new nodes are written at the same time. Each costs two requests to the API server, so this
+        /// many requests are open at most; lookups in the cloud are batched and not concerned.
+        /// cloud-controller-manager's default is 1, because there each worker also waits for the cloud.
+        /// From 1 to 1000.
+        pub concurrent_node_syncs: usize = live(Count, "concurrent-node-syncs", "32"),
+            within(1..=MOST_WRITERS);
+        /// How many initialised nodes are written at the same time when their instances have changed. They have
+        /// writers of their own, so that new nodes never wait for them. 0 means as many as
+        /// --concurrent-node-syncs. At most 1000.
+        pub concurrent_node_status_updates: usize = live(Count, "concurrent-node-status-updates", "0"),
+            within(0..=MOST_WRITERS);
+        /// Time between two lists of the whole fleet, by which addresses and labels are kept true to the
+        /// instances; each period is up to a tenth shorter or longer, at random. At least 10s. One list costs one call
+        /// per page of the cloud, however many nodes there are.
+        #[serde(serialize_with = "duration::serialize")]
+        pub node_status_update_frequency: Duration = live(Duration, "node-status-update-frequency", "5m0s"),
+            checked("must be at least 10s: each time the whole fleet is listed", |period| {
+                *period >= SHORTEST_PERIOD
+            });
+        /// How long one lookup or list may take, retries, pages and waiting for the rate limit included. Nodes
+        /// whose lookup took longer are tried again. From 1s to 10m0s.
+        #[serde(serialize_with = "duration::serialize")]
+        pub cloud_call_timeout: Duration = live(Duration, "cloud-call-timeout", "30s"), cloud_call_timeout;
+        /// What happens when the cloud names another first InternalIP for a node that is Ready: apply follows the
+        /// cloud, as cloud-controller-manager does; hold keeps the node's addresses until it is no longer Ready.
+        /// Either way an event on the node and ccm_node_internal_ip_changes_total tell of it.
+        pub node_internal_ip_change: InternalIpChange = live(Text, "node-internal-ip-change", "apply"),
+            one_of(&[("apply", InternalIpChange::Apply), ("hold", InternalIpChange::Hold)]);
+    } => |settings| {
+        let updates = match settings.concurrent_node_status_updates {
+            0 => settings.concurrent_node_syncs,
+            updates => updates,
+        };
+        Self { concurrent_node_status_updates: updates, ..settings }
+    }
 }
 
 impl NodeSettings {
@@ -33,88 +60,6 @@ impl NodeSettings {
     pub fn policy(&self) -> Policy {
         Policy { internal_ip_change: self.node_internal_ip_change }
     }
-}
-
-/// The settings as data.
-pub(crate) const TABLE: &[SettingDoc] = &[
-    SettingDoc {
-        flag: "concurrent-node-syncs",
-        kind: Kind::Count,
-        default: "32",
-        meaning: "How many new nodes are written at the same time. Each costs two requests to the API server, so this \
-                  many requests are open at most; lookups in the cloud are batched and not concerned. \
-                  cloud-controller-manager's default is 1, because there each worker also waits for the cloud. \
-                  From 1 to 1000.",
-        live: true,
-    },
-    SettingDoc {
-        flag: "concurrent-node-status-updates",
-        kind: Kind::Count,
-        default: "0",
-        meaning: "How many initialised nodes are written at the same time when their instances have changed. They have \
-                  writers of their own, so that new nodes never wait for them. 0 means as many as \
-                  --concurrent-node-syncs. At most 1000.",
-        live: true,
-    },
-    SettingDoc {
-        flag: "node-status-update-frequency",
-        kind: Kind::Duration,
-        default: "5m0s",
-        meaning: "Time between two lists of the whole fleet, by which addresses and labels are kept true to the \
-                  instances; each period is up to a tenth shorter or longer, at random. At least 10s. One list costs one call \
-                  per page of the cloud, however many nodes there are.",
-        live: true,
-    },
-    SettingDoc {
-        flag: "cloud-call-timeout",
-        kind: Kind::Duration,
-        default: "30s",
-        meaning: "How long one lookup or list may take, retries, pages and waiting for the rate limit included. Nodes \
-                  whose lookup took longer are tried again. From 1s to 10m0s.",
-        live: true,
-    },
-    SettingDoc {
-        flag: "node-internal-ip-change",
-        kind: Kind::Text,
-        default: "apply",
-        meaning: "What happens when the cloud names another first InternalIP for a node that is Ready: apply follows the \
-                  cloud, as cloud-controller-manager does; hold keeps the node's addresses until it is no longer Ready. \
-                  Either way an event on the node and ccm_node_internal_ip_changes_total tell of it.",
-        live: true,
-    },
-];
-
-impl SettingValue for InternalIpChange {
-    fn parse(text: &str) -> Result<Self, String> {
-        match text {
-            "apply" => Ok(Self::Apply),
-            "hold" => Ok(Self::Hold),
-            _ => Err("must be apply or hold".to_owned()),
-        }
-    }
-}
-
-/// Converts and checks the merged layers; every problem is recorded.
-pub(crate) fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<NodeSettings> {
-    // Each is read before the first `?`, so that all problems are found at once.
-    let syncs = layers.writers("concurrent-node-syncs", 1, problems);
-    let updates = layers.writers("concurrent-node-status-updates", 0, problems);
-    let period = layers.checked(
-        "node-status-update-frequency",
-        "must be at least 10s: each time the whole fleet is listed",
-        problems,
-        |period: &Duration| *period >= SHORTEST_PERIOD,
-    );
-    let timeout = layers.cloud_call_timeout(problems);
-    let change = layers.get("node-internal-ip-change", problems);
-    let (syncs, updates) = (syncs?, updates?);
-    Some(NodeSettings {
-        concurrent_node_syncs: syncs,
-        concurrent_node_status_updates: if updates == 0 { syncs } else { updates },
-        node_status_update_frequency: period?,
-        cloud_call_timeout: timeout?,
-        node_internal_ip_change: change?,
-    })
 }
 
 #[cfg(test)]

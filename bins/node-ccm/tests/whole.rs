@@ -14,10 +14,10 @@ use ccm_runtime::{
     health::Health,
     leadership::Leadership,
     metrics::Metrics,
-    program::{Context, Program as _},
-    settings::{Invocation, load},
+    program::{Context, Program as _, load},
     supervisor::Supervisor,
 };
+use ccm_settings::Invocation;
 use ccm_sim::{
     apiserver::{Action, ApiServer, Fault, Options, PatchKind, Record, Verb},
     cloud::{Operation, SimCloud, SimInstance},
@@ -73,8 +73,8 @@ impl Whole {
             cloud: Arc::new(cloud.clone()),
             leadership: Leadership::unconditional(),
             events,
-            settings: watch::Sender::new(settings.own).subscribe(),
-            common: watch::Sender::new(settings.common).subscribe(),
+            settings: watch::Sender::new(Arc::clone(&settings.own)).subscribe(),
+            common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
             metrics: metrics.clone(),
             supervisor: Supervisor::new(token.clone()),
             health: Health::new(),
@@ -316,4 +316,25 @@ async fn the_page_says_why_the_nodes_are_not_listed() {
         sleep(Duration::from_mins(2)).await;
         assert_eq!(nodes(&whole.program), "0 nodes watched", "{code}");
     }
+}
+
+/// Without an initialised node the fleet is not listed, so nothing else would end the
+/// memory of an instance.
+#[tokio::test(start_paused = true)]
+async fn instances_of_nodes_that_are_gone_are_forgotten_without_a_list_too() {
+    let whole = Whole::start(&["--node-status-update-frequency=1m".to_owned()]).await;
+    let names: Vec<_> = (0..3).map(|number| whole.add_node(number)).collect();
+    for name in &names {
+        whole.initialised(name).await;
+    }
+    let known = |whole: &Whole, count: &str| {
+        whole.metrics.encode().unwrap().contains(&format!("\nccm_inventory_instances {count}\n"))
+    };
+    assert!(known(&whole, "3.0"));
+    for name in &names {
+        whole.api.delete("nodes", name).unwrap();
+    }
+    sleep(Duration::from_mins(2)).await;
+    assert!(known(&whole, "0.0"));
+    assert_eq!(whole.cloud.calls().list, 0);
 }

@@ -16,7 +16,7 @@ use ccm_sim::{
 };
 use serde_json::{Value, json};
 
-use crate::{chapters, story::Story};
+use crate::story::Story;
 
 /// The taint that a kubelet registers with when a cloud controller is to initialise its node.
 pub const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -32,11 +32,15 @@ pub struct Stage {
     kubeconfig: PathBuf,
     served: ServedCloud,
     programs: Vec<(String, Program)>,
+    arguments: Arguments,
 }
+
+/// What the program of this name is started with, besides where cluster and cloud are.
+pub type Arguments = fn(&str) -> &'static [&'static str];
 
 impl Stage {
     /// Starts everything and waits until all programs are ready.
-    pub async fn set(story: &Story) -> Result<Self> {
+    pub async fn set(story: &Story, arguments: Arguments) -> Result<Self> {
         story.chapter("a simulated cluster, a simulated cloud, and the real programs");
         let folder = tempfile::Builder::new().prefix("quartet-playground-").tempdir()?;
         let server = ApiServer::new(Options::default());
@@ -47,8 +51,15 @@ impl Stage {
         let kubeconfig = folder.path().join("kubeconfig");
         tokio::fs::write(&kubeconfig, server.kubeconfig(listener.addr)).await?;
         let cloud = ServedCloud::start(folder.path()).await?;
-        let mut stage =
-            Self { folder, server, listener, kubeconfig, served: cloud, programs: Vec::new() };
+        let mut stage = Self {
+            folder,
+            server,
+            listener,
+            kubeconfig,
+            served: cloud,
+            programs: Vec::new(),
+            arguments,
+        };
         for program in programs::shipped() {
             for replica in ["a", "b"] {
                 stage.start(&format!("{}-{replica}", program.binary)).await?;
@@ -215,7 +226,7 @@ impl Stage {
         let (program, _) = name.rsplit_once('-').context("a replica has a letter")?;
         let launch =
             Launch::controller(program, &self.kubeconfig, "external", self.served.config());
-        let own = chapters::arguments(program);
+        let own = (self.arguments)(program);
         let launch = own.iter().copied().fold(launch, Launch::arg).arg("-v=2");
         let mut program = launch.start(self.folder.path())?;
         program.ready().await?;

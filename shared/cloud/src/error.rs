@@ -4,10 +4,25 @@ use std::{fmt, time::Duration};
 
 use ccm_base::RetryClass;
 use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr, VariantArray, VariantNames};
 
 /// The kinds of failure that a controller treats differently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    Display,
+    IntoStaticStr,
+    VariantArray,
+    VariantNames,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ErrorKind {
     /// Something the call depends on does not exist. Never proof that an instance
     /// is gone: that is [`crate::Lookup::Gone`].
@@ -34,43 +49,15 @@ pub enum ErrorKind {
     Malformed,
 }
 
+ccm_metrics::label!(ErrorKind);
+
 impl ErrorKind {
-    /// Every kind, for metric registration and exhaustive tests.
-    pub const ALL: [Self; 11] = [
-        Self::NotFound,
-        Self::Throttled,
-        Self::Unauthorized,
-        Self::Forbidden,
-        Self::QuotaExceeded,
-        Self::Invalid,
-        Self::Conflict,
-        Self::Unavailable,
-        Self::Timeout,
-        Self::Unsupported,
-        Self::Malformed,
-    ];
+    /// Every kind, for exhaustive tests.
+    pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
 
     /// A short, stable name for metric labels, event reasons and log fields.
-    pub const fn reason(self) -> &'static str {
-        match self {
-            Self::NotFound => "not_found",
-            Self::Throttled => "throttled",
-            Self::Unauthorized => "unauthorized",
-            Self::Forbidden => "forbidden",
-            Self::QuotaExceeded => "quota_exceeded",
-            Self::Invalid => "invalid",
-            Self::Conflict => "conflict",
-            Self::Unavailable => "unavailable",
-            Self::Timeout => "timeout",
-            Self::Unsupported => "unsupported",
-            Self::Malformed => "malformed",
-        }
-    }
-}
-
-impl fmt::Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.reason())
+    pub fn reason(self) -> &'static str {
+        self.into()
     }
 }
 

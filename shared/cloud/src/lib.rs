@@ -19,18 +19,17 @@ mod call;
 mod error;
 mod identity;
 mod instances;
-mod metrics;
 mod provider;
 mod registry;
 
 pub use call::{Call, CallClass, CallGate, CallReport, Detail, OpenGate, Priority};
+pub use ccm_metrics::{MetricsSink, NoMetrics};
 pub use error::{CloudError, ErrorKind};
 pub use identity::{Claim, NodeIdentity, ProviderId, ProviderIdError};
 pub use instances::{
     AbsenceProof, AddressKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeAddress,
     PowerState, ProofMethod,
 };
-pub use metrics::{MetricsSink, NoMetrics};
 pub use provider::{Capability, Cloud};
 pub use registry::{
     ProviderConfig, ProviderContext, ProviderFactory, ProviderRegistry, RegistryError,

@@ -234,7 +234,8 @@ impl Inventory {
 
     /// Registers `ccm_inventory_*`; to be called once per registry.
     pub fn register(&self, metrics: &Metrics) {
-        metrics.collect(metrics::InventoryCollector(self.clone()));
+        let this = self.clone();
+        metrics.collect(metrics::INVENTORY.collector(move || vec![(Vec::new(), this.clone())]));
     }
 }
 

@@ -30,7 +30,7 @@ pub enum When {
 }
 
 /// What is reported of an object.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Report<'a> {
     /// What it is about: each topic of an object has a state of its own.
     pub topic: &'static str,

@@ -25,9 +25,7 @@ pub fn rights<K: Stored>() -> [Right; 2] {
 
 /// Registers what informers measure; to be called once per registry.
 pub fn metrics(metrics: &Metrics) -> InformerMetrics {
-    let informers = InformerMetrics::default();
-    metrics.with(|registry| informers.register(registry));
-    informers
+    InformerMetrics::new(metrics)
 }
 
 /// The watches of a process, of any number of kinds. Made once: it registers the metrics

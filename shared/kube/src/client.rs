@@ -67,10 +67,8 @@ use kube::client::Body;
 use tower::{BoxError, Layer, Service, ServiceBuilder, util::BoxCloneSyncService};
 
 pub use class::RequestClass;
-pub use deadline::DeadlineExceeded;
 pub use limiter::{RequestLimiter, Unlimited};
 pub use problem::ClientError;
-pub use retry_after::RETRY_AFTER_LIMIT;
 
 use self::{
     middleware::Next,

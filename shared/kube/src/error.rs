@@ -5,23 +5,41 @@ use std::{error::Error, time::Duration};
 use ccm_base::RetryClass;
 use ccm_base::message::{chain, one_line};
 use kube::core::Status;
-
-use crate::client::DeadlineExceeded;
+use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
 /// Longest message kept from a server; the rest says nothing new and fills logs.
 const MESSAGE_LIMIT: usize = 400;
+
+/// Longest `Retry-After` that is honoured; after this time the server is asked again.
+/// A time beyond what a clock can hold would otherwise end the process.
+pub const RETRY_AFTER_LIMIT: Duration = Duration::from_mins(1);
+
+/// The call took longer than it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no complete answer within {} s", .0.as_secs_f64())]
+pub struct DeadlineExceeded(
+    /// How long the call was allowed to take.
+    pub Duration,
+);
 
 /// An answer of the API server that is not the wanted one, or none at all.
 ///
 /// Displayed as one line with the server's own message. Bodies are never part of
 /// it: they can hold secrets.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, EnumDiscriminants)]
+#[strum_discriminants(
+    name(ApiReason),
+    doc = "The short, stable name of an [`ApiError`] for metric labels.",
+    derive(Hash, IntoStaticStr, VariantNames),
+    strum(serialize_all = "snake_case")
+)]
 pub enum ApiError {
     /// The object does not exist (404).
     #[error("the object does not exist")]
     NotFound,
     /// A list or watch met 404. An API server knows the paths of what is listed here, so
     /// this is another server, or a path in front of the API that is wrong.
+    #[strum_discriminants(strum(serialize = "not_found"))]
     #[error("404 for {0}: is this a Kubernetes API server?")]
     NoSuchPath(String),
     /// The object has changed since it was read (409).
@@ -70,6 +88,8 @@ pub enum ApiError {
     },
 }
 
+ccm_metrics::label!(ApiReason);
+
 impl ApiError {
     /// What to do about it. Only a request that is wrong in itself is permanent:
     /// rights and credentials can be restored while this process runs.
@@ -81,40 +101,9 @@ impl ApiError {
         }
     }
 
-    /// All that [`ApiError::reason`] can answer.
-    pub const REASONS: [&'static str; 13] = [
-        "not_found",
-        "conflict",
-        "already_exists",
-        "expired",
-        "throttled",
-        "invalid",
-        "forbidden",
-        "unauthorized",
-        "credentials",
-        "timeout",
-        "unavailable",
-        "decode",
-        "unexpected",
-    ];
-
     /// A short, stable name for metric labels and log fields.
-    pub const fn reason(&self) -> &'static str {
-        match self {
-            Self::NotFound | Self::NoSuchPath(_) => "not_found",
-            Self::Conflict => "conflict",
-            Self::AlreadyExists => "already_exists",
-            Self::Expired(_) => "expired",
-            Self::Throttled { .. } => "throttled",
-            Self::Invalid(_) => "invalid",
-            Self::Forbidden(_) => "forbidden",
-            Self::Unauthorized => "unauthorized",
-            Self::Credentials(_) => "credentials",
-            Self::Timeout => "timeout",
-            Self::Unavailable(_) => "unavailable",
-            Self::Decode(_) => "decode",
-            Self::Unexpected { .. } => "unexpected",
-        }
+    pub fn reason(&self) -> &'static str {
+        ApiReason::from(self).into()
     }
 
     /// From a Kubernetes `Status`, be it a response or an item of a watch.
@@ -176,7 +165,7 @@ fn retry_hint(after: Option<Duration>) -> String {
 
 fn retry_after(status: &Status) -> Option<Duration> {
     let seconds = status.details.as_ref()?.retry_after_seconds;
-    (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(crate::client::RETRY_AFTER_LIMIT))
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(RETRY_AFTER_LIMIT))
 }
 
 /// The HTTP code of a status that carries only a reason.

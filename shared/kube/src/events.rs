@@ -10,13 +10,10 @@ mod object;
 mod recent;
 mod writer;
 
+use ccm_metrics::{Counter, Every, Family, label, metrics};
 use ccm_objects::ObjectRef;
 use jiff::Timestamp;
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family},
-    registry::Registry,
-};
+use strum::{IntoStaticStr, VariantNames};
 use tokio::sync::mpsc::{self, error::TrySendError};
 
 pub use writer::EventWriter;
@@ -58,7 +55,8 @@ struct Observed {
 }
 
 /// Why an event was not written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 enum Dropped {
     /// Too many were waiting.
     QueueFull,
@@ -70,53 +68,22 @@ enum Dropped {
     Shutdown,
 }
 
-impl Dropped {
-    const ALL: [Self; 4] = [Self::QueueFull, Self::Spam, Self::Failed, Self::Shutdown];
+label!(Dropped);
 
-    const fn label(self) -> DroppedLabel {
-        let reason = match self {
-            Self::QueueFull => "queue_full",
-            Self::Spam => "spam",
-            Self::Failed => "failed",
-            Self::Shutdown => "shutdown",
-        };
-        DroppedLabel { reason }
+metrics! {
+    /// `ccm_events_*`.
+    pub struct EventMetrics {
+        /// Events created or counted up
+        [ALPHA] ccm_events_sent => sent: Counter;
+        /// Events that were not written, by reason; none of them delays work
+        [ALPHA] ccm_events_dropped { reason } => dropped: Family<Counter, Dropped>,
+            begin Every;
     }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DroppedLabel {
-    reason: &'static str,
-}
-
-/// `ccm_events_*`.
-#[derive(Clone, Debug, Default)]
-pub struct EventMetrics {
-    sent: Counter,
-    dropped: Family<DroppedLabel, Counter>,
 }
 
 impl EventMetrics {
-    /// Adds them to a registry.
-    pub fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "ccm_events_sent",
-            "[ALPHA] Events created or counted up",
-            self.sent.clone(),
-        );
-        // A counter that shows up only with its first increment hides it from rate().
-        for reason in Dropped::ALL {
-            self.dropped.get_or_create(&reason.label()).inc_by(0);
-        }
-        registry.register(
-            "ccm_events_dropped",
-            "[ALPHA] Events that were not written, by reason; none of them delays work",
-            self.dropped.clone(),
-        );
-    }
-
     fn dropped(&self, reason: Dropped) {
-        self.dropped.get_or_create(&reason.label()).inc();
+        self.dropped.of(reason).inc();
     }
 }
 

@@ -15,4 +15,4 @@ pub mod selector;
 pub mod store;
 pub mod write;
 
-pub use error::ApiError;
+pub use error::{ApiError, ApiReason};

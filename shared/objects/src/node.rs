@@ -1,6 +1,6 @@
 //! A node as the controllers need it: a tenth of what the API server sends.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -75,6 +75,19 @@ pub struct Address {
     pub address: Shared,
 }
 
+impl Address {
+    /// An address of this kind.
+    pub fn new(kind: impl Into<Shared>, address: impl Into<Shared>) -> Self {
+        Self { kind: kind.into(), address: address.into() }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.address)
+    }
+}
+
 /// A condition of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
@@ -116,6 +129,11 @@ impl Node {
             .iter()
             .find(|condition| &*condition.kind == kind)
             .map(|condition| &*condition.status)
+    }
+
+    /// The value of an annotation, if it is one of those that are kept.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key).map(|value| &**value)
     }
 
     /// Whether its kubelet reports that it works.

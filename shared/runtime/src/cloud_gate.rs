@@ -62,11 +62,13 @@ impl CloudGate {
         Self { shared: Arc::new(Shared { limits, metrics, guard, services: Mutex::default() }) }
     }
 
-    /// Makes one series of everything for this kind of request, with every value that a
-    /// label can take: what the reference of the metrics is printed from.
-    pub fn specimens(&self, class: CallClass) {
-        self.shared.metrics.specimens(class);
-        self.shared.limits.bucket(class.service, class.write);
+    /// Makes one series of everything, with every value that a label can take: what the
+    /// reference of the metrics is printed from.
+    pub fn specimens(&self) {
+        self.shared.metrics.specimens();
+        for write in [false, true] {
+            self.shared.limits.bucket("example", write);
+        }
     }
 
     /// Each service that was called so far, by name, and how it has been answering.

@@ -6,10 +6,13 @@
 
 mod pages;
 mod server;
+mod settings;
 mod tls;
 
 pub use pages::Pages;
 pub use server::{ServeError, Server};
+pub(crate) use settings::Served;
+pub use settings::{PageSettings, TlsSettings};
 pub use tls::TlsError;
 
 #[cfg(test)]

@@ -4,11 +4,11 @@
 pub mod cloud_gate;
 pub mod health;
 pub mod http;
+mod identity;
 pub mod leadership;
 pub mod limits;
 pub mod logging;
 pub mod metrics;
-pub mod options;
 pub mod process;
 pub mod program;
 pub mod programs;

@@ -3,7 +3,9 @@
 
 use std::{fmt, sync::Arc};
 
+use ccm_settings::one_of;
 use parking_lot::Mutex;
+use serde::Serialize;
 use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::{
     Layer, Registry,
@@ -14,7 +16,30 @@ use tracing_subscriber::{
     reload,
 };
 
-use crate::settings::{LogFormat, LogSettings};
+/// How lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For collectors.
+    Json,
+}
+
+ccm_settings::settings! {
+    /// Logging.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+    pub struct LogSettings {
+        /// How much is logged: 0 to 3 the usual, 4 and 5 details, 6 and more everything.
+        pub verbosity: u8 = live(Count, "v", "0");
+        /// Levels per module in place of -v, for instance info,ccm_runtime::leadership=debug. Bodies of requests and
+        /// answers are never logged.
+        pub filter: Option<String> = live(Text, "log-filter", ""), read_filter;
+        /// text or json.
+        pub format: LogFormat = fixed(Text, "logging-format", "text"),
+            one_of(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);
+    }
+}
 
 /// The libraries' own lines, which only a person who looks for a defect in them wants.
 /// Each warning of kube_runtime is about an error that the informer tells in its own words.
@@ -50,8 +75,13 @@ fn directives(settings: &LogSettings) -> String {
     format!("{LIBRARIES},{chosen}")
 }
 
+/// Reads a filter; empty is none.
+fn read_filter(filter: &str, _: &str) -> Result<Option<String>, String> {
+    if filter.is_empty() { Ok(None) } else { check_filter(filter).map(|()| Some(filter.into())) }
+}
+
 /// Whether this is a filter. The error says what would be right.
-pub(crate) fn check_filter(filter: &str) -> Result<(), String> {
+fn check_filter(filter: &str) -> Result<(), String> {
     let is_level =
         |word: &str| matches!(word, "off" | "error" | "warn" | "info" | "debug" | "trace");
     // The library takes a lone misspelt level for the name of a module, and would then

@@ -6,18 +6,13 @@
 //! metrics and registers it here; there are no global metrics, so tests have
 //! registries of their own. An object's name is never a label.
 
-use std::{fmt, sync::Arc};
+use std::{env::consts, fmt, sync::Arc};
 
-use ccm_cloud::MetricsSink;
+use ccm_metrics::{Family, Gauge, MetricsSink, Registry, Text, metrics};
 use parking_lot::Mutex;
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text},
-    metrics::{MetricType, counter::ConstCounter, family::Family, gauge::ConstGauge, gauge::Gauge},
-    registry::{Metric, Registry},
-};
+use prometheus_client::{collector::Collector, encoding::text};
 
-use crate::process::ProcessCollector;
+use crate::process;
 
 /// Histogram bounds in seconds for one request over the network, as client-go has
 /// them for `rest_client_request_duration_seconds`.
@@ -67,39 +62,38 @@ impl BuildInfo {
     }
 }
 
-/// The labels of `kubernetes_build_info`, complete as upstream has them.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KubernetesBuildLabels {
-    major: &'static str,
-    minor: &'static str,
-    git_version: String,
-    git_commit: &'static str,
-    git_tree_state: &'static str,
-    build_date: &'static str,
-    go_version: &'static str,
-    compiler: &'static str,
-    platform: String,
+metrics! {
+    struct ProgramMetrics {
+        /// What this program was built from; the version is Quartet's own, the value is 1
+        [ALPHA] kubernetes_build_info {
+            major, minor, git_version, git_commit, git_tree_state, build_date, go_version, compiler, platform
+        } => upstream: Family<Gauge, [Text; 9]>;
+        /// The program and its version; the value is 1
+        [ALPHA] ccm_build_info { program, version, commit, platform } => build: Family<Gauge, [Text; 4]>;
+        /// Whether the controller runs: 1 on the replica that leads, 0 after it stopped
+        [BETA] running_managed_controllers { name, manager } => running: Family<Gauge, (&'static str, &'static str)>;
+    }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct BuildLabels {
-    program: &'static str,
-    version: &'static str,
-    commit: &'static str,
-    platform: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ControllerLabels {
-    name: &'static str,
-    manager: &'static str,
+impl ProgramMetrics {
+    fn built(&self, program: &'static str, build: BuildInfo) {
+        let platform = format!("{}/{}", consts::OS, consts::ARCH);
+        let (major, minor) = build.parts();
+        let BuildInfo { version, commit, tree_state, date } = build;
+        let git_version = format!("v{version}");
+        let upstream =
+            [major, minor, &git_version, commit, tree_state, date, "", "rustc", &platform];
+        self.upstream.of(upstream.map(|text| text.to_owned().into())).set(1);
+        let own = [program, version, commit, &platform];
+        self.build.of(own.map(|text| text.to_owned().into())).set(1);
+    }
 }
 
 /// The registry, shared by all components of a process. Clones are the same registry.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
-    running: Family<ControllerLabels, Gauge>,
+    program: ProgramMetrics,
 }
 
 impl Default for Metrics {
@@ -118,27 +112,17 @@ impl Metrics {
     /// by it dashboards tell one program's processes from another's, however they are
     /// scraped.
     pub fn of(program: &'static str) -> Self {
+        let own = ProgramMetrics::default();
+        own.built(program, BuildInfo::CURRENT);
         let mut registry = Registry::default();
-        register_build(&mut registry, program, BuildInfo::CURRENT);
-        registry.register_collector(Box::new(ProcessCollector));
-        let running = Family::<ControllerLabels, Gauge>::default();
-        registry.register(
-            "running_managed_controllers",
-            "[BETA] Whether the controller runs: 1 on the replica that leads, 0 after it stopped",
-            running.clone(),
-        );
-        Self { registry: Arc::new(Mutex::new(registry)), running }
+        own.register(&mut registry);
+        registry.register_collector(Box::new(process::collector()));
+        Self { registry: Arc::new(Mutex::new(registry)), program: own }
     }
 
     /// Adds metrics, for instance `metrics.with(|registry| mine.register(registry))`.
     pub fn with<R>(&self, add: impl FnOnce(&mut Registry) -> R) -> R {
         add(&mut self.registry.lock())
-    }
-
-    /// Adds one metric. `help` begins with its stability, for instance `[ALPHA] `,
-    /// and has no full stop at its end; the registry adds one.
-    pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
-        self.with(|registry| registry.register(name, help, metric));
     }
 
     /// Adds a collector, which computes its values when they are asked for.
@@ -160,7 +144,7 @@ impl Metrics {
 
     /// Reports that the controller of this name runs, until the result is dropped.
     pub fn running(&self, name: &'static str) -> RunningController {
-        let gauge = self.running.get_or_create_owned(&ControllerLabels { name, manager: MANAGER });
+        let gauge = self.program.running.of((name, MANAGER));
         gauge.set(1);
         RunningController { gauge }
     }
@@ -182,74 +166,6 @@ impl Drop for RunningController {
     fn drop(&mut self) {
         self.gauge.set(0);
     }
-}
-
-fn register_build(registry: &mut Registry, program: &'static str, build: BuildInfo) {
-    let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
-    let (major, minor) = build.parts();
-    let upstream = Family::<KubernetesBuildLabels, Gauge>::default();
-    upstream
-        .get_or_create(&KubernetesBuildLabels {
-            major,
-            minor,
-            git_version: format!("v{}", build.version),
-            git_commit: build.commit,
-            git_tree_state: build.tree_state,
-            build_date: build.date,
-            go_version: "",
-            compiler: "rustc",
-            platform: platform.clone(),
-        })
-        .set(1);
-    registry.register(
-        "kubernetes_build_info",
-        "[ALPHA] What this program was built from; the version is Quartet's own, the value is 1",
-        upstream,
-    );
-    let own = Family::<BuildLabels, Gauge>::default();
-    let BuildInfo { version, commit, .. } = build;
-    own.get_or_create(&BuildLabels { program, version, commit, platform }).set(1);
-    registry.register("ccm_build_info", "[ALPHA] The program and its version; the value is 1", own);
-}
-
-/// Name and help text of a metric of a collector, and how its value is computed. Unlike
-/// those of registered metrics the help text brings its full stop along.
-pub type Column<S, V> = (&'static str, &'static str, fn(&S) -> V);
-
-/// Writes one gauge per label set, for collectors.
-pub fn encode_gauges<L: EncodeLabelSet>(
-    encoder: &mut DescriptorEncoder<'_>,
-    (name, help): (&str, &str),
-    values: impl IntoIterator<Item = (L, f64)>,
-) -> fmt::Result {
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (labels, value) in values {
-        ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
-    }
-    Ok(())
-}
-
-/// Writes one gauge without labels, for collectors.
-pub fn encode_gauge(
-    encoder: &mut DescriptorEncoder<'_>,
-    (name, help): (&str, &str),
-    value: f64,
-) -> fmt::Result {
-    ConstGauge::new(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
-}
-
-/// Writes one counter per label set, for collectors. The name goes without `_total`,
-/// which the encoder adds.
-pub fn encode_counters<L: EncodeLabelSet>(
-    encoder: &mut DescriptorEncoder<'_>,
-    (name, help): (&str, &str),
-    values: impl IntoIterator<Item = (L, u64)>,
-) -> fmt::Result {
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for (labels, value) in values {
-        ConstCounter::new(value).encode(metric.encode_family(&labels)?)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -339,31 +255,5 @@ mod tests {
         assert!(metrics.encode().unwrap().contains(&line(1)));
         drop(running);
         assert!(metrics.encode().unwrap().contains(&line(0)));
-    }
-
-    #[test]
-    fn no_name_is_used_twice() {
-        let metrics = Metrics::new();
-        let limits = crate::limits::LimitMetrics::new(&metrics);
-        let rate = crate::limits::Rate::UNLIMITED;
-        let rates = crate::limits::CloudRates { read: rate, write: rate };
-        crate::cloud_gate::CloudGate::new(
-            crate::limits::CloudLimits::new(rates, &limits),
-            &metrics,
-            None,
-        );
-        let text = metrics.encode().unwrap();
-        let mut names: Vec<&str> =
-            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-        let all = names.len();
-        assert!(all > 10, "{text}");
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), all);
-        for help in text.lines().filter(|line| line.starts_with("# HELP ")) {
-            let own = help.contains(" ccm_") || help.contains("HELP kubernetes_");
-            assert!(!own || help.contains(" [ALPHA] "), "no stability: {help}");
-            assert!(help.ends_with('.') && !help.ends_with(".."), "{help}");
-        }
     }
 }

@@ -2,18 +2,9 @@
 
 use std::fs;
 
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::counter::ConstCounter,
-};
-
-use crate::metrics::encode_gauge;
-
-/// Reads `/proc/self` at each scrape and reports what could be read. On systems
-/// without `/proc` it reports nothing but the async runtime's gauges.
-#[derive(Debug, Default)]
-pub struct ProcessCollector;
+use ccm_metrics::computed;
+use prometheus_client::collector::Collector;
+use tokio::runtime::{Handle, RuntimeMetrics};
 
 /// The fields of `/proc/self/stat` that are reported (proc_pid_stat(5)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,106 +64,73 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Writes values one by one; what is not known is left out.
-struct Writer<'a>(DescriptorEncoder<'a>);
+/// What could be read; what is not known is left out.
+struct Process {
+    stat: Option<Stat>,
+    limits: String,
+    /// Start of the machine, seconds since the epoch.
+    boot: Option<u64>,
+    open: Option<usize>,
+    network: Option<(u64, u64)>,
+    ticks: f64,
+    page: f64,
+    runtime: Option<RuntimeMetrics>,
+}
 
-impl Writer<'_> {
-    fn gauge(&mut self, name: &str, help: &str, value: Option<f64>) -> std::fmt::Result {
-        let Some(value) = value else { return Ok(()) };
-        encode_gauge(&mut self.0, (name, help), value)
+impl Process {
+    fn read() -> Self {
+        Self {
+            stat: Stat::parse(&read("/proc/self/stat")),
+            limits: read("/proc/self/limits"),
+            boot: boot_time(&read("/proc/stat")),
+            open: fs::read_dir("/proc/self/fd").ok().map(Iterator::count),
+            network: network_bytes(&read("/proc/self/net/netstat")),
+            ticks: rustix::param::clock_ticks_per_second().max(1) as f64,
+            page: rustix::param::page_size() as f64,
+            runtime: Handle::try_current().ok().map(|handle| handle.metrics()),
+        }
     }
 
-    fn counter(&mut self, name: &str, help: &str, value: Option<f64>) -> std::fmt::Result {
-        let Some(value) = value else { return Ok(()) };
-        let counter = ConstCounter::new(value);
-        counter.encode(self.0.encode_descriptor(name, help, None, counter.metric_type())?)
-    }
-
-    fn kernel(&mut self) -> std::fmt::Result {
-        let stat = Stat::parse(&read("/proc/self/stat"));
-        let limits = read("/proc/self/limits");
-        let ticks = rustix::param::clock_ticks_per_second().max(1) as f64;
-        let page = rustix::param::page_size() as f64;
-        let open = fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as f64);
-        let started = boot_time(&read("/proc/stat"))
-            .zip(stat)
-            .map(|(boot, stat)| boot as f64 + stat.start_ticks as f64 / ticks);
-        let network = network_bytes(&read("/proc/self/net/netstat"));
-
-        self.counter(
-            "process_cpu_seconds",
-            "Seconds of processor time, user and system.",
-            stat.map(|stat| stat.cpu_ticks as f64 / ticks),
-        )?;
-        self.gauge(
-            "process_resident_memory_bytes",
-            "Resident memory: what the process holds in RAM, shared pages included.",
-            stat.map(|stat| stat.resident_pages as f64 * page),
-        )?;
-        self.gauge(
-            "process_virtual_memory_bytes",
-            "Size of the address space.",
-            stat.map(|stat| stat.virtual_bytes as f64),
-        )?;
-        self.gauge(
-            "process_virtual_memory_max_bytes",
-            "Limit of the address space.",
-            limit(&limits, "Max address space"),
-        )?;
-        self.gauge(
-            "process_open_fds",
-            "File descriptors that are open, connections among them.",
-            open,
-        )?;
-        self.gauge(
-            "process_max_fds",
-            "Limit of open file descriptors.",
-            limit(&limits, "Max open files"),
-        )?;
-        self.gauge(
-            "process_start_time_seconds",
-            "Start of the process, seconds since the Unix epoch.",
-            started,
-        )?;
-        self.counter(
-            "process_network_receive_bytes",
-            "Bytes received in this network namespace.",
-            network.map(|(received, _)| received as f64),
-        )?;
-        self.counter(
-            "process_network_transmit_bytes",
-            "Bytes sent in this network namespace.",
-            network.map(|(_, sent)| sent as f64),
-        )
-    }
-
-    fn runtime(&mut self) -> std::fmt::Result {
-        let metrics = tokio::runtime::Handle::try_current().ok().map(|handle| handle.metrics());
-        let metrics = metrics.as_ref();
-        self.gauge(
-            "ccm_runtime_workers",
-            "[ALPHA] Threads that run async tasks.",
-            metrics.map(|metrics| metrics.num_workers() as f64),
-        )?;
-        self.gauge(
-            "ccm_runtime_tasks",
-            "[ALPHA] Async tasks that have not ended.",
-            metrics.map(|metrics| metrics.num_alive_tasks() as f64),
-        )?;
-        self.gauge(
-            "ccm_runtime_queued_tasks",
-            "[ALPHA] Async tasks that wait in the shared run queue.",
-            metrics.map(|metrics| metrics.global_queue_depth() as f64),
-        )
+    fn of_runtime(&self, value: fn(&RuntimeMetrics) -> usize) -> Option<f64> {
+        self.runtime.as_ref().map(|metrics| value(metrics) as f64)
     }
 }
 
-impl Collector for ProcessCollector {
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let mut writer = Writer(encoder);
-        writer.kernel()?;
-        writer.runtime()
+computed! {
+    static PROCESS: Process = {
+        /// Seconds of processor time, user and system
+        Sum process_cpu_seconds = |at| at.stat.map(|stat| stat.cpu_ticks as f64 / at.ticks);
+        /// Resident memory: what the process holds in RAM, shared pages included
+        Gauge process_resident_memory_bytes = |at| at.stat.map(|stat| stat.resident_pages as f64 * at.page);
+        /// Size of the address space
+        Gauge process_virtual_memory_bytes = |at| at.stat.map(|stat| stat.virtual_bytes as f64);
+        /// Limit of the address space
+        Gauge process_virtual_memory_max_bytes = |at| limit(&at.limits, "Max address space");
+        /// File descriptors that are open, connections among them
+        Gauge process_open_fds = |at| at.open.map(|count| count as f64);
+        /// Limit of open file descriptors
+        Gauge process_max_fds = |at| limit(&at.limits, "Max open files");
+        /// Start of the process, seconds since the Unix epoch
+        Gauge process_start_time_seconds = |at| {
+            at.boot.zip(at.stat).map(|(boot, stat)| boot as f64 + stat.start_ticks as f64 / at.ticks)
+        };
+        /// Bytes received in this network namespace
+        Sum process_network_receive_bytes = |at| at.network.map(|(received, _)| received as f64);
+        /// Bytes sent in this network namespace
+        Sum process_network_transmit_bytes = |at| at.network.map(|(_, sent)| sent as f64);
+        /// Threads that run async tasks
+        [ALPHA] Gauge ccm_runtime_workers = |at| at.of_runtime(RuntimeMetrics::num_workers);
+        /// Async tasks that have not ended
+        [ALPHA] Gauge ccm_runtime_tasks = |at| at.of_runtime(RuntimeMetrics::num_alive_tasks);
+        /// Async tasks that wait in the shared run queue
+        [ALPHA] Gauge ccm_runtime_queued_tasks = |at| at.of_runtime(RuntimeMetrics::global_queue_depth);
     }
+}
+
+/// Reads `/proc/self` at each scrape and reports what could be read. On systems
+/// without `/proc` it reports nothing but the async runtime's gauges.
+pub(crate) fn collector() -> impl Collector {
+    PROCESS.collector(|| vec![(Vec::new(), Process::read())])
 }
 
 #[cfg(test)]

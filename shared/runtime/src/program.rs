@@ -6,11 +6,13 @@
 
 mod check;
 mod election;
-mod identity;
+mod exit;
 mod life;
 mod provider;
+mod reload;
 #[cfg(test)]
 pub(crate) mod sample;
+mod setup;
 mod shell;
 mod signals;
 mod specimens;
@@ -22,12 +24,14 @@ use std::{fmt::Debug, sync::Arc};
 
 use ccm_cloud::Cloud;
 use ccm_kube::{client::Clients, events::EventRecorder};
+use ccm_settings::{Invocation, LoadError, Schema};
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub use identity::{Failure, Identity, VERSION};
+pub use crate::identity::{Identity, VERSION};
 pub use life::run;
+pub(crate) use reload::ConfigMetrics;
 pub use specimens::specimens;
 pub use start::main;
 
@@ -36,7 +40,7 @@ use crate::{
     leadership::Leadership,
     metrics::Metrics,
     rights::Right,
-    settings::{CommonSettings, Problems, RawSettings, SettingDoc},
+    settings::{self, CommonSettings},
     supervisor::Supervisor,
 };
 
@@ -46,16 +50,8 @@ pub trait Program: Send + Sync + Sized + 'static {
     /// Who it is.
     const IDENTITY: Identity;
 
-    /// Its own settings, typed and validated.
-    type Settings: Clone + Send + Sync + PartialEq + Debug + Serialize + 'static;
-
-    /// Its own settings as data: flags, environment variables, keys and documentation
-    /// all come from this table.
-    fn documentation() -> &'static [SettingDoc];
-
-    /// Converts the merged layers into its settings. Records every problem at once and
-    /// returns `None` if there is one.
-    fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<Self::Settings>;
+    /// Its own settings.
+    type Settings: Schema + Clone + Send + Sync + PartialEq + Debug + Serialize + 'static;
 
     /// Registers all that it measures beyond what every program does, and makes one series
     /// of everything, with every value that a label can take. Called for the reference of
@@ -78,6 +74,30 @@ pub trait Program: Send + Sync + Sized + 'static {
     /// Called at shutdown while still leading: stop taking work, and return when what
     /// was begun has ended. The runtime bounds it with `--drain-timeout`.
     fn drain(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// The settings of a program, read once: what every program has, and its own.
+pub type Loaded<P> = settings::Loaded<<P as Program>::Settings>;
+
+/// Reads the settings of a program from all layers. Any name of a cloud provider will do.
+pub fn load<P: Program>(invocation: &Invocation) -> Result<Loaded<P>, LoadError> {
+    settings::load(P::IDENTITY, Vec::new(), invocation)
+}
+
+/// The reference page of a program's settings.
+pub fn options_markdown<P: Program>() -> String {
+    ccm_settings::markdown(&settings::catalogue::<P::Settings>(&P::IDENTITY))
+}
+
+/// Why a program cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The settings or the command line are wrong: exit code 2.
+    #[error("{0}")]
+    Usage(String),
+    /// Anything else: exit code 1.
+    #[error("{0}")]
+    Broken(String),
 }
 
 /// What a program is given.

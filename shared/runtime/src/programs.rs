@@ -5,8 +5,9 @@
 //! without effect, and what the tests start, compare and print follow from it.
 
 use ccm_cloud::Capability;
+use ccm_settings::Foreign;
 
-use crate::{options::Foreign, program::Identity};
+use crate::identity::Identity;
 
 /// A program of this repository.
 #[derive(Clone, Copy, Debug)]

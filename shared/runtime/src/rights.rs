@@ -10,12 +10,9 @@ use std::{borrow::Cow, fmt};
 
 use serde::Serialize;
 
-pub(crate) use review::{Review, missing_rights};
+pub(crate) use review::{Review, RightsMetrics};
 
-use crate::{
-    program::Program,
-    settings::{CommonSettings, ElectionSettings},
-};
+use crate::settings::ElectionSettings;
 
 /// One verb on one resource, as RBAC has it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -79,12 +76,12 @@ impl fmt::Display for Right {
     }
 }
 
-/// All that this program needs with these settings.
-pub fn needed<P: Program>(settings: &CommonSettings) -> Vec<Right> {
-    let mut all = P::rights();
+/// All that a program needs whose own rights are these.
+pub fn needed(own: Vec<Right>, election: &ElectionSettings) -> Vec<Right> {
+    let mut all = own;
     all.extend(of_events());
-    if settings.election.enabled {
-        all.extend(of_election(&settings.election));
+    if election.enabled {
+        all.extend(of_election(election));
     }
     all
 }

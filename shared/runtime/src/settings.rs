@@ -1,34 +1,64 @@
-//! The settings of a program: layers, one conversion into typed values, and changes
-//! while the program runs.
-//!
-//! Layers, later ones win: defaults, the file of `--config` (YAML, TOML or JSON),
-//! environment variables `CCM__...`, flags. Each value remembers its layer, so that a
-//! problem says where to mend it; all problems are reported at once.
+//! The settings of a process: what every program has, and the program's own.
 
 mod common;
-mod controller;
-mod doc;
-mod layers;
-mod load;
-mod problem;
-mod raw;
-mod reload;
-mod table;
+mod controllers;
+mod foreign;
+mod rates;
+
+#[cfg(test)]
+mod command_line_tests;
 #[cfg(test)]
 mod tests;
-mod unreadable;
-mod value;
 
-pub use common::{
-    CloudSettings, CommonSettings, ElectionSettings, KubeSettings, LogFormat, LogSettings,
-    PageSettings, RateSettings, TlsSettings,
-};
-pub use doc::{Kind, SettingDoc};
-pub(crate) use doc::{flag_of, key_of};
-pub use load::{Invocation, LoadError, Loaded, load};
-pub(crate) use load::{command_line, load_for};
-pub use problem::{Problem, Problems};
-pub use raw::{Origin, RawSettings, RawValue};
-pub(crate) use reload::{ConfigMetrics, Reload};
-pub(crate) use table::SECTIONS;
-pub use value::SettingValue;
+use std::{sync::Arc, time::Duration};
+
+use ccm_settings::{About, Catalogue, Invocation, LoadError, Schema, checked};
+use serde::Serialize;
+
+pub use common::{CloudSettings, CommonSettings, ElectionSettings, KubeSettings};
+pub use rates::RateSettings;
+
+use crate::identity::{Identity, VERSION};
+
+/// What every program has, and the settings of one.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings<S> {
+    /// What every program has.
+    pub common: Arc<CommonSettings>,
+    /// The program's own.
+    #[serde(rename = "program")]
+    pub own: Arc<S>,
+}
+
+/// The settings of a process, read once.
+pub type Loaded<S> = ccm_settings::Loaded<Settings<S>>;
+
+/// Everything that may be set for a program with these settings of its own, which come
+/// first.
+pub(crate) fn catalogue<S: Schema>(identity: &Identity) -> Catalogue {
+    let about = About { binary: identity.binary, summary: identity.summary(), version: VERSION };
+    let own = [(identity.binary, S::TABLE)];
+    Catalogue::new(about, own.into_iter().chain(common::SECTIONS), foreign::all())
+        .with_default("secure-port", identity.port.to_string())
+        .with_default("leader-elect-resource-name", identity.lease)
+}
+
+/// Reads all layers for a process with these cloud providers; of any when there are none.
+pub(crate) fn load<S: Schema + 'static>(
+    identity: Identity,
+    providers: Vec<String>,
+    invocation: &Invocation,
+) -> Result<Loaded<S>, LoadError> {
+    ccm_settings::load(catalogue::<S>(&identity), invocation, move |raw, problems| {
+        let common = CommonSettings::read(raw, &identity, &providers, problems);
+        let own = S::read(raw, problems);
+        Some(Settings { common: Arc::new(common?), own: Arc::new(own?) })
+    })
+}
+
+/// Reads `--cloud-call-timeout`, the longest time for one call to the cloud. Each
+/// controller declares it, because its meaning differs; what is allowed does not.
+pub fn cloud_call_timeout(text: &str, default: &str) -> Result<Duration, String> {
+    let bounds = Duration::from_secs(1)..=Duration::from_mins(10);
+    checked("must be from 1s to 10m0s", |time| bounds.contains(time))(text, default)
+}

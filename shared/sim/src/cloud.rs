@@ -19,11 +19,12 @@ use ccm_cloud::{
 };
 use parking_lot::RwLock;
 
-pub use counts::{Calls, Operation};
+pub use counts::Calls;
 pub use instance::SimInstance;
 
 use self::{counts::Counter, fleet::Fleet};
 use crate::faults::FaultPlan;
+pub use crate::faults::Operation;
 
 /// The provider's name and the scheme of its provider IDs.
 pub const SCHEME: &str = "sim";

@@ -21,7 +21,27 @@ use parking_lot::Mutex;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::time::Instant;
 
-use crate::cloud::Operation;
+/// The kinds of call that the simulated cloud answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// A lookup of up to 500 nodes.
+    Lookup,
+    /// One page of a list.
+    List,
+    /// A look whether the cloud is well.
+    Health,
+}
+
+impl Operation {
+    /// The name on metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Lookup => "lookup_instances",
+            Self::List => "list_instances",
+            Self::Health => "health",
+        }
+    }
+}
 
 /// What happens to a call.
 #[derive(Clone, Debug, PartialEq)]

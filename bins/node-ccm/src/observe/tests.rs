@@ -3,7 +3,7 @@ use std::sync::Arc;
 use ccm_objects::Condition;
 
 use super::*;
-use crate::plan::UNINITIALIZED;
+use crate::plan::{OWNED_LABELS, PROVIDED_NODE_IP, UNINITIALIZED};
 
 fn taint(key: &str) -> ccm_objects::Taint {
     ccm_objects::Taint {
@@ -34,22 +34,6 @@ fn node() -> Node {
         system_uuid: Some("uuid".into()),
         ..Node::default()
     }
-}
-
-#[test]
-fn the_plan_is_told_everything_it_asks_for() {
-    let facts = facts(&node());
-    assert_eq!(facts.name, "node-1");
-    assert_eq!(facts.provider_id.as_deref(), Some("sim://i-1"));
-    assert_eq!(facts.labels.get("e.com/a").map(String::as_str), Some("1"));
-    assert_eq!(
-        facts.owned_labels.iter().map(String::as_str).collect::<Vec<_>>(),
-        ["e.com/a", "e.com/b"]
-    );
-    assert_eq!(facts.provided_node_ip.as_deref(), Some(""), "an empty annotation exists");
-    assert_eq!(facts.taints.len(), 1);
-    assert_eq!(facts.addresses, [Address::new("Hostname", "node-1")]);
-    assert!(facts.ready);
 }
 
 /// An annotation that the plan reads must be among those that the informer keeps.
@@ -102,4 +86,9 @@ fn a_waiting_node_is_urgent_only_when_something_was_mended() {
         changed(|node| node.taints.retain(|taint| &*taint.key != UNINITIALIZED)),
         Some(Priority::Routine)
     );
+}
+
+#[test]
+fn the_queue_waits_as_is_told() {
+    assert_eq!(queue_config().waits, RETRY);
 }

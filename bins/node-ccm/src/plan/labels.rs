@@ -13,8 +13,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_cloud::Instance;
+use ccm_objects::Node;
 
-use super::{Note, facts::NodeFacts, label_rules};
+use super::{Note, label_rules};
+
+/// The annotation that records which additional labels node-ccm has set: their keys,
+/// sorted, separated by commas. Only these follow the cloud; all others belong to
+/// whoever set them.
+pub const OWNED_LABELS: &str = "quartet.dev/owned-labels";
 
 /// Beta and GA key of each label that belongs to the cloud.
 pub const INSTANCE_TYPE: (&str, &str) =
@@ -25,6 +31,17 @@ pub const ZONE: (&str, &str) =
 /// See [`INSTANCE_TYPE`].
 pub const REGION: (&str, &str) =
     ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region");
+
+/// The additional labels that node-ccm has set on the node, as recorded.
+pub fn owned(node: &Node) -> BTreeSet<String> {
+    let keys = node.annotation(OWNED_LABELS).unwrap_or_default().split(',').map(str::trim);
+    keys.filter(|key| !key.is_empty()).map(str::to_owned).collect()
+}
+
+/// The value of [`OWNED_LABELS`].
+pub fn format_owned(keys: &BTreeSet<String>) -> String {
+    keys.iter().map(String::as_str).collect::<Vec<_>>().join(",")
+}
 
 /// What has to change on the node's labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +56,7 @@ pub struct LabelChanges {
 }
 
 /// Compares the node's labels with what the cloud says.
-pub fn changes(node: &NodeFacts, instance: &Instance) -> LabelChanges {
+pub fn changes(node: &Node, instance: &Instance) -> LabelChanges {
     let mut changes = LabelChanges::default();
     for (keys, value) in [
         (INSTANCE_TYPE, &instance.instance_type),
@@ -53,7 +70,7 @@ pub fn changes(node: &NodeFacts, instance: &Instance) -> LabelChanges {
 }
 
 impl LabelChanges {
-    fn belonging_to_the_cloud(&mut self, node: &NodeFacts, (beta, ga): (&str, &str), value: &str) {
+    fn belonging_to_the_cloud(&mut self, node: &Node, (beta, ga): (&str, &str), value: &str) {
         if let Err(problem) = label_rules::check_value(value) {
             self.notes.push(Note::invalid_label(ga, value, problem));
         } else if !value.is_empty() {
@@ -66,14 +83,15 @@ impl LabelChanges {
         }
     }
 
-    fn additional(&mut self, node: &NodeFacts, wanted: &BTreeMap<String, String>) {
+    fn additional(&mut self, node: &Node, wanted: &BTreeMap<String, String>) {
+        let recorded = owned(node);
         let mut owned = BTreeSet::new();
         for (key, value) in wanted {
             if label_rules::is_reserved(key) {
                 self.notes.push(Note::ReservedLabel { key: key.clone() });
                 continue;
             }
-            let is_owned = node.owned_labels.contains(key);
+            let is_owned = recorded.contains(key);
             if let Err(problem) = label_rules::check(key, value) {
                 self.notes.push(Note::invalid_label(key, value, problem));
                 if is_owned {
@@ -81,11 +99,11 @@ impl LabelChanges {
                 }
                 continue;
             }
-            match node.labels.get(key) {
-                Some(present) if present != value && !is_owned => {
+            match node.labels.get(key.as_str()) {
+                Some(present) if **present != **value && !is_owned => {
                     self.notes.push(Note::LabelKept {
                         key: key.clone(),
-                        node: present.clone(),
+                        node: present.to_string(),
                         cloud: value.clone(),
                     });
                     continue;
@@ -96,18 +114,17 @@ impl LabelChanges {
             owned.insert(key.clone());
         }
         // A reserved key gets into the record only by hand; it is not ours to remove.
-        let dropped = node
-            .owned_labels
+        let dropped = recorded
             .iter()
             .filter(|key| !wanted.contains_key(*key) && !label_rules::is_reserved(key));
-        for key in dropped.filter(|key| node.labels.contains_key(*key)) {
+        for key in dropped.filter(|key| node.labels.contains_key(key.as_str())) {
             self.labels.insert(key.clone(), None);
         }
-        self.owned = (owned != node.owned_labels).then_some(owned);
+        self.owned = (owned != recorded).then_some(owned);
     }
 
-    fn set(&mut self, node: &NodeFacts, key: &str, value: &str) {
-        if node.labels.get(key).is_none_or(|present| present != value) {
+    fn set(&mut self, node: &Node, key: &str, value: &str) {
+        if node.labels.get(key).is_none_or(|present| **present != *value) {
             self.labels.insert(key.to_owned(), Some(value.to_owned()));
         }
     }

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::facts::Address;
+use ccm_objects::Address;
 
 /// Why the annotation cannot be followed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

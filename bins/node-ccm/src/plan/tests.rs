@@ -4,28 +4,44 @@ mod properties;
 
 use std::time::Duration;
 
-use ccm_cloud::{AddressKind, NodeAddress, ProofMethod, ProviderId};
+use ccm_cloud::{AddressKind, CloudError, NodeAddress, ProofMethod, ProviderId};
+use ccm_objects::Condition;
 use insta::assert_snapshot;
 
 use super::*;
 
 fn taint(key: &str, value: &str) -> Taint {
     Taint {
-        key: key.to_owned(),
-        value: Some(value.to_owned()),
-        effect: "NoSchedule".to_owned(),
+        key: key.into(),
+        value: Some(value.into()),
+        effect: "NoSchedule".into(),
         time_added: None,
     }
 }
 
+fn ready(status: &str) -> Vec<Condition> {
+    vec![Condition { kind: "Ready".into(), status: status.into(), reason: None }]
+}
+
+/// The node with this annotation, too.
+fn annotated(mut node: Node, key: &str, value: &str) -> Node {
+    node.annotations.insert(key.into(), value.into());
+    node
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the plan takes a result")]
+fn found(instance: Instance) -> LookupResult {
+    Ok(Lookup::Found(Box::new(instance)))
+}
+
 /// A node that has just been registered.
-fn tainted() -> NodeFacts {
-    NodeFacts {
-        name: "node0".to_owned(),
+fn tainted() -> Node {
+    Node {
+        name: "node0".into(),
         taints: vec![taint(UNINITIALIZED, "true")],
         addresses: vec![Address::new("Hostname", "node0-own")],
-        ready: true,
-        ..NodeFacts::default()
+        conditions: ready("True"),
+        ..Node::default()
     }
 }
 
@@ -46,13 +62,13 @@ fn full_instance() -> Instance {
     instance
 }
 
-fn plan_for(node: &NodeFacts, instance: Instance) -> Plan {
-    plan(node, Claim::Unclaimed, &Answer::Found(Arc::new(instance)), Policy::default())
+fn plan_for(node: &Node, instance: Instance) -> Plan {
+    plan(node, Claim::Unclaimed, &found(instance), Policy::default())
 }
 
-fn failed(kind: ErrorKind) -> Answer {
+fn failed(kind: ErrorKind) -> LookupResult {
     let error = CloudError::new(kind, "the cloud's own words").with_request_id("req-7");
-    Answer::Failed(error.with_retry_after(Duration::from_secs(3)))
+    Err(error.with_retry_after(Duration::from_secs(3)))
 }
 
 #[test]
@@ -76,15 +92,15 @@ fn a_new_node_is_initialised_addresses_first_and_taint_last() {
 #[test]
 fn foreign_taints_and_a_present_provider_id_are_kept() {
     let mut node = tainted();
-    node.provider_id = Some("fake://12345".to_owned());
+    node.provider_id = Some("fake://12345".into());
     node.taints.insert(0, taint("ImproveCoverageTaint", "true"));
     node.taints.push(taint(UNINITIALIZED, "other value"));
     node.taints.push(Taint {
-        time_added: Some("2026-01-01T00:00:00Z".to_owned()),
-        effect: "Odd".to_owned(),
+        time_added: Some("2026-01-01T00:00:00Z".into()),
+        effect: "Odd".into(),
         ..taint("x", "")
     });
-    let got = plan(&node, Claim::Ours, &Answer::Found(Arc::new(instance())), Policy::default());
+    let got = plan(&node, Claim::Ours, &found(instance()), Policy::default());
     assert_snapshot!(got, @r"
     initialised
     1. addresses: InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0-own (the node has Hostname node0-own)
@@ -100,8 +116,7 @@ fn foreign_taints_and_a_present_provider_id_are_kept() {
 /// Scenarios 7 and 17.
 #[test]
 fn the_annotation_chooses_among_the_clouds_addresses() {
-    let mut node = tainted();
-    node.provided_node_ip = Some("10.0.0.1".to_owned());
+    let node = annotated(tainted(), PROVIDED_NODE_IP, "10.0.0.1");
     let mut instance = instance();
     instance.addresses.insert(0, NodeAddress::new(AddressKind::InternalIp, "10.9.9.9"));
     assert_snapshot!(plan_for(&node, instance), @r"
@@ -117,7 +132,7 @@ fn the_annotation_chooses_among_the_clouds_addresses() {
 #[test]
 fn an_annotation_that_does_not_fit_blocks_the_initialisation() {
     for annotation in ["invalid-ip", "10.0.0.2", ""] {
-        let node = NodeFacts { provided_node_ip: Some(annotation.to_owned()), ..tainted() };
+        let node = annotated(tainted(), PROVIDED_NODE_IP, annotation);
         let got = plan_for(&node, full_instance());
         let Outcome::Waits(wait) = &got.outcome else { panic!("{annotation}: {got}") };
         assert_eq!(wait.reason, WaitReason::NodeIp, "{annotation}");
@@ -143,11 +158,11 @@ fn without_addresses_of_the_cloud_the_node_keeps_its_own() {
 fn a_node_without_an_answer_waits_and_says_why() {
     let gone = |request: Option<&str>| {
         let evidence = "no instance named \"node0\"".to_owned();
-        Answer::Gone(AbsenceProof {
+        Ok(Lookup::Gone(AbsenceProof {
             method: ProofMethod::ByName,
             evidence,
             request_id: request.map(str::to_owned),
-        })
+        }))
     };
     let mut initialised = tainted();
     initialised.taints.clear();
@@ -159,7 +174,7 @@ fn a_node_without_an_answer_waits_and_says_why() {
         ),
         (tainted(), gone(None), "waits (instance_not_found): no instance named \"node0\""),
         (
-            NodeFacts { provider_id: Some("fake://gone".to_owned()), ..tainted() },
+            Node { provider_id: Some("fake://gone".into()), ..tainted() },
             gone(None),
             "waits (instance_not_found): no instance named \"node0\"",
         ),
@@ -170,7 +185,7 @@ fn a_node_without_an_answer_waits_and_says_why() {
             "waits (throttled): throttled: the cloud's own words (retry after 3 s) (request req-7)",
         ),
         (initialised, failed(ErrorKind::Malformed), "unanswered (malformed): left alone"),
-        (tainted(), Answer::NotOurs("another region".to_owned()), "not ours: another region"),
+        (tainted(), Ok(Lookup::NotOurs("another region".to_owned())), "not ours: another region"),
     ] {
         assert_eq!(plan(&node, Claim::Unclaimed, &answer, Policy::default()).to_string(), expect);
     }
@@ -178,8 +193,8 @@ fn a_node_without_an_answer_waits_and_says_why() {
 
 #[test]
 fn a_foreign_node_is_left_alone_whatever_the_cloud_says() {
-    let node = NodeFacts { provider_id: Some("elsewhere://i-1".to_owned()), ..tainted() };
-    let answer = Answer::Found(Arc::new(full_instance()));
+    let node = Node { provider_id: Some("elsewhere://i-1".into()), ..tainted() };
+    let answer = found(full_instance());
     assert_eq!(
         plan(&node, Claim::Foreign, &answer, Policy::default()).to_string(),
         "foreign: left alone"
@@ -187,7 +202,7 @@ fn a_foreign_node_is_left_alone_whatever_the_cloud_says() {
 }
 
 /// An initialised node that is as it should be.
-fn settled(instance: &Instance) -> NodeFacts {
+fn settled(instance: &Instance) -> Node {
     properties::after(&tainted(), &plan_for(&tainted(), instance.clone()))
 }
 
@@ -250,9 +265,9 @@ fn the_first_internal_ip_of_a_ready_node_changes_loudly_or_not_at_all() {
     let node = settled(&instance());
     let mut moved = full_instance();
     moved.addresses[0].address = "10.0.0.2".to_owned();
-    let found = Answer::Found(Arc::new(moved));
+    let found = found(moved);
     let hold = Policy { internal_ip_change: InternalIpChange::Hold };
-    let notes_and_steps = |node: &NodeFacts, policy| {
+    let notes_and_steps = |node: &Node, policy| {
         let got = plan(node, Claim::Ours, &found, policy);
         let addressed = got.steps.iter().any(|step| matches!(step, Step::SetAddresses { .. }));
         (
@@ -276,9 +291,9 @@ fn the_first_internal_ip_of_a_ready_node_changes_loudly_or_not_at_all() {
         (told.to_owned(), false, 1),
         "labels follow nevertheless"
     );
-    let not_ready = NodeFacts { ready: false, ..node.clone() };
+    let not_ready = Node { conditions: ready("False"), ..node.clone() };
     assert_eq!(notes_and_steps(&not_ready, hold), (String::new(), true, 2));
-    let fresh = NodeFacts { taints: tainted().taints, ..node };
+    let fresh = Node { taints: tainted().taints, ..node };
     assert_eq!(
         notes_and_steps(&fresh, hold),
         (String::new(), true, 2),
@@ -288,7 +303,7 @@ fn the_first_internal_ip_of_a_ready_node_changes_loudly_or_not_at_all() {
 
 #[test]
 fn a_refused_annotation_of_an_initialised_node_freezes_its_addresses_alone() {
-    let node = NodeFacts { provided_node_ip: Some("10.0.0.2".to_owned()), ..settled(&instance()) };
+    let node = annotated(settled(&instance()), PROVIDED_NODE_IP, "10.0.0.2");
     let got = plan_for(&node, full_instance());
     assert!(matches!(got.notes.as_slice(), [Note::NodeIpRefused(_)]), "{got}");
     assert!(

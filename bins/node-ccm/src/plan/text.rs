@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::{Address, NodeChange, Note, Outcome, Plan, Step, UNINITIALIZED, Wait, WaitReason};
+use ccm_objects::Address;
+
+use super::{NodeChange, Note, Outcome, Plan, Step, UNINITIALIZED, Wait, WaitReason};
 
 /// Addresses on one line.
 pub(super) fn list(addresses: &[Address]) -> String {
@@ -44,7 +46,7 @@ impl fmt::Display for Wait {
 
 impl WaitReason {
     /// A short, stable name for metric labels and log fields.
-    pub const fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Cloud(kind) => kind.reason(),
             Self::InstanceNotFound => "instance_not_found",
@@ -81,7 +83,7 @@ impl fmt::Display for NodeChange {
         if let Some(taints) = &self.taints {
             write!(f, "\n   taint {UNINITIALIZED} removed")?;
             if !taints.is_empty() {
-                let kept: Vec<_> = taints.iter().map(|taint| taint.key.as_str()).collect();
+                let kept: Vec<_> = taints.iter().map(|taint| &*taint.key).collect();
                 write!(f, ", kept: {}", kept.join(", "))?;
             }
         }

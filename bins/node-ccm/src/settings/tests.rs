@@ -1,6 +1,7 @@
 //! The numbers are those of the scenarios in docs/parity.md.
 
-use ccm_runtime::settings::{Invocation, load};
+use ccm_runtime::program::load;
+use ccm_settings::Invocation;
 
 use super::*;
 use crate::NodeCcm;

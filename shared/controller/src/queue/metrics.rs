@@ -6,42 +6,55 @@ use std::{
     time::Duration,
 };
 
+use ccm_metrics::{Family, Histogram, Row, computed, exponential_buckets, metrics};
+use ccm_runtime::metrics::Metrics;
 use parking_lot::Mutex;
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeLabelSet},
-    metrics::{
-        family::Family,
-        histogram::{Histogram, exponential_buckets},
-    },
-};
 
 use super::state::Snapshot;
-use ccm_runtime::metrics::{Column, Metrics, encode_counters, encode_gauges};
 
 /// The queue's name as given by the program: a constant of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct QueueLabels {
-    name: &'static str,
-}
+type Name = &'static str;
 
 /// Reads one queue; `None` once the queue is gone.
 type Read = Box<dyn Fn() -> Option<Snapshot> + Send + Sync>;
 
 /// Bounds from 10 ns to 10 s, each ten times the one before.
-fn histogram() -> Histogram {
-    Histogram::new(exponential_buckets(1e-8, 10.0, 10))
+fn bounds() -> impl Iterator<Item = f64> {
+    exponential_buckets(1e-8, 10.0, 10)
 }
 
-type Durations = Family<QueueLabels, Histogram, fn() -> Histogram>;
+metrics! {
+    struct Durations {
+        /// How long a key waits before a worker takes it
+        [BETA] workqueue_queue_duration_seconds { name } => queued: Family<Histogram, Name>, bounds bounds();
+        /// How long a worker keeps a key
+        [BETA] workqueue_work_duration_seconds { name } => worked: Family<Histogram, Name>, bounds bounds();
+    }
+}
+
+computed! {
+    static QUEUES: Snapshot { name } = {
+        /// Keys that wait to be taken
+        [BETA] Gauge workqueue_depth = |queue| queue.depth as f64;
+        /// How long the keys in work have been in work, summed up; it grows while workers are stuck
+        [BETA] Gauge workqueue_unfinished_work_seconds = |queue| queue.unfinished.as_secs_f64();
+        /// How long the key that has been in work longest has been so
+        [BETA] Gauge workqueue_longest_running_processor_seconds = |queue| queue.longest.as_secs_f64();
+        /// How long the key that has waited longest has waited
+        [ALPHA] Gauge ccm_workqueue_oldest_age_seconds = |queue| queue.oldest.as_secs_f64();
+        /// Adds, those of keys that waited already left out
+        [BETA] Counter workqueue_adds = |queue| queue.adds;
+        /// Adds with a delay, after a failure or by plan
+        [BETA] Counter workqueue_retries = |queue| queue.retries;
+    }
+}
 
 /// The metrics of all queues of a process. Depth, ages and counts are computed when
 /// they are asked for; only the two histograms are written while working.
 #[derive(Clone)]
 pub struct QueueMetrics {
-    queued: Durations,
-    worked: Durations,
-    queues: Arc<Mutex<Vec<(QueueLabels, Read)>>>,
+    durations: Durations,
+    queues: Arc<Mutex<Vec<(Name, Read)>>>,
 }
 
 impl Debug for QueueMetrics {
@@ -53,22 +66,9 @@ impl Debug for QueueMetrics {
 impl QueueMetrics {
     /// Registers the metrics; to be called once per registry.
     pub fn new(metrics: &Metrics) -> Self {
-        let this = Self {
-            queued: Family::new_with_constructor(histogram),
-            worked: Family::new_with_constructor(histogram),
-            queues: Arc::default(),
-        };
-        metrics.register(
-            "workqueue_queue_duration_seconds",
-            "[BETA] How long a key waits before a worker takes it",
-            this.queued.clone(),
-        );
-        metrics.register(
-            "workqueue_work_duration_seconds",
-            "[BETA] How long a worker keeps a key",
-            this.worked.clone(),
-        );
-        metrics.collect(this.clone());
+        let this = Self { durations: Durations::new(metrics), queues: Arc::default() };
+        let all = this.clone();
+        metrics.collect(QUEUES.collector(move || all.read()));
         this
     }
 
@@ -80,11 +80,8 @@ impl QueueMetrics {
     }
 
     pub(super) fn observed(&self, name: &'static str) -> Observed {
-        let labels = QueueLabels { name };
-        Observed {
-            queued: self.queued.get_or_create_owned(&labels),
-            worked: self.worked.get_or_create_owned(&labels),
-        }
+        let Durations { queued, worked } = &self.durations;
+        Observed { queued: queued.of(name), worked: worked.of(name) }
     }
 
     pub(super) fn watch(
@@ -92,15 +89,15 @@ impl QueueMetrics {
         name: &'static str,
         read: impl Fn() -> Option<Snapshot> + Send + Sync + 'static,
     ) {
-        self.queues.lock().push((QueueLabels { name }, Box::new(read)));
+        self.queues.lock().push((name, Box::new(read)));
     }
 
     /// The queues there are, and how they stand. Queues that are gone are dropped.
-    fn read(&self) -> Vec<(QueueLabels, Snapshot)> {
+    fn read(&self) -> Vec<Row<Snapshot>> {
         let mut snapshots = Vec::new();
-        self.queues.lock().retain(|(labels, read)| {
+        self.queues.lock().retain(|(name, read)| {
             let snapshot = read();
-            snapshots.extend(snapshot.map(|snapshot| (*labels, snapshot)));
+            snapshots.extend(snapshot.map(|snapshot| (vec![(*name).into()], snapshot)));
             snapshot.is_some()
         });
         snapshots
@@ -121,56 +118,5 @@ impl Observed {
 
     pub(super) fn worked(&self, took: Duration) {
         self.worked.observe(took.as_secs_f64());
-    }
-}
-
-impl Collector for QueueMetrics {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let queues = self.read();
-        let gauges: [Column<Snapshot, f64>; 4] = [
-            ("workqueue_depth", "[BETA] Keys that wait to be taken.", |queue| queue.depth as f64),
-            (
-                "workqueue_unfinished_work_seconds",
-                "[BETA] How long the keys in work have been in work, summed up; it grows while workers are stuck.",
-                |queue| queue.unfinished.as_secs_f64(),
-            ),
-            (
-                "workqueue_longest_running_processor_seconds",
-                "[BETA] How long the key that has been in work longest has been so.",
-                |queue| queue.longest.as_secs_f64(),
-            ),
-            (
-                "ccm_workqueue_oldest_age_seconds",
-                "[ALPHA] How long the key that has waited longest has waited.",
-                |queue| queue.oldest.as_secs_f64(),
-            ),
-        ];
-        for (name, help, value) in gauges {
-            encode_gauges(
-                &mut encoder,
-                (name, help),
-                queues.iter().map(|(labels, queue)| (*labels, value(queue))),
-            )?;
-        }
-        let counters: [Column<Snapshot, u64>; 2] = [
-            (
-                "workqueue_adds",
-                "[BETA] Adds, those of keys that waited already left out.",
-                |queue| queue.adds,
-            ),
-            (
-                "workqueue_retries",
-                "[BETA] Adds with a delay, after a failure or by plan.",
-                |queue| queue.retries,
-            ),
-        ];
-        for (name, help, value) in counters {
-            encode_counters(
-                &mut encoder,
-                (name, help),
-                queues.iter().map(|(labels, queue)| (*labels, value(queue))),
-            )?;
-        }
-        Ok(())
     }
 }

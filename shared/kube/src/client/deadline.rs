@@ -25,17 +25,10 @@ use super::{
     class::is_watch,
     middleware::{Answer, Middleware, Next, send},
 };
+use crate::error::DeadlineExceeded;
 
 /// A time-out this long is none; adding more could overflow the clock.
 const LONGEST: Duration = Duration::from_hours(24);
-
-/// The call took longer than it may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no complete answer within {} s", .0.as_secs_f64())]
-pub struct DeadlineExceeded(
-    /// How long the call was allowed to take.
-    pub Duration,
-);
 
 /// When the call must have ended; an extension of the request, for the layers below.
 #[derive(Clone, Copy, Debug)]

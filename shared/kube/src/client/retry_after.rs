@@ -5,9 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, header::RETRY_AFTER};
 use jiff::Timestamp;
 
-/// Longest `Retry-After` that is honoured; after this time the server is asked again.
-/// A time beyond what a clock can hold would otherwise end the process.
-pub const RETRY_AFTER_LIMIT: Duration = Duration::from_mins(1);
+use crate::error::RETRY_AFTER_LIMIT;
 
 /// What the server asked for: seconds, or a date seen from `now`. Anything else
 /// counts as not asked.

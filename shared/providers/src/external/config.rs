@@ -7,20 +7,19 @@ use std::{
 };
 
 use ccm_base::{
-    duration,
     message::{LONGEST_LINE, one_line},
     nearest,
 };
 use ccm_cloud::{CloudError, ErrorKind};
+use ccm_settings::{
+    Kind, Problems, RawSettings, Schema as _, Setting, SettingValue as _, settings,
+};
 use rustls::pki_types::ServerName;
 use serde_yaml_ng::{Mapping, Value};
 
-const KEYS: [&str; 3] = ["endpoint", "tls", "connectTimeout"];
-const TLS_KEYS: [&str; 4] = ["ca", "cert", "key", "serverName"];
 const ENDPOINT_FORMS: &str = "unix:///path/to.sock, http://host:port or https://host:port";
-const CA_MISSING: &str = "tls.ca: missing; an https endpoint needs the PEM file of the authority \
+const CA_MISSING: &str = "missing; an https endpoint needs the PEM file of the authority \
                           that signed the server's certificate";
-const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Where the provider listens.
@@ -98,13 +97,47 @@ impl ExternalConfig {
         let value: Value = serde_yaml_ng::from_str(text).map_err(|error| {
             wrong(format!("not valid YAML: {}", one_line(&error.to_string(), LONGEST_LINE)))
         })?;
-        let mut reader =
-            Reader { folder: path.parent().unwrap_or(Path::new("")), problems: Vec::new() };
-        let config = reader.config(&value);
+        let mut problems = Problems::new();
+        let map = mapping(Some(&value), "", &mut problems).map_err(wrong)?;
+        let config = Self::convert(map, path.parent().unwrap_or(Path::new("")), &mut problems);
         match config {
-            Some(config) if reader.problems.is_empty() => Ok(config),
-            _ => Err(wrong(reader.problems.join("; "))),
+            Some(config) if problems.is_empty() => Ok(config),
+            _ => Err(wrong(problems.to_string().replace('\n', "; "))),
         }
+    }
+
+    fn convert(map: Option<&Mapping>, folder: &Path, problems: &mut Problems) -> Option<Self> {
+        let at = |key: &str| map.and_then(|map| map.get(key));
+        let tls_map = mapping(at("tls"), "tls.", problems);
+        let is_shapeless = tls_map.is_err();
+        let tls_map = tls_map.unwrap_or_else(|rule| {
+            problems.add("tls", rule);
+            None
+        });
+        let find = |setting: &Setting| match setting.flag.strip_prefix("tls.") {
+            Some(key) => text_of(setting.kind, tls_map.and_then(|map| map.get(key))),
+            None => text_of(setting.kind, at(setting.flag)),
+        };
+        let raw = RawSettings::of_file(table(), find, problems);
+        let target = Place::read(&raw, problems).map(|place| place.target);
+        let patience = Patience::read(&raw, problems);
+        let wanted = matches!(target, Some(Target::Tls { .. }));
+        if let (Some(target), false, Some(_)) = (&target, wanted, tls_map) {
+            let rule = format!("endpoint {target} does not use TLS; use https:// or leave tls out");
+            problems.add("tls", rule);
+        }
+        let is_read = !is_shapeless && (wanted || tls_map.is_some());
+        let tls = is_read.then(|| TlsFiles::read(&raw, problems));
+        let tls = tls.flatten().map(|files| files.within(folder));
+        Some(Self { target: target?, tls, connect_timeout: patience?.connect_timeout })
+    }
+}
+
+impl TlsFiles {
+    /// With relative paths beginning at this folder.
+    fn within(self, folder: &Path) -> Self {
+        let identity = self.identity.map(|(cert, key)| (folder.join(cert), folder.join(key)));
+        Self { ca: folder.join(self.ca), identity, server_name: self.server_name }
     }
 }
 
@@ -121,146 +154,111 @@ fn invalid(message: String) -> CloudError {
     CloudError::new(ErrorKind::Invalid, message)
 }
 
-/// Collects problems while it reads, so that all of them are reported at once.
-struct Reader<'a> {
-    folder: &'a Path,
-    problems: Vec<String>,
+settings! {
+    /// Where the provider is.
+    struct Place {
+        /// Where the provider listens: unix:///path/to.sock, http://host:port or https://host:port.
+        target: Target = fixed(Text, "endpoint", ""), |text: &str, _: &str| match text {
+            "" => Err(format!("missing; expected {ENDPOINT_FORMS}")),
+            text => parse_target(text).map_err(|why| format!("{text:?} {why}")),
+        };
+    }
 }
 
-impl Reader<'_> {
-    fn config(&mut self, value: &Value) -> Option<ExternalConfig> {
-        let empty = Mapping::new();
-        let map = match value {
-            Value::Null => &empty,
-            Value::Mapping(map) => map,
-            _ => {
-                self.problems.push(format!("must be a mapping with the keys {}", KEYS.join(", ")));
-                return None;
-            }
-        };
-        self.unknown_keys(map, "", &KEYS);
-        let target = self.target(map);
-        let connect_timeout = self.connect_timeout(map);
-        let tls = self.tls(map, target.as_ref());
-        Some(ExternalConfig { target: target?, tls, connect_timeout })
+settings! {
+    impl TlsFiles {
+        /// PEM file of the authority that signed the server's certificate.
+        ca: Option<PathBuf> = fixed(Path, "tls.ca", "");
+        /// PEM file of our own certificate, for servers that ask for one.
+        cert: Option<PathBuf> = fixed(Path, "tls.cert", "");
+        /// PEM file of its private key.
+        key: Option<PathBuf> = fixed(Path, "tls.key", "");
+        /// The name in the server's certificate, where it is not the endpoint's host.
+        server_name: Option<String> = fixed(Text, "tls.serverName", "");
+    } => |raw, problems| {
+        if let Some(name) = server_name.as_deref().filter(|name| ServerName::try_from(*name).is_err()) {
+            raw.reject("tls.serverName", format!("{name:?} is no host name or address"), problems);
+        }
+        if ca.is_none() {
+            raw.reject("tls.ca", CA_MISSING, problems);
+        }
+        if cert.is_some() && key.is_none() {
+            raw.reject("tls.key", "missing; tls.cert needs its private key", problems);
+        }
+        if cert.is_none() && key.is_some() {
+            raw.reject("tls.cert", "missing; tls.key needs its certificate", problems);
+        }
+        Some(Self { ca: ca?, identity: cert.zip(key), server_name })
     }
+}
 
-    fn unknown_keys(&mut self, map: &Mapping, prefix: &str, known: &[&str]) {
-        for key in map.keys() {
-            let name = key.as_str().map_or_else(|| format!("{key:?}"), str::to_owned);
-            if known.contains(&name.as_str()) {
-                continue;
-            }
-            let hint = nearest(&name, known).map_or_else(
-                || format!("known are {}", known.join(", ")),
-                |near| format!("did you mean {prefix}{near}?"),
-            );
-            self.problems.push(format!("{prefix}{name}: unknown key; {hint}"));
-        }
+settings! {
+    /// How long the provider is waited for.
+    struct Patience {
+        /// How long one attempt to connect may take; a number is one of seconds.
+        connect_timeout: Duration = fixed(Duration, "connectTimeout", "5s"),
+            |text: &str, _: &str| {
+                let given = Duration::parse(text).ok();
+                given.filter(|given| !given.is_zero() && *given <= MAX_CONNECT_TIMEOUT).ok_or_else(|| {
+                    let most = MAX_CONNECT_TIMEOUT.as_secs();
+                    format!("must be a duration above 0 and at most {most} s, such as 5s or 500ms")
+                })
+            };
     }
+}
 
-    /// A text value; anything else is a problem.
-    fn text(&mut self, map: &Mapping, prefix: &str, key: &str) -> Option<String> {
-        match map.get(key)? {
-            Value::Null => None,
-            Value::String(text) if !text.trim().is_empty() => Some(text.trim().to_owned()),
-            Value::String(_) => {
-                self.problems
-                    .push(format!("{prefix}{key}: empty; leave the key out or give a value"));
-                None
-            }
-            _ => {
-                self.problems.push(format!("{prefix}{key}: must be a text"));
-                None
-            }
+/// Every key, with those of `tls` behind a dot.
+fn table() -> impl Iterator<Item = &'static Setting> {
+    [Place::TABLE, TlsFiles::TABLE, Patience::TABLE].into_iter().flatten()
+}
+
+/// The known keys of the mapping that this prefix leads to.
+fn keys(prefix: &str) -> Vec<&'static str> {
+    let behind = |setting: &'static Setting| setting.flag.strip_prefix(prefix)?.split('.').next();
+    let mut keys: Vec<_> = table().filter_map(behind).collect();
+    keys.dedup();
+    keys
+}
+
+/// The mapping that this prefix leads to, none where nothing is. Unknown keys in it are
+/// problems.
+fn mapping<'a>(
+    value: Option<&'a Value>,
+    prefix: &str,
+    problems: &mut Problems,
+) -> Result<Option<&'a Mapping>, String> {
+    let known = keys(prefix);
+    let map = match value {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Mapping(map)) => map,
+        Some(_) => return Err(format!("must be a mapping with the keys {}", known.join(", "))),
+    };
+    for key in map.keys() {
+        let name = key.as_str().map_or_else(|| format!("{key:?}"), str::to_owned);
+        if known.contains(&name.as_str()) {
+            continue;
         }
+        let hint = nearest(&name, &known).map_or_else(
+            || format!("known are {}", known.join(", ")),
+            |near| format!("did you mean {prefix}{near}?"),
+        );
+        problems.add(format!("{prefix}{name}"), format!("unknown key; {hint}"));
     }
+    Ok(Some(map))
+}
 
-    fn target(&mut self, map: &Mapping) -> Option<Target> {
-        let before = self.problems.len();
-        let Some(text) = self.text(map, "", "endpoint") else {
-            if self.problems.len() == before {
-                self.problems.push(format!("endpoint: missing; expected {ENDPOINT_FORMS}"));
-            }
-            return None;
-        };
-        match parse_target(&text) {
-            Ok(target) => Some(target),
-            Err(why) => {
-                self.problems.push(format!("endpoint: {text:?} {why}"));
-                None
-            }
+/// The text of a value, if there is one, or what would be right.
+fn text_of(kind: Kind, value: Option<&Value>) -> Result<Option<String>, String> {
+    match (kind, value) {
+        (_, None | Some(Value::Null)) => Ok(None),
+        (Kind::Duration, Some(Value::Number(seconds))) => Ok(Some(format!("{seconds}s"))),
+        (Kind::Duration, Some(Value::String(text))) => Ok(Some(text.clone())),
+        (Kind::Duration, Some(other)) => Ok(Some(format!("{other:?}"))),
+        (_, Some(Value::String(text))) if text.trim().is_empty() => {
+            Err("empty; leave the key out or give a value".to_owned())
         }
-    }
-
-    fn connect_timeout(&mut self, map: &Mapping) -> Duration {
-        let parsed = match map.get("connectTimeout") {
-            None | Some(Value::Null) => return DEFAULT_CONNECT_TIMEOUT,
-            Some(Value::Number(seconds)) => {
-                seconds.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            }
-            Some(Value::String(text)) => duration::parse(text).ok(),
-            Some(_) => None,
-        };
-        let parsed = parsed.filter(|given| !given.is_zero() && *given <= MAX_CONNECT_TIMEOUT);
-        if parsed.is_none() {
-            let most = MAX_CONNECT_TIMEOUT.as_secs();
-            self.problems.push(format!(
-                "connectTimeout: must be a duration above 0 and at most {most} s, \
-                 such as 5s or 500ms"
-            ));
-        }
-        parsed.unwrap_or(DEFAULT_CONNECT_TIMEOUT)
-    }
-
-    fn tls(&mut self, map: &Mapping, target: Option<&Target>) -> Option<TlsFiles> {
-        let wanted = matches!(target, Some(Target::Tls { .. }));
-        let map = match map.get("tls") {
-            None | Some(Value::Null) => {
-                if wanted {
-                    self.problems.push(CA_MISSING.to_owned());
-                }
-                return None;
-            }
-            Some(Value::Mapping(map)) => map,
-            Some(_) => {
-                self.problems
-                    .push(format!("tls: must be a mapping with the keys {}", TLS_KEYS.join(", ")));
-                return None;
-            }
-        };
-        if let (false, Some(target)) = (wanted, target) {
-            self.problems.push(format!(
-                "tls: endpoint {target} does not use TLS; use https:// or leave tls out"
-            ));
-        }
-        self.unknown_keys(map, "tls.", &TLS_KEYS);
-        let file = |reader: &mut Self, key| {
-            reader.text(map, "tls.", key).map(|text| reader.folder.join(text))
-        };
-        let (ca, cert, key) = (file(self, "ca"), file(self, "cert"), file(self, "key"));
-        let server_name = self.text(map, "tls.", "serverName");
-        if let Some(name) =
-            server_name.as_deref().filter(|name| ServerName::try_from(*name).is_err())
-        {
-            self.problems.push(format!("tls.serverName: {name:?} is no host name or address"));
-        }
-        if ca.is_none() && !self.problems.iter().any(|problem| problem.starts_with("tls.ca:")) {
-            self.problems.push(CA_MISSING.to_owned());
-        }
-        let identity = match (cert, key) {
-            (Some(cert), Some(key)) => Some((cert, key)),
-            (Some(_), None) => {
-                self.problems.push("tls.key: missing; tls.cert needs its private key".to_owned());
-                None
-            }
-            (None, Some(_)) => {
-                self.problems.push("tls.cert: missing; tls.key needs its certificate".to_owned());
-                None
-            }
-            (None, None) => None,
-        };
-        Some(TlsFiles { ca: ca?, identity, server_name })
+        (_, Some(Value::String(text))) => Ok(Some(text.trim().to_owned())),
+        _ => Err("must be a text".to_owned()),
     }
 }
 

@@ -100,7 +100,7 @@ fn kind_to_wire(kind: ErrorKind) -> proto::ErrorKind {
 }
 
 fn kind_from_wire(kind: proto::ErrorKind) -> Option<ErrorKind> {
-    ErrorKind::ALL.into_iter().find(|known| kind_to_wire(*known) == kind)
+    ErrorKind::ALL.iter().copied().find(|known| kind_to_wire(*known) == kind)
 }
 
 /// The status of a call that failed as a whole.

@@ -39,14 +39,12 @@ impl ProviderFactory for OpenStackFactory {
         let metrics = OpenStackMetrics::default();
         let clients = Clients::new(context.gate, metrics.clone(), &context.user_agent);
         let cloud = Arc::new(OpenStackCloud::new(clients, &loaded.config)?);
-        metrics.register(&*context.metrics);
+        context.metrics.add(&mut |registry| metrics.register(registry));
         cloud.keep(reload::run(files, Arc::downgrade(&cloud), metrics));
         Ok(cloud)
     }
 
     fn specimens(&self, sink: &dyn MetricsSink) {
-        let metrics = OpenStackMetrics::default();
-        metrics.register(sink);
-        metrics.specimens();
+        OpenStackMetrics::new(sink).specimens();
     }
 }

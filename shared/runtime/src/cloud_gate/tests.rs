@@ -154,7 +154,7 @@ async fn metrics_count_what_was_sent() {
     gate.admit(LIST, call(1000)).await.unwrap();
     gate.report(LIST, report(None, None));
     gate.admit(LIST, call(1000)).await.unwrap();
-    for kind in ErrorKind::ALL {
+    for kind in ErrorKind::ALL.iter().copied() {
         gate.report(LIST, report(Some(kind), None));
     }
     let text = metrics.encode().unwrap();
@@ -166,7 +166,7 @@ async fn metrics_count_what_was_sent() {
         r#"ccm_cloud_limiter_wait_seconds_count{service="compute"} 2"#.to_owned(),
         r#"ccm_cloud_limiter_wait_seconds_bucket{le="0.1",service="compute"} 1"#.to_owned(),
     ];
-    lines.extend(ErrorKind::ALL.map(|kind| {
+    lines.extend(ErrorKind::ALL.iter().map(|kind| {
         format!(r#"ccm_cloud_requests_total{{service="compute",operation="list_servers",result="{kind}"}} 1"#)
     }));
     for line in lines {

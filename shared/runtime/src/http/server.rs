@@ -15,10 +15,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Pages,
+    PageSettings, Pages,
     tls::{Certificate, TlsError},
 };
-use crate::settings::PageSettings;
 
 /// Connections at one time. Probes and a few scrapers need a handful; further ones
 /// wait in the system's queue.

@@ -11,11 +11,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Pages, Server};
+use super::{PageSettings, Pages, Server, TlsSettings};
 use crate::{
     health::{Health, Scope, Verdict},
     metrics::Metrics,
-    settings::{PageSettings, TlsSettings},
 };
 
 fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -> Pages {

@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::settings::TlsSettings;
+use super::TlsSettings;
 
 /// How often the files are looked at.
 const PERIOD: Duration = Duration::from_secs(5);

@@ -2,9 +2,11 @@
 
 use ccm_kube::ApiError;
 use kube_leader_election::Error;
+use strum::{IntoStaticStr, VariantNames};
 
 /// The kinds of failure that are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum Reason {
     /// No answer in time.
     Timeout,
@@ -20,29 +22,7 @@ pub(super) enum Reason {
     Other,
 }
 
-impl Reason {
-    /// All of them.
-    pub(super) const ALL: [Self; 6] = [
-        Self::Timeout,
-        Self::Conflict,
-        Self::Forbidden,
-        Self::Unauthorized,
-        Self::Unavailable,
-        Self::Other,
-    ];
-
-    /// Its label in metrics.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::Conflict => "conflict",
-            Self::Forbidden => "forbidden",
-            Self::Unauthorized => "unauthorized",
-            Self::Unavailable => "unavailable",
-            Self::Other => "other",
-        }
-    }
-}
+ccm_metrics::label!(Reason);
 
 /// A failed attempt.
 #[derive(Debug, thiserror::Error)]

@@ -6,10 +6,7 @@ use ccm_cloud::Priority;
 use ccm_kube::client::{RequestClass, RequestLimiter};
 use futures::future::BoxFuture;
 
-use super::{
-    LimitMetrics, Rate, TokenBucket, Tuning,
-    metrics::{ClassLabel, LimiterLabels},
-};
+use super::{LimitMetrics, Rate, TokenBucket, Tuning, metrics::ClassLabel};
 
 /// The rates of the classes of request. Reads, writes and events do not take from
 /// each other; watches and the lease are not limited at all.
@@ -41,9 +38,7 @@ pub struct ApiLimits {
 impl ApiLimits {
     /// Full buckets of these rates.
     pub fn new(rates: ApiRates, metrics: &LimitMetrics) -> Self {
-        let bucket = |class, rate| {
-            metrics.bucket(LimiterLabels { service: "apiserver", class }, rate, Tuning::default())
-        };
+        let bucket = |class, rate| metrics.bucket(("apiserver", class), rate, Tuning::default());
         Self {
             read: bucket(ClassLabel::Read, rates.read),
             write: bucket(ClassLabel::Write, rates.write),

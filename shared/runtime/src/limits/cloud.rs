@@ -58,14 +58,14 @@ impl CloudLimits {
         let mut state = self.shared.state.lock();
         state.rates = rates;
         for (labels, bucket) in &state.buckets {
-            bucket.configure(rates.of(labels.class));
+            bucket.configure(rates.of(labels.1));
         }
     }
 
     /// The bucket of this service's reads or writes.
     pub fn bucket(&self, service: &'static str, write: bool) -> TokenBucket {
         let class = if write { ClassLabel::Write } else { ClassLabel::Read };
-        let labels = LimiterLabels { service, class };
+        let labels = (service, class);
         let mut state = self.shared.state.lock();
         let rate = state.rates.of(class);
         let make = || self.shared.metrics.bucket(labels, rate, Tuning::default());

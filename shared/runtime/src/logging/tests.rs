@@ -1,8 +1,7 @@
 use ccm_testing::Log;
 use tracing::subscriber::with_default;
 
-use super::{check_filter, logger};
-use crate::settings::{LogFormat, LogSettings};
+use super::{LogFormat, LogSettings, check_filter, logger};
 
 fn settings(verbosity: u8, filter: Option<&str>) -> LogSettings {
     LogSettings { verbosity, filter: filter.map(str::to_owned), format: LogFormat::Text }

@@ -9,17 +9,20 @@ use ccm_kube::{
     client::{ClientError, Clients, Unlimited},
     metrics::RestMetrics,
 };
+use ccm_settings::Invocation;
 use tokio::time::timeout;
 
 use super::{
-    Failure, Program, provider,
+    Failure, Loaded, Program,
+    exit::{Exit, print, refuse},
+    provider::{self, provider_context},
+    setup::{install_tls, load_for, runtime},
     shell::client_config,
-    start::{Exit, install_tls, print, provider_context, refuse, runtime},
 };
 use crate::{
     http::Server,
-    logging,
-    settings::{CommonSettings, Invocation, Loaded, LogFormat, LogSettings, load_for},
+    logging::{self, LogFormat, LogSettings},
+    settings::CommonSettings,
 };
 
 /// How long is waited for what reads a part of the configuration: the provider, and an
@@ -68,7 +71,7 @@ pub(super) fn check<P: Program>(invocation: &Invocation, providers: &ProviderReg
 }
 
 async fn look<P: Program>(loaded: Loaded<P>, providers: &ProviderRegistry) -> Found {
-    let mut found = Found { warnings: loaded.warnings, failures: Vec::new() };
+    let mut found = Found { warnings: loaded.warnings.clone(), failures: Vec::new() };
     look_at_kubeconfig::<P>(&loaded.common, &mut found).await;
     let pages = loaded.common.pages.as_ref().map(Server::check);
     if let Some(Err(error)) = pages {

@@ -4,8 +4,8 @@ use ccm_base::message::chain;
 use ccm_cloud::ProviderRegistry;
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, Program, shell::Shell};
-use crate::{logging::LogControl, settings::Loaded};
+use super::{Failure, Loaded, Program, shell::Shell};
+use crate::logging::LogControl;
 
 /// Runs a program until `stop` is cancelled or something ends it, which is logged.
 /// `main` puts the command line, the logger and the signals around it.
@@ -15,7 +15,7 @@ pub async fn run<P: Program>(
     log: LogControl,
     stop: CancellationToken,
 ) -> Result<(), Failure> {
-    let shell = match stop.run_until_cancelled(Shell::start(loaded, log)).await {
+    let shell = match stop.run_until_cancelled(Shell::<P>::start(loaded, log)).await {
         None => return Ok(()),
         Some(started) => started.inspect_err(say)?,
     };

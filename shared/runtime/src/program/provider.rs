@@ -4,11 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_base::Backoff;
 use ccm_base::RetryClass;
-use ccm_cloud::{Call, Capability, Cloud, CloudError, ProviderContext, ProviderFactory};
+use ccm_cloud::{
+    Call, Capability, Cloud, CloudError, NoMetrics, OpenGate, ProviderConfig, ProviderContext,
+    ProviderFactory,
+};
 use tokio::time::{sleep, timeout};
 
-use super::Failure;
-use crate::health::Condition;
+use super::{Failure, Program};
+use crate::{health::Condition, settings::CommonSettings};
 
 /// From one failure to the next try.
 const WAIT: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
@@ -18,6 +21,20 @@ const LONGEST_ASKED: Duration = Duration::from_mins(1);
 const GLANCE: Duration = Duration::from_secs(1);
 /// How long the question whether the cloud answers may take.
 const PROBE: Call = Call::routine(Duration::from_secs(10));
+
+/// What a provider is built from, but for the gate and the metrics of a running process.
+pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderContext {
+    let agents = common.cloud.user_agents.iter().cloned().chain([P::IDENTITY.user_agent()]);
+    ProviderContext {
+        config: ProviderConfig {
+            path: common.cloud.config.clone(),
+            cluster_name: common.cloud.cluster_name.clone(),
+        },
+        gate: Arc::new(OpenGate),
+        metrics: Arc::new(NoMetrics),
+        user_agent: agents.collect::<Vec<_>>().join(" "),
+    }
+}
 
 /// The wait after the last of so many failures; a cloud that names one gets at least that.
 fn wait(error: &CloudError, failures: u32) -> Duration {

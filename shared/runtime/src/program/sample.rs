@@ -4,50 +4,34 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_base::duration;
 use ccm_cloud::Capability;
+use ccm_settings::{Invocation, LoadError, checked};
 use serde::Serialize;
 
-use super::{Context, Failure, Identity, Program};
-use crate::{
-    metrics::Metrics,
-    rights::Right,
-    settings::{Invocation, Kind, LoadError, Loaded, Problems, RawSettings, SettingDoc, load},
-};
+use super::{Context, Failure, Identity, Loaded, Program, load};
+use crate::{metrics::Metrics, rights::Right};
 
 /// The node controller's settings and nothing else of it.
 #[derive(Debug)]
 pub(crate) struct Sample;
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct SampleSettings {
-    pub(crate) syncs: u32,
-    #[serde(serialize_with = "duration::serialize")]
-    pub(crate) period: Duration,
-    pub(crate) page_size: u32,
+ccm_settings::settings! {
+    /// Its settings.
+    #[derive(Clone, Debug, PartialEq, Serialize)]
+    pub(crate) struct SampleSettings {
+        /// Nodes worked on at once.
+        pub(crate) syncs: u32 = live(Count, "concurrent-node-syncs", "32"), at_least_one;
+        /// Time between two lists of the cloud's machines.
+        #[serde(serialize_with = "duration::serialize")]
+        pub(crate) period: Duration = live(Duration, "node-status-update-frequency", "5m0s"),
+            checked("must be at least 1s", |period| *period >= Duration::from_secs(1));
+        /// Objects per page.
+        pub(crate) page_size: u32 = fixed(Count, "page-size", "500"), at_least_one;
+    }
 }
 
-const TABLE: &[SettingDoc] = &[
-    SettingDoc {
-        flag: "concurrent-node-syncs",
-        kind: Kind::Count,
-        default: "32",
-        meaning: "Nodes worked on at once.",
-        live: true,
-    },
-    SettingDoc {
-        flag: "node-status-update-frequency",
-        kind: Kind::Duration,
-        default: "5m0s",
-        meaning: "Time between two lists of the cloud's machines.",
-        live: true,
-    },
-    SettingDoc {
-        flag: "page-size",
-        kind: Kind::Count,
-        default: "500",
-        meaning: "Objects per page.",
-        live: false,
-    },
-];
+fn at_least_one(text: &str, default: &str) -> Result<u32, String> {
+    checked("must be at least 1", |number| *number >= 1)(text, default)
+}
 
 impl Program for Sample {
     const IDENTITY: Identity = Identity {
@@ -60,24 +44,6 @@ impl Program for Sample {
         needs: Capability::Instances,
     };
     type Settings = SampleSettings;
-
-    fn documentation() -> &'static [SettingDoc] {
-        TABLE
-    }
-
-    fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<SampleSettings> {
-        let at_least_one = |number: &u32| *number >= 1;
-        let syncs =
-            layers.checked("concurrent-node-syncs", "must be at least 1", problems, at_least_one);
-        let period = layers.checked(
-            "node-status-update-frequency",
-            "must be at least 1s",
-            problems,
-            |period| *period >= Duration::from_secs(1),
-        );
-        let page_size = layers.checked("page-size", "must be at least 1", problems, at_least_one);
-        Some(SampleSettings { syncs: syncs?, period: period?, page_size: page_size? })
-    }
 
     fn specimens(_: &Metrics) {}
 
@@ -111,5 +77,5 @@ pub(crate) fn sample(
         std::fs::write(&path, text).unwrap();
         invocation.arguments.push(format!("--config={}", path.display()).into());
     }
-    load(&invocation)
+    load::<Sample>(&invocation)
 }

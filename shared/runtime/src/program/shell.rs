@@ -15,7 +15,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, Failure, Program, election::Candidacy, provider, start::provider_context};
+use super::{
+    Context, Failure, Loaded, Program,
+    election::Candidacy,
+    provider::{self, provider_context},
+    reload::Reload,
+};
 use crate::{
     cloud_gate::CloudGate,
     health::{Condition, Health, Scope, Verdict},
@@ -24,7 +29,7 @@ use crate::{
     logging::LogControl,
     metrics::{Metrics, RunningController},
     rights::{self, Review},
-    settings::{CommonSettings, Loaded, RateSettings, Reload},
+    settings::{CommonSettings, RateSettings},
     supervisor::Supervisor,
 };
 
@@ -167,7 +172,7 @@ impl<P: Program> Shell<P> {
 
     /// Finds out beside everything else which rights this program has.
     fn review_rights(&self) {
-        let needed = rights::needed::<P>(&self.common.borrow());
+        let needed = rights::needed(P::rights(), &self.common.borrow().election);
         let client = self.clients.main.clone();
         let review = Review::new(P::IDENTITY.binary, needed, client, &self.health, &self.metrics);
         self.tasks.spawn_job("rights", review.run(self.tasks.token().clone()));

@@ -1,16 +1,14 @@
 //! What a process of a program measures, without running one.
 
-use ccm_cloud::CallClass;
 use ccm_kube::{events::EventMetrics, metrics::RestMetrics};
 
-use super::Program;
+use super::{ConfigMetrics, Program};
 use crate::{
     cloud_gate::CloudGate,
     leadership::LeadershipMetrics,
     limits::{ApiLimits, ApiRates, CloudLimits, CloudRates, LimitMetrics, Rate},
     metrics::Metrics,
-    rights::missing_rights,
-    settings::ConfigMetrics,
+    rights::RightsMetrics,
 };
 
 /// A registry as a process of this program has it, with one series of every metric for
@@ -22,27 +20,19 @@ use crate::{
 pub fn specimens<P: Program>() -> Metrics {
     let metrics = Metrics::of(P::IDENTITY.binary);
     drop(metrics.running(P::IDENTITY.alias));
-    ConfigMetrics::register(&metrics);
-    drop(missing_rights(&metrics));
+    ConfigMetrics::new(&metrics).specimens();
+    RightsMetrics::new(&metrics).specimens();
 
     let limit_metrics = LimitMetrics::new(&metrics);
     let rate = Rate::UNLIMITED;
     ApiLimits::new(ApiRates::each(rate), &limit_metrics);
     let cloud_limits = CloudLimits::new(CloudRates { read: rate, write: rate }, &limit_metrics);
-    let gate = CloudGate::new(cloud_limits, &metrics, None);
-    for write in [false, true] {
-        gate.specimens(CallClass { service: "compute", operation: "list_instances", write });
-    }
+    CloudGate::new(cloud_limits, &metrics, None).specimens();
 
-    let rest = RestMetrics::default();
-    let events = EventMetrics::default();
+    RestMetrics::new(&metrics).specimens();
+    EventMetrics::new(&metrics).specimens();
     let election = LeadershipMetrics::new(P::IDENTITY.lease);
-    metrics.with(|registry| {
-        rest.register(registry);
-        events.register(registry);
-        election.register(registry);
-    });
-    rest.specimens();
+    metrics.with(|registry| election.register(registry));
     election.specimens();
     P::specimens(&metrics);
     metrics

@@ -1,56 +1,25 @@
 //! From the command line to a running process, and from its end to an exit code.
 
-use std::{io::Write as _, process::ExitCode, thread::available_parallelism};
+use std::process::ExitCode;
 
-use ccm_cloud::{NoMetrics, OpenGate, ProviderConfig, ProviderContext, ProviderRegistry};
-use tokio::runtime::{Builder, Runtime};
+use ccm_cloud::ProviderRegistry;
+use ccm_settings::{Action, Invocation, Origin};
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, Program, check, life, signals::Signals, specimens};
-use crate::{
-    logging::{self, LogControl},
-    options::{Action, options_markdown},
-    rights::needed,
-    settings::{CommonSettings, Invocation, Loaded, command_line, load_for},
+use super::{
+    Loaded, Program, check,
+    exit::{Exit, print, refuse},
+    life,
+    setup::{install_tls, load_for, runtime},
+    signals::Signals,
+    specimens,
 };
-
-/// A controller works in few tasks at a time; a machine with many processors is no
-/// reason for as many threads.
-const THREADS: usize = 4;
-
-/// How a process ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
-    /// In order.
-    Done,
-    /// Leadership lost, a task ended unexpectedly, or the like.
-    Broken,
-    /// The command line or the settings are wrong.
-    Usage,
-    /// A second signal.
-    Signal(u8),
-}
-
-impl Exit {
-    /// The code that the parent process sees.
-    pub(crate) const fn code(self) -> u8 {
-        match self {
-            Self::Done => 0,
-            Self::Broken => 1,
-            Self::Usage => 2,
-            Self::Signal(code) => code,
-        }
-    }
-}
-
-impl From<&Failure> for Exit {
-    fn from(failure: &Failure) -> Self {
-        match failure {
-            Failure::Usage(_) => Self::Usage,
-            Failure::Broken(_) => Self::Broken,
-        }
-    }
-}
+use crate::{
+    identity::VERSION,
+    logging::{self, LogControl},
+    rights::needed,
+    settings,
+};
 
 /// Runs a program: the whole of a binary's `main`. Exit codes: 0 for an end in order
 /// (also `--help`, `--version`), 2 for a wrong command line or wrong settings, 130 or
@@ -64,36 +33,21 @@ pub fn main<P: Program>(providers: ProviderRegistry) -> ExitCode {
 }
 
 pub(super) fn start<P: Program>(invocation: &Invocation, providers: &ProviderRegistry) -> Exit {
-    let action = match command_line::<P>(invocation) {
+    let catalogue = settings::catalogue::<P::Settings>(&P::IDENTITY);
+    let action = match ccm_settings::parse(&catalogue, &invocation.arguments) {
         Ok(command) => command.action,
         Err(error) => return refuse::<P>(&error.to_string()),
     };
     match action {
         Action::Print(text) => print(&text),
-        Action::PrintOptions => print(&options_markdown::<P>()),
+        Action::PrintOptions => print(&ccm_settings::markdown(&catalogue)),
         Action::PrintMetrics => print_metrics::<P>(),
         Action::PrintRights => print_rights::<P>(invocation, providers),
         Action::CheckConfig => check::check::<P>(invocation, providers),
         Action::Run => match load_for::<P>(invocation, providers) {
-            Ok(loaded) => work(loaded, providers),
+            Ok(loaded) => work::<P>(loaded, providers),
             Err(error) => refuse::<P>(&error.to_string()),
         },
-    }
-}
-
-/// Prints lines about a wrong command line or wrong settings; the logger is not there yet.
-pub(super) fn refuse<P: Program>(lines: &str) -> Exit {
-    for line in lines.lines() {
-        eprintln!("{}: {line}", P::IDENTITY.binary);
-    }
-    Exit::Usage
-}
-
-/// Prints a text on stdout. A reader that has gone, as `head` does, is no error.
-pub(super) fn print(text: &str) -> Exit {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Exit::Broken,
-        _ => Exit::Done,
     }
 }
 
@@ -111,38 +65,10 @@ fn print_rights<P: Program>(invocation: &Invocation, providers: &ProviderRegistr
         Ok(loaded) => loaded,
         Err(error) => return refuse::<P>(&error.to_string()),
     };
-    match serde_json::to_string(&needed::<P>(&loaded.common)) {
+    match serde_json::to_string(&needed(P::rights(), &loaded.common.election)) {
         Ok(text) => print(&text),
         Err(_) => Exit::Broken,
     }
-}
-
-/// What a provider is built from, but for the gate and the metrics of a running process.
-pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderContext {
-    let agents = common.cloud.user_agents.iter().cloned().chain([P::IDENTITY.user_agent()]);
-    ProviderContext {
-        config: ProviderConfig {
-            path: common.cloud.config.clone(),
-            cluster_name: common.cloud.cluster_name.clone(),
-        },
-        gate: std::sync::Arc::new(OpenGate),
-        metrics: std::sync::Arc::new(NoMetrics),
-        user_agent: agents.collect::<Vec<_>>().join(" "),
-    }
-}
-
-pub(super) fn runtime<P: Program>() -> std::io::Result<Runtime> {
-    let threads = available_parallelism().map_or(1, usize::from).min(THREADS);
-    Builder::new_multi_thread()
-        .worker_threads(threads)
-        .thread_name(P::IDENTITY.binary)
-        .enable_all()
-        .build()
-}
-
-/// One TLS library for the whole process. Fails only if one is there already.
-pub(super) fn install_tls() {
-    rustls::crypto::ring::default_provider().install_default().ok();
 }
 
 fn work<P: Program>(loaded: Loaded<P>, providers: &ProviderRegistry) -> Exit {
@@ -150,7 +76,7 @@ fn work<P: Program>(loaded: Loaded<P>, providers: &ProviderRegistry) -> Exit {
         Ok(log) => log,
         Err(error) => return refuse::<P>(&error.to_string()),
     };
-    introduce(&loaded);
+    introduce::<P>(&loaded);
     install_tls();
     let runtime = match runtime::<P>() {
         Ok(runtime) => runtime,
@@ -159,7 +85,7 @@ fn work<P: Program>(loaded: Loaded<P>, providers: &ProviderRegistry) -> Exit {
             return Exit::Broken;
         }
     };
-    let exit = runtime.block_on(until_signalled(loaded, providers, log));
+    let exit = runtime.block_on(until_signalled::<P>(loaded, providers, log));
     // Whatever a library still does in the background must not hold up the end.
     runtime.shutdown_background();
     exit
@@ -181,7 +107,7 @@ async fn until_signalled<P: Program>(
     let ended = tokio::select! {
         biased;
         code = signals.watch(stop.clone()) => return Exit::Signal(code),
-        ended = life::run(loaded, providers, log, stop.clone()) => ended,
+        ended = life::run::<P>(loaded, providers, log, stop.clone()) => ended,
     };
     match ended {
         Ok(()) => {
@@ -197,12 +123,12 @@ fn introduce<P: Program>(loaded: &Loaded<P>) {
     let set: Vec<String> = loaded
         .raw
         .iter()
-        .filter(|(_, value)| value.origin != crate::settings::Origin::Default)
+        .filter(|(_, value)| value.origin != Origin::Default)
         .map(|(key, _)| loaded.raw.describe(key))
         .collect();
     tracing::info!(
         program = P::IDENTITY.binary,
-        version = super::VERSION,
+        version = VERSION,
         settings = set.join(", "),
         "starting"
     );

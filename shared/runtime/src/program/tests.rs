@@ -3,12 +3,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ccm_cloud::{Cloud, CloudError, ErrorKind, ProviderContext, ProviderFactory, ProviderRegistry};
 
-use super::{
-    Failure,
-    sample::Sample,
-    start::{Exit, start},
-};
-use crate::settings::Invocation;
+use super::{Failure, exit::Exit, sample::Sample, start::start};
+use ccm_settings::Invocation;
 
 /// A provider that fails in this way.
 struct Failing(ErrorKind);

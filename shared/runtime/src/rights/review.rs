@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use ccm_base::message::chain;
 use ccm_kube::ApiError;
+use ccm_metrics::{Gauge, metrics};
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::{Api, Client, api::PostParams};
-use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -44,7 +44,7 @@ pub(crate) struct Review {
     api: Api<SelfSubjectAccessReview>,
     rights: Vec<(Right, Answer)>,
     check: Condition,
-    missing: Gauge,
+    metrics: RightsMetrics,
     /// What was logged last.
     said: Option<Verdict>,
 }
@@ -64,7 +64,7 @@ impl Review {
             api: Api::all(client),
             rights: rights.into_iter().map(|right| (right, Answer::Unknown)).collect(),
             check: health.condition("rights", Scope::Readiness, "being reviewed"),
-            missing: missing_rights(metrics),
+            metrics: RightsMetrics::new(metrics),
             said: None,
         }
     }
@@ -140,7 +140,7 @@ impl Review {
     }
 
     fn show(&mut self, verdict: Verdict) {
-        self.missing.set(i64::try_from(self.missing().count()).unwrap_or(i64::MAX));
+        self.metrics.missing.set(i64::try_from(self.missing().count()).unwrap_or(i64::MAX));
         match &verdict {
             Verdict::Passed(detail) => self.check.pass(detail),
             Verdict::Failed(reason) => self.check.fail(reason),
@@ -160,15 +160,11 @@ impl Review {
     }
 }
 
-/// `ccm_missing_rights`, registered.
-pub(crate) fn missing_rights(metrics: &Metrics) -> Gauge {
-    let missing = Gauge::default();
-    metrics.register(
-        "ccm_missing_rights",
-        "[ALPHA] Rights that the program needs and the API server does not grant it; /readyz?verbose names them",
-        missing.clone(),
-    );
-    missing
+metrics! {
+    pub(crate) struct RightsMetrics {
+        /// Rights that the program needs and the API server does not grant it; /readyz?verbose names them
+        [ALPHA] ccm_missing_rights => missing: Gauge;
+    }
 }
 
 /// Whether asking again is pointless: whoever is signed in may ask, unless a cluster's

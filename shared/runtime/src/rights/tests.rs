@@ -14,7 +14,10 @@ use super::*;
 use crate::{
     health::{Finding, Health},
     metrics::Metrics,
-    program::sample::{Sample, sample},
+    program::{
+        Program as _,
+        sample::{Sample, sample},
+    },
 };
 
 /// An API server that reviews rights: what it does not grant, what it was asked, and the
@@ -216,8 +219,9 @@ async fn it_ends_when_the_process_ends() {
 #[test]
 fn what_is_needed_follows_the_settings() {
     let check = |arguments: &[&str], expect: &[&str]| {
-        let common = sample(arguments, &[], None).unwrap().common;
-        let needed: Vec<_> = needed::<Sample>(&common).iter().map(ToString::to_string).collect();
+        let election = &sample(arguments, &[], None).unwrap().common.election;
+        let needed: Vec<_> =
+            needed(Sample::rights(), election).iter().map(ToString::to_string).collect();
         assert_eq!(needed, expect, "{arguments:?}");
     };
     let always = [

@@ -1,20 +1,33 @@
-//! The settings that every program has, typed.
+//! The settings that every program has.
 
-use std::{
-    fmt,
-    net::{IpAddr, SocketAddr},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use ccm_base::duration;
+use ccm_settings::{
+    Problems, RawSettings, Schema as _, Setting, SettingValue as _, checked, positive, redact,
+};
 use serde::Serialize;
 
-use super::{Problems, RawSettings, SettingValue, value::redact};
-use crate::{
-    options::{Catalogue, controllers},
-    program::Identity,
+use super::{
+    RateSettings, controllers,
+    rates::{per_second, zero_is_default},
 };
+use crate::{
+    http::{PageSettings, Served},
+    identity::Identity,
+    logging::LogSettings,
+};
+
+/// The common settings in the order of `--help` and the reference pages, with the heading
+/// above each section.
+pub(super) const SECTIONS: [(&str, &[Setting]); 6] = [
+    ("Process", Process::TABLE),
+    ("Kubernetes API", KubeSettings::TABLE),
+    ("Cloud", CloudSettings::TABLE),
+    ("Leader election", ElectionSettings::TABLE),
+    ("HTTP pages", Served::TABLE),
+    ("Logging", LogSettings::TABLE),
+];
 
 /// The settings that every program has.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -24,7 +37,7 @@ pub struct CommonSettings {
     /// How long work that was begun may take to end at shutdown.
     #[serde(serialize_with = "duration::serialize")]
     pub drain_timeout: Duration,
-    /// Accepted and shown by `/configz`, without effect: see its text in the table.
+    /// Accepted and shown by `/configz`, without effect: see its text.
     #[serde(serialize_with = "duration::serialize")]
     pub min_resync: Duration,
     /// How the API server is reached.
@@ -39,13 +52,79 @@ pub struct CommonSettings {
     pub logging: LogSettings,
 }
 
-/// A rate with a burst.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct RateSettings {
-    /// Per second; `None` for no limit.
-    pub per_second: Option<f64>,
-    /// How many may go at once.
-    pub burst: u32,
+impl CommonSettings {
+    /// Converts the merged layers for a process with these cloud providers. Records every
+    /// problem.
+    pub(super) fn read(
+        raw: &RawSettings,
+        identity: &Identity,
+        providers: &[String],
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        // Each part is read before the first `?`, so that all problems are found at once.
+        let enabled = enabled(raw, identity, problems);
+        let process = Process::read(raw, problems);
+        let kube = KubeSettings::read(raw, problems);
+        check_provider(raw, providers, problems);
+        let cloud = CloudSettings::read(raw, problems);
+        let election = ElectionSettings::read(raw, problems);
+        let pages = Served::read(raw, problems);
+        let logging = LogSettings::read(raw, problems);
+        let process = process?;
+        Some(Self {
+            enabled: enabled?,
+            drain_timeout: process.drain_timeout,
+            min_resync: process.min_resync,
+            kube: kube?,
+            cloud: cloud?,
+            election: election?,
+            pages: pages?.0,
+            logging: logging?,
+        })
+    }
+}
+
+ccm_settings::settings! {
+    /// The process as a whole.
+    struct Process {
+        /// Configuration file (.yaml, .yml, .json or .toml) with the settings of this page under their keys. Its content
+        /// is looked at every 5 s: settings marked "live" change while the program runs, an invalid new version is
+        /// refused and reported, and the old one stays.
+        _config: Option<PathBuf> = fixed(Path, "config", "");
+        /// Which controllers run: names, -names and * as in cloud-controller-manager; the first item that names a
+        /// controller decides. The list may name controllers of the sibling programs. A program whose controller is
+        /// switched off stays up, idle and healthy, without a Lease.
+        _controllers: Vec<String> = fixed(List, "controllers", "*");
+        /// After SIGTERM: how long work that was begun may take to end before the Lease is given back. Keep it below the
+        /// pod's terminationGracePeriodSeconds (30 s unless set).
+        drain_timeout: Duration = live(Duration, "drain-timeout", "20s");
+        /// Accepted and checked, so that command lines written for cloud-controller-manager keep working; without effect.
+        /// No resync is needed: a watch that cannot go on lists everything anew, and each controller compares its objects
+        /// with the cloud by a period of its own.
+        min_resync: Duration = fixed(Duration, "min-resync-period", "12h0m0s"), positive;
+    }
+}
+
+fn enabled(raw: &RawSettings, identity: &Identity, problems: &mut Problems) -> Option<bool> {
+    let list = raw.read("controllers", Vec::<String>::parse, problems)?;
+    let unknown = controllers::unknown(&list, identity);
+    for item in &unknown {
+        raw.reject("controllers", item.to_string(), problems);
+    }
+    unknown.is_empty().then(|| controllers::enabled(&list, identity))
+}
+
+/// The provider must be one of these; of none, any name will do.
+fn check_provider(raw: &RawSettings, known: &[String], problems: &mut Problems) {
+    let rule = match known {
+        [] => "must be the name of a cloud provider".to_owned(),
+        names => format!("must be the name of a cloud provider; known are: {}", names.join(", ")),
+    };
+    let is_known = |name: &str| match known {
+        [] => !name.is_empty(),
+        names => names.iter().any(|known| known == name),
+    };
+    raw.read("cloud-provider", |name| is_known(name).then_some(()).ok_or(rule), problems);
 }
 
 /// How the API server is reached.
@@ -78,6 +157,34 @@ impl fmt::Debug for KubeSettings {
     }
 }
 
+ccm_settings::settings! {
+    impl KubeSettings {
+        /// Kubeconfig file. Without it and --master: KUBECONFIG, else the pod's service account.
+        kubeconfig: Option<PathBuf> = fixed(Path, "kubeconfig", "");
+        /// URL of the API server; overrides the kubeconfig's.
+        master: Option<String> = fixed(Text, "master", "");
+        /// How long one request to the API server may take, retries and waiting for its rate limit included.
+        timeout: Duration = fixed(Duration, "kube-api-timeout", "30s"), positive;
+        /// Requests per second to the API server, reads and writes each; watches, Lease requests and events do not count.
+        /// 0 means the default, a negative number no limit. The default is not meant to be reached: a new node costs two
+        /// writes, so upstream's 20 requests per second hold a wave of 5000 nodes back for many minutes. What protects
+        /// the API server is its own Priority and Fairness; when it answers 429, the rate is halved at once and restored
+        /// step by step.
+        request_rate: Option<f64> = live(Number, "kube-api-qps", "1000"), per_second;
+        /// Requests that may be sent at once before --kube-api-qps holds. 0 means the default.
+        request_burst: u32 = live(Count, "kube-api-burst", "2000"), zero_is_default;
+        /// Events per second. Apart from the other requests, so that events never delay work; events beyond it wait, and
+        /// are dropped when too many do. 0 means the default, a negative number no limit.
+        event_rate: Option<f64> = live(Number, "event-qps", "20"), per_second;
+        /// Events that may be sent at once. 0 means the default.
+        event_burst: u32 = live(Count, "event-burst", "100"), zero_is_default;
+    } => |_, _| {
+        let requests = RateSettings { per_second: request_rate, burst: request_burst };
+        let events = RateSettings { per_second: event_rate, burst: event_burst };
+        Some(Self { kubeconfig, master, timeout, requests, events })
+    }
+}
+
 /// The cloud provider.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CloudSettings {
@@ -93,6 +200,37 @@ pub struct CloudSettings {
     pub reads: RateSettings,
     /// Writes to each service.
     pub writes: RateSettings,
+}
+
+ccm_settings::settings! {
+    impl CloudSettings {
+        /// Name of the cloud provider. Required.
+        provider: String = fixed(Text, "cloud-provider", "");
+        /// The provider's own configuration file. The provider reads it, also when it changes.
+        config: Option<PathBuf> = fixed(Path, "cloud-config", "");
+        /// The cluster's name. It marks what is created in the cloud, so give each cluster of a project its own.
+        cluster_name: String = fixed(Text, "cluster-name", "kubernetes"),
+            checked("must not be empty", |name: &String| !name.is_empty());
+        /// What requests to the cloud say in front of the program's own name, in the order given, so that the cloud's
+        /// operator can tell whose they are: the cluster's name, for instance. Printable ASCII. May be repeated.
+        user_agents: Vec<String> = fixed(List, "user-agent", ""),
+            checked("must be printable ASCII, as a header of HTTP is", |names: &Vec<String>| {
+                names.iter().flat_map(|name| name.bytes()).all(|byte| matches!(byte, b' '..=b'~'))
+            });
+        /// Read requests per second to each service of the cloud. A negative number means no limit. One list serves the
+        /// whole fleet, so this is a guard against a storm of single reads and not a pace; a 429 lowers it for a while.
+        read_rate: Option<f64> = live(Number, "cloud-read-qps", "50"), per_second;
+        /// Read requests that may be sent to a service of the cloud at once.
+        read_burst: u32 = live(Count, "cloud-read-burst", "100"), zero_is_default;
+        /// Changing requests per second to each service of the cloud. A negative number means no limit.
+        write_rate: Option<f64> = live(Number, "cloud-write-qps", "10"), per_second;
+        /// Changing requests that may be sent to a service of the cloud at once.
+        write_burst: u32 = live(Count, "cloud-write-burst", "20"), zero_is_default;
+    } => |_, _| {
+        let reads = RateSettings { per_second: read_rate, burst: read_burst };
+        let writes = RateSettings { per_second: write_rate, burst: write_burst };
+        Some(Self { provider, config, cluster_name, user_agents, reads, writes })
+    }
 }
 
 /// Leader election.
@@ -115,275 +253,72 @@ pub struct ElectionSettings {
     pub retry_period: Duration,
 }
 
-/// The HTTP pages.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PageSettings {
-    /// Where they are served.
-    pub address: SocketAddr,
-    /// With which certificate; `None` for plain HTTP.
-    pub tls: Option<TlsSettings>,
-}
-
-/// The certificate of the HTTP pages.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TlsSettings {
-    /// The chain.
-    pub certificate: PathBuf,
-    /// Its key.
-    pub key: PathBuf,
-    /// Whether TLS 1.2 is refused.
-    pub only_tls13: bool,
-}
-
-/// How lines are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// For collectors.
-    Json,
-}
-
-/// Logging.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LogSettings {
-    /// `-v`.
-    pub verbosity: u8,
-    /// `--log-filter`.
-    pub filter: Option<String>,
-    /// `--logging-format`.
-    pub format: LogFormat,
-}
-
-/// Converts the merged layers. Records every problem.
-pub(crate) fn common(
-    raw: &RawSettings,
-    catalogue: &Catalogue,
-    problems: &mut Problems,
-) -> Option<CommonSettings> {
-    // Each part is read before the first `?`, so that all problems are found at once.
-    let enabled = enabled(raw, catalogue.identity(), problems);
-    let drain_timeout = raw.get("drain-timeout", problems);
-    let min_resync = positive(raw, "min-resync-period", problems);
-    let kube = kube(raw, problems);
-    let cloud = cloud(raw, catalogue.providers(), problems);
-    let election = election(raw, problems);
-    let pages = pages(raw, problems);
-    let logging = logging(raw, problems);
-    Some(CommonSettings {
-        enabled: enabled?,
-        drain_timeout: drain_timeout?,
-        min_resync: min_resync?,
-        kube: kube?,
-        cloud: cloud?,
-        election: election?,
-        pages: pages?,
-        logging: logging?,
-    })
-}
-
-fn enabled(raw: &RawSettings, identity: &Identity, problems: &mut Problems) -> Option<bool> {
-    let list: Vec<String> = raw.get("controllers", problems)?;
-    let unknown = controllers::unknown(&list, identity);
-    for item in &unknown {
-        raw.reject("controllers", item.to_string(), problems);
+ccm_settings::settings! {
+    impl ElectionSettings {
+        /// Whether replicas elect a leader. Without election run one replica only.
+        enabled: bool = fixed(Switch, "leader-elect", "true");
+        /// How long a standby watches an unchanged Lease before it takes over. Whole seconds, longer than the renew
+        /// deadline.
+        lease_duration: Duration = fixed(Duration, "leader-elect-lease-duration", "15s"),
+            // A Lease holds its duration as a signed number of 32 bits.
+            checked("must be whole seconds, at least 1s and at most 2147483647s", |time: &Duration| {
+                time.subsec_nanos() == 0 && !time.is_zero() && i32::try_from(time.as_secs()).is_ok()
+            });
+        /// How long a leader may fail to renew its Lease before it stops. More than 1.2 times the retry period.
+        renew_deadline: Duration = fixed(Duration, "leader-elect-renew-deadline", "10s"), positive;
+        /// Time between two attempts to renew or acquire the Lease.
+        retry_period: Duration = fixed(Duration, "leader-elect-retry-period", "2s"), positive;
+        /// Kind of the lock; only leases.
+        _lock: String = fixed(Text, "leader-elect-resource-lock", "leases"),
+            checked("must be leases, the only kind of lock there is", |lock: &String| lock == "leases");
+        /// Name of the Lease. To hand over from another controller manager without both working at once, give the name of
+        /// its Lease.
+        lease: String = fixed(Text, "leader-elect-resource-name", ""), object_name;
+        /// Namespace of the Lease.
+        namespace: String = fixed(Text, "leader-elect-resource-namespace", "kube-system"), object_name;
+        /// Upstream's migration by a second Lease; only false. --leader-elect-resource-name serves the purpose.
+        _migration: bool = fixed(Switch, "enable-leader-migration", "false"),
+            checked(
+                "must be false; to hand over from another controller manager, give the name of its Lease to \
+                 --leader-elect-resource-name",
+                |on: &bool| !on,
+            );
+    } => |raw, problems| {
+        let settings =
+            Self { enabled, lease, namespace, lease_duration, renew_deadline, retry_period };
+        settings.is_ordered(raw, problems).then_some(settings)
     }
-    unknown.is_empty().then(|| controllers::enabled(&list, identity))
 }
 
-/// A length of time above zero.
-fn positive(raw: &RawSettings, name: &str, problems: &mut Problems) -> Option<Duration> {
-    raw.checked(name, "must be longer than 0s", problems, |duration: &Duration| !duration.is_zero())
-}
-
-fn kube(raw: &RawSettings, problems: &mut Problems) -> Option<KubeSettings> {
-    let kubeconfig = raw.optional("kubeconfig", problems);
-    let master = raw.optional("master", problems);
-    let timeout = positive(raw, "kube-api-timeout", problems);
-    let requests = rate(raw, "kube-api-qps", "kube-api-burst", (1000.0, 2000), problems);
-    let events = rate(raw, "event-qps", "event-burst", (20.0, 100), problems);
-    let settings = KubeSettings {
-        kubeconfig: kubeconfig?,
-        master: master?,
-        timeout: timeout?,
-        requests: requests?,
-        events: events?,
-    };
-    Some(settings)
-}
-
-/// A rate as client-go reads it: 0 means the default, a negative number no limit.
-fn rate(
-    raw: &RawSettings,
-    qps: &str,
-    burst: &str,
-    (default_qps, default_burst): (f64, u32),
-    problems: &mut Problems,
-) -> Option<RateSettings> {
-    let per_second: Option<f64> = raw.get(qps, problems);
-    let burst: Option<u32> = raw.get(burst, problems);
-    let per_second = match per_second? {
-        number if number < 0.0 => None,
-        0.0 => Some(default_qps),
-        number => Some(number),
-    };
-    let burst = if burst? == 0 { default_burst } else { burst? };
-    Some(RateSettings { per_second, burst })
-}
-
-fn cloud(raw: &RawSettings, known: &[String], problems: &mut Problems) -> Option<CloudSettings> {
-    let filled = |text: &String| !text.trim().is_empty();
-    let rule = match known {
-        [] => "must be the name of a cloud provider".to_owned(),
-        names => format!("must be the name of a cloud provider; known are: {}", names.join(", ")),
-    };
-    let provider = raw.checked("cloud-provider", &rule, problems, |name: &String| {
-        if known.is_empty() { filled(name) } else { known.contains(name) }
-    });
-    let config = raw.optional("cloud-config", problems);
-    let cluster_name = raw.checked("cluster-name", "must not be empty", problems, filled);
-    let ascii = "must be printable ASCII, as a header of HTTP is";
-    let user_agents = raw.checked("user-agent", ascii, problems, |names: &Vec<String>| {
-        names.iter().flat_map(|name| name.bytes()).all(|byte| matches!(byte, b' '..=b'~'))
-    });
-    let reads = rate(raw, "cloud-read-qps", "cloud-read-burst", (50.0, 100), problems);
-    let writes = rate(raw, "cloud-write-qps", "cloud-write-burst", (10.0, 20), problems);
-    let settings = CloudSettings {
-        provider: provider?,
-        config: config?,
-        cluster_name: cluster_name?,
-        user_agents: user_agents?,
-        reads: reads?,
-        writes: writes?,
-    };
-    Some(settings)
-}
-
-fn election(raw: &RawSettings, problems: &mut Problems) -> Option<ElectionSettings> {
-    let enabled = raw.get("leader-elect", problems);
-    let lock = "must be leases, the only kind of lock there is";
-    let lock =
-        raw.checked("leader-elect-resource-lock", lock, problems, |lock: &String| lock == "leases");
-    let migration = "must be false; to hand over from another controller manager, give the name of its Lease to \
-                     --leader-elect-resource-name";
-    let migration = raw.checked("enable-leader-migration", migration, problems, |on: &bool| !on);
-    let lease =
-        raw.checked("leader-elect-resource-name", OBJECT_NAME, problems, |name: &String| {
-            is_object_name(name)
-        });
-    let namespace =
-        raw.checked("leader-elect-resource-namespace", OBJECT_NAME, problems, |name: &String| {
-            is_object_name(name)
-        });
-    // A Lease holds its duration as a signed number of 32 bits.
-    let whole = |duration: &Duration| {
-        duration.subsec_nanos() == 0
-            && !duration.is_zero()
-            && i32::try_from(duration.as_secs()).is_ok()
-    };
-    let whole_seconds = "must be whole seconds, at least 1s and at most 2147483647s";
-    let lease_duration = raw.checked("leader-elect-lease-duration", whole_seconds, problems, whole);
-    let renew_deadline = positive(raw, "leader-elect-renew-deadline", problems);
-    let retry_period = positive(raw, "leader-elect-retry-period", problems);
-    let _: ((), bool) = (lock.map(|_| ())?, migration?);
-    let settings = ElectionSettings {
-        enabled: enabled?,
-        lease: lease?,
-        namespace: namespace?,
-        lease_duration: lease_duration?,
-        renew_deadline: renew_deadline?,
-        retry_period: retry_period?,
-    };
-    ordered(raw, &settings, problems).then_some(settings)
-}
-
-/// client-go's rule: lease duration > renew deadline > 1.2 x retry period.
-fn ordered(raw: &RawSettings, election: &ElectionSettings, problems: &mut Problems) -> bool {
-    let before = problems.iter().count();
-    if election.renew_deadline >= election.lease_duration {
-        let lease = duration::format(election.lease_duration);
-        let rule = format!("must be shorter than --leader-elect-lease-duration, which is {lease}");
-        raw.reject("leader-elect-renew-deadline", rule, problems);
-    }
-    if election.retry_period.mul_f64(1.2) >= election.renew_deadline {
-        let deadline = duration::format(election.renew_deadline);
-        let rule = format!(
-            "times 1.2 must be shorter than --leader-elect-renew-deadline, which is {deadline}"
-        );
-        raw.reject("leader-elect-retry-period", rule, problems);
-    }
-    problems.iter().count() == before
-}
-
-const OBJECT_NAME: &str = "must be a Kubernetes object name: lower-case letters, digits, '-' and '.', at most 253 characters";
-
-fn is_object_name(name: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
-    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-    name.len() <= 253
-        && name.chars().all(inner)
-        && edge(name.chars().next())
-        && edge(name.chars().last())
-}
-
-#[allow(clippy::option_option, reason = "the outer level says whether it could be read")]
-fn pages(raw: &RawSettings, problems: &mut Problems) -> Option<Option<PageSettings>> {
-    let address: Option<IpAddr> = raw.get("bind-address", problems);
-    let port: Option<u16> = raw.get("secure-port", problems);
-    let tls = tls(raw, problems);
-    let (address, port, tls) = (address?, port?, tls?);
-    Some((port != 0).then(|| PageSettings { address: SocketAddr::new(address, port), tls }))
-}
-
-#[allow(clippy::option_option, reason = "the outer level says whether it could be read")]
-fn tls(raw: &RawSettings, problems: &mut Problems) -> Option<Option<TlsSettings>> {
-    let certificate: Option<Option<PathBuf>> = raw.optional("tls-cert-file", problems);
-    let key: Option<Option<PathBuf>> = raw.optional("tls-private-key-file", problems);
-    let version: Option<String> = raw.checked(
-        "tls-min-version",
-        "must be VersionTLS12 or VersionTLS13",
-        problems,
-        |text: &String| matches!(text.as_str(), "" | "VersionTLS12" | "VersionTLS13"),
-    );
-    let (certificate, key, version) = (certificate?, key?, version?);
-    match (certificate, key) {
-        (None, None) => Some(None),
-        (Some(certificate), Some(key)) => {
-            Some(Some(TlsSettings { certificate, key, only_tls13: version == "VersionTLS13" }))
+impl ElectionSettings {
+    /// client-go's rule: lease duration > renew deadline > 1.2 x retry period.
+    fn is_ordered(&self, raw: &RawSettings, problems: &mut Problems) -> bool {
+        let before = problems.iter().count();
+        if self.renew_deadline >= self.lease_duration {
+            let lease = duration::format(self.lease_duration);
+            let rule =
+                format!("must be shorter than --leader-elect-lease-duration, which is {lease}");
+            raw.reject("leader-elect-renew-deadline", rule, problems);
         }
-        (Some(_), None) => {
-            raw.reject("tls-cert-file", "needs --tls-private-key-file beside it", problems);
-            None
+        if self.retry_period.mul_f64(1.2) >= self.renew_deadline {
+            let deadline = duration::format(self.renew_deadline);
+            let rule = format!(
+                "times 1.2 must be shorter than --leader-elect-renew-deadline, which is {deadline}"
+            );
+            raw.reject("leader-elect-retry-period", rule, problems);
         }
-        (None, Some(_)) => {
-            raw.reject("tls-private-key-file", "needs --tls-cert-file beside it", problems);
-            None
-        }
+        problems.iter().count() == before
     }
 }
 
-fn logging(raw: &RawSettings, problems: &mut Problems) -> Option<LogSettings> {
-    let verbosity = raw.get("v", problems);
-    let filter: Option<Option<String>> = raw.optional("log-filter", problems);
-    let filter =
-        filter.and_then(|filter| match filter.as_deref().map(crate::logging::check_filter) {
-            Some(Err(rule)) => {
-                raw.reject("log-filter", rule, problems);
-                None
-            }
-            _ => Some(filter),
-        });
-    let format = raw.get("logging-format", problems);
-    Some(LogSettings { verbosity: verbosity?, filter: filter?, format: format? })
-}
-
-impl SettingValue for LogFormat {
-    fn parse(text: &str) -> Result<Self, String> {
-        match text {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            _ => Err("must be text or json".to_owned()),
-        }
-    }
+/// Reads the name of an object in Kubernetes.
+fn object_name(text: &str, default: &str) -> Result<String, String> {
+    const RULE: &str = "must be a Kubernetes object name: lower-case letters, digits, '-' and '.', at most 253 characters";
+    checked(RULE, |name: &String| {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        name.len() <= 253
+            && name.chars().all(|c| plain(c) || c == '-' || c == '.')
+            && name.starts_with(plain)
+            && name.ends_with(plain)
+    })(text, default)
 }

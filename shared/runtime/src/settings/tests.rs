@@ -1,9 +1,14 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use super::{LoadError, LogFormat, Origin, RateSettings, load, value::redact};
+use ccm_settings::{Invocation, LoadError, Origin, redact};
+
+use super::RateSettings;
 use crate::{
-    program::sample::{Sample, sample},
-    settings::Invocation,
+    logging::LogFormat,
+    program::{
+        Program as _, load,
+        sample::{Sample, SampleSettings, sample},
+    },
 };
 
 /// The problems, with the file's folder cut out of the lines.
@@ -315,7 +320,7 @@ fn passwords_in_urls_are_not_shown() {
     check("https://secret@host", "https://[redacted]@host");
     check("a@b", "a@b");
     let loaded = sample(&["--master=https://me:secret@host"], &[], None).unwrap();
-    let page = super::load::configz::<Sample>(&loaded.raw, &loaded.common, &loaded.own);
+    let page = loaded.configz();
     assert!(page.contains("https://[redacted]@host"), "{page}");
     assert!(!page.contains("secret@"), "{page}");
     let error = problems(
@@ -329,7 +334,7 @@ fn passwords_in_urls_are_not_shown() {
 #[test]
 fn configz_shows_values_with_their_origin() {
     let loaded = sample(&["--concurrent-node-syncs=4", "--kube-api-qps=0"], &[], None).unwrap();
-    let page = super::load::configz::<Sample>(&loaded.raw, &loaded.common, &loaded.own);
+    let page = loaded.configz();
     let page: serde_json::Value = serde_json::from_str(&page).unwrap();
     let check = |pointer: &str, expect: serde_json::Value| {
         assert_eq!(page.pointer(pointer), Some(&expect), "{pointer}");
@@ -347,22 +352,10 @@ fn configz_shows_values_with_their_origin() {
 
 #[test]
 fn the_provider_must_be_one_that_exists() {
-    struct Named;
-    #[async_trait::async_trait]
-    impl ccm_cloud::ProviderFactory for Named {
-        fn name(&self) -> &'static str {
-            "openstack"
-        }
-        async fn build(
-            &self,
-            _: ccm_cloud::ProviderContext,
-        ) -> Result<std::sync::Arc<dyn ccm_cloud::Cloud>, ccm_cloud::CloudError> {
-            unreachable!("reading settings builds no provider")
-        }
-    }
-    let providers = ccm_cloud::ProviderRegistry::new().with(Named);
     let check = |arguments: &[&str], expect: &str| {
-        let read = super::load_for::<Sample>(&Invocation::with_arguments(arguments), &providers);
+        let (providers, invocation) =
+            (vec!["openstack".to_owned()], Invocation::with_arguments(arguments));
+        let read = super::load::<SampleSettings>(Sample::IDENTITY, providers, &invocation);
         assert_eq!(read.err().map(|error| error.to_string()).unwrap_or_default(), expect);
     };
     check(&["--cloud-provider=openstack"], "");

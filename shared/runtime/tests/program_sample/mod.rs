@@ -19,10 +19,10 @@ use ccm_objects::Node;
 use ccm_runtime::{
     logging::LogControl,
     metrics::Metrics,
-    program::{Context, Failure, Identity, Program, run},
+    program::{Context, Failure, Identity, Program, load, run},
     rights::Right,
-    settings::{Invocation, Kind, Loaded, Problems, RawSettings, SettingDoc, load},
 };
+use ccm_settings::Invocation;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::{
@@ -93,22 +93,16 @@ static CASES: LazyLock<Mutex<HashMap<String, Arc<Case>>>> = LazyLock::new(Mutex:
 
 pub(crate) struct Noting(Arc<Case>);
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct NotingSettings {
-    case: String,
-    workers: u32,
+ccm_settings::settings! {
+    /// Its settings.
+    #[derive(Clone, Debug, PartialEq, Serialize)]
+    pub(crate) struct NotingSettings {
+        /// The test.
+        case: String = fixed(Text, "case", "");
+        /// Something live.
+        workers: u32 = live(Count, "workers", "1");
+    }
 }
-
-const TABLE: &[SettingDoc] = &[
-    SettingDoc { flag: "case", kind: Kind::Text, default: "", meaning: "The test.", live: false },
-    SettingDoc {
-        flag: "workers",
-        kind: Kind::Count,
-        default: "1",
-        meaning: "Something live.",
-        live: true,
-    },
-];
 
 impl Program for Noting {
     const IDENTITY: Identity = Identity {
@@ -121,15 +115,6 @@ impl Program for Noting {
         needs: Capability::Instances,
     };
     type Settings = NotingSettings;
-
-    fn documentation() -> &'static [SettingDoc] {
-        TABLE
-    }
-
-    fn settings(layers: &RawSettings, problems: &mut Problems) -> Option<NotingSettings> {
-        let (case, workers) = (layers.get("case", problems), layers.get("workers", problems));
-        Some(NotingSettings { case: case?, workers: workers? })
-    }
 
     fn specimens(_: &Metrics) {}
 
@@ -261,13 +246,14 @@ pub(crate) fn begin(script: Script, arguments: &[&str]) -> Process {
         format!("--case={name}"),
     ];
     all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
-    let loaded: Loaded<Noting> = load(&Invocation::with_arguments(all)).unwrap();
+    let loaded = load::<Noting>(&Invocation::with_arguments(all)).unwrap();
     let providers = ProviderRegistry::new().with(Scripted(Arc::clone(&case)));
     let stop = CancellationToken::new();
     let token = stop.clone();
     #[expect(clippy::disallowed_methods, reason = "the handle is kept and awaited")]
-    let life =
-        tokio::spawn(async move { run(loaded, &providers, LogControl::detached(), token).await });
+    let life = tokio::spawn(async move {
+        run::<Noting>(loaded, &providers, LogControl::detached(), token).await
+    });
     Process { case, pages: free, stop, life }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{
     negotiate::Form,
     resources::{self, RESOURCES, Resource},
-    route::Answer,
+    respond::Answer,
 };
 
 const VERBS: [&str; 8] =

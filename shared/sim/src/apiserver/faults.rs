@@ -292,3 +292,25 @@ impl FaultPlan {
         actions
     }
 }
+
+/// What faults do to a request that goes through.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Effects {
+    pub(super) stale: u64,
+    pub(super) drop_after: bool,
+    pub(super) cut: Option<(Duration, bool)>,
+    pub(super) watch_error: Option<u16>,
+    pub(super) duplicate: bool,
+    pub(super) silent: bool,
+    pub(super) malformed: Vec<(Option<String>, Bytes)>,
+}
+
+impl Effects {
+    /// What stands in the place of the object of this name.
+    pub(super) fn instead_of(&self, name: &str) -> Option<Bytes> {
+        let hit = |(target, _): &&(Option<String>, Bytes)| {
+            target.as_ref().is_none_or(|target| target == name)
+        };
+        self.malformed.iter().find(hit).map(|(_, bytes)| bytes.clone())
+    }
+}

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     resources::{self, RESOURCES, Resource},
-    route::Answer,
+    respond::Answer,
 };
 
 /// `/openapi/v2`: a document without content. Clients want it as protobuf or as JSON.

@@ -1,6 +1,6 @@
 //! Answers in the form that clients want: JSON, YAML, tables; pretty or small.
 
-use std::io::Write as _;
+use std::{io::Write as _, sync::Arc};
 
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
@@ -11,18 +11,53 @@ use serde_json::{Value, json};
 use super::{
     body::ResponseBody,
     collection::Listing,
+    faults::Effects,
     negotiate::{self, Form},
     object::Object,
     request::{RequestInfo, Verb},
     resources::Resource,
-    route::Answer,
-    service::Effects,
     status::StatusError,
     table,
+    watch::Watch,
 };
 
 /// From this size on the real server compresses.
 const GZIP_MIN: usize = 128 * 1024;
+
+/// What a request is answered with, before it is put into the form that the client wants.
+pub(super) enum Answer {
+    Object {
+        code: u16,
+        resource: &'static Resource,
+        object: Arc<Object>,
+        warnings: Vec<String>,
+    },
+    /// A write that was refused, but not before there was something to warn of.
+    Refused {
+        error: StatusError,
+        warnings: Vec<String>,
+    },
+    List(Listing),
+    Watch(Watch),
+    /// Anything that is no stored object.
+    Value {
+        code: u16,
+        value: Value,
+        media: &'static str,
+    },
+    Text {
+        code: u16,
+        text: String,
+    },
+    /// A protobuf document without content.
+    EmptyProtobuf,
+}
+
+impl Answer {
+    pub(super) fn json(value: Value) -> Self {
+        Self::Value { code: 200, value, media: "application/json" }
+    }
+}
 
 /// A refusal, as a `Status` object.
 pub(super) fn refusal(info: &RequestInfo, error: &StatusError) -> Response<ResponseBody> {

@@ -7,56 +7,19 @@ use serde_json::{Value, json};
 
 use super::{
     Core,
-    collection::Listing,
     decode::{FieldValidation, WriteOptions},
     discovery,
-    faults::Asked,
+    faults::{Asked, Effects},
     negotiate::{self, Form, decode_body},
     object::Object,
     openapi,
     patch::{Patch, PatchKind},
     request::{RequestInfo, Verb},
     resources::Resource,
-    service::Effects,
+    respond::Answer,
     status::StatusError,
-    watch::Watch,
     write::{Deleted, Preconditions, Target},
 };
-
-/// What a request is answered with, before it is put into the form that the client wants.
-pub(super) enum Answer {
-    Object {
-        code: u16,
-        resource: &'static Resource,
-        object: Arc<Object>,
-        warnings: Vec<String>,
-    },
-    /// A write that was refused, but not before there was something to warn of.
-    Refused {
-        error: StatusError,
-        warnings: Vec<String>,
-    },
-    List(Listing),
-    Watch(Watch),
-    /// Anything that is no stored object.
-    Value {
-        code: u16,
-        value: Value,
-        media: &'static str,
-    },
-    Text {
-        code: u16,
-        text: String,
-    },
-    /// A protobuf document without content.
-    EmptyProtobuf,
-}
-
-impl Answer {
-    pub(super) fn json(value: Value) -> Self {
-        Self::Value { code: 200, value, media: "application/json" }
-    }
-}
 
 /// The answer to a write. Its warnings reach the client even when it was refused.
 fn written(

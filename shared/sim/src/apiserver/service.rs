@@ -3,7 +3,6 @@
 use std::{
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -16,7 +15,7 @@ use super::{
     Core,
     audit::{Entry, Outcome},
     body::{ConnectionReset, ResponseBody},
-    faults::Action,
+    faults::{Action, Effects},
     request::RequestInfo,
     respond,
     status::StatusError,
@@ -56,28 +55,6 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let core = Arc::clone(&self.core);
         Box::pin(async move { core.serve(request).await })
-    }
-}
-
-/// What faults do to a request that goes through.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Effects {
-    pub(super) stale: u64,
-    drop_after: bool,
-    pub(super) cut: Option<(Duration, bool)>,
-    pub(super) watch_error: Option<u16>,
-    pub(super) duplicate: bool,
-    pub(super) silent: bool,
-    pub(super) malformed: Vec<(Option<String>, Bytes)>,
-}
-
-impl Effects {
-    /// What stands in the place of the object of this name.
-    pub(super) fn instead_of(&self, name: &str) -> Option<Bytes> {
-        let hit = |(target, _): &&(Option<String>, Bytes)| {
-            target.as_ref().is_none_or(|target| target == name)
-        };
-        self.malformed.iter().find(hit).map(|(_, bytes)| bytes.clone())
     }
 }
 

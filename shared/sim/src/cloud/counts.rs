@@ -5,27 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// The kinds of call that the simulated cloud answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operation {
-    /// A lookup of up to 500 nodes.
-    Lookup,
-    /// One page of a list.
-    List,
-    /// A look whether the cloud is well.
-    Health,
-}
-
-impl Operation {
-    /// The name on metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Lookup => "lookup_instances",
-            Self::List => "list_instances",
-            Self::Health => "health",
-        }
-    }
-}
+use super::Operation;
 
 /// Calls by operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -240,7 +240,7 @@ pub async fn errors_arrive_whole(way: Way) {
     let rig = Rig::new(way).await;
     rig.sim.add_many(0, 2);
     let nodes = [0, 1].map(|number| NodeIdentity::named(format!("node-{number:05}")));
-    for kind in ErrorKind::ALL {
+    for kind in ErrorKind::ALL.iter().copied() {
         let bare =
             CloudError::new(kind, format!("the cloud's words about {kind}, ünïcödé included"));
         let rich =

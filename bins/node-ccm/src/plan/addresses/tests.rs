@@ -4,11 +4,11 @@ use ccm_cloud::ProviderId;
 
 use super::*;
 
-fn node(addresses: &[(&str, &str)]) -> NodeFacts {
-    NodeFacts {
-        name: "node0".to_owned(),
+fn node(addresses: &[(&str, &str)]) -> Node {
+    Node {
+        name: "node0".into(),
         addresses: addresses.iter().map(|(kind, address)| Address::new(*kind, *address)).collect(),
-        ..NodeFacts::default()
+        ..Node::default()
     }
 }
 
@@ -32,11 +32,10 @@ fn check(
     expect: &str,
 ) {
     let mut node = node(own);
-    node.provided_node_ip = annotation.map(str::to_owned);
+    node.annotations =
+        annotation.into_iter().map(|value| (PROVIDED_NODE_IP.into(), value.into())).collect();
     let got = match desired(&node, &instance(cloud)) {
-        Ok(Some(list)) => {
-            list.iter().map(|entry| entry.address.as_str()).collect::<Vec<_>>().join(" ")
-        }
+        Ok(Some(list)) => list.iter().map(|entry| &*entry.address).collect::<Vec<_>>().join(" "),
         Ok(None) => "-".to_owned(),
         Err(error) => format!("error: {error}"),
     };

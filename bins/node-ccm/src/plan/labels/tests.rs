@@ -10,11 +10,11 @@ fn map(pairs: Pairs<'_>) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-fn node(labels: Pairs<'_>, owned: &str) -> NodeFacts {
-    NodeFacts {
-        labels: map(labels),
-        owned_labels: super::super::facts::parse_owned_labels(owned),
-        ..NodeFacts::default()
+fn node(labels: Pairs<'_>, owned: &str) -> Node {
+    Node {
+        labels: labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
+        annotations: [(OWNED_LABELS.into(), owned.into())].into(),
+        ..Node::default()
     }
 }
 
@@ -26,7 +26,7 @@ fn cloud(zone: Option<&str>, labels: Pairs<'_>) -> Instance {
 }
 
 /// Changes as `key=value`, `key-` for a removal, `@keys` for the record, `!` for a note.
-fn check(what: &str, node: &NodeFacts, instance: &Instance, expect: &[&str]) {
+fn check(what: &str, node: &Node, instance: &Instance, expect: &[&str]) {
     let changes = changes(node, instance);
     let mut got: Vec<String> = changes
         .labels
@@ -35,12 +35,7 @@ fn check(what: &str, node: &NodeFacts, instance: &Instance, expect: &[&str]) {
             value.as_ref().map_or(format!("{key}-"), |value| format!("{key}={value}"))
         })
         .collect();
-    got.extend(
-        changes
-            .owned
-            .iter()
-            .map(|owned| format!("@{}", super::super::facts::format_owned_labels(owned))),
-    );
+    got.extend(changes.owned.iter().map(|owned| format!("@{}", format_owned(owned))));
     got.extend(changes.notes.iter().map(|note| format!("!{note}")));
     let matches = |got: &str, expect: &str| {
         got == expect

@@ -1,13 +1,12 @@
 //! What holds for every node and every answer.
 
-use std::collections::BTreeSet;
-
+use ccm_objects::Shared;
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use super::*;
 
 /// The node as the API server has it after the plan's steps.
-pub(super) fn after(node: &NodeFacts, plan: &Plan) -> NodeFacts {
+pub(super) fn after(node: &Node, plan: &Plan) -> Node {
     let mut node = node.clone();
     for step in &plan.steps {
         match step {
@@ -18,26 +17,31 @@ pub(super) fn after(node: &NodeFacts, plan: &Plan) -> NodeFacts {
     node
 }
 
-fn apply(node: &mut NodeFacts, change: &NodeChange) {
+fn apply(node: &mut Node, change: &NodeChange) {
     if let Some(id) = &change.provider_id {
         assert_eq!(node.provider_id, None, "a provider ID is set once");
-        node.provider_id = Some(id.clone());
+        node.provider_id = Some(id.as_str().into());
     }
     for (key, value) in &change.labels {
         match value {
             Some(value) => assert_ne!(
-                node.labels.insert(key.clone(), value.clone()).as_ref(),
-                Some(value),
+                node.labels.insert(key.as_str().into(), value.as_str().into()).as_deref(),
+                Some(value.as_str()),
                 "{key}"
             ),
             None => assert!(
-                node.labels.remove(key).is_some(),
+                node.labels.remove(key.as_str()).is_some(),
                 "{key} is removed though it is not there"
             ),
         }
     }
-    if let Some(value) = change.annotations.get(OWNED_LABELS) {
-        node.owned_labels = facts::parse_owned_labels(value.as_deref().unwrap_or_default());
+    for (key, value) in &change.annotations {
+        match value {
+            Some(value) => {
+                drop(node.annotations.insert(key.as_str().into(), value.as_str().into()));
+            }
+            None => drop(node.annotations.remove(key.as_str())),
+        }
     }
     if let Some(taints) = &change.taints {
         node.taints.clone_from(taints);
@@ -78,18 +82,24 @@ prop_compose! {
         taints in taints(),
         addresses in vec((select(&KINDS[..]), select(&IPS[..])), 0..5),
         annotation in option::weighted(0.3, select(vec!["10.0.0.1", "10.0.0.2", "10.0.0.1,fd00::1", "x", ""])),
-        provider_id in option::of(Just("fake://12345".to_owned())),
-        ready: bool,
-    ) -> NodeFacts {
-        NodeFacts {
-            name: "node0".to_owned(),
+        provider_id in option::of(Just(Box::from("fake://12345"))),
+        is_ready: bool,
+    ) -> Node {
+        let owned: Vec<_> = owned.into_iter().collect();
+        let mut annotations: BTreeMap<Shared, Box<str>> =
+            annotation.into_iter().map(|value| (PROVIDED_NODE_IP.into(), value.into())).collect();
+        if !owned.is_empty() {
+            annotations.insert(OWNED_LABELS.into(), owned.join(",").into());
+        }
+        Node {
+            name: "node0".into(),
             provider_id,
-            labels,
-            owned_labels: owned.into_iter().map(str::to_owned).collect::<BTreeSet<_>>(),
-            provided_node_ip: annotation.map(str::to_owned),
+            labels: labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect(),
+            annotations,
             taints,
             addresses: addresses.into_iter().map(|(kind, address)| Address::new(kind, address)).collect(),
-            ready,
+            conditions: ready(if is_ready { "True" } else { "False" }),
+            ..Node::default()
         }
     }
 }
@@ -111,14 +121,14 @@ prop_compose! {
     }
 }
 
-fn answers() -> impl Strategy<Value = Answer> {
+fn answers() -> impl Strategy<Value = LookupResult> {
     let gone =
         AbsenceProof { method: ProofMethod::ById, evidence: "404".to_owned(), request_id: None };
     prop_oneof![
-        6 => instances().prop_map(|instance| Answer::Found(Arc::new(instance))),
-        1 => Just(Answer::Gone(gone)),
-        1 => Just(Answer::NotOurs("elsewhere".to_owned())),
-        1 => select(&ErrorKind::ALL[..]).prop_map(failed),
+        6 => instances().prop_map(found),
+        1 => Just(Ok(Lookup::Gone(gone))),
+        1 => Just(Ok(Lookup::NotOurs("elsewhere".to_owned()))),
+        1 => select(ErrorKind::ALL).prop_map(failed),
     ]
 }
 
@@ -145,7 +155,7 @@ proptest! {
     #[test]
     fn only_an_instance_leads_to_a_write(node in nodes(), answer in answers(), policy in policies()) {
         let got = plan(&node, Claim::Ours, &answer, policy);
-        prop_assert!(got.steps.is_empty() || matches!(answer, Answer::Found(_)), "{got}");
+        prop_assert!(got.steps.is_empty() || matches!(answer, Ok(Lookup::Found(_))), "{got}");
     }
 
     #[test]
@@ -154,7 +164,7 @@ proptest! {
         prop_assert!(got.steps.len() <= 2, "{got}");
         let writes_node = |step: &Step| matches!(step, Step::ChangeNode(_));
         prop_assert!(got.steps.iter().rev().skip(1).all(|step| !writes_node(step)), "{got}");
-        let others = |taints: &[Taint]| taints.iter().filter(|taint| taint.key != UNINITIALIZED).cloned().collect::<Vec<_>>();
+        let others = |taints: &[Taint]| taints.iter().filter(|taint| &*taint.key != UNINITIALIZED).cloned().collect::<Vec<_>>();
         let done = after(&node, &got);
         prop_assert_eq!(others(&done.taints), others(&node.taints));
         if node.is_uninitialised() {
@@ -174,9 +184,9 @@ proptest! {
             for (key, value) in &change.labels {
                 match value {
                     // A mirrored value was accepted by the API server when it was written.
-                    Some(value) if node.labels.values().any(|present| present == value) => {}
+                    Some(value) if node.labels.values().any(|present| **present == **value) => {}
                     Some(value) => prop_assert!(label_rules::check(key, value).is_ok(), "{key}={value:?}"),
-                    None => prop_assert!(node.owned_labels.contains(key), "{key}"),
+                    None => prop_assert!(labels::owned(&node).contains(key), "{key}"),
                 }
             }
         }

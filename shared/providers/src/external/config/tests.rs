@@ -18,7 +18,7 @@ fn understands_good_files() {
         ("endpoint: http://[::1]:8080/", tcp("[::1]", 8080)),
         ("{endpoint: 'http://10.0.0.1:1', tls: null}", tcp("10.0.0.1", 1)),
     ] {
-        let connect_timeout = DEFAULT_CONNECT_TIMEOUT;
+        let connect_timeout = Duration::from_secs(5);
         assert_eq!(
             parse(text),
             Ok(ExternalConfig { target, tls: None, connect_timeout }),

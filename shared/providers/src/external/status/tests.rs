@@ -9,7 +9,7 @@ fn error(kind: ErrorKind) -> CloudError {
 
 #[test]
 fn every_kind_survives_the_wire_whole() {
-    for kind in ErrorKind::ALL {
+    for kind in ErrorKind::ALL.iter().copied() {
         for sent in [error(kind), CloudError::new(kind, "bare")] {
             assert_eq!(from_status(&to_status(&sent)), sent, "as the status of a call");
             assert_eq!(CloudError::from(proto::Error::from(&sent)), sent, "as an answer");

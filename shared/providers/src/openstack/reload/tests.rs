@@ -132,7 +132,7 @@ async fn refused_credentials_are_tried_less_and_less_often_and_changed_ones_at_o
 async fn a_trial_says_nothing_of_the_credentials_in_use() {
     let followed = Followed::new(ONE).await;
     let (rig, sink) = (&followed.rig, Sink::default());
-    rig.metrics.register(&sink);
+    ccm_cloud::MetricsSink::add(&sink, &mut |registry| rig.metrics.register(registry));
     let page = |line: &str| {
         let text = sink.text();
         assert!(text.contains(line), "{line} in {text}");

@@ -32,7 +32,7 @@ impl Sink {
 async fn they_are_shown_again_after_half_a_minute_and_then_after_twice_as_long() {
     let rig = Rig::new();
     let sink = Sink::default();
-    rig.metrics.register(&sink);
+    ccm_cloud::MetricsSink::add(&sink, &mut |registry| rig.metrics.register(registry));
     rig.cloud.set_password("changed");
     for (round, pause) in [(1, 30), (2, 60), (3, 120)] {
         for answer in join_all((0..20).map(|_| rig.nova(60))).await {

@@ -183,7 +183,7 @@ async fn who_was_refused_is_not_told_to_wait_half_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn a_login_of_before_does_not_raise_the_alarm_after_the_change() {
     let (rig, sink) = (Rig::new(), Sink::default());
-    rig.metrics.register(&sink);
+    ccm_cloud::MetricsSink::add(&sink, &mut |registry| rig.metrics.register(registry));
     rig.cloud.next("keystone", [Move::Slow(Duration::from_secs(20))]);
     let (ends, replaced) = tokio::join!(callers(&rig), replace_after(&rig, 1));
     replaced.unwrap();

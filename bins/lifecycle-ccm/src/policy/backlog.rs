@@ -1,0 +1,181 @@
+//! How long the nodes that are not Ready wait until it is known what to do about them.
+//!
+//! Nothing here decides anything.
+
+use std::{collections::HashMap, time::Duration};
+
+use super::{At, Decision, NodeView, Reason, Verdict};
+
+/// Which nodes wait, and since when. A new leader begins with an empty one.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    /// By UID; `None` for a node about which all is said for now.
+    waiting: HashMap<Box<str>, Option<At>>,
+}
+
+/// How long the line is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// How many nodes wait.
+    pub(crate) nodes: usize,
+    /// How long the one that has waited longest has waited; zero if none waits.
+    pub(crate) longest: Duration,
+}
+
+/// What a decision means for the wait.
+enum Meaning {
+    /// It is over, by this verdict.
+    Settled(&'static str),
+    /// It goes on, or begins anew.
+    Open,
+    /// The node is not waited for any more.
+    Left,
+}
+
+impl Backlog {
+    /// Takes notice of the nodes as they are now: one that is not Ready waits from here
+    /// on, and one that is out of reach is forgotten.
+    pub(crate) fn track(&mut self, now: At, views: &[NodeView]) {
+        let mut watched: HashMap<&str, &NodeView> =
+            views.iter().filter(|view| view.is_watched()).map(|view| (&*view.uid, view)).collect();
+        self.waiting.retain(|uid, _| watched.remove(&**uid).is_some());
+        self.waiting.extend(watched.values().map(|view| (view.uid.clone(), Some(now))));
+    }
+
+    /// Notes what was decided. If that ends a wait: `keep` or `delete`, and how
+    /// long the node has waited.
+    pub(crate) fn decided(
+        &mut self,
+        now: At,
+        decision: &Decision,
+    ) -> Option<(&'static str, Duration)> {
+        let since = self.waiting.get_mut(&decision.uid)?;
+        match meaning(&decision.verdict) {
+            Meaning::Settled(verdict) => since.take().map(|since| (verdict, now.since(since))),
+            Meaning::Open => {
+                since.get_or_insert(now);
+                None
+            }
+            Meaning::Left => {
+                self.waiting.remove(&decision.uid);
+                None
+            }
+        }
+    }
+
+    /// How long the line is.
+    pub(crate) fn line(&self, now: At) -> Line {
+        let since = self.waiting.values().flatten();
+        let longest = since.clone().min().map(|since| now.since(*since));
+        Line { nodes: since.count(), longest: longest.unwrap_or_default() }
+    }
+}
+
+const fn meaning(verdict: &Verdict) -> Meaning {
+    match verdict {
+        Verdict::Delete => Meaning::Settled("delete"),
+        Verdict::Keep(Reason::Exists | Reason::NotOurs | Reason::Protected | Reason::Ghost) => {
+            Meaning::Settled("keep")
+        }
+        Verdict::Suspect { .. }
+        | Verdict::BreakerOpen
+        | Verdict::OverBudget { .. }
+        | Verdict::Keep(Reason::NoAnswer) => Meaning::Open,
+        Verdict::Keep(
+            Reason::Ready
+            | Reason::NotSelected
+            | Reason::Foreign
+            | Reason::Deleting
+            | Reason::AnotherNode,
+        ) => Meaning::Left,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_cloud::Claim;
+
+    use super::*;
+    use crate::policy::{Doubt, Evidence};
+
+    fn at(seconds: u64) -> At {
+        At(Duration::from_secs(seconds))
+    }
+
+    fn view(uid: &str, ready: bool) -> NodeView {
+        NodeView {
+            name: "node".into(),
+            uid: uid.into(),
+            claim: Claim::Ours,
+            has_id: true,
+            selected: true,
+            ready,
+            deleting: false,
+            uninitialised: false,
+            age: Duration::from_hours(1),
+            protected: false,
+            approved: false,
+        }
+    }
+
+    fn decision(uid: &str, verdict: Verdict) -> Decision {
+        Decision {
+            name: "node".into(),
+            uid: uid.into(),
+            verdict,
+            since: None,
+            evidence: Evidence::default(),
+        }
+    }
+
+    fn suspect() -> Verdict {
+        Verdict::Suspect { look_again: at(0), why: Doubt::Unconfirmed }
+    }
+
+    #[test]
+    fn a_wait_ends_with_the_first_verdict_that_says_what_to_do() {
+        let cases: [(Verdict, Option<&str>); 8] = [
+            (Verdict::Delete, Some("delete")),
+            (Verdict::Keep(Reason::Exists), Some("keep")),
+            (Verdict::Keep(Reason::Protected), Some("keep")),
+            (Verdict::Keep(Reason::NoAnswer), None),
+            (Verdict::Keep(Reason::Ready), None),
+            (suspect(), None),
+            (Verdict::BreakerOpen, None),
+            (Verdict::OverBudget { until: None }, None),
+        ];
+        for (verdict, expect) in cases {
+            let mut backlog = Backlog::default();
+            backlog.track(at(10), &[view("u", false)]);
+            backlog.track(at(12), &[view("u", false)]);
+            let got = backlog.decided(at(40), &decision("u", verdict));
+            assert_eq!(got, expect.map(|name| (name, Duration::from_secs(30))), "{verdict:?}");
+            assert_eq!(backlog.decided(at(50), &decision("u", Verdict::Keep(Reason::Ready))), None);
+        }
+    }
+
+    #[test]
+    fn a_settled_node_waits_again_once_there_is_doubt() {
+        let mut backlog = Backlog::default();
+        backlog.track(at(0), &[view("u", false)]);
+        let keep = decision("u", Verdict::Keep(Reason::Exists));
+        assert_eq!(backlog.decided(at(1), &keep), Some(("keep", Duration::from_secs(1))));
+        assert_eq!(backlog.decided(at(5), &keep), None, "it is counted once");
+        assert_eq!(backlog.line(at(6)), Line::default());
+        assert_eq!(backlog.decided(at(10), &decision("u", suspect())), None);
+        assert_eq!(backlog.line(at(16)), Line { nodes: 1, longest: Duration::from_secs(6) });
+        let delete = decision("u", Verdict::Delete);
+        assert_eq!(backlog.decided(at(30), &delete), Some(("delete", Duration::from_secs(20))));
+    }
+
+    #[test]
+    fn the_line_is_those_that_wait_now() {
+        let mut backlog = Backlog::default();
+        backlog.track(at(0), &[view("a", false), view("b", true)]);
+        backlog.track(at(5), &[view("a", false), view("b", false), view("c", false)]);
+        assert_eq!(backlog.line(at(7)), Line { nodes: 3, longest: Duration::from_secs(7) });
+        backlog.track(at(8), &[view("a", true), view("c", false)]);
+        assert_eq!(backlog.line(at(9)), Line { nodes: 1, longest: Duration::from_secs(4) });
+        assert_eq!(backlog.decided(at(9), &decision("a", Verdict::Delete)), None, "it is Ready");
+    }
+}

@@ -1,0 +1,104 @@
+//! Each rule on its own; what they do together is for the random histories.
+
+mod breaker;
+mod decide;
+mod when;
+
+use ccm_cloud::{
+    AbsenceProof, Claim, CloudError, ErrorKind, Instance, Lookup, LookupResult, ProofMethod,
+    ProviderId,
+};
+
+use super::*;
+
+/// A node that is not Ready, old enough, and ours.
+fn view(name: &str) -> NodeView {
+    NodeView {
+        name: name.into(),
+        uid: format!("uid-{name}").into(),
+        claim: Claim::Ours,
+        has_id: true,
+        selected: true,
+        ready: false,
+        deleting: false,
+        uninitialised: false,
+        age: Duration::from_secs(3600),
+        protected: false,
+        approved: false,
+    }
+}
+
+fn ready(name: &str) -> NodeView {
+    NodeView { ready: true, ..view(name) }
+}
+
+/// The node that is judged, among ten that are Ready.
+fn among_ready(judged: NodeView) -> Vec<NodeView> {
+    (0..10).map(|number| ready(&format!("ready-{number}"))).chain([judged]).collect()
+}
+
+fn at(seconds: f64) -> At {
+    At(Duration::from_secs_f64(seconds))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "an answer like those that are errors")]
+fn gone_by(method: ProofMethod) -> LookupResult {
+    Ok(Lookup::Gone(AbsenceProof {
+        method,
+        evidence: "no such instance".to_owned(),
+        request_id: None,
+    }))
+}
+
+fn gone() -> LookupResult {
+    gone_by(ProofMethod::ById)
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "an answer like those that are errors")]
+fn running() -> LookupResult {
+    let id = ProviderId::parse("sim://i-a").unwrap();
+    Ok(Lookup::Found(Box::new(Instance::new(id, "a"))))
+}
+
+fn error(kind: ErrorKind) -> LookupResult {
+    Err(CloudError::new(kind, "odd"))
+}
+
+/// A list that was read at once and lacks these nodes.
+fn lacks(asked: At, missing: &[&str]) -> Listing {
+    let missing = missing.iter().map(|name| Arc::from(*name)).collect();
+    Listing::Read { asked, answered: asked, instances: 11, malformed: 0, missing }
+}
+
+/// Decides by one answer about one node, given at once.
+fn decide(
+    decider: &mut Decider,
+    now: At,
+    views: &[NodeView],
+    (name, result): (&str, LookupResult),
+    list: Option<Listing>,
+) -> Verdict {
+    let policy = Policy::default();
+    decider.agenda(now, views, &policy);
+    let uid = format!("uid-{name}").into();
+    let lookups = vec![LookedUp { name: name.into(), uid, result }];
+    let answers = Answers { asked: now, answered: now, lookups, list };
+    let decisions = decider.decide(now, views, answers, &policy);
+    let decision = decisions.iter().find(|decision| &*decision.name == name);
+    decision.map(|decision| decision.verdict).unwrap()
+}
+
+/// The decision by which the node was deleted.
+fn decision(name: &str) -> Decision {
+    Decision {
+        name: name.into(),
+        uid: format!("uid-{name}").into(),
+        verdict: Verdict::Delete,
+        since: None,
+        evidence: Evidence::default(),
+    }
+}
+
+fn why(verdict: &Verdict) -> (&'static str, &'static str) {
+    (verdict.as_str(), verdict.reason())
+}

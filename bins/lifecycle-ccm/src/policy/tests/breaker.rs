@@ -1,0 +1,88 @@
+use super::{super::breaker::measure, *};
+
+/// So many nodes that are not Ready and so many that are, of which so many miss.
+fn cause(others: (usize, usize), ready_nodes: (usize, usize)) -> Option<&'static str> {
+    let named = |kind: &str, count: usize| -> Vec<String> {
+        (0..count).map(|number| format!("{kind}-{number}")).collect()
+    };
+    let (out, up) = (named("out", others.0), named("up", ready_nodes.0));
+    let views: Vec<NodeView> =
+        out.iter().map(|name| view(name)).chain(up.iter().map(|name| ready(name))).collect();
+    let missing = out[..others.1].iter().chain(&up[..ready_nodes.1]);
+    let missing = missing.map(|name| Arc::from(name.as_str())).collect();
+    let (_, cause) = measure(&views, &missing, 7, &Policy::default());
+    cause.as_ref().map(Cause::as_str)
+}
+
+#[test]
+fn a_list_is_believed_or_not() {
+    for (others, ready, expect) in [
+        ((0, 0), (0, 0), None),
+        ((5, 0), (5, 0), None),
+        // None of ours: even one node is enough.
+        ((1, 1), (0, 0), Some("empty")),
+        ((0, 0), (1, 1), Some("empty")),
+        ((50, 50), (50, 50), Some("empty")),
+        // Two of three may be gone; three of six may; four of seven are too many.
+        ((3, 2), (0, 0), None),
+        ((6, 3), (0, 0), None),
+        ((7, 4), (0, 0), Some("shrunk")),
+        ((100, 50), (0, 0), None),
+        ((100, 51), (0, 0), Some("shrunk")),
+        // A Ready node runs. Few may have stopped a moment ago.
+        ((0, 0), (10, 2), None),
+        ((0, 0), (10, 3), Some("contradiction")),
+        ((0, 0), (30, 3), None),
+        ((0, 0), (29, 3), Some("contradiction")),
+    ] {
+        assert_eq!(cause(others, ready), expect, "{others:?} {ready:?}");
+    }
+}
+
+#[test]
+fn the_breaker_keeps_its_beginning_and_closes_by_itself() {
+    let (shrunk, empty) = (Cause::Shrunk { missing: 4, known: 7 }, Cause::Empty { known: 7 });
+    let open = Breaker::Closed.after(at(1.0), Some(shrunk));
+    assert_eq!(open, Breaker::Open { since: at(1.0), cause: shrunk });
+    let open = open.after(at(2.0), Some(empty));
+    assert_eq!(open, Breaker::Open { since: at(1.0), cause: empty });
+    assert_eq!(open.after(at(3.0), None), Breaker::Closed);
+}
+
+#[test]
+fn protected_approved_young_and_unjudged_nodes_are_not_counted() {
+    let changes: [fn(&mut NodeView); 6] = [
+        |view| view.protected = true,
+        |view| view.approved = true,
+        |view| view.age = Duration::from_secs(119),
+        |view| view.selected = false,
+        |view| view.deleting = true,
+        |view| view.claim = Claim::Foreign,
+    ];
+    for change in changes {
+        let mut lost = view("lost");
+        change(&mut lost);
+        let missing = [Arc::from("lost")].into();
+        let (coverage, cause) = measure(&[lost], &missing, 0, &Policy::default());
+        assert_eq!((coverage.known, cause), (0, None));
+    }
+}
+
+/// The verdict about one node whose case is old enough, in the pass in which a list
+/// closes the breaker.
+fn when_the_breaker_closes(judged: &NodeView) -> Verdict {
+    let nodes = among_ready(judged.clone());
+    let all: Vec<&str> = nodes.iter().map(|node| &*node.name).collect();
+    let mut decider = Decider::new();
+    decide(&mut decider, at(0.0), &nodes, ("n", gone()), Some(lacks(at(0.0), &all)));
+    assert!(decider.breaker().is_open());
+    decide(&mut decider, at(30.0), &nodes, ("n", gone()), Some(lacks(at(30.0), &["n"])))
+}
+
+#[test]
+fn what_was_heard_while_it_was_open_is_no_evidence() {
+    assert_eq!(why(&when_the_breaker_closes(&view("n"))), ("suspect", "unconfirmed"));
+    // No breaker ever held this one.
+    let approved = NodeView { approved: true, ..view("n") };
+    assert_eq!(when_the_breaker_closes(&approved), Verdict::Delete);
+}

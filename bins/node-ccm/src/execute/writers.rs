@@ -1,0 +1,221 @@
+//! Second stage: plans and writes, many nodes at a time.
+//!
+//! Two pools, as upstream has two kinds of worker: one for new nodes, one for those
+//! that are kept true, so that a change of the whole fleet never holds up a new node.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_base::RetryClass;
+use ccm_cloud::{Claim, LookupResult};
+use ccm_controller::{
+    queue::{Priority, WorkQueue},
+    workers,
+    writer::{Stopped, Writer},
+};
+use ccm_kube::ApiError;
+use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::supervisor::Supervisor;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::{Executor, Unfinished};
+use crate::{
+    metrics::State,
+    observe::{
+        Handles,
+        intake::Intake,
+        ledger::Ledger,
+        lookups::{Outlets, Work},
+        same_machine,
+    },
+    plan::{Outcome, Plan, Wait, WaitReason, pace::Pace, plan},
+    report::NodeReports,
+    settings::NodeSettings,
+};
+
+/// How many answered nodes may wait for a writer; more than the writers hold, so that
+/// none of them waits for the next one.
+const OUTLET: usize = 64;
+/// When to look again at what only a person can mend, or what is somebody else's.
+const RARELY: Duration = Duration::from_mins(5);
+/// When to look again at an annotation that does not fit: the cloud may attach the
+/// address later. A change of the node is looked at at once.
+const NODE_IP_RECHECK: Duration = Duration::from_secs(30);
+/// The wait after a conflict: the informer needs a moment to see who was faster.
+const AFTER_CONFLICT: Duration = Duration::from_millis(20);
+/// After so many conflicts in a row the usual back-off takes over.
+const MANY_CONFLICTS: u32 = 8;
+
+/// The stage.
+pub(crate) struct Writers {
+    intake: Arc<Intake>,
+    executor: Executor,
+    queue: WorkQueue<Name>,
+    ledger: Ledger,
+    reports: NodeReports,
+    settings: watch::Receiver<Arc<NodeSettings>>,
+}
+
+impl Writers {
+    pub(crate) fn new(handles: &Handles, intake: Arc<Intake>, writer: Writer<Node>) -> Arc<Self> {
+        let Handles { queue, ledger, reports, settings, metrics, .. } = handles.clone();
+        let executor = Executor { writer, metrics, reports: reports.clone() };
+        Arc::new(Self { intake, executor, queue, ledger, reports, settings })
+    }
+
+    /// Starts both pools. Returns where their work is sent to.
+    pub(crate) fn start(self: &Arc<Self>, tasks: &Supervisor) -> Outlets {
+        let (new, new_work) = mpsc::channel(OUTLET);
+        let (settled, settled_work) = mpsc::channel(OUTLET);
+        let pool = |work, limit| Arc::clone(self).pool(work, limit, tasks.token().clone());
+        tasks.spawn("new-nodes", pool(new_work, |settings| settings.concurrent_node_syncs));
+        let updates: fn(&NodeSettings) -> usize =
+            |settings| settings.concurrent_node_status_updates;
+        tasks.spawn("settled-nodes", pool(settled_work, updates));
+        Outlets { new, settled }
+    }
+
+    async fn pool(
+        self: Arc<Self>,
+        work: mpsc::Receiver<Work>,
+        limit: fn(&NodeSettings) -> usize,
+        token: CancellationToken,
+    ) {
+        let limit = || limit(&self.settings.borrow());
+        let settle = |work: Work| {
+            let this = Arc::clone(&self);
+            async move {
+                this.settle(&work).await;
+                this.intake.done(&work.node.name);
+            }
+        };
+        workers::pool(work, limit, token, settle).await;
+    }
+
+    /// Plans for the node as it is now, and carries the plan out.
+    async fn settle(&self, Work { node: asked, answer }: &Work) {
+        let Some(node) = self.intake.get(&asked.name) else { return };
+        if !same_machine(asked, &node) {
+            // The answer is about another one.
+            self.queue.add(Arc::clone(&node.name), Priority::Urgent);
+            return;
+        }
+        let claim = self.intake.claim(&node).unwrap_or(Claim::Unclaimed);
+        let policy = self.settings.borrow().policy();
+        let plan = plan(&node, claim, answer, policy);
+        match &plan.outcome {
+            Outcome::Initialised | Outcome::KeptTrue => self.carry_out(&node, &plan).await,
+            Outcome::Waits(wait) => self.wait(&node, wait, answer),
+            outcome => self.leave_alone(&node, outcome),
+        }
+    }
+
+    async fn carry_out(&self, node: &Arc<Node>, plan: &Plan) {
+        self.reports.notes(node, plan);
+        let name = &node.name;
+        if plan.outcome == Outcome::Initialised {
+            tracing::info!(node = &**name, "Initializing node {name} with cloud provider");
+        }
+        match self.executor.execute(node, plan).await {
+            Ok(()) => {
+                self.ledger.set_state(name, State::Initialised);
+                self.ledger.settled(name);
+                self.queue.forget(name);
+            }
+            Err(Unfinished { why: Stopped::Lost(lost), .. }) => {
+                // A term that is merely short gets longer with the next renewal.
+                tracing::debug!(node = &**name, "not written: {lost}");
+                self.queue.retry(Arc::clone(name));
+            }
+            Err(Unfinished { what, why: Stopped::Refused(error) }) => {
+                self.refused(node, what, &error);
+            }
+        }
+    }
+
+    fn refused(&self, node: &Node, what: &'static str, error: &ApiError) {
+        let name = &node.name;
+        match error {
+            // Deleted meanwhile: the informer will say so.
+            ApiError::NotFound => return,
+            ApiError::Conflict => {
+                let conflicts = self.ledger.conflict(name);
+                if conflicts <= MANY_CONFLICTS {
+                    let priority =
+                        if node.is_uninitialised() { Priority::Urgent } else { Priority::Routine };
+                    tracing::debug!(
+                        node = &**name,
+                        conflicts,
+                        "the node has changed meanwhile, planning again"
+                    );
+                    self.queue.add_after(Arc::clone(name), AFTER_CONFLICT * conflicts, priority);
+                    return;
+                }
+            }
+            _ => {}
+        }
+        let pace = self.retry(name, error.class());
+        if node.is_uninitialised() {
+            self.ledger.set_state(name, State::WriteFailing);
+        }
+        self.reports.refused(node, what, error, pace);
+    }
+
+    /// The node keeps its taint.
+    fn wait(&self, node: &Node, wait: &Wait, answer: &LookupResult) {
+        let name = &node.name;
+        self.ledger.set_state(name, State::Waiting(wait.reason));
+        let pace = match answer {
+            Err(error) => self.retry(name, error.class()),
+            _ if wait.reason == WaitReason::NodeIp => self.again(name, NODE_IP_RECHECK),
+            _ => self.retry(name, RetryClass::Retry),
+        };
+        // A new node can be faster than the cloud's own list, and the node of another
+        // cloud is tainted for a moment, too: the first time is no news.
+        let news = wait.reason != WaitReason::InstanceNotFound || self.queue.failures(name) > 1;
+        if news {
+            self.reports.wait(node, wait, pace);
+        }
+    }
+
+    fn leave_alone(&self, node: &Node, outcome: &Outcome) {
+        let name = &node.name;
+        let uninitialised = node.is_uninitialised();
+        let state = match outcome {
+            Outcome::Foreign => {
+                self.queue.forget(name);
+                return self.intake.foreign(node);
+            }
+            Outcome::NotOurs(_) => State::NotOurs,
+            Outcome::InstanceGone => State::InstanceGone,
+            _ => State::Unknown,
+        };
+        self.reports.left_alone(node, outcome);
+        self.ledger.set_state(name, state);
+        self.queue.forget(name);
+        if uninitialised && state == State::NotOurs {
+            self.again(name, RARELY);
+        }
+    }
+
+    /// Has the node looked at again as this kind of failure asks for. Tells how often.
+    fn retry(&self, name: &Name, class: RetryClass) -> Pace {
+        match class {
+            RetryClass::RetryAfter(after) => {
+                self.queue.retry_after(Arc::clone(name), after);
+                Pace::Asked(after)
+            }
+            RetryClass::Permanent => self.again(name, RARELY),
+            RetryClass::Retry => {
+                self.queue.retry(Arc::clone(name));
+                Pace::Growing { failures: self.queue.failures(name) }
+            }
+        }
+    }
+
+    /// Has the node looked at again after this time; a change of the node comes first.
+    fn again(&self, name: &Name, after: Duration) -> Pace {
+        self.queue.add_after(Arc::clone(name), after, Priority::Routine);
+        Pace::Every(after)
+    }
+}

@@ -1,0 +1,129 @@
+//! Takes notice of the nodes and their changes, knows whose they are, and queues those
+//! that are to be looked at.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use ccm_cloud::{Claim, Cloud};
+use ccm_controller::{
+    instances,
+    queue::{Priority, WorkQueue},
+};
+use ccm_kube::store::{Change, Store};
+use ccm_objects::{Node, Shared as Name};
+
+use super::{Handles, ledger::Ledger, wakes};
+use crate::{metrics::State, report::NodeReports};
+
+/// The nodes, and what is wanted of them.
+pub(crate) struct Intake {
+    store: Store<Node>,
+    cloud: Arc<dyn Cloud>,
+    queue: WorkQueue<Name>,
+    ledger: Ledger,
+    reports: NodeReports,
+    /// Set once this replica leads: before that nothing is queued.
+    leads: AtomicBool,
+}
+
+impl Intake {
+    pub(crate) fn new(handles: &Handles, store: Store<Node>) -> Self {
+        Self {
+            store,
+            cloud: Arc::clone(&handles.cloud),
+            queue: handles.queue.clone(),
+            ledger: handles.ledger.clone(),
+            reports: handles.reports.clone(),
+            leads: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes up work: every node that waits is looked at now. The others are compared
+    /// with the fleet by the first refresh.
+    pub(crate) fn take_up(&self) {
+        // Before the list, so that no node falls between the list and the first change.
+        self.leads.store(true, Ordering::SeqCst);
+        for node in self.store.list() {
+            self.classify(&node);
+            if node.is_uninitialised() {
+                self.queue.add(Arc::clone(&node.name), Priority::Urgent);
+            }
+        }
+    }
+
+    /// Takes notice of a change of a node. Never waits.
+    pub(crate) fn changed(&self, change: &Change<Node>) {
+        if !self.leads() {
+            return;
+        }
+        match change {
+            Change::Added(node) => {
+                self.classify(node);
+                if node.is_uninitialised() {
+                    self.queue.add(Arc::clone(&node.name), Priority::Urgent);
+                } else if self.claim(node) != Some(Claim::Foreign) {
+                    self.ledger.demand(&node.name);
+                    self.queue.add(Arc::clone(&node.name), Priority::Routine);
+                }
+            }
+            Change::Updated { old, new } => {
+                if let Some(priority) = wakes(old, new) {
+                    self.queue.add(Arc::clone(&new.name), priority);
+                }
+            }
+            Change::Deleted(node) => self.forget(&node.name),
+        }
+    }
+
+    /// Whether this replica leads.
+    pub(crate) fn leads(&self) -> bool {
+        self.leads.load(Ordering::SeqCst)
+    }
+
+    /// The node as it is now.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Node>> {
+        self.store.get(name)
+    }
+
+    /// All nodes as they are now.
+    pub(crate) fn list(&self) -> Vec<Arc<Node>> {
+        self.store.list()
+    }
+
+    /// Whose node it is; `None` while that cannot be told.
+    pub(crate) fn claim(&self, node: &Node) -> Option<Claim> {
+        instances::claim(&*self.cloud, node)
+    }
+
+    /// Counts a node as another provider's, and reports that once.
+    pub(crate) fn foreign(&self, node: &Node) {
+        self.ledger.set_state(&node.name, State::Foreign);
+        self.reports.foreign(node, &self.cloud.schemes());
+    }
+
+    /// Gives a node back to the queue.
+    pub(crate) fn done(&self, name: &Name) {
+        if self.store.get(name).is_none() {
+            self.forget(name);
+            self.queue.forget(name);
+        }
+        self.queue.done(name);
+    }
+
+    fn forget(&self, name: &str) {
+        self.ledger.forget(name);
+        self.reports.forget(name);
+    }
+
+    /// Counts a node that is seen for the first time.
+    fn classify(&self, node: &Node) {
+        let state = match self.claim(node) {
+            Some(Claim::Foreign) => return self.foreign(node),
+            _ if node.is_uninitialised() => State::Pending,
+            _ => State::Unknown,
+        };
+        self.ledger.set_state(&node.name, state);
+    }
+}

@@ -1,0 +1,124 @@
+//! What node-ccm remembers of each node beside what the API server keeps: how it
+//! stands, and what the cloud said a moment ago.
+//!
+//! Nothing here is needed for correctness: a new leader begins with an empty ledger.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use ccm_cloud::LookupResult;
+use ccm_objects::Node;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::same_machine;
+use crate::metrics::{NodeMetrics, State};
+
+/// How long an answer of the cloud serves again for the same node, for instance after a
+/// conflict.
+const FRESH: Duration = Duration::from_secs(30);
+
+/// What is remembered. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Ledger {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    nodes: Mutex<HashMap<Arc<str>, Entry>>,
+    metrics: NodeMetrics,
+}
+
+#[derive(Default)]
+struct Entry {
+    state: State,
+    /// The next look at this node asks the cloud, whatever the inventory knows.
+    ask: bool,
+    answer: Option<Kept>,
+    conflicts: u32,
+}
+
+struct Kept {
+    node: Arc<Node>,
+    answer: LookupResult,
+    at: Instant,
+}
+
+impl Ledger {
+    pub(crate) fn new(metrics: NodeMetrics) -> Self {
+        Self { shared: Arc::new(Shared { nodes: Mutex::default(), metrics }) }
+    }
+
+    fn with<R>(&self, name: &Arc<str>, change: impl FnOnce(&mut Entry) -> R) -> R {
+        let mut nodes = self.shared.nodes.lock();
+        let entry = nodes.entry(Arc::clone(name)).or_insert_with(|| {
+            self.shared.metrics.entered(State::default());
+            Entry::default()
+        });
+        change(entry)
+    }
+
+    /// Notes how the node stands.
+    pub(crate) fn set_state(&self, name: &Arc<str>, state: State) {
+        let old = self.with(name, |entry| std::mem::replace(&mut entry.state, state));
+        self.shared.metrics.left(old);
+        self.shared.metrics.entered(state);
+    }
+
+    /// How the node stands, if anything is known of it.
+    pub(crate) fn state(&self, name: &str) -> Option<State> {
+        self.shared.nodes.lock().get(name).map(|entry| entry.state)
+    }
+
+    /// Forgets a node that is no more.
+    pub(crate) fn forget(&self, name: &str) {
+        if let Some(entry) = self.shared.nodes.lock().remove(name) {
+            self.shared.metrics.left(entry.state);
+        }
+    }
+
+    /// Lets the next look at this node ask the cloud.
+    pub(crate) fn demand(&self, name: &Arc<str>) {
+        self.with(name, |entry| entry.ask = true);
+    }
+
+    /// Whether the cloud is to be asked about this node; the demand is met with that.
+    pub(crate) fn take_demand(&self, name: &Arc<str>) -> bool {
+        self.with(name, |entry| std::mem::take(&mut entry.ask))
+    }
+
+    /// Keeps the cloud's answer about this node for a while.
+    pub(crate) fn remember(&self, node: Arc<Node>, answer: LookupResult) {
+        let (name, at) = (Arc::clone(&node.name), Instant::now());
+        self.with(&name, |entry| entry.answer = Some(Kept { node, answer, at }));
+    }
+
+    /// The cloud's last answer about this node, if it is fresh and the node is still the
+    /// one that was asked about.
+    pub(crate) fn remembered(&self, node: &Node) -> Option<LookupResult> {
+        self.with(&node.name, |entry| {
+            entry
+                .answer
+                .take_if(|kept| !same_machine(&kept.node, node) || kept.at.elapsed() > FRESH);
+            entry.answer.as_ref().map(|kept| kept.answer.clone())
+        })
+    }
+
+    /// The node is as it should be: answers and conflicts matter no more.
+    pub(crate) fn settled(&self, name: &Arc<str>) {
+        self.with(name, |entry| {
+            entry.answer = None;
+            entry.conflicts = 0;
+        });
+    }
+
+    /// Counts a conflict and tells how many there have been in a row.
+    pub(crate) fn conflict(&self, name: &Arc<str>) -> u32 {
+        self.with(name, |entry| {
+            entry.conflicts = entry.conflicts.saturating_add(1);
+            entry.conflicts
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

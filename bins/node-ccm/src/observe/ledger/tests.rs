@@ -1,0 +1,107 @@
+use ccm_cloud::{CloudError, ErrorKind};
+use ccm_runtime::metrics::Metrics;
+
+use super::*;
+use crate::plan::WaitReason;
+
+fn ledger() -> (Ledger, Metrics) {
+    let metrics = Metrics::new();
+    (Ledger::new(NodeMetrics::new(&metrics)), metrics)
+}
+
+fn name() -> Arc<str> {
+    Arc::from("node-1")
+}
+
+fn node(uid: &str) -> Arc<Node> {
+    Arc::new(Node { name: name(), uid: uid.into(), ..Node::default() })
+}
+
+fn answer() -> LookupResult {
+    Err(CloudError::new(ErrorKind::Invalid, "no"))
+}
+
+/// The sample of `/metrics` that begins with this.
+fn sample(metrics: &Metrics, begin: &str) -> Option<String> {
+    let text = metrics.encode().unwrap();
+    text.lines().find_map(|line| line.strip_prefix(begin)).map(|rest| rest.trim().to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_serves_for_a_while_and_for_the_same_node_only() {
+    let (ledger, _) = ledger();
+    ledger.remember(node("a"), answer());
+    assert_eq!(ledger.remembered(&node("a")), Some(answer()));
+    tokio::time::advance(FRESH).await;
+    assert_eq!(ledger.remembered(&node("a")), Some(answer()));
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert_eq!(ledger.remembered(&node("a")), None);
+
+    ledger.remember(node("a"), answer());
+    let mut named = Node::clone(&node("a"));
+    named.provider_id = Some("sim://i-1".into());
+    assert_eq!(ledger.remembered(&named), None, "it says something else about who it is");
+    ledger.remember(node("a"), answer());
+    assert_eq!(ledger.remembered(&node("b")), None, "another node of the same name");
+    ledger.remember(node("a"), answer());
+    ledger.settled(&name());
+    assert_eq!(ledger.remembered(&node("a")), None, "it is needed no more");
+}
+
+#[tokio::test]
+async fn gauges_follow_the_states() {
+    let (ledger, metrics) = ledger();
+    let other: Arc<str> = Arc::from("node-2");
+    ledger.set_state(&name(), State::Pending);
+    ledger.set_state(&other, State::Foreign);
+    assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"pending\"}").as_deref(), Some("1"));
+    assert_eq!(sample(&metrics, "ccm_node_foreign_nodes").as_deref(), Some("1"));
+    ledger.set_state(&name(), State::Waiting(WaitReason::Cloud(ErrorKind::Throttled)));
+    assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"pending\"}").as_deref(), Some("0"));
+    assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"waiting\"}").as_deref(), Some("1"));
+    assert_eq!(sample(&metrics, "ccm_node_waiting{reason=\"throttled\"}").as_deref(), Some("1"));
+    ledger.set_state(&name(), State::Initialised);
+    assert_eq!(sample(&metrics, "ccm_node_waiting{reason=\"throttled\"}").as_deref(), Some("0"));
+    ledger.forget(&name());
+    ledger.forget(&other);
+    ledger.forget(&other);
+    assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"initialised\"}").as_deref(), Some("0"));
+    assert_eq!(sample(&metrics, "ccm_node_foreign_nodes").as_deref(), Some("0"));
+    assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"unknown\"}").as_deref(), Some("0"));
+}
+
+#[tokio::test]
+async fn a_demand_is_met_once_and_conflicts_are_counted_in_a_row() {
+    let (ledger, _) = ledger();
+    assert!(!ledger.take_demand(&name()));
+    ledger.demand(&name());
+    assert!(ledger.take_demand(&name()));
+    assert!(!ledger.take_demand(&name()));
+    assert_eq!([ledger.conflict(&name()), ledger.conflict(&name())], [1, 2]);
+    ledger.settled(&name());
+    assert_eq!(ledger.conflict(&name()), 1);
+}
+
+/// Dashboards of upstream select on these bounds.
+#[test]
+fn the_histograms_of_upstream_keep_their_bounds() {
+    let metrics = Metrics::new();
+    NodeMetrics::new(&metrics).initialised(Duration::from_secs(17));
+    for name in [
+        "node_controller_initial_node_sync_delay_seconds",
+        "node_controller_cloud_provider_taint_removal_delay_seconds",
+    ] {
+        for (bound, count) in [
+            ("1.0", "0"),
+            ("4.0", "0"),
+            ("16.0", "0"),
+            ("64.0", "1"),
+            ("256.0", "1"),
+            ("1024.0", "1"),
+            ("+Inf", "1"),
+        ] {
+            let line = format!("{name}_bucket{{le=\"{bound}\"}}");
+            assert_eq!(sample(&metrics, &line).as_deref(), Some(count), "{line}");
+        }
+    }
+}

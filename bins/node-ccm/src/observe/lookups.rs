@@ -1,0 +1,233 @@
+//! First stage: takes nodes from the queue in batches, asks the cloud once per batch
+//! about those that need it, and hands all of them to the writers.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::{Call, Claim, Cloud, CloudError, ErrorKind, Instance, Lookup, LookupResult};
+use ccm_controller::{
+    instances,
+    inventory::Inventory,
+    queue::{Linger, LingerConfig, WorkQueue},
+    workers::Tasks,
+};
+use ccm_objects::{Node, Shared as Name};
+use tokio::{
+    sync::{Semaphore, mpsc, watch},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Handles, intake::Intake, ledger::Ledger};
+use crate::{metrics::NodeMetrics, settings::NodeSettings};
+
+/// The most nodes in one batch.
+const BATCH: usize = 500;
+/// The most lookups in flight: a slow one must not hold up the next.
+const IN_FLIGHT: usize = 4;
+
+/// How long the first node of a burst waits for others. A cloud takes longer than this for
+/// an answer, and nodes that are created together register within about so long.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+
+/// One node and what the cloud said about it.
+#[derive(Debug)]
+pub(crate) struct Work {
+    /// The node as it was asked about.
+    pub(crate) node: Arc<Node>,
+    /// The answer.
+    pub(crate) answer: LookupResult,
+}
+
+/// Where nodes go from here.
+pub(crate) struct Outlets {
+    /// Nodes that wait for their initialisation.
+    pub(crate) new: mpsc::Sender<Work>,
+    /// All others.
+    pub(crate) settled: mpsc::Sender<Work>,
+}
+
+/// What is to be done with a node from the queue.
+enum Next {
+    /// Nothing: it is gone, foreign, or nothing can be said about it now.
+    Nothing,
+    /// Everything needed is known.
+    Known(LookupResult),
+    /// The cloud has to be asked.
+    Ask,
+}
+
+/// A batch, sorted by what its nodes need.
+#[derive(Default)]
+struct Sorted {
+    /// Everything needed is known.
+    known: Vec<Work>,
+    /// The cloud has to be asked.
+    asked: Vec<Arc<Node>>,
+}
+
+/// The stage.
+pub(crate) struct Lookups {
+    intake: Arc<Intake>,
+    cloud: Arc<dyn Cloud>,
+    queue: WorkQueue<Name>,
+    inventory: Inventory,
+    ledger: Ledger,
+    settings: watch::Receiver<Arc<NodeSettings>>,
+    metrics: NodeMetrics,
+    outlets: Outlets,
+    /// Cancelled when no call to the cloud is to be waited for.
+    closing: CancellationToken,
+}
+
+impl Lookups {
+    pub(crate) fn new(
+        handles: &Handles,
+        intake: Arc<Intake>,
+        outlets: Outlets,
+        closing: CancellationToken,
+    ) -> Arc<Self> {
+        let Handles { cloud, queue, inventory, ledger, settings, metrics, .. } = handles.clone();
+        let this =
+            Self { intake, cloud, queue, inventory, ledger, settings, metrics, outlets, closing };
+        Arc::new(this)
+    }
+
+    /// Runs until the token is cancelled; takes nothing any more once the queue is shut down.
+    pub(crate) async fn run(self: Arc<Self>, token: CancellationToken) {
+        let stage = async {
+            let mut tasks = Tasks::default();
+            self.take_batches(&mut tasks).await;
+            tasks.drained().await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            () = token.cancelled() => {}
+            () = stage => {}
+        }
+    }
+
+    /// Takes batches until the queue is shut down. While all slots are taken nodes gather in
+    /// the queue, and the next batch is the larger.
+    async fn take_batches(self: &Arc<Self>, tasks: &mut Tasks) {
+        let mut linger = Linger::new(LingerConfig { first: FIRST_WAIT, ..LingerConfig::default() });
+        let slots = Arc::new(Semaphore::new(IN_FLIGHT));
+        while let Some(batch) = tasks.until(self.queue.get_batch(BATCH, &mut linger)).await {
+            let Sorted { known, asked } = self.sort_out(&batch);
+            if !known.is_empty() {
+                let this = Arc::clone(self);
+                tasks.spawn(async move { this.send_all(known).await });
+            }
+            if asked.is_empty() {
+                continue;
+            }
+            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
+            let this = Arc::clone(self);
+            tasks.spawn(async move {
+                let answered = this.ask(asked).await;
+                // A slot is for the cloud; writing has limits of its own.
+                drop(slot);
+                this.send_all(answered).await;
+            });
+        }
+    }
+
+    /// Hands nodes to the writers, at the pace at which they work.
+    async fn send_all(&self, all: Vec<Work>) {
+        let Outlets { new, settled } = &self.outlets;
+        for work in all {
+            let outlet = if work.node.is_uninitialised() { new } else { settled };
+            if let Err(lost) = outlet.send(work).await {
+                // The writers have ended, and so does the process.
+                self.intake.done(&lost.0.node.name);
+            }
+        }
+    }
+
+    fn sort_out(&self, batch: &[Name]) -> Sorted {
+        let mut sorted = Sorted::default();
+        for name in batch {
+            let Some(node) = self.intake.get(name) else {
+                self.intake.done(name);
+                continue;
+            };
+            match self.next(&node) {
+                Next::Ask => sorted.asked.push(node),
+                Next::Known(answer) => sorted.known.push(Work { node, answer }),
+                Next::Nothing => {
+                    self.queue.forget(name);
+                    self.intake.done(name);
+                }
+            }
+        }
+        sorted
+    }
+
+    fn next(&self, node: &Node) -> Next {
+        let uninitialised = node.is_uninitialised();
+        match self.intake.claim(node) {
+            Some(Claim::Foreign) => {
+                self.intake.foreign(node);
+                return Next::Nothing;
+            }
+            None if uninitialised => return Next::Known(Err(schemes_unknown())),
+            None => return Next::Nothing,
+            Some(Claim::Ours | Claim::Unclaimed) => {}
+        }
+        let demanded = self.ledger.take_demand(&node.name);
+        if !demanded && let Some(answer) = self.ledger.remembered(node) {
+            return Next::Known(answer);
+        }
+        if uninitialised || demanded {
+            return Next::Ask;
+        }
+        // What the last list and lookups showed is enough to put back what another has
+        // changed; what they did not show waits for the next refresh.
+        let known = instances::canonical_id(&*self.cloud, node).map(|id| self.inventory.get(&id));
+        match known {
+            Some(Ok(Some(instance))) => {
+                Next::Known(Ok(Lookup::Found(Box::new(Instance::clone(&instance)))))
+            }
+            _ => Next::Nothing,
+        }
+    }
+
+    /// Asks the cloud about these nodes in one call.
+    async fn ask(&self, nodes: Vec<Arc<Node>>) -> Vec<Work> {
+        let urgent = nodes.iter().any(|node| node.is_uninitialised());
+        let time = self.settings.borrow().cloud_call_timeout;
+        let call = if urgent { Call::waiting(time) } else { Call::routine(time) };
+        let started = Instant::now();
+        let answers = tokio::select! {
+            biased;
+            () = self.closing.cancelled() => {
+                for node in &nodes {
+                    self.intake.done(&node.name);
+                }
+                return Vec::new();
+            }
+            answers = instances::lookup(&*self.cloud, &nodes, call) => answers,
+        };
+        self.metrics.looked_up(nodes.len());
+        let found = answers.iter().filter_map(|answer| match answer {
+            Ok(Lookup::Found(instance)) => Some(Instance::clone(instance)),
+            _ => None,
+        });
+        self.inventory.update_all(found, started);
+        let works = nodes.into_iter().zip(answers).map(|(node, answer)| Work { node, answer });
+        works.inspect(|work| self.note_answer(work)).collect()
+    }
+
+    fn note_answer(&self, Work { node, answer }: &Work) {
+        self.metrics.answered(answer);
+        if matches!(answer, Ok(Lookup::Found(_))) {
+            self.ledger.remember(Arc::clone(node), answer.clone());
+        }
+    }
+}
+
+/// The answer for a node whose provider ID cannot be judged yet.
+fn schemes_unknown() -> CloudError {
+    let message = "the cloud provider has not said yet which provider IDs are its own";
+    CloudError::new(ErrorKind::Unavailable, message)
+}

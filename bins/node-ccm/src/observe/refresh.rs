@@ -1,0 +1,205 @@
+//! Keeps initialised nodes true to their instances: one list of the fleet per period,
+//! and work only for nodes that differ.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use ccm_cloud::{Call, Claim, Cloud, CloudError, Fleet, ProviderId};
+use ccm_controller::{
+    instances,
+    inventory::{Changes, Inventory},
+    passes::{Next, Pass},
+    queue::{Priority, WorkQueue},
+};
+use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::health::Condition;
+use tokio::{sync::watch, time::Instant};
+
+use super::{Handles, intake::Intake, ledger::Ledger};
+use crate::{
+    metrics::{NodeMetrics, State},
+    plan::follow,
+    report::NodeReports,
+    settings::NodeSettings,
+};
+
+/// Lists the fleet and compares all nodes with it, once per period.
+pub(crate) struct Refresh {
+    intake: Arc<Intake>,
+    cloud: Arc<dyn Cloud>,
+    queue: WorkQueue<Name>,
+    inventory: Inventory,
+    ledger: Ledger,
+    reports: NodeReports,
+    settings: watch::Receiver<Arc<NodeSettings>>,
+    metrics: NodeMetrics,
+    health: Condition,
+}
+
+impl Pass for Refresh {
+    async fn pass(&mut self) -> Next {
+        match self.refresh().await {
+            Ok(line) => {
+                self.health.pass(line);
+                Next::Period
+            }
+            Err(error) => {
+                self.health.fail(format!("the fleet could not be listed: {error}"));
+                Next::Failed(error.class())
+            }
+        }
+    }
+
+    fn period(&self) -> Duration {
+        self.settings.borrow().node_status_update_frequency
+    }
+}
+
+impl Refresh {
+    pub(crate) fn new(handles: &Handles, intake: Arc<Intake>, health: Condition) -> Self {
+        let Handles { cloud, queue, inventory, ledger, reports, settings, metrics } =
+            handles.clone();
+        Self { intake, cloud, queue, inventory, ledger, reports, settings, metrics, health }
+    }
+
+    /// Lists the fleet and queues what differs from it. Tells in a line what came of it.
+    async fn refresh(&self) -> Result<String, CloudError> {
+        if !self.has_settled_nodes() {
+            self.prune();
+            return Ok("no initialised node to compare, so the fleet was not listed".to_owned());
+        }
+        let started = Instant::now();
+        let time = self.settings.borrow().cloud_call_timeout;
+        let listed = instances::list(&*self.cloud, Call::routine(time)).await;
+        let result = match listed {
+            Ok(fleet) => Ok(self.compare(fleet, started)),
+            Err(error) => Err(error),
+        };
+        let took = started.elapsed();
+        self.metrics.refreshed(
+            took,
+            result.as_ref().map(|seen| seen.differing).map_err(|error| error.kind),
+        );
+        match result {
+            Ok(seen) => {
+                let Seen { nodes, differing, instances } = seen;
+                tracing::info!(instances, differing, "Update {nodes} nodes status took {took:?}.");
+                Ok(format!("{instances} instances listed, {differing} of {nodes} nodes differ"))
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the fleet could not be listed; nodes stay as they are");
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether there is a node for which a list of the fleet is worth its calls: one
+    /// that has been initialised and is not another provider's.
+    fn has_settled_nodes(&self) -> bool {
+        let settled = |node: &Arc<Node>| {
+            !node.is_uninitialised() && self.intake.claim(node) != Some(Claim::Foreign)
+        };
+        self.intake.list().iter().any(settled)
+    }
+
+    /// Forgets the instances of nodes that are gone: no list shows which ones exist.
+    fn prune(&self) {
+        let (cloud, nodes) = (&*self.cloud, self.intake.list());
+        let ids: HashSet<_> =
+            nodes.iter().filter_map(|node| instances::canonical_id(cloud, node)).collect();
+        let names: HashSet<&str> = nodes.iter().map(|node| &*node.name).collect();
+        self.inventory.prune(|instance| {
+            let mut known = std::iter::once(&instance.provider_id).chain(&instance.other_ids);
+            names.contains(&*instance.name) || known.any(|id| ids.contains(id.as_str()))
+        });
+    }
+
+    /// Takes over the list and queues the nodes that differ from it.
+    fn compare(&self, fleet: Fleet, started: Instant) -> Seen {
+        let count = fleet.instances.len();
+        let changes = self.inventory.apply(fleet, started);
+        let news = News::of(&changes);
+        let nodes = self.intake.list();
+        let differing = nodes.iter().filter(|node| self.differs(node, &news)).count();
+        Seen { nodes: nodes.len(), differing, instances: count }
+    }
+
+    /// Whether the node is to be looked at; if so, it is queued.
+    fn differs(&self, node: &Arc<Node>, news: &News) -> bool {
+        let id = instances::canonical_id(&*self.cloud, node);
+        if node.is_uninitialised() {
+            // It is on its way through the queue, but may be waiting for what the list
+            // has just shown.
+            if news.concern(&node.name, id.as_deref()) {
+                self.queue.add(Arc::clone(&node.name), Priority::Urgent);
+            }
+            return false;
+        }
+        match self.intake.claim(node) {
+            Some(Claim::Foreign) => {
+                self.intake.foreign(node);
+                return false;
+            }
+            None => return false,
+            Some(Claim::Ours | Claim::Unclaimed) => {}
+        }
+        let known = id.as_deref().map(|id| self.inventory.get(id));
+        let Some(Ok(Some(instance))) = known else {
+            // Not in the list, or not to be told apart in it: that proves nothing.
+            self.ledger.demand(&node.name);
+            self.queue.add(Arc::clone(&node.name), Priority::Routine);
+            return true;
+        };
+        let is_new = news.contains(&instance.provider_id);
+        let plan = follow(node, &instance, self.settings.borrow().policy());
+        if plan.steps.is_empty() {
+            self.ledger.set_state(&node.name, State::Initialised);
+            self.reports.notes(node, &plan);
+            return false;
+        }
+        if is_new {
+            // Nothing is taken from a node on the word of a list alone.
+            self.ledger.demand(&node.name);
+        }
+        self.queue.add(Arc::clone(&node.name), Priority::Routine);
+        true
+    }
+}
+
+/// What a refresh has seen.
+struct Seen {
+    nodes: usize,
+    differing: usize,
+    instances: usize,
+}
+
+/// The instances that the last list showed for the first time, or otherwise than before.
+#[derive(Default)]
+struct News {
+    ids: HashSet<ProviderId>,
+    names: HashSet<String>,
+}
+
+impl News {
+    fn of(changes: &Changes) -> Self {
+        let mut news = Self::default();
+        for instance in changes.new.iter().chain(&changes.changed) {
+            news.ids.insert(instance.provider_id.clone());
+            news.ids.extend(instance.other_ids.iter().cloned());
+            news.names.insert(instance.name.clone());
+        }
+        news
+    }
+
+    fn contains(&self, id: &ProviderId) -> bool {
+        self.ids.contains(id)
+    }
+
+    /// Whether one of them is the instance of this node, as far as a list can tell: by
+    /// provider ID, or by name while the node has none.
+    fn concern(&self, node: &str, id: Option<&str>) -> bool {
+        match id {
+            Some(id) => ProviderId::parse(id).is_ok_and(|id| self.ids.contains(&id)),
+            None => self.names.contains(node),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+use ccm_objects::Taint;
+use ccm_objects::node_keys;
+
+use super::*;
+use crate::metrics::NodeMetrics;
+
+/// A tainted node that is this many minutes old at 12:00.
+fn tainted(name: &str, minutes: u32) -> Node {
+    let created = format!("2026-01-01T11:{:02}:00Z", 60 - minutes);
+    let taint = Taint {
+        key: node_keys::UNINITIALIZED.into(),
+        value: None,
+        effect: "NoSchedule".into(),
+        time_added: None,
+    };
+    Node {
+        name: name.into(),
+        created: created.parse().ok(),
+        taints: vec![taint],
+        ..Node::default()
+    }
+}
+
+#[test]
+fn only_nodes_that_are_ours_to_initialise_count() {
+    let ledger = Ledger::new(NodeMetrics::new(&Metrics::new()));
+    ledger.set_state(&"waits".into(), State::Pending);
+    ledger.set_state(&"foreign".into(), State::Foreign);
+    ledger.set_state(&"elsewhere".into(), State::NotOurs);
+    let check = |nodes: &[Node], minutes: u64| {
+        let nodes: Vec<_> = nodes.iter().cloned().map(Arc::new).collect();
+        let age = |node: &Node| node.age("2026-01-01T12:00:00Z".parse().unwrap());
+        let expect = Duration::from_mins(minutes);
+        assert_eq!(oldest(&nodes, &ledger, age), expect, "{nodes:?}");
+    };
+    check(&[], 0);
+    check(&[tainted("waits", 3), tainted("unheard-of", 5), tainted("waits-2", 4)], 5);
+    check(&[tainted("waits", 3), tainted("foreign", 9), tainted("elsewhere", 9)], 3);
+    check(&[Node { taints: Vec::new(), ..tainted("initialised", 9) }], 0);
+    check(&[Node { deleting: true, ..tainted("leaves", 9) }], 0);
+    check(&[Node { created: None, ..tainted("no-date", 9) }], 0);
+}

@@ -1,0 +1,149 @@
+//! What a person is told: events on the node, and log lines.
+//!
+//! A state that lasts is reported when it begins, when it changes and every ten minutes; a
+//! fact is reported once. The recorder folds what is left.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_controller::reports::{Report, Reports, When};
+use ccm_kube::{ApiError, events::EventRecorder};
+use ccm_objects::Node;
+
+use crate::{
+    metrics::NodeMetrics,
+    plan::{Note, Outcome, Plan, Wait, WaitReason, pace::Pace},
+};
+
+/// Reports about nodes. Clones have one memory.
+#[derive(Clone)]
+pub(crate) struct NodeReports {
+    reports: Arc<Reports>,
+    metrics: NodeMetrics,
+}
+
+impl NodeReports {
+    pub(crate) fn new(events: EventRecorder, metrics: NodeMetrics) -> Self {
+        Self { reports: Arc::new(Reports::new(events, Duration::ZERO)), metrics }
+    }
+
+    /// Forgets what was reported of a node that is gone.
+    pub(crate) fn forget(&self, name: &str) {
+        self.reports.memory().forget(name);
+    }
+
+    fn report(&self, node: &Node, when: When, report: Report<'_>) -> bool {
+        self.reports.report(&node.reference(), when, report)
+    }
+
+    /// A node keeps its taint, why, and how often it is looked at again.
+    pub(crate) fn wait(&self, node: &Node, Wait { reason, message }: &Wait, pace: Pace) {
+        let (event, state, what) = match reason {
+            WaitReason::Cloud(kind) => (
+                "WaitingForCloud",
+                kind.reason(),
+                "The node stays tainted until the cloud answers; it said",
+            ),
+            // A message that names other facts is worth an event of its own.
+            WaitReason::InstanceNotFound => (
+                "InstanceNotFound",
+                &**message,
+                "The node stays tainted because the cloud knows no instance for it",
+            ),
+            WaitReason::NodeIp => (
+                "InvalidNodeIP",
+                &**message,
+                "The node stays tainted until its annotation fits its instance",
+            ),
+        };
+        let report = Report {
+            topic: event,
+            state,
+            warning: true,
+            line: format!("error syncing '{}': {message}, requeuing", node.name),
+            reason: Some(reason.as_str()),
+            event: Some((event, format!("{what}: {message}; looked at again {pace}"))),
+            ..Report::default()
+        };
+        self.report(node, When::Changed, report);
+    }
+
+    /// The API server does not take a write.
+    pub(crate) fn refused(&self, node: &Node, what: &str, error: &ApiError, pace: Pace) {
+        let (name, event) = (&node.name, "WriteFailed");
+        let report = Report {
+            topic: event,
+            state: error.reason(),
+            warning: true,
+            line: format!(
+                "error syncing '{name}': {what} could not be written: {error}, requeuing; looked at again {pace}"
+            ),
+            reason: Some(error.reason()),
+            event: Some((event, format!("The API server did not take the node's {what}: {error}"))),
+            ..Report::default()
+        };
+        self.report(node, When::Changed, report);
+    }
+
+    /// A node is another provider's. One that waits gets an event, too, because its taint
+    /// is looked into there.
+    pub(crate) fn foreign(&self, node: &Node, schemes: &[String]) {
+        let text = format!(
+            "provider ID {} is not of this provider's schemes ({}); the node is left to its own controller",
+            node.provider_id.as_deref().unwrap_or_default(),
+            schemes.join(", ")
+        );
+        let waits = node.is_uninitialised();
+        let report = Report {
+            topic: if waits { "ForeignNode" } else { "Foreign" },
+            state: &text,
+            line: format!("Skip sync node {}: {text}", node.name),
+            event: waits.then(|| ("ForeignNode", text.clone())),
+            ..Report::default()
+        };
+        self.report(node, When::Once, report);
+    }
+
+    /// A node is left alone, and why. No event: most of these nodes are somebody else's.
+    pub(crate) fn left_alone(&self, node: &Node, outcome: &Outcome) {
+        let text = outcome.to_string();
+        let line = format!("Skip sync node {}: {text}", node.name);
+        let report = Report { topic: "LeftAlone", state: &text, line, ..Report::default() };
+        self.report(node, When::Changed, report);
+    }
+
+    /// What the plan notes, each note once.
+    pub(crate) fn notes(&self, node: &Node, plan: &Plan) {
+        for note in &plan.notes {
+            let text = note.to_string();
+            let (topic, is_event) = match note {
+                Note::InvalidLabel { .. } => ("InvalidLabel", true),
+                Note::ReservedLabel { .. } => ("ReservedLabel", false),
+                Note::LabelKept { .. } => ("LabelKept", false),
+                Note::NodeIpRefused(_) => ("InvalidNodeIP", true),
+                Note::InternalIpChanged { .. } => ("NodeInternalIPChanged", true),
+                Note::InternalIpHeld { .. } => ("NodeInternalIPHeld", true),
+            };
+            let report = Report {
+                topic,
+                state: &text,
+                warning: true,
+                line: text.clone(),
+                event: is_event.then(|| (topic, text.clone())),
+                ..Report::default()
+            };
+            if self.report(node, When::Once, report) {
+                self.metrics.noted(note);
+            }
+        }
+    }
+
+    /// A node is initialised.
+    pub(crate) fn initialised(&self, node: &Node) {
+        let report = Report {
+            line: format!("Successfully initialized node {} with cloud provider", node.name),
+            event: Some(("Synced", "Node synced successfully".to_owned())),
+            ..Report::default()
+        };
+        self.report(node, When::Always, report);
+    }
+}

@@ -1,0 +1,45 @@
+//! Who a program is.
+
+use ccm_cloud::Capability;
+
+/// Who a program is. Constants, because manifests and dashboards rely on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The binary's name, for instance `node-ccm`.
+    pub binary: &'static str,
+    /// Upstream's canonical name of the controller, for instance `cloud-node-controller`.
+    pub controller: &'static str,
+    /// Upstream's short name, for instance `cloud-node`.
+    pub alias: &'static str,
+    /// The default name of its Lease.
+    pub lease: &'static str,
+    /// The default port of its HTTP pages.
+    pub port: u16,
+    /// The component of its events, the same as upstream's.
+    pub event_component: &'static str,
+    /// What it needs of the cloud.
+    pub needs: Capability,
+}
+
+/// The version that `--version` prints.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+impl Identity {
+    /// The first line of `--help`.
+    pub(crate) fn summary(&self) -> String {
+        format!(
+            "The {} of Quartet, the Kubernetes cloud controllers as separate programs.",
+            self.controller
+        )
+    }
+
+    /// What the program tells servers about itself: `node-ccm/0.1.0 (linux/amd64)`.
+    pub fn user_agent(&self) -> String {
+        let architecture = match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => other,
+        };
+        format!("{}/{VERSION} ({}/{architecture})", self.binary, std::env::consts::OS)
+    }
+}

@@ -1,0 +1,165 @@
+use std::time::Duration;
+
+use ccm_settings::Changes;
+use proptest::prelude::*;
+
+use super::{Look, Reload};
+use crate::{
+    health::{Health, Verdict},
+    metrics::Metrics,
+    program::sample::{SampleSettings, sample},
+};
+
+struct Bench {
+    reload: Reload<SampleSettings>,
+    health: Health,
+    metrics: Metrics,
+}
+
+fn bench(arguments: &[&str], file: &str) -> Bench {
+    let (health, metrics) = (Health::new(), Metrics::new());
+    let loaded = sample(arguments, &[], Some(file)).unwrap();
+    Bench { reload: Reload::new(loaded, &health, &metrics), health, metrics }
+}
+
+impl Bench {
+    fn look(&mut self, text: &str) -> Look {
+        self.reload.look(Ok(text.to_owned()))
+    }
+
+    fn condition(&self) -> Verdict {
+        self.health.findings().into_iter().find(|finding| finding.name == "config").unwrap().verdict
+    }
+
+    /// Successes, failures, valid.
+    fn counts(&self) -> (u64, u64, u64) {
+        let text = self.metrics.encode().unwrap();
+        let sample = |name: &str| {
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix(name))
+                .unwrap_or_else(|| panic!("{name}:\n{text}"));
+            line.trim().parse().unwrap()
+        };
+        (
+            sample("ccm_config_reloads_total{result=\"success\"}"),
+            sample("ccm_config_reloads_total{result=\"failure\"}"),
+            sample("ccm_config_valid "),
+        )
+    }
+}
+
+fn taken(changed: &[&str], restart: &[&str]) -> Look {
+    let owned = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
+    Look::Taken(Changes { changed: owned(changed), restart: owned(restart) })
+}
+
+#[test]
+fn live_settings_change_and_are_published() {
+    let mut bench = bench(&[], "concurrent_node_syncs: 2");
+    let (mut own, common) = (bench.reload.own(), bench.reload.common());
+    assert_eq!(bench.look("concurrent_node_syncs: 2"), Look::Same);
+    assert_eq!(bench.counts(), (0, 0, 1));
+    assert_eq!(
+        bench.look("concurrent_node_syncs: 3\nkube_api_qps: 7"),
+        taken(&["concurrent_node_syncs", "kube_api_qps"], &[])
+    );
+    assert!(own.has_changed().unwrap());
+    assert_eq!(own.borrow_and_update().syncs, 3);
+    assert_eq!(common.borrow().kube.requests.per_second, Some(7.0));
+    assert_eq!(bench.counts(), (1, 0, 1));
+    assert!(bench.reload.page().load().contains("\"value\": \"3\""));
+    // Taken out of the file: the default again.
+    assert_eq!(bench.look("kube_api_qps: 7"), taken(&["concurrent_node_syncs"], &[]));
+    assert_eq!(own.borrow_and_update().syncs, 32);
+    // Another text with the same values publishes nothing.
+    assert_eq!(bench.look("kube_api_qps: 7 # as before"), taken(&[], &[]));
+    assert!(!own.has_changed().unwrap());
+}
+
+#[test]
+fn an_invalid_version_is_refused_as_a_whole() {
+    let mut bench = bench(&[], "concurrent_node_syncs: 2");
+    let own = bench.reload.own();
+    let Look::Refused(problems) =
+        bench.look("concurrent_node_syncs: 3\npage_size: 0\nno_such_thing: 1")
+    else {
+        panic!("must be refused")
+    };
+    assert_eq!(problems.iter().count(), 2, "{problems}");
+    assert_eq!(own.borrow().syncs, 2, "the old version stays");
+    assert_eq!(bench.counts(), (0, 1, 0));
+    let Verdict::Failed(reason) = bench.condition() else { panic!("must be shown") };
+    assert!(reason.contains("no_such_thing") && reason.contains("page_size: 0"), "{reason}");
+    assert!(bench.health.is_ready(), "an invalid file must not make a working process unready");
+    // The same bad content again is no news.
+    assert_eq!(bench.look("concurrent_node_syncs: 3\npage_size: 0\nno_such_thing: 1"), Look::Same);
+    assert_eq!(bench.counts(), (0, 1, 0));
+    // Back to the first version: good again.
+    assert_eq!(bench.look("concurrent_node_syncs: 2"), taken(&[], &[]));
+    assert_eq!(bench.counts(), (1, 1, 1));
+    assert!(bench.condition().is_passed());
+}
+
+#[test]
+fn what_needs_a_restart_is_named_and_stays() {
+    let mut bench = bench(&[], "page_size: 5");
+    let (own, common) = (bench.reload.own(), bench.reload.common());
+    let look = bench.look("page_size: 6\nsecure_port: 1\nconcurrent_node_syncs: 9");
+    assert_eq!(look, taken(&["concurrent_node_syncs"], &["page_size", "secure_port"]));
+    assert_eq!((own.borrow().page_size, own.borrow().syncs), (5, 9));
+    assert_eq!(common.borrow().pages.as_ref().unwrap().address.port(), 10258);
+    let detail = bench.condition().detail().to_owned();
+    assert!(detail.ends_with("; a restart is needed for page_size, secure_port"), "{detail}");
+}
+
+#[test]
+fn a_flag_still_wins_over_a_new_file() {
+    let mut bench = bench(&["--concurrent-node-syncs=4"], "concurrent_node_syncs: 2");
+    let own = bench.reload.own();
+    assert_eq!(bench.look("concurrent_node_syncs: 3"), taken(&[], &[]));
+    assert_eq!(own.borrow().syncs, 4);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_reported_once() {
+    let mut bench = bench(&[], "page_size: 5");
+    let gone = || Err("No such file or directory".to_owned());
+    assert!(matches!(bench.reload.look(gone()), Look::Refused(_)));
+    assert_eq!(bench.reload.look(gone()), Look::Same);
+    assert_eq!(bench.counts(), (0, 1, 0));
+    assert_eq!(bench.look("page_size: 5"), taken(&[], &[]));
+    assert_eq!(bench.counts(), (1, 1, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn no_file_makes_it_panic(text in "[-a-z_0-9:,'\"\\[\\]{}#&*!|>%@ \n\u{e4}]{0,60}") {
+        bench(&[], "").look(&text);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_file_is_followed_while_the_program_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("live.yaml");
+    std::fs::write(&path, "concurrent_node_syncs: 2").unwrap();
+    let flag = format!("--config={}", path.display());
+    let loaded = sample(&[&flag], &[], None).unwrap();
+    let reload: Reload<SampleSettings> = Reload::new(loaded, &Health::new(), &Metrics::new());
+    let mut own = reload.own();
+    let token = tokio_util::sync::CancellationToken::new();
+    let run = reload.run(token.clone());
+    let scenario = async {
+        // A reader never sees half a file: the first look is under way.
+        let aside = folder.path().join("new.yaml");
+        std::fs::write(&aside, "concurrent_node_syncs: 3").unwrap();
+        std::fs::rename(&aside, &path).unwrap();
+        tokio::time::timeout(Duration::from_mins(1), own.changed()).await.unwrap().unwrap();
+        assert_eq!(own.borrow_and_update().syncs, 3);
+        token.cancel();
+    };
+    tokio::join!(run, scenario);
+}

@@ -1,0 +1,27 @@
+//! Rates as client-go reads them.
+
+use ccm_settings::SettingValue;
+use serde::Serialize;
+
+/// A rate with a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RateSettings {
+    /// Per second; `None` for no limit.
+    pub per_second: Option<f64>,
+    /// How many may go at once.
+    pub burst: u32,
+}
+
+/// Reads a rate: 0 means the default, a negative number no limit.
+pub(super) fn per_second(text: &str, default: &str) -> Result<Option<f64>, String> {
+    zero_is_default(text, default).map(|number: f64| (number >= 0.0).then_some(number))
+}
+
+/// Reads a number of which 0 means the default.
+pub(super) fn zero_is_default<T>(text: &str, default: &str) -> Result<T, String>
+where
+    T: SettingValue + Default + PartialEq,
+{
+    let number = T::parse(text)?;
+    if number == T::default() { T::parse(default) } else { Ok(number) }
+}

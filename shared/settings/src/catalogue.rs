@@ -1,0 +1,153 @@
+//! Everything that may be set: the settings of a program, and flags that are accepted
+//! without effect.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use ccm_base::nearest;
+
+use crate::{Setting, setting::flag_of};
+
+/// Flags that are no settings, with what they do.
+pub(crate) const SPECIAL: [(&str, &str); 6] = [
+    ("help", "Print this help."),
+    ("version", "Print the version."),
+    (
+        "check-config",
+        "Read and check all settings, the kubeconfig, the certificate and the provider's configuration, report every \
+         problem, and end.",
+    ),
+    ("print-options-markdown", "Print all settings as a table."),
+    ("print-metrics", "Print one sample of each metric."),
+    ("print-rights", "Print what is needed of the API server, as JSON."),
+];
+
+/// What a program is called where its settings are shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// The binary's name, for instance `node-ccm`.
+    pub binary: &'static str,
+    /// What it is: the first line of `--help`.
+    pub summary: String,
+    /// What `--version` prints.
+    pub version: &'static str,
+}
+
+/// A flag that is accepted with a warning and has no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// The flag without hyphens in front.
+    pub flag: &'static str,
+    /// Whether it may stand without a value.
+    pub switch: bool,
+    /// Why it has no effect here.
+    pub why: &'static str,
+}
+
+impl Foreign {
+    /// One that takes a value.
+    pub const fn value(flag: &'static str, why: &'static str) -> Self {
+        Self { flag, switch: false, why }
+    }
+
+    /// One that may stand without a value.
+    pub const fn switch(flag: &'static str, why: &'static str) -> Self {
+        Self { flag, switch: true, why }
+    }
+}
+
+/// A setting of this program, with the default that holds for it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// As it is declared.
+    pub setting: Setting,
+    /// Its default in this program.
+    pub default: Cow<'static, str>,
+    /// The heading above it.
+    pub section: &'static str,
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Known<'a> {
+    Setting(&'a Entry),
+    Foreign(&'static Foreign),
+}
+
+/// All names of a program.
+#[derive(Clone, Debug)]
+pub struct Catalogue {
+    about: About,
+    entries: Vec<Entry>,
+    by_flag: BTreeMap<&'static str, usize>,
+    foreign: Vec<&'static Foreign>,
+}
+
+impl Catalogue {
+    /// The catalogue of a program with these settings, each section with its heading. Of two
+    /// settings with one flag the first counts.
+    pub fn new(
+        about: About,
+        sections: impl IntoIterator<Item = (&'static str, &'static [Setting])>,
+        foreign: impl IntoIterator<Item = &'static Foreign>,
+    ) -> Self {
+        let foreign = foreign.into_iter().collect();
+        let mut this = Self { about, entries: Vec::new(), by_flag: BTreeMap::new(), foreign };
+        for (section, table) in sections {
+            for setting in table {
+                if !this.by_flag.contains_key(setting.flag) {
+                    this.by_flag.insert(setting.flag, this.entries.len());
+                    let (setting, default) = (*setting, setting.default.into());
+                    this.entries.push(Entry { setting, default, section });
+                }
+            }
+        }
+        this
+    }
+
+    /// The same with another default for this flag.
+    #[must_use]
+    pub fn with_default(mut self, flag: &str, default: impl Into<Cow<'static, str>>) -> Self {
+        if let Some(entry) = self.by_flag.get(flag).and_then(|at| self.entries.get_mut(*at)) {
+            entry.default = default.into();
+        }
+        self
+    }
+
+    /// Whose it is.
+    pub(crate) fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// All settings, section by section.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The flags without effect, except those that are settings of this program.
+    pub fn foreign(&self) -> impl Iterator<Item = &'static Foreign> {
+        self.foreign.iter().copied().filter(|foreign| !self.by_flag.contains_key(foreign.flag))
+    }
+
+    /// What a flag or key stands for.
+    pub(crate) fn find(&self, name: &str) -> Option<Known<'_>> {
+        let flag = flag_of(name);
+        if let Some(entry) = self.by_flag.get(flag.as_str()).and_then(|at| self.entries.get(*at)) {
+            return Some(Known::Setting(entry));
+        }
+        self.foreign.iter().copied().find(|foreign| foreign.flag == flag).map(Known::Foreign)
+    }
+
+    /// The flag that a misspelt flag or key was probably meant to be.
+    pub(crate) fn nearest(&self, name: &str) -> Option<&'static str> {
+        let foreign = self.foreign().map(|foreign| foreign.flag);
+        let special = SPECIAL.iter().map(|(flag, _)| *flag);
+        let known: Vec<_> = self.by_flag.keys().copied().chain(foreign).chain(special).collect();
+        nearest(&flag_of(name), &known)
+    }
+
+    /// The setting that a misspelt flag or key was probably meant to be.
+    pub(crate) fn nearest_setting(&self, name: &str) -> Option<&'static str> {
+        let known: Vec<_> = self.by_flag.keys().copied().collect();
+        nearest(&flag_of(name), &known)
+    }
+}

@@ -1,0 +1,109 @@
+//! How settings are declared.
+
+use crate::{Problems, RawSettings, Setting};
+
+/// Settings that belong together: their table, and the value that they become.
+pub trait Schema: Sized {
+    /// The settings as data.
+    const TABLE: &'static [Setting];
+
+    /// Converts the merged layers. Every problem is recorded; `None` if there is one.
+    fn read(raw: &RawSettings, problems: &mut Problems) -> Option<Self>;
+}
+
+/// Declares settings, each once: its text for `--help` and the reference page (the doc
+/// comment), the field or variable that it becomes, whether it is `live` or `fixed`, its
+/// kind, its flag, its default, and, unless [`SettingValue`](crate::SettingValue) reads
+/// its type, what reads and checks it: a function of the text and of the default.
+///
+/// A struct whose fields are settings; `=>` may complete it:
+///
+/// ```
+/// use ccm_settings::within;
+///
+/// ccm_settings::settings! {
+///     /// The settings of a program.
+///     #[derive(Clone, Debug)]
+///     pub struct Example {
+///         /// Nodes worked on at once. From 1 to 1000.
+///         pub workers: usize = live(Count, "concurrent-node-syncs", "32"), within(1..=1000);
+///     }
+/// }
+/// ```
+///
+/// A type that is put together from settings:
+///
+/// ```
+/// # struct Window { opens: u32, closes: u32 }
+/// ccm_settings::settings! {
+///     impl Window {
+///         /// When it opens.
+///         opens: u32 = fixed(Count, "opens", "0");
+///         /// How long it stays open.
+///         open: u32 = fixed(Count, "stays-open", "5");
+///     } => |raw, problems| {
+///         let fits = open > 0;
+///         if !fits {
+///             raw.reject("stays-open", "must be at least 1", problems);
+///         }
+///         fits.then_some(Self { opens, closes: opens + open })
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! settings {
+    (@read $text:ident, $default:literal, $type:ty) => {
+        <$type as $crate::SettingValue>::parse($text)
+    };
+    (@read $text:ident, $default:literal, $type:ty, $reader:expr) => {
+        ($reader)($text, $default)
+    };
+    (
+        $(#[$attribute:meta])* $visible:vis struct $name:ident {
+            $(
+                $(#[doc = $text:literal])* $(#[serde $serde:tt])? $shown:vis $field:ident: $type:ty
+                    = $live:ident($kind:ident, $flag:literal, $default:literal) $(, $reader:expr)?;
+            )*
+        } $(=> |$this:ident| $completed:expr)?
+    ) => {
+        $(#[$attribute])* $visible struct $name {
+            $($(#[doc = $text])* $(#[serde $serde])? $shown $field: $type,)*
+        }
+        $crate::settings! {
+            impl $name {
+                $($(#[doc = $text])* $field: $type = $live($kind, $flag, $default) $(, $reader)?;)*
+            } => |_, _| {
+                let settings = Self { $($field),* };
+                $(let settings = (|$this: Self| $completed)(settings);)?
+                Some(settings)
+            }
+        }
+    };
+    (
+        impl $name:ident {
+            $(
+                $(#[doc = $text:literal])* $field:ident: $type:ty
+                    = $live:ident($kind:ident, $flag:literal, $default:literal) $(, $reader:expr)?;
+            )*
+        } => |$raw:pat_param, $problems:pat_param| $value:expr
+    ) => {
+        impl $crate::Schema for $name {
+            const TABLE: &'static [$crate::Setting] = &[
+                $($crate::Setting::$live($crate::Kind::$kind, $flag, $default, concat!($($text),*))),*
+            ];
+
+            fn read(raw: &$crate::RawSettings, problems: &mut $crate::Problems) -> Option<Self> {
+                $(
+                    let read = |text: &str| {
+                        $crate::settings!(@read text, $default, $type $(, $reader)?)
+                    };
+                    let $field: Option<$type> = raw.read($flag, read, problems);
+                )*
+                // Only now, so that all problems are found at once.
+                $(let $field = $field?;)*
+                let ($raw, $problems) = (raw, problems);
+                $value
+            }
+        }
+    };
+}

@@ -1,0 +1,188 @@
+//! The layers and how they are merged.
+
+use std::{collections::BTreeMap, path::Path};
+
+use config::{Config, FileFormat, Source as _, Value, ValueKind};
+
+use crate::{
+    Catalogue, Origin, Problems, RawSettings, RawValue,
+    catalogue::Known,
+    setting::{VARIABLE_PREFIX, key_of, variable_of},
+    unreadable,
+};
+
+/// What the command line and the environment say. It stays the same while the process
+/// runs, so it is kept for the next reading of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Given {
+    /// By key.
+    pub(crate) flags: BTreeMap<String, String>,
+    /// All variables of the process; those of Quartet are picked out here.
+    pub(crate) environment: BTreeMap<String, String>,
+}
+
+impl Given {
+    /// The path of the configuration file. Only a flag or a variable can name it.
+    pub(crate) fn config_path(&self) -> Option<&str> {
+        let flag = self.flags.get("config");
+        flag.or_else(|| self.environment.get(&variable_of("config")))
+            .map(String::as_str)
+            .filter(|path| !path.is_empty())
+    }
+
+    /// The setting that names the configuration file, as it was given.
+    pub(crate) fn describe_config(&self) -> String {
+        let path = self.config_path().unwrap_or_default();
+        if self.flags.contains_key("config") {
+            format!("--config={path} (flag)")
+        } else {
+            format!("{}={path} (environment)", variable_of("config"))
+        }
+    }
+}
+
+/// The merged layers, and what a person should know about them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Merged {
+    pub(crate) raw: RawSettings,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Merges defaults, the file's text, the environment and the flags.
+pub(crate) fn merge(
+    catalogue: &Catalogue,
+    given: &Given,
+    file: Option<&str>,
+    problems: &mut Problems,
+) -> Merged {
+    let mut warnings = Vec::new();
+    let defaults =
+        catalogue.entries().iter().map(|entry| (entry.setting.key(), entry.default.to_string()));
+    let path = given.config_path().unwrap_or_default();
+    let file = match file {
+        Some(text) => file_values(catalogue, given, path, text, &mut warnings, problems),
+        None => BTreeMap::new(),
+    };
+    let environment = environment_values(catalogue, &given.environment, &mut warnings, problems);
+    let mut raw = RawSettings::default();
+    for (origin, layer) in [
+        (Origin::Default, defaults.collect()),
+        (Origin::File(path.to_owned()), file),
+        (Origin::Environment, environment),
+        (Origin::Flag, given.flags.clone()),
+    ] {
+        for (key, text) in layer {
+            raw.insert(key, RawValue { text, origin: origin.clone() });
+        }
+    }
+    Merged { raw, warnings }
+}
+
+/// The settings in a file's text, by key. Keys may have hyphens.
+fn file_values(
+    catalogue: &Catalogue,
+    given: &Given,
+    path: &str,
+    text: &str,
+    warnings: &mut Vec<String>,
+    problems: &mut Problems,
+) -> BTreeMap<String, String> {
+    let Some(format) = format_of(path) else {
+        problems.add(
+            given.describe_config(),
+            "must be a file that ends in .yaml, .yml, .json or .toml",
+        );
+        return BTreeMap::new();
+    };
+    let read = Config::builder().add_source(config::File::from_str(text, format)).build();
+    let values = match read.and_then(|read| read.collect()) {
+        Ok(values) => values,
+        Err(error) => {
+            problems.push(unreadable::problem(path, text, &error.to_string()));
+            return BTreeMap::new();
+        }
+    };
+    let mut known = BTreeMap::new();
+    // Sorted, so that a person gets the same lines in the same order each time.
+    for (key, value) in values.into_iter().collect::<BTreeMap<_, _>>() {
+        match catalogue.find(&key) {
+            _ if key_of(&key) == "config" => {
+                problems.add(format!("{key} ({path})"), "must be given as flag --config");
+            }
+            Some(Known::Setting(_)) => match text_of(&value) {
+                Some(text) => {
+                    if known.insert(key_of(&key), text).is_some() {
+                        problems.add(format!("{key} ({path})"), "must be given once");
+                    }
+                }
+                None if matches!(value.kind, ValueKind::Nil) => {}
+                None => problems.add(format!("{key} ({path})"), "must be a single value or a list"),
+            },
+            Some(Known::Foreign(foreign)) => {
+                warnings.push(format!("{key} ({path}) has no effect here: {}", foreign.why));
+            }
+            None => problems.add(format!("{key} ({path})"), unknown(catalogue, &key, key_of)),
+        }
+    }
+    known
+}
+
+/// What is said about a name that is none; `spelt` makes a key of another name again.
+fn unknown(catalogue: &Catalogue, key: &str, spelt: impl Fn(&str) -> String) -> String {
+    match catalogue.nearest_setting(key) {
+        Some(near) => format!("unknown setting; did you mean {}?", spelt(near)),
+        None => "unknown setting; --help shows the known ones".to_owned(),
+    }
+}
+
+/// The settings in the environment, by key.
+fn environment_values(
+    catalogue: &Catalogue,
+    environment: &BTreeMap<String, String>,
+    warnings: &mut Vec<String>,
+    problems: &mut Problems,
+) -> BTreeMap<String, String> {
+    let mut known = BTreeMap::new();
+    for (variable, text) in environment {
+        let Some(key) = variable.strip_prefix(VARIABLE_PREFIX).map(str::to_lowercase) else {
+            continue;
+        };
+        match catalogue.find(&key) {
+            Some(Known::Setting(_)) => {
+                known.insert(key, text.clone());
+            }
+            Some(Known::Foreign(foreign)) => {
+                warnings
+                    .push(format!("{variable} (environment) has no effect here: {}", foreign.why));
+            }
+            None => {
+                let hint = unknown(catalogue, &key, variable_of);
+                problems.add(format!("{variable} (environment)"), hint);
+            }
+        }
+    }
+    known
+}
+
+/// The format that a file's ending stands for.
+fn format_of(path: &str) -> Option<FileFormat> {
+    let ending = Path::new(path).extension()?.to_str()?.to_ascii_lowercase();
+    match ending.as_str() {
+        "yaml" | "yml" => Some(FileFormat::Yaml),
+        "json" => Some(FileFormat::Json),
+        "toml" => Some(FileFormat::Toml),
+        _ => None,
+    }
+}
+
+/// A single value or a list of them as text.
+fn text_of(value: &Value) -> Option<String> {
+    match &value.kind {
+        ValueKind::Nil | ValueKind::Table(_) => None,
+        ValueKind::Array(items) => {
+            let items: Option<Vec<String>> = items.iter().map(text_of).collect();
+            items.map(|items| items.join(","))
+        }
+        single => Some(single.to_string()),
+    }
+}

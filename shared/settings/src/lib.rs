@@ -1,0 +1,33 @@
+//! Settings as data: one table, from which flags, keys, environment variables, the
+//! reference page, checks and typed values follow. It knows no program.
+//!
+//! ```text
+//! settings! { struct .. }  ->  Schema: a table of Settings, and how values become typed
+//! tables + foreign flags   ->  Catalogue: every name of a program, --help, the page
+//! defaults < file < environment < flags  ->  RawSettings  ->  Loaded
+//! ```
+//!
+//! Each value remembers its layer, so that a problem says where to mend it; all problems
+//! are reported at once.
+
+mod catalogue;
+mod command;
+mod declare;
+mod layers;
+mod load;
+mod page;
+mod problem;
+mod raw;
+mod setting;
+mod unreadable;
+mod value;
+
+pub use catalogue::{About, Catalogue, Entry, Foreign};
+pub use command::{Action, CommandLine, UsageError, parse};
+pub use declare::Schema;
+pub use load::{Changes, Invocation, LoadError, Loaded, load};
+pub use page::markdown;
+pub use problem::{Problem, Problems};
+pub use raw::{Origin, RawSettings, RawValue};
+pub use setting::{Kind, Setting};
+pub use value::{SettingValue, checked, one_of, positive, redact, within};

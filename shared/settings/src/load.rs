@@ -1,0 +1,207 @@
+//! One reading of all layers, and what a new version of the file changes.
+
+use std::{collections::BTreeMap, ffi::OsString, fmt, ops::Deref};
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{
+    Action, Catalogue, Problems, RawSettings, RawValue, UsageError,
+    catalogue::Known,
+    layers::{Given, merge},
+    parse, redact,
+};
+
+/// What a process was started with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Invocation {
+    /// The arguments, the program's name not among them.
+    pub arguments: Vec<OsString>,
+    /// The environment.
+    pub environment: BTreeMap<String, String>,
+}
+
+impl Invocation {
+    /// Of this process.
+    pub fn of_process() -> Self {
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self {
+            arguments: std::env::args_os().skip(1).collect(),
+            environment: std::env::vars_os().filter_map(text).collect(),
+        }
+    }
+
+    /// With these arguments and an empty environment.
+    pub fn with_arguments<I: Into<OsString>>(arguments: impl IntoIterator<Item = I>) -> Self {
+        Self {
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            environment: BTreeMap::new(),
+        }
+    }
+}
+
+/// Why the settings cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// The command line cannot be understood.
+    #[error("{0}")]
+    Usage(#[from] UsageError),
+    /// Settings are wrong.
+    #[error("{0}")]
+    Problems(#[from] Problems),
+}
+
+/// Converts the merged layers. Records every problem.
+type Convert<T> = Box<dyn Fn(&RawSettings, &mut Problems) -> Option<T> + Send + Sync>;
+
+/// The settings of a process, all layers merged, and what was made of them.
+pub struct Loaded<T> {
+    typed: T,
+    /// The values as they were given.
+    pub raw: RawSettings,
+    /// What a person should know about them.
+    pub warnings: Vec<String>,
+    /// The text of the configuration file.
+    pub file: Option<String>,
+    given: Given,
+    catalogue: Catalogue,
+    convert: Convert<T>,
+}
+
+/// The settings as they count.
+impl<T> Deref for Loaded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.typed
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Loaded<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaded").field("typed", &self.typed).finish_non_exhaustive()
+    }
+}
+
+/// What a new version of the configuration file changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// The keys that changed.
+    pub changed: Vec<String>,
+    /// The keys that changed in the file, but take effect only at the next start.
+    pub restart: Vec<String>,
+}
+
+/// Reads all layers: the command line, the environment and the file.
+pub fn load<T>(
+    catalogue: Catalogue,
+    invocation: &Invocation,
+    convert: impl Fn(&RawSettings, &mut Problems) -> Option<T> + Send + Sync + 'static,
+) -> Result<Loaded<T>, LoadError> {
+    let command = parse(&catalogue, &invocation.arguments)?;
+    if !matches!(command.action, Action::Run | Action::CheckConfig | Action::PrintRights) {
+        let text = "the command line asks for a text, not for settings".to_owned();
+        return Err(UsageError(text).into());
+    }
+    let given = Given { flags: command.flags, environment: invocation.environment.clone() };
+    let file = match given.config_path() {
+        None => None,
+        Some(path) => Some(
+            std::fs::read_to_string(path)
+                .map_err(|error| unreadable(&given, &error.to_string()))?,
+        ),
+    };
+    let mut problems = Problems::new();
+    let merged = merge(&catalogue, &given, file.as_deref(), &mut problems);
+    let convert: Convert<T> = Box::new(convert);
+    let typed = typed(&convert, &merged.raw, problems)?;
+    let warnings = [command.warnings, merged.warnings].concat();
+    Ok(Loaded { typed, raw: merged.raw, warnings, file, given, catalogue, convert })
+}
+
+fn unreadable(given: &Given, error: &str) -> Problems {
+    let mut problems = Problems::new();
+    problems.add(given.describe_config(), format!("must be a readable file: {error}"));
+    problems
+}
+
+/// Converts merged layers, on top of the problems found so far.
+fn typed<T>(
+    convert: &Convert<T>,
+    raw: &RawSettings,
+    mut problems: Problems,
+) -> Result<T, Problems> {
+    match convert(raw, &mut problems) {
+        Some(typed) if problems.is_empty() => return Ok(typed),
+        // A program that answers `None` without a word would leave a person without one.
+        _ if problems.is_empty() => {
+            problems.add("settings", "cannot be used, and the program does not say why");
+        }
+        _ => {}
+    }
+    Err(problems)
+}
+
+impl<T> Loaded<T> {
+    /// The path of the configuration file.
+    pub fn config_path(&self) -> Option<&str> {
+        self.given.config_path()
+    }
+
+    /// Takes over a new text of the configuration file, as far as that is possible without
+    /// a restart. The text must be valid as a whole, also what needs a restart: the next
+    /// start must not be the moment in which a mistake is found.
+    pub fn take(&mut self, content: Result<String, String>) -> Result<Changes, Problems> {
+        let text = content.map_err(|error| unreadable(&self.given, &error))?;
+        let mut problems = Problems::new();
+        let merged = merge(&self.catalogue, &self.given, Some(&text), &mut problems);
+        typed(&self.convert, &merged.raw, problems)?;
+        let (raw, changes) = self.effective(&merged.raw);
+        self.typed = typed(&self.convert, &raw, Problems::new())?;
+        (self.raw, self.file) = (raw, Some(text));
+        Ok(changes)
+    }
+
+    /// The new values of live settings with the old ones of the others.
+    fn effective(&self, new: &RawSettings) -> (RawSettings, Changes) {
+        let mut changes = Changes::default();
+        let mut effective = RawSettings::default();
+        for (key, value) in new.iter() {
+            let old = self.raw.value(key);
+            let is_new = old.is_none_or(|old| old.text != value.text);
+            let live = matches!(self.catalogue.find(key), Some(Known::Setting(entry)) if entry.setting.live);
+            let kept = match old {
+                Some(old) if is_new && !live => {
+                    changes.restart.push(key.to_owned());
+                    old
+                }
+                _ => {
+                    if is_new {
+                        changes.changed.push(key.to_owned());
+                    }
+                    value
+                }
+            };
+            effective.insert(key.to_owned(), kept.clone());
+        }
+        (effective, changes)
+    }
+}
+
+impl<T: Serialize> Loaded<T> {
+    /// The page `/configz`: each setting with where it came from, and what was made of
+    /// them. Passwords in URLs are taken out; other secrets live in files, never in settings.
+    pub fn configz(&self) -> String {
+        let setting = |(key, value): (_, &RawValue)| {
+            (key, json!({"value": redact(&value.text), "origin": value.origin.to_string()}))
+        };
+        let settings: BTreeMap<&str, serde_json::Value> = self.raw.iter().map(setting).collect();
+        let about = self.catalogue.about();
+        let page = json!({
+            about.binary: {"version": about.version, "settings": settings, "effective": self.typed}
+        });
+        format!("{page:#}\n")
+    }
+}

@@ -1,0 +1,63 @@
+//! The table of all settings, as Markdown.
+
+use std::fmt::Write as _;
+
+use crate::{Catalogue, catalogue::Entry};
+
+/// The reference page of a program: every setting with its flag, environment variable,
+/// key, default and meaning, and the flags that have no effect.
+pub fn markdown(catalogue: &Catalogue) -> String {
+    let binary = catalogue.about().binary;
+    let mut text = format!(
+        "# Settings of {binary}\n\n\
+         Printed by `{binary} --print-options-markdown`; a test compares this page with the program.\n\n\
+         Each setting can be given in four ways; later ones win: its default, its key in the file of `--config`, its\n\
+         environment variable, its flag. A setting marked \"live\" changes while the program runs when the file changes.\n\
+         Durations are written as in Go: `5m0s`, `1h30m`, `250ms`. In flag names `_` stands for `-` as well.\n"
+    );
+    let mut section = "";
+    for entry in catalogue.entries() {
+        if entry.section != section {
+            section = entry.section;
+            line(
+                &mut text,
+                format_args!("\n## {section}\n\n| flag | default | meaning |\n|---|---|---|"),
+            );
+        }
+        row(&mut text, entry);
+    }
+    line(
+        &mut text,
+        format_args!(
+            "\n## Environment variables and keys\n\n| flag | environment | key |\n|---|---|---|"
+        ),
+    );
+    let settings = catalogue.entries().iter().map(|entry| entry.setting);
+    for setting in settings.filter(|setting| setting.flag != "config") {
+        let (flag, variable, key) = (setting.flag, setting.variable(), setting.key());
+        line(&mut text, format_args!("| `--{flag}` | `{variable}` | `{key}` |"));
+    }
+    line(
+        &mut text,
+        format_args!(
+            "\n## Accepted without effect\n\nFlags of cloud-controller-manager and of the sibling programs; each gives one warning.\n\n| flag | why |\n|---|---|"
+        ),
+    );
+    for foreign in catalogue.foreign() {
+        line(&mut text, format_args!("| `--{}` | {} |", foreign.flag, foreign.why));
+    }
+    text
+}
+
+fn row(text: &mut String, Entry { setting, default, .. }: &Entry) {
+    let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
+    let live = if setting.live { " Live." } else { "" };
+    let meaning = setting.meaning.replace('|', "\\|");
+    let value = setting.kind.placeholder().replace('|', "\\|");
+    line(text, format_args!("| `--{}` ({value}) | {default} | {meaning}{live} |", setting.flag));
+}
+
+/// Adds a line. Writing to a String cannot fail.
+fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
+    writeln!(text, "{line}").unwrap_or_default();
+}

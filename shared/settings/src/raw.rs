@@ -1,0 +1,120 @@
+//! The merged layers: each value with where it came from.
+
+use std::{collections::BTreeMap, fmt};
+
+use crate::{
+    Problems, Setting,
+    setting::{flag_of, key_of, variable_of},
+    value::redact,
+};
+
+/// The layer that a value came from. Later ones win.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// The configuration file.
+    File(String),
+    /// An environment variable.
+    Environment,
+    /// The command line.
+    Flag,
+    /// A file with keys of its own, a provider's: problems begin with the key alone.
+    Key,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => f.write_str(path),
+            Self::Environment => f.write_str("environment"),
+            Self::Flag => f.write_str("flag"),
+            Self::Key => f.write_str("key"),
+        }
+    }
+}
+
+/// One value as it was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawValue {
+    /// Its text; a list is joined with commas.
+    pub text: String,
+    /// Its layer.
+    pub origin: Origin,
+}
+
+/// All settings of a program as they were given, merged. Settings are named by
+/// their flag (`kube-api-qps`) or their key (`kube_api_qps`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RawSettings {
+    values: BTreeMap<String, RawValue>,
+}
+
+impl RawSettings {
+    /// The values of a file with keys of its own over the defaults of this table. `find`
+    /// gives the text of a setting, if it has one, or what would be right.
+    pub fn of_file<'a>(
+        table: impl IntoIterator<Item = &'a Setting>,
+        find: impl Fn(&Setting) -> Result<Option<String>, String>,
+        problems: &mut Problems,
+    ) -> Self {
+        let mut raw = Self::default();
+        for setting in table {
+            match find(setting) {
+                Ok(text) => {
+                    let text = text.unwrap_or_else(|| setting.default.to_owned());
+                    raw.insert(setting.key(), RawValue { text, origin: Origin::Key });
+                }
+                Err(rule) => problems.add(setting.flag, rule),
+            }
+        }
+        raw
+    }
+
+    /// Every setting by its key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
+        self.values.iter().map(|(key, value)| (key.as_str(), value))
+    }
+
+    /// The value of this setting.
+    pub fn value(&self, name: &str) -> Option<&RawValue> {
+        self.values.get(&key_of(name))
+    }
+
+    /// Puts a value in place of the one there is.
+    pub(crate) fn insert(&mut self, key: String, value: RawValue) {
+        self.values.insert(key, value);
+    }
+
+    /// Reads a setting by a function of its text. A problem is recorded, and `None` returned,
+    /// when it cannot be read; the error says what would be right. `None` as well for one
+    /// whose problem is recorded already.
+    pub fn read<T>(
+        &self,
+        name: &str,
+        reader: impl FnOnce(&str) -> Result<T, String>,
+        problems: &mut Problems,
+    ) -> Option<T> {
+        let value = self.value(name)?;
+        reader(value.text.trim()).map_err(|rule| problems.add(self.describe(name), rule)).ok()
+    }
+
+    /// Records a problem with a setting that could be read.
+    pub fn reject(&self, name: &str, rule: impl Into<String>, problems: &mut Problems) {
+        problems.add(self.describe(name), rule);
+    }
+
+    /// The setting as a person wrote it, and where: `--concurrent-node-syncs=0 (flag)`.
+    pub fn describe(&self, name: &str) -> String {
+        let flag = flag_of(name);
+        let Some(RawValue { text, origin }) = self.value(name) else { return format!("--{flag}") };
+        let text = redact(text);
+        match origin {
+            Origin::Default | Origin::Flag => format!("--{flag}={text} ({origin})"),
+            Origin::Environment => format!("{}={text} ({origin})", variable_of(&flag)),
+            Origin::File(_) => format!("{}: {text} ({origin})", key_of(name)),
+            Origin::Key => name.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Values as text, and the types they become.
+
+use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
+
+use ccm_base::duration;
+
+/// A type that a setting can have.
+pub trait SettingValue: Sized {
+    /// Reads it from text without surrounding blanks. The error says what would be right.
+    fn parse(text: &str) -> Result<Self, String>;
+}
+
+impl SettingValue for bool {
+    // What Go's strconv.ParseBool takes, so that existing manifests work.
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "1" | "t" | "T" | "true" | "True" | "TRUE" => Ok(true),
+            "0" | "f" | "F" | "false" | "False" | "FALSE" => Ok(false),
+            _ => Err("must be true or false".to_owned()),
+        }
+    }
+}
+
+macro_rules! whole_numbers {
+    ($($number:ty),*) => {$(
+        impl SettingValue for $number {
+            fn parse(text: &str) -> Result<Self, String> {
+                text.parse().map_err(|_| {
+                    format!("must be a whole number from {} to {}", <$number>::MIN, <$number>::MAX)
+                })
+            }
+        }
+    )*};
+}
+
+whole_numbers!(u8, u16, u32);
+
+impl SettingValue for f64 {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.parse::<Self>() {
+            Ok(number) if number.is_finite() => Ok(number),
+            _ => Err("must be a number".to_owned()),
+        }
+    }
+}
+
+impl SettingValue for Duration {
+    fn parse(text: &str) -> Result<Self, String> {
+        duration::parse(text).map_err(|error| error.to_string())
+    }
+}
+
+impl SettingValue for String {
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(text.to_owned())
+    }
+}
+
+impl SettingValue for PathBuf {
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(Self::from(text))
+    }
+}
+
+impl SettingValue for IpAddr {
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| "must be an IP address, for instance 0.0.0.0 or ::".to_owned())
+    }
+}
+
+impl SettingValue for Vec<String> {
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(text
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty())
+            .map(str::to_owned)
+            .collect())
+    }
+}
+
+/// Empty is none.
+impl<T: SettingValue> SettingValue for Option<T> {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Ok(None) } else { T::parse(text).map(Some) }
+    }
+}
+
+/// Reads a value that must also pass `test`; `rule` says what would be right, for
+/// instance `must be at least 1`.
+pub fn checked<T: SettingValue>(
+    rule: &'static str,
+    test: impl Fn(&T) -> bool,
+) -> impl Fn(&str, &str) -> Result<T, String> {
+    move |text, _| T::parse(text).and_then(|read| test(&read).then_some(read).ok_or(rule.into()))
+}
+
+/// Reads a length of time above zero.
+pub fn positive(text: &str, default: &str) -> Result<Duration, String> {
+    checked("must be longer than 0s", |time: &Duration| !time.is_zero())(text, default)
+}
+
+/// Reads a whole number between bounds. Whatever is wrong, the answer names them.
+pub fn within(bounds: RangeInclusive<u16>) -> impl Fn(&str, &str) -> Result<usize, String> {
+    move |text, _| {
+        let number = text.parse().ok().filter(|number| bounds.contains(number));
+        number.map(usize::from).ok_or_else(|| {
+            format!("must be a whole number from {} to {}", bounds.start(), bounds.end())
+        })
+    }
+}
+
+/// Reads one of some words. The empty one, where it is allowed, is not among those that
+/// the answer names.
+pub fn one_of<T: Copy>(words: &[(&str, T)]) -> impl Fn(&str, &str) -> Result<T, String> {
+    move |text, _| {
+        let found = words.iter().find(|(word, _)| *word == text);
+        found.map(|(_, value)| *value).ok_or_else(|| {
+            let known: Vec<&str> =
+                words.iter().map(|(word, _)| *word).filter(|word| !word.is_empty()).collect();
+            format!("must be {}", known.join(" or "))
+        })
+    }
+}
+
+/// Takes user name and password out of a URL, so that a value can be shown.
+pub fn redact(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(authority_end);
+    match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://[redacted]@{host}{tail}"),
+        None => text.to_owned(),
+    }
+}

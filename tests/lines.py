@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Counts code lines: without comments and blank lines, tests apart.
+
+    tests/lines.py [REVISION..]
+
+A column for each git revision, `.` is the working tree. Without revisions: HEAD and the
+working tree. The last column compares the first with the last.
+
+A line counts if it holds anything but comments. Items under `#[cfg(test)]`, the files of
+such modules, and the folders `tests`, `examples` and `benches` are tests. Code that a
+build generates is not in the repository and does not count; macros of our own do.
+"""
+
+import io
+import re
+import subprocess
+import sys
+import tarfile
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+APART = {
+    "shared/sim": "simulator",
+    "shared/testing": "helpers of unit tests",
+    "bins/playground": "playground",
+    "bins/template": "template of a controller",
+    "tests": "tests crate",
+}
+TESTS = "tests in the crates"
+# The parts of a controller that are particular to it, by the first name below src.
+PARTS = {
+    "plan": ("plan", "policy", "court"),
+    "observe": ("observe",),
+    "execute": ("execute",),
+    "settings": ("settings",),
+    "metrics": ("metrics",),
+}
+# Comments and literals: the first group is a comment.
+LEXER = re.compile(
+    r"""(//[^\n]*|/\*.*?\*/)
+      | b?c?r(\#*)".*?"\2
+      | "(?:\\.|[^"\\])*"
+      | '(?:\\(?:x..|u\{[^}]*\}|.)|[^'\\\n])'""",
+    re.VERBOSE | re.DOTALL,
+)
+TEST_ITEM = re.compile(r"#\[cfg\(test\)\]")
+TEST_FILE = re.compile(r"#\[cfg\(test\)\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*;")
+
+
+def files(revision):
+    """The Rust files of a revision: path and text."""
+    if revision == ".":
+        listed = ["git", "ls-files", "-co", "--exclude-standard", "*.rs"]
+        names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True)
+        paths = [ROOT / name for name in names.stdout.splitlines()]
+        return {str(path.relative_to(ROOT)): path.read_text() for path in paths if path.exists()}
+    archive = ["git", "archive", revision]
+    packed = subprocess.run(archive, cwd=ROOT, capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        return {
+            member.name: tar.extractfile(member).read().decode()
+            for member in tar
+            if member.isfile() and member.name.endswith(".rs")
+        }
+
+
+def masked(text):
+    """Comments become blanks, literals become letters; lines stay what they are."""
+
+    def mask(found):
+        blank = " " if found.group(1) else "x"
+        return re.sub(r"[^\n]", blank, found.group(0))
+
+    return LEXER.sub(mask, text)
+
+
+def lines(code):
+    return sum(1 for line in code.splitlines() if line.strip())
+
+
+def without_tests(code):
+    """`code`, which is masked, without the items under `#[cfg(test)]`."""
+    while found := TEST_ITEM.search(code):
+        depth, end, is_import = 0, found.end(), False
+        while end < len(code):
+            letter = code[end]
+            is_import |= depth == 0 and code.startswith("use ", end)
+            if letter in ")]}" and depth == 0:
+                break
+            depth += (letter in "([{") - (letter in ")]}")
+            end += 1
+            if depth == 0 and (letter in ";," or letter == "}" and not is_import):
+                break
+        code = code[: found.start()] + code[end:]
+    return code
+
+
+def count(sources):
+    """Code lines by crate, and of the controllers by part and file."""
+    crates, parts, rest = Counter(), Counter(), Counter()
+    code = {path: masked(text) for path, text in sources.items()}
+    tests = set()
+    for path, text in code.items():
+        owner = Path(path)
+        at_root = owner.name in ("lib.rs", "main.rs", "mod.rs")
+        folder = owner.parent if at_root else owner.with_suffix("")
+        tests |= {str(folder / name) for name in TEST_FILE.findall(text)}
+    for path, text in code.items():
+        names = path.split("/")
+        crate = "/".join(names[:2]) if names[0] in ("bins", "shared") else names[0]
+        if crate in APART:
+            crates[APART[crate]] += lines(text)
+            continue
+        is_test = names[2] != "src" or any(
+            path == f"{test}.rs" or path.startswith(f"{test}/") for test in tests
+        )
+        product = 0 if is_test else lines(without_tests(text))
+        crates[crate] += product
+        crates[TESTS] += lines(text) - product
+        if names[0] == "bins" and product:
+            first = names[3].removesuffix(".rs")
+            part = next((part for part, own in PARTS.items() if first in own), "rest")
+            parts[f"{crate} {part}"] += product
+            if part == "rest":
+                rest[f"{crate}/src/{'/'.join(names[3:])}"] += product
+    product = sum(lines for crate, lines in crates.items() if crate.startswith(("bins", "shared")))
+    crates["product"] = product
+    return crates, parts, rest
+
+
+def table(title, names, columns):
+    print(f"\n{title}")
+    for name in names:
+        values = [column[name] for column in columns]
+        change = ""
+        if len(values) > 1 and values[0]:
+            change = f"{100 * (values[-1] - values[0]) / values[0]:+8.1f} %"
+        print(f"  {name:46}" + "".join(f"{value:>10}" for value in values) + change)
+
+
+def main():
+    revisions = sys.argv[1:] or ["HEAD", "."]
+    counted = [count(files(revision)) for revision in revisions]
+    crates, parts, rest = ([one[part] for one in counted] for part in range(3))
+    print(f"  {'code lines':46}" + "".join(f"{revision[:9]:>10}" for revision in revisions))
+    names = sorted({name for column in crates for name in column})
+    product = [name for name in names if name.startswith(("bins", "shared"))]
+    table("product", [*product, "product"], crates)
+    table("apart", [name for name in names if name not in product and name != "product"], crates)
+    programs = sorted({name.split()[0] for column in parts for name in column})
+    rows = [f"{program} {part}" for program in programs for part in [*PARTS, "rest"]]
+    table("controllers by part", rows, parts)
+    table("the rest by file", sorted({name for column in rest for name in column}), rest)
+
+
+if __name__ == "__main__":
+    main()
