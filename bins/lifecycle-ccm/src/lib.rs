@@ -40,6 +40,7 @@ use ccm_runtime::{
     health::Scope,
     metrics::Metrics,
     program::{Context, Failure, Identity, Need, Program},
+    programs,
     rights::Right,
 };
 
@@ -62,14 +63,7 @@ pub struct LifecycleCcm {
 }
 
 impl Program for LifecycleCcm {
-    const IDENTITY: Identity = Identity {
-        binary: "lifecycle-ccm",
-        controller: "cloud-node-lifecycle-controller",
-        alias: "cloud-node-lifecycle",
-        lease: "lifecycle-ccm",
-        port: 10288,
-        event_component: "cloud-node-lifecycle-controller",
-    };
+    const IDENTITY: Identity = programs::LIFECYCLE_CCM;
     type Settings = LifecycleSettings;
 
     fn needs(_: &Self::Settings) -> Vec<Need> {
