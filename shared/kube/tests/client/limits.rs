@@ -1,4 +1,4 @@
-//! Who waits for the limiter, and who does not.
+//! Which requests wait for the limiter.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,29 +19,29 @@ use crate::support::{
     Served, TIMEOUT, answer, config, exposed, node_body, nodes, refusal, served_by,
 };
 
-/// What a limiter was told.
+/// A call to the limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Noted {
     Asked(RequestClass),
     Answered(RequestClass, Option<u16>, Option<Duration>),
 }
 
-/// Makes reads wait, and writes down what it is told.
+/// Makes reads wait, and records all calls.
 #[derive(Default)]
 struct Notes {
     read_wait: Duration,
-    told: Mutex<Vec<Told>>,
+    noted: Mutex<Vec<Noted>>,
 }
 
 impl Notes {
-    fn take(&self) -> Vec<Told> {
-        std::mem::take(&mut *self.told.lock())
+    fn take(&self) -> Vec<Noted> {
+        std::mem::take(&mut *self.noted.lock())
     }
 }
 
 impl RequestLimiter for Notes {
     fn admit(&self, class: RequestClass) -> BoxFuture<'static, ()> {
-        self.told.lock().push(Told::Asked(class));
+        self.noted.lock().push(Noted::Asked(class));
         let wait = if class == RequestClass::Read { self.read_wait } else { Duration::ZERO };
         async move {
             if !wait.is_zero() {
@@ -52,7 +52,7 @@ impl RequestLimiter for Notes {
     }
 
     fn answered(&self, class: RequestClass, status: Option<u16>, retry_after: Option<Duration>) {
-        self.told.lock().push(Told::Answered(class, status, retry_after));
+        self.noted.lock().push(Noted::Answered(class, status, retry_after));
     }
 }
 
@@ -63,7 +63,7 @@ fn limited(read_wait: Duration) -> (Arc<Notes>, ClientConfig) {
 
 /// Reads wait 10 s each, side by side; a write on the same client does not wait at all.
 #[tokio::test(start_paused = true)]
-async fn a_waiting_request_holds_up_nobody_else() {
+async fn a_waiting_request_blocks_no_other() {
     let (_notes, config) = limited(Duration::from_secs(10));
     let clients = served_by(&config, |_request| async { Ok(answer(200, node_body("a"))) });
     let api = nodes(&clients.main);
@@ -87,7 +87,7 @@ async fn a_waiting_request_holds_up_nobody_else() {
     let wait =
         r#"rest_client_rate_limiter_duration_seconds_sum{verb="GET",host="in-process:80"} 30"#;
     assert!(text.contains(wait), "{text}");
-    // Waiting is not the server's time.
+    // Waiting does not count as server time.
     let sum = r#"rest_client_request_duration_seconds_sum{verb="GET",host="in-process:80"} 0"#;
     assert!(text.contains(sum), "{text}");
 }
@@ -99,8 +99,8 @@ async fn the_limiter_cannot_outlast_the_deadline() {
     let started = Instant::now();
     assert_eq!(ApiError::from(nodes(&clients.main).get("a").await.unwrap_err()), ApiError::Timeout);
     assert_eq!(started.elapsed().as_secs(), TIMEOUT.as_secs());
-    // It was never admitted, so there is no answer to report.
-    assert_eq!(notes.take(), [Told::Asked(RequestClass::Read)]);
+    // It was never admitted, so there is no result to report.
+    assert_eq!(notes.take(), [Noted::Asked(RequestClass::Read)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,7 +112,7 @@ async fn requests_pay_by_class_and_watches_and_leases_do_not() {
     let check = |what: &str, expect: Option<RequestClass>| {
         let expect: Vec<_> = expect
             .into_iter()
-            .flat_map(|class| [Told::Asked(class), Told::Answered(class, Some(404), None)])
+            .flat_map(|class| [Noted::Asked(class), Noted::Answered(class, Some(404), None)])
             .collect();
         assert_eq!(notes.take(), expect, "{what}");
     };
@@ -139,7 +139,7 @@ async fn requests_pay_by_class_and_watches_and_leases_do_not() {
     check("lease by another client", None);
 }
 
-/// Each attempt pays, and is answered for once: also with no answer, also if given up.
+/// Each attempt is admitted and reported once: also without a response, also if cancelled.
 #[tokio::test(start_paused = true)]
 async fn each_attempt_pays_and_is_answered_for_once() {
     let (notes, config) = limited(Duration::ZERO);
@@ -161,12 +161,12 @@ async fn each_attempt_pays_and_is_answered_for_once() {
     nodes(&clients.main).get("a").await.unwrap_err();
     let read = RequestClass::Read;
     let expect = [
-        Told::Asked(read),
-        Told::Answered(read, Some(429), Some(Duration::from_secs(2))),
-        Told::Asked(read),
-        Told::Answered(read, None, None),
-        Told::Asked(read),
-        Told::Answered(read, None, None),
+        Noted::Asked(read),
+        Noted::Answered(read, Some(429), Some(Duration::from_secs(2))),
+        Noted::Asked(read),
+        Noted::Answered(read, None, None),
+        Noted::Asked(read),
+        Noted::Answered(read, None, None),
     ];
     assert_eq!(notes.take(), expect);
 }

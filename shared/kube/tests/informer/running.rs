@@ -1,4 +1,4 @@
-//! An informer that runs.
+//! A running informer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server::Server;
 
-/// An informer that runs, and what it has told.
+/// A running informer, and the changes it reported.
 pub struct Running {
     pub store: Store<Node>,
     pub stop: CancellationToken,
     pub trouble: Trouble,
-    told: Arc<Mutex<Vec<String>>>,
+    reported: Arc<Mutex<Vec<String>>>,
     registry: Registry,
     tasks: JoinSet<()>,
 }
@@ -31,15 +31,15 @@ impl Running {
 
     pub fn with(server: &Server, config: InformerConfig) -> Self {
         let (store, stop) = (Store::new(), CancellationToken::new());
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let reported = Arc::new(Mutex::new(Vec::new()));
         let (metrics, mut registry) = (InformerMetrics::default(), Registry::default());
         metrics.register(&mut registry);
-        let listener = Arc::clone(&told);
+        let listener = Arc::clone(&reported);
         let on_change = Box::new(move |change| listener.lock().push(short(change)));
         let informer = Informer::new(server.client(), config, store.clone(), on_change, &metrics);
         let (trouble, mut tasks) = (informer.trouble(), JoinSet::new());
         tasks.spawn(informer.run(stop.clone()));
-        Self { store, stop, trouble, told, registry, tasks }
+        Self { store, stop, trouble, reported, registry, tasks }
     }
 
     /// Starts and waits for the first list.
@@ -47,22 +47,22 @@ impl Running {
         let running = Self::start(server);
         running.store.wait_synced().await;
         running.a_moment().await;
-        running.told();
+        running.reported();
         server.requests();
         running
     }
 
-    /// Lets everything happen that needs no waiting.
+    /// Runs everything that needs no waiting.
     pub async fn a_moment(&self) {
         sleep(Duration::from_millis(50)).await;
     }
 
-    /// What was told since the last call.
-    pub fn told(&self) -> Vec<String> {
-        std::mem::take(&mut self.told.lock())
+    /// The changes reported since the last call.
+    pub fn reported(&self) -> Vec<String> {
+        std::mem::take(&mut self.reported.lock())
     }
 
-    /// The value of a metric, by how its line begins.
+    /// The value of a metric, by the beginning of its line.
     pub fn metric(&self, line: &str) -> Option<f64> {
         let mut text = String::new();
         encode(&mut text, &self.registry).unwrap();
