@@ -1,5 +1,5 @@
 //! lifecycle-ccm: the controller that takes nodes out of the cluster whose instances
-//! are gone for good, and nobody else; and that taints those whose machines are shut down.
+//! are gone for good, and no others; and that taints those whose machines are shut down.
 //!
 //! ```text
 //! informer --Ready changed--> pass: who is due? --one lookup--> policy --decisions--> API server
@@ -31,13 +31,13 @@ use std::sync::Arc;
 use ccm_cloud::Capability;
 use ccm_controller::{
     passes::Passes,
+    reports::Reports,
     watch::{self, Watches},
-    writer::{self, Writer},
+    writer,
 };
 use ccm_kube::store::Change;
 use ccm_objects::Node;
 use ccm_runtime::{
-    health::Scope,
     metrics::Metrics,
     program::{Context, Failure, Identity, Program},
     rights::Right,
@@ -51,13 +51,13 @@ use crate::{
     metrics::LifecycleMetrics,
     observe::Observer,
     policy::{Decider, backlog::Backlog},
-    report::Reporter,
 };
 
 /// The program.
 pub struct LifecycleCcm {
     observer: Arc<Observer>,
-    reporter: Arc<Reporter>,
+    reports: Arc<Reports>,
+    metrics: LifecycleMetrics,
     passes: Passes,
 }
 
@@ -83,42 +83,32 @@ impl Program for LifecycleCcm {
     }
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
-        let breaker = context.health.condition("breaker", Scope::Information, "not judged yet");
         let metrics = LifecycleMetrics::new(&context.metrics);
-        let reporter = Arc::new(Reporter::new(context.events.clone(), breaker, metrics));
-        let observer = Arc::new(Observer::new(Arc::clone(&context.cloud)));
+        let observer = Arc::new(Observer::new(&context, metrics.clone()));
+        let reports = report::reports(context.events.clone());
         let passes = Passes::default();
-        let (sees, forgets, wakes) = (observer.clone(), reporter.clone(), passes.clone());
-        let watches = Watches::new(&context);
+        let (sees, forgets, wakes) = (observer.clone(), reports.clone(), passes.clone());
         let on_change = move |change: Change<Node>| {
             if let Change::Deleted(node) = &change {
-                forgets.forget(&node.name);
+                forgets.memory().forget(&node.name);
             }
             if sees.changed(&change) {
                 wakes.wake();
             }
         };
-        watches.watch(&observer.store, on_change).await;
-        Ok(Self { observer, reporter, passes })
+        Watches::new(&context).watch(&observer.store, on_change).await;
+        Ok(Self { observer, reports, metrics, passes })
     }
 
     fn lead(self: Arc<Self>, context: Context<Self>) {
-        self.reporter.leads();
-        let (settings, closing) = (context.settings.clone(), self.passes.closing().clone());
-        let controller = Controller {
-            executor: Executor {
-                writer: Writer::new(&context, &self.observer.store),
-                settings: settings.clone(),
-                closing: closing.clone(),
-            },
-            observer: Arc::clone(&self.observer),
-            reporter: Arc::clone(&self.reporter),
-            settings: settings.clone(),
-            closing,
-            decider: Decider::new(),
-            backlog: Backlog::default(),
-        };
-        let passes = self.passes.clone().run(controller, settings, context.token.clone());
+        self.observer.leads();
+        let (reports, metrics) = (Arc::clone(&self.reports), self.metrics.clone());
+        let (outlets, closing) = ((reports.clone(), metrics.clone()), self.passes.closing());
+        let executor = Executor::new(&context, &self.observer, outlets, closing.clone());
+        let observer = Arc::clone(&self.observer);
+        let (decider, backlog) = (Decider::new(), Backlog::default());
+        let controller = Controller { observer, executor, reports, metrics, decider, backlog };
+        let passes = self.passes.clone().run(controller, context.settings, context.token.clone());
         context.supervisor.spawn("passes", passes);
     }
 

@@ -3,10 +3,11 @@
 use std::{fmt, sync::Arc};
 
 use ccm_cloud::PowerState;
+use ccm_controller::brake::approval::is_yes;
 use ccm_objects::Node;
 
 use super::{
-    Decision, NodeView,
+    Decision, NodeView, Verdict,
     shutdown::{self, Removal},
 };
 
@@ -41,6 +42,16 @@ pub(crate) struct Marks {
     pub(crate) end_approval: bool,
 }
 
+impl Write {
+    /// The topic of reports that it failed.
+    pub(crate) const fn failure(&self) -> &'static str {
+        match self {
+            Self::Delete(_) => "deletion failed",
+            Self::Marks(_) => "marks failed",
+        }
+    }
+}
+
 impl fmt::Display for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -49,6 +60,18 @@ impl fmt::Display for Write {
             Self::Marks(Marks { taint: None, .. }) => "taking the approval away",
         })
     }
+}
+
+/// Whether a person has approved the node's deletion. A word that is not understood
+/// approves nothing.
+pub(crate) fn is_approved(node: &Node) -> bool {
+    node.annotations.get(APPROVED).is_some_and(|value| is_yes(value))
+}
+
+/// The deletion of this node, if that was decided.
+pub(crate) fn deletion(node: Option<&Arc<Node>>, decision: Decision) -> Option<Action> {
+    let node = node.filter(|_| decision.verdict == Verdict::Delete)?;
+    Some(Action { node: Arc::clone(node), write: Write::Delete(Box::new(decision)) })
 }
 
 /// What the marks on a node should become, given what the cloud said of its machine. A
