@@ -39,7 +39,7 @@ use ccm_kube::store::Change;
 use ccm_objects::Node;
 use ccm_runtime::{
     metrics::Metrics,
-    program::{Context, Failure, Identity, Program},
+    program::{Context, Failure, Identity, Need, Program},
     rights::Right,
 };
 
@@ -69,9 +69,12 @@ impl Program for LifecycleCcm {
         lease: "lifecycle-ccm",
         port: 10288,
         event_component: "cloud-node-lifecycle-controller",
-        needs: Capability::Instances,
     };
     type Settings = LifecycleSettings;
+
+    fn needs(_: &Self::Settings) -> Vec<Need> {
+        vec![Need::Required(Capability::Instances)]
+    }
 
     fn specimens(metrics: &Metrics) {
         LifecycleMetrics::new(metrics).specimens();
