@@ -46,6 +46,7 @@ impl Pass for Controller {
         let (started, settings) = (Instant::now(), self.executor.settings());
         let mut nodes = self.observer.look(&settings);
         let marks = nodes.marks_of_ready(&settings);
+        self.executor.publish(nodes.ready(), &marks, &[]);
         let mut is_done = self.executor.carry_out(marks, &settings, &mut self.decider).await;
         let agenda = self.agenda(&nodes);
         if !agenda.is_empty() {
@@ -81,6 +82,7 @@ impl Controller {
         for decision in &agenda.ended {
             let node = self.observer.store.get(&decision.name);
             self.decided(node.as_deref(), decision, now, policy);
+            self.executor.withdraw(&decision.name);
         }
         agenda
     }
@@ -95,6 +97,8 @@ impl Controller {
         let decisions = self.decider.decide(now, &nodes.views, answers, &settings.policy);
         self.observer.report_breaker(before, *self.decider.breaker());
         let by_name = nodes.by_name();
+        let decided = decisions.iter().filter_map(|decision| by_name.get(&decision.name));
+        self.executor.publish(decided, &actions, &decisions);
         for decision in decisions {
             let node = by_name.get(&decision.name);
             self.decided(node.map(|node| &**node), &decision, now, &settings.policy);

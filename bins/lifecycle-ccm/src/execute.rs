@@ -1,15 +1,18 @@
 //! Carries out what was decided: writes to the API server, and what came of them.
 
-use std::{pin::pin, sync::Arc};
+use std::{collections::HashMap, pin::pin, sync::Arc};
 
 use ccm_base::clock::Timeline;
 use ccm_controller::{
     reports::{Report, Reports, When},
     writer::{self, Writer},
 };
-use ccm_kube::{ApiError, write::Patch};
+use ccm_kube::{ApiError, store::Store, write::Patch};
 use ccm_objects::Node;
-use ccm_runtime::program::{Context, Program};
+use ccm_runtime::{
+    plans::{Plans, Step},
+    program::{Context, Program},
+};
 use futures::{Stream, StreamExt as _, stream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -18,8 +21,8 @@ use crate::{
     metrics::LifecycleMetrics,
     observe::Observer,
     policy::{
-        At, Decider, Deletion,
-        action::{APPROVED, Action, Marks, Write},
+        At, Decider, Decision, Deletion, Verdict,
+        action::{APPROVED, Action, GONE, Marks, Write},
         shutdown, text,
     },
     settings::LifecycleSettings,
@@ -61,6 +64,24 @@ impl Stopped {
     }
 }
 
+/// A change of marks as `/plan` shows it.
+fn published(action: &Action) -> Step {
+    let changes = match action.write {
+        Write::Marks(Marks { end_approval: true, .. }) => vec![format!("{APPROVED} removed")],
+        _ => Vec::new(),
+    };
+    let (step, reason) = (action.write.kind(), action.write.reason().to_owned());
+    Step { step, changes, reason, held: None }
+}
+
+/// A deletion, due or held, as `/plan` shows it.
+fn deletion(decision: &Decision) -> Option<Step> {
+    let held = decision.held();
+    let is_deletion = held.is_some() || decision.verdict == Verdict::Delete;
+    let (changes, reason) = (Vec::new(), GONE.to_owned());
+    is_deletion.then_some(Step { step: "delete", changes, reason, held })
+}
+
 /// Writes nodes, and reports what came of it.
 pub(crate) struct Executor {
     writer: Writer<Node>,
@@ -70,6 +91,8 @@ pub(crate) struct Executor {
     reports: Arc<Reports>,
     metrics: LifecycleMetrics,
     timeline: Timeline,
+    plans: Plans,
+    store: Store<Node>,
 }
 
 impl Executor {
@@ -87,12 +110,49 @@ impl Executor {
             reports,
             metrics,
             timeline: observer.timeline(),
+            plans: context.plans.clone(),
+            store: observer.store.clone(),
         }
     }
 
     /// The settings as they are now.
     pub(crate) fn settings(&self) -> Arc<LifecycleSettings> {
         Arc::clone(&self.settings.borrow())
+    }
+
+    /// Publishes all that is to be done about these nodes.
+    pub(crate) fn publish<'a>(
+        &self,
+        nodes: impl Iterator<Item = &'a Arc<Node>>,
+        marks: &[Action],
+        decisions: &[Decision],
+    ) {
+        let mut by_name: HashMap<&str, Vec<Step>> = HashMap::new();
+        for action in marks {
+            by_name.entry(&action.node.name).or_default().push(published(action));
+        }
+        for decision in decisions {
+            by_name.entry(&decision.name).or_default().extend(deletion(decision));
+        }
+        for node in nodes {
+            let steps = by_name.remove(&*node.name).filter(|steps| !steps.is_empty());
+            let has_steps = steps.is_some();
+            if let Some(steps) = steps {
+                self.plans.set(&node.reference(), steps);
+            }
+            // Asked afterwards: a node that vanishes meanwhile must not stay on the page.
+            if !has_steps || self.store.get(&node.name).is_none() {
+                self.plans.clear("Node", &node.name);
+            }
+        }
+    }
+
+    /// A case ended without a lookup. What is to be done about a Ready node is published by
+    /// each pass.
+    pub(crate) fn withdraw(&self, name: &str) {
+        if self.store.get(name).is_none_or(|node| !node.is_ready()) {
+            self.plans.clear("Node", name);
+        }
     }
 
     /// Carries out what was decided by these settings: the one place where decisions leave
@@ -104,11 +164,23 @@ impl Executor {
         by: &Arc<LifecycleSettings>,
         decider: &mut Decider,
     ) -> bool {
+        if self.plans.is_observing() {
+            for action in &actions {
+                if let Write::Delete(decision) = &action.write {
+                    let now = self.timeline.now();
+                    decider.deleted(now, decision, Deletion::Observed, &by.policy);
+                }
+            }
+            return true;
+        }
         let mut is_done = true;
         let mut ended = pin!(self.execute(actions, by));
         while let Some((action, result)) = ended.next().await {
             let now = self.timeline.now();
             self.report(&action, &result, now);
+            if result.is_ok() {
+                self.plans.clear("Node", &action.node.name);
+            }
             match &action.write {
                 Write::Delete(decision) => {
                     let outcome =

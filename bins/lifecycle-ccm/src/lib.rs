@@ -2,7 +2,7 @@
 //! are gone for good, and no others; and that taints those whose machines are shut down.
 //!
 //! ```text
-//! informer --Ready changed--> pass: who is due? --one lookup--> policy --decisions--> API server
+//! informer --Ready changed--> pass: which are due? --one lookup--> policy --decisions--> API server
 //!                               ^                  [one list]   pure     delete, taint, event
 //!                               +---------------- timer -------------------+
 //! ```
@@ -13,9 +13,9 @@
 //! | [`policy::shutdown`], `policy::action` | what becomes of the shutdown taint; what is to be written |
 //! | `policy::backlog`, `policy::text` | how long nodes wait for a verdict; decisions in words |
 //! | `observe` | from nodes and answers to the policy's plain values |
-//! | `controller` | the loop that feeds the policy and has done what it decides |
-//! | `execute` | writes to the API server, and what came of them |
-//! | `report` | events, log lines and what is measured |
+//! | `controller` | the loop: observe, decide, execute |
+//! | `execute` | `/plan`, writes to the API server, and what came of them |
+//! | `report` | events and log lines about decisions |
 //! | `settings`, `metrics` | flags; `ccm_lifecycle_*` and upstream's metrics |
 
 mod controller;
@@ -91,9 +91,11 @@ impl Program for LifecycleCcm {
         let reports = report::reports(context.events.clone());
         let passes = Passes::default();
         let (sees, forgets, wakes) = (observer.clone(), reports.clone(), passes.clone());
+        let plans = context.plans.clone();
         let on_change = move |change: Change<Node>| {
             if let Change::Deleted(node) = &change {
                 forgets.memory().forget(&node.name);
+                plans.clear("Node", &node.name);
             }
             if sees.changed(&change) {
                 wakes.wake();

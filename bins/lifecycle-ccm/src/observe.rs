@@ -65,6 +65,11 @@ impl Nodes {
         self.nodes.iter().map(|node| (Arc::clone(&node.name), Arc::clone(node))).collect()
     }
 
+    /// Those that are Ready.
+    pub(crate) fn ready(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.iter().filter(|(view, _)| view.ready).map(|(_, node)| node)
+    }
+
     /// What the marks on Ready nodes should become.
     pub(crate) fn marks_of_ready(&self, settings: &LifecycleSettings) -> Vec<Action> {
         let ready = self.iter().filter(|(view, _)| view.ready);

@@ -162,7 +162,7 @@ impl Program for Noting {
     }
 
     fn lead(self: Arc<Self>, context: Context<Self>) {
-        assert!(context.leadership.is_leader());
+        assert!(context.leadership.is_leader() != context.plans.is_observing());
         let case = Arc::clone(&self.0);
         case.note(Step::Led);
         let script = case.script.clone();
