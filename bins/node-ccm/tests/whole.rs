@@ -5,6 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use ccm_cloud::InstanceTraits;
 use ccm_kube::{
     client::{ClientConfig, Clients, Unlimited},
     events::{EventMetrics, EventRecorder},
@@ -356,6 +357,26 @@ async fn the_page_says_why_the_nodes_are_not_listed() {
         sleep(Duration::from_mins(2)).await;
         assert_eq!(nodes(&whole.program), "0 nodes watched", "{code}");
     }
+}
+
+/// Without a list of the fleet each node is looked up once per period instead.
+#[tokio::test(start_paused = true)]
+async fn a_cloud_without_a_list_keeps_nodes_true() {
+    let whole = Whole::before_start(&[]);
+    let traits = InstanceTraits { lists: false, ..InstanceTraits::default() };
+    whole.cloud.set_traits(traits);
+    let program = Arc::new(NodeCcm::prepare(whole.program.clone()).await.unwrap());
+    program.lead(whole.program.clone());
+    let name = whole.add_node(0);
+    sleep(Duration::from_secs(30)).await;
+    assert!(!whole.is_tainted(&name));
+    whole.cloud.update("i-00000", |instance| instance.zone = Some("elsewhere".to_owned()));
+    sleep(Duration::from_mins(12)).await;
+    assert_eq!(whole.node(&name)["metadata"]["labels"][ZONE], "elsewhere");
+    assert_eq!(whole.cloud.calls().list, 0);
+    let findings = whole.program.health.findings();
+    let fleet = findings.iter().find(|finding| finding.name == "fleet").unwrap();
+    assert_eq!(fleet.verdict.detail(), "1 nodes are looked up, because the provider has no list");
 }
 
 /// Without an initialised node the fleet is not listed, so nothing else would end the

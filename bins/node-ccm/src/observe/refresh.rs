@@ -69,6 +69,7 @@ impl Refresh {
             return Ok("no initialised node to compare, so the fleet was not listed".to_owned());
         }
         if !instances::traits(&*self.cloud).lists {
+            self.prune();
             return Ok(self.look_all_up());
         }
         let started = Instant::now();

@@ -1,4 +1,4 @@
-//! What becomes of events that cannot be written.
+//! Events that cannot be written.
 
 use std::time::Duration;
 

@@ -37,12 +37,11 @@ fn guarded_gate(per_second: f64, burst: f64, guard: Option<WriteGuard>) -> (Clou
 #[tokio::test(start_paused = true)]
 async fn an_observer_sends_no_write() {
     let leadership = crate::leadership::Leadership::observer();
-    let guard: WriteGuard = Box::new(move || match leadership.check_cloud_write() {
-        Ok(term) => Ok(term.number),
-        Err(lost) => Err(lost.to_string()),
+    let guard: WriteGuard = Box::new(move || {
+        leadership.check_cloud_write().map(|term| term.number).map_err(|lost| lost.to_string())
     });
     let (gate, metrics) = guarded_gate(10.0, 10.0, Some(guard));
-    gate.admit(LIST, call(1000)).await.unwrap();
+    drop(gate.admit(LIST, call(1000)).await.unwrap());
     let error = gate.admit(CREATE, call(1000)).await.unwrap_err();
     let expect =
         "unavailable: compute create_server not sent: this process only observes (--mode=observe)";
