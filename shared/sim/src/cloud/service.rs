@@ -155,7 +155,7 @@ impl SimCloud {
             batch.iter().map(|node| self.look(node, effect)).collect();
         if let Some(Effect::AnswerCount(more)) = effect {
             let count = answers.len().saturating_add_signed(*more);
-            let filler = CloudError::new(ErrorKind::NotFound, "an answer that nobody asked for");
+            let filler = CloudError::new(ErrorKind::NotFound, "a result without a node");
             answers.resize(count, Err(filler));
         }
         answers
