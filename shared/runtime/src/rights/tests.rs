@@ -14,10 +14,7 @@ use super::*;
 use crate::{
     health::{Finding, Health},
     metrics::Metrics,
-    program::{
-        Program as _,
-        sample::{Sample, sample},
-    },
+    settings::sample::sample,
 };
 
 /// An API server that reviews rights: what it does not grant, what it was asked, and the
@@ -219,9 +216,9 @@ async fn it_ends_when_the_process_ends() {
 #[test]
 fn what_is_needed_follows_the_settings() {
     let check = |arguments: &[&str], expect: &[&str]| {
+        let rights = vec![Right::new("list", "nodes"), Right::new("watch", "nodes")];
         let election = &sample(arguments, &[], None).unwrap().common.election;
-        let needed: Vec<_> =
-            needed(Sample::rights(), election).iter().map(ToString::to_string).collect();
+        let needed: Vec<_> = needed(rights, election).iter().map(ToString::to_string).collect();
         assert_eq!(needed, expect, "{arguments:?}");
     };
     let always = [
