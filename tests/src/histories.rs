@@ -1,4 +1,4 @@
-//! Random histories of a small fleet, judged by the deletion court: what must never
+//! Random histories of a small fleet, judged by the deletion policy: what must never
 //! happen, and what must happen in time. A history comes from a seed and replays.
 
 mod dice;
@@ -7,9 +7,9 @@ mod world;
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
-use ccm_cloud::{AbsenceProof, PowerState, ProofMethod};
-use lifecycle_ccm::court::{
-    At, Budget, Court, Hearing, Listing, LookedUp, Policy, Ruling, Subject, Testimony, Verdict,
+use ccm_cloud::{AbsenceProof, Instance, Lookup, ProofMethod, ProviderId};
+use lifecycle_ccm::policy::{
+    Answers, At, Decider, Decision, Limit, Listing, LookedUp, NodeView, Policy, Verdict,
 };
 
 use self::{
@@ -18,7 +18,7 @@ use self::{
     world::{Kind, START, World},
 };
 
-/// A rule that is taken away from the court, to see that it is missed.
+/// A rule that is taken away from the policy, to see that it is missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     /// No confirmation period.
@@ -38,9 +38,9 @@ pub struct Tally {
     pub steps: u64,
     /// Nodes deleted whose instance was gone.
     pub deletions: u64,
-    /// Rulings held by the breaker.
+    /// Decisions held by the breaker.
     pub breaker: u64,
-    /// Rulings held by the budget.
+    /// Decisions held by the budget.
     pub budget: u64,
     /// Leader changes.
     pub leaders: u64,
@@ -63,10 +63,12 @@ struct Run {
     weather: Weather,
     policy: Policy,
     told: Policy,
-    court: Court,
+    decider: Decider,
+    /// What every lookup shows that finds something.
+    instance: Instance,
     /// Budgeted deletions of this leader.
     spent: Vec<u64>,
-    /// Since when the court could have deleted each node.
+    /// Since when the policy could have deleted each node.
     calm: Vec<Option<u64>>,
     tally: Tally,
     timeline: String,
@@ -77,8 +79,8 @@ pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Result<Tally, String> {
     let mut dice = Dice::new(seed);
     let policy = Policy {
         budget: dice
-            .pick(&[Budget::Percent(10), Budget::Count(1), Budget::Count(2), Budget::Percent(0)])
-            .unwrap_or(Budget::Percent(10)),
+            .pick(&[Limit::Percent(10), Limit::Count(1), Limit::Count(2), Limit::Percent(0)])
+            .unwrap_or(Limit::Percent(10)),
         ..Policy::default()
     };
     let mut told = policy.clone();
@@ -87,7 +89,7 @@ pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Result<Tally, String> {
         Some(Sabotage::Confirmation) => told.confirmation_period = Duration::ZERO,
         Some(Sabotage::Grace) => told.grace_period = Duration::ZERO,
         Some(Sabotage::Breaker) => told.shrink_threshold = 100,
-        Some(Sabotage::Budget) => told.budget = Budget::Count(u32::MAX),
+        Some(Sabotage::Budget) => told.budget = Limit::Count(u32::MAX),
     }
     let world = World::draw(&mut dice, policy.confirmation_period);
     let weather = Weather::draw(&mut dice, START, world.end, 110_000);
@@ -98,7 +100,11 @@ pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Result<Tally, String> {
         weather,
         policy,
         told,
-        court: Court::new(),
+        decider: Decider::new(),
+        instance: Instance::new(
+            ProviderId::parse("sim://i-1").map_err(|error| error.to_string())?,
+            "found",
+        ),
         spent: Vec::new(),
         calm,
         tally: Tally::default(),
@@ -120,7 +126,7 @@ impl Run {
         let mut now = START;
         while now < self.world.end {
             if self.dice.percent(1) {
-                self.court = Court::new();
+                self.decider = Decider::new();
                 self.spent.clear();
                 self.calm.fill(None);
                 self.tally.leaders += 1;
@@ -130,10 +136,10 @@ impl Run {
                     *calm = None;
                 }
             }
-            let subjects = self.subjects(now);
-            let agenda = self.court.agenda(at(now), &subjects, &self.told);
-            let quiet = subjects.iter().all(|node| !node.is_watched());
-            if quiet && !self.court.breaker().is_open() && !agenda.is_empty() {
+            let views = self.views(now);
+            let agenda = self.decider.agenda(at(now), &views, &self.told);
+            let quiet = views.iter().all(|node| !node.is_watched());
+            if quiet && !self.decider.breaker().is_open() && !agenda.is_empty() {
                 return Err(self.fail(now, "a call though every node is Ready"));
             }
             if agenda.look_up.len() > 1000 {
@@ -160,9 +166,9 @@ impl Run {
         wake.max(now + 1000)
     }
 
-    fn subjects(&self, now: u64) -> Vec<Subject> {
+    fn views(&self, now: u64) -> Vec<NodeView> {
         let nodes = self.world.nodes.iter().filter(|node| node.registered(now));
-        nodes.map(|node| node.subject(now)).collect()
+        nodes.map(|node| node.view(now)).collect()
     }
 
     fn latency(&mut self) -> u64 {
@@ -177,18 +183,18 @@ impl Run {
         self.world.nodes.iter().position(|node| &*node.uid == uid)
     }
 
-    /// One pass: calls, and the hearing. Returns when it ended.
+    /// One pass: calls, and the answers. Returns when it ended.
     fn pass(&mut self, asked: u64, look_up: &[Arc<str>], list: bool) -> Result<u64, String> {
         self.tally.steps += 1;
-        let before = self.subjects(asked);
+        let before = self.views(asked);
         let mut mood = self.weather.mood(&mut self.dice, asked);
         if mood == Mood::Wrong && self.world.blinks_near(asked) {
             mood = Mood::True;
         }
         let lookups: Vec<LookedUp> = before
             .iter()
-            .filter(|subject| look_up.contains(&subject.name))
-            .map(|subject| self.look_up(subject, asked, mood))
+            .filter(|view| look_up.contains(&view.name))
+            .map(|view| self.look_up(view, asked, mood))
             .collect();
         let answered = asked + self.latency();
         let mut now = answered;
@@ -202,28 +208,28 @@ impl Run {
         let hidden =
             |world: &World| world.nodes.iter().any(|node| world::within(node.blink, asked));
         let calm = true_calls && !world::within(self.weather.zone, asked) && !hidden(&self.world);
-        let hearing = Hearing { asked: at(asked), answered: at(answered), lookups, list: listing };
-        let subjects = self.subjects(now);
-        let rulings = self.court.hear(at(now), &subjects, hearing, &self.told);
-        self.judge(now, &subjects, &rulings, calm)?;
+        let answers = Answers { asked: at(asked), answered: at(answered), lookups, list: listing };
+        let views = self.views(now);
+        let decisions = self.decider.decide(at(now), &views, answers, &self.told);
+        self.judge(now, &views, &decisions, calm)?;
         Ok(now)
     }
 
-    fn look_up(&self, subject: &Subject, asked: u64, mood: Mood) -> LookedUp {
+    fn look_up(&self, view: &NodeView, asked: u64, mood: Mood) -> LookedUp {
         let seen = self
-            .index(&subject.uid)
+            .index(&view.uid)
             .is_some_and(|index| weather::sees(&self.world, &self.weather, index, asked, mood));
-        let method = if subject.has_id { ProofMethod::ById } else { ProofMethod::ByName };
-        let testimony = match mood {
-            Mood::Error(kind) => Testimony::NoAnswer(weather::error(kind)),
-            _ if seen => Testimony::Present(PowerState::Running),
-            _ => Testimony::Gone(AbsenceProof {
+        let method = if view.has_id { ProofMethod::ById } else { ProofMethod::ByName };
+        let result = match mood {
+            Mood::Error(kind) => Err(weather::error(kind)),
+            _ if seen => Ok(Lookup::Found(Box::new(self.instance.clone()))),
+            _ => Ok(Lookup::Gone(AbsenceProof {
                 method,
                 evidence: format!("{mood:?}"),
                 request_id: None,
-            }),
+            })),
         };
-        LookedUp { name: Arc::clone(&subject.name), uid: subject.uid.clone(), testimony }
+        LookedUp { name: Arc::clone(&view.name), uid: view.uid.clone(), result }
     }
 
     /// A list asked at `asked`, read by `now`, after lookups in that mood.
@@ -238,13 +244,13 @@ impl Run {
             return (Some(Listing::Failed(weather::error(kind))), mood);
         }
         let shown = weather::list(&self.world, &self.weather, &mut self.dice, asked, mood);
-        let subjects = self.subjects(now);
-        let missing: BTreeSet<Arc<str>> = subjects
+        let views = self.views(now);
+        let missing: BTreeSet<Arc<str>> = views
             .iter()
-            .filter(|subject| self.index(&subject.uid).is_none_or(|index| !shown.contains(&index)))
-            .map(|subject| Arc::clone(&subject.name))
+            .filter(|view| self.index(&view.uid).is_none_or(|index| !shown.contains(&index)))
+            .map(|view| Arc::clone(&view.name))
             .collect();
-        if world::within(self.weather.zone, asked) && !self.is_mass(now, &subjects, &missing) {
+        if world::within(self.weather.zone, asked) && !self.is_mass(now, &views, &missing) {
             return (
                 Some(Listing::Failed(weather::error(ccm_cloud::ErrorKind::Unavailable))),
                 mood,
@@ -258,8 +264,8 @@ impl Run {
 
     /// Whether so many nodes miss that nobody may believe it: a zone that is out of sight
     /// cannot be told from machines that are gone if it holds but one or two.
-    fn is_mass(&self, _now: u64, subjects: &[Subject], missing: &BTreeSet<Arc<str>>) -> bool {
-        let known = subjects.iter().filter(|node| {
+    fn is_mass(&self, _now: u64, views: &[NodeView], missing: &BTreeSet<Arc<str>>) -> bool {
+        let known = views.iter().filter(|node| {
             node.in_reach() && !node.approved && node.age >= self.policy.grace_period
         });
         let lacking = known.clone().filter(|node| missing.contains(&node.name)).count();
@@ -269,22 +275,22 @@ impl Run {
     fn judge(
         &mut self,
         now: u64,
-        subjects: &[Subject],
-        rulings: &[Ruling],
+        views: &[NodeView],
+        decisions: &[Decision],
         calm: bool,
     ) -> Result<(), String> {
-        for ruling in rulings {
-            let Ruling { uid, verdict, evidence, .. } = ruling;
+        for decision in decisions {
+            let Decision { uid, verdict, evidence, .. } = decision;
             writeln!(self.timeline, "{now} {uid} {verdict:?} {evidence}")
                 .map_err(|error| error.to_string())?;
-            match ruling.verdict {
-                Verdict::Delete => self.delete(now, subjects, ruling)?,
+            match decision.verdict {
+                Verdict::Delete => self.delete(now, views, decision)?,
                 Verdict::BreakerOpen => self.tally.breaker += 1,
                 Verdict::OverBudget { .. } => self.tally.budget += 1,
                 _ => {}
             }
         }
-        let open = self.court.breaker().is_open();
+        let open = self.decider.breaker().is_open();
         for index in 0..self.calm.len() {
             let Some(node) = self.world.nodes.get(index) else { continue };
             let judged = node.registered(now)
@@ -293,8 +299,8 @@ impl Run {
                 && !node.protected(now)
                 && matches!(node.kind, Kind::Ours | Kind::Ghost)
                 && now.saturating_sub(node.created) >= ms(self.policy.grace_period);
-            let held = rulings.iter().any(|ruling| {
-                ruling.uid == node.uid && matches!(ruling.verdict, Verdict::OverBudget { .. })
+            let held = decisions.iter().any(|decision| {
+                decision.uid == node.uid && matches!(decision.verdict, Verdict::OverBudget { .. })
             });
             let free = judged && calm && !held && (!open || node.approved(now));
             let since = self.calm.get(index).copied().flatten();
@@ -305,10 +311,10 @@ impl Run {
         Ok(())
     }
 
-    fn delete(&mut self, now: u64, subjects: &[Subject], ruling: &Ruling) -> Result<(), String> {
-        let subject = subjects.iter().find(|subject| subject.uid == ruling.uid);
-        let index = self.index(&ruling.uid);
-        let (Some(subject), Some(index)) = (subject, index) else {
+    fn delete(&mut self, now: u64, views: &[NodeView], decision: &Decision) -> Result<(), String> {
+        let view = views.iter().find(|view| view.uid == decision.uid);
+        let index = self.index(&decision.uid);
+        let (Some(view), Some(index)) = (view, index) else {
             return Err(self.fail(now, "an unknown node was deleted"));
         };
         let node = self.world.nodes.get(index).cloned();
@@ -316,24 +322,24 @@ impl Run {
         if node.lives(now) {
             return Err(self.fail(now, &format!("{} was deleted though it exists", node.uid)));
         }
-        if subject.protected || !subject.is_watched() || subject.age < self.policy.grace_period {
+        if view.protected || !view.is_watched() || view.age < self.policy.grace_period {
             return Err(self.fail(now, &format!("{} is exempt and was deleted", node.uid)));
         }
         let born_later =
-            ruling.evidence.first.as_ref().is_none_or(|first| {
+            decision.evidence.first.as_ref().is_none_or(|first| {
                 ms(first.asked.0) < node.created + ms(self.policy.grace_period)
             });
         if born_later {
             return Err(self.fail(now, &format!("evidence older than {}", node.uid)));
         }
-        if !subject.approved {
+        if !view.approved {
             self.spent.push(now);
             let window = ms(self.policy.budget_window);
             let used = self.spent.iter().filter(|spent| **spent + window > now).count();
             let limit = match self.policy.budget {
-                Budget::Count(count) => count as usize,
-                Budget::Percent(0) => 0,
-                Budget::Percent(_) => 3,
+                Limit::Count(count) => count as usize,
+                Limit::Percent(0) => 0,
+                Limit::Percent(_) => 3,
             };
             if used > limit {
                 return Err(self.fail(now, "over budget"));

@@ -78,9 +78,10 @@ fn arrows_point_down_only() {
             &["kube::", "ccm_kube", "tokio", "async ", "clock::", "ccm_runtime", "ccm_controller"],
         ),
         (
-            "bins/lifecycle-ccm/src/court",
+            "bins/lifecycle-ccm/src/policy",
             &["kube::", "tokio", "async ", "clock::", "ccm_kube", "ccm_runtime"],
         ),
+        ("shared/controller/src/brake", &["kube::", "tokio", "async ", "clock::", "ccm_runtime"]),
         ("bins/node-ccm/src", &["ccm_sim", "k8s_openapi", "use kube::", "ObjectApi"]),
         ("bins/lifecycle-ccm/src", &["ccm_sim", "k8s_openapi", "use kube::", "ObjectApi"]),
     ];

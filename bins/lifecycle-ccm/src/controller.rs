@@ -1,124 +1,159 @@
-//! What the parts of the controller share, and what wakes it.
+//! The loop: which nodes are to be looked up, one lookup of them all, the policy, and what
+//! it decides carried out.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{pin::pin, sync::Arc, time::Duration};
 
-use ccm_base::clock;
-use ccm_cloud::Cloud;
-use ccm_controller::{instances, writer::Writer};
-use ccm_kube::{
-    events::EventRecorder,
-    store::{Change, Store},
-};
-use ccm_objects::{Node, Shared as Name};
-use ccm_runtime::health::Condition;
-use parking_lot::Mutex;
-use tokio::{
-    sync::{Notify, watch},
-    time::Instant,
-};
+use ccm_cloud::Claim;
+use ccm_controller::passes::{Next, Pass};
+use futures::StreamExt as _;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    court::{At, Subject},
-    docket::Docket,
-    metrics::LifecycleMetrics,
-    observe,
+    execute::{Executor, Stopped},
+    metrics::States,
+    observe::{self, Heard, Nodes, Observer},
+    policy::{
+        Agenda, Decider, Deletion, NodeView, Verdict,
+        action::{Action, Write},
+        backlog::Backlog,
+        shutdown,
+    },
+    report::{self, Reporter},
     settings::LifecycleSettings,
-    tell::Told,
 };
 
-/// All nodes at one moment, as the court sees them and as they were read, in the same
-/// order.
-pub(crate) struct Nodes {
-    pub(crate) subjects: Vec<Subject>,
-    pub(crate) nodes: Vec<Arc<Node>>,
-}
+/// How long to wait when no node is to be looked up; any change wakes.
+const IDLE: Duration = Duration::from_mins(1);
 
-impl Nodes {
-    /// Each node with what the court sees of it.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Subject, &Arc<Node>)> + Clone {
-        self.subjects.iter().zip(&self.nodes)
-    }
-}
-
-/// What the parts share.
+/// What a leader does. The memory of its policy is a new one: what an earlier leader
+/// suspected is no evidence here.
 pub(crate) struct Controller {
-    pub(crate) store: Store<Node>,
-    pub(crate) writer: Writer<Node>,
-    pub(crate) cloud: Arc<dyn Cloud>,
-    pub(crate) events: EventRecorder,
+    pub(crate) observer: Arc<Observer>,
+    pub(crate) executor: Executor,
+    pub(crate) reporter: Arc<Reporter>,
     pub(crate) settings: watch::Receiver<Arc<LifecycleSettings>>,
-    pub(crate) metrics: LifecycleMetrics,
-    /// The line `breaker` of `/readyz?verbose`.
-    pub(crate) breaker: Condition,
-    pub(crate) told: Told,
-    /// Set once this replica leads: before that nothing wakes it.
-    pub(crate) leads: AtomicBool,
-    /// A node may have to be looked at now.
-    pub(crate) wake: Notify,
     /// Cancelled when nothing new is to be begun.
     pub(crate) closing: CancellationToken,
-    /// Held during a pass: whoever gets it knows that none is under way.
-    pub(crate) passing: tokio::sync::Mutex<()>,
-    /// Moments are counted from here.
-    pub(crate) started: Instant,
-    /// Nodes that appeared while this process watched, and when.
-    pub(crate) appeared: Mutex<HashMap<Name, Instant>>,
-    /// Who waits for a verdict; used by the passes alone.
-    pub(crate) docket: Mutex<Docket>,
+    pub(crate) decider: Decider,
+    pub(crate) backlog: Backlog,
+}
+
+impl Pass for Controller {
+    fn period(&self) -> Duration {
+        self.settings().policy.monitor_period
+    }
+
+    async fn pass(&mut self) -> Next {
+        let (started, closing) = (Instant::now(), self.closing.clone());
+        let settings = self.settings();
+        let mut nodes = self.observer.look(&settings);
+        let mut is_done = self.carry_out(nodes.marks_of_ready(&settings), &settings).await;
+        let agenda = self.agenda(&nodes);
+        if !agenda.is_empty() {
+            let heard = tokio::select! {
+                biased;
+                () = closing.cancelled() => return Next::At(started),
+                heard = self.observer.ask(&agenda, &nodes, &settings) => heard,
+            };
+            let settings = self.settings();
+            let actions;
+            (nodes, actions) = self.decide(heard, &settings);
+            is_done &= self.carry_out(actions, &settings).await;
+            self.reporter.metrics.passed(started.elapsed());
+        }
+        self.show(&nodes);
+        let next = self.agenda(&nodes);
+        let now = self.observer.now();
+        let due = if !is_done || !next.is_empty() {
+            // What failed or found no place in this pass waits a period.
+            now + self.period()
+        } else {
+            next.next.unwrap_or(now + IDLE)
+        };
+        Next::At(self.observer.instant(due))
+    }
 }
 
 impl Controller {
-    /// The settings as they are now.
-    pub(crate) fn settings(&self) -> Arc<LifecycleSettings> {
+    fn settings(&self) -> Arc<LifecycleSettings> {
         Arc::clone(&self.settings.borrow())
     }
 
-    /// This moment, for the court.
-    pub(crate) fn now(&self) -> At {
-        At(self.started.elapsed())
-    }
-
-    /// Takes notice of a change of a node, on every replica. Never waits.
-    pub(crate) fn changed(&self, change: &Change<Node>) {
-        let matters = match change {
-            Change::Added(node) => {
-                // What the first list shows may have been there for long.
-                if self.store.is_synced() {
-                    self.appeared.lock().insert(Arc::clone(&node.name), Instant::now());
-                }
-                !node.is_ready()
-            }
-            Change::Updated { old, new } => observe::wakes(old, new),
-            Change::Deleted(node) => {
-                self.appeared.lock().remove(&node.name);
-                self.told.forget(&node.name);
-                false
-            }
-        };
-        if matters && self.leads.load(Ordering::SeqCst) {
-            self.wake.notify_one();
+    fn agenda(&mut self, nodes: &Nodes) -> Agenda {
+        let (now, policy) = (self.observer.now(), &self.settings().policy);
+        self.backlog.track(now, &nodes.views);
+        let agenda = self.decider.agenda(now, &nodes.views, policy);
+        for decision in &agenda.ended {
+            let node = self.observer.store.get(&decision.name);
+            self.reporter.decided(node.as_deref(), decision, now, policy);
         }
+        agenda
     }
 
-    /// All nodes as they are now. Those whose provider ID cannot be judged yet, because
-    /// the provider has not said which ones are its own, are left out.
-    pub(crate) fn look(&self) -> Nodes {
-        let (settings, wall, appeared) = (self.settings(), clock::wall(), self.appeared.lock());
-        let subject = |node: Arc<Node>| {
-            let claim = instances::claim(&*self.cloud, &node)?;
-            let seen = appeared.get(&node.name).map(Instant::elapsed);
-            let selected = settings.node_selector.matches(&node);
-            let age = observe::age(node.age(wall), seen);
-            Some((observe::subject(&node, claim, selected, age), node))
+    /// Decides by what was heard and the nodes as they are now. Returns these nodes, and
+    /// what is to be done.
+    fn decide(&mut self, heard: Heard, settings: &LifecycleSettings) -> (Nodes, Vec<Action>) {
+        let nodes = self.observer.look(settings);
+        let answers = self.observer.answers(heard, &nodes);
+        self.reporter.answered(&answers.lookups);
+        if let Some(list) = &answers.list {
+            report::list(list);
+        }
+        let mut actions = nodes.marks_of_watched(&observe::powers(&answers.lookups), settings);
+        let (before, now) = (*self.decider.breaker(), self.observer.now());
+        let decisions = self.decider.decide(now, &nodes.views, answers, &settings.policy);
+        self.reporter.breaker(before, *self.decider.breaker());
+        let by_name = nodes.by_name();
+        for decision in decisions {
+            if let Some((verdict, waited)) = self.backlog.decided(now, &decision) {
+                self.reporter.metrics.settled(verdict, waited);
+            }
+            let node = by_name.get(&decision.name);
+            self.reporter.decided(node.map(|node| &**node), &decision, now, &settings.policy);
+            if let (Verdict::Delete, Some(node)) = (decision.verdict, node) {
+                let (node, write) = (Arc::clone(node), Write::Delete(Box::new(decision)));
+                actions.push(Action { node, write });
+            }
+        }
+        (nodes, actions)
+    }
+
+    /// Carries out what was decided by these settings: the one place where decisions leave
+    /// for the API server. Returns whether no mark failed; a deletion that did is due again
+    /// by the policy.
+    async fn carry_out(&mut self, actions: Vec<Action>, by: &Arc<LifecycleSettings>) -> bool {
+        let mut is_done = true;
+        let mut ended = pin!(self.executor.execute(actions, by));
+        while let Some((action, result)) = ended.next().await {
+            let now = self.observer.now();
+            self.reporter.ended(&action, &result, now);
+            match &action.write {
+                Write::Delete(decision) => {
+                    let outcome =
+                        result.as_ref().map_or_else(Stopped::outcome, |()| Deletion::Done);
+                    self.decider.deleted(now, decision, outcome, &by.policy);
+                }
+                Write::Marks(_) => is_done &= result.is_ok(),
+            }
+        }
+        is_done
+    }
+
+    fn show(&self, nodes: &Nodes) {
+        let count =
+            |test: fn(&NodeView) -> bool| nodes.views.iter().filter(|view| test(view)).count();
+        let now = self.observer.now();
+        let states = States {
+            ready: count(|view| view.ready),
+            foreign: count(|view| view.claim == Claim::Foreign),
+            unselected: count(|view| !view.selected),
+            shutdown: nodes.nodes.iter().filter(|node| node.taint(shutdown::KEY).is_some()).count(),
+            undecided: self.backlog.line(now),
         };
-        let (subjects, nodes) = self.store.list().into_iter().filter_map(subject).unzip();
-        Nodes { subjects, nodes }
+        let budget = self.decider.budget(now, &nodes.views, &self.settings().policy);
+        let (breaker, counts) = (self.decider.breaker().is_open(), self.decider.counts());
+        self.reporter.metrics.waits(self.decider.oldest_case(now));
+        self.reporter.metrics.stand(breaker, budget, counts, states);
     }
 }

@@ -1,14 +1,21 @@
-//! What was decided as writes to the API server, and what came of a deletion.
+//! Carries out what was decided: writes to the API server, and what came of them.
 
-use ccm_controller::writer::Stopped as NotWritten;
+use std::sync::Arc;
+
+use ccm_controller::writer::{self, Writer};
 use ccm_kube::{ApiError, write::Patch};
 use ccm_objects::Node;
+use futures::{Stream, StreamExt as _, stream};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
-    controller::Controller,
-    court::Deletion,
-    observe::APPROVED,
-    shutdown::{self, Step},
+    policy::{
+        Deletion,
+        action::{APPROVED, Action, Marks, Write},
+        shutdown,
+    },
+    settings::LifecycleSettings,
 };
 
 /// Why something was not carried out.
@@ -19,12 +26,12 @@ pub(crate) enum Stopped {
     Superseded(&'static str),
     /// It was not written.
     #[error(transparent)]
-    NotWritten(#[from] NotWritten),
+    NotWritten(#[from] writer::Stopped),
 }
 
 impl Stopped {
     /// What it means for a deletion: a request that was answered with an error did
-    /// nothing, but who knows what became of one that was not answered.
+    /// nothing, but what became of one that was not answered is not known.
     pub(crate) fn outcome(&self) -> Deletion {
         match self.refusal() {
             None | Some(ApiError::Conflict) => Deletion::NotDone,
@@ -41,27 +48,58 @@ impl Stopped {
     /// What the API server answered, if it was asked.
     pub(crate) fn refusal(&self) -> Option<&ApiError> {
         match self {
-            Self::NotWritten(NotWritten::Refused(error)) => Some(error),
-            Self::NotWritten(NotWritten::Lost(_)) | Self::Superseded(_) => None,
+            Self::NotWritten(writer::Stopped::Refused(error)) => Some(error),
+            Self::NotWritten(writer::Stopped::Lost(_)) | Self::Superseded(_) => None,
         }
     }
 }
 
-impl Controller {
-    /// Adds the shutdown taint or takes it away.
-    pub(crate) async fn taint(&self, node: &Node, step: Step) -> Result<(), Stopped> {
-        let taints = shutdown::apply(&node.taints, step);
-        self.patch(node, &Patch::default().with_spec("taints", &taints)).await
+/// Writes nodes.
+pub(crate) struct Executor {
+    pub(crate) writer: Writer<Node>,
+    pub(crate) settings: watch::Receiver<Arc<LifecycleSettings>>,
+    /// Cancelled when nothing new is to be begun.
+    pub(crate) closing: CancellationToken,
+}
+
+impl Executor {
+    /// Carries out these actions, which were decided by these settings; each comes back
+    /// with its result as soon as that is known.
+    pub(crate) fn execute<'a>(
+        &'a self,
+        actions: Vec<Action>,
+        decided_by: &'a Arc<LifecycleSettings>,
+    ) -> impl Stream<Item = (Action, Result<(), Stopped>)> + Send + 'a {
+        let writes = actions.into_iter().map(move |action| async move {
+            let result = match &action.write {
+                Write::Delete(_) => self.delete(&action.node, decided_by).await,
+                Write::Marks(marks) => self.mark(&action.node, *marks).await,
+            };
+            (action, result)
+        });
+        stream::iter(writes).buffer_unordered(decided_by.concurrent_node_lifecycle_syncs)
     }
 
-    /// Takes the approval to delete it away from a node that is Ready again.
-    pub(crate) async fn end_approval(&self, node: &Node) -> Result<(), Stopped> {
-        let annotations = [(APPROVED.to_owned(), None)].into();
-        self.patch(node, &Patch { annotations, ..Patch::default() }).await
+    /// Lowering the budget or ending the program also means the deletions that wait.
+    async fn delete(&self, node: &Node, by: &Arc<LifecycleSettings>) -> Result<(), Stopped> {
+        if self.closing.is_cancelled() {
+            return Err(Stopped::Superseded("the program ends"));
+        }
+        if !Arc::ptr_eq(by, &self.settings.borrow()) {
+            return Err(Stopped::Superseded("the settings have changed"));
+        }
+        Ok(self.writer.delete(node).await?)
     }
 
-    async fn patch(&self, node: &Node, patch: &Patch) -> Result<(), Stopped> {
-        self.writer.patch(node, patch).await?;
+    async fn mark(&self, node: &Node, marks: Marks) -> Result<(), Stopped> {
+        let mut patch = Patch::default();
+        if let Some((step, _)) = marks.taint {
+            patch = patch.with_spec("taints", &shutdown::apply(&node.taints, step));
+        }
+        if marks.end_approval {
+            patch.annotations.insert(APPROVED.to_owned(), None);
+        }
+        self.writer.patch(node, &patch).await?;
         Ok(())
     }
 }

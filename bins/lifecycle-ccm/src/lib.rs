@@ -2,66 +2,63 @@
 //! are gone for good, and nobody else; and that taints those whose machines are shut down.
 //!
 //! ```text
-//! informer --Ready changed--> pass: who is due? --one lookup--> court --rulings--> API server
+//! informer --Ready changed--> pass: who is due? --one lookup--> policy --decisions--> API server
 //!                               ^                  [one list]   pure     delete, taint, event
 //!                               +---------------- timer -------------------+
 //! ```
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`court`] | who is looked at, what counts as evidence, who is deleted: pure |
-//! | [`shutdown`] | what becomes of the shutdown taint: pure |
-//! | `docket` | how long nodes wait for a verdict |
-//! | `observe` | from nodes and answers to the court's plain values |
-//! | `pass` | the loop that feeds the court and does what it says |
-//! | `execute` | taint and approval as patches; what came of a deletion |
-//! | `controller` | what the parts share, and what wakes the loop |
-//! | `tell` | events and log lines |
+//! | [`policy`] | which nodes are looked up, what counts as evidence, which are deleted: pure |
+//! | [`policy::shutdown`], `policy::action` | what becomes of the shutdown taint; what is to be written |
+//! | `policy::backlog`, `policy::text` | how long nodes wait for a verdict; decisions in words |
+//! | `observe` | from nodes and answers to the policy's plain values |
+//! | `controller` | the loop that feeds the policy and has done what it decides |
+//! | `execute` | writes to the API server, and what came of them |
+//! | `report` | events, log lines and what is measured |
 //! | `settings`, `metrics` | flags; `ccm_lifecycle_*` and upstream's metrics |
 
 mod controller;
-pub mod court;
-mod docket;
 mod execute;
 mod metrics;
 mod observe;
-mod pass;
+pub mod policy;
+mod report;
 mod settings;
-pub mod shutdown;
-mod tell;
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::sync::Arc;
 
 use ccm_cloud::Capability;
 use ccm_controller::{
+    passes::Passes,
     watch::{self, Watches},
     writer::{self, Writer},
 };
-use ccm_kube::store::Store;
+use ccm_kube::store::Change;
 use ccm_objects::Node;
 use ccm_runtime::{
     health::Scope,
     metrics::Metrics,
-    program::{Context, Failure, Identity, Program},
+    program::{Context, Failure, Identity, Need, Program},
     rights::Right,
 };
-use parking_lot::Mutex;
-use tokio::{sync::Notify, time::Instant};
-use tokio_util::sync::CancellationToken;
 
 pub use settings::LifecycleSettings;
 
-use crate::{controller::Controller, docket::Docket, metrics::LifecycleMetrics, tell::Told};
+use crate::{
+    controller::Controller,
+    execute::Executor,
+    metrics::LifecycleMetrics,
+    observe::Observer,
+    policy::{Decider, backlog::Backlog},
+    report::Reporter,
+};
 
 /// The program.
 pub struct LifecycleCcm {
-    controller: Arc<Controller>,
+    observer: Arc<Observer>,
+    reporter: Arc<Reporter>,
+    passes: Passes,
 }
 
 impl Program for LifecycleCcm {
@@ -72,9 +69,12 @@ impl Program for LifecycleCcm {
         lease: "lifecycle-ccm",
         port: 10288,
         event_component: "cloud-node-lifecycle-controller",
-        needs: Capability::Instances,
     };
     type Settings = LifecycleSettings;
+
+    fn needs(_: &Self::Settings) -> Vec<Need> {
+        vec![Need::Required(Capability::Instances)]
+    }
 
     fn specimens(metrics: &Metrics) {
         LifecycleMetrics::new(metrics).specimens();
@@ -86,45 +86,47 @@ impl Program for LifecycleCcm {
     }
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
-        let controller = Arc::new(controller(&context));
-        controller.breaker.pass("not judged here: this replica does not lead");
-        let listener = Arc::clone(&controller);
+        let breaker = context.health.condition("breaker", Scope::Information, "not judged yet");
+        let metrics = LifecycleMetrics::new(&context.metrics);
+        let reporter = Arc::new(Reporter::new(context.events.clone(), breaker, metrics));
+        let observer = Arc::new(Observer::new(Arc::clone(&context.cloud)));
+        let passes = Passes::default();
+        let (sees, forgets, wakes) = (observer.clone(), reporter.clone(), passes.clone());
         let watches = Watches::new(&context);
-        watches.watch(&controller.store, move |change| listener.changed(&change)).await;
-        Ok(Self { controller })
+        let on_change = move |change: Change<Node>| {
+            if let Change::Deleted(node) = &change {
+                forgets.forget(&node.name);
+            }
+            if sees.changed(&change) {
+                wakes.wake();
+            }
+        };
+        watches.watch(&observer.store, on_change).await;
+        Ok(Self { observer, reporter, passes })
     }
 
     fn lead(self: Arc<Self>, context: Context<Self>) {
-        self.controller.leads.store(true, Ordering::SeqCst);
-        self.controller.breaker.pass("closed; no list of the fleet was needed so far");
-        let passes = pass::run(Arc::clone(&self.controller), context.token.clone());
+        self.reporter.leads();
+        let (settings, closing) = (context.settings.clone(), self.passes.closing().clone());
+        let controller = Controller {
+            executor: Executor {
+                writer: Writer::new(&context, &self.observer.store),
+                settings: settings.clone(),
+                closing: closing.clone(),
+            },
+            observer: Arc::clone(&self.observer),
+            reporter: Arc::clone(&self.reporter),
+            settings: settings.clone(),
+            closing,
+            decider: Decider::new(),
+            backlog: Backlog::default(),
+        };
+        let passes = self.passes.clone().run(controller, settings, context.token.clone());
         context.supervisor.spawn("passes", passes);
     }
 
     async fn drain(&self) {
         // A lookup in flight is not worth the wait; a deletion is.
-        self.controller.closing.cancel();
-        drop(self.controller.passing.lock().await);
-    }
-}
-
-fn controller(context: &Context<LifecycleCcm>) -> Controller {
-    let store = Store::new();
-    Controller {
-        writer: Writer::new(context, &store),
-        store,
-        cloud: Arc::clone(&context.cloud),
-        events: context.events.clone(),
-        settings: context.settings.clone(),
-        metrics: LifecycleMetrics::new(&context.metrics),
-        breaker: context.health.condition("breaker", Scope::Information, "not judged yet"),
-        told: Told::default(),
-        leads: AtomicBool::new(false),
-        wake: Notify::new(),
-        closing: CancellationToken::new(),
-        passing: tokio::sync::Mutex::new(()),
-        started: Instant::now(),
-        appeared: Mutex::new(HashMap::new()),
-        docket: Mutex::new(Docket::default()),
+        self.passes.drain().await;
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ccm_cloud::ErrorKind;
+use ccm_cloud::{ErrorKind, Lookup, LookupResult};
+use ccm_controller::brake::Usage;
 use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{
     Counter, Every, Family, FloatGauge, Gauge, Histogram, LabelSet, Text, exponential_buckets,
@@ -11,10 +12,7 @@ use ccm_metrics::{
 
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::{
-    court::{At, Cause, Counts, Doubt, Reason, Testimony, Usage, Verdict},
-    docket::Line,
-};
+use crate::policy::{At, Cause, Counts, Doubt, Reason, Verdict, backlog::Line};
 
 /// Bounds of the time from the first answer "gone" to the deletion, in seconds.
 const TO_DELETION: [f64; 9] = [5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
@@ -92,7 +90,7 @@ metrics! {
         /// Requests to add or remove the shutdown taint, by what the API server answered
         [ALPHA] ccm_lifecycle_taints { action, result } => taints: Family<Counter, (Action, Answered)>,
             begin (Every, Ok(()));
-        /// What the court said, once per node and hearing
+        /// What the policy said, once per node and answers
         [ALPHA] ccm_lifecycle_verdicts { verdict, reason } => verdicts: Family<Counter, Verdict>, begin Every;
         /// From seeing that a node is not Ready, or is in doubt again, to knowing what to do: keep or delete
         [ALPHA] ccm_lifecycle_time_to_verdict_seconds { verdict } => to_verdict: Family<Histogram, Settled>,
@@ -134,22 +132,22 @@ impl LifecycleMetrics {
     }
 
     /// The cloud answered like this about one node.
-    pub(crate) fn answered(&self, testimony: &Testimony) {
-        let result = match testimony {
-            Testimony::Present(_) => Ok(Said::Success),
-            Testimony::Gone(_) => Ok(Said::InstanceNotFound),
-            Testimony::NotOurs(_) => Ok(Said::NotOurs),
-            Testimony::NoAnswer(error) => Err(error.kind),
+    pub(crate) fn answered(&self, result: &LookupResult) {
+        let result = match result {
+            Ok(Lookup::Found(_)) => Ok(Said::Success),
+            Ok(Lookup::Gone(_)) => Ok(Said::InstanceNotFound),
+            Ok(Lookup::NotOurs(_)) => Ok(Said::NotOurs),
+            Err(error) => Err(error.kind),
         };
         self.answers.of((Operation::InstanceExists, result)).inc();
     }
 
-    /// The court said this.
-    pub(crate) fn ruled(&self, verdict: &Verdict) {
+    /// The policy said this.
+    pub(crate) fn decided(&self, verdict: &Verdict) {
         self.verdicts.of(*verdict).inc();
     }
 
-    /// A node waited so long until the court said what is to be done about it.
+    /// A node waited so long until the policy said what is to be done about it.
     pub(crate) fn settled(&self, verdict: &'static str, waited: Duration) {
         self.to_verdict.of(Settled(verdict)).observe(waited.as_secs_f64());
     }

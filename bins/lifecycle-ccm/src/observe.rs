@@ -1,26 +1,203 @@
-//! From the informer's nodes and the cloud's answers to the plain values of the court.
+//! What is known: the nodes as the API server has them, and what the cloud says about
+//! them, as the plain values of the policy.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
-use ccm_cloud::{Claim, CloudError, Fleet};
-use ccm_controller::inventory::{Inventory, Snapshot};
+use ccm_base::clock::{self, Timeline};
+use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, Lookup, LookupResult, PowerState};
+use ccm_controller::{
+    brake::approval::is_yes,
+    instances,
+    inventory::{Inventory, Snapshot},
+};
+use ccm_kube::store::{Change, Store};
 use ccm_objects::{Node, Shared as Name};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
-    controller::Nodes,
-    court::{At, Listing, Subject},
+    policy::{
+        Agenda, Answers, At, Listing, LookedUp, NodeView,
+        action::{self, APPROVED, Action, PROTECTED},
+    },
+    settings::LifecycleSettings,
 };
 
-/// By this annotation a person forbids the deletion of a node.
-pub(crate) const PROTECTED: &str = "quartet.dev/deletion-protected";
-/// By this annotation, if it says `yes` or `true`, a person exempts a node from breaker
-/// and budget until it is Ready again.
-pub(crate) const APPROVED: &str = "quartet.dev/deletion-approved";
+/// All nodes at one moment, as the policy sees them and as they were read, in the same
+/// order.
+pub(crate) struct Nodes {
+    pub(crate) views: Vec<NodeView>,
+    pub(crate) nodes: Vec<Arc<Node>>,
+}
 
-/// A node as the court sees it, given whose it is, whether it is selected, and its age.
-pub(crate) fn subject(node: &Node, claim: Claim, selected: bool, age: Duration) -> Subject {
-    Subject {
+impl Nodes {
+    /// Each node with what the policy sees of it.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&NodeView, &Arc<Node>)> + Clone {
+        self.views.iter().zip(&self.nodes)
+    }
+
+    /// The nodes by their names.
+    pub(crate) fn by_name(&self) -> HashMap<Name, Arc<Node>> {
+        self.nodes.iter().map(|node| (Arc::clone(&node.name), Arc::clone(node))).collect()
+    }
+
+    /// What the marks on Ready nodes should become.
+    pub(crate) fn marks_of_ready(&self, settings: &LifecycleSettings) -> Vec<Action> {
+        let ready = self.iter().filter(|(view, _)| view.ready);
+        let removal = settings.shutdown_taint_removal;
+        ready.filter_map(|(view, node)| action::marks(view, node, None, removal)).collect()
+    }
+
+    /// What the marks on nodes that are not Ready should become, by what the cloud said.
+    pub(crate) fn marks_of_watched(
+        &self,
+        powers: &Powers,
+        settings: &LifecycleSettings,
+    ) -> Vec<Action> {
+        let removal = settings.shutdown_taint_removal;
+        let watched = self.iter().filter(|(view, _)| view.is_watched());
+        let marks = watched.filter_map(|(view, node)| {
+            let power = *powers.get(&(Arc::clone(&view.name), view.uid.clone()))?;
+            action::marks(view, node, Some(power), removal)
+        });
+        marks.collect()
+    }
+}
+
+/// What the cloud said of the machines of nodes, by name and UID.
+pub(crate) type Powers = HashMap<(Name, Box<str>), PowerState>;
+
+/// Which machines run.
+pub(crate) fn powers(lookups: &[LookedUp]) -> Powers {
+    let found = lookups.iter().filter_map(|lookup| match &lookup.result {
+        Ok(Lookup::Found(instance)) => {
+            Some(((Arc::clone(&lookup.name), lookup.uid.clone()), instance.power))
+        }
+        _ => None,
+    });
+    found.collect()
+}
+
+/// What the cloud answered.
+pub(crate) struct Heard {
+    asked: Vec<Arc<Node>>,
+    answers: Vec<LookupResult>,
+    fleet: Option<(Result<Fleet, CloudError>, At)>,
+    /// When the first question was asked and the last lookup answered.
+    times: (At, At),
+}
+
+/// Watches the nodes, on every replica, and asks the cloud about them.
+pub(crate) struct Observer {
+    pub(crate) store: Store<Node>,
+    cloud: Arc<dyn Cloud>,
+    timeline: Timeline,
+    /// Nodes that appeared while this process watched, and when.
+    appeared: Mutex<HashMap<Name, Instant>>,
+}
+
+impl Observer {
+    /// Has seen nothing yet.
+    pub(crate) fn new(cloud: Arc<dyn Cloud>) -> Self {
+        let timeline = Timeline::begin();
+        Self { store: Store::new(), cloud, timeline, appeared: Mutex::default() }
+    }
+
+    /// This moment.
+    pub(crate) fn now(&self) -> At {
+        self.timeline.now()
+    }
+
+    /// When the timers of this process reach a moment.
+    pub(crate) fn instant(&self, at: At) -> Instant {
+        self.timeline.instant(at)
+    }
+
+    /// Takes notice of a change of a node; says whether it may matter before the next
+    /// pass. Never waits.
+    pub(crate) fn changed(&self, change: &Change<Node>) -> bool {
+        match change {
+            Change::Added(node) => {
+                // What the first list shows may have been there for long.
+                if self.store.is_synced() {
+                    self.appeared.lock().insert(Arc::clone(&node.name), Instant::now());
+                }
+                !node.is_ready()
+            }
+            Change::Updated { old, new } => wakes(old, new),
+            Change::Deleted(node) => {
+                self.appeared.lock().remove(&node.name);
+                false
+            }
+        }
+    }
+
+    /// All nodes as they are now. Those whose provider ID cannot be judged yet, because
+    /// the provider has not said which ones are its own, are left out.
+    pub(crate) fn look(&self, settings: &LifecycleSettings) -> Nodes {
+        let (wall, appeared) = (clock::wall(), self.appeared.lock());
+        let view = |node: Arc<Node>| {
+            let claim = instances::claim(&*self.cloud, &node)?;
+            let seen = appeared.get(&node.name).map(Instant::elapsed);
+            let selected = settings.node_selector.matches(&node);
+            let age = age(node.age(wall), seen);
+            Some((view(&node, claim, selected, age), node))
+        };
+        let (views, nodes) = self.store.list().into_iter().filter_map(view).unzip();
+        Nodes { views, nodes }
+    }
+
+    /// Asks the cloud. Nothing is decided here.
+    pub(crate) async fn ask(
+        &self,
+        agenda: &Agenda,
+        nodes: &Nodes,
+        settings: &LifecycleSettings,
+    ) -> Heard {
+        let by_name = nodes.by_name();
+        let asked: Vec<Arc<Node>> =
+            agenda.look_up.iter().filter_map(|name| by_name.get(name).cloned()).collect();
+        let call = Call::waiting(settings.cloud_call_timeout);
+        let start = self.now();
+        let lookup = async {
+            let answers = instances::lookup(&*self.cloud, &asked, Detail::Presence, call).await;
+            (answers, self.now())
+        };
+        let list = async {
+            if !agenda.list {
+                return None;
+            }
+            let fleet = instances::list(&*self.cloud, Detail::Presence, call).await;
+            Some((fleet, self.now()))
+        };
+        let ((answers, answered), fleet) = tokio::join!(lookup, list);
+        Heard { asked, answers, fleet, times: (start, answered) }
+    }
+
+    /// What the cloud answered, with the list measured by these nodes.
+    pub(crate) fn answers(&self, heard: Heard, nodes: &Nodes) -> Answers {
+        let Heard { asked, answers, fleet, times: (start, answered) } = heard;
+        let looked_up = |(node, result): (&Arc<Node>, LookupResult)| LookedUp {
+            name: Arc::clone(&node.name),
+            uid: node.uid.clone(),
+            result,
+        };
+        let lookups = asked.iter().zip(answers).map(looked_up).collect();
+        let list = fleet.map(|(fleet, read)| {
+            let spell = |id: &str| self.cloud.canonical_id(id).into_owned();
+            listing(fleet, spell, nodes, (start, read))
+        });
+        Answers { asked: start, answered, lookups, list }
+    }
+}
+
+/// A node as the policy sees it, given whose it is, whether it is selected, and its age.
+fn view(node: &Node, claim: Claim, selected: bool, age: Duration) -> NodeView {
+    NodeView {
         name: Arc::clone(&node.name),
         uid: node.uid.clone(),
         claim,
@@ -38,19 +215,18 @@ pub(crate) fn subject(node: &Node, claim: Claim, selected: bool, age: Duration) 
 /// Whether a person has approved the node's deletion. A word that is not understood
 /// approves nothing.
 pub(crate) fn is_approved(node: &Node) -> bool {
-    let says = |value: &str| matches!(value, "yes" | "true");
-    node.annotations.get(APPROVED).is_some_and(|value| says(&value.trim().to_ascii_lowercase()))
+    node.annotations.get(APPROVED).is_some_and(|value| is_yes(value))
 }
 
 /// The shortest age that may be true: by the wall clock, which may be wrong, and by how
 /// long this process knows a node that it has seen appear.
-pub(crate) fn age(created: Option<Duration>, seen_for: Option<Duration>) -> Duration {
+fn age(created: Option<Duration>, seen_for: Option<Duration>) -> Duration {
     let by_clock = created.unwrap_or_default();
     seen_for.map_or(by_clock, |seen| seen.min(by_clock))
 }
 
 /// Whether a change of a node may matter before the next pass.
-pub(crate) fn wakes(old: &Node, new: &Node) -> bool {
+fn wakes(old: &Node, new: &Node) -> bool {
     old.is_ready() != new.is_ready()
         || old.annotations != new.annotations
         || old.provider_id != new.provider_id
@@ -58,9 +234,8 @@ pub(crate) fn wakes(old: &Node, new: &Node) -> bool {
         || old.taints != new.taints
 }
 
-/// The list as the court is told of it. `spell` says how the list spells a
-/// provider ID.
-pub(crate) fn listing(
+/// What the list says of these nodes. `spell` says how the list spells a provider ID.
+fn listing(
     fleet: Result<Fleet, CloudError>,
     spell: impl Fn(&str) -> String,
     nodes: &Nodes,
@@ -76,12 +251,12 @@ pub(crate) fn listing(
     let snapshot = inventory.snapshot();
     let missing: BTreeSet<Name> = nodes
         .iter()
-        .filter(|(subject, node)| {
+        .filter(|(view, node)| {
             let id = node.provider_id.as_deref().map(&spell);
             let (id, name) = (id.as_deref(), &*node.name);
-            subject.in_reach() && !shows(&snapshot, name, id) && !may_be_in(&unreadable, name, id)
+            view.in_reach() && !shows(&snapshot, name, id) && !may_be_in(&unreadable, name, id)
         })
-        .map(|(subject, _)| Arc::clone(&subject.name))
+        .map(|(view, _)| Arc::clone(&view.name))
         .collect();
     Listing::Read { asked, answered, instances, malformed: unreadable.len(), missing }
 }

@@ -3,20 +3,18 @@
 use std::time::Duration;
 
 use ccm_base::duration;
+use ccm_controller::brake::{InvalidLimit, Limit};
 use ccm_kube::selector::{InvalidSelector, NodeSelector};
 use ccm_runtime::settings::cloud_call_timeout;
-use ccm_settings::{SettingValue, checked, one_of, within};
+use ccm_settings::{checked, one_of, within};
 use serde::Serialize;
 
-use crate::{
-    court::{Budget, Ghosts, Policy},
-    shutdown::Removal,
-};
+use crate::policy::{Ghosts, Policy, shutdown::Removal};
 
 /// The settings, checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LifecycleSettings {
-    /// What the court goes by.
+    /// What the deletion policy goes by.
     pub policy: Policy,
     /// The nodes that are judged.
     #[serde(serialize_with = "as_text")]
@@ -51,7 +49,9 @@ ccm_settings::settings! {
         /// How many nodes may be deleted within --node-deletion-budget-window: a number, or a percentage of all
         /// nodes of this cloud, rounded up and never fewer than 3. 0 deletes none. Nodes with the annotation
         /// quartet.dev/deletion-approved are exempt. Counted by the leader: a new one starts a new window.
-        budget: Budget = live(Text, "node-deletion-budget", "10%");
+        budget: Limit = live(Text, "node-deletion-budget", "10%"), |text: &str, _: &str| {
+            text.parse().map_err(|error: InvalidLimit| error.to_string())
+        };
         /// The window of --node-deletion-budget; it slides. At least 1s.
         budget_window: Duration = live(Duration, "node-deletion-budget-window", "10m0s"), a_second_at_least;
         /// If a list of the fleet lacks more than this share of the nodes (and at least 3), or shows none of them,
@@ -115,19 +115,6 @@ fn ghosts(text: &str, default: &str) -> Result<Ghosts, String> {
     let british = text.replace("uninitialized", "uninitialised");
     let words = [("uninitialised", Ghosts::Uninitialised), ("never", Ghosts::Never)];
     one_of(&words)(&british, default)
-}
-
-impl SettingValue for Budget {
-    fn parse(text: &str) -> Result<Self, String> {
-        let rule = || "must be a number of nodes or a percentage, for instance 5 or 10%".to_owned();
-        match text.strip_suffix('%') {
-            Some(share) => match share.trim().parse() {
-                Ok(percent @ 0..=100) => Ok(Self::Percent(percent)),
-                _ => Err(rule()),
-            },
-            None => text.parse().map(Self::Count).map_err(|_| rule()),
-        }
-    }
 }
 
 #[cfg(test)]

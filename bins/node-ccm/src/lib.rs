@@ -43,7 +43,7 @@ use ccm_objects::Node;
 use ccm_runtime::{
     health::{Condition, Scope},
     metrics::Metrics,
-    program::{Context, Failure, Identity, Program},
+    program::{Context, Failure, Identity, Need, Program},
     rights::Right,
 };
 use tokio::time::Instant;
@@ -75,9 +75,12 @@ impl Program for NodeCcm {
         lease: "node-ccm",
         port: 10258,
         event_component: "cloud-node-controller",
-        needs: Capability::Instances,
     };
     type Settings = NodeSettings;
+
+    fn needs(_: &Self::Settings) -> Vec<Need> {
+        vec![Need::Required(Capability::Instances)]
+    }
 
     fn specimens(metrics: &Metrics) {
         NodeMetrics::new(metrics).specimens();

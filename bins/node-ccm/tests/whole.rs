@@ -317,3 +317,24 @@ async fn the_page_says_why_the_nodes_are_not_listed() {
         assert_eq!(nodes(&whole.program), "0 nodes watched", "{code}");
     }
 }
+
+/// Without an initialised node the fleet is not listed, so nothing else would end the
+/// memory of an instance.
+#[tokio::test(start_paused = true)]
+async fn instances_of_nodes_that_are_gone_are_forgotten_without_a_list_too() {
+    let whole = Whole::start(&["--node-status-update-frequency=1m".to_owned()]).await;
+    let names: Vec<_> = (0..3).map(|number| whole.add_node(number)).collect();
+    for name in &names {
+        whole.initialised(name).await;
+    }
+    let known = |whole: &Whole, count: &str| {
+        whole.metrics.encode().unwrap().contains(&format!("\nccm_inventory_instances {count}\n"))
+    };
+    assert!(known(&whole, "3.0"));
+    for name in &names {
+        whole.api.delete("nodes", name).unwrap();
+    }
+    sleep(Duration::from_mins(2)).await;
+    assert!(known(&whole, "0.0"));
+    assert_eq!(whole.cloud.calls().list, 0);
+}

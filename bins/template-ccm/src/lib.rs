@@ -43,7 +43,7 @@ use ccm_kube::store::Store;
 use ccm_objects::Node;
 use ccm_runtime::{
     metrics::Metrics,
-    program::{Context, Failure, Identity, Program},
+    program::{Context, Failure, Identity, Need, Program},
     rights::Right,
 };
 
@@ -72,9 +72,12 @@ impl Program for TemplateCcm {
         lease: "template-ccm",
         port: 10298,
         event_component: "template-controller",
-        needs: Capability::Instances,
     };
     type Settings = TemplateSettings;
+
+    fn needs(_: &Self::Settings) -> Vec<Need> {
+        vec![Need::Required(Capability::Instances)]
+    }
 
     fn specimens(metrics: &Metrics) {
         TemplateMetrics::new(metrics).specimens();

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use ccm_cloud::{Call, Claim, Cloud, Lookup, LookupResult};
+use ccm_cloud::{Call, Claim, Cloud, Detail, Lookup, LookupResult};
 use ccm_controller::{
     instances,
     queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
@@ -85,12 +85,12 @@ impl Observer {
             return Some(Ok(Lookup::NotOurs(why)));
         }
         // The limit of time comes from the settings at each call, so a new one counts at once.
-        let call = Call::routine(self.settings.borrow().cloud_call_timeout).for_presence();
+        let call = Call::routine(self.settings.borrow().cloud_call_timeout);
         let asked = [Arc::clone(node)];
         tokio::select! {
             biased;
             () = self.closing.cancelled() => None,
-            mut answers = instances::lookup(&*self.cloud, &asked, call) => answers.pop(),
+            mut answers = instances::lookup(&*self.cloud, &asked, Detail::Presence, call) => answers.pop(),
         }
     }
 

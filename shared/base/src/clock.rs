@@ -7,6 +7,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::time::Instant;
+
+use crate::At;
 
 /// Wall-clock time, for timestamps that other programs read: events, leases, logs.
 /// Never use it to measure a duration: it steps.
@@ -30,6 +33,32 @@ pub fn since_boot() -> Duration {
 pub fn since_boot() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// The moments of one process: the wall clock's time at its beginning, and from there on
+/// the monotonic clock, so that moments never go back and another process can read them.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeline {
+    begins: At,
+    started: Instant,
+}
+
+impl Timeline {
+    /// One that begins now.
+    pub fn begin() -> Self {
+        Self { begins: wall().into(), started: Instant::now() }
+    }
+
+    /// This moment.
+    pub fn now(&self) -> At {
+        self.begins + self.started.elapsed()
+    }
+
+    /// When the timers of this process reach the moment; what is before the beginning is
+    /// the beginning.
+    pub fn instant(&self, at: At) -> Instant {
+        self.started + at.since(self.begins)
+    }
 }
 
 /// Seconds since the Unix epoch, with fractions. Metrics such as

@@ -4,7 +4,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`clock`] | the only module that reads clocks |
+//! | [`clock`], [`At`] | the only module that reads clocks; a moment as a value |
 //! | [`duration`] | Go's durations as text |
 //! | [`Backoff`], [`RetryClass`] | waits that double from failure to failure; what a caller should do about an error |
 //! | [`FairOrder`], [`later`] | who is next of urgent and routine; times in the future
@@ -12,6 +12,7 @@
 //! | [`nearest()`] | "did you mean ...?" for misspelt names |
 //! | [`is_loopback`], [`retry_after()`] | which hosts are this machine; `Retry-After` headers |
 
+mod at;
 mod backoff;
 pub mod clock;
 pub mod duration;
@@ -23,6 +24,7 @@ mod nearest;
 mod retry_after;
 mod retry_class;
 
+pub use at::At;
 pub use backoff::Backoff;
 pub use fair_order::FairOrder;
 pub use later::later;

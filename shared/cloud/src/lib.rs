@@ -22,13 +22,13 @@ mod instances;
 mod provider;
 mod registry;
 
-pub use call::{Call, CallClass, CallGate, CallReport, Detail, OpenGate, Priority};
+pub use call::{Call, CallClass, CallGate, CallReport, OpenGate, Permit, Priority};
 pub use ccm_metrics::{MetricsSink, NoMetrics};
 pub use error::{CloudError, ErrorKind};
 pub use identity::{Claim, NodeIdentity, ProviderId, ProviderIdError};
 pub use instances::{
-    AbsenceProof, AddressKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeAddress,
-    PowerState, ProofMethod,
+    AbsenceProof, AddressKind, Answers, Detail, Fleet, Instance, InstanceTraits, Instances, Lookup,
+    LookupResult, NodeAddress, PowerState, ProofMethod, Wants,
 };
 pub use provider::{Capability, Cloud};
 pub use registry::{

@@ -2,12 +2,14 @@
 //! one call, the list of the fleet. Every answer comes within its time and fits its
 //! question, whatever the provider does.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Duration};
 
 use ccm_cloud::{
-    Call, Claim, Cloud, CloudError, ErrorKind, Fleet, Instances, Lookup, LookupResult, NodeIdentity,
+    AddressKind, Call, Claim, Cloud, CloudError, Detail, ErrorKind, Fleet, InstanceTraits,
+    Instances, Lookup, LookupResult, NodeAddress, NodeIdentity, Wants,
 };
 use ccm_objects::Node;
+use futures::StreamExt as _;
 use tokio::time::timeout;
 
 /// How much longer than its own time a call may take: a provider that does not keep to
@@ -20,11 +22,18 @@ pub fn canonical_id<'a>(cloud: &dyn Cloud, node: &'a Node) -> Option<Cow<'a, str
 }
 
 /// What the cloud is told about a node.
-fn identity(cloud: &dyn Cloud, node: &Node) -> NodeIdentity {
+fn identity(cloud: &dyn Cloud, node: &Node, wants: Wants) -> NodeIdentity {
+    let labels = node.labels.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+    let addresses = node.addresses.iter().filter_map(|address| {
+        Some(NodeAddress::new(AddressKind::parse(&address.kind)?, &*address.address))
+    });
     NodeIdentity {
         name: node.name.to_string(),
         provider_id: canonical_id(cloud, node).map(Cow::into_owned),
         system_uuid: node.system_uuid.as_deref().map(str::to_owned),
+        uid: wants.uid.then(|| node.uid.to_string()),
+        labels: labels.filter(|_| wants.labels).collect(),
+        addresses: addresses.filter(|_| wants.addresses).collect(),
     }
 }
 
@@ -39,27 +48,56 @@ pub fn claim(cloud: &dyn Cloud, node: &Node) -> Option<Claim> {
 
 /// Looks up many nodes in one call, or in none if there are none. There is exactly one
 /// answer per node.
-pub async fn lookup(cloud: &dyn Cloud, nodes: &[Arc<Node>], call: Call) -> Vec<LookupResult> {
+pub async fn lookup(
+    cloud: &dyn Cloud,
+    nodes: &[Arc<Node>],
+    detail: Detail,
+    call: Call,
+) -> Vec<LookupResult> {
+    let mut answers = vec![Err(late(call)); nodes.len()];
+    let collect = |place: usize, answer| {
+        if let Some(slot) = answers.get_mut(place) {
+            *slot = answer;
+        }
+    };
+    lookup_each(cloud, nodes, detail, call, collect).await;
+    answers
+}
+
+/// The same for callers who use each answer as soon as it is there: `answered` is called
+/// once per node with its place. What has not come in the call's time is an error of that
+/// node alone.
+pub async fn lookup_each(
+    cloud: &dyn Cloud,
+    nodes: &[Arc<Node>],
+    detail: Detail,
+    call: Call,
+    mut answered: impl FnMut(usize, LookupResult),
+) {
     if nodes.is_empty() {
-        return Vec::new();
+        return;
     }
-    let nodes: Vec<NodeIdentity> = nodes.iter().map(|node| identity(cloud, node)).collect();
-    let none = |error: CloudError| vec![Err(error); nodes.len()];
-    let instances = match offered(cloud) {
-        Ok(instances) => instances,
-        Err(error) => return none(error),
+    let mut left: BTreeSet<usize> = (0..nodes.len()).collect();
+    let ask = async {
+        let instances = offered(cloud)?;
+        let wants = instances.traits().wants;
+        let questions: Vec<NodeIdentity> =
+            nodes.iter().map(|node| identity(cloud, node, wants)).collect();
+        let mut answers = instances.lookup_each(&questions, detail, call);
+        while let Some((place, answer)) = answers.next().await {
+            if let Some(question) = questions.get(place).filter(|_| left.remove(&place)) {
+                answered(place, checked(question, answer, &cloud.schemes()));
+            }
+        }
+        Err(CloudError::new(ErrorKind::Malformed, "the lookup ended without an answer"))
     };
-    let Ok(results) = timeout(call.timeout + GRACE, instances.lookup(&nodes, call)).await else {
-        return none(late(call));
-    };
-    if results.len() != nodes.len() {
-        // Which answer belongs to which node cannot be known any more.
-        let message = format!("{} answers to a lookup of {} nodes", results.len(), nodes.len());
-        tracing::error!(provider = cloud.name(), "{message}");
-        return none(CloudError::new(ErrorKind::Malformed, message));
+    let ended = timeout(call.timeout + GRACE, ask).await;
+    let missing = ended.unwrap_or_else(|_| Err::<(), _>(late(call)));
+    if let Err(error) = missing {
+        for place in left {
+            answered(place, Err(error.clone()));
+        }
     }
-    let schemes = cloud.schemes();
-    nodes.iter().zip(results).map(|(node, result)| checked(node, result, &schemes)).collect()
 }
 
 /// An instance that is not the one that was asked about, or that carries another
@@ -86,14 +124,23 @@ fn checked(node: &NodeIdentity, result: LookupResult, schemes: &[String]) -> Loo
     }
 }
 
+/// What is particular to the cloud's instances, as far as that is known.
+pub fn traits(cloud: &dyn Cloud) -> InstanceTraits {
+    offered(cloud).map(|instances| instances.traits()).unwrap_or_default()
+}
+
 /// Lists the fleet. Entries that could not be understood are told in one log line.
 ///
 /// # Errors
 ///
-/// What the cloud answered, or that it did not answer in time.
-pub async fn list(cloud: &dyn Cloud, call: Call) -> Result<Fleet, CloudError> {
+/// What the cloud answered, that it did not answer in time, or that it has no list.
+pub async fn list(cloud: &dyn Cloud, detail: Detail, call: Call) -> Result<Fleet, CloudError> {
     let instances = offered(cloud)?;
-    let listed = timeout(call.timeout + GRACE, instances.list(call)).await;
+    if !instances.traits().lists {
+        let what = "the provider has no list of its instances";
+        return Err(CloudError::new(ErrorKind::Unsupported, what));
+    }
+    let listed = timeout(call.timeout + GRACE, instances.list(detail, call)).await;
     let fleet = listed.map_err(|_| late(call))??;
     if let Some(first) = fleet.malformed.first() {
         tracing::warn!(
@@ -130,7 +177,7 @@ mod tests {
 
     #[async_trait]
     impl Instances for Odd {
-        async fn lookup(&self, nodes: &[NodeIdentity], _call: Call) -> Vec<LookupResult> {
+        async fn lookup(&self, nodes: &[NodeIdentity], _: Detail, _: Call) -> Vec<LookupResult> {
             assert!(!nodes.is_empty(), "a call that asks nothing");
             match self.0 {
                 Some(count) => vec![Ok(Lookup::NotOurs("odd".to_owned())); count],
@@ -138,7 +185,7 @@ mod tests {
             }
         }
 
-        async fn list(&self, _call: Call) -> Result<Fleet, CloudError> {
+        async fn list(&self, _: Detail, _: Call) -> Result<Fleet, CloudError> {
             std::future::pending().await
         }
     }
@@ -185,8 +232,9 @@ mod tests {
             name: "node-1".to_owned(),
             provider_id: Some("sim://i-1".to_owned()),
             system_uuid: Some("uuid".to_owned()),
+            ..NodeIdentity::default()
         };
-        assert_eq!(identity(&OddCloud(None), &node("sim://I-1")), expect);
+        assert_eq!(identity(&OddCloud(None), &node("sim://I-1"), Wants::default()), expect);
     }
 
     #[test]
@@ -221,7 +269,7 @@ mod tests {
             let node = NodeIdentity {
                 name: "a".to_owned(),
                 provider_id: asked.map(str::to_owned),
-                system_uuid: None,
+                ..NodeIdentity::default()
             };
             let got = checked(&node, Ok(Lookup::Found(Box::new(instance))), &schemes);
             assert_eq!(got.err().map(|error| error.message), expect.map(str::to_owned));
@@ -239,16 +287,16 @@ mod tests {
         ] {
             let cloud = OddCloud(odd.map(Arc::new));
             let call = Call::routine(Duration::from_secs(3));
-            let kinds: Vec<_> = lookup(&cloud, &nodes, call)
+            let kinds: Vec<_> = lookup(&cloud, &nodes, Detail::Everything, call)
                 .await
                 .into_iter()
                 .map(|answer| answer.map_err(|error| error.kind))
                 .collect();
             assert_eq!(kinds, [Err(expect), Err(expect)]);
-            assert_eq!(lookup(&cloud, &[], call).await, []);
+            assert_eq!(lookup(&cloud, &[], Detail::Everything, call).await, []);
         }
         let hangs = OddCloud(Some(Arc::new(Odd(None))));
-        let listed = list(&hangs, Call::routine(Duration::from_secs(3))).await;
+        let listed = list(&hangs, Detail::Everything, Call::routine(Duration::from_secs(3))).await;
         assert_eq!(listed.unwrap_err().kind, ErrorKind::Timeout);
     }
 }

@@ -8,9 +8,11 @@
 //! | [`workers`] | runs work side by side; a panic ends the process |
 //! | [`passes`] | runs passes by period, wake and back-off |
 //! | [`reports`] | an event and a log line, unless both were written a moment ago |
+//! | [`brake`] | holds mass changes: breaker, budget, approvals; pure |
 //! | [`inventory`] | the fleet as last listed |
 //! | [`instances`] | asks the cloud about many nodes, whatever it answers |
 
+pub mod brake;
 pub mod instances;
 pub mod inventory;
 mod kind;

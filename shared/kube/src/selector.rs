@@ -25,12 +25,17 @@ pub struct InvalidSelector {
 impl NodeSelector {
     /// Whether the node is selected.
     pub fn matches(&self, node: &Node) -> bool {
+        self.selects(&node.labels)
+    }
+
+    /// Whether an object with these labels is meant.
+    pub fn selects(&self, labels: &BTreeMap<Shared, Shared>) -> bool {
         if self.selector.selects_all() {
             return true;
         }
         let text = |text: &Shared| text.to_string();
         let labels: BTreeMap<String, String> =
-            node.labels.iter().map(|(key, value)| (text(key), text(value))).collect();
+            labels.iter().map(|(key, value)| (text(key), text(value))).collect();
         self.selector.matches(&labels)
     }
 }

@@ -27,7 +27,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub use crate::identity::{Identity, VERSION};
+pub use crate::identity::{Identity, Need, VERSION};
 pub use life::run;
 pub(crate) use reload::ConfigMetrics;
 pub use specimens::specimens;
@@ -50,6 +50,10 @@ pub trait Program: Send + Sync + Sized + 'static {
 
     /// Its own settings.
     type Settings: Schema + Clone + Send + Sync + PartialEq + Debug + Serialize + 'static;
+
+    /// What it needs of the cloud with these settings, which may be nothing. Asked once, at
+    /// the start.
+    fn needs(settings: &Self::Settings) -> Vec<Need>;
 
     /// Registers all that it measures beyond what every program does, and makes one series
     /// of everything, with every value that a label can take. Called for the reference of

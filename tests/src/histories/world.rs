@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::Claim;
-use lifecycle_ccm::court::Subject;
+use lifecycle_ccm::policy::NodeView;
 
 use super::dice::Dice;
 
@@ -40,7 +40,7 @@ pub struct Node {
     pub created: u64,
     /// When the machine stops to exist.
     pub died: u64,
-    /// When the node object goes without the court: a person replaces it.
+    /// When the node object goes without the policy: a person replaces it.
     pub removed: u64,
     ready_from: u64,
     ready_until: u64,
@@ -81,8 +81,8 @@ impl Node {
     }
 
     /// The node as the controller sees it.
-    pub fn subject(&self, at: u64) -> Subject {
-        Subject {
+    pub fn view(&self, at: u64) -> NodeView {
+        NodeView {
             name: Arc::clone(&self.name),
             uid: self.uid.clone(),
             claim: match self.kind {

@@ -15,8 +15,8 @@ fn node(name: &str, id: Option<&str>) -> Arc<Node> {
     })
 }
 
-fn of(node: &Node) -> Subject {
-    subject(node, Claim::Ours, true, Duration::from_mins(10))
+fn of(node: &Node) -> NodeView {
+    view(node, Claim::Ours, true, Duration::from_mins(10))
 }
 
 #[test]
@@ -90,8 +90,8 @@ fn a_list_shows_nodes_by_id_and_those_without_by_name() {
     .into_iter()
     .map(|node| (of(&node), node))
     .collect();
-    let (subjects, nodes) = nodes.into_iter().unzip();
-    let nodes = Nodes { subjects, nodes };
+    let (views, nodes) = nodes.into_iter().unzip();
+    let nodes = Nodes { views, nodes };
     let fleet = Fleet {
         instances: vec![
             instance("sim://i-a", "x"),

@@ -41,7 +41,7 @@ fn every_setting_is_taken_over() {
         confirmation_period: Duration::from_secs(2),
         grace_period: Duration::ZERO,
         monitor_period: Duration::from_secs(1),
-        budget: Budget::Count(7),
+        budget: Limit::Count(7),
         budget_window: Duration::from_mins(1),
         shrink_threshold: 20,
         ghosts: Ghosts::Never,

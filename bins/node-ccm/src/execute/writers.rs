@@ -101,7 +101,7 @@ impl Writers {
             return;
         }
         let claim = self.intake.claim(&node).unwrap_or(Claim::Unclaimed);
-        let policy = self.settings.borrow().policy();
+        let policy = self.intake.policy(&self.settings.borrow());
         let plan = plan(&node, claim, answer, policy);
         match &plan.outcome {
             Outcome::Initialised | Outcome::KeptTrue => self.carry_out(&node, &plan).await,

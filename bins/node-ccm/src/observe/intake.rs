@@ -15,7 +15,7 @@ use ccm_kube::store::{Change, Store};
 use ccm_objects::{Node, Shared as Name};
 
 use super::{Handles, ledger::Ledger, wakes};
-use crate::{metrics::State, report::NodeReports};
+use crate::{metrics::State, plan::Policy, report::NodeReports, settings::NodeSettings};
 
 /// The nodes, and what is wanted of them.
 pub(crate) struct Intake {
@@ -38,6 +38,12 @@ impl Intake {
             reports: handles.reports.clone(),
             leads: AtomicBool::new(false),
         }
+    }
+
+    /// What the plan needs to know besides the node and the answer about it.
+    pub(crate) fn policy(&self, settings: &NodeSettings) -> Policy {
+        let labels_only_add = instances::traits(&*self.cloud).labels_only_add;
+        Policy { labels_only_add, ..settings.policy() }
     }
 
     /// Takes up work: every node that waits is looked at now. The others are compared

@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Claim, Cloud, CloudError, Fleet, ProviderId};
+use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, ProviderId};
 use ccm_controller::{
     instances,
     inventory::{Changes, Inventory},
@@ -64,11 +64,15 @@ impl Refresh {
     /// Lists the fleet and queues what differs from it. Tells in a line what came of it.
     async fn refresh(&self) -> Result<String, CloudError> {
         if !self.has_settled_nodes() {
+            self.prune();
             return Ok("no initialised node to compare, so the fleet was not listed".to_owned());
+        }
+        if !instances::traits(&*self.cloud).lists {
+            return Ok(self.look_all_up());
         }
         let started = Instant::now();
         let time = self.settings.borrow().cloud_call_timeout;
-        let listed = instances::list(&*self.cloud, Call::routine(time)).await;
+        let listed = instances::list(&*self.cloud, Detail::Everything, Call::routine(time)).await;
         let result = match listed {
             Ok(fleet) => Ok(self.compare(fleet, started)),
             Err(error) => Err(error),
@@ -100,6 +104,18 @@ impl Refresh {
         self.intake.list().iter().any(settled)
     }
 
+    /// Forgets the instances of nodes that are gone: no list shows which ones exist.
+    fn prune(&self) {
+        let (cloud, nodes) = (&*self.cloud, self.intake.list());
+        let ids: HashSet<_> =
+            nodes.iter().filter_map(|node| instances::canonical_id(cloud, node)).collect();
+        let names: HashSet<&str> = nodes.iter().map(|node| &*node.name).collect();
+        self.inventory.prune(|instance| {
+            let mut known = std::iter::once(&instance.provider_id).chain(&instance.other_ids);
+            names.contains(&*instance.name) || known.any(|id| ids.contains(id.as_str()))
+        });
+    }
+
     /// Takes over the list and queues the nodes that differ from it.
     fn compare(&self, fleet: Fleet, started: Instant) -> Seen {
         let count = fleet.instances.len();
@@ -108,6 +124,29 @@ impl Refresh {
         let nodes = self.intake.list();
         let differing = nodes.iter().filter(|node| self.differs(node, &news)).count();
         Seen { nodes: nodes.len(), differing, instances: count }
+    }
+
+    /// Where the provider has no list each node is looked up. Tells it in a line.
+    fn look_all_up(&self) -> String {
+        let mut count = 0;
+        for node in self.intake.list().iter().filter(|node| !node.is_uninitialised()) {
+            match self.intake.claim(node) {
+                Some(Claim::Foreign) => self.intake.foreign(node),
+                Some(Claim::Ours | Claim::Unclaimed) => {
+                    self.look_up(node);
+                    count += 1;
+                }
+                None => {}
+            }
+        }
+        tracing::info!("the provider has no list of its instances: {count} nodes are looked up");
+        format!("{count} nodes are looked up, because the provider has no list")
+    }
+
+    /// Queues the node for a question to the cloud.
+    fn look_up(&self, node: &Node) {
+        self.ledger.demand(&node.name);
+        self.queue.add(Arc::clone(&node.name), Priority::Routine);
     }
 
     /// Whether the node is to be looked at; if so, it is queued.
@@ -132,12 +171,11 @@ impl Refresh {
         let known = id.as_deref().map(|id| self.inventory.get(id));
         let Some(Ok(Some(instance))) = known else {
             // Not in the list, or not to be told apart in it: that proves nothing.
-            self.ledger.demand(&node.name);
-            self.queue.add(Arc::clone(&node.name), Priority::Routine);
+            self.look_up(node);
             return true;
         };
         let is_new = news.contains(&instance.provider_id);
-        let plan = follow(node, &instance, self.settings.borrow().policy());
+        let plan = follow(node, &instance, self.intake.policy(&self.settings.borrow()));
         if plan.steps.is_empty() {
             self.ledger.set_state(&node.name, State::Initialised);
             self.reports.notes(node, &plan);

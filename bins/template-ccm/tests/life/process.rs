@@ -1,22 +1,22 @@
-//! A process of a program with a simulated API server and a provider that fails as it is told
+//! A process of the program with a simulated API server and a provider that fails as it is told
 //! to.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    Call, Cloud, CloudError, ErrorKind, Fleet, Instance, Instances, Lookup, LookupResult,
+    Call, Cloud, CloudError, Detail, ErrorKind, Fleet, Instance, Instances, Lookup, LookupResult,
     NodeIdentity, ProviderContext, ProviderFactory, ProviderId, ProviderRegistry,
 };
 use ccm_runtime::{
     logging::LogControl,
-    program::{Failure, Program, load, run},
+    program::{Failure, load, run},
 };
 use ccm_settings::Invocation;
 use ccm_sim::apiserver::{ApiServer, Fault, ListenHandle, Options};
 use parking_lot::Mutex;
 use serde_json::json;
-use template_ccm::plan::INSTANCE_NAME;
+use template_ccm::{TemplateCcm, plan::INSTANCE_NAME};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -113,7 +113,7 @@ impl Cloud for Scripted {
 
 #[async_trait]
 impl Instances for Scripted {
-    async fn lookup(&self, nodes: &[NodeIdentity], call: Call) -> Vec<LookupResult> {
+    async fn lookup(&self, nodes: &[NodeIdentity], _: Detail, call: Call) -> Vec<LookupResult> {
         assert!(!self.script.lookup_panics, "broken");
         self.shared.lookups.lock().push(call.timeout);
         let found = |node: &NodeIdentity| {
@@ -123,12 +123,12 @@ impl Instances for Scripted {
         nodes.iter().map(found).collect()
     }
 
-    async fn list(&self, _: Call) -> Result<Fleet, CloudError> {
+    async fn list(&self, _: Detail, _: Call) -> Result<Fleet, CloudError> {
         Ok(Fleet::default())
     }
 }
 
-/// A process of a program and the provider.
+/// A process of the program and the provider.
 pub(crate) struct Process {
     pub(crate) api: Arc<ApiServer>,
     _listener: ListenHandle,
@@ -139,7 +139,7 @@ pub(crate) struct Process {
 }
 
 /// Begins one in a cluster with one node, `node-1`.
-pub(crate) async fn begin<P: Program>(script: Script, arguments: &[&str]) -> Process {
+pub(crate) async fn begin(script: Script, arguments: &[&str]) -> Process {
     let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
     let listener = api.listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
     if let Some(fault) = script.fault.clone() {
@@ -155,17 +155,16 @@ pub(crate) async fn begin<P: Program>(script: Script, arguments: &[&str]) -> Pro
         format!("--secure-port={}", free.port()),
     ];
     all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
-    let loaded = load::<P>(&Invocation::with_arguments(all)).unwrap();
+    let loaded = load::<TemplateCcm>(&Invocation::with_arguments(all)).unwrap();
     let shared = Arc::new(Shared { outage: Mutex::new(script.outage), ..Shared::default() });
     let provider = Scripted { script, shared: Arc::clone(&shared) };
     let providers = ProviderRegistry::new().with(provider);
     let stop = CancellationToken::new();
     let token = stop.clone();
     #[expect(clippy::disallowed_methods, reason = "the handle is kept and awaited")]
-    let life =
-        tokio::spawn(
-            async move { run::<P>(loaded, &providers, LogControl::detached(), token).await },
-        );
+    let life = tokio::spawn(async move {
+        run::<TemplateCcm>(loaded, &providers, LogControl::detached(), token).await
+    });
     let process = Process { api, _listener: listener, shared, pages: free, stop, life };
     process.register("node-1");
     process

@@ -16,7 +16,7 @@ use super::{
     description::Description,
     instances::ExternalInstances,
     keeper, proto,
-    rpc::{Deadline, Wire, provider_client, question},
+    rpc::{Deadline, Wire, provider_client, question, read},
 };
 
 /// Builds [`ExternalCloud`] from the file of `--cloud-config`.
@@ -97,8 +97,8 @@ impl Cloud for ExternalCloud {
         if self.shared.description().is_none() {
             self.shared.describe(deadline).await?;
         }
-        let message = proto::HealthRequest { priority: priority_to_wire(&call) };
-        let answer = self.shared.wire.call("health", deadline, |channel, terms| async move {
+        let message = proto::HealthRequest { priority: Some(priority_to_wire(call.priority)) };
+        let answer = self.shared.wire.call(read("health"), deadline, |channel, terms| async move {
             provider_client(channel).health(question(message, terms)).await
         });
         answer.await.map(|proto::HealthResponse {}| ())
@@ -130,7 +130,7 @@ impl Shared {
     /// Asks the provider about itself and remembers the answer. What is known already
     /// stays known while the provider does not answer.
     pub(super) async fn describe(&self, deadline: Deadline) -> Result<(), CloudError> {
-        let answer = self.wire.call("describe", deadline, |channel, terms| async move {
+        let answer = self.wire.call(read("describe"), deadline, |channel, terms| async move {
             provider_client(channel).describe(question(proto::DescribeRequest {}, terms)).await
         });
         let outcome = answer.await.and_then(Description::try_from);

@@ -41,6 +41,9 @@ impl Moment {
 pub struct Term {
     /// How much of it is left at least.
     pub remaining: Duration,
+    /// Grows with each leader, so that a cloud can tell a write of an earlier one. None
+    /// where there is no election.
+    pub number: Option<u64>,
 }
 
 /// This process does not lead, or not for long enough.
@@ -62,6 +65,7 @@ pub enum Lost {
 struct Current {
     since: Moment,
     length: Duration,
+    number: u64,
 }
 
 impl Current {
@@ -117,7 +121,7 @@ impl Leadership {
     /// Leads from now on for this long, or not if that is nothing: for tests of writers.
     pub fn for_a_term(length: Duration) -> Self {
         let leadership = Self::standby(length);
-        leadership.renew(Moment::now(), length);
+        leadership.renew(Moment::now(), length, 1);
         leadership
     }
 
@@ -132,7 +136,7 @@ impl Leadership {
         let tenure = *self.inner.tenure.lock();
         let current = match tenure {
             Tenure::None => return Err(Lost::NotLeading),
-            Tenure::Unlimited => return Ok(Term { remaining: Duration::MAX }),
+            Tenure::Unlimited => return Ok(Term { remaining: Duration::MAX, number: None }),
             Tenure::Term(current) => current,
         };
         let remaining = current.remaining();
@@ -142,7 +146,15 @@ impl Leadership {
         if remaining < need {
             return Err(Lost::TooShort { remaining });
         }
-        Ok(Term { remaining })
+        Ok(Term { remaining, number: Some(current.number) })
+    }
+
+    /// Whether a write to the cloud may begin now: while [`Leadership::write_timeout`] is
+    /// left of the term. A cloud takes longer than any term for some answers, so such a
+    /// write is waited for beyond the term: it is harmless late, because it can be repeated,
+    /// carries a precondition, or is found again by its owner's tag.
+    pub fn check_cloud_write(&self) -> Result<Term, Lost> {
+        self.check(self.write_timeout())
     }
 
     /// Whether this process leads at this moment.
@@ -183,10 +195,10 @@ impl Leadership {
         self.check(Duration::ZERO).map_or(Duration::ZERO, |term| term.remaining)
     }
 
-    /// The term now lasts for `length` from `since`. `false` if that is over already:
+    /// The term of this number now lasts for `length` from `since`. `false` if that is over already:
     /// then there is no such term.
-    pub(super) fn renew(&self, since: Moment, length: Duration) -> bool {
-        let current = Current { since, length };
+    pub(super) fn renew(&self, since: Moment, length: Duration, number: u64) -> bool {
+        let current = Current { since, length, number };
         if current.remaining().is_zero() {
             return false;
         }
@@ -222,7 +234,7 @@ mod tests {
     async fn a_write_begins_only_within_the_term() {
         let leadership = standby();
         assert_eq!(leadership.check(Duration::ZERO), Err(Lost::NotLeading));
-        assert!(leadership.renew(Moment::now(), TERM));
+        assert!(leadership.renew(Moment::now(), TERM, 1));
         assert!(leadership.check(Duration::from_secs(9)).is_ok());
         tokio::time::advance(Duration::from_secs(7)).await;
         assert!(matches!(leadership.check(Duration::from_secs(4)), Err(Lost::TooShort { .. })));
@@ -238,7 +250,7 @@ mod tests {
     async fn only_a_leader_whose_term_is_over_is_overdue() {
         let leadership = standby();
         assert!(!leadership.is_overdue(), "a standby");
-        leadership.renew(Moment::now(), TERM);
+        leadership.renew(Moment::now(), TERM, 1);
         assert!(!leadership.is_overdue(), "a term in good order");
         tokio::time::advance(TERM).await;
         assert!(leadership.is_overdue(), "a term that is over");
@@ -271,7 +283,7 @@ mod tests {
         let leadership = standby();
         let before_sleep =
             Moment { since_boot: clock::since_boot().saturating_sub(TERM), ..Moment::now() };
-        assert!(!leadership.renew(before_sleep, TERM));
+        assert!(!leadership.renew(before_sleep, TERM, 1));
         assert_eq!(leadership.check(Duration::ZERO), Err(Lost::NotLeading));
     }
 
@@ -287,7 +299,7 @@ mod tests {
         let leadership = standby();
         let (first, second) = (leadership.clone(), leadership.clone());
         let story = async {
-            leadership.renew(Moment::now(), TERM);
+            leadership.renew(Moment::now(), TERM, 1);
             tokio::time::sleep(Duration::from_secs(1)).await;
             leadership.end();
         };

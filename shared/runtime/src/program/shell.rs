@@ -87,7 +87,9 @@ impl<P: Program> Shell<P> {
             EventRecorder::new(clients.events.clone(), P::IDENTITY.event_component, event_metrics);
         let candidacy = Candidacy::new(&settings.election, &clients, &events, &metrics);
         let leadership = candidacy.leadership().clone();
-        let guard = move |need| leadership.check(need).map(|_| ()).map_err(|lost| chain(&lost));
+        let guard = move || {
+            leadership.check_cloud_write().map(|term| term.number).map_err(|lost| chain(&lost))
+        };
         let gate = CloudGate::new(cloud_limits.clone(), &metrics, Some(Box::new(guard)));
         show_cloud(&health, &gate);
 
@@ -190,15 +192,15 @@ impl<P: Program> Shell<P> {
             ..provider_context::<P>(&settings)
         };
         let cloud = provider::build(factory.as_ref(), &context, &self.startup).await?;
-        let needs = P::IDENTITY.needs;
-        let idle = format!("the cloud provider {} does not offer {needs}", cloud.name());
-        let mut said = false;
-        while !provider::offers(cloud.as_ref(), needs, &self.startup).await {
+        let needs = P::needs(&self.own.borrow());
+        let mut said = String::new();
+        while let Some(missing) = provider::missing(cloud.as_ref(), &needs, &self.startup).await {
+            let idle = format!("the cloud provider {} does not offer {missing}", cloud.name());
             // Shown each time, because a look that fails shows its failure.
             self.startup.pass(format!("idle: {idle}"));
-            if !said {
+            if idle != said {
                 tracing::info!("idle: {idle}");
-                said = true;
+                said = idle;
             }
             sleep(LOOK_AGAIN).await;
         }
@@ -265,6 +267,8 @@ impl<P: Program> Shell<P> {
             }
         }
         self.work.token().cancel();
+        // Not bounded by the deadline: they cannot be called back.
+        self.gate.end_writes().await;
         let left = deadline.saturating_duration_since(Instant::now()).max(NOTICE);
         match self.work.wait_all(left).await {
             Ok(()) => true,

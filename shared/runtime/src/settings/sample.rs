@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use ccm_base::duration;
-use ccm_cloud::Capability;
 use ccm_settings::{Invocation, LoadError, checked};
 use serde::Serialize;
 
@@ -18,7 +17,6 @@ pub(crate) const IDENTITY: Identity = Identity {
     lease: "node-ccm",
     port: 10258,
     event_component: "cloud-node-controller",
-    needs: Capability::Instances,
 };
 
 ccm_settings::settings! {

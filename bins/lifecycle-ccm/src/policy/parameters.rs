@@ -2,17 +2,8 @@
 
 use std::time::Duration;
 
+use ccm_controller::brake::{Budget, Limit};
 use serde::Serialize;
-
-/// How many nodes may be deleted per window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Budget {
-    /// So many. Zero: none ever, except approved ones.
-    Count(u32),
-    /// So many percent of the known nodes, rounded up and at least 3. Zero: none ever,
-    /// except approved ones.
-    Percent(u8),
-}
 
 /// What becomes of nodes without a provider ID whose name the cloud does not know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -36,7 +27,7 @@ pub struct Policy {
     /// How often a node that is not Ready is looked up.
     pub monitor_period: Duration,
     /// How many nodes may be deleted per [`Policy::budget_window`].
-    pub budget: Budget,
+    pub budget: Limit,
     /// The sliding window of the budget.
     pub budget_window: Duration,
     /// Percent of the known nodes; if more of them than this miss in a list, the breaker opens.
@@ -47,13 +38,20 @@ pub struct Policy {
     pub evidence_age: Duration,
 }
 
+impl Policy {
+    /// How many nodes may be deleted, for the brake.
+    pub(super) const fn deletions(&self) -> Budget {
+        Budget { limit: self.budget, window: self.budget_window }
+    }
+}
+
 impl Default for Policy {
     fn default() -> Self {
         Self {
             confirmation_period: Duration::from_secs(20),
             grace_period: Duration::from_secs(120),
             monitor_period: Duration::from_secs(5),
-            budget: Budget::Percent(10),
+            budget: Limit::Percent(10),
             budget_window: Duration::from_secs(600),
             shrink_threshold: 50,
             ghosts: Ghosts::default(),

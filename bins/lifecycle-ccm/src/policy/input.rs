@@ -1,14 +1,14 @@
-//! What the court is told: the nodes, and what the cloud answered about them.
+//! What the policy decides by: the nodes, and what the cloud answered about them.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use ccm_cloud::{AbsenceProof, Claim, CloudError, LookupResult, PowerState};
+use ccm_cloud::{Claim, CloudError, LookupResult};
 
 use super::{At, Ghosts, Policy};
 
 /// One node as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subject {
+pub struct NodeView {
     /// The node's name.
     pub name: Arc<str>,
     /// `metadata.uid`.
@@ -21,7 +21,7 @@ pub struct Subject {
     pub selected: bool,
     /// Whether its condition Ready is True.
     pub ready: bool,
-    /// Whether somebody deletes it already (`metadata.deletionTimestamp`).
+    /// Whether it is being deleted already (`metadata.deletionTimestamp`).
     pub deleting: bool,
     /// Whether it has the taint `node.cloudprovider.kubernetes.io/uninitialized`.
     pub uninitialised: bool,
@@ -33,8 +33,8 @@ pub struct Subject {
     pub approved: bool,
 }
 
-impl Subject {
-    /// Whether the court may have anything to say about it, Ready or not.
+impl NodeView {
+    /// Whether the policy may have anything to say about it, Ready or not.
     pub fn in_reach(&self) -> bool {
         self.selected && !self.deleting && self.claim != Claim::Foreign
     }
@@ -56,30 +56,6 @@ impl Subject {
     }
 }
 
-/// What one lookup said about one node's instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Testimony {
-    /// It exists.
-    Present(PowerState),
-    /// It does not exist, by this proof.
-    Gone(AbsenceProof),
-    /// It is somebody else's, for this reason.
-    NotOurs(String),
-    /// There is no answer for this node. Never evidence.
-    NoAnswer(CloudError),
-}
-
-impl From<LookupResult> for Testimony {
-    fn from(result: LookupResult) -> Self {
-        match result {
-            Ok(ccm_cloud::Lookup::Found(instance)) => Self::Present(instance.power),
-            Ok(ccm_cloud::Lookup::Gone(proof)) => Self::Gone(proof),
-            Ok(ccm_cloud::Lookup::NotOurs(why)) => Self::NotOurs(why),
-            Err(error) => Self::NoAnswer(error),
-        }
-    }
-}
-
 /// What was said about one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookedUp {
@@ -87,8 +63,8 @@ pub struct LookedUp {
     pub name: Arc<str>,
     /// Its UID when it was asked about.
     pub uid: Box<str>,
-    /// The answer.
-    pub testimony: Testimony,
+    /// The answer. An error is never evidence.
+    pub result: LookupResult,
 }
 
 /// The list of the fleet.
@@ -105,7 +81,7 @@ pub enum Listing {
         /// How many of its entries could not be understood.
         malformed: usize,
         /// Which nodes it does not show: by provider ID, or by name those without one.
-        /// Every subject in reach that is not in here is shown.
+        /// Every view in reach that is not in here is shown.
         missing: BTreeSet<Arc<str>>,
     },
     /// It could not be read, which says nothing.
@@ -114,7 +90,7 @@ pub enum Listing {
 
 /// The answers of one pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hearing {
+pub struct Answers {
     /// When the first lookup was asked.
     pub asked: At,
     /// When the last lookup was answered.

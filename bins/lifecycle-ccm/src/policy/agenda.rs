@@ -1,8 +1,8 @@
-//! Who is looked at next.
+//! Which nodes are looked up next.
 
 use std::sync::Arc;
 
-use super::{At, Court, Policy, Ruling, Subject, record::Record};
+use super::{At, Decider, Decision, NodeView, Policy, record::Record};
 
 /// How many nodes one pass looks up at most: two batches of 500.
 pub const LOOKUPS_PER_PASS: usize = 1000;
@@ -28,11 +28,11 @@ pub struct Agenda {
     /// Whether to list the fleet. Its first page must not be asked before this agenda.
     pub list: bool,
     /// When the next agenda may not be empty if no node changes and nothing is asked
-    /// now. After a hearing, ask for a new agenda to know.
+    /// now. After a answers, ask for a new agenda to know.
     pub next: Option<At>,
-    /// Cases that ended without a hearing: the node turned Ready, vanished, or left the
-    /// court's reach. For the log; nothing is to be done.
-    pub ended: Vec<Ruling>,
+    /// Cases that ended without a answers: the node turned Ready, vanished, or left the
+    /// policy's reach. For the log; nothing is to be done.
+    pub ended: Vec<Decision>,
 }
 
 impl Agenda {
@@ -42,24 +42,24 @@ impl Agenda {
     }
 }
 
-impl Court {
+impl Decider {
     /// Says what to ask the cloud now.
-    pub fn agenda(&mut self, now: At, subjects: &[Subject], policy: &Policy) -> Agenda {
-        let ended = self.enrol(subjects);
+    pub fn agenda(&mut self, now: At, views: &[NodeView], policy: &Policy) -> Agenda {
+        let ended = self.track(views);
         if self.period != policy.monitor_period {
             self.period = policy.monitor_period;
             self.records.values_mut().for_each(|record| record.look_again = At::default());
         }
-        let mut waiting: Vec<(&Subject, &Record)> = subjects
+        let mut waiting: Vec<(&NodeView, &Record)> = views
             .iter()
-            .filter(|subject| subject.is_watched())
-            .filter_map(|subject| Some((subject, self.records.get(&subject.name)?)))
+            .filter(|view| view.is_watched())
+            .filter_map(|view| Some((view, self.records.get(&view.name)?)))
             .filter(|(_, record)| !record.deleted)
             .collect();
         let relist = self.relist(policy);
-        let due = |(subject, record): &(&Subject, &Record)| due(subject, record, policy);
-        let nobody_due = waiting.iter().all(|node| due(node) > now);
-        if nobody_due {
+        let due = |(view, record): &(&NodeView, &Record)| due(view, record, policy);
+        let none_due = waiting.iter().all(|node| due(node) > now);
+        if none_due {
             let list = relist.is_some_and(|at| at <= now);
             let looks = waiting.iter().map(due);
             let next = looks.chain(relist.filter(|at| *at > now)).min();
@@ -71,12 +71,10 @@ impl Court {
         let next = later.chain(relist.filter(|at| *at > now)).min();
         waiting.retain(|node| due(node) <= horizon);
         let waiting = share(waiting);
-        let convicts = waiting
-            .iter()
-            .any(|(subject, record)| is_near_conviction(now, subject, record, policy));
+        let needs_list = waiting.iter().any(|(view, record)| needs_list(now, view, record, policy));
         Agenda {
-            look_up: waiting.iter().map(|(subject, _)| Arc::clone(&subject.name)).collect(),
-            list: convicts || relist.is_some_and(|at| at <= now),
+            look_up: waiting.iter().map(|(view, _)| Arc::clone(&view.name)).collect(),
+            list: needs_list || relist.is_some_and(|at| at <= now),
             next,
             ended,
         }
@@ -85,16 +83,16 @@ impl Court {
     /// When an open breaker wants a new list.
     fn relist(&self, policy: &Policy) -> Option<At> {
         let pause = policy.monitor_period * HELD_PERIODS;
-        self.breaker.is_open().then(|| self.listed.unwrap_or_default() + pause)
+        self.breaker().is_open().then(|| self.listed.unwrap_or_default() + pause)
     }
 }
 
-/// When the node is to be looked at. One that no answer can bring before the court is
+/// When the node is to be looked at. One that no answer can bring before the policy is
 /// looked at seldom: only its taint depends on it, and a search by name costs the cloud
 /// more than the look at an ID.
-fn due(subject: &Subject, record: &Record, policy: &Policy) -> At {
+fn due(view: &NodeView, record: &Record, policy: &Policy) -> At {
     match record.looked {
-        Some(looked) if !subject.can_be_judged(policy) => {
+        Some(looked) if !view.can_be_judged(policy) => {
             record.look_again.max(held_until(looked, policy))
         }
         _ => record.look_again,
@@ -103,7 +101,7 @@ fn due(subject: &Subject, record: &Record, policy: &Policy) -> At {
 
 /// Who finds a place: open cases first, those due longest ago first, then nodes never
 /// looked at, then those looked at longest ago. Neither kind crowds the other out.
-fn share<'a>(waiting: Vec<(&'a Subject, &'a Record)>) -> Vec<(&'a Subject, &'a Record)> {
+fn share<'a>(waiting: Vec<(&'a NodeView, &'a Record)>) -> Vec<(&'a NodeView, &'a Record)> {
     let (mut cases, mut others): (Vec<_>, Vec<_>) =
         waiting.into_iter().partition(|(_, record)| record.case.is_some());
     cases.sort_by(|a, b| (a.1.look_again, &a.0.name).cmp(&(b.1.look_again, &b.0.name)));
@@ -115,9 +113,9 @@ fn share<'a>(waiting: Vec<(&'a Subject, &'a Record)>) -> Vec<(&'a Subject, &'a R
 }
 
 /// Whether one more answer "gone" would bring it before the list.
-fn is_near_conviction(now: At, subject: &Subject, record: &Record, policy: &Policy) -> bool {
+fn needs_list(now: At, view: &NodeView, record: &Record, policy: &Policy) -> bool {
     let confirmed = |opened: At| opened + policy.confirmation_period <= now;
-    !subject.protected
-        && subject.can_be_judged(policy)
+    !view.protected
+        && view.can_be_judged(policy)
         && record.case.as_ref().is_some_and(|case| confirmed(case.opened()))
 }

@@ -1,6 +1,6 @@
-//! What the court remembers of one node.
+//! What the policy remembers of one node.
 
-use super::{At, Evidence, Proof, Roll, Subject};
+use super::{At, Evidence, ListCoverage, NodeView, Proof};
 
 /// A node that is not Ready.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub struct Case {
 
 impl Record {
     /// A node that was never looked at.
-    pub fn new(node: &Subject) -> Self {
+    pub fn new(node: &NodeView) -> Self {
         Self {
             uid: node.uid.clone(),
             has_id: node.has_id,
@@ -48,7 +48,7 @@ impl Record {
 
     /// Takes notice of the node as it is now. A new word of the operator is acted on at
     /// once; with its provider ID set, everything begins anew.
-    pub fn update(&mut self, node: &Subject) {
+    pub fn update(&mut self, node: &NodeView) {
         if self.has_id != node.has_id {
             *self = Self::new(node);
         }
@@ -59,7 +59,7 @@ impl Record {
     }
 }
 
-const fn orders(node: &Subject) -> (bool, bool) {
+const fn orders(node: &NodeView) -> (bool, bool) {
     (node.protected, node.approved)
 }
 
@@ -80,8 +80,8 @@ impl Case {
         self.answers = self.answers.saturating_add(1);
     }
 
-    /// For the ruling.
-    pub fn evidence(&self, list: Option<Roll>) -> Evidence {
+    /// For the decision.
+    pub fn evidence(&self, list: Option<ListCoverage>) -> Evidence {
         Evidence {
             first: Some(self.first.clone()),
             latest: Some(self.latest.clone()),

@@ -1,7 +1,4 @@
-use super::{
-    super::{breaker::measure, budget::Ledger},
-    *,
-};
+use super::{super::breaker::measure, *};
 
 /// So many nodes that are not Ready and so many that are, of which so many miss.
 fn cause(others: (usize, usize), ready_nodes: (usize, usize)) -> Option<&'static str> {
@@ -9,11 +6,11 @@ fn cause(others: (usize, usize), ready_nodes: (usize, usize)) -> Option<&'static
         (0..count).map(|number| format!("{kind}-{number}")).collect()
     };
     let (out, up) = (named("out", others.0), named("up", ready_nodes.0));
-    let subjects: Vec<Subject> =
-        out.iter().map(|name| subject(name)).chain(up.iter().map(|name| ready(name))).collect();
+    let views: Vec<NodeView> =
+        out.iter().map(|name| view(name)).chain(up.iter().map(|name| ready(name))).collect();
     let missing = out[..others.1].iter().chain(&up[..ready_nodes.1]);
     let missing = missing.map(|name| Arc::from(name.as_str())).collect();
-    let (_, cause) = measure(&subjects, &missing, 7, &Policy::default());
+    let (_, cause) = measure(&views, &missing, 7, &Policy::default());
     cause.as_ref().map(Cause::as_str)
 }
 
@@ -54,65 +51,38 @@ fn the_breaker_keeps_its_beginning_and_closes_by_itself() {
 
 #[test]
 fn protected_approved_young_and_unjudged_nodes_are_not_counted() {
-    let changes: [fn(&mut Subject); 6] = [
-        |subject| subject.protected = true,
-        |subject| subject.approved = true,
-        |subject| subject.age = Duration::from_secs(119),
-        |subject| subject.selected = false,
-        |subject| subject.deleting = true,
-        |subject| subject.claim = Claim::Foreign,
+    let changes: [fn(&mut NodeView); 6] = [
+        |view| view.protected = true,
+        |view| view.approved = true,
+        |view| view.age = Duration::from_secs(119),
+        |view| view.selected = false,
+        |view| view.deleting = true,
+        |view| view.claim = Claim::Foreign,
     ];
     for change in changes {
-        let mut lost = subject("lost");
+        let mut lost = view("lost");
         change(&mut lost);
         let missing = [Arc::from("lost")].into();
-        let (roll, cause) = measure(&[lost], &missing, 0, &Policy::default());
-        assert_eq!((roll.known, cause), (0, None));
+        let (coverage, cause) = measure(&[lost], &missing, 0, &Policy::default());
+        assert_eq!((coverage.known, cause), (0, None));
     }
-}
-
-#[test]
-fn the_budget_has_a_limit_and_a_sliding_window() {
-    let policy = |budget| Policy { budget, ..Policy::default() };
-    for (budget, known, limit) in [
-        (Budget::Count(0), 100, 0),
-        (Budget::Count(7), 3, 7),
-        (Budget::Percent(0), 100, 0),
-        (Budget::Percent(10), 5, 3),
-        (Budget::Percent(10), 100, 10),
-        (Budget::Percent(10), 101, 11),
-        (Budget::Percent(100), 50, 50),
-    ] {
-        let usage = Ledger::default().usage(at(0.0), known, &policy(budget));
-        assert_eq!(usage, Usage { used: 0, limit }, "{budget:?} of {known}");
-    }
-    let (mut ledger, two) = (Ledger::default(), policy(Budget::Count(2)));
-    assert_eq!(ledger.take(at(0.0), "a", 9, &two), Ok(()));
-    assert_eq!(ledger.take(at(100.0), "b", 9, &two), Ok(()));
-    assert_eq!(ledger.take(at(101.0), "b", 9, &two), Ok(()), "paid for once");
-    assert_eq!(ledger.take(at(101.0), "c", 9, &two), Err(Some(at(600.0))));
-    assert_eq!(ledger.take(at(599.9), "c", 9, &two), Err(Some(at(600.0))));
-    assert_eq!(ledger.take(at(600.0), "c", 9, &two), Ok(()));
-    ledger.release("b");
-    assert_eq!(ledger.take(at(600.0), "d", 9, &two), Ok(()), "given back");
-    assert_eq!(ledger.take(at(600.0), "e", 9, &policy(Budget::Count(0))), Err(None));
 }
 
 /// The verdict about one node whose case is old enough, in the pass in which a list
 /// closes the breaker.
-fn when_the_breaker_closes(judged: &Subject) -> Verdict {
+fn when_the_breaker_closes(judged: &NodeView) -> Verdict {
     let nodes = among_ready(judged.clone());
     let all: Vec<&str> = nodes.iter().map(|node| &*node.name).collect();
-    let mut court = Court::new();
-    hear(&mut court, at(0.0), &nodes, ("n", gone()), Some(lacks(at(0.0), &all)));
-    assert!(court.breaker().is_open());
-    hear(&mut court, at(30.0), &nodes, ("n", gone()), Some(lacks(at(30.0), &["n"])))
+    let mut decider = Decider::new();
+    decide(&mut decider, at(0.0), &nodes, ("n", gone()), Some(lacks(at(0.0), &all)));
+    assert!(decider.breaker().is_open());
+    decide(&mut decider, at(30.0), &nodes, ("n", gone()), Some(lacks(at(30.0), &["n"])))
 }
 
 #[test]
 fn what_was_heard_while_it_was_open_is_no_evidence() {
-    assert_eq!(why(&when_the_breaker_closes(&subject("n"))), ("suspect", "unconfirmed"));
+    assert_eq!(why(&when_the_breaker_closes(&view("n"))), ("suspect", "unconfirmed"));
     // No breaker ever held this one.
-    let approved = Subject { approved: true, ..subject("n") };
+    let approved = NodeView { approved: true, ..view("n") };
     assert_eq!(when_the_breaker_closes(&approved), Verdict::Delete);
 }

@@ -1,16 +1,19 @@
 //! Each rule on its own; what they do together is for the random histories.
 
 mod breaker;
-mod rules;
+mod decide;
 mod when;
 
-use ccm_cloud::{AbsenceProof, Claim, CloudError, ErrorKind, PowerState, ProofMethod};
+use ccm_cloud::{
+    AbsenceProof, Claim, CloudError, ErrorKind, Instance, Lookup, LookupResult, ProofMethod,
+    ProviderId,
+};
 
 use super::*;
 
 /// A node that is not Ready, old enough, and ours.
-fn subject(name: &str) -> Subject {
-    Subject {
+fn view(name: &str) -> NodeView {
+    NodeView {
         name: name.into(),
         uid: format!("uid-{name}").into(),
         claim: Claim::Ours,
@@ -25,12 +28,12 @@ fn subject(name: &str) -> Subject {
     }
 }
 
-fn ready(name: &str) -> Subject {
-    Subject { ready: true, ..subject(name) }
+fn ready(name: &str) -> NodeView {
+    NodeView { ready: true, ..view(name) }
 }
 
 /// The node that is judged, among ten that are Ready.
-fn among_ready(judged: Subject) -> Vec<Subject> {
+fn among_ready(judged: NodeView) -> Vec<NodeView> {
     (0..10).map(|number| ready(&format!("ready-{number}"))).chain([judged]).collect()
 }
 
@@ -38,24 +41,27 @@ fn at(seconds: f64) -> At {
     At(Duration::from_secs_f64(seconds))
 }
 
-fn gone_by(method: ProofMethod) -> Testimony {
-    Testimony::Gone(AbsenceProof {
+#[expect(clippy::unnecessary_wraps, reason = "an answer like those that are errors")]
+fn gone_by(method: ProofMethod) -> LookupResult {
+    Ok(Lookup::Gone(AbsenceProof {
         method,
         evidence: "no such instance".to_owned(),
         request_id: None,
-    })
+    }))
 }
 
-fn gone() -> Testimony {
+fn gone() -> LookupResult {
     gone_by(ProofMethod::ById)
 }
 
-fn running() -> Testimony {
-    Testimony::Present(PowerState::Running)
+#[expect(clippy::unnecessary_wraps, reason = "an answer like those that are errors")]
+fn running() -> LookupResult {
+    let id = ProviderId::parse("sim://i-a").unwrap();
+    Ok(Lookup::Found(Box::new(Instance::new(id, "a"))))
 }
 
-fn error(kind: ErrorKind) -> Testimony {
-    Testimony::NoAnswer(CloudError::new(kind, "odd"))
+fn error(kind: ErrorKind) -> LookupResult {
+    Err(CloudError::new(kind, "odd"))
 }
 
 /// A list that was read at once and lacks these nodes.
@@ -64,27 +70,27 @@ fn lacks(asked: At, missing: &[&str]) -> Listing {
     Listing::Read { asked, answered: asked, instances: 11, malformed: 0, missing }
 }
 
-/// Hears one answer about one node, given at once, and says what the court makes of it.
-fn hear(
-    court: &mut Court,
+/// Decides by one answer about one node, given at once.
+fn decide(
+    decider: &mut Decider,
     now: At,
-    subjects: &[Subject],
-    (name, testimony): (&str, Testimony),
+    views: &[NodeView],
+    (name, result): (&str, LookupResult),
     list: Option<Listing>,
 ) -> Verdict {
     let policy = Policy::default();
-    court.agenda(now, subjects, &policy);
+    decider.agenda(now, views, &policy);
     let uid = format!("uid-{name}").into();
-    let lookups = vec![LookedUp { name: name.into(), uid, testimony }];
-    let hearing = Hearing { asked: now, answered: now, lookups, list };
-    let rulings = court.hear(now, subjects, hearing, &policy);
-    let ruling = rulings.iter().find(|ruling| &*ruling.name == name);
-    ruling.map(|ruling| ruling.verdict).unwrap()
+    let lookups = vec![LookedUp { name: name.into(), uid, result }];
+    let answers = Answers { asked: now, answered: now, lookups, list };
+    let decisions = decider.decide(now, views, answers, &policy);
+    let decision = decisions.iter().find(|decision| &*decision.name == name);
+    decision.map(|decision| decision.verdict).unwrap()
 }
 
-/// The ruling by which the node was deleted.
-fn ruling(name: &str) -> Ruling {
-    Ruling {
+/// The decision by which the node was deleted.
+fn decision(name: &str) -> Decision {
+    Decision {
         name: name.into(),
         uid: format!("uid-{name}").into(),
         verdict: Verdict::Delete,

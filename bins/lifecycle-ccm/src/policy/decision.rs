@@ -1,4 +1,4 @@
-//! What the court says.
+//! What the policy says.
 
 use std::{fmt, sync::Arc};
 
@@ -130,7 +130,7 @@ pub struct Proof {
 
 /// What the last usable list showed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Roll {
+pub struct ListCoverage {
     /// Instances in the list, ours or not.
     pub instances: usize,
     /// Nodes that should be in it.
@@ -148,8 +148,8 @@ pub struct Evidence {
     pub latest: Option<Proof>,
     /// How many such answers there were.
     pub answers: u32,
-    /// The list of this hearing, if it was usable.
-    pub list: Option<Roll>,
+    /// The list of this answers, if it was usable.
+    pub list: Option<ListCoverage>,
 }
 
 impl fmt::Display for Evidence {
@@ -167,30 +167,30 @@ impl fmt::Display for Evidence {
         if let Some(request) = &latest.request_id {
             write!(f, " (request {request})")?;
         }
-        if let Some(roll) = &self.list {
+        if let Some(coverage) = &self.list {
             write!(
                 f,
                 "; a list of {} instances shows {} of {} nodes",
-                roll.instances,
-                roll.known.saturating_sub(roll.missing),
-                roll.known
+                coverage.instances,
+                coverage.known.saturating_sub(coverage.missing),
+                coverage.known
             )?;
         }
         Ok(())
     }
 }
 
-/// What the court says about one node.
+/// What the policy says about one node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Ruling {
+pub struct Decision {
     /// The node.
     pub name: Arc<str>,
-    /// The very object that the ruling is about; a deletion must demand it.
+    /// The very object that the decision is about; a deletion must demand it.
     pub uid: Box<str>,
     /// What is to be done.
     pub verdict: Verdict,
     /// When the case was opened: when the first answer "gone" was heard. For a
-    /// [`Verdict::Keep`] it is the case that this ruling ended.
+    /// [`Verdict::Keep`] it is the case that this decision ended.
     pub since: Option<At>,
     /// What speaks against the node.
     pub evidence: Evidence,

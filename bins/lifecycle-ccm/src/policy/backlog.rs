@@ -1,14 +1,14 @@
 //! How long the nodes that are not Ready wait until it is known what to do about them.
 //!
-//! Kept beside the court and not in it: nothing here decides anything.
+//! Nothing here decides anything.
 
 use std::{collections::HashMap, time::Duration};
 
-use crate::court::{At, Reason, Ruling, Subject, Verdict};
+use super::{At, Decision, NodeView, Reason, Verdict};
 
-/// Who waits, and since when. A new leader begins with an empty one, as with the court.
+/// Which nodes wait, and since when. A new leader begins with an empty one.
 #[derive(Debug, Default)]
-pub(crate) struct Docket {
+pub(crate) struct Backlog {
     /// By UID; `None` for a node about which all is said for now.
     waiting: HashMap<Box<str>, Option<At>>,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Line {
     pub(crate) longest: Duration,
 }
 
-/// What a ruling means for the wait.
+/// What a decision means for the wait.
 enum Meaning {
     /// It is over, by this verdict.
     Settled(&'static str),
@@ -32,31 +32,32 @@ enum Meaning {
     Left,
 }
 
-impl Docket {
+impl Backlog {
     /// Takes notice of the nodes as they are now: one that is not Ready waits from here
-    /// on, and one that is nobody's business any more is forgotten.
-    pub(crate) fn enrol(&mut self, now: At, subjects: &[Subject]) {
-        let mut watched: HashMap<&str, &Subject> = subjects
-            .iter()
-            .filter(|subject| subject.is_watched())
-            .map(|subject| (&*subject.uid, subject))
-            .collect();
+    /// on, and one that is out of reach is forgotten.
+    pub(crate) fn track(&mut self, now: At, views: &[NodeView]) {
+        let mut watched: HashMap<&str, &NodeView> =
+            views.iter().filter(|view| view.is_watched()).map(|view| (&*view.uid, view)).collect();
         self.waiting.retain(|uid, _| watched.remove(&**uid).is_some());
-        self.waiting.extend(watched.values().map(|subject| (subject.uid.clone(), Some(now))));
+        self.waiting.extend(watched.values().map(|view| (view.uid.clone(), Some(now))));
     }
 
-    /// Takes down what the court said. If that ends a wait: `keep` or `delete`, and how
+    /// Notes what was decided. If that ends a wait: `keep` or `delete`, and how
     /// long the node has waited.
-    pub(crate) fn ruled(&mut self, now: At, ruling: &Ruling) -> Option<(&'static str, Duration)> {
-        let since = self.waiting.get_mut(&ruling.uid)?;
-        match meaning(&ruling.verdict) {
+    pub(crate) fn decided(
+        &mut self,
+        now: At,
+        decision: &Decision,
+    ) -> Option<(&'static str, Duration)> {
+        let since = self.waiting.get_mut(&decision.uid)?;
+        match meaning(&decision.verdict) {
             Meaning::Settled(verdict) => since.take().map(|since| (verdict, now.since(since))),
             Meaning::Open => {
                 since.get_or_insert(now);
                 None
             }
             Meaning::Left => {
-                self.waiting.remove(&ruling.uid);
+                self.waiting.remove(&decision.uid);
                 None
             }
         }
@@ -95,14 +96,14 @@ mod tests {
     use ccm_cloud::Claim;
 
     use super::*;
-    use crate::court::{Doubt, Evidence};
+    use crate::policy::{Doubt, Evidence};
 
     fn at(seconds: u64) -> At {
         At(Duration::from_secs(seconds))
     }
 
-    fn subject(uid: &str, ready: bool) -> Subject {
-        Subject {
+    fn view(uid: &str, ready: bool) -> NodeView {
+        NodeView {
             name: "node".into(),
             uid: uid.into(),
             claim: Claim::Ours,
@@ -117,8 +118,8 @@ mod tests {
         }
     }
 
-    fn ruling(uid: &str, verdict: Verdict) -> Ruling {
-        Ruling {
+    fn decision(uid: &str, verdict: Verdict) -> Decision {
+        Decision {
             name: "node".into(),
             uid: uid.into(),
             verdict,
@@ -144,37 +145,37 @@ mod tests {
             (Verdict::OverBudget { until: None }, None),
         ];
         for (verdict, expect) in cases {
-            let mut docket = Docket::default();
-            docket.enrol(at(10), &[subject("u", false)]);
-            docket.enrol(at(12), &[subject("u", false)]);
-            let got = docket.ruled(at(40), &ruling("u", verdict));
+            let mut backlog = Backlog::default();
+            backlog.track(at(10), &[view("u", false)]);
+            backlog.track(at(12), &[view("u", false)]);
+            let got = backlog.decided(at(40), &decision("u", verdict));
             assert_eq!(got, expect.map(|name| (name, Duration::from_secs(30))), "{verdict:?}");
-            assert_eq!(docket.ruled(at(50), &ruling("u", Verdict::Keep(Reason::Ready))), None);
+            assert_eq!(backlog.decided(at(50), &decision("u", Verdict::Keep(Reason::Ready))), None);
         }
     }
 
     #[test]
     fn a_settled_node_waits_again_once_there_is_doubt() {
-        let mut docket = Docket::default();
-        docket.enrol(at(0), &[subject("u", false)]);
-        let keep = ruling("u", Verdict::Keep(Reason::Exists));
-        assert_eq!(docket.ruled(at(1), &keep), Some(("keep", Duration::from_secs(1))));
-        assert_eq!(docket.ruled(at(5), &keep), None, "it is counted once");
-        assert_eq!(docket.line(at(6)), Line::default());
-        assert_eq!(docket.ruled(at(10), &ruling("u", suspect())), None);
-        assert_eq!(docket.line(at(16)), Line { nodes: 1, longest: Duration::from_secs(6) });
-        let delete = ruling("u", Verdict::Delete);
-        assert_eq!(docket.ruled(at(30), &delete), Some(("delete", Duration::from_secs(20))));
+        let mut backlog = Backlog::default();
+        backlog.track(at(0), &[view("u", false)]);
+        let keep = decision("u", Verdict::Keep(Reason::Exists));
+        assert_eq!(backlog.decided(at(1), &keep), Some(("keep", Duration::from_secs(1))));
+        assert_eq!(backlog.decided(at(5), &keep), None, "it is counted once");
+        assert_eq!(backlog.line(at(6)), Line::default());
+        assert_eq!(backlog.decided(at(10), &decision("u", suspect())), None);
+        assert_eq!(backlog.line(at(16)), Line { nodes: 1, longest: Duration::from_secs(6) });
+        let delete = decision("u", Verdict::Delete);
+        assert_eq!(backlog.decided(at(30), &delete), Some(("delete", Duration::from_secs(20))));
     }
 
     #[test]
     fn the_line_is_those_that_wait_now() {
-        let mut docket = Docket::default();
-        docket.enrol(at(0), &[subject("a", false), subject("b", true)]);
-        docket.enrol(at(5), &[subject("a", false), subject("b", false), subject("c", false)]);
-        assert_eq!(docket.line(at(7)), Line { nodes: 3, longest: Duration::from_secs(7) });
-        docket.enrol(at(8), &[subject("a", true), subject("c", false)]);
-        assert_eq!(docket.line(at(9)), Line { nodes: 1, longest: Duration::from_secs(4) });
-        assert_eq!(docket.ruled(at(9), &ruling("a", Verdict::Delete)), None, "it is Ready");
+        let mut backlog = Backlog::default();
+        backlog.track(at(0), &[view("a", false), view("b", true)]);
+        backlog.track(at(5), &[view("a", false), view("b", false), view("c", false)]);
+        assert_eq!(backlog.line(at(7)), Line { nodes: 3, longest: Duration::from_secs(7) });
+        backlog.track(at(8), &[view("a", true), view("c", false)]);
+        assert_eq!(backlog.line(at(9)), Line { nodes: 1, longest: Duration::from_secs(4) });
+        assert_eq!(backlog.decided(at(9), &decision("a", Verdict::Delete)), None, "it is Ready");
     }
 }

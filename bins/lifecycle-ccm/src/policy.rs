@@ -1,0 +1,165 @@
+//! The deletion policy: decides from evidence whether a node's instance is gone for good.
+//!
+//! Evidence in, verdict out. No clock, no I/O, no `async`; time is [`At`], which the
+//! caller reads and passes in. A pass of the controller is
+//!
+//! ```text
+//! agenda(now, views) -> calls to the cloud -> decide(now, views, answers) -> decisions
+//! ```
+//!
+//! with the views as they are at each of the two moments. A decision that says
+//! [`Verdict::Delete`] has used up budget; [`Decider::deleted`] notes what came of it.
+//!
+//! What a node must fail before it is deleted, in this order: it is not Ready, selected,
+//! ours and past its grace period; the cloud said twice, a confirmation period apart and
+//! about this very node (UID), that the instance is gone; a list of the fleet read after
+//! the first answer does not show it; the breaker is closed; there is budget.
+//! `docs/deletion-court.md` is the same for operators.
+
+pub(crate) mod action;
+mod agenda;
+pub(crate) mod backlog;
+mod breaker;
+mod decide;
+mod decision;
+mod input;
+mod parameters;
+mod record;
+pub mod shutdown;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use ccm_controller::brake::{Brake, Usage};
+use serde::Serialize;
+
+use self::record::Record;
+
+pub use ccm_base::At;
+pub use ccm_controller::brake::Limit;
+
+pub use self::{
+    agenda::{Agenda, LOOKUPS_PER_PASS},
+    breaker::{Breaker, Cause},
+    decision::{Decision, Doubt, Evidence, ListCoverage, Proof, Reason, Verdict},
+    input::{Answers, Listing, LookedUp, NodeView},
+    parameters::{Ghosts, Policy},
+};
+
+/// How a deletion ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// The node is deleted, though it may still be in the views.
+    Done,
+    /// It was not asked for, or the node has changed: the case stays open, its budget is
+    /// free again.
+    NotDone,
+    /// The API server refuses it. As [`Deletion::NotDone`], but not soon again, and the
+    /// others come first.
+    Refused,
+    /// It is not known. The case stays open and paid for.
+    Uncertain,
+}
+
+/// How many nodes are in which state, for gauges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Nodes that are not Ready and within the policy's reach.
+    pub watched: usize,
+    /// Those of them with an open case: the cloud said once that the instance is gone.
+    pub suspected: usize,
+}
+
+/// The memory of one leader: cases, breaker and budget. A new leader starts with an
+/// empty one, so that every node needs a fresh confirmation.
+#[derive(Debug, Default)]
+pub struct Decider {
+    records: HashMap<Arc<str>, Record>,
+    brake: Brake<Cause>,
+    /// When the fleet was last asked for, with or without success.
+    listed: Option<At>,
+    /// The monitor period by which nodes are due.
+    period: Duration,
+}
+
+impl Decider {
+    /// One that knows nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether deletions are held because of what the last list showed.
+    pub fn breaker(&self) -> &Breaker {
+        self.brake.breaker()
+    }
+
+    /// The budget now, for gauges.
+    pub fn budget(&self, now: At, views: &[NodeView], policy: &Policy) -> Usage {
+        self.brake.usage(now, breaker::known(views, policy).count(), policy.deletions())
+    }
+
+    /// How many nodes are watched and suspected.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            watched: self.records.len(),
+            suspected: self.records.values().filter(|record| record.case.is_some()).count(),
+        }
+    }
+
+    /// For how long the oldest open case has been open; `None` if there is none.
+    pub fn oldest_case(&self, now: At) -> Option<Duration> {
+        let cases = self.records.values().filter_map(|record| record.case.as_ref());
+        cases.map(|case| now.since(case.opened())).max()
+    }
+
+    /// Notes how a deletion ended.
+    pub fn deleted(&mut self, now: At, decision: &Decision, outcome: Deletion, policy: &Policy) {
+        if matches!(outcome, Deletion::NotDone | Deletion::Refused) {
+            self.brake.release(&decision.uid);
+        }
+        let record = self.records.get_mut(&decision.name);
+        if let Some(record) = record.filter(|record| record.uid == decision.uid) {
+            record.deleted = outcome == Deletion::Done;
+            record.refused = outcome == Deletion::Refused;
+            record.look_again = match outcome {
+                Deletion::Refused => agenda::held_until(now, policy),
+                _ => At::default(),
+            };
+        }
+    }
+
+    /// Forgets nodes that vanished, turned Ready, came back as another object or left
+    /// the policy's reach, and remembers those that are new in it. Returns a decision for
+    /// each case that this ended.
+    fn track(&mut self, views: &[NodeView]) -> Vec<Decision> {
+        let by_name: HashMap<&str, &NodeView> =
+            views.iter().map(|view| (&*view.name, view)).collect();
+        let mut ended = Vec::new();
+        self.records.retain(|name, record| {
+            let same = by_name.get(&**name).filter(|view| view.uid == record.uid);
+            let reason = same.map_or(Some(Reason::AnotherNode), |node| decide::exempt(node));
+            if let (Some(reason), Some(case)) = (reason, &record.case) {
+                ended.push(Decision {
+                    name: Arc::clone(name),
+                    uid: record.uid.clone(),
+                    verdict: Verdict::Keep(reason),
+                    since: Some(case.opened()),
+                    evidence: case.evidence(None),
+                });
+            }
+            reason.is_none()
+        });
+        for view in views.iter().filter(|view| view.is_watched()) {
+            match self.records.get_mut(&view.name) {
+                Some(record) => record.update(view),
+                None => {
+                    self.records.insert(Arc::clone(&view.name), Record::new(view));
+                }
+            }
+        }
+        ended.sort_by(|a, b| a.name.cmp(&b.name));
+        ended
+    }
+}

@@ -1,0 +1,309 @@
+//! The rules, in order: the first that applies decides.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
+
+use ccm_cloud::{AbsenceProof, Lookup, ProofMethod};
+use ccm_controller::brake::{Hold, Transition};
+
+use super::{
+    Answers, At, Decider, Decision, Doubt, Evidence, ListCoverage, Listing, LookedUp, NodeView,
+    Policy, Proof, Reason, Verdict, agenda, breaker,
+    record::{Case, Record},
+};
+
+impl Decider {
+    /// Decides about the nodes that were asked about by what was answered. `views` are the
+    /// nodes as they are now, not as they were when the cloud was asked; the list's
+    /// `missing` must be measured by the same.
+    ///
+    /// The decisions about cases that ended by themselves come first (the node turned
+    /// Ready, vanished, left the policy's reach), then those about nodes that were looked
+    /// up, and last those about nodes whose instance is proven to be gone, in the order of their cases, then of their
+    /// names, those whose deletion was refused behind the others: the order in which they
+    /// get what budget there is.
+    pub fn decide(
+        &mut self,
+        now: At,
+        views: &[NodeView],
+        answers: Answers,
+        policy: &Policy,
+    ) -> Vec<Decision> {
+        let mut decisions = self.track(views);
+        let ended: HashSet<Box<str>> =
+            decisions.iter().map(|decision| decision.uid.clone()).collect();
+        if answers.list.is_some() {
+            self.listed = Some(answers.asked);
+        }
+        let list = answers.list.and_then(|list| usable(list, policy)).map(|list| {
+            let (coverage, cause) = breaker::measure(views, &list.missing, list.instances, policy);
+            if self.brake.observe(now, cause) == Transition::Closed {
+                self.forget_evidence(views);
+            }
+            FreshList { asked: list.asked, missing: list.missing, coverage }
+        });
+        let round = Round {
+            now,
+            asked: answers.asked,
+            slow: answers.answered.since(answers.asked) > policy.evidence_age,
+            list,
+            policy,
+        };
+        let by_name: HashMap<&str, &NodeView> =
+            views.iter().map(|view| (&*view.name, view)).collect();
+        let mut proven = Vec::new();
+        for lookup in answers.lookups {
+            if ended.contains(&lookup.uid) {
+                continue;
+            }
+            let view = by_name.get(&*lookup.name).copied();
+            let record = self.records.get_mut(&lookup.name);
+            match round.judge(view, record, lookup) {
+                Judged::Decided(decision) => decisions.push(decision),
+                Judged::Proven { decision, approved } => proven.push((decision, approved)),
+            }
+        }
+        let refused = |name: &Arc<str>| self.records.get(name).is_some_and(|record| record.refused);
+        proven.sort_by_cached_key(|(a, _)| (refused(&a.name), a.since, Arc::clone(&a.name)));
+        let known = breaker::known(views, policy).count();
+        for (mut decision, approved) in proven {
+            decision.verdict = self.verdict(now, &decision.uid, approved, known, policy);
+            self.hold(now, &decision, policy);
+            decisions.push(decision);
+        }
+        decisions
+    }
+
+    /// What a cloud said while its list was not believable is no evidence once it is:
+    /// every case begins anew, but those of approved nodes, which no breaker holds.
+    fn forget_evidence(&mut self, views: &[NodeView]) {
+        for view in views.iter().filter(|view| !view.approved) {
+            if let Some(record) = self.records.get_mut(&view.name) {
+                record.case = None;
+                record.look_again = At::default();
+            }
+        }
+    }
+
+    /// Held nodes are looked at more seldom.
+    fn hold(&mut self, now: At, decision: &Decision, policy: &Policy) {
+        let until = match decision.verdict {
+            Verdict::BreakerOpen => None,
+            Verdict::OverBudget { until } => until,
+            _ => return,
+        };
+        let together = agenda::held_until(now, policy);
+        if let Some(record) = self.records.get_mut(&decision.name) {
+            record.look_again = until.map_or(together, |until| until.min(together));
+        }
+    }
+
+    /// The brake; the operator's approval passes it.
+    fn verdict(
+        &mut self,
+        now: At,
+        uid: &str,
+        approved: bool,
+        known: usize,
+        policy: &Policy,
+    ) -> Verdict {
+        if approved {
+            return Verdict::Delete;
+        }
+        match self.brake.request(now, uid, known, policy.deletions()) {
+            Ok(()) => Verdict::Delete,
+            Err(Hold::Breaker) => Verdict::BreakerOpen,
+            Err(Hold::Budget { until }) => Verdict::OverBudget { until },
+        }
+    }
+}
+
+/// Why the policy does not apply to this node, if so.
+pub fn exempt(view: &NodeView) -> Option<Reason> {
+    use ccm_cloud::Claim;
+    match view {
+        NodeView { claim: Claim::Foreign, .. } => Some(Reason::Foreign),
+        NodeView { selected: false, .. } => Some(Reason::NotSelected),
+        NodeView { deleting: true, .. } => Some(Reason::Deleting),
+        NodeView { ready: true, .. } => Some(Reason::Ready),
+        _ => None,
+    }
+}
+
+/// A list that may be used.
+struct FreshList {
+    asked: At,
+    missing: BTreeSet<Arc<str>>,
+    coverage: ListCoverage,
+}
+
+struct Read {
+    asked: At,
+    instances: usize,
+    missing: BTreeSet<Arc<str>>,
+}
+
+/// A list that failed or took too long says nothing.
+fn usable(list: Listing, policy: &Policy) -> Option<Read> {
+    match list {
+        Listing::Read { asked, answered, instances, missing, .. }
+            if answered.since(asked) <= policy.evidence_age =>
+        {
+            Some(Read { asked, instances, missing })
+        }
+        Listing::Read { .. } | Listing::Failed(_) => None,
+    }
+}
+
+enum Judged {
+    Decided(Decision),
+    /// The instance is proven to be gone; the verdict is still to be filled in.
+    Proven {
+        decision: Decision,
+        approved: bool,
+    },
+}
+
+/// What holds for every node of one round of answers.
+struct Round<'a> {
+    now: At,
+    asked: At,
+    slow: bool,
+    list: Option<FreshList>,
+    policy: &'a Policy,
+}
+
+impl Round<'_> {
+    fn judge(
+        &self,
+        view: Option<&NodeView>,
+        record: Option<&mut Record>,
+        lookup: LookedUp,
+    ) -> Judged {
+        let LookedUp { name, uid, result } = lookup;
+        let bare = |reason| Decision {
+            name: Arc::clone(&name),
+            uid: uid.clone(),
+            verdict: Verdict::Keep(reason),
+            since: None,
+            evidence: Evidence::default(),
+        };
+        let Some(view) = view.filter(|view| view.uid == uid) else {
+            return Judged::Decided(bare(Reason::AnotherNode));
+        };
+        let (None, Some(record)) = (exempt(view), record) else {
+            return Judged::Decided(bare(exempt(view).unwrap_or(Reason::AnotherNode)));
+        };
+        record.looked = Some(self.now);
+        record.look_again = self.now + self.policy.monitor_period;
+        let before = record.case.as_ref().map(Case::opened);
+        let mut decision = bare(Reason::Exists);
+        decision.since = before;
+        decision.evidence = self.evidence(record);
+        let proof = match result {
+            Ok(Lookup::Found(_)) => return dismiss(record, decision, Reason::Exists),
+            Ok(Lookup::NotOurs(_)) => return dismiss(record, decision, Reason::NotOurs),
+            Ok(Lookup::Gone(proof)) if self.counts(view, &proof) => self.proof(proof),
+            Ok(Lookup::Gone(_)) | Err(_) => {
+                if record.case.is_some() {
+                    decision.verdict = doubt(record, Doubt::NoAnswer);
+                } else {
+                    decision.verdict = Verdict::Keep(Reason::NoAnswer);
+                }
+                return Judged::Decided(decision);
+            }
+        };
+        self.gone(view, record, decision, proof)
+    }
+
+    /// The cloud said "gone", and its word counts.
+    fn gone(
+        &self,
+        view: &NodeView,
+        record: &mut Record,
+        mut decision: Decision,
+        proof: Proof,
+    ) -> Judged {
+        match &mut record.case {
+            Some(case) => case.add(proof),
+            None => record.case = Some(Case::open(proof)),
+        }
+        decision.evidence = self.evidence(record);
+        if view.protected {
+            return dismiss(record, decision, Reason::Protected);
+        }
+        if !view.can_be_judged(self.policy) {
+            return dismiss(record, decision, Reason::Ghost);
+        }
+        let Some(opened) = record.case.as_ref().map(Case::opened) else {
+            return dismiss(record, decision, Reason::NoAnswer);
+        };
+        let confirmed_from = opened + self.policy.confirmation_period;
+        let why = if !view.was_grown(self.now, self.asked, self.policy) {
+            record.case = None;
+            Some(Doubt::Newborn)
+        } else if decision.evidence.answers < 2 || self.asked < confirmed_from {
+            // A look that is asked a moment too soon is in vain, and the next one is a period
+            // away: so this one waits for the moment.
+            if confirmed_from <= record.look_again + self.policy.monitor_period / 2 {
+                record.look_again = confirmed_from.max(self.now);
+            }
+            Some(Doubt::Unconfirmed)
+        } else {
+            self.list_doubt(view, record, opened)
+        };
+        decision.since = record.case.as_ref().map(Case::opened);
+        match why {
+            Some(why) => {
+                decision.verdict = doubt(record, why);
+                Judged::Decided(decision)
+            }
+            None => Judged::Proven { decision, approved: view.approved },
+        }
+    }
+
+    /// What the list says against a deletion.
+    fn list_doubt(&self, view: &NodeView, record: &mut Record, opened: At) -> Option<Doubt> {
+        match self.list.as_ref().filter(|list| list.asked >= opened) {
+            None => Some(Doubt::NotListed),
+            Some(list) if !list.missing.contains(&view.name) => {
+                record.case = None;
+                Some(Doubt::Listed)
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Whether an answer "gone" is one: in time, and about the ID if there is one.
+    fn counts(&self, view: &NodeView, proof: &AbsenceProof) -> bool {
+        !self.slow && (!view.has_id || proof.method == ProofMethod::ById)
+    }
+
+    fn proof(&self, proof: AbsenceProof) -> Proof {
+        Proof {
+            asked: self.asked,
+            answered: self.now,
+            method: proof.method,
+            evidence: proof.evidence,
+            request_id: proof.request_id,
+        }
+    }
+
+    fn evidence(&self, record: &Record) -> Evidence {
+        let coverage = self.list.as_ref().map(|list| list.coverage);
+        record.case.as_ref().map(|case| case.evidence(coverage)).unwrap_or_default()
+    }
+}
+
+/// Ends the case, if there is one.
+fn dismiss(record: &mut Record, mut decision: Decision, reason: Reason) -> Judged {
+    record.case = None;
+    decision.verdict = Verdict::Keep(reason);
+    Judged::Decided(decision)
+}
+
+fn doubt(record: &Record, why: Doubt) -> Verdict {
+    Verdict::Suspect { look_again: record.look_again, why }
+}

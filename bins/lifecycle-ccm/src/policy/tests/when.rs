@@ -1,0 +1,243 @@
+use super::*;
+
+fn names(agenda: &Agenda) -> Vec<&str> {
+    agenda.look_up.iter().map(|name| &**name).collect()
+}
+
+#[test]
+fn nobody_is_looked_at_while_all_are_ready() {
+    let agenda = Decider::new().agenda(at(0.0), &[ready("a"), ready("b")], &Policy::default());
+    assert_eq!(agenda, Agenda::default());
+}
+
+#[test]
+fn a_node_is_due_at_once_and_then_every_period() {
+    let (views, policy) = (among_ready(view("a")), Policy::default());
+    let mut decider = Decider::new();
+    decide(&mut decider, at(10.0), &views, ("a", running()), None);
+    let next = decider.agenda(at(14.9), &views, &policy);
+    assert_eq!((names(&next), next.next), (vec![], Some(at(15.0))));
+    let due = decider.agenda(at(15.0), &views, &policy);
+    assert_eq!((names(&due), due.list), (vec!["a"], false));
+}
+
+/// Answers take 0.1 s each, so the looks of every 5 s drift until one would come just
+/// before the period is over, to no avail.
+#[test]
+fn the_look_that_can_confirm_is_not_missed_by_a_moment() {
+    let views = among_ready(view("a"));
+    let mut decider = Decider::new();
+    let mut looks = Vec::new();
+    for now in [0.4, 5.3, 10.2, 15.1] {
+        decide(&mut decider, at(now), &views, ("a", gone()), None);
+        looks.push(decider.agenda(at(now), &views, &Policy::default()).next);
+    }
+    let expect = [at(5.4), at(10.3), at(15.2), at(20.4)].map(Some);
+    assert_eq!(looks, expect);
+}
+
+#[test]
+fn those_who_are_due_soon_come_along() {
+    let views: Vec<NodeView> = ["a", "b", "c"].map(view).into();
+    let mut decider = Decider::new();
+    for (name, looked) in [("a", 0.0), ("b", 2.5), ("c", 2.6)] {
+        decide(&mut decider, at(looked), &views, (name, running()), None);
+    }
+    // Half a period is 2.5 s: b is due at 7.5, c at 7.6.
+    let agenda = decider.agenda(at(5.0), &views, &Policy::default());
+    assert_eq!((names(&agenda), agenda.next), (vec!["a", "b"], Some(at(7.6))));
+}
+
+#[test]
+fn a_pass_is_bounded_and_cases_go_first() {
+    let mut views: Vec<NodeView> =
+        (0..1500).map(|number| view(&format!("n-{number:04}"))).collect();
+    views.push(view("z-case"));
+    let mut decider = Decider::new();
+    decide(&mut decider, at(1.0), &views, ("z-case", gone()), None);
+    decide(&mut decider, at(1.0), &views, ("n-0000", running()), None);
+    let agenda = decider.agenda(at(6.0), &views, &Policy::default());
+    let names = names(&agenda);
+    assert_eq!((names.len(), names[0]), (LOOKUPS_PER_PASS, "z-case"));
+    assert!(!names.contains(&"n-0000"), "those never looked at go before it");
+}
+
+#[test]
+fn the_fleet_is_listed_only_for_a_conviction_and_while_the_breaker_is_open() {
+    let (views, policy) = (among_ready(view("a")), Policy::default());
+    let mut decider = Decider::new();
+    decide(&mut decider, at(0.0), &views, ("a", gone()), None);
+    assert!(!decider.agenda(at(19.9), &views, &policy).list);
+    assert!(decider.agenda(at(20.0), &views, &policy).list);
+    let all: Vec<&str> = views.iter().map(|view| &*view.name).collect();
+    let list = Some(lacks(at(20.0), &all));
+    decide(&mut decider, at(20.0), &views, ("a", gone()), list);
+    assert!(decider.breaker().is_open());
+    // Everybody is Ready again, and still the breaker wants to know.
+    let well: Vec<NodeView> = views.iter().map(|view| ready(&view.name)).collect();
+    let agenda = decider.agenda(at(49.9), &well, &policy);
+    assert_eq!((agenda.list, agenda.next), (false, Some(at(50.0))));
+    let agenda = decider.agenda(at(50.0), &well, &policy);
+    assert_eq!((agenda.list, agenda.look_up.len()), (true, 0));
+}
+
+#[test]
+fn cases_do_not_crowd_out_the_others() {
+    let nodes: Vec<NodeView> = (0..3000).map(|number| view(&format!("n-{number:04}"))).collect();
+    let mut decider = Decider::new();
+    let policy = Policy::default();
+    decider.agenda(at(1.0), &nodes, &policy);
+    let lookups = nodes[..2000].iter().map(|node| LookedUp {
+        name: Arc::clone(&node.name),
+        uid: node.uid.clone(),
+        result: gone(),
+    });
+    let answers =
+        Answers { asked: at(1.0), answered: at(1.0), lookups: lookups.collect(), list: None };
+    decider.decide(at(1.0), &nodes, answers, &policy);
+    let agenda = decider.agenda(at(6.0), &nodes, &policy);
+    let names = names(&agenda);
+    let cases = names.iter().filter(|name| **name < "n-2000").count();
+    assert_eq!((names.len(), cases), (1000, 500));
+    assert!(names[0] < "n-2000", "cases go first");
+}
+
+#[test]
+fn those_who_are_held_are_looked_at_together_and_at_once_when_the_operator_speaks() {
+    let all = ["a", "b", "c", "d"].map(view).to_vec();
+    let (mut decider, policy) = (Decider::new(), Policy::default());
+    for (name, heard) in [("a", 0.0), ("b", 3.0)] {
+        decide(&mut decider, at(heard), &all, (name, gone()), None);
+    }
+    for (name, heard) in [("a", 31.0), ("b", 34.0)] {
+        let list = Some(lacks(at(heard), &["a", "b", "c", "d"]));
+        let verdict = decide(&mut decider, at(heard), &all, (name, gone()), list);
+        assert_eq!(verdict, Verdict::BreakerOpen);
+    }
+    for name in ["c", "d"] {
+        decide(&mut decider, at(58.0), &all, (name, running()), None);
+    }
+    // Six periods are 30 s.
+    assert_eq!(names(&decider.agenda(at(57.4), &all, &policy)), Vec::<&str>::new());
+    assert_eq!(names(&decider.agenda(at(60.0), &all, &policy)), ["a", "b"]);
+    let mut approved = all.clone();
+    approved[1].approved = true;
+    assert_eq!(names(&decider.agenda(at(50.0), &approved, &policy)), ["b"]);
+}
+
+#[test]
+fn who_cannot_be_judged_is_looked_at_seldom() {
+    let never = Policy { ghosts: Ghosts::Never, ..Policy::default() };
+    let nameless = |uninitialised| NodeView {
+        claim: Claim::Unclaimed,
+        has_id: false,
+        uninitialised,
+        ..view("a")
+    };
+    let protected = NodeView { protected: true, ..view("a") };
+    for (node, policy, pause) in [
+        (nameless(false), Policy::default(), 30.0),
+        (nameless(true), never.clone(), 30.0),
+        (nameless(true), Policy::default(), 5.0),
+        (view("a"), never, 5.0),
+        (protected, Policy::default(), 5.0),
+    ] {
+        let views = among_ready(node.clone());
+        let mut decider = Decider::new();
+        assert_eq!(names(&decider.agenda(at(60.0), &views, &policy)), ["a"], "at once");
+        decide(&mut decider, at(60.0), &views, ("a", running()), None);
+        let next = decider.agenda(at(60.1), &views, &policy);
+        assert_eq!((names(&next), next.next), (vec![], Some(at(60.0 + pause))), "{node:?}");
+        assert_eq!(names(&decider.agenda(at(60.0 + pause), &views, &policy)), ["a"], "{node:?}");
+    }
+    // It can be judged from now on, so it is due when the others are.
+    let mut decider = Decider::new();
+    let before = among_ready(nameless(false));
+    decide(&mut decider, at(60.0), &before, ("a", running()), None);
+    let after = among_ready(nameless(true));
+    assert_eq!(names(&decider.agenda(at(65.0), &after, &Policy::default())), ["a"]);
+}
+
+#[test]
+fn an_answer_by_name_is_none_about_an_id_that_was_set_later() {
+    let ghost =
+        NodeView { claim: Claim::Unclaimed, has_id: false, uninitialised: true, ..view("a") };
+    let (before, after) = (among_ready(ghost), among_ready(view("a")));
+    let mut decider = Decider::new();
+    decide(&mut decider, at(0.0), &before, ("a", gone_by(ProofMethod::ByName)), None);
+    let list = Some(lacks(at(20.0), &["a"]));
+    let verdict = decide(&mut decider, at(20.0), &after, ("a", gone()), list);
+    assert_eq!(why(&verdict), ("suspect", "unconfirmed"));
+}
+
+#[test]
+fn a_deletion_is_carried_out_once_and_what_is_uncertain_stays_paid() {
+    let (views, policy) = (among_ready(view("a")), Policy::default());
+    for (outcome, used, due) in [(Deletion::Done, 1, vec![]), (Deletion::Uncertain, 1, vec!["a"])] {
+        let mut decider = Decider::new();
+        decide(&mut decider, at(0.0), &views, ("a", gone()), None);
+        let list = Some(lacks(at(20.0), &["a"]));
+        assert_eq!(decide(&mut decider, at(20.0), &views, ("a", gone()), list), Verdict::Delete);
+        decider.deleted(at(20.0), &decision("a"), outcome, &policy);
+        assert_eq!(decider.budget(at(20.0), &views, &policy).used, used);
+        assert_eq!(names(&decider.agenda(at(30.0), &views, &policy)), due, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_shorter_period_counts_for_those_who_wait_already() {
+    let views = among_ready(view("a"));
+    let mut decider = Decider::new();
+    decide(&mut decider, at(0.0), &views, ("a", running()), None);
+    let shorter = Policy { monitor_period: Duration::from_secs(1), ..Policy::default() };
+    assert_eq!(names(&decider.agenda(at(1.0), &views, &shorter)), ["a"]);
+}
+
+#[test]
+fn a_refused_deletion_waits_behind_the_others() {
+    let policy = Policy { budget: Limit::Count(1), ..Policy::default() };
+    let views: Vec<NodeView> = among_ready(view("a")).into_iter().chain([view("b")]).collect();
+    let mut decider = Decider::new();
+    let all = |now: f64| Answers {
+        asked: at(now),
+        answered: at(now),
+        lookups: ["a", "b"]
+            .map(|name| LookedUp {
+                name: name.into(),
+                uid: format!("uid-{name}").into(),
+                result: gone(),
+            })
+            .into(),
+        list: Some(lacks(at(now), &["a", "b"])),
+    };
+    let convicted = |decider: &mut Decider, now: f64| -> Vec<(Arc<str>, &str)> {
+        decider.agenda(at(now), &views, &policy);
+        let decisions = decider.decide(at(now), &views, all(now), &policy);
+        decisions
+            .iter()
+            .map(|decision| (decision.name.clone(), decision.verdict.as_str()))
+            .collect()
+    };
+    convicted(&mut decider, 0.0);
+    let said = convicted(&mut decider, 20.0);
+    assert_eq!(said, [("a".into(), "delete"), ("b".into(), "over_budget")]);
+    decider.deleted(at(20.0), &decision("a"), Deletion::Refused, &policy);
+    let agenda = decider.agenda(at(25.0), &views, &policy);
+    assert!(agenda.is_empty(), "neither is asked about in each pass: {agenda:?}");
+    let said = convicted(&mut decider, 30.0);
+    assert_eq!(said, [("b".into(), "delete"), ("a".into(), "over_budget")]);
+}
+
+#[test]
+fn a_deletion_that_did_not_happen_is_due_at_once_and_costs_no_budget() {
+    let (views, policy) = (among_ready(view("a")), Policy::default());
+    let mut decider = Decider::new();
+    decide(&mut decider, at(0.0), &views, ("a", gone()), None);
+    let list = Some(lacks(at(20.0), &["a"]));
+    assert_eq!(decide(&mut decider, at(20.0), &views, ("a", gone()), list), Verdict::Delete);
+    assert_eq!(decider.budget(at(20.0), &views, &policy).used, 1);
+    decider.deleted(at(20.0), &decision("a"), Deletion::NotDone, &policy);
+    assert_eq!(decider.budget(at(20.0), &views, &policy).used, 0);
+    let agenda = decider.agenda(at(20.5), &views, &policy);
+    assert_eq!((names(&agenda), agenda.list), (vec!["a"], true));
+}

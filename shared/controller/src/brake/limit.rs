@@ -1,0 +1,44 @@
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use super::breaker::FEW;
+
+/// How many of a population may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Limit {
+    /// This many. Zero: none ever, except approved ones.
+    Count(u32),
+    /// This many percent, rounded up and at least 3, or a small population could never
+    /// change. Zero: none ever, except approved ones.
+    Percent(u8),
+}
+
+impl Limit {
+    /// How many of a population of this size.
+    pub fn of(self, population: usize) -> usize {
+        match self {
+            Self::Count(count) => usize::try_from(count).unwrap_or(usize::MAX),
+            Self::Percent(0) => 0,
+            Self::Percent(percent) => (population * usize::from(percent)).div_ceil(100).max(FEW),
+        }
+    }
+}
+
+/// A text that is no [`Limit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be a number of nodes or a percentage, for instance 5 or 10%")]
+pub struct InvalidLimit;
+
+impl FromStr for Limit {
+    type Err = InvalidLimit;
+
+    fn from_str(text: &str) -> Result<Self, InvalidLimit> {
+        let number = text.strip_suffix('%').map(str::trim);
+        match number.map(str::parse) {
+            Some(Ok(percent @ 0..=100)) => Ok(Self::Percent(percent)),
+            Some(_) => Err(InvalidLimit),
+            None => text.parse().map(Self::Count).map_err(|_| InvalidLimit),
+        }
+    }
+}

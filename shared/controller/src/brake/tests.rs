@@ -1,0 +1,204 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use proptest::prelude::*;
+
+use super::{
+    approval::{InvalidApproval, SetApproval, config_map, is_yes},
+    *,
+};
+
+fn at(seconds: f64) -> At {
+    At(Duration::from_secs_f64(seconds))
+}
+
+fn in_ten_minutes(limit: Limit) -> Budget {
+    Budget { limit, window: Duration::from_mins(10) }
+}
+
+fn until(seconds: f64) -> Result<(), Hold> {
+    Err(Hold::Budget { until: Some(at(seconds)) })
+}
+
+#[test]
+fn the_budget_has_a_limit() {
+    for (limit, population, expect) in [
+        (Limit::Count(0), 100, 0),
+        (Limit::Count(7), 3, 7),
+        (Limit::Percent(0), 100, 0),
+        (Limit::Percent(10), 5, 3),
+        (Limit::Percent(10), 100, 10),
+        (Limit::Percent(10), 101, 11),
+        (Limit::Percent(100), 50, 50),
+    ] {
+        let usage = Brake::<()>::default().usage(at(0.0), population, in_ten_minutes(limit));
+        assert_eq!(usage, Usage { used: 0, limit: expect }, "{limit:?} of {population}");
+    }
+}
+
+#[test]
+fn the_window_slides_and_a_change_is_paid_for_once() {
+    let (mut brake, two) = (Brake::<()>::default(), in_ten_minutes(Limit::Count(2)));
+    assert_eq!(brake.request(at(0.0), "a", 9, two), Ok(()));
+    assert_eq!(brake.request(at(100.0), "b", 9, two), Ok(()));
+    assert_eq!(brake.request(at(101.0), "b", 9, two), Ok(()), "paid for once");
+    assert_eq!(brake.request(at(101.0), "c", 9, two), until(600.0));
+    assert_eq!(brake.request(at(599.9), "c", 9, two), until(600.0));
+    assert_eq!(brake.request(at(600.0), "c", 9, two), Ok(()));
+    brake.release("b");
+    assert_eq!(brake.request(at(600.0), "d", 9, two), Ok(()), "given back");
+    let none = in_ten_minutes(Limit::Count(0));
+    let never = Err(Hold::Budget { until: None });
+    assert_eq!(brake.request(at(600.0), "e", 9, none), never);
+}
+
+#[test]
+fn an_open_breaker_holds_everything_and_costs_nothing() {
+    let (mut brake, one) = (Brake::default(), in_ten_minutes(Limit::Count(1)));
+    assert_eq!(brake.observe(at(1.0), None), Transition::StaysClosed);
+    assert_eq!(brake.observe(at(2.0), Some("empty")), Transition::Opened("empty"));
+    assert_eq!(brake.request(at(2.0), "a", 9, one), Err(Hold::Breaker));
+    assert_eq!(brake.observe(at(3.0), Some("half")), Transition::StaysOpen("empty", "half"));
+    assert_eq!(*brake.breaker(), Breaker::Open { since: at(2.0), cause: "half" });
+    assert_eq!(brake.observe(at(4.0), None), Transition::Closed);
+    assert_eq!(brake.usage(at(4.0), 9, one), Usage { used: 0, limit: 1 });
+    assert_eq!(brake.request(at(4.0), "a", 9, one), Ok(()));
+}
+
+#[test]
+fn a_few_are_no_mass() {
+    for (part, whole, percent, expect) in [
+        (2, 2, 10, false),
+        (3, 3, 10, true),
+        (3, 30, 10, false),
+        (4, 30, 10, true),
+        (50, 100, 50, false),
+        (51, 100, 50, true),
+    ] {
+        assert_eq!(is_mass(part, whole, percent), expect, "{part} of {whole}");
+    }
+}
+
+/// A process: what its wall clock said at its start. Its monotonic clock begins there.
+struct Process {
+    started: At,
+}
+
+impl Process {
+    fn after(&self, seconds: u64) -> At {
+        self.started + Duration::from_secs(seconds)
+    }
+}
+
+#[test]
+fn the_next_leader_goes_on_with_what_is_left_of_the_window() {
+    let three = in_ten_minutes(Limit::Percent(10));
+    let noon = At(Duration::from_secs(1_800_000_000));
+    let first = Process { started: noon };
+    let mut brake = Brake::<()>::default();
+    for (uid, seconds) in [("a", 5_000), ("b", 5_060), ("c", 5_120)] {
+        assert_eq!(brake.request(first.after(seconds), uid, 20, three), Ok(()));
+    }
+    let stored = serde_json::to_string(brake.window()).unwrap();
+    // It has run for ten seconds when the other one has run for 5200.
+    let second = Process { started: first.after(5_190) };
+    let window = serde_json::from_str(&stored).unwrap();
+    let mut brake = Brake::<()>::resume(second.after(10), window);
+    assert_eq!(brake.usage(second.after(10), 20, three), Usage { used: 3, limit: 3 });
+    let held = Err(Hold::Budget { until: Some(first.after(5_600)) });
+    assert_eq!(brake.request(second.after(10), "d", 20, three), held);
+    assert_eq!(brake.request(second.after(10), "b", 20, three), Ok(()), "paid for by the first");
+    assert_eq!(brake.request(first.after(5_600), "d", 20, three), Ok(()), "the first has left");
+    assert_eq!(
+        brake.request(first.after(5_601), "e", 20, three),
+        Err(Hold::Budget { until: Some(first.after(5_660)) })
+    );
+}
+
+#[test]
+fn what_was_stored_by_a_clock_that_is_ahead_holds_for_one_window() {
+    let one = in_ten_minutes(Limit::Count(1));
+    let mut brake = Brake::<()>::default();
+    assert_eq!(brake.request(at(9_000.0), "a", 9, one), Ok(()));
+    let stored = brake.window().clone();
+    let mut brake = Brake::<()>::resume(at(1_000.0), stored);
+    assert_eq!(brake.request(at(1_000.0), "b", 9, one), until(1_600.0));
+    assert_eq!(brake.request(at(1_600.0), "b", 9, one), Ok(()));
+}
+
+proptest! {
+    /// However leaders change, no more than the limit goes within any window.
+    #[test]
+    fn leaders_that_flap_share_one_budget(steps in prop::collection::vec((0_u64..200, any::<bool>()), 1..200)) {
+        let budget = in_ten_minutes(Limit::Count(3));
+        let (mut brake, mut now, mut granted) = (Brake::<()>::default(), at(1e9), Vec::new());
+        for (number, (pause, is_new_leader)) in steps.into_iter().enumerate() {
+            now = now + Duration::from_secs(pause);
+            if is_new_leader {
+                let stored = serde_json::to_string(brake.window()).unwrap();
+                brake = Brake::resume(now, serde_json::from_str(&stored).unwrap());
+            }
+            if brake.request(now, &number.to_string(), 9, budget).is_ok() {
+                granted.push(now);
+            }
+            let lately = granted.iter().filter(|then| **then + budget.window > now).count();
+            prop_assert!(lately <= 3);
+        }
+    }
+}
+
+#[test]
+fn only_a_clear_word_approves() {
+    for (word, expect) in
+        [("yes", true), (" True ", true), ("no", false), ("", false), ("please", false)]
+    {
+        assert_eq!(is_yes(word), expect, "{word:?}");
+    }
+}
+
+fn data(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
+    entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn one_object_approves_a_set_until_it_expires() {
+    let entries = [("selector", "pool=batch"), ("expires", "1970-01-01T01:00:00Z")];
+    let approval = SetApproval::read(&data(&entries)).unwrap();
+    let labels = |pool: &str| [("pool".into(), pool.into())].into();
+    assert!(approval.covers(at(3599.0), &labels("batch")));
+    assert!(!approval.covers(at(3599.0), &labels("other")));
+    assert!(!approval.covers(at(3600.0), &labels("batch")), "it has expired");
+    assert_eq!(config_map("lifecycle-ccm"), "lifecycle-ccm-approval");
+}
+
+#[test]
+fn an_approval_that_is_not_understood_is_none() {
+    let time = ("expires", "1970-01-01T01:00:00Z");
+    for (entries, expect) in [
+        (vec![time], "selector is missing"),
+        (vec![("selector", " "), time], "selector is missing"),
+        (vec![("selector", "pool=batch")], "expires is missing"),
+        (
+            vec![("selector", "pool=batch"), ("expires", "tomorrow")],
+            "expires: \"tomorrow\" is no time such as 2006-01-02T15:04:05Z",
+        ),
+    ] {
+        let error = SetApproval::read(&data(&entries)).unwrap_err();
+        assert_eq!(error.to_string(), expect);
+    }
+    let error = SetApproval::read(&data(&[("selector", "a b"), time])).unwrap_err();
+    assert!(matches!(error, InvalidApproval::Selector(_)), "{error}");
+}
+
+#[test]
+fn a_limit_is_a_number_or_a_percentage() {
+    for (text, expect) in [
+        ("5", Ok(Limit::Count(5))),
+        ("10%", Ok(Limit::Percent(10))),
+        ("0 %", Ok(Limit::Percent(0))),
+        ("101%", Err(InvalidLimit)),
+        ("-1", Err(InvalidLimit)),
+        ("many", Err(InvalidLimit)),
+    ] {
+        assert_eq!(text.parse(), expect, "{text}");
+    }
+}

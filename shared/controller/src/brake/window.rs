@@ -1,0 +1,69 @@
+use std::collections::VecDeque;
+
+use ccm_base::At;
+use serde::{Deserialize, Serialize};
+
+use super::Budget;
+
+/// How much of a budget is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    /// Changes in the window.
+    pub used: usize,
+    /// How many there may be.
+    pub limit: usize,
+}
+
+/// What was changed lately, by UID, the oldest first. Serialised, it is what a leader
+/// leaves to the next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Window {
+    spent: VecDeque<(At, Box<str>)>,
+}
+
+impl Window {
+    /// The window as another process reads it. Where that one's wall clock is behind, a
+    /// change of the future counts as one of now: it holds for one window at most.
+    pub(super) fn read_at(mut self, now: At) -> Self {
+        self.spent.iter_mut().for_each(|(at, _)| *at = (*at).min(now));
+        self.spent.make_contiguous().sort_by_key(|(at, _)| *at);
+        self
+    }
+
+    pub(super) fn usage(&self, now: At, population: usize, budget: Budget) -> Usage {
+        let within = |at: At| at + budget.window > now;
+        Usage {
+            used: self.spent.iter().filter(|(at, _)| within(*at)).count(),
+            limit: budget.limit.of(population),
+        }
+    }
+
+    /// Takes one change out of the budget; the error says until when there is none.
+    pub(super) fn take(
+        &mut self,
+        now: At,
+        uid: &str,
+        population: usize,
+        budget: Budget,
+    ) -> Result<(), Option<At>> {
+        while self.spent.front().is_some_and(|(at, _)| *at + budget.window <= now) {
+            self.spent.pop_front();
+        }
+        if self.spent.iter().any(|(_, paid)| &**paid == uid) {
+            return Ok(());
+        }
+        let limit = budget.limit.of(population);
+        let used = self.spent.len();
+        if used < limit {
+            self.spent.push_back((now, uid.into()));
+            return Ok(());
+        }
+        let frees = if limit == 0 { None } else { self.spent.get(used - limit) };
+        Err(frees.map(|(at, _)| *at + budget.window))
+    }
+
+    pub(super) fn release(&mut self, uid: &str) {
+        self.spent.retain(|(_, paid)| &**paid != uid);
+    }
+}

@@ -1,0 +1,308 @@
+//! A program that fails as it is told to and writes to the cloud, as none does by itself, its
+//! provider, and a process of both.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use ccm_cloud::{
+    Call, CallClass, CallGate, CallReport, Capability, Cloud, CloudError, Detail, ErrorKind, Fleet,
+    Instances, LookupResult, NodeIdentity, ProviderContext, ProviderFactory, ProviderRegistry,
+};
+use ccm_controller::watch;
+use ccm_objects::Node;
+use ccm_runtime::{
+    logging::LogControl,
+    metrics::Metrics,
+    program::{Context, Failure, Identity, Need, Program, load, run},
+    rights::Right,
+};
+use ccm_settings::Invocation;
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+/// What is waited for at most.
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// What a test wants to happen.
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing that can go wrong")]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Script {
+    /// The provider does not know yet what it offers.
+    pub(crate) unknown: bool,
+    /// The provider offers no instances.
+    pub(crate) offers_nothing: bool,
+    pub(crate) prepare_fails: bool,
+    pub(crate) a_task_panics: bool,
+    pub(crate) a_task_ends: bool,
+    /// Once it leads it sends a write to the cloud, which takes so long.
+    pub(crate) write: Option<Duration>,
+}
+
+/// What was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Prepared,
+    Led,
+    Working,
+    Sent(Option<u64>),
+    Refused,
+    Answered,
+    Drained,
+    Cancelled,
+}
+
+#[derive(Default)]
+struct Case {
+    script: Script,
+    gate: Mutex<Option<Arc<dyn CallGate>>>,
+    steps: Mutex<Vec<Step>>,
+}
+
+impl Case {
+    fn note(&self, step: Step) {
+        self.steps.lock().push(step);
+    }
+
+    /// Sends a write through the gate, as a provider does.
+    async fn write(&self, takes: Duration) {
+        let gate = self.gate.lock().clone().unwrap();
+        let class = CallClass::write_once("test", "create");
+        let call = Call::waiting(Duration::from_secs(30));
+        let Ok(permit) = gate.admit(class, call).await else { return self.note(Step::Refused) };
+        self.note(Step::Sent(permit.term));
+        sleep(takes).await;
+        self.note(Step::Answered);
+        gate.report(class, CallReport { error: None, retry_after: None, took: takes });
+    }
+}
+
+/// A program is built by a function without arguments, so it finds its case by a setting.
+static CASES: LazyLock<Mutex<HashMap<String, Arc<Case>>>> = LazyLock::new(Mutex::default);
+
+pub(crate) struct Noting(Arc<Case>);
+
+ccm_settings::settings! {
+    /// Its settings.
+    #[derive(Clone, Debug, PartialEq, Serialize)]
+    pub(crate) struct NotingSettings {
+        /// The test.
+        case: String = fixed(Text, "case", "");
+        /// Whether it needs instances: required, optional, none.
+        needs: String = fixed(Text, "needs", "required");
+    }
+}
+
+impl Program for Noting {
+    const IDENTITY: Identity = Identity {
+        binary: "node-ccm",
+        controller: "cloud-node-controller",
+        alias: "cloud-node",
+        lease: "node-ccm",
+        port: 10258,
+        event_component: "cloud-node-controller",
+    };
+    type Settings = NotingSettings;
+
+    fn needs(settings: &Self::Settings) -> Vec<Need> {
+        match settings.needs.as_str() {
+            "none" => Vec::new(),
+            "optional" => vec![Need::Optional(Capability::Instances)],
+            _ => vec![Need::Required(Capability::Instances)],
+        }
+    }
+
+    fn specimens(_: &Metrics) {}
+
+    fn rights() -> Vec<Right> {
+        watch::rights::<Node>().into()
+    }
+
+    async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
+        let case = CASES.lock()[&context.settings.borrow().case].clone();
+        if case.script.prepare_fails {
+            return Err(Failure::Broken("no room".to_owned()));
+        }
+        case.note(Step::Prepared);
+        Ok(Self(case))
+    }
+
+    fn lead(self: Arc<Self>, context: Context<Self>) {
+        assert!(context.leadership.is_leader());
+        let case = Arc::clone(&self.0);
+        case.note(Step::Led);
+        let script = case.script.clone();
+        let token = context.token.clone();
+        context.supervisor.spawn("worker", async move {
+            case.note(Step::Working);
+            token.cancelled().await;
+            case.note(Step::Cancelled);
+        });
+        if let Some(takes) = script.write {
+            let case = Arc::clone(&self.0);
+            context.supervisor.spawn_job("writer", async move { case.write(takes).await });
+        }
+        if script.a_task_panics || script.a_task_ends {
+            context.supervisor.spawn("sync-1", async move {
+                sleep(Duration::from_millis(200)).await;
+                assert!(!script.a_task_panics, "broken");
+            });
+        }
+    }
+
+    async fn drain(&self) {
+        self.0.note(Step::Drained);
+    }
+}
+
+/// The provider `test`.
+#[derive(Clone)]
+struct Scripted(Arc<Case>);
+
+#[async_trait]
+impl ProviderFactory for Scripted {
+    fn name(&self) -> &'static str {
+        "test"
+    }
+
+    async fn build(&self, context: ProviderContext) -> Result<Arc<dyn Cloud>, CloudError> {
+        *self.0.gate.lock() = Some(context.gate);
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl Cloud for Scripted {
+    fn name(&self) -> &'static str {
+        "test"
+    }
+
+    fn schemes(&self) -> Vec<String> {
+        vec!["test".to_owned()]
+    }
+
+    fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
+        if self.0.script.unknown {
+            return Err(CloudError::new(ErrorKind::Timeout, "no answer"));
+        }
+        Ok((!self.0.script.offers_nothing).then(|| Arc::new(self.clone()) as Arc<dyn Instances>))
+    }
+
+    async fn health(&self, _: Call) -> Result<(), CloudError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Instances for Scripted {
+    async fn lookup(&self, nodes: &[NodeIdentity], _: Detail, _: Call) -> Vec<LookupResult> {
+        nodes.iter().map(|_| Err(CloudError::new(ErrorKind::Unavailable, "no route"))).collect()
+    }
+
+    async fn list(&self, _: Detail, _: Call) -> Result<Fleet, CloudError> {
+        Ok(Fleet::default())
+    }
+}
+
+/// A process of the program and the provider.
+pub(crate) struct Process {
+    case: Arc<Case>,
+    pages: SocketAddr,
+    stop: CancellationToken,
+    life: JoinHandle<Result<(), Failure>>,
+}
+
+/// Begins one, with an API server that nobody reaches.
+pub(crate) fn begin(script: Script, arguments: &[&str]) -> Process {
+    begin_at("127.0.0.1:9", script, arguments)
+}
+
+/// Begins one, with the API server at this address.
+pub(crate) fn begin_at(server: &str, script: Script, arguments: &[&str]) -> Process {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let name = format!("case-{}", free.port());
+    let case = Arc::new(Case { script, ..Case::default() });
+    CASES.lock().insert(name.clone(), Arc::clone(&case));
+    let mut all = vec![
+        "--cloud-provider=test".to_owned(),
+        format!("--master=http://{server}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={}", free.port()),
+        format!("--case={name}"),
+    ];
+    all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+    let loaded = load::<Noting>(&Invocation::with_arguments(all)).unwrap();
+    let providers = ProviderRegistry::new().with(Scripted(Arc::clone(&case)));
+    let stop = CancellationToken::new();
+    let token = stop.clone();
+    #[expect(clippy::disallowed_methods, reason = "the handle is kept and awaited")]
+    let life = tokio::spawn(async move {
+        run::<Noting>(loaded, &providers, LogControl::detached(), token).await
+    });
+    Process { case, pages: free, stop, life }
+}
+
+impl Process {
+    /// What was called so far.
+    pub(crate) fn steps(&self) -> Vec<Step> {
+        self.case.steps.lock().clone()
+    }
+
+    /// Waits until this was called.
+    pub(crate) async fn reached(&mut self, step: Step) {
+        self.until(&format!("{step:?}"), async |this| this.steps().contains(&step)).await;
+    }
+
+    async fn until(&mut self, what: &str, holds: impl AsyncFn(&Self) -> bool) {
+        let wait = async {
+            while !holds(self).await {
+                assert!(!self.life.is_finished(), "ended before {what}: {:?}", self.steps());
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        if timeout(LIMIT, wait).await.is_ok() {
+            return;
+        }
+        panic!("{what}: {:?} {:?}", self.steps(), self.get("/readyz?verbose").await);
+    }
+
+    /// Status and text of a page, once the pages are there.
+    pub(crate) async fn get(&self, page: &str) -> (u16, String) {
+        let mut stream = loop {
+            match TcpStream::connect(self.pages).await {
+                Ok(stream) => break stream,
+                Err(error) => assert!(!self.life.is_finished(), "{error}"),
+            }
+            sleep(Duration::from_millis(10)).await;
+        };
+        let request = format!("GET {page} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        timeout(LIMIT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+        let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), text.to_owned())
+    }
+
+    /// Stops it, as the first signal does.
+    pub(crate) async fn end(&mut self) -> Result<(), Failure> {
+        self.stop.cancel();
+        self.ended().await
+    }
+
+    /// Waits for its end.
+    pub(crate) async fn ended(&mut self) -> Result<(), Failure> {
+        timeout(LIMIT * 2, &mut self.life).await.unwrap().unwrap()
+    }
+}

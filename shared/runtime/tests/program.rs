@@ -1,0 +1,115 @@
+//! The life of a process as far as it takes a program that fails or writes to the cloud. The
+//! rest is shown by `template-ccm` (`bins/template-ccm/tests/life`).
+
+#![expect(clippy::expect_used, reason = "helpers of tests fail by panic")]
+
+mod noting;
+
+use std::time::Duration;
+
+use ccm_runtime::program::Failure;
+use ccm_sim::apiserver::{ApiServer, ListenHandle, Options};
+use noting::{Process, Script, Step, begin, begin_at};
+
+/// What a process is that runs without election.
+fn alone(script: Script) -> Process {
+    begin(script, &["--leader-elect=false"])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_program_needs_follows_from_its_settings() {
+    let offers_nothing = || Script { offers_nothing: true, ..Script::default() };
+    let unknown = || Script { unknown: true, ..Script::default() };
+    for script in [offers_nothing, unknown] {
+        for needs in ["--needs=optional", "--needs=none"] {
+            let mut process = begin(script(), &["--leader-elect=false", needs]);
+            process.reached(Step::Working).await;
+            assert_eq!(process.end().await, Ok(()));
+        }
+    }
+}
+
+/// A simulated API server, and its address.
+async fn served() -> (ListenHandle, String) {
+    let server = ApiServer::new(Options::default());
+    let handle = server.listen(([127, 0, 0, 1], 0).into()).await.expect("a free port");
+    let address = handle.addr.to_string();
+    (handle, address)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_cloud_write_at_default_settings_is_sent() {
+    let (server, address) = served().await;
+    let script = Script { write: Some(Duration::ZERO), ..Script::default() };
+    let mut process = begin_at(&address, script.clone(), &[]);
+    process.reached(Step::Answered).await;
+    assert_eq!(process.end().await, Ok(()));
+    let mut next = begin_at(&address, script.clone(), &[]);
+    next.reached(Step::Answered).await;
+    assert_eq!(next.end().await, Ok(()));
+    let term = |process: &Process| {
+        let sent = |step| if let Step::Sent(term) = step { term } else { None };
+        process.steps().into_iter().find_map(sent).unwrap()
+    };
+    assert!(term(&process) < term(&next), "{:?} {:?}", process.steps(), next.steps());
+    let mut alone = begin_at(&address, script, &["--leader-elect=false"]);
+    alone.reached(Step::Sent(None)).await;
+    assert_eq!(alone.end().await, Ok(()));
+    server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_under_way_outlives_the_term_and_the_process_waits_for_it() {
+    let (server, address) = served().await;
+    let script = Script { write: Some(Duration::from_secs(5)), ..Script::default() };
+    let terms = [
+        "--leader-elect-lease-duration=3s",
+        "--leader-elect-renew-deadline=2s",
+        "--leader-elect-retry-period=500ms",
+    ];
+    let mut process = begin_at(&address, script, &terms);
+    process.reached(Step::Working).await;
+    server.shutdown().await;
+    process.reached(Step::Cancelled).await;
+    assert!(!process.steps().contains(&Step::Answered), "{:?}", process.steps());
+    assert_eq!(
+        process.ended().await,
+        Err(Failure::Broken("leaderelection lost".to_owned())),
+        "and not before the answer"
+    );
+    assert!(process.steps().ends_with(&[Step::Cancelled, Step::Answered]), "{:?}", process.steps());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_in_order_waits_for_a_write_under_way() {
+    let script = Script { write: Some(Duration::from_secs(3)), ..Script::default() };
+    let mut process = begin(script, &["--leader-elect=false", "--drain-timeout=300ms"]);
+    process.reached(Step::Sent(None)).await;
+    assert_eq!(process.end().await, Ok(()));
+    assert!(process.steps().ends_with(&[Step::Cancelled, Step::Answered]), "{:?}", process.steps());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unexpected_end_of_a_task_ends_the_program() {
+    let check = async |script: Script, expect: &str| {
+        let mut process = alone(script);
+        let failure = process.ended().await.unwrap_err();
+        assert_eq!(failure, Failure::Broken(expect.to_owned()));
+        let steps = process.steps();
+        assert!(!steps.contains(&Step::Drained), "a broken program is not drained: {steps:?}");
+        assert!(steps.contains(&Step::Cancelled), "its other tasks end: {steps:?}");
+    };
+    check(Script { a_task_panics: true, ..Script::default() }, "task sync-1 panicked: broken")
+        .await;
+    check(
+        Script { a_task_ends: true, ..Script::default() },
+        "task sync-1 ended though it must not",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_cannot_prepare_says_why() {
+    let mut process = alone(Script { prepare_fails: true, ..Script::default() });
+    assert_eq!(process.ended().await, Err(Failure::Broken("no room".to_owned())));
+}
