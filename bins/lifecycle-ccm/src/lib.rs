@@ -93,9 +93,11 @@ impl Program for LifecycleCcm {
         let passes = Passes::default();
         let (sees, forgets, wakes) = (observer.clone(), reporter.clone(), passes.clone());
         let watches = Watches::new(&context);
+        let plans = context.plans.clone();
         let on_change = move |change: Change<Node>| {
             if let Change::Deleted(node) = &change {
                 forgets.forget(&node.name);
+                plans.clear("Node", &node.name);
             }
             if sees.changed(&change) {
                 wakes.wake();
@@ -116,6 +118,7 @@ impl Program for LifecycleCcm {
             },
             observer: Arc::clone(&self.observer),
             reporter: Arc::clone(&self.reporter),
+            plans: context.plans.clone(),
             settings: settings.clone(),
             closing,
             decider: Decider::new(),

@@ -10,7 +10,10 @@ use ccm_controller::{
 };
 use ccm_kube::{ApiError, write::Patch};
 use ccm_objects::{Node, Shared as Name};
-use ccm_runtime::program::{Context, Program};
+use ccm_runtime::{
+    plans::{self, Plans},
+    program::{Context, Program},
+};
 use tokio::sync::watch;
 
 use crate::{
@@ -29,6 +32,7 @@ pub(crate) struct Executor {
     observer: Arc<Observer>,
     writer: Writer<Node>,
     reports: NodeReports,
+    plans: Plans,
     metrics: TemplateMetrics,
     settings: watch::Receiver<Arc<TemplateSettings>>,
 }
@@ -46,6 +50,7 @@ impl Executor {
             observer,
             writer,
             reports: NodeReports::new(context.events.clone()),
+            plans: context.plans.clone(),
             metrics: TemplateMetrics::new(&context.metrics),
             settings: context.settings.clone(),
         }
@@ -55,13 +60,21 @@ impl Executor {
     pub(crate) async fn work(self: Arc<Self>, name: Name) {
         let Some((node, answer)) = self.observer.look(&name).await else {
             self.reports.forget(&name);
+            self.plans.clear("Node", &name);
             self.observer.queue.forget(&name);
             return;
         };
         self.metrics.answered(&answer);
         let plan = plan(&node, &answer);
+        self.plans.set(&node.reference(), published(&plan));
+        if self.plans.is_observing() {
+            return self.settled(&node, &plan.outcome);
+        }
         match self.carry_out(&node, &plan).await {
-            Ok(()) => self.settled(&node, &plan.outcome),
+            Ok(()) => {
+                self.plans.clear("Node", &name);
+                self.settled(&node, &plan.outcome);
+            }
             // A term that is merely short gets longer with the next renewal.
             Err(Stopped::Lost(lost)) => {
                 tracing::debug!(node = &*name, "not written: {lost}");
@@ -134,6 +147,19 @@ impl Executor {
             RetryClass::Permanent => self.again(name, RARELY),
         }
     }
+}
+
+/// The steps of a plan as the page `/plan` shows them.
+fn published(plan: &Plan) -> Vec<plans::Step> {
+    let step = |step: &Step| match step {
+        Step::SetName { name, why } => plans::Step {
+            step: "name",
+            changes: vec![format!("annotation {INSTANCE_NAME}={name}")],
+            reason: why.clone(),
+            held: None,
+        },
+    };
+    plan.steps.iter().map(step).collect()
 }
 
 fn patch(step: &Step) -> Patch {

@@ -1,5 +1,7 @@
 //! What the built program does that needs no API server, and its exit code.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
 use std::{path::Path, process::Command};
 
 use tempfile::TempDir;

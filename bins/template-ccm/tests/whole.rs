@@ -14,6 +14,7 @@ use ccm_runtime::{
     health::Health,
     leadership::Leadership,
     metrics::Metrics,
+    plans::{Mode, Plans},
     program::{Context, Program as _, load},
     supervisor::Supervisor,
 };
@@ -58,11 +59,18 @@ impl Whole {
         let (cloud, metrics, token) = (SimCloud::new(), Metrics::new(), CancellationToken::new());
         let (events, writer) =
             EventRecorder::new(clients.events.clone(), "test", EventMetrics::default());
+        let (leadership, events) = match settings.common.mode {
+            Mode::Control => (Leadership::unconditional(), events),
+            Mode::Observe => {
+                (Leadership::observer(), EventRecorder::muted(EventMetrics::default()))
+            }
+        };
         let program = Context::<TemplateCcm> {
             clients,
             cloud: Arc::new(cloud.clone()),
-            leadership: Leadership::unconditional(),
+            leadership,
             events,
+            plans: Plans::new(settings.common.mode, &metrics),
             settings: watch::Sender::new(Arc::clone(&settings.own)).subscribe(),
             common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
             metrics: metrics.clone(),
@@ -163,6 +171,23 @@ async fn a_standby_asks_and_writes_nothing() {
     program.lead(whole.program.clone());
     sleep(Duration::from_secs(1)).await;
     assert_eq!(whole.annotation(&name), json!(name));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_publishes_its_plan_and_writes_nothing() {
+    let whole = Whole::new(&["--mode=observe", "--instance-name-period=1m"]);
+    whole.lead().await;
+    let name = whole.add_node(0);
+    sleep(Duration::from_mins(5)).await;
+    let page = whole.program.plans.text(None);
+    assert!(page.contains(&format!("name: annotation {INSTANCE_NAME}={name} (")), "{page}");
+    assert_eq!((whole.patches(), whole.events(&name)), (0, Vec::new()));
+
+    // Another does it.
+    let done = json!({"metadata": {"annotations": {INSTANCE_NAME: name}}});
+    whole.api.patch("nodes", &name, "", PatchKind::Merge, done).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert!(!whole.program.plans.text(None).contains(&name));
 }
 
 #[tokio::test(start_paused = true)]

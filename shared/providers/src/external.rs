@@ -17,6 +17,7 @@ mod instances;
 mod keeper;
 mod rpc;
 pub mod server;
+mod shared;
 mod status;
 
 /// The protocol's messages and services, generated from the `.proto` file.

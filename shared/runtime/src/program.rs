@@ -37,6 +37,7 @@ use crate::{
     health::Health,
     leadership::Leadership,
     metrics::Metrics,
+    plans::Plans,
     rights::Right,
     settings::{self, CommonSettings},
     supervisor::Supervisor,
@@ -69,7 +70,7 @@ pub trait Program: Send + Sync + Sized + 'static {
     /// live, but not ready.
     fn prepare(context: Context<Self>) -> impl Future<Output = Result<Self, Failure>> + Send;
 
-    /// Called once this replica leads. Starts its workers on `context.supervisor`; they
+    /// Called once this replica leads, or when it observes. Starts its workers on `context.supervisor`; they
     /// check `context.leadership` at each write.
     fn lead(self: Arc<Self>, context: Context<Self>);
 
@@ -112,6 +113,8 @@ pub struct Context<P: Program> {
     pub leadership: Leadership,
     /// Records events.
     pub events: EventRecorder,
+    /// Takes what was decided and is not done yet. An observer stops there.
+    pub plans: Plans,
     /// The program's own settings; a new value appears when the file changes.
     pub settings: watch::Receiver<Arc<P::Settings>>,
     /// The settings that every program has; likewise.
@@ -133,6 +136,7 @@ impl<P: Program> Clone for Context<P> {
             cloud: Arc::clone(&self.cloud),
             leadership: self.leadership.clone(),
             events: self.events.clone(),
+            plans: self.plans.clone(),
             settings: self.settings.clone(),
             common: self.common.clone(),
             metrics: self.metrics.clone(),

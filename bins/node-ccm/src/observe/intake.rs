@@ -13,6 +13,7 @@ use ccm_controller::{
 };
 use ccm_kube::store::{Change, Store};
 use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::plans::Plans;
 
 use super::{Handles, ledger::Ledger, wakes};
 use crate::{metrics::State, plan::Policy, report::NodeReports, settings::NodeSettings};
@@ -24,6 +25,7 @@ pub(crate) struct Intake {
     queue: WorkQueue<Name>,
     ledger: Ledger,
     reports: NodeReports,
+    plans: Plans,
     /// Set once this replica leads: before that nothing is queued.
     leads: AtomicBool,
 }
@@ -36,6 +38,7 @@ impl Intake {
             queue: handles.queue.clone(),
             ledger: handles.ledger.clone(),
             reports: handles.reports.clone(),
+            plans: handles.plans.clone(),
             leads: AtomicBool::new(false),
         }
     }
@@ -106,6 +109,7 @@ impl Intake {
     /// Counts a node as another provider's, and reports that once.
     pub(crate) fn foreign(&self, node: &Node) {
         self.ledger.set_state(&node.name, State::Foreign);
+        self.plans.clear("Node", &node.name);
         self.reports.foreign(node, &self.cloud.schemes());
     }
 
@@ -121,6 +125,7 @@ impl Intake {
     fn forget(&self, name: &str) {
         self.ledger.forget(name);
         self.reports.forget(name);
+        self.plans.clear("Node", name);
     }
 
     /// Counts a node that is seen for the first time.

@@ -9,7 +9,7 @@ use ccm_cloud::{
 use ccm_controller::{
     instances,
     inventory::Inventory,
-    queue::{Linger, LingerConfig, WorkQueue},
+    queue::{BatchWindow, BatchWindowConfig, WorkQueue},
     workers::Tasks,
 };
 use ccm_objects::{Node, Shared as Name};
@@ -112,9 +112,12 @@ impl Lookups {
     /// Takes batches until the queue is shut down. While all slots are taken nodes gather in
     /// the queue, and the next batch is the larger.
     async fn take_batches(self: &Arc<Self>, tasks: &mut Tasks) {
-        let mut linger = Linger::new(LingerConfig { first: FIRST_WAIT, ..LingerConfig::default() });
+        let mut batch_window = BatchWindow::new(BatchWindowConfig {
+            first: FIRST_WAIT,
+            ..BatchWindowConfig::default()
+        });
         let slots = Arc::new(Semaphore::new(IN_FLIGHT));
-        while let Some(batch) = tasks.until(self.queue.get_batch(BATCH, &mut linger)).await {
+        while let Some(batch) = tasks.until(self.queue.get_batch(BATCH, &mut batch_window)).await {
             let Sorted { known, asked } = self.sort_out(&batch);
             if !known.is_empty() {
                 let this = Arc::clone(self);

@@ -11,7 +11,7 @@ use ccm_controller::{
     queue::{Priority, WorkQueue},
 };
 use ccm_objects::{Node, Shared as Name};
-use ccm_runtime::health::Condition;
+use ccm_runtime::{health::Condition, plans::Plans};
 use tokio::{sync::watch, time::Instant};
 
 use super::{Handles, intake::Intake, ledger::Ledger};
@@ -30,6 +30,7 @@ pub(crate) struct Refresh {
     inventory: Inventory,
     ledger: Ledger,
     reports: NodeReports,
+    plans: Plans,
     settings: watch::Receiver<Arc<NodeSettings>>,
     metrics: NodeMetrics,
     health: Condition,
@@ -56,9 +57,9 @@ impl Pass for Refresh {
 
 impl Refresh {
     pub(crate) fn new(handles: &Handles, intake: Arc<Intake>, health: Condition) -> Self {
-        let Handles { cloud, queue, inventory, ledger, reports, settings, metrics } =
+        let Handles { cloud, queue, inventory, ledger, reports, plans, settings, metrics } =
             handles.clone();
-        Self { intake, cloud, queue, inventory, ledger, reports, settings, metrics, health }
+        Self { intake, cloud, queue, inventory, ledger, reports, plans, settings, metrics, health }
     }
 
     /// Lists the fleet and queues what differs from it. Tells in a line what came of it.
@@ -68,6 +69,7 @@ impl Refresh {
             return Ok("no initialised node to compare, so the fleet was not listed".to_owned());
         }
         if !instances::traits(&*self.cloud).lists {
+            self.prune();
             return Ok(self.look_all_up());
         }
         let started = Instant::now();
@@ -179,6 +181,7 @@ impl Refresh {
         if plan.steps.is_empty() {
             self.ledger.set_state(&node.name, State::Initialised);
             self.reports.notes(node, &plan);
+            self.plans.clear("Node", &node.name);
             return false;
         }
         if is_new {

@@ -13,9 +13,9 @@ fn node(annotation: Option<&str>) -> Node {
     }
 }
 
-fn found(name: &str) -> LookupResult {
+fn found(name: &str) -> Lookup {
     let id = ProviderId::parse("sim://i-1").unwrap();
-    Ok(Lookup::Found(Box::new(Instance::new(id, name))))
+    Lookup::Found(Box::new(Instance::new(id, name)))
 }
 
 fn failed(kind: ErrorKind) -> CloudError {
@@ -42,10 +42,10 @@ fn each_case_has_its_plan() {
     let throttled = failed(ErrorKind::Throttled).with_retry_after(Duration::from_secs(3));
     let deleting = Node { deleting: true, ..node(None) };
     let lines: Vec<_> = [
-        (node(None), found("i-1")),
-        (node(Some("i-0")), found("i-1")),
-        (node(Some("i-1")), found("i-1")),
-        (deleting, found("i-1")),
+        (node(None), Ok(found("i-1"))),
+        (node(Some("i-0")), Ok(found("i-1"))),
+        (node(Some("i-1")), Ok(found("i-1"))),
+        (deleting, Ok(found("i-1"))),
         (node(Some("i-0")), Ok(Lookup::Gone(proof))),
         (node(None), Ok(Lookup::NotOurs("it is elsewhere".to_owned()))),
         (node(None), Err(failed(ErrorKind::Unavailable))),

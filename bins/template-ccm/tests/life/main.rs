@@ -61,6 +61,27 @@ async fn the_steps_come_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_observer_works_without_a_lease_and_says_what_it_is() {
+    let mut process = begin(Script::default(), &["--mode=observe"]).await;
+    process.page_has("/plan", "node-1").await;
+    process.ready().await;
+    let (_, page) = process.get("/readyz?verbose").await;
+    assert!(page.contains("[+]mode ok: observes: takes no Lease and writes nothing"), "{page}");
+    assert!(!page.contains("leaderElection"), "{page}");
+    let (_, metrics) = process.get("/metrics").await;
+    assert!(metrics.contains("\nccm_observing 1\n"), "{metrics}");
+    for absent in ["running_managed_controllers{", "leader_election_master_status{"] {
+        assert!(!metrics.contains(absent), "{metrics}");
+    }
+    let (status, plan) = process.get("/plan").await;
+    assert!(status == 200 && plan.starts_with("mode: observe, "), "{plan}");
+    assert_eq!(process.end().await, Ok(()));
+    assert!(!process.requests("nodes").contains(&"patch nodes".to_owned()));
+    assert_eq!(process.requests("leases"), [""; 0]);
+    process.is_silent().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cloud_that_is_down_at_the_start_is_waited_for() {
     let mut process = alone(Script { outage: Outage::Down, ..Script::default() }).await;
     process

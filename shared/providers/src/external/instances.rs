@@ -13,10 +13,10 @@ use futures::{StreamExt, channel::mpsc::UnboundedSender, stream};
 use super::{
     MAX_BATCH,
     answers::flowing,
-    client::Shared,
     convert::{answer_from_wire, detail_to_wire, priority_to_wire},
     proto::{self, lookup_answer::Answer},
     rpc::{Deadline, instances_client, question, read},
+    shared::Shared,
 };
 
 /// How many parts of a large lookup are under way at once.

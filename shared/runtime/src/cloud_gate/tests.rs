@@ -33,6 +33,24 @@ fn guarded_gate(per_second: f64, burst: f64, guard: Option<WriteGuard>) -> (Clou
     (CloudGate::new(limits, &metrics, guard), metrics)
 }
 
+/// As the process builds it ([`crate::program`]).
+#[tokio::test(start_paused = true)]
+async fn an_observer_sends_no_write() {
+    let leadership = crate::leadership::Leadership::observer();
+    let guard: WriteGuard = Box::new(move || {
+        leadership.check_cloud_write().map(|term| term.number).map_err(|lost| lost.to_string())
+    });
+    let (gate, metrics) = guarded_gate(10.0, 10.0, Some(guard));
+    drop(gate.admit(LIST, call(1000)).await.unwrap());
+    let error = gate.admit(CREATE, call(1000)).await.unwrap_err();
+    let expect =
+        "unavailable: compute create_server not sent: this process only observes (--mode=observe)";
+    assert_eq!(error.to_string(), expect);
+    let refused = "ccm_cloud_requests_refused_total{service=\"compute\",reason=\"leadership\"} 1";
+    let page = metrics.encode().unwrap();
+    assert!(page.contains(refused), "{page}");
+}
+
 fn report(error: Option<ErrorKind>, retry_after: Option<Duration>) -> CallReport {
     CallReport { error, retry_after, took: ms(200) }
 }

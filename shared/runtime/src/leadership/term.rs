@@ -52,6 +52,9 @@ pub enum Lost {
     /// It does not lead.
     #[error("this replica does not lead")]
     NotLeading,
+    /// It never writes.
+    #[error("this process only observes (--mode=observe)")]
+    Observing,
     /// It leads, but its term may end before the write does. The next renewal may
     /// change that: try again shortly.
     #[error("the term of leadership ends in {} ms, too soon for this write", .remaining.as_millis())]
@@ -94,6 +97,8 @@ enum Tenure {
     Term(Current),
     /// Leads without an end, because there is no election.
     Unlimited,
+    /// Works as if it led, but may not write.
+    Observer,
 }
 
 /// What those who wait are told. Nobody leads twice.
@@ -113,6 +118,11 @@ impl Leadership {
         Self::with(Tenure::Unlimited, UNBOUNDED_WRITE)
     }
 
+    /// Works as if it led and may write nothing: `--mode=observe`.
+    pub fn observer() -> Self {
+        Self::with(Tenure::Observer, UNBOUNDED_WRITE)
+    }
+
     /// Does not lead yet.
     pub(super) fn standby(write_timeout: Duration) -> Self {
         Self::with(Tenure::None, write_timeout)
@@ -126,7 +136,7 @@ impl Leadership {
     }
 
     fn with(tenure: Tenure, write_timeout: Duration) -> Self {
-        let leads = matches!(tenure, Tenure::Unlimited);
+        let leads = matches!(tenure, Tenure::Unlimited | Tenure::Observer);
         let phase = watch::Sender::new(if leads { Phase::Leading } else { Phase::Standby });
         Self { inner: Arc::new(Inner { tenure: Mutex::new(tenure), phase, write_timeout }) }
     }
@@ -136,6 +146,7 @@ impl Leadership {
         let tenure = *self.inner.tenure.lock();
         let current = match tenure {
             Tenure::None => return Err(Lost::NotLeading),
+            Tenure::Observer => return Err(Lost::Observing),
             Tenure::Unlimited => return Ok(Term { remaining: Duration::MAX, number: None }),
             Tenure::Term(current) => current,
         };
@@ -168,7 +179,8 @@ impl Leadership {
         self.inner.write_timeout
     }
 
-    /// Waits until this process leads. For ever, if it has led before.
+    /// Waits until this process leads; an observer does not wait. For ever, if it has led
+    /// before.
     pub async fn wait_leading(&self) {
         self.reach(Phase::Leading).await;
     }
@@ -187,7 +199,8 @@ impl Leadership {
     /// Whether a term has ended while the process still believes that it leads: then
     /// something is stuck, and the process is better restarted.
     pub fn is_overdue(&self) -> bool {
-        *self.inner.phase.borrow() == Phase::Leading && !self.is_leader()
+        *self.inner.phase.borrow() == Phase::Leading
+            && self.check(Duration::ZERO) == Err(Lost::NotLeading)
     }
 
     /// What is left of the term; zero when not leading.
@@ -292,6 +305,16 @@ mod tests {
         let leadership = Leadership::unconditional();
         leadership.wait_leading().await;
         assert!(leadership.check(Duration::from_hours(1)).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_observer_works_at_once_and_may_never_write() {
+        let leadership = Leadership::observer();
+        leadership.wait_leading().await;
+        for need in [Duration::ZERO, TERM] {
+            assert_eq!(leadership.check(need), Err(Lost::Observing));
+        }
+        assert!(!leadership.is_leader() && !leadership.is_overdue());
     }
 
     #[tokio::test(start_paused = true)]

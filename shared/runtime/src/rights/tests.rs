@@ -213,12 +213,22 @@ async fn it_ends_when_the_process_ends() {
     timeout(Duration::from_secs(1), running.task).await.expect("it hangs").unwrap();
 }
 
+/// Those of a program.
+fn rights() -> Vec<Right> {
+    vec![Right::new("list", "nodes"), Right::new("watch", "nodes")]
+}
+
+#[test]
+fn an_observer_needs_to_read() {
+    let own = [rights(), vec![Right::new("delete", "nodes")]].concat();
+    assert_eq!(reads(own), [Right::new("list", "nodes"), Right::new("watch", "nodes")]);
+}
+
 #[test]
 fn what_is_needed_follows_the_settings() {
     let check = |arguments: &[&str], expect: &[&str]| {
-        let rights = vec![Right::new("list", "nodes"), Right::new("watch", "nodes")];
         let election = &sample(arguments, &[], None).unwrap().common.election;
-        let needed: Vec<_> = needed(rights, election).iter().map(ToString::to_string).collect();
+        let needed: Vec<_> = needed(rights(), election).iter().map(ToString::to_string).collect();
         assert_eq!(needed, expect, "{arguments:?}");
     };
     let always = [

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Call, CallClass, CallReport, Claim, Cloud, CloudError, Detail, ErrorKind, Fleet,
-    Instances, Lookup, LookupResult, NodeIdentity, ProofMethod,
+    InstanceTraits, Instances, Lookup, LookupResult, NodeIdentity, ProofMethod,
 };
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -33,6 +33,10 @@ impl Cloud for SimCloud {
 
 #[async_trait]
 impl Instances for SimCloud {
+    fn traits(&self) -> InstanceTraits {
+        *self.state.traits.read()
+    }
+
     async fn lookup(&self, nodes: &[NodeIdentity], _: Detail, call: Call) -> Vec<LookupResult> {
         let ends = ends(call);
         let mut answers = Vec::with_capacity(nodes.len());
@@ -46,6 +50,9 @@ impl Instances for SimCloud {
     }
 
     async fn list(&self, _: Detail, call: Call) -> Result<Fleet, CloudError> {
+        if !self.traits().lists {
+            return Err(CloudError::new(ErrorKind::Unsupported, "this cloud has no list"));
+        }
         let ends = ends(call);
         let all: Vec<SimInstance> = self.state.fleet.read().iter().cloned().collect();
         let mut fleet = Fleet::default();
