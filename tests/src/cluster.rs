@@ -128,6 +128,19 @@ pub async fn client_of(kubeconfig: &Path) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
+/// The token and the name of a second user with all rights, so that the audit log tells a
+/// program that observes from the leader beside it.
+pub const OBSERVER: &str = "observer";
+
+/// Writes the kubeconfig of [`OBSERVER`], made from that of another user, into `path`.
+pub fn write_observers_kubeconfig(kubeconfig: &Path, path: &Path) -> Result<()> {
+    let mut config = Kubeconfig::read_from(kubeconfig)?;
+    for user in &mut config.auth_infos {
+        user.auth_info = Some(serde_json::from_value(serde_json::json!({"token": OBSERVER}))?);
+    }
+    Ok(std::fs::write(path, serde_json::to_vec(&config)?)?)
+}
+
 /// Removes what an earlier scenario left in the cluster.
 pub async fn clear(client: &Client) -> Result<()> {
     let (delete, all) = (DeleteParams::default(), ListParams::default());

@@ -15,7 +15,7 @@ use crate::{
 
 /// Labels whose values depend on the cluster, the cloud or the build, and what they say.
 /// Every other label has the values of the page and no others.
-pub const OPEN: [(&str, &str); 17] = [
+pub const OPEN: [(&str, &str); 18] = [
     ("build_date", "when it was built, RFC 3339; empty in a build by hand"),
     ("code", "HTTP status of the answer; `<error>` without one"),
     ("commit", "commit that it was built from; empty in a build by hand"),
@@ -38,6 +38,7 @@ pub const OPEN: [(&str, &str); 17] = [
         "service",
         "`apiserver`, or the cloud's service: `external`; for OpenStack `identity`, `compute`, `network`",
     ),
+    ("step", "the kind of step as `/plan` shows it, for instance `addresses`"),
     ("version", "Quartet's version"),
 ];
 

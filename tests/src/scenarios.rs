@@ -33,6 +33,7 @@ mod lifecycle_breaker;
 mod lifecycle_cases;
 mod lifecycle_pressure;
 mod live_rates;
+mod observe;
 mod reference;
 mod rights;
 mod server_faults;
@@ -254,6 +255,9 @@ fn of_several_programs() -> Vec<Scenario> {
     scenarios! {
         BOTH:
             live_rates::one_controllers_rates_change_while_it_runs,
+            observe::the_leaders_steps_are_the_plan_of_node_ccm,
+            observe::the_leaders_steps_are_the_plan_of_lifecycle_ccm,
+            observe::nothing_is_written_beside_a_leader,
             reference::metrics_are_those_of_the_page;
     }
 }

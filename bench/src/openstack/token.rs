@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_cloud::{
-    Call, Cloud, Lookup, LookupResult, NoMetrics, NodeIdentity, OpenGate, ProviderConfig,
+    Call, Cloud, Detail, Lookup, LookupResult, NoMetrics, NodeIdentity, OpenGate, ProviderConfig,
     ProviderContext,
 };
 use ccm_tests::openstack::rig::Rig;
@@ -52,11 +52,11 @@ async fn ask(rig: &Rig, cloud: &dyn Cloud, calls: usize) -> Vec<LookupResult> {
     let nodes = rig.cloud.fleet.iter().cycle().take(calls).map(|server| NodeIdentity {
         name: server.name.clone(),
         provider_id: Some(server.provider_id()),
-        system_uuid: None,
+        ..NodeIdentity::default()
     });
     let call = Call::waiting(Duration::from_secs(60));
     let asked = nodes.map(async |node| match cloud.instances() {
-        Ok(Some(instances)) => instances.lookup(&[node], call).await,
+        Ok(Some(instances)) => instances.lookup(&[node], Detail::Everything, call).await,
         Ok(None) => Vec::new(),
         Err(error) => vec![Err(error)],
     });

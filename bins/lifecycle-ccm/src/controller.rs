@@ -1,16 +1,18 @@
 //! The loop: which nodes are to be looked up, one lookup of them all, the policy, and what
 //! it decides carried out.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
 use ccm_cloud::Claim;
 use ccm_controller::passes::{Next, Pass};
+use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::plans::{Plans, Step};
 use futures::StreamExt as _;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    execute::{Executor, Stopped},
+    execute::{self, Executor, Stopped},
     metrics::States,
     observe::{self, Heard, Nodes, Observer},
     policy::{
@@ -32,6 +34,7 @@ pub(crate) struct Controller {
     pub(crate) observer: Arc<Observer>,
     pub(crate) executor: Executor,
     pub(crate) reporter: Arc<Reporter>,
+    pub(crate) plans: Plans,
     pub(crate) settings: watch::Receiver<Arc<LifecycleSettings>>,
     /// Cancelled when nothing new is to be begun.
     pub(crate) closing: CancellationToken,
@@ -48,7 +51,10 @@ impl Pass for Controller {
         let (started, closing) = (Instant::now(), self.closing.clone());
         let settings = self.settings();
         let mut nodes = self.observer.look(&settings);
-        let mut is_done = self.carry_out(nodes.marks_of_ready(&settings), &settings).await;
+        let marks = nodes.marks_of_ready(&settings);
+        let ready = nodes.iter().filter(|(view, _)| view.ready).map(|(_, node)| node);
+        self.publish(ready, steps(&marks));
+        let mut is_done = self.carry_out(marks, &settings).await;
         let agenda = self.agenda(&nodes);
         if !agenda.is_empty() {
             let heard = tokio::select! {
@@ -87,6 +93,10 @@ impl Controller {
         for decision in &agenda.ended {
             let node = self.observer.store.get(&decision.name);
             self.reporter.decided(node.as_deref(), decision, now, policy);
+            // What is to be done about a Ready node is published by each pass.
+            if node.is_none_or(|node| !node.is_ready()) {
+                self.plans.clear("Node", &decision.name);
+            }
         }
         agenda
     }
@@ -105,29 +115,66 @@ impl Controller {
         let decisions = self.decider.decide(now, &nodes.views, answers, &settings.policy);
         self.reporter.breaker(before, *self.decider.breaker());
         let by_name = nodes.by_name();
+        let (mut decided, mut held) = (Vec::new(), Vec::new());
         for decision in decisions {
             if let Some((verdict, waited)) = self.backlog.decided(now, &decision) {
                 self.reporter.metrics.settled(verdict, waited);
             }
             let node = by_name.get(&decision.name);
             self.reporter.decided(node.map(|node| &**node), &decision, now, &settings.policy);
+            decided.extend(node);
+            held.extend(execute::held(&decision).map(|step| (Arc::clone(&decision.name), step)));
             if let (Verdict::Delete, Some(node)) = (decision.verdict, node) {
                 let (node, write) = (Arc::clone(node), Write::Delete(Box::new(decision)));
                 actions.push(Action { node, write });
             }
         }
+        self.publish(decided.into_iter(), steps(&actions).chain(held));
         (nodes, actions)
+    }
+
+    /// Publishes all that is to be done about these nodes.
+    fn publish<'a>(
+        &self,
+        nodes: impl Iterator<Item = &'a Arc<Node>>,
+        steps: impl Iterator<Item = (Name, Step)>,
+    ) {
+        let mut by_name: HashMap<Name, Vec<Step>> = HashMap::new();
+        for (name, step) in steps {
+            by_name.entry(name).or_default().push(step);
+        }
+        for node in nodes {
+            if let Some(steps) = by_name.remove(&node.name) {
+                self.plans.set(&node.reference(), steps);
+                if self.observer.store.get(&node.name).is_some() {
+                    continue;
+                }
+            }
+            self.plans.clear("Node", &node.name);
+        }
     }
 
     /// Carries out what was decided by these settings: the one place where decisions leave
     /// for the API server. Returns whether no mark failed; a deletion that did is due again
     /// by the policy.
     async fn carry_out(&mut self, actions: Vec<Action>, by: &Arc<LifecycleSettings>) -> bool {
+        if self.plans.is_observing() {
+            for action in actions {
+                if let Write::Delete(decision) = &action.write {
+                    let now = self.observer.now();
+                    self.decider.deleted(now, decision, Deletion::Observed, &by.policy);
+                }
+            }
+            return true;
+        }
         let mut is_done = true;
         let mut ended = pin!(self.executor.execute(actions, by));
         while let Some((action, result)) = ended.next().await {
             let now = self.observer.now();
             self.reporter.ended(&action, &result, now);
+            if result.is_ok() {
+                self.plans.clear("Node", &action.node.name);
+            }
             match &action.write {
                 Write::Delete(decision) => {
                     let outcome =
@@ -156,4 +203,9 @@ impl Controller {
         self.reporter.metrics.waits(self.decider.oldest_case(now));
         self.reporter.metrics.stand(breaker, budget, counts, states);
     }
+}
+
+/// Each write as `/plan` shows it, and the node that it is about.
+fn steps(actions: &[Action]) -> impl Iterator<Item = (Name, Step)> {
+    actions.iter().map(|action| (Arc::clone(&action.node.name), execute::published(action)))
 }

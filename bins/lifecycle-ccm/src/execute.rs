@@ -5,14 +5,15 @@ use std::sync::Arc;
 use ccm_controller::writer::{self, Writer};
 use ccm_kube::{ApiError, write::Patch};
 use ccm_objects::Node;
+use ccm_runtime::plans::Step;
 use futures::{Stream, StreamExt as _, stream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     policy::{
-        Deletion,
-        action::{APPROVED, Action, Marks, Write},
+        Decision, Deletion,
+        action::{APPROVED, Action, GONE, Marks, Write},
         shutdown,
     },
     settings::LifecycleSettings,
@@ -52,6 +53,22 @@ impl Stopped {
             Self::NotWritten(writer::Stopped::Lost(_)) | Self::Superseded(_) => None,
         }
     }
+}
+
+/// A write as `/plan` shows it.
+pub(crate) fn published(action: &Action) -> Step {
+    let changes = match action.write {
+        Write::Marks(Marks { end_approval: true, .. }) => vec![format!("{APPROVED} removed")],
+        _ => Vec::new(),
+    };
+    let (step, reason) = (action.write.kind(), action.write.reason().to_owned());
+    Step { step, changes, reason, held: None }
+}
+
+/// A deletion that is held, if this is one.
+pub(crate) fn held(decision: &Decision) -> Option<Step> {
+    let held = Some(decision.held()?);
+    Some(Step { step: "delete", changes: Vec::new(), reason: GONE.to_owned(), held })
 }
 
 /// Writes nodes.

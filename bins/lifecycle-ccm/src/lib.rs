@@ -28,6 +28,7 @@ mod settings;
 
 use std::sync::Arc;
 
+use ccm_cloud::Capability;
 use ccm_controller::{
     passes::Passes,
     watch::{self, Watches},
@@ -38,7 +39,7 @@ use ccm_objects::Node;
 use ccm_runtime::{
     health::Scope,
     metrics::Metrics,
-    program::{Context, Failure, Identity, Program},
+    program::{Context, Failure, Identity, Need, Program},
     programs,
     rights::Right,
 };
@@ -65,6 +66,10 @@ impl Program for LifecycleCcm {
     const IDENTITY: Identity = programs::LIFECYCLE_CCM;
     type Settings = LifecycleSettings;
 
+    fn needs(_: &Self::Settings) -> Vec<Need> {
+        vec![Need::Required(Capability::Instances)]
+    }
+
     fn specimens(metrics: &Metrics) {
         LifecycleMetrics::new(metrics).specimens();
         watch::metrics(metrics).specimens_of::<Node>();
@@ -82,9 +87,11 @@ impl Program for LifecycleCcm {
         let passes = Passes::default();
         let (sees, forgets, wakes) = (observer.clone(), reporter.clone(), passes.clone());
         let watches = Watches::new(&context);
+        let plans = context.plans.clone();
         let on_change = move |change: Change<Node>| {
             if let Change::Deleted(node) = &change {
                 forgets.forget(&node.name);
+                plans.clear("Node", &node.name);
             }
             if sees.changed(&change) {
                 wakes.wake();
@@ -105,6 +112,7 @@ impl Program for LifecycleCcm {
             },
             observer: Arc::clone(&self.observer),
             reporter: Arc::clone(&self.reporter),
+            plans: context.plans.clone(),
             settings: settings.clone(),
             closing,
             decider: Decider::new(),

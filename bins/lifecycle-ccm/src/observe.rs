@@ -8,7 +8,7 @@ use std::{
 };
 
 use ccm_base::clock::{self, Timeline};
-use ccm_cloud::{Call, Claim, Cloud, CloudError, Fleet, Lookup, LookupResult, PowerState};
+use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, Lookup, LookupResult, PowerState};
 use ccm_controller::{
     brake::approval::is_yes,
     instances,
@@ -161,17 +161,17 @@ impl Observer {
         let by_name = nodes.by_name();
         let asked: Vec<Arc<Node>> =
             agenda.look_up.iter().filter_map(|name| by_name.get(name).cloned()).collect();
-        let call = Call::waiting(settings.cloud_call_timeout).for_presence();
+        let call = Call::waiting(settings.cloud_call_timeout);
         let start = self.now();
         let lookup = async {
-            let answers = instances::lookup(&*self.cloud, &asked, call).await;
+            let answers = instances::lookup(&*self.cloud, &asked, Detail::Presence, call).await;
             (answers, self.now())
         };
         let list = async {
             if !agenda.list {
                 return None;
             }
-            let fleet = instances::list(&*self.cloud, call).await;
+            let fleet = instances::list(&*self.cloud, Detail::Presence, call).await;
             Some((fleet, self.now()))
         };
         let ((answers, answered), fleet) = tokio::join!(lookup, list);

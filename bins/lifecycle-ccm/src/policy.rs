@@ -61,6 +61,9 @@ pub enum Deletion {
     Refused,
     /// It is not known. The case stays open and paid for.
     Uncertain,
+    /// Nothing was sent, since the program only observes. The case stays open, and the
+    /// place in the budget is free again.
+    Observed,
 }
 
 /// How many nodes are in which state, for gauges.
@@ -116,7 +119,7 @@ impl Decider {
 
     /// Notes how a deletion ended.
     pub fn deleted(&mut self, now: At, decision: &Decision, outcome: Deletion, policy: &Policy) {
-        if matches!(outcome, Deletion::NotDone | Deletion::Refused) {
+        if matches!(outcome, Deletion::NotDone | Deletion::Refused | Deletion::Observed) {
             self.brake.release(&decision.uid);
         }
         let record = self.records.get_mut(&decision.name);
@@ -124,7 +127,7 @@ impl Decider {
             record.deleted = outcome == Deletion::Done;
             record.refused = outcome == Deletion::Refused;
             record.look_again = match outcome {
-                Deletion::Refused => agenda::held_until(now, policy),
+                Deletion::Refused | Deletion::Observed => agenda::held_until(now, policy),
                 _ => At::default(),
             };
         }

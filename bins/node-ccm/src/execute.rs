@@ -9,6 +9,7 @@ use ccm_base::clock;
 use ccm_controller::writer::{Stopped, Writer};
 use ccm_kube::write::{Patch, StatusPatch};
 use ccm_objects::Node;
+use ccm_runtime::plans;
 
 use crate::{
     metrics::NodeMetrics,
@@ -37,15 +38,13 @@ impl Executor {
     async fn execute(&self, node: &Arc<Node>, plan: &Plan) -> Result<(), Unfinished> {
         let mut latest = Arc::clone(node);
         for step in &plan.steps {
-            let (what, answer) = match step {
+            let what = step.kind();
+            let answer = match step {
                 Step::SetAddresses { addresses, .. } => {
                     let patch = StatusPatch::default().with_addresses(addresses);
-                    ("addresses", self.writer.patch_status(&latest, &patch).await)
+                    self.writer.patch_status(&latest, &patch).await
                 }
-                Step::ChangeNode(change) => {
-                    let what = if change.taints.is_some() { "taint" } else { "labels" };
-                    (what, self.writer.patch(&latest, &patch(change)).await)
-                }
+                Step::ChangeNode(change) => self.writer.patch(&latest, &patch(change)).await,
             };
             match &answer {
                 Ok(_) => self.metrics.written(what, Ok(())),
@@ -63,6 +62,17 @@ impl Executor {
         }
         Ok(())
     }
+}
+
+/// The steps of a plan as `/plan` shows them.
+fn published(plan: &Plan) -> Vec<plans::Step> {
+    let step = |step: &Step| plans::Step {
+        step: step.kind(),
+        changes: step.changes(),
+        reason: step.reason(),
+        held: None,
+    };
+    plan.steps.iter().map(step).collect()
 }
 
 /// New nodes are reported as a whole. A change of an initialised one is news: a person who

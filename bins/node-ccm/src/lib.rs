@@ -30,7 +30,7 @@ mod settings;
 
 use std::sync::Arc;
 
-use ccm_cloud::Fleet;
+use ccm_cloud::{Capability, Fleet};
 use ccm_controller::{
     inventory::Inventory,
     passes::Passes,
@@ -43,7 +43,7 @@ use ccm_objects::Node;
 use ccm_runtime::{
     health::{Condition, Scope},
     metrics::Metrics,
-    program::{Context, Failure, Identity, Program},
+    program::{Context, Failure, Identity, Need, Program},
     programs,
     rights::Right,
 };
@@ -71,6 +71,10 @@ pub struct NodeCcm {
 impl Program for NodeCcm {
     const IDENTITY: Identity = programs::NODE_CCM;
     type Settings = NodeSettings;
+
+    fn needs(_: &Self::Settings) -> Vec<Need> {
+        vec![Need::Required(Capability::Instances)]
+    }
 
     fn specimens(metrics: &Metrics) {
         NodeMetrics::new(metrics).specimens();

@@ -14,7 +14,10 @@ use ccm_controller::{
     queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
 };
 use ccm_objects::{Node, Shared as Name};
-use ccm_runtime::program::{Context, Program};
+use ccm_runtime::{
+    plans::Plans,
+    program::{Context, Program},
+};
 use tokio::sync::watch;
 
 use self::ledger::Ledger;
@@ -31,6 +34,7 @@ pub(crate) struct Handles {
     pub(crate) inventory: Inventory,
     pub(crate) ledger: Ledger,
     pub(crate) reports: NodeReports,
+    pub(crate) plans: Plans,
     pub(crate) settings: watch::Receiver<Arc<NodeSettings>>,
     pub(crate) metrics: NodeMetrics,
 }
@@ -47,6 +51,7 @@ impl Handles {
             inventory,
             ledger: Ledger::new(metrics.clone()),
             reports: NodeReports::new(context.events.clone(), metrics.clone()),
+            plans: context.plans.clone(),
             settings: context.settings.clone(),
             metrics,
         }

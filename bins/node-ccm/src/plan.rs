@@ -32,11 +32,13 @@ pub enum InternalIpChange {
     Hold,
 }
 
-/// What is for the operator to decide.
+/// What is for the operator to decide, or particular to the provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// See [`InternalIpChange`].
     pub internal_ip_change: InternalIpChange,
+    /// The provider's labels only add: one that it does not name is not taken away.
+    pub labels_only_add: bool,
 }
 
 /// What is to be done about one node, and why.
@@ -222,7 +224,7 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
         }
         Err(error) => plan.notes.push(Note::NodeIpRefused(node_ip_text(node, &error))),
     }
-    let LabelChanges { labels, owned, notes } = labels::changes(node, instance);
+    let LabelChanges { labels, owned, notes } = labels::changes(node, instance, policy);
     plan.notes.extend(notes);
     let mut change = NodeChange::default();
     if node.provider_id.is_none() {

@@ -5,6 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use ccm_cloud::InstanceTraits;
 use ccm_kube::{
     client::{ClientConfig, Clients, Unlimited},
     events::{EventMetrics, EventRecorder},
@@ -14,6 +15,7 @@ use ccm_runtime::{
     health::Health,
     leadership::Leadership,
     metrics::Metrics,
+    plans::{Mode, Plans},
     program::{Context, Program as _, load},
     supervisor::Supervisor,
 };
@@ -68,11 +70,18 @@ impl Whole {
         let (cloud, metrics, token) = (SimCloud::new(), Metrics::new(), CancellationToken::new());
         let (events, writer) =
             EventRecorder::new(clients.events.clone(), "test", EventMetrics::default());
+        let (leadership, events) = match settings.common.mode {
+            Mode::Control => (Leadership::unconditional(), events),
+            Mode::Observe => {
+                (Leadership::observer(), EventRecorder::muted(EventMetrics::default()))
+            }
+        };
         let context = Context::<NodeCcm> {
             clients,
             cloud: Arc::new(cloud.clone()),
-            leadership: Leadership::unconditional(),
+            leadership,
             events,
+            plans: Plans::new(settings.common.mode, &metrics),
             settings: watch::Sender::new(Arc::clone(&settings.own)).subscribe(),
             common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
             metrics: metrics.clone(),
@@ -204,6 +213,38 @@ async fn a_refresh_leaves_tainted_and_foreign_nodes_alone() {
     assert_eq!(whole.writes().len(), writes);
 }
 
+/// Every write would be refused, so each retry would be in vain.
+#[tokio::test(start_paused = true)]
+async fn an_observer_decides_once_and_follows_what_changes() {
+    const NODES: usize = 20;
+    let observe = ["--mode=observe", "--node-status-update-frequency=1m"].map(str::to_owned);
+    let whole = Whole::start(&observe).await;
+    let names: Vec<_> = (0..NODES).map(|number| whole.add_node(number)).collect();
+    sleep(Duration::from_mins(1)).await;
+    let due = |whole: &Whole| -> Value {
+        let page: Value = serde_json::from_str(&whole.program.plans.json(None)).unwrap();
+        page["due"].clone()
+    };
+    assert_eq!(due(&whole), json!({"addresses": NODES, "taint": NODES}));
+    let asked = whole.cloud.calls();
+    sleep(Duration::from_hours(1)).await;
+    let calls = whole.cloud.calls().since(&asked);
+    // Each node again every five minutes; with no initialised node there is no list.
+    assert!(calls.lookup <= 12 && calls.list == 0, "{calls}");
+    assert_eq!(whole.metric("ccm_plan_steps_total{step=\"taint\"}"), NODES as u64);
+
+    // Another does it for the first node, and an instance of another goes.
+    let mended = json!({"spec": {"taints": null, "providerID": "sim://i-00000"}});
+    whole.api.patch("nodes", &names[0], "", PatchKind::Merge, mended).unwrap();
+    whole.cloud.remove(&SimInstance::numbered(1).id).unwrap();
+    whole.api.delete("nodes", &names[2]).unwrap();
+    sleep(Duration::from_mins(6)).await;
+    let expect = json!({"addresses": NODES - 2, "labels": 1, "taint": NODES - 3});
+    assert_eq!(due(&whole), expect, "{}", whole.program.plans.text(None));
+    assert_eq!(whole.writes(), [""; 0]);
+    assert!(names.iter().all(|name| whole.events(name).is_empty()));
+}
+
 /// Quirk 5: upstream logs it and lets the node start without addresses.
 #[tokio::test(start_paused = true)]
 async fn a_node_whose_addresses_are_refused_keeps_its_taint() {
@@ -316,6 +357,26 @@ async fn the_page_says_why_the_nodes_are_not_listed() {
         sleep(Duration::from_mins(2)).await;
         assert_eq!(nodes(&whole.program), "0 nodes watched", "{code}");
     }
+}
+
+/// Without a list of the fleet each node is looked up once per period instead.
+#[tokio::test(start_paused = true)]
+async fn a_cloud_without_a_list_keeps_nodes_true() {
+    let whole = Whole::before_start(&[]);
+    let traits = InstanceTraits { lists: false, ..InstanceTraits::default() };
+    whole.cloud.set_traits(traits);
+    let program = Arc::new(NodeCcm::prepare(whole.program.clone()).await.unwrap());
+    program.lead(whole.program.clone());
+    let name = whole.add_node(0);
+    sleep(Duration::from_secs(30)).await;
+    assert!(!whole.is_tainted(&name));
+    whole.cloud.update("i-00000", |instance| instance.zone = Some("elsewhere".to_owned()));
+    sleep(Duration::from_mins(12)).await;
+    assert_eq!(whole.node(&name)["metadata"]["labels"][ZONE], "elsewhere");
+    assert_eq!(whole.cloud.calls().list, 0);
+    let findings = whole.program.health.findings();
+    let fleet = findings.iter().find(|finding| finding.name == "fleet").unwrap();
+    assert_eq!(fleet.verdict.detail(), "1 nodes are looked up, because the provider has no list");
 }
 
 /// Without an initialised node the fleet is not listed, so nothing else would end the

@@ -8,18 +8,18 @@ use std::{
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
-/// A moment: time since the Unix epoch, for decisions that know no clock and for values
-/// that another process reads. As text it is RFC 3339, to the millisecond.
+/// A point in time since the Unix epoch, for decisions that read no clock and for values
+/// that another process reads. As text it is RFC 3339 with milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct At(pub Duration);
 
 impl At {
-    /// How long ago `earlier` was; zero if it is not earlier.
+    /// The time since `earlier`; zero if it is not earlier.
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The first moment after this one that is a multiple of `step`, to the second.
+    /// The first later point in time that is a multiple of `step`, in whole seconds.
     #[must_use]
     pub fn next_multiple_of(self, step: Duration) -> Self {
         let step = step.as_secs().max(1);
@@ -43,7 +43,7 @@ impl Sub<Duration> for At {
     }
 }
 
-/// What is before the epoch is the epoch.
+/// Times before the epoch become the epoch.
 impl From<Timestamp> for At {
     fn from(time: Timestamp) -> Self {
         Self(Duration::try_from(time.as_duration()).unwrap_or_default())

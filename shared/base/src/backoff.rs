@@ -1,18 +1,18 @@
-//! How long those who failed wait before they try again.
+//! Exponential back-off.
 
 use std::time::Duration;
 
-/// Waits that double from failure to failure.
+/// An exponential back-off: the wait doubles with each failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The wait after the first failure.
     pub first: Duration,
-    /// No wait is longer.
+    /// The upper bound of the wait.
     pub longest: Duration,
 }
 
 impl Backoff {
-    /// The wait after so many failures in a row; 1 is the first.
+    /// The wait after this many consecutive failures; 1 is the first.
     pub fn after(self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
         self.first.saturating_mul(1 << doublings).min(self.longest)

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::At;
 
 /// Wall-clock time, for timestamps that other programs read: events, leases, logs.
-/// Never use it to measure a duration: it steps.
+/// Never measure durations with it: it can jump.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 pub fn wall() -> Timestamp {
     Timestamp::now()
@@ -20,8 +20,8 @@ pub fn wall() -> Timestamp {
 
 /// Time since boot including suspend (`CLOCK_BOOTTIME`).
 ///
-/// The monotonic clock stands still while a machine sleeps or a VM is paused, so
-/// a leader that trusts it alone wakes up believing in a term that has ended.
+/// The monotonic clock stops while a machine sleeps or a VM is paused: a leader that
+/// relies on it would still believe in a term that has ended.
 #[cfg(target_os = "linux")]
 pub fn since_boot() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

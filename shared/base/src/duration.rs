@@ -1,12 +1,12 @@
-//! Lengths of time as Go's `time.ParseDuration` reads and `Duration.String` writes
-//! them, because that is what existing manifests contain.
+//! Durations in the format of Go's `time.ParseDuration` and `Duration.String`, which
+//! existing manifests use.
 
 use std::{fmt::Write as _, time::Duration};
 
-/// A text that is no length of time.
+/// Why a text is not a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// It cannot be read.
+    /// It does not follow the format.
     #[error("must be a duration such as 5m0s, 1h30m or 250ms")]
     Unreadable,
     /// It is negative.
@@ -28,8 +28,7 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Reads a length of time: numbers with units, fractions allowed, without blanks.
-/// `0` alone needs no unit.
+/// Parses a duration: numbers with units, fractions allowed, no spaces. `0` needs no unit.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let (negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -81,14 +80,14 @@ fn scaled(number: &str, scale: u64) -> Result<u128, DurationError> {
         text => text.parse::<u64>().map_err(|_| DurationError::TooLong),
     };
     let whole = u128::from(digits(whole)?) * u128::from(scale);
-    // Beyond 18 digits nothing is left of a fraction, not even of an hour.
+    // Digits beyond the 18th are less than a nanosecond, even of an hour.
     let fraction: String = fraction.chars().take(18).collect();
     let part = u128::from(digits(&fraction)?) * u128::from(scale);
     let divisor = 10_u128.pow(u32::try_from(fraction.len()).unwrap_or(18));
     Ok(whole + part / divisor)
 }
 
-/// Writes a length of time: `5m0s`, `1h30m0s`, `1.5s`, `250ms`, `0s`.
+/// Formats a duration: `5m0s`, `1h30m0s`, `1.5s`, `250ms`, `0s`.
 pub fn format(duration: Duration) -> String {
     let nanoseconds = duration.as_nanos();
     if nanoseconds == 0 {
@@ -126,7 +125,7 @@ fn decimal(value: u128, scale: u128) -> String {
     format!("{}.{}", value / scale, fraction.trim_end_matches('0'))
 }
 
-/// Serialises a length of time as Go writes it; for `#[serde(serialize_with)]`.
+/// Serialises a duration in Go's format; for `#[serde(serialize_with)]`.
 pub fn serialize<S: serde::Serializer>(
     duration: &Duration,
     serializer: S,

@@ -1,7 +1,7 @@
-//! Who is next when some hurry and some do not.
+//! The order of urgent and routine work.
 
-/// Lets the urgent go first, but the routine after every so many urgent ones, so
-/// that nobody starves.
+/// Prefers urgent items, but lets one routine item through after every `streak` urgent
+/// ones, so that routine work does not starve.
 #[derive(Clone, Debug)]
 pub struct FairOrder {
     streak: u32,
@@ -9,17 +9,17 @@ pub struct FairOrder {
 }
 
 impl FairOrder {
-    /// One routine turn after `streak` urgent ones (0 counts as 1).
+    /// One routine item after `streak` urgent ones (0 counts as 1).
     pub fn new(streak: u32) -> Self {
         Self { streak: streak.max(1), urgent_in_a_row: 0 }
     }
 
-    /// Whether an urgent one is next, given who waits.
+    /// Whether an urgent item is next, given which kinds are waiting.
     pub fn urgent_next(&self, urgent_waits: bool, routine_waits: bool) -> bool {
         urgent_waits && !(routine_waits && self.urgent_in_a_row >= self.streak)
     }
 
-    /// Notes whose turn was taken, and whether a routine one was left waiting by it.
+    /// Records which kind was taken, and whether routine items are still waiting.
     pub fn took(&mut self, urgent: bool, routine_waits: bool) {
         self.urgent_in_a_row =
             if urgent && routine_waits { self.urgent_in_a_row.saturating_add(1) } else { 0 };

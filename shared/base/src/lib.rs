@@ -1,16 +1,16 @@
-//! What every other crate may use and no other crate is the right place for: time,
-//! durations as text, back-off, and text for messages. Nothing here knows Kubernetes, a
-//! cloud or an HTTP client; of tokio only its clock, which tests can pause.
+//! Helpers for all other crates: time, durations as text, back-off, and text for messages.
+//! Nothing here depends on Kubernetes, a cloud or an HTTP client; of tokio it uses only the
+//! clock, which tests can pause.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`clock`], [`At`] | the only module that reads clocks; a moment as a value |
 //! | [`duration`] | Go's durations as text |
-//! | [`Backoff`], [`RetryClass`] | waits that double from failure to failure; what a caller should do about an error |
-//! | [`FairOrder`], [`later`] | who is next of urgent and routine; times in the future
-//! | [`message`] | foreign text made fit for logs, events and errors |
+//! | [`Backoff`], [`RetryClass`] | exponential back-off; how a caller should react to an error |
+//! | [`FairOrder`], [`later`] | the order of urgent and routine work; times in the future |
+//! | [`message`] | sanitises external text for logs, events and errors |
 //! | [`nearest()`] | "did you mean ...?" for misspelt names |
-//! | [`is_loopback`], [`retry_after()`] | which hosts are this machine; `Retry-After` headers |
+//! | [`is_loopback`], [`retry_after()`] | loopback hosts; `Retry-After` headers |
 
 mod at;
 mod backoff;

@@ -1,9 +1,9 @@
-//! Which hosts are this machine.
+//! Loopback hosts.
 
 use std::net::IpAddr;
 
-/// Whether a URL's host is this machine: what goes there crosses no network and needs no
-/// proxy. An IPv6 address may be in brackets.
+/// Whether a URL's host is this machine: such requests cross no network and need no proxy.
+/// An IPv6 address may be in brackets.
 pub fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

@@ -1,13 +1,12 @@
-//! Words of others made fit for a message: logs, events, metrics' help and errors.
+//! Sanitises external text for logs, events, metric help and errors.
 
 use std::error::Error;
 
-/// As much of somebody else's words as one message takes, in characters; more says
-/// nothing new and fills logs.
+/// The most characters of external text in one message; longer texts only fill the logs.
 pub const LONGEST_LINE: usize = 1024;
 
-/// The words of `text` on one line, without control characters and of at most `most`
-/// characters; `…` at the end says that there was more.
+/// `text` on one line, without control characters and truncated to `most` characters; a
+/// final `…` marks the truncation.
 pub fn one_line(text: &str, most: usize) -> String {
     let mut line = String::new();
     let (mut count, mut gap) = (0, false);
@@ -31,8 +30,8 @@ pub fn one_line(text: &str, most: usize) -> String {
     line
 }
 
-/// An error with its causes, for a message that reaches a person without them. A cause
-/// whose words stand there already is left out: some libraries repeat it.
+/// An error with its causes, for messages that show only text. A cause whose text is
+/// already part of the message is left out: some libraries repeat it.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut line = String::new();
     for cause in std::iter::successors(Some(error), |error| (*error).source()) {

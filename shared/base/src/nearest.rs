@@ -1,8 +1,7 @@
 //! "Did you mean ...?" for misspelt names.
 
-/// The known name that `name` was most likely meant to be, if one is near enough to be
-/// a misspelling: of names that are equally near the first by alphabet. Case, dashes and
-/// underscores count for nothing.
+/// The known name that `name` most likely misspells, if one is close enough. Of equally
+/// close names the alphabetically first wins. Case, dashes and underscores are ignored.
 ///
 /// ```
 /// use ccm_base::nearest;
@@ -17,7 +16,7 @@ pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     known.iter().filter_map(away).min().map(|(_, known)| known)
 }
 
-/// A name without what counts for nothing.
+/// A name without the characters that are ignored.
 struct Plain {
     text: String,
     letters: usize,
@@ -29,12 +28,12 @@ impl Plain {
         Self { letters: text.chars().count(), text }
     }
 
-    /// How many letters must be added, removed, replaced or swapped with their neighbour
-    /// to make `known` of this; none if those are so many that another thing was meant.
+    /// The edit distance to `known`: letters added, removed, replaced or swapped with their
+    /// neighbour. `None` if it is too large for a misspelling.
     fn away_from(&self, known: &Self) -> Option<usize> {
         let away = strsim::osa_distance(&self.text, &known.text);
         let near_enough = away <= (self.letters / 3).max(1);
-        // Two names of one letter each are one step apart, and have nothing in common.
+        // Two one-letter names are one edit apart, but have nothing in common.
         let alike = away < self.letters.max(known.letters) || away == 0;
         (near_enough && alike).then_some(away)
     }

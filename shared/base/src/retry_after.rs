@@ -1,16 +1,16 @@
-//! `Retry-After`, which comes from the network and can hold anything.
+//! The `Retry-After` header. It comes from the network and can hold anything.
 
 use std::time::Duration;
 
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 
-/// The wait that the value of a `Retry-After` header asks for: seconds, or a date seen
-/// from `now` (RFC 9110, 10.2.3). Anything else counts as not asked. It may be longer
-/// than a clock can hold: callers bound it.
+/// The wait that a `Retry-After` header asks for: seconds, or a date relative to `now`
+/// (RFC 9110, 10.2.3). `None` for anything else. It may exceed what a clock can hold:
+/// callers cap it.
 pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than a number holds is still a very long time.
+        // A number that overflows is still a very long time.
         return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
     let date = DateTimeParser::new().parse_timestamp(value).ok()?;

@@ -1,14 +1,14 @@
-//! What follows from an error.
+//! How a caller should react to an error.
 
 use std::time::Duration;
 
-/// What a caller should do about an error.
+/// How a caller should react to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryClass {
-    /// Try again with back-off.
+    /// Retry with back-off.
     Retry,
-    /// Try again, but not before this time has passed.
+    /// Retry, but not before this time has passed.
     RetryAfter(Duration),
-    /// Trying again changes nothing until a person acts; look again rarely.
+    /// Retrying does not help until a person fixes the cause; retry rarely.
     Permanent,
 }

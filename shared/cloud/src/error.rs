@@ -72,6 +72,10 @@ pub struct CloudError {
     pub request_id: Option<String>,
     /// How long the cloud asked us to wait.
     pub retry_after: Option<Duration>,
+    /// Of a write: what was asked for may have been done all the same. Then ask what is
+    /// there before it is done again.
+    #[serde(default)]
+    pub maybe_done: bool,
 }
 
 impl fmt::Display for CloudError {
@@ -83,6 +87,9 @@ impl fmt::Display for CloudError {
         if let Some(id) = &self.request_id {
             write!(f, " (request {id})")?;
         }
+        if self.maybe_done {
+            write!(f, " (it may have been done)")?;
+        }
         Ok(())
     }
 }
@@ -90,7 +97,13 @@ impl fmt::Display for CloudError {
 impl CloudError {
     /// An error of this kind with the cloud's message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), request_id: None, retry_after: None }
+        Self {
+            kind,
+            message: message.into(),
+            request_id: None,
+            retry_after: None,
+            maybe_done: false,
+        }
     }
 
     /// Adds the cloud's request ID.
@@ -104,6 +117,13 @@ impl CloudError {
     #[must_use]
     pub fn with_retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
+        self
+    }
+
+    /// Says that what was asked for may have been done all the same.
+    #[must_use]
+    pub fn that_may_be_done(mut self) -> Self {
+        self.maybe_done = true;
         self
     }
 

@@ -1,8 +1,10 @@
 //! Who a node says it is, and whose it is.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
+
+use crate::NodeAddress;
 
 /// A provider ID: `<scheme>://<rest>`, as in `Node.spec.providerID`.
 ///
@@ -84,6 +86,12 @@ pub struct NodeIdentity {
     pub provider_id: Option<String>,
     /// `status.nodeInfo.systemUUID` (SMBIOS), as kubelet reported it.
     pub system_uuid: Option<String>,
+    /// `metadata.uid`, if the provider [wants](crate::Wants) it.
+    pub uid: Option<String>,
+    /// `metadata.labels`, likewise; otherwise empty.
+    pub labels: BTreeMap<String, String>,
+    /// `status.addresses`, likewise; otherwise empty.
+    pub addresses: Vec<NodeAddress>,
 }
 
 impl NodeIdentity {

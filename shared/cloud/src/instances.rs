@@ -1,81 +1,15 @@
 //! The instances capability: the machines behind the nodes.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
 use serde::{Deserialize, Serialize};
 
-use crate::{Call, CloudError, NodeIdentity, ProviderId};
-
-/// The kinds of node address that Kubernetes knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum AddressKind {
-    /// An address reachable inside the cluster's network.
-    #[serde(rename = "InternalIP")]
-    InternalIp,
-    /// An address reachable from outside.
-    #[serde(rename = "ExternalIP")]
-    ExternalIp,
-    /// The host name as the machine itself reports it.
-    Hostname,
-    /// A DNS name that resolves to an internal address.
-    #[serde(rename = "InternalDNS")]
-    InternalDns,
-    /// A DNS name that resolves to an external address.
-    #[serde(rename = "ExternalDNS")]
-    ExternalDns,
-}
-
-impl AddressKind {
-    /// The spelling of the Kubernetes API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InternalIp => "InternalIP",
-            Self::ExternalIp => "ExternalIP",
-            Self::Hostname => "Hostname",
-            Self::InternalDns => "InternalDNS",
-            Self::ExternalDns => "ExternalDNS",
-        }
-    }
-
-    /// Reads the spelling of the Kubernetes API.
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::InternalIp, Self::ExternalIp, Self::Hostname, Self::InternalDns, Self::ExternalDns]
-            .into_iter()
-            .find(|kind| kind.as_str() == text)
-    }
-}
-
-impl fmt::Display for AddressKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// One address of an instance. Order matters: the first of a kind is the primary one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct NodeAddress {
-    /// What the address is for.
-    pub kind: AddressKind,
-    /// The address in the cloud's own spelling.
-    pub address: String,
-}
-
-impl NodeAddress {
-    /// An address of this kind.
-    pub fn new(kind: AddressKind, address: impl Into<String>) -> Self {
-        Self { kind, address: address.into() }
-    }
-
-    /// Appends `more` to `list`, leaving out entries that are in it already.
-    pub fn append_new(list: &mut Vec<Self>, more: impl IntoIterator<Item = Self>) {
-        for address in more {
-            if !list.contains(&address) {
-                list.push(address);
-            }
-        }
-    }
-}
+use crate::{Call, CloudError, ErrorKind, NodeAddress, NodeIdentity, ProviderId};
 
 /// Whether the machine runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -143,6 +77,9 @@ pub enum ProofMethod {
     BySystemUuid,
     /// The exact name, among all instances that these credentials can see.
     ByName,
+    /// What was asked is not known: a provider that only says yes or no said no. The
+    /// weakest proof, and never one for an instance that was asked for by name.
+    ProvidersWord,
 }
 
 /// The cloud's own word that an instance does not exist.
@@ -190,16 +127,95 @@ pub struct Fleet {
     pub malformed: Vec<String>,
 }
 
+/// How much of an instance the caller looks at. A hint: an answer may say more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Detail {
+    /// All of it.
+    #[default]
+    Everything,
+    /// Its IDs and its name, and in a lookup also whether it runs. A provider that can
+    /// spare requests by leaving the rest out should.
+    Presence,
+}
+
+/// What a provider wants to know of a node beyond its name and its IDs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Wants {
+    /// [`NodeIdentity::uid`].
+    pub uid: bool,
+    /// [`NodeIdentity::labels`].
+    pub labels: bool,
+    /// [`NodeIdentity::addresses`].
+    pub addresses: bool,
+}
+
+/// How a provider's instances differ from those of most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct InstanceTraits {
+    /// Whether the fleet can be listed. Without a list no node is deleted.
+    pub lists: bool,
+    /// Whether a label that [`Instance::labels`] lacks only means that the provider has no
+    /// opinion about it: then no label is taken from a node.
+    pub labels_only_add: bool,
+    /// What it wants to know of a node.
+    pub wants: Wants,
+}
+
+impl Default for InstanceTraits {
+    fn default() -> Self {
+        Self { lists: true, labels_only_add: false, wants: Wants::default() }
+    }
+}
+
+/// Answers to the nodes of a lookup as they come: the node's place in the question, and
+/// what is known about it.
+pub type Answers<'a> = BoxStream<'a, (usize, LookupResult)>;
+
 /// The machines behind the nodes.
 #[async_trait]
 pub trait Instances: Send + Sync {
+    /// What is particular to these instances. Cheap, asks nobody, and may change when the
+    /// provider's configuration does.
+    fn traits(&self) -> InstanceTraits {
+        InstanceTraits::default()
+    }
+
     /// Looks up many nodes at once. The answer has exactly one entry per node, in
     /// the same order. Providers split large requests themselves.
-    async fn lookup(&self, nodes: &[NodeIdentity], call: Call) -> Vec<LookupResult>;
+    async fn lookup(&self, nodes: &[NodeIdentity], detail: Detail, call: Call)
+    -> Vec<LookupResult>;
 
-    /// Reads the whole fleet, page by page as the cloud demands.
+    /// The same, for callers who need not wait for the last answer to use the first. A
+    /// node that is not answered within the call's time is an error of its own.
+    fn lookup_each<'a>(
+        &'a self,
+        nodes: &'a [NodeIdentity],
+        detail: Detail,
+        call: Call,
+    ) -> Answers<'a> {
+        let all = async move {
+            let answers = self.lookup(nodes, detail, call).await;
+            stream::iter(one_each(answers, nodes.len()).into_iter().enumerate())
+        };
+        stream::once(all).flatten().boxed()
+    }
+
+    /// Reads the whole fleet, page by page as the cloud demands. Called only where
+    /// [`InstanceTraits::lists`] says so.
     ///
     /// Confirms presence and shows changes. An instance that is missing here is
     /// *not* thereby gone: ask [`Instances::lookup`].
-    async fn list(&self, call: Call) -> Result<Fleet, CloudError>;
+    async fn list(&self, _detail: Detail, _call: Call) -> Result<Fleet, CloudError> {
+        Err(CloudError::new(ErrorKind::Unsupported, "the provider has no list of its instances"))
+    }
+}
+
+/// The answers about so many nodes. If the number is wrong, which of them belongs to which
+/// node cannot be known, so none is used.
+fn one_each(answers: Vec<LookupResult>, nodes: usize) -> Vec<LookupResult> {
+    if answers.len() == nodes {
+        return answers;
+    }
+    let what = format!("{} answers to a lookup of {nodes} nodes", answers.len());
+    vec![Err(CloudError::new(ErrorKind::Malformed, what)); nodes]
 }

@@ -15,6 +15,7 @@
 //! 4. **Typed errors** ([`CloudError`]), with the cloud's own message and request ID.
 //! 5. **Ownership**: what is not ours is counted and never touched.
 
+mod address;
 mod call;
 mod error;
 mod identity;
@@ -22,13 +23,14 @@ mod instances;
 mod provider;
 mod registry;
 
-pub use call::{Call, CallClass, CallGate, CallReport, Detail, OpenGate, Priority};
+pub use address::{AddressKind, NodeAddress};
+pub use call::{Call, CallClass, CallGate, CallReport, OpenGate, Permit, Priority};
 pub use ccm_metrics::{MetricsSink, NoMetrics};
 pub use error::{CloudError, ErrorKind};
 pub use identity::{Claim, NodeIdentity, ProviderId, ProviderIdError};
 pub use instances::{
-    AbsenceProof, AddressKind, Fleet, Instance, Instances, Lookup, LookupResult, NodeAddress,
-    PowerState, ProofMethod,
+    AbsenceProof, Answers, Detail, Fleet, Instance, InstanceTraits, Instances, Lookup,
+    LookupResult, PowerState, ProofMethod, Wants,
 };
 pub use provider::{Capability, Cloud};
 pub use registry::{

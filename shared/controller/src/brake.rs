@@ -1,18 +1,17 @@
-//! What keeps a controller from changing many objects because of one wrong answer: pure,
-//! with the time as a value.
+//! Prevents mass changes because of one wrong answer. Pure, with the time as a value.
 //!
-//! A controller asks its [`Brake`] for each change that would be hard to take back. The
-//! brake holds it for one of two reasons ([`Hold`]):
+//! A controller asks its [`Brake`] before each change that is hard to undo. The brake
+//! holds it for one of two reasons ([`Hold`]):
 //!
-//! * the **breaker** is open: what was last seen of the whole population is not
-//!   believable. What makes it so is the controller's own cause; [`is_mass`] is the
-//!   usual measure. It closes when a later look is believable.
+//! * the **breaker** is open: the last observation of the whole population is not
+//!   plausible. The controller defines the cause; [`is_mass`] is the usual measure. The
+//!   breaker closes with a later plausible observation.
 //! * the **budget** is used up: within a sliding window no more than a [`Limit`] of the
 //!   population may change. The [`Window`] is a value that another process can read, so
-//!   that a new leader goes on with what is left of the last one's budget.
+//!   that a new leader continues with the budget that the last one left.
 //!
-//! Both pass what a person has [approved](approval). [`Brake::observe`] says what is to
-//! be reported, [`Brake::usage`] and [`Brake::breaker`] are for gauges.
+//! A change that a user has [approved](approval) passes both. [`Brake::observe`] returns
+//! what to report; [`Brake::usage`] and [`Brake::breaker`] are for gauges.
 //!
 //! lifecycle-ccm asks for its deletions, and approvals by its annotation are in use. The
 //! window is not stored yet, and approvals by label or for a set are not read yet.
@@ -32,12 +31,12 @@ pub use self::{
     window::{Usage, Window},
 };
 
-/// How many objects may change in a window of time.
+/// How many objects may change within a sliding window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// How many.
+    /// The limit.
     pub limit: Limit,
-    /// The length of the window; it slides.
+    /// The length of the window.
     pub window: std::time::Duration,
 }
 
@@ -48,7 +47,7 @@ pub enum Hold {
     Breaker,
     /// The budget is used up.
     Budget {
-        /// When there is budget again; never by itself if the limit is zero.
+        /// When budget becomes available again; `None` if the limit is zero.
         until: Option<At>,
     },
 }
@@ -77,22 +76,22 @@ impl<C> Default for Brake<C> {
 }
 
 impl<C: Copy + PartialEq> Brake<C> {
-    /// A closed breaker and the window of the last leader.
+    /// A closed breaker, and the window that the last leader stored.
     pub fn resume(now: At, window: Window) -> Self {
         Self { breaker: Breaker::Closed, window: window.read_at(now) }
     }
 
-    /// Whether changes are held because of what was last seen of the population.
+    /// The state of the breaker.
     pub const fn breaker(&self) -> &Breaker<C> {
         &self.breaker
     }
 
-    /// What is to be stored for the next leader.
+    /// The window, to be stored for the next leader.
     pub const fn window(&self) -> &Window {
         &self.window
     }
 
-    /// What is used of what this budget allows with this population.
+    /// The used and allowed part of this budget for this population.
     pub fn usage(&self, now: At, population: usize, budget: Budget) -> Usage {
         self.window.usage(now, population, budget)
     }
@@ -104,8 +103,8 @@ impl<C: Copy + PartialEq> Brake<C> {
         before.transition(self.breaker)
     }
 
-    /// Asks to change the object with this UID, and takes it out of the budget. One that
-    /// was paid for within the window is not paid for again.
+    /// Requests to change the object with this UID and charges the budget. An object that was
+    /// charged within the window is not charged again.
     ///
     /// # Errors
     ///
@@ -123,7 +122,7 @@ impl<C: Copy + PartialEq> Brake<C> {
         self.window.take(now, uid, population, budget).map_err(|until| Hold::Budget { until })
     }
 
-    /// Gives back what was taken for this object: it was not changed.
+    /// Returns the budget for this object: it was not changed.
     pub fn release(&mut self, uid: &str) {
         self.window.release(uid);
     }

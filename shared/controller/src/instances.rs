@@ -1,35 +1,44 @@
-//! Asking the cloud about the instances behind nodes: whose a node is, many lookups in
-//! one call, the list of the fleet. Every answer comes within its time and fits its
-//! question, whatever the provider does.
+//! Queries to the cloud about the instances behind nodes: ownership, batched lookups, the
+//! list of the fleet. Every call ends within its time and every answer matches its question,
+//! whatever the provider does.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Duration};
 
 use ccm_cloud::{
-    Call, Claim, Cloud, CloudError, ErrorKind, Fleet, Instances, Lookup, LookupResult, NodeIdentity,
+    AddressKind, Call, Claim, Cloud, CloudError, Detail, ErrorKind, Fleet, InstanceTraits,
+    Instances, Lookup, LookupResult, NodeAddress, NodeIdentity, Wants,
 };
 use ccm_objects::Node;
+use futures::StreamExt as _;
 use tokio::time::timeout;
 
-/// How much longer than its own time a call may take: a provider that does not keep to
-/// it is cut off.
+/// How far a call may exceed its own time before it is cut off, for providers that ignore
+/// their deadline.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The node's provider ID as the cloud spells it in its answers.
+/// The node's provider ID in the form that this cloud returns.
 pub fn canonical_id<'a>(cloud: &dyn Cloud, node: &'a Node) -> Option<Cow<'a, str>> {
     node.provider_id.as_deref().map(|id| cloud.canonical_id(id))
 }
 
-/// What the cloud is told about a node.
-fn identity(cloud: &dyn Cloud, node: &Node) -> NodeIdentity {
+/// The part of a node that is sent to the cloud.
+fn identity(cloud: &dyn Cloud, node: &Node, wants: Wants) -> NodeIdentity {
+    let labels = node.labels.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+    let addresses = node.addresses.iter().filter_map(|address| {
+        Some(NodeAddress::new(AddressKind::parse(&address.kind)?, &*address.address))
+    });
     NodeIdentity {
         name: node.name.to_string(),
         provider_id: canonical_id(cloud, node).map(Cow::into_owned),
         system_uuid: node.system_uuid.as_deref().map(str::to_owned),
+        uid: wants.uid.then(|| node.uid.to_string()),
+        labels: labels.filter(|_| wants.labels).collect(),
+        addresses: addresses.filter(|_| wants.addresses).collect(),
     }
 }
 
-/// Whose node it is; `None` while the provider does not know its own provider IDs,
-/// when everybody's would look foreign.
+/// Whether the node belongs to this cloud; `None` while the provider does not know its own
+/// schemes yet, when every node would look foreign.
 pub fn claim(cloud: &dyn Cloud, node: &Node) -> Option<Claim> {
     match cloud.claim(node.provider_id.as_deref()) {
         Claim::Foreign if cloud.schemes().is_empty() => None,
@@ -37,39 +46,68 @@ pub fn claim(cloud: &dyn Cloud, node: &Node) -> Option<Claim> {
     }
 }
 
-/// Looks up many nodes in one call, or in none if there are none. There is exactly one
-/// answer per node.
-pub async fn lookup(cloud: &dyn Cloud, nodes: &[Arc<Node>], call: Call) -> Vec<LookupResult> {
-    if nodes.is_empty() {
-        return Vec::new();
-    }
-    let nodes: Vec<NodeIdentity> = nodes.iter().map(|node| identity(cloud, node)).collect();
-    let none = |error: CloudError| vec![Err(error); nodes.len()];
-    let instances = match offered(cloud) {
-        Ok(instances) => instances,
-        Err(error) => return none(error),
+/// Looks up many nodes in one call; makes no call for an empty list. Returns exactly one
+/// result per node.
+pub async fn lookup(
+    cloud: &dyn Cloud,
+    nodes: &[Arc<Node>],
+    detail: Detail,
+    call: Call,
+) -> Vec<LookupResult> {
+    let mut answers = vec![Err(late(call)); nodes.len()];
+    let collect = |place: usize, answer| {
+        if let Some(slot) = answers.get_mut(place) {
+            *slot = answer;
+        }
     };
-    let Ok(results) = timeout(call.timeout + GRACE, instances.lookup(&nodes, call)).await else {
-        return none(late(call));
-    };
-    if results.len() != nodes.len() {
-        // Which answer belongs to which node cannot be known any more.
-        let message = format!("{} answers to a lookup of {} nodes", results.len(), nodes.len());
-        tracing::error!(provider = cloud.name(), "{message}");
-        return none(CloudError::new(ErrorKind::Malformed, message));
-    }
-    let schemes = cloud.schemes();
-    nodes.iter().zip(results).map(|(node, result)| checked(node, result, &schemes)).collect()
+    lookup_each(cloud, nodes, detail, call, collect).await;
+    answers
 }
 
-/// An instance that is not the one that was asked about, or that carries another
-/// provider's ID, is no answer: what is written of it could not be taken back.
+/// Like [`lookup`], but delivers each result as soon as it arrives: `answered` is called
+/// once per node with its index. A result that misses the call's deadline is an error of
+/// that node alone.
+pub async fn lookup_each(
+    cloud: &dyn Cloud,
+    nodes: &[Arc<Node>],
+    detail: Detail,
+    call: Call,
+    mut answered: impl FnMut(usize, LookupResult),
+) {
+    if nodes.is_empty() {
+        return;
+    }
+    let mut left: BTreeSet<usize> = (0..nodes.len()).collect();
+    let ask = async {
+        let instances = offered(cloud)?;
+        let wants = instances.traits().wants;
+        let questions: Vec<NodeIdentity> =
+            nodes.iter().map(|node| identity(cloud, node, wants)).collect();
+        let mut answers = instances.lookup_each(&questions, detail, call);
+        while let Some((place, answer)) = answers.next().await {
+            if let Some(question) = questions.get(place).filter(|_| left.remove(&place)) {
+                answered(place, checked(question, answer, &cloud.schemes()));
+            }
+        }
+        Err(CloudError::new(ErrorKind::Malformed, "the lookup ended without an answer"))
+    };
+    let ended = timeout(call.timeout + GRACE, ask).await;
+    let missing = ended.unwrap_or_else(|_| Err::<(), _>(late(call)));
+    if let Err(error) = missing {
+        for place in left {
+            answered(place, Err(error.clone()));
+        }
+    }
+}
+
+/// Rejects an instance with another ID than requested, or with another provider's ID: what
+/// is written from it could not be undone.
 fn checked(node: &NodeIdentity, result: LookupResult, schemes: &[String]) -> LookupResult {
     let Ok(Lookup::Found(instance)) = &result else { return result };
     let id = &instance.provider_id;
     if !schemes.is_empty() && !schemes.iter().any(|scheme| scheme == id.scheme()) {
         let message = format!(
-            "the cloud answered with {id}, whose scheme is none of its own ({})",
+            "the cloud answered with {id}, whose scheme is not one of its own ({})",
             schemes.join(", ")
         );
         return Err(CloudError::new(ErrorKind::Malformed, message));
@@ -86,14 +124,23 @@ fn checked(node: &NodeIdentity, result: LookupResult, schemes: &[String]) -> Loo
     }
 }
 
-/// Lists the fleet. Entries that could not be understood are told in one log line.
+/// The traits of the cloud's instances; the default while they are unknown.
+pub fn traits(cloud: &dyn Cloud) -> InstanceTraits {
+    offered(cloud).map(|instances| instances.traits()).unwrap_or_default()
+}
+
+/// Lists the fleet. Logs malformed entries in one line.
 ///
 /// # Errors
 ///
-/// What the cloud answered, or that it did not answer in time.
-pub async fn list(cloud: &dyn Cloud, call: Call) -> Result<Fleet, CloudError> {
+/// The cloud's error, a timeout, or `Unsupported` if the cloud has no list.
+pub async fn list(cloud: &dyn Cloud, detail: Detail, call: Call) -> Result<Fleet, CloudError> {
     let instances = offered(cloud)?;
-    let listed = timeout(call.timeout + GRACE, instances.list(call)).await;
+    if !instances.traits().lists {
+        let what = "the provider has no list of its instances";
+        return Err(CloudError::new(ErrorKind::Unsupported, what));
+    }
+    let listed = timeout(call.timeout + GRACE, instances.list(detail, call)).await;
     let fleet = listed.map_err(|_| late(call))??;
     if let Some(first) = fleet.malformed.first() {
         tracing::warn!(
@@ -121,16 +168,18 @@ fn late(call: Call) -> CloudError {
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
-    use ccm_cloud::{Instance, ProviderId};
+    use ccm_cloud::{Answers, Instance, ProviderId};
+    use futures::stream;
+    use tokio::time::Instant;
 
     use super::*;
 
-    /// Answers with so many answers, whatever was asked, or never.
+    /// Returns this many results whatever the request, or never answers.
     struct Odd(Option<usize>);
 
     #[async_trait]
     impl Instances for Odd {
-        async fn lookup(&self, nodes: &[NodeIdentity], _call: Call) -> Vec<LookupResult> {
+        async fn lookup(&self, nodes: &[NodeIdentity], _: Detail, _: Call) -> Vec<LookupResult> {
             assert!(!nodes.is_empty(), "a call that asks nothing");
             match self.0 {
                 Some(count) => vec![Ok(Lookup::NotOurs("odd".to_owned())); count],
@@ -138,13 +187,12 @@ mod tests {
             }
         }
 
-        async fn list(&self, _call: Call) -> Result<Fleet, CloudError> {
+        async fn list(&self, _: Detail, _: Call) -> Result<Fleet, CloudError> {
             std::future::pending().await
         }
     }
 
-    /// Knows no schemes yet, and writes its IDs in small letters; offers [`Odd`], or no
-    /// instances.
+    /// Knows no schemes yet and lower-cases its IDs; offers [`Odd`], or no instances.
     struct OddCloud(Option<Arc<Odd>>);
 
     #[async_trait]
@@ -185,8 +233,9 @@ mod tests {
             name: "node-1".to_owned(),
             provider_id: Some("sim://i-1".to_owned()),
             system_uuid: Some("uuid".to_owned()),
+            ..NodeIdentity::default()
         };
-        assert_eq!(identity(&OddCloud(None), &node("sim://I-1")), expect);
+        assert_eq!(identity(&OddCloud(None), &node("sim://I-1"), Wants::default()), expect);
     }
 
     #[test]
@@ -212,7 +261,7 @@ mod tests {
                 None,
                 "aws://a",
                 None,
-                Some("the cloud answered with aws://a, whose scheme is none of its own (sim)"),
+                Some("the cloud answered with aws://a, whose scheme is not one of its own (sim)"),
             ),
         ] {
             let id = |text: &str| ProviderId::parse(text).unwrap();
@@ -221,7 +270,7 @@ mod tests {
             let node = NodeIdentity {
                 name: "a".to_owned(),
                 provider_id: asked.map(str::to_owned),
-                system_uuid: None,
+                ..NodeIdentity::default()
             };
             let got = checked(&node, Ok(Lookup::Found(Box::new(instance))), &schemes);
             assert_eq!(got.err().map(|error| error.message), expect.map(str::to_owned));
@@ -239,16 +288,91 @@ mod tests {
         ] {
             let cloud = OddCloud(odd.map(Arc::new));
             let call = Call::routine(Duration::from_secs(3));
-            let kinds: Vec<_> = lookup(&cloud, &nodes, call)
+            let kinds: Vec<_> = lookup(&cloud, &nodes, Detail::Everything, call)
                 .await
                 .into_iter()
                 .map(|answer| answer.map_err(|error| error.kind))
                 .collect();
             assert_eq!(kinds, [Err(expect), Err(expect)]);
-            assert_eq!(lookup(&cloud, &[], call).await, []);
+            assert_eq!(lookup(&cloud, &[], Detail::Everything, call).await, []);
         }
         let hangs = OddCloud(Some(Arc::new(Odd(None))));
-        let listed = list(&hangs, Call::routine(Duration::from_secs(3))).await;
+        let listed = list(&hangs, Detail::Everything, Call::routine(Duration::from_secs(3))).await;
         assert_eq!(listed.unwrap_err().kind, ErrorKind::Timeout);
+    }
+
+    /// Answers all but the second one, which never is.
+    struct Stuck;
+
+    #[async_trait]
+    impl Instances for Stuck {
+        async fn lookup(&self, _: &[NodeIdentity], _: Detail, _: Call) -> Vec<LookupResult> {
+            std::future::pending().await
+        }
+
+        fn lookup_each<'a>(&'a self, nodes: &'a [NodeIdentity], _: Detail, _: Call) -> Answers<'a> {
+            let known = (0..nodes.len()).rev().filter(|place| *place != 1);
+            let answers = known.map(|place| (place, Ok(Lookup::NotOurs("stuck".to_owned()))));
+            stream::iter(answers.chain([(7, Err(late(Call::routine(GRACE))))]))
+                .chain(stream::pending())
+                .boxed()
+        }
+    }
+
+    struct StuckCloud;
+
+    #[async_trait]
+    impl Cloud for StuckCloud {
+        fn name(&self) -> &'static str {
+            "stuck"
+        }
+
+        fn schemes(&self) -> Vec<String> {
+            vec!["sim".to_owned()]
+        }
+
+        fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
+            Ok(Some(Arc::new(Stuck)))
+        }
+
+        async fn health(&self, _call: Call) -> Result<(), CloudError> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_never_answered_delays_no_other() {
+        let nodes = ["sim://i-1", "sim://i-2", "sim://i-3"].map(|id| Arc::new(node(id)));
+        let (call, began) = (Call::routine(Duration::from_secs(3)), Instant::now());
+        let mut seen = Vec::new();
+        let note = |place, answer: LookupResult| {
+            seen.push((place, began.elapsed().as_secs(), answer.map_err(|error| error.kind)));
+        };
+        lookup_each(&StuckCloud, &nodes, Detail::Everything, call, note).await;
+        let answer = || Ok(Lookup::NotOurs("stuck".to_owned()));
+        assert_eq!(seen, [(2, 0, answer()), (0, 0, answer()), (1, 4, Err(ErrorKind::Timeout))]);
+        let all = lookup(&StuckCloud, &nodes, Detail::Everything, call).await;
+        assert_eq!(all.iter().filter(|answer| answer.is_ok()).count(), 2);
+    }
+
+    #[test]
+    fn a_provider_is_told_what_it_wants_to_know() {
+        let node = Node {
+            uid: "uid".into(),
+            labels: [("a".into(), "b".into())].into(),
+            addresses: vec![
+                ccm_objects::Address { kind: "InternalIP".into(), address: "10.0.0.1".into() },
+                ccm_objects::Address { kind: "Odd".into(), address: "x".into() },
+            ],
+            ..node("sim://i-1")
+        };
+        let told = identity(&OddCloud(None), &node, Wants { uid: true, ..Wants::default() });
+        assert_eq!(
+            (told.uid.as_deref(), told.labels.len(), told.addresses.len()),
+            (Some("uid"), 0, 0)
+        );
+        let wants = Wants { labels: true, addresses: true, uid: false };
+        let told = identity(&OddCloud(None), &node, wants);
+        assert_eq!((told.uid, told.labels.len(), told.addresses.len()), (None, 1, 1));
     }
 }

@@ -1,12 +1,12 @@
-//! The fleet as last listed, so that routine work costs one list and not a lookup per
+//! The last list of the fleet, so that routine work costs one list instead of a lookup per
 //! node.
 //!
-//! The inventory confirms presence and shows changes; it never proves absence. An
-//! instance can be missing from a list because the cloud had a bad moment, a page was
-//! shifted, an entry could not be read, or the instance is younger than the list. Only
-//! a lookup can say that an instance is gone, with a proof.
+//! The inventory confirms presence and shows changes; it never proves absence. An instance
+//! can be missing from a list because the cloud failed briefly, a page was shifted, an
+//! entry was malformed, or the instance is younger than the list. Only a lookup can prove
+//! that an instance is gone.
 //!
-//! Readers get a whole snapshot without a lock; every change swaps it.
+//! Readers get an immutable snapshot without a lock; every change replaces it.
 
 mod diff;
 mod index;
@@ -22,27 +22,27 @@ use tokio::time::Instant;
 use self::index::Index;
 use ccm_runtime::metrics::Metrics;
 
-/// What a new list of the fleet shows, compared with what was known before.
+/// The differences between a new list of the fleet and the previous state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Instances that were not known.
     pub new: Vec<Arc<Instance>>,
-    /// Instances that differ from what was known, as they are now.
+    /// Instances that differ from the previous state, as they are now.
     pub changed: Vec<Arc<Instance>>,
-    /// Instances that are not in the list, as they were known. Missing never means
-    /// gone: ask [`ccm_cloud::Instances::lookup`].
+    /// Instances that are not in the list, in their previous state. Missing does not mean
+    /// gone: use [`ccm_cloud::Instances::lookup`].
     pub missing: Vec<Arc<Instance>>,
 }
 
 impl Changes {
-    /// Whether the list showed nothing new.
+    /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
         self.new.is_empty() && self.changed.is_empty() && self.missing.is_empty()
     }
 }
 
-/// Two or more instances claim the same ID or name. Which one is meant cannot be
-/// known, so none is answered.
+/// Two or more instances claim the same ID or name. The right one cannot be determined, so
+/// none is returned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {text:?} is claimed by {} entries of the cloud's list: {}", claimed_by.len(), join(claimed_by))]
 pub struct Ambiguous {
@@ -50,7 +50,7 @@ pub struct Ambiguous {
     pub what: &'static str,
     /// The ID or name.
     pub text: String,
-    /// The provider IDs of those who claim it.
+    /// The provider IDs of the instances that claim it.
     pub claimed_by: Vec<ProviderId>,
 }
 
@@ -58,11 +58,11 @@ fn join(ids: &[ProviderId]) -> String {
     ids.iter().map(ProviderId::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// One instance, and when it was seen like this.
+/// One instance, and when it was last seen in this state.
 #[derive(Clone, Debug)]
 struct Entry {
     instance: Arc<Instance>,
-    /// The time at which the question was asked whose answer this is.
+    /// The start of the request that returned this state.
     seen: Instant,
 }
 
@@ -72,11 +72,11 @@ impl Entry {
     }
 }
 
-/// What is known of the fleet. A value: it never changes.
+/// An immutable state of the fleet.
 #[derive(Debug, Default)]
 pub struct Snapshot {
-    /// Sorted by provider ID. One ID twice is possible: then the cloud's list had two
-    /// entries of it that differ.
+    /// Sorted by provider ID. An ID occurs twice if the cloud's list had two different
+    /// entries for it.
     entries: Vec<Entry>,
     ids: Index,
     names: Index,
@@ -92,12 +92,12 @@ impl Snapshot {
         Self { entries, ids, names, listed, malformed }
     }
 
-    /// The instance that this provider ID means, in any of its spellings.
+    /// The instance with this provider ID, in any of its spellings.
     pub fn get(&self, id: &str) -> Result<Option<Arc<Instance>>, Ambiguous> {
         one("provider ID", id, self.ids.find(&self.entries, index::spellings, id))
     }
 
-    /// The instance of exactly this name.
+    /// The instance with exactly this name.
     pub fn by_name(&self, name: &str) -> Result<Option<Arc<Instance>>, Ambiguous> {
         one("instance name", name, self.names.find(&self.entries, index::names, name))
     }
@@ -107,7 +107,7 @@ impl Snapshot {
         self.entries.iter().map(|entry| &entry.instance)
     }
 
-    /// How many instances are known.
+    /// The number of known instances.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -117,18 +117,18 @@ impl Snapshot {
         self.entries.is_empty()
     }
 
-    /// When the last list that was applied was asked for; `None` before the first.
+    /// The start of the last applied list; `None` before the first.
     pub fn listed(&self) -> Option<Instant> {
         self.listed
     }
 
-    /// How many entries of the last list could not be understood.
+    /// The number of malformed entries in the last list.
     pub fn malformed(&self) -> usize {
         self.malformed
     }
 }
 
-/// The one entry that was found, unless there are several.
+/// The entry that was found; an error if there are several.
 fn one<'a>(
     what: &'static str,
     text: &str,
@@ -143,7 +143,7 @@ fn one<'a>(
     Ok(Some(Arc::clone(&first.instance)))
 }
 
-/// The fleet as last listed. Clones are the same inventory.
+/// The last list of the fleet. Clones share the inventory.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
     shared: Arc<Shared>,
@@ -152,25 +152,25 @@ pub struct Inventory {
 #[derive(Debug, Default)]
 struct Shared {
     snapshot: ArcSwap<Snapshot>,
-    /// Held while a new snapshot is made from the old one.
+    /// Held while a new snapshot is built from the old one.
     changing: Mutex<()>,
 }
 
 impl Inventory {
-    /// An inventory that knows nothing yet.
+    /// An empty inventory.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What is known now.
+    /// The current state.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.snapshot.load_full()
     }
 
-    /// Takes over a list of the whole fleet that was asked for at `at`.
+    /// Applies a list of the whole fleet that was requested at `at`.
     ///
     /// What [`Inventory::update`] learned after `at` is newer than the list and stays.
-    /// Instances that have not changed keep their place in memory.
+    /// Unchanged instances keep their allocation.
     pub fn apply(&self, fleet: Fleet, at: Instant) -> Changes {
         let _changing = self.shared.changing.lock();
         let old = self.snapshot();
@@ -183,16 +183,16 @@ impl Inventory {
         changes
     }
 
-    /// Takes over one instance that a lookup found; the lookup began at `at`. Returns
-    /// whether it differs from what was known.
+    /// Applies one instance from a lookup that began at `at`. Returns whether it differs from
+    /// the previous state.
     pub fn update(&self, instance: Instance, at: Instant) -> bool {
         !self.update_all([instance], at).is_empty()
     }
 
-    /// Takes over the instances that a lookup of many found; the lookup began at `at`.
-    /// Returns those that differ from what was known.
+    /// Applies the instances from a lookup that began at `at`. Returns those that differ from
+    /// the previous state.
     ///
-    /// The cost is that of the whole inventory, once per call: give a batch at once.
+    /// Each call costs a pass over the whole inventory: apply a batch at once.
     pub fn update_all(
         &self,
         found: impl IntoIterator<Item = Instance>,
@@ -205,8 +205,8 @@ impl Inventory {
         changed
     }
 
-    /// Forgets instances that nothing needs any more, where no list shows which ones exist:
-    /// without this, each instance that a lookup ever found would stay.
+    /// Removes instances that are no longer needed. For programs that never list: without it,
+    /// every instance that a lookup found would stay.
     pub fn prune(&self, is_needed: impl Fn(&Instance) -> bool) {
         let _changing = self.shared.changing.lock();
         let old = self.snapshot();
@@ -227,12 +227,12 @@ impl Inventory {
         self.shared.snapshot.load().by_name(name)
     }
 
-    /// How old the last list is; `None` before the first.
+    /// The age of the last list; `None` before the first.
     pub fn age(&self) -> Option<Duration> {
         self.shared.snapshot.load().listed.map(|at| at.elapsed())
     }
 
-    /// Registers `ccm_inventory_*`; to be called once per registry.
+    /// Registers `ccm_inventory_*`. Call it once per registry.
     pub fn register(&self, metrics: &Metrics) {
         let this = self.clone();
         metrics.collect(metrics::INVENTORY.collector(move || vec![(Vec::new(), this.clone())]));

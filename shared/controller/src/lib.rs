@@ -1,16 +1,16 @@
-//! The kit of controllers: what every controller is made of besides its plan.
+//! The controllers' kit: the parts of a controller other than its plan.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`watch`] | keeps objects of any kind current on every replica |
-//! | [`writer`] | writes objects of any kind: within the term, to the version decided on |
+//! | [`watch`] | watches objects of any kind on every replica |
+//! | [`writer`] | writes objects of any kind, fenced by leadership and by resource version |
 //! | [`queue`] | the work queue by key |
-//! | [`workers`] | runs work side by side; a panic ends the process |
-//! | [`passes`] | runs passes by period, wake and back-off |
-//! | [`reports`] | an event and a log line, unless both were written a moment ago |
+//! | [`workers`] | concurrent workers; a panic ends the process |
+//! | [`passes`] | runs passes by period, wake-up and back-off |
+//! | [`reports`] | deduplicated events and log lines |
+//! | [`inventory`] | the last list of the fleet |
+//! | [`instances`] | batched queries to the cloud, with checked answers |
 //! | [`brake`] | holds mass changes: breaker, budget, approvals; pure |
-//! | [`inventory`] | the fleet as last listed |
-//! | [`instances`] | asks the cloud about many nodes, whatever it answers |
 
 pub mod brake;
 pub mod instances;

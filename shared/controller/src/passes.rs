@@ -1,5 +1,5 @@
-//! Passes over everything: one after another, by period, when something wakes them, and
-//! sooner or later after a failure.
+//! Passes over all objects: never two at once, started by period, by a wake-up, or by
+//! back-off after a failure.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,38 +10,38 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// From the start of a pass to the next, at least: objects that change one after another
+/// The least time between the starts of two passes: objects that change one after another
 /// must not cost one call each.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long a woken pass waits for more objects that change at the same time.
-const LINGER: Duration = Duration::from_millis(100);
-/// The share of a period by which it is shorter or longer at random, so that programs
-/// that were started together do not stay in step.
+const COALESCE: Duration = Duration::from_millis(100);
+/// The share of a period that is added or subtracted at random, so that programs that
+/// started together do not stay in step.
 const SPREAD: f64 = 0.1;
-/// The waits after passes that failed.
+/// The back-off after failed passes.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(1) };
 
-/// When the next pass begins unless something wakes it sooner.
+/// When the next pass begins unless it is woken earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// After a period, counted from the end of this pass. New settings change the wait.
+    /// One period after the end of this pass. New settings change the wait.
     Period,
     /// The pass failed: after a back-off, but no later than after a period.
     Failed(RetryClass),
-    /// At this time. New settings begin a pass at once, since they may mean another time.
+    /// At this time. New settings start a pass at once, since they may change the time.
     At(Instant),
 }
 
-/// What is done again and again.
+/// Repeated work.
 pub trait Pass: Send {
-    /// One pass. Says when the next one begins.
+    /// Runs one pass. Returns when the next one begins.
     fn pass(&mut self) -> impl Future<Output = Next> + Send;
 
-    /// The period by the settings as they are now.
+    /// The period in the current settings.
     fn period(&self) -> Duration;
 }
 
-/// Wakes and ends the passes of one loop. Clones belong to the same loop.
+/// Wakes and drains the passes of one loop. Clones control the same loop.
 #[derive(Clone, Debug, Default)]
 pub struct Passes {
     shared: Arc<Shared>,
@@ -62,18 +62,18 @@ impl Passes {
         self.shared.wake.notify_one();
     }
 
-    /// Cancelled when the passes end: a call to the cloud is not worth the wait then.
+    /// Cancelled when the passes end: a call to the cloud should then be abandoned.
     pub fn closing(&self) -> &CancellationToken {
         &self.shared.closing
     }
 
-    /// Lets no new pass begin, and waits for the one under way.
+    /// Prevents new passes and waits for the running one.
     pub async fn drain(&self) {
         self.shared.closing.cancel();
         drop(self.shared.passing.lock().await);
     }
 
-    /// Passes until the token is cancelled: at once, and then as each pass says.
+    /// Runs passes until the token is cancelled: the first at once, then as each pass returns.
     pub async fn run<S>(
         self,
         mut pass: impl Pass,
@@ -106,7 +106,7 @@ impl Passes {
         loop {
             tokio::select! {
                 () = sleep_until(wait.due(pass.period())) => return,
-                () = self.shared.wake.notified() => return sleep(LINGER).await,
+                () = self.shared.wake.notified() => return sleep(COALESCE).await,
                 Ok(()) = settings.changed() => if matches!(wait.next, Next::At(_)) { return },
                 () = self.shared.closing.cancelled() => return,
             }
@@ -117,7 +117,7 @@ impl Passes {
 /// The wait after a pass.
 struct Wait {
     next: Next,
-    /// Passes that failed in a row.
+    /// The number of consecutive failed passes.
     failures: u32,
     /// A random number between 0 and 1.
     unit: f64,

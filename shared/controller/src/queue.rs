@@ -1,23 +1,23 @@
-//! The work queue: which keys want to be looked at, in which order, and when again.
+//! The work queue: which keys are to be processed, in which order, and when again.
 //!
 //! The rules are client-go's. A key that is added several times is handed out once. A
 //! key that is added while it is being processed is handed out again afterwards, and
-//! never to two workers at once. Failures put off a key exponentially. Beyond that:
+//! never to two workers at once. Failures delay a key exponentially. In addition:
 //!
-//! * Two priorities. What a user waits for goes first, yet routine work always gets a share.
+//! * Two priorities. Keys that a user waits for go first, but routine keys always get a share.
 //! * A back-off holds: a routine add does not end it, an urgent one shortens it to
 //!   [`QueueConfig::urgent_gap`] at most. A wait that the other side asked for
-//!   ([`WorkQueue::retry_after`]) is not shortened by anything.
+//!   ([`WorkQueue::retry_after`]) is never shortened.
 //! * Batches: [`WorkQueue::get_batch`] waits a little, so that a burst of keys costs
-//!   few calls. [`Linger`] decides how long.
-//! * [`WorkQueue::shut_down`] ends handing out at once; what is left over is dropped,
-//!   because the next leader looks at everything anyway.
+//!   few calls. [`BatchWindow`] decides how long.
+//! * [`WorkQueue::shut_down`] stops handing out at once and drops the remaining keys,
+//!   because the next leader processes every key anyway.
 //!
-//! `state` decides everything and knows no clock; this file waits and wakes.
+//! `state` makes all decisions and reads no clock; this file waits and wakes.
 
 mod backoff;
 
-mod linger;
+mod batch_window;
 mod metrics;
 mod state;
 
@@ -39,11 +39,11 @@ use tokio::{
 
 use self::state::{Core, Next, Taken};
 pub use self::{
-    linger::{Linger, LingerConfig},
+    batch_window::{BatchWindow, BatchWindowConfig},
     metrics::QueueMetrics,
 };
 
-/// How soon a key is wanted.
+/// How urgent a key is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// A user or a new node waits for it.
@@ -53,25 +53,25 @@ pub enum Priority {
     Routine,
 }
 
-/// How a queue spaces its retries and divides its turns.
+/// How a queue spaces retries and balances its priorities.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueConfig {
-    /// The waits after a key's failures.
+    /// The back-off of a failing key.
     pub waits: Backoff,
-    /// The share of a wait, between 0 and 1, that is taken off at random, so that
-    /// keys which failed together do not come back together.
+    /// The share of a wait, between 0 and 1, that is subtracted at random, so that keys that
+    /// failed together do not come back together.
     pub jitter: f64,
-    /// An urgent add during a key's back-off brings the key forward, but not closer
-    /// to its last failure than this.
+    /// An urgent add during a key's back-off brings the key forward, but no earlier than this
+    /// long after its last failure.
     pub urgent_gap: Duration,
-    /// The longest wait that [`WorkQueue::retry_after`] grants, so that a wrong
-    /// `Retry-After` cannot put a key to sleep for days.
+    /// The longest wait that [`WorkQueue::retry_after`] accepts, so that a wrong
+    /// `Retry-After` cannot delay a key for days.
     pub max_retry_after: Duration,
-    /// How many failed keys a second may come back, over all keys; 0 for no limit.
+    /// How many failed keys per second may come back, over all keys; 0 for no limit.
     pub retry_rate: f64,
-    /// How many failed keys may come back at once before `retry_rate` holds.
+    /// How many failed keys may come back at once before `retry_rate` applies.
     pub retry_burst: u32,
-    /// After so many urgent keys in a row one routine key is handed out, if any waits.
+    /// One routine key, if any waits, is handed out after this many urgent keys in a row.
     pub urgent_streak: u32,
 }
 
@@ -89,15 +89,15 @@ impl Default for QueueConfig {
     }
 }
 
-/// A work queue. Clones are the same queue.
+/// A work queue. Clones share the queue.
 pub struct WorkQueue<K> {
     shared: Arc<Shared<K>>,
 }
 
 struct Shared<K> {
     core: Mutex<Core<K>>,
-    /// Tells those who wait to look again. Who makes the future before looking misses no
-    /// change: it counts those since it was made.
+    /// Wakes all waiters. Create the `Notified` before reading the state: it also sees changes
+    /// made in between.
     changed: Notify,
     observed: metrics::Observed,
 }
@@ -115,7 +115,7 @@ impl<K> Debug for WorkQueue<K> {
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
-    /// An empty queue. `name` is the label of its metrics.
+    /// An empty queue. `name` is its label in metrics.
     pub fn new(name: &'static str, config: QueueConfig, metrics: &QueueMetrics) -> Self {
         let core = Mutex::new(Core::new(config));
         let observed = metrics.observed(name);
@@ -129,7 +129,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         Self { shared }
     }
 
-    /// Changes the core and lets those who wait look again.
+    /// Changes the state and wakes all waiters.
     fn change<R>(&self, change: impl FnOnce(&mut Core<K>, Instant) -> R) -> R {
         let result = {
             let mut core = self.shared.core.lock();
@@ -140,37 +140,37 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         result
     }
 
-    /// Wants this key looked at. Nothing happens if it is waiting already, but for an
-    /// urgent add of a routine key, which makes it urgent.
+    /// Adds a key. No effect if it is waiting already, except that an urgent add makes a
+    /// routine key urgent.
     pub fn add(&self, key: K, priority: Priority) {
         self.change(|core, now| core.add(key, priority, now));
     }
 
-    /// Adds the key when this time has passed. Of several such calls the earliest
-    /// counts. Does not keep the key from being added by other means before that.
+    /// Adds the key after this time. Of several such calls the earliest counts. The key can
+    /// still be added earlier by other calls.
     pub fn add_after(&self, key: K, after: Duration, priority: Priority) {
         self.change(|core, now| core.add_after(key, after, priority, now));
     }
 
     /// Reports a failure: the key comes back after its back-off, with the priority it
-    /// was handed out with. To be called before [`WorkQueue::done`].
+    /// was handed out with. Call it before [`WorkQueue::done`].
     pub fn retry(&self, key: K) {
         let unit = rand::random::<f64>();
         self.change(|core, now| core.retry(key, unit, now));
     }
 
-    /// The other side asked to be left alone for so long: the key comes back after
-    /// that, and not before, whoever adds it. Does not count as a failure.
+    /// Delays the key because the other side asked for it: the key comes back after this time,
+    /// and not earlier, even if it is added. Does not count as a failure.
     pub fn retry_after(&self, key: K, after: Duration) {
         self.change(|core, now| core.retry_after(key, after, now));
     }
 
-    /// Reports success: the key's next back-off begins with the shortest wait again.
+    /// Reports success: resets the key's back-off.
     pub fn forget(&self, key: &K) {
         self.shared.core.lock().forget(key);
     }
 
-    /// How often the key has failed since it was last forgotten.
+    /// How often the key has failed since the last [`WorkQueue::forget`].
     pub fn failures(&self, key: &K) -> u32 {
         self.shared.core.lock().failures(key)
     }
@@ -192,8 +192,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         self.len() == 0
     }
 
-    /// Hands out nothing any more. Adds are ignored from now on; keys that were
-    /// handed out can still be given back.
+    /// Stops handing out keys. Adds are ignored from now on; keys that were handed out can
+    /// still be given back.
     pub fn shut_down(&self) {
         self.change(|core, _| core.shut_down());
     }
@@ -209,9 +209,9 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         }
     }
 
-    /// The next key, as soon as there is one; `None` after [`WorkQueue::shut_down`].
+    /// Waits for the next key; `None` after [`WorkQueue::shut_down`].
     ///
-    /// Nothing is lost when the future is dropped.
+    /// Cancel safe.
     pub async fn get(&self) -> Option<K> {
         loop {
             let changed = pin!(self.shared.changed.notified());
@@ -229,31 +229,30 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
 
     /// Up to `max` keys, but at least one; `None` after [`WorkQueue::shut_down`].
     ///
-    /// From the first key on it waits for more as long as `linger` says, or until
-    /// `max` keys wait. Other workers may take keys meanwhile. Nothing is lost when
-    /// the future is dropped.
-    pub async fn get_batch(&self, max: usize, linger: &mut Linger) -> Option<Vec<K>> {
+    /// Once the first key waits, it waits for more until the batch window ends or `max` keys
+    /// wait. Other workers may take keys meanwhile. Cancel safe.
+    pub async fn get_batch(&self, max: usize, batch_window: &mut BatchWindow) -> Option<Vec<K>> {
         let max = max.max(1);
         loop {
             let oldest = self.wait_for(1, None).await?;
-            let window = linger.window(oldest);
+            let window = batch_window.window(oldest);
             self.wait_for(max, Some(later(Instant::now(), window))).await?;
             let taken = {
                 let mut core = self.shared.core.lock();
                 core.take_batch(max, Instant::now())
             };
             if !taken.is_empty() {
-                // Keys that come again after a failure are no burst.
+                // Retried keys are not part of a burst.
                 if taken.iter().any(|taken| !taken.again) {
-                    linger.taken(window, Instant::now());
+                    batch_window.taken(window, Instant::now());
                 }
                 return Some(taken.into_iter().map(|taken| self.handed_out(taken)).collect());
             }
         }
     }
 
-    /// Waits until so many keys wait, or until the deadline. Returns since when the
-    /// oldest one waits; `None` once the queue is shut down.
+    /// Waits until `count` keys wait, or until the deadline. Returns since when the oldest one
+    /// has been waiting; `None` once the queue is shut down.
     async fn wait_for(&self, count: usize, deadline: Option<Instant>) -> Option<Instant> {
         loop {
             let changed = pin!(self.shared.changed.notified());

@@ -1,5 +1,5 @@
-//! Reports to people: an event and a log line at once, and the memory of what was
-//! reported, so that a state that lasts does not become a flood of both.
+//! Reports to users: an event together with a log line, and the memory of what was
+//! reported, so that a lasting state does not flood either.
 
 use std::{
     collections::HashMap,
@@ -12,10 +12,10 @@ use ccm_objects::{ObjectRef, Shared as Name};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long a state that lasts is not reported again.
+/// How long a lasting state is not reported again.
 pub const REPEAT: Duration = Duration::from_mins(10);
 
-/// The most states that are remembered of an object; the oldest goes first.
+/// The most states that are remembered per object; the oldest is dropped first.
 const STATES: usize = 16;
 
 /// When a report is made.
@@ -23,32 +23,32 @@ const STATES: usize = 16;
 pub enum When {
     /// Each time.
     Always,
-    /// When the topic's state is another one than before, and every [`REPEAT`].
+    /// When the topic's state has changed, and every [`REPEAT`].
     Changed,
     /// Once for each state of the topic.
     Once,
 }
 
-/// What is reported of an object.
+/// A report about an object.
 #[derive(Clone, Debug, Default)]
 pub struct Report<'a> {
-    /// What it is about: each topic of an object has a state of its own.
+    /// The topic: each topic of an object has its own state.
     pub topic: &'static str,
     /// The state that is remembered.
     pub state: &'a str,
-    /// Whether something is wrong: level of the line and kind of the event.
+    /// Whether it is a warning: level of the line and type of the event.
     pub warning: bool,
     /// The log line.
     pub line: String,
-    /// Why, as a label of the line.
+    /// The reason, as a field of the line.
     pub reason: Option<&'a str>,
-    /// The evidence, as a label of the line.
+    /// The evidence, as a field of the line.
     pub proof: Option<String>,
     /// Reason and text of the event, if there is one.
     pub event: Option<(&'static str, String)>,
 }
 
-/// Reports about objects, and what was reported of them.
+/// Reports about objects, and the memory of past reports.
 pub struct Reports {
     events: EventRecorder,
     memory: Memory,
@@ -61,19 +61,19 @@ impl Debug for Reports {
 }
 
 impl Reports {
-    /// Reports by this recorder. A state that comes back is not reported again within
+    /// Reports through this recorder. A state that comes back is not reported again within
     /// `pause`.
     pub fn new(events: EventRecorder, pause: Duration) -> Self {
         Self { events, memory: Memory::new(pause) }
     }
 
-    /// What was reported, for questions that no report answers.
+    /// The memory of past reports, for direct queries.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// Writes the line and records the event, unless that was done a moment ago: then the
-    /// line is for debugging only. Returns whether it was news.
+    /// Writes the line and records the event. If that was done recently, only logs at debug
+    /// level. Returns whether the report was new.
     pub fn report(&self, about: &ObjectRef, when: When, report: Report<'_>) -> bool {
         let Report { topic, state, warning, line, reason, proof, event } = report;
         let key = about.key();
@@ -103,7 +103,7 @@ impl Reports {
     }
 }
 
-/// What was reported of each object.
+/// The reported states of each object.
 #[derive(Debug)]
 pub struct Memory {
     pause: Duration,
@@ -115,18 +115,17 @@ struct Reported {
     topic: &'static str,
     state: String,
     at: Instant,
-    /// Whether it is still the topic's state.
+    /// Whether it is still the topic's current state.
     lasts: bool,
 }
 
 impl Memory {
-    /// Nothing was reported yet. See [`Reports::new`] for `pause`.
+    /// An empty memory. See [`Reports::new`] for `pause`.
     pub fn new(pause: Duration) -> Self {
         Self { pause, objects: Mutex::default() }
     }
 
-    /// Whether this state is to be reported now: it is another one than before, or some
-    /// time has passed.
+    /// Whether this state is to be reported now: it has changed, or enough time has passed.
     pub fn changed(&self, object: &str, topic: &'static str, state: &str) -> bool {
         self.with(object, |reported| {
             let now = Instant::now();
@@ -149,7 +148,7 @@ impl Memory {
         })
     }
 
-    /// Whether this state was never reported.
+    /// Whether this state is reported for the first time.
     pub fn first(&self, object: &str, topic: &'static str, state: &str) -> bool {
         self.with(object, |reported| {
             let known = reported.iter().any(|entry| entry.topic == topic && entry.state == state);

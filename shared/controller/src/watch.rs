@@ -1,4 +1,4 @@
-//! Objects as the API server has them, kept by every replica: a standby is warm.
+//! Watches objects on every replica, so that a standby has a warm cache.
 
 use std::borrow::Cow;
 
@@ -18,18 +18,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::kind::{plural, right};
 
-/// What [`Watches::watch`] needs for this kind.
+/// The rights that [`Watches::watch`] needs for this kind.
 pub fn rights<K: Stored>() -> [Right; 2] {
     [right::<K>("list", ""), right::<K>("watch", "")]
 }
 
-/// Registers what informers measure; to be called once per registry.
+/// Registers the informers' metrics. Call it once per registry.
 pub fn metrics(metrics: &Metrics) -> InformerMetrics {
     InformerMetrics::new(metrics)
 }
 
-/// The watches of a process, of any number of kinds. Made once: it registers the metrics
-/// that they share.
+/// The watches of a process, of any number of kinds. Create it once: it registers the
+/// metrics that they share.
 pub struct Watches {
     client: kube::Client,
     health: Health,
@@ -50,9 +50,8 @@ impl Watches {
         }
     }
 
-    /// Keeps `store` current, and calls `on_change` for every change, which must not wait.
-    /// Returns when the objects have been listed once; until then `/readyz` fails and says
-    /// why they could not be.
+    /// Keeps `store` current and calls `on_change` for every change; it must not block. Returns
+    /// after the first complete list; until then `/readyz` fails and shows the last error.
     pub async fn watch<K: Stored>(
         &self,
         store: &Store<K>,

@@ -1,4 +1,4 @@
-//! Work on many keys side by side.
+//! Concurrent work on many keys.
 
 use std::{hash::Hash, pin::pin};
 
@@ -10,18 +10,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::queue::WorkQueue;
 
-/// The running tasks of one stage. The keys of a task that panicked would be lost, so its
-/// panic goes on in whoever awaits the tasks: the supervisor then ends the process.
+/// The running tasks of one stage. The keys of a task that panicked would be lost, so the
+/// panic resumes in the task that awaits it, and the supervisor ends the process.
 #[derive(Debug, Default)]
 pub struct Tasks(JoinSet<()>);
 
 impl Tasks {
-    /// Starts one.
+    /// Spawns a task.
     pub fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         self.0.spawn(task);
     }
 
-    /// Awaits something else, and meanwhile notices tasks that have ended.
+    /// Awaits another future and meanwhile reaps finished tasks.
     pub async fn until<T>(&mut self, other: impl Future<Output = T>) -> T {
         let mut other = pin!(other);
         loop {
@@ -33,7 +33,7 @@ impl Tasks {
         }
     }
 
-    /// Waits until fewer than this many run; at least one may always run.
+    /// Waits until fewer than this many tasks run; at least one may always run.
     pub async fn below(&mut self, limit: usize) {
         while self.0.len() >= limit.max(1) {
             if let Some(ended) = self.0.join_next().await {
@@ -42,7 +42,7 @@ impl Tasks {
         }
     }
 
-    /// Waits until none runs.
+    /// Waits until no task runs.
     pub async fn drained(&mut self) {
         while let Some(ended) = self.0.join_next().await {
             resume_panic(ended);
@@ -58,13 +58,12 @@ fn resume_panic(ended: Result<(), JoinError>) {
     }
 }
 
-/// Where workers take their work from.
+/// The source of the workers' items.
 pub trait Source: Send {
-    /// One piece of work.
+    /// One item of work.
     type Item;
 
-    /// The next piece; `None` when there will be no more. Nothing is lost when the future
-    /// is dropped.
+    /// The next item; `None` at the end. Cancel safe.
     fn next(&mut self) -> impl Future<Output = Option<Self::Item>> + Send;
 }
 
@@ -84,8 +83,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Source for WorkQueue<K> {
     }
 }
 
-/// Works on what comes from `source`, at most `limit` pieces at once, until the token is
-/// cancelled. When the source has ended, what runs is finished.
+/// Processes the items of `source`, at most `limit` at once, until the token is cancelled.
+/// When the source has ended, running items are finished.
 pub async fn pool<S: Source, F>(
     mut source: S,
     limit: impl Fn() -> usize + Send,
@@ -110,8 +109,8 @@ pub async fn pool<S: Source, F>(
     }
 }
 
-/// Works on the keys of a queue like [`pool`], and gives each back when its work has ended.
-/// To drain: shut down the queue and wait until it is drained.
+/// Processes the keys of a queue like [`pool`], and gives each key back when its work has
+/// ended. To drain: shut down the queue and wait until it is drained.
 pub async fn by_key<K, F>(
     queue: WorkQueue<K>,
     limit: impl Fn() -> usize + Send,

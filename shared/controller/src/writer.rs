@@ -1,7 +1,7 @@
-//! Writing objects: only while this replica leads for long enough, and only to the very
-//! version that a write was decided on, so that a stale process gets a conflict.
+//! Writes objects: only while this replica leads for long enough, and only to the version
+//! that the write was decided on, so that a stale process gets a conflict.
 //!
-//! Controllers write objects by this and by nothing else.
+//! Controllers write objects only through this module.
 
 use std::sync::Arc;
 
@@ -18,34 +18,34 @@ use ccm_runtime::{
 
 use crate::kind::right;
 
-/// What [`Writer::patch`] needs for this kind.
+/// The right that [`Writer::patch`] needs for this kind.
 pub fn patch<K: Stored>() -> Right {
     right::<K>("patch", "")
 }
 
-/// What [`Writer::patch_status`] needs for this kind.
+/// The right that [`Writer::patch_status`] needs for this kind.
 pub fn patch_status<K: Stored>() -> Right {
     right::<K>("patch", "status")
 }
 
-/// What [`Writer::delete`] needs for this kind.
+/// The right that [`Writer::delete`] needs for this kind.
 pub fn delete<K: Stored>() -> Right {
     right::<K>("delete", "")
 }
 
-/// Why a write was not done.
+/// Why a write failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Stopped {
     /// This replica does not lead for long enough: nothing was sent.
     #[error(transparent)]
     Lost(#[from] Lost),
-    /// The API server did not take the write, or it is not known whether it did.
+    /// The API server refused the write, or its outcome is unknown.
     #[error(transparent)]
     Refused(#[from] ApiError),
 }
 
-/// Writes objects of one kind as long as this replica leads. What was written is in the
-/// store when a call returns.
+/// Writes objects of one kind while this replica leads. When a call returns, the store
+/// holds the result.
 pub struct Writer<K> {
     api: ObjectApi<K>,
     leadership: Leadership,
@@ -53,8 +53,8 @@ pub struct Writer<K> {
 }
 
 impl<K: Stored> Writer<K> {
-    /// Writes with the program's client, and into this store. A write gets the time of
-    /// `--kube-api-timeout`, but no more than a term of leadership covers.
+    /// Writes with the program's client and applies results to this store. A write is bounded
+    /// by `--kube-api-timeout` and by what a term of leadership covers.
     pub fn new<P: Program>(context: &Context<P>, store: &Store<K>) -> Self {
         let longest = context.common.borrow().kube.timeout;
         let timeout = context.leadership.write_timeout().min(longest);
@@ -65,8 +65,7 @@ impl<K: Stored> Writer<K> {
         }
     }
 
-    /// Changes metadata and spec of the object if it is still as given. Returns the object
-    /// as it is now.
+    /// Patches metadata and spec if the object is unchanged. Returns the new object.
     ///
     /// # Errors
     ///
@@ -76,8 +75,7 @@ impl<K: Stored> Writer<K> {
         Ok(self.keep(self.api.patch(object, patch).await?))
     }
 
-    /// Changes the status of the object if it is still as given. Returns the object as it is
-    /// now.
+    /// Patches the status if the object is unchanged. Returns the new object.
     ///
     /// # Errors
     ///
@@ -87,7 +85,7 @@ impl<K: Stored> Writer<K> {
         Ok(self.keep(self.api.patch_status(object, patch).await?))
     }
 
-    /// Deletes the object if it is still as given. One that is gone already is deleted, too.
+    /// Deletes the object if it is unchanged. Succeeds if it is already gone.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
-//! The client stack: how a request gets to the API server and an answer back.
+//! The client stack: the path of a request to the API server and of its response.
 //!
-//! [`Clients::connect`] builds four clients, each with connections of its own, so
-//! that none waits for another:
+//! [`Clients::connect`] builds four clients with separate connections, so that none waits
+//! for another:
 //!
 //! | client | for | limited | retried |
 //! |---|---|---|---|
@@ -16,27 +16,26 @@
 //! |---|---|
 //! | base URI | the server's address, and a path prefix if there is one |
 //! | `deadline` | bounds the whole call: waits, retries, head and body of the answer |
-//! | `watch_status` | an answer other than 2xx becomes an error with the server's message |
+//! | `watch_status` | turns a response other than 2xx into an error with the server's message |
 //! | `encoding` | gzip, but never on watches |
-//! | `retry` | a few more attempts where a request can be repeated safely |
-//! | `throttle` | each attempt pays the limiter |
+//! | `retry` | a few more attempts for requests that are safe to repeat |
+//! | `throttle` | each attempt waits for the limiter |
 //! | `measure` | `rest_client_*` metrics, per attempt |
 //! | authentication | the token, read again for each attempt |
 //! | headers | user agent, impersonation |
 //! | `transport` | sends; forgets a connection whose credentials were refused |
 //!
-//! Around the lease client there is no limiter and no retry, and an answer to anything
-//! but a watch stays an answer, whatever its status: leader election looks at it.
+//! The lease client has no limiter and no retry, and a response to anything but a watch
+//! stays a response, whatever its status: leader election inspects it.
 //!
-//! `kube::Client` runs all requests of a client through one queue: a layer that
-//! waited before accepting a request would hold up everything behind it. Here every
-//! layer is a `middleware::Middleware`, which can wait in its response future and
-//! nowhere else.
+//! `kube::Client` sends all requests of a client through one queue: a layer that waits
+//! before accepting a request blocks all later ones. Every layer here is a
+//! `middleware::Middleware`, which can wait only in its response future.
 //!
-//! Limits. A credential that an exec plugin hands out as a *certificate* is obtained
-//! once: kube refreshes exec tokens, not exec certificates. Client certificate files
-//! named by a kubeconfig are read again (see `identity`), as are the token and the
-//! CA of a pod. A kubeconfig itself is read once.
+//! Limits. A *certificate* from an exec plugin is obtained once: kube refreshes exec
+//! tokens, not exec certificates. Client certificate files that a kubeconfig names are
+//! reloaded (see `identity`), as are the token and the CA of a pod. The kubeconfig itself
+//! is read once.
 
 mod class;
 mod connector;
@@ -79,37 +78,37 @@ use self::{
 };
 use crate::metrics::RestMetrics;
 
-/// Body of an answer on its way through the layers.
+/// The body of a response on its way through the layers.
 pub type ResponseBody = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
 
-/// The stack that sends lease requests: no retry, no limiter, own connections.
-/// A failed attempt must reach the elector at once; it knows what time is left. An
-/// answer of any status is an `Ok`, unless it is to a watch.
+/// The stack for lease requests: no retry, no limiter, own connections. The elector must
+/// see a failed attempt at once, because it knows how much time is left. A response of
+/// any status is an `Ok`, unless it is to a watch.
 pub type LeaseService = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
 
-/// What the clients are built from.
+/// The configuration of the clients.
 #[derive(Clone)]
 pub struct ClientConfig {
     /// `--kubeconfig`. Without it: `KUBECONFIG`, then `~/.kube/config`, then the pod.
     pub kubeconfig: Option<PathBuf>,
-    /// `--master`: the API server's URL, in place of the configured one.
+    /// `--master`: the API server's URL, overrides the configured one.
     pub master: Option<String>,
     /// Start of the user agent, such as `node-ccm/0.1.0 (linux/amd64)`; each client
     /// adds `/main`, `/watch`, `/events` or `/leader-election`.
     pub user_agent: String,
-    /// Longest time for a call, all attempts and the whole answer included. On a
-    /// watch it bounds the time until the watch starts.
+    /// The deadline of a call, including all attempts and the whole response. For a watch it
+    /// bounds the time until the watch starts.
     pub request_timeout: Duration,
-    /// Who admits requests.
+    /// The rate limiter.
     pub limiter: Arc<dyn RequestLimiter>,
-    /// Where requests are counted.
+    /// The metrics of all requests.
     pub metrics: Arc<RestMetrics>,
 }
 
 /// The clients of a process. Cheap to clone; clones share connections.
 #[derive(Clone)]
 pub struct Clients {
-    /// For what controllers read and write.
+    /// For the controllers' reads and writes.
     pub main: kube::Client,
     /// For informers: lists and watches.
     pub watch: kube::Client,
@@ -128,11 +127,11 @@ impl fmt::Debug for Clients {
 }
 
 impl Clients {
-    /// Builds the clients. Reads files and runs an exec plugin if the kubeconfig names
-    /// one, but never contacts the server: that it cannot be reached is the matter of a
-    /// readiness check, not a reason to end. Needs a tokio runtime.
+    /// Builds the clients. Reads files and runs the kubeconfig's exec plugin, but never contacts
+    /// the server: an unreachable server fails a readiness check and is no reason to exit.
+    /// Needs a tokio runtime.
     ///
-    /// Every [`ClientError`] is a mistake in the configuration.
+    /// Every [`ClientError`] is a configuration error.
     pub async fn connect(config: ClientConfig) -> Result<Self, ClientError> {
         Self::connect_in(config, Surroundings::of_process()).await
     }
@@ -150,8 +149,8 @@ impl Clients {
             .map_err(|problem| problem.of(&plan.origin))
     }
 
-    /// Clients over a transport of the caller in place of connections, with all layers.
-    /// For simulated API servers that live in the process, where time can be paused.
+    /// Clients that send through `transport` instead of connections, with all layers. For
+    /// simulated API servers in the same process, where time can be paused.
     pub fn in_process<S, B>(transport: S, config: &ClientConfig) -> Result<Self, ClientError>
     where
         S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -185,8 +184,8 @@ impl Clients {
         })
     }
 
-    /// A client for the Lease with `layer` around it: the place for what has to see
-    /// each lease request and each answer. All clients made here share connections.
+    /// A client for the Lease with `layer` around it, which sees each lease request and each
+    /// response. All clients made here share connections.
     pub fn lease_client<L, B>(&self, layer: L) -> kube::Client
     where
         L: Layer<LeaseService>,

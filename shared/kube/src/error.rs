@@ -1,4 +1,4 @@
-//! What the API server can answer when it does not do what was asked.
+//! Errors of requests to the API server.
 
 use std::{error::Error, time::Duration};
 
@@ -7,25 +7,25 @@ use ccm_base::message::{chain, one_line};
 use kube::core::Status;
 use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
-/// Longest message kept from a server; the rest says nothing new and fills logs.
+/// The longest server message that is kept; longer texts only fill the logs.
 const MESSAGE_LIMIT: usize = 400;
 
-/// Longest `Retry-After` that is honoured; after this time the server is asked again.
-/// A time beyond what a clock can hold would otherwise end the process.
+/// The longest `Retry-After` that is honoured; the server is asked again after this time. A
+/// longer time could overflow the clock and end the process.
 pub const RETRY_AFTER_LIMIT: Duration = Duration::from_mins(1);
 
-/// The call took longer than it may.
+/// The call exceeded its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no complete answer within {} s", .0.as_secs_f64())]
 pub struct DeadlineExceeded(
-    /// How long the call was allowed to take.
+    /// The time that the call was allowed to take.
     pub Duration,
 );
 
-/// An answer of the API server that is not the wanted one, or none at all.
+/// A failed request: an error response, or no response.
 ///
-/// Displayed as one line with the server's own message. Bodies are never part of
-/// it: they can hold secrets.
+/// Displayed as one line with the server's own message. Bodies are never included: they
+/// can hold secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, EnumDiscriminants)]
 #[strum_discriminants(
     name(ApiReason),
@@ -37,8 +37,8 @@ pub enum ApiError {
     /// The object does not exist (404).
     #[error("the object does not exist")]
     NotFound,
-    /// A list or watch met 404. An API server knows the paths of what is listed here, so
-    /// this is another server, or a path in front of the API that is wrong.
+    /// A list or watch got 404. An API server serves these paths, so this is another server, or
+    /// the path prefix is wrong.
     #[strum_discriminants(strum(serialize = "not_found"))]
     #[error("404 for {0}: is this a Kubernetes API server?")]
     NoSuchPath(String),
@@ -48,37 +48,37 @@ pub enum ApiError {
     /// An object of this name exists already (409, reason `AlreadyExists`).
     #[error("an object of this name exists already")]
     AlreadyExists,
-    /// The resource version is too old to go on from (410): list again.
+    /// The resource version is too old to continue from (410): list again.
     #[error("the resource version is too old: {0}")]
     Expired(String),
     /// The server asks for fewer requests (429).
     #[error("the API server asks for fewer requests{}", retry_hint(*retry_after))]
     Throttled {
-        /// The wait that the server asked for, if it did.
+        /// The wait that the server asked for.
         retry_after: Option<Duration>,
     },
-    /// The request is wrong and stays wrong (400, 405, 406, 413, 415, 422).
+    /// The request is invalid and a retry does not help (400, 405, 406, 413, 415, 422).
     #[error("refused as invalid: {0}")]
     Invalid(String),
-    /// The credentials are good but lack a right (403).
+    /// The credentials are valid but lack a right (403).
     #[error("forbidden: {0}")]
     Forbidden(String),
     /// The credentials are missing, wrong or expired (401).
     #[error("the API server does not accept the credentials")]
     Unauthorized,
-    /// The credentials could not be obtained on this side: token file, exec plugin.
+    /// The credentials could not be obtained locally: token file, exec plugin.
     #[error("no credentials to send: {0}")]
     Credentials(String),
-    /// No complete answer in time, by our deadline or by the server's (504).
+    /// No complete response in time, by our deadline or by the server's (504).
     #[error("no answer in time")]
     Timeout,
-    /// The server cannot work now, or could not be reached, or the connection broke.
+    /// The server is unavailable or unreachable, or the connection broke.
     #[error("unavailable: {0}")]
     Unavailable(String),
-    /// The answer could not be understood.
+    /// The response could not be parsed.
     #[error("the answer could not be understood: {0}")]
     Decode(String),
-    /// An answer that no other variant describes.
+    /// Any other response.
     #[error("unexpected answer {code}: {message}")]
     Unexpected {
         /// The HTTP status, 0 if there was none.
@@ -91,8 +91,8 @@ pub enum ApiError {
 ccm_metrics::label!(ApiReason);
 
 impl ApiError {
-    /// What to do about it. Only a request that is wrong in itself is permanent:
-    /// rights and credentials can be restored while this process runs.
+    /// How the caller should react. Only an invalid request is permanent: rights and
+    /// credentials can be restored while this process runs.
     pub fn class(&self) -> RetryClass {
         match self {
             Self::Throttled { retry_after: Some(after) } => RetryClass::RetryAfter(*after),
@@ -106,7 +106,7 @@ impl ApiError {
         ApiReason::from(self).into()
     }
 
-    /// From a Kubernetes `Status`, be it a response or an item of a watch.
+    /// From a Kubernetes `Status`, in a response or as an item of a watch.
     pub fn from_status(status: &Status) -> Self {
         let message = || one_line(&status.message, MESSAGE_LIMIT);
         let code = if status.code == 0 { code_of(&status.reason) } else { status.code };
@@ -125,7 +125,7 @@ impl ApiError {
         }
     }
 
-    /// From whatever went wrong between a request and the head or body of its answer.
+    /// From an error between the request and the headers or body of its response.
     fn from_transport(error: &(dyn Error + 'static)) -> Self {
         if causes(error).any(<dyn Error>::is::<DeadlineExceeded>) {
             return Self::Timeout;
@@ -190,14 +190,14 @@ fn code_of(reason: &str) -> u16 {
 fn decode_problem(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!("line {} column {}", error.line(), error.column());
-    // This one message names a field of our own type and quotes nothing.
+    // This message names a field of our own type and quotes no value.
     match text.split_once(" at line") {
         Some((what, _)) if what.starts_with("missing field") => format!("{what} at {place}"),
         _ => format!("{:?} error at {place}", error.classify()).to_lowercase(),
     }
 }
 
-/// What is wrong with the credentials, without what a plugin was given or printed.
+/// The problem with the credentials, without the plugin's input or output.
 fn auth_problem(error: &kube::client::AuthError) -> String {
     match error {
         kube::client::AuthError::AuthExecRun { status, .. } => {

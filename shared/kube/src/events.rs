@@ -1,8 +1,8 @@
-//! Events about objects, off the path of everything else.
+//! Records events about objects without delaying other work.
 //!
 //! [`EventRecorder::record`] never waits: it puts the event on a bounded queue. One
-//! task, [`EventWriter::run`], folds what repeats (`correlator`, by client-go's rules)
-//! and writes the rest through a client of its own (`delivery`).
+//! task, [`EventWriter::run`], aggregates repeated events (`correlator`, by client-go's
+//! rules) and writes the result through its own client (`delivery`).
 
 mod correlator;
 mod delivery;
@@ -18,11 +18,11 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 
 pub use writer::EventWriter;
 
-/// How many events may wait, as in client-go. An entry takes some 300 bytes.
+/// The capacity of the queue, as in client-go. An entry takes about 300 bytes.
 const QUEUE: usize = 1000;
 
-/// Longest message in bytes, the API's own limit for events of the newer kind. Texts
-/// of clouds can be of any length.
+/// The longest message in bytes, the limit of `events.k8s.io`. Texts from clouds can be of
+/// any length.
 const MESSAGE_LIMIT: usize = 1024;
 
 /// The type of an event.
@@ -44,7 +44,7 @@ impl EventKind {
     }
 }
 
-/// An event as it was recorded.
+/// A recorded event.
 #[derive(Clone, Debug)]
 struct Observed {
     about: ObjectRef,
@@ -58,14 +58,16 @@ struct Observed {
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum Dropped {
-    /// Too many were waiting.
+    /// The queue was full.
     QueueFull,
-    /// Too many about this object.
+    /// There were too many events about this object.
     Spam,
-    /// The API server refused it or could not be reached in several tries.
+    /// The API server refused it or was unreachable in several tries.
     Failed,
-    /// The program ended first.
+    /// The program ended before it was written.
     Shutdown,
+    /// The program only observes.
+    Observing,
 }
 
 label!(Dropped);
@@ -90,12 +92,19 @@ impl EventMetrics {
 /// Records events. Clones share the queue.
 #[derive(Clone)]
 pub struct EventRecorder {
-    queue: mpsc::Sender<Observed>,
+    /// `None` for a recorder that drops everything.
+    queue: Option<mpsc::Sender<Observed>>,
     metrics: EventMetrics,
 }
 
 impl EventRecorder {
-    /// A recorder for this component (`source.component`), and the writer to run beside it.
+    /// A recorder that writes nothing and counts what it drops, for a program that only
+    /// observes.
+    pub fn muted(metrics: EventMetrics) -> Self {
+        Self { queue: None, metrics }
+    }
+
+    /// A recorder for this component (`source.component`), and the writer that must run for it.
     pub fn new(
         client: kube::Client,
         component: &str,
@@ -103,10 +112,10 @@ impl EventRecorder {
     ) -> (Self, EventWriter) {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let writer = EventWriter::new(client, component, waiting, metrics.clone());
-        (Self { queue, metrics }, writer)
+        (Self { queue: Some(queue), metrics }, writer)
     }
 
-    /// Records an event. When too many wait already it is dropped and counted.
+    /// Records an event. If the queue is full, the event is dropped and counted.
     pub fn record(
         &self,
         about: &ObjectRef,
@@ -117,9 +126,10 @@ impl EventRecorder {
         let mut message: String = message.into();
         message.truncate(message.floor_char_boundary(MESSAGE_LIMIT));
         tracing::debug!(object = about.kind, name = about.name, reason, text = message, "event");
+        let Some(queue) = &self.queue else { return self.metrics.dropped(Dropped::Observing) };
         let at = ccm_base::clock::wall();
         let observed = Observed { about: about.clone(), kind, reason, message, at };
-        match self.queue.try_send(observed) {
+        match queue.try_send(observed) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => self.metrics.dropped(Dropped::QueueFull),
             Err(TrySendError::Closed(_)) => self.metrics.dropped(Dropped::Shutdown),

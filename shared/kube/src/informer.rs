@@ -1,8 +1,8 @@
-//! Keeps a [`Store`] as the API server is, and tells of every change that matters.
+//! Keeps a [`Store`] in sync with the API server and reports every relevant change.
 //!
-//! A list in pages, then a watch from there. A watch that ends or fails is begun again
-//! where it left off; one that cannot go on from there ([`RELIST_AFTER`]) is thrown away
-//! and everything is listed anew. A new list also shows what has been deleted meanwhile.
+//! A paged list, then a watch from its version. A watch that ends or fails is restarted
+//! where it stopped; one that cannot continue ([`RELIST_AFTER`]) is dropped and everything
+//! is listed again. A new list also shows objects deleted meanwhile.
 
 mod metrics;
 mod pace;
@@ -30,28 +30,28 @@ use crate::{
     store::{Change, Store, Stored},
 };
 
-/// After so many errors in a row at which a watch cannot go on (its version has
-/// expired, the server gave up on it, its events make no sense), the stream is thrown
-/// away and a new one lists again. kube's watcher alone would repeat an expired version
-/// for ever when the answer is an HTTP status rather than an event.
+/// After this many consecutive errors that make a watch unable to continue (expired version,
+/// server error, unreadable events), the stream is replaced by one that lists again. kube's
+/// watcher alone would retry an expired version without end if the response is an HTTP
+/// status instead of an event.
 const RELIST_AFTER: u32 = 3;
 
-/// The longest wait after a failure; kube's back-off has the same bound.
+/// The longest wait after a failure; kube's back-off has the same cap.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// What to watch, and how.
 #[derive(Clone, Debug)]
 pub struct InformerConfig {
-    /// Objects on one page of a list. Small, because a page is held twice while it is
-    /// read: 100 nodes of 16 KB are 3 MB, 500 would be 16 MB.
+    /// Objects per page of a list. Small, because a page is held twice while it is parsed: 100
+    /// nodes of 16 KB are 3 MB, 500 would be 16 MB.
     pub page_size: u32,
-    /// How long the server keeps a watch open, give or take a third, so that the
-    /// watches of many processes do not end together. A watch that has died without a
-    /// word is noticed five seconds after that. At most 220 s.
+    /// How long the server keeps a watch open, plus or minus a third, so that the watches of
+    /// many processes do not end together. A dead watch is detected five seconds after that.
+    /// At most 220 s.
     pub watch_timeout: Duration,
-    /// Only objects with these labels.
+    /// Selects objects by label.
     pub label_selector: Option<String>,
-    /// Only objects with these fields.
+    /// Selects objects by field.
     pub field_selector: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl Default for InformerConfig {
 impl InformerConfig {
     fn watcher(&self) -> Config {
         let timeout = self.watch_timeout.mul_f64(rand::random_range(2.0 / 3.0..4.0 / 3.0));
-        // kube refuses 295 s and more.
+        // kube rejects 295 s and more.
         let seconds = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX).clamp(1, 294);
         let mut config = Config::default().page_size(self.page_size.max(1)).timeout(seconds);
         config.label_selector.clone_from(&self.label_selector);
@@ -78,7 +78,7 @@ impl InformerConfig {
     }
 }
 
-/// Who is told of changes. It must not block: it puts a key on a queue.
+/// The callback for changes. It must not block: it puts a key on a queue.
 pub type OnChange<K> = Box<dyn FnMut(Change<K>) + Send>;
 
 /// Watches one kind of object.
@@ -92,8 +92,8 @@ pub struct Informer<K: Stored> {
     trouble: Trouble,
 }
 
-/// Why an informer does not get on: the last error, until something is read again. For
-/// health checks; clones look at the same informer.
+/// The last error of an informer, until something is read again. For health checks; clones
+/// refer to the same informer.
 #[derive(Clone, Debug, Default)]
 pub struct Trouble(Arc<Mutex<Option<ApiError>>>);
 
@@ -105,8 +105,8 @@ impl Trouble {
 }
 
 impl<K: Stored> Informer<K> {
-    /// Watches all objects of the kind, in all namespaces, and keeps `store` as they
-    /// are. Needs a tokio runtime.
+    /// Watches all objects of the kind in all namespaces and keeps `store` in sync. Needs a
+    /// tokio runtime.
     pub fn new(
         client: Client,
         config: InformerConfig,
@@ -125,13 +125,13 @@ impl<K: Stored> Informer<K> {
         }
     }
 
-    /// Why this informer does not get on, to be looked at while it runs.
+    /// The last error of this informer, for use while it runs.
     pub fn trouble(&self) -> Trouble {
         self.trouble.clone()
     }
 
-    /// Runs until `stop` is cancelled. Errors are counted and logged, never returned:
-    /// the API server may come back.
+    /// Runs until `stop` is cancelled. Errors are counted and logged, never returned: the API
+    /// server may recover.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
             tokio::select! {
@@ -142,7 +142,7 @@ impl<K: Stored> Informer<K> {
         }
     }
 
-    /// One stream, from its list on, until it has to be thrown away.
+    /// Reads one stream, from its list on, until it must be replaced.
     async fn stream(&mut self) {
         let mut events = std::pin::pin!(watcher::watcher(self.api.clone(), self.config.watcher()));
         let mut failures = 0;
@@ -157,8 +157,8 @@ impl<K: Stored> Informer<K> {
                     let error = to_api_error(error, self.api.resource_url());
                     self.meter.failed(&error);
                     *self.trouble.0.lock() = Some(error);
-                    // The back-off outlives the stream: a server where every watch
-                    // fails is not asked for a whole list every few seconds.
+                    // The back-off outlives the stream: a server where every watch fails
+                    // must not serve a whole list every few seconds.
                     sleep(self.backoff.next().unwrap_or(LONGEST_WAIT)).await;
                     if failures >= RELIST_AFTER {
                         return;
@@ -170,7 +170,7 @@ impl<K: Stored> Informer<K> {
 
     fn apply(&mut self, event: Event<K::Wire>) {
         self.meter.event();
-        // The beginning of a list is no answer yet.
+        // The start of a list is not a response yet.
         if !matches!(event, Event::Init) {
             *self.trouble.0.lock() = None;
         }
@@ -201,7 +201,7 @@ impl<K: Stored> Informer<K> {
         self.meter.objects(self.store.len());
     }
 
-    /// One object that cannot be read is left out; the others are none the worse.
+    /// Skips an object that cannot be read; the others are not affected.
     fn read_and_tell<I>(&mut self, wire: K::Wire, take: impl FnOnce(&Store<K>, K) -> I)
     where
         I: IntoIterator<Item = Change<K>>,
@@ -221,8 +221,8 @@ impl<K: Stored> Informer<K> {
     }
 }
 
-/// Whether a watch that failed like this may be unable to go on from its version. A
-/// server that cannot be reached says nothing about that.
+/// Whether a watch with this error may be unable to continue from its version. An
+/// unreachable server does not indicate that.
 fn ends_a_watch(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => match error
@@ -232,17 +232,17 @@ fn ends_a_watch(error: &watcher::Error) -> bool {
             _ => false,
         },
         watcher::Error::WatchError(status) => refuses_version(status),
-        // A list that fails is begun anew in any case.
+        // A failed list starts again in any case.
         watcher::Error::InitialListFailed(_) | watcher::Error::NoResourceVersion => false,
     }
 }
 
-/// Expired, too new for this server (after a restore), or not understood by it.
+/// The version is expired, too new for this server (after a restore), or unreadable for it.
 fn refuses_version(status: &Status) -> bool {
     matches!(status.code, 400 | 410 | 504)
 }
 
-/// What kube makes of a line that is JSON and neither an event nor a status.
+/// kube's result for a line that is JSON but neither an event nor a status.
 fn is_no_status(status: &Status) -> bool {
     status.code == 0 && status.reason.is_empty()
 }
@@ -250,7 +250,7 @@ fn is_no_status(status: &Status) -> bool {
 fn to_api_error(error: watcher::Error, path: &str) -> ApiError {
     match error {
         watcher::Error::WatchFailed(kube::Error::Api(status)) if is_no_status(&status) => {
-            ApiError::Decode("a line that is no event".to_owned())
+            ApiError::Decode("a line that is not an event".to_owned())
         }
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)

@@ -1,9 +1,19 @@
-//! Everything in Quartet that speaks Kubernetes: the client stack, lean types,
-//! informers and their stores, patches and events.
+//! Quartet's Kubernetes client: the client stack, lean types, informers and their stores,
+//! patches and events.
 //!
-//! Controllers see no kube type but [`kube::Client`], so that a new major version of
-//! kube is a change of this crate and of `ccm_runtime::leadership`, which stands on
+//! Controllers use no kube type but [`kube::Client`], so that a new major version of kube
+//! changes only this crate and `ccm_runtime::leadership`, which builds on
 //! kube-leader-election.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`client`] | `ClientConfig` to `Clients`: one client each for work, watches, events and the Lease; the layers of a request |
+//! | [`error`] | `ApiError`: every way in which a request can fail, with its retry class |
+//! | [`informer`], [`store`] | list and watch of one kind; the objects, and which of two versions counts |
+//! | [`node`] | how nodes are read: leniently, with shared strings |
+//! | [`write`] | patches and deletions, each with the version and UID that it was decided on |
+//! | [`events`] | the event recorder: bounded, folded as client-go does, written by one task |
+//! | [`selector`], [`metrics`] | label selectors; `rest_client_*` |
 
 pub mod client;
 pub mod error;

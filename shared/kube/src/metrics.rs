@@ -1,10 +1,11 @@
-//! `rest_client_*`: what the requests to the API server cost. Names, labels and
-//! bounds are client-go's, so that dashboards made for it work.
+//! `rest_client_*`: metrics of the requests to the API server. Names, labels and bounds are
+//! client-go's, so that existing dashboards work.
 //!
-//! Three things are counted more exactly than there. Durations are those of one
-//! attempt, from sending to the head of the answer: waiting for the limiter is
-//! `rest_client_rate_limiter_duration_seconds`, and retries are counted by themselves.
-//! Sizes are those on the wire, compressed if the answer was. Watches count as
+//! Three things are counted more precisely. Durations cover one attempt, from sending to the
+//! headers of the response: waiting for the limiter is
+//! `rest_client_rate_limiter_duration_seconds`, and retries have their own counter. Sizes
+//! are those on the wire, after compression. Watches count only as requests; their duration
+//! and size are meaningless.
 //! requests; how long they last and how much they carry says nothing and is left out.
 
 use std::{sync::Arc, time::Duration};
@@ -31,8 +32,8 @@ const BYTES: [f64; 11] = [
     16_777_216.0,
 ];
 
-/// An HTTP method as label value. Unknown ones share a value, so that the number of
-/// series is bounded.
+/// An HTTP method as label value. Unknown ones share a value, so that the number of series
+/// is bounded.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "UPPERCASE")]
 enum Verb {
@@ -59,7 +60,7 @@ impl Verb {
     }
 }
 
-/// A status as label value, `<error>` if there was no answer.
+/// A status as label value, `<error>` without a response.
 #[derive(Clone, Copy, Debug)]
 struct Code(Option<StatusCode>);
 
@@ -80,8 +81,8 @@ impl LabelValue for Code {
 type Calls = (Verb, Arc<str>);
 
 metrics! {
-    /// The metrics of all clients of a process. Cheap to create; counts nothing visible
-    /// until registered.
+    /// The metrics of all clients of a process. Cheap to create; nothing is visible until they
+    /// are registered.
     pub struct RestMetrics {
         /// Number of HTTP requests to the API server, by status code, method and host
         [ALPHA] rest_client_requests { code, method, host } => requests: Family<Counter, (Code, Verb, Arc<str>)>;
@@ -98,7 +99,7 @@ metrics! {
     }
 }
 
-/// The metrics as seen by the clients of one API server.
+/// The metrics of the clients of one API server.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     metrics: Arc<RestMetrics>,
@@ -110,14 +111,14 @@ impl Recorder {
         Self { metrics, host }
     }
 
-    /// An attempt ended: with an answer, or without.
+    /// An attempt ended, with or without a response.
     pub(crate) fn attempt(&self, method: &Method, status: Option<StatusCode>, took: Duration) {
         let (verb, host) = self.call(method);
         self.metrics.requests.of((Code(status), verb, host)).inc();
         self.metrics.durations.of(self.call(method)).observe(took.as_secs_f64());
     }
 
-    /// A request is about to be sent again because of this answer.
+    /// A request will be retried because of this response.
     pub(crate) fn retry(&self, method: &Method, status: Option<StatusCode>) {
         let (verb, host) = self.call(method);
         self.metrics.retries.of((Code(status), verb, host)).inc();

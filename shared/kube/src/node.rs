@@ -1,7 +1,6 @@
-//! How nodes are read and kept: [`wire`] reads what arrives and is lenient to a fault. An
-//! unknown field is skipped without being kept, a field of the wrong type counts as
-//! absent, and an object that makes no sense at all can be left out instead of ending the
-//! whole list.
+//! How nodes are read and stored. [`wire`] parses leniently: it skips unknown fields without
+//! storing them, treats a field of the wrong type as absent, and lets the caller leave out
+//! an unreadable object instead of failing the whole list.
 
 mod intern;
 pub mod wire;

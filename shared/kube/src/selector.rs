@@ -1,4 +1,4 @@
-//! Label selectors as a person writes them: `role=worker,zone in (a,b),!spot`.
+//! Label selectors in the syntax of kubectl: `role=worker,zone in (a,b),!spot`.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -12,13 +12,13 @@ pub struct NodeSelector {
     selector: Selector,
 }
 
-/// A text that is not a label selector.
+/// Why a text is not a label selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{part:?} is no condition on a label: must be key=value, key!=value, key in (a,b), key notin (a,b), key or !key"
+    "{part:?} is not a label requirement: must be key=value, key!=value, key in (a,b), key notin (a,b), key or !key"
 )]
 pub struct InvalidSelector {
-    /// The part that cannot be read.
+    /// The invalid part.
     part: String,
 }
 
@@ -55,7 +55,7 @@ impl FromStr for NodeSelector {
     }
 }
 
-/// The parts between commas that stand outside of parentheses.
+/// The parts between commas outside of parentheses.
 fn split(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_i32;
     text.split(move |character: char| {

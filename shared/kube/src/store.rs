@@ -1,4 +1,4 @@
-//! What the API server was last seen to hold, by name.
+//! The last seen state of the API server, by name.
 
 mod held;
 
@@ -14,10 +14,10 @@ use ccm_objects::Shared;
 
 /// An object that an informer keeps.
 ///
-/// Equality must leave the resource version out: two equal objects differ in nothing
-/// that anybody looks at.
+/// Equality must ignore the resource version: two equal objects differ in nothing that a
+/// controller reads.
 pub trait Stored: PartialEq + Clone + Send + Sync + 'static {
-    /// How it arrives.
+    /// Its wire format.
     type Wire: Resource<DynamicType = ()>
         + DeserializeOwned
         + Clone
@@ -26,35 +26,35 @@ pub trait Stored: PartialEq + Clone + Send + Sync + 'static {
         + Sync
         + 'static;
 
-    /// Its name, with the namespace and a slash before it if it has one.
+    /// Its name, prefixed with namespace and slash if it has a namespace.
     fn key(&self) -> &Shared;
 
-    /// Tells it from an earlier object of the same name.
+    /// Distinguishes it from an earlier object of the same name.
     fn uid(&self) -> &str;
 
     /// Its version.
     fn resource_version(&self) -> &str;
 
-    /// Takes over a version that came with no other change.
+    /// Applies a version that came without any other change.
     fn set_resource_version(&mut self, version: &str);
 
-    /// Reads what has arrived, or says in one line why it cannot be read.
+    /// Converts the wire format; the error says in one line why that failed.
     fn read(wire: Self::Wire) -> Result<Self, String>;
 }
 
-/// A change that somebody may want to act on.
+/// A change that a controller may react to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change<K> {
-    /// It was not there before.
+    /// The object is new.
     Added(Arc<K>),
-    /// It differs in something that is looked at.
+    /// A relevant field has changed.
     Updated {
-        /// As it was.
+        /// The old state.
         old: Arc<K>,
-        /// As it is.
+        /// The new state.
         new: Arc<K>,
     },
-    /// It is gone; this is how it was last seen.
+    /// The object is gone; this is its last known state.
     Deleted(Arc<K>),
 }
 
@@ -81,13 +81,13 @@ impl<K: Stored> Default for Store<K> {
 }
 
 impl<K: Stored> Store<K> {
-    /// An empty store that has not been filled yet.
+    /// An empty store that is not synced.
     pub fn new() -> Self {
         let inner = Inner { objects: RwLock::default(), synced: watch::Sender::new(false) };
         Self { inner: Arc::new(inner) }
     }
 
-    /// The object of this key.
+    /// The object with this key.
     pub fn get(&self, key: &str) -> Option<Arc<K>> {
         self.inner.objects.read().get(key)
     }
@@ -107,53 +107,53 @@ impl<K: Stored> Store<K> {
         self.len() == 0
     }
 
-    /// Whether the first list has been read to its end.
+    /// Whether the first list is complete.
     pub fn is_synced(&self) -> bool {
         *self.inner.synced.borrow()
     }
 
-    /// Waits until the first list has been read to its end.
+    /// Waits until the first list is complete.
     pub async fn wait_synced(&self) {
         let mut synced = self.inner.synced.subscribe();
         // The sender lives as long as this store: waiting cannot fail.
         synced.wait_for(|synced| *synced).await.ok();
     }
 
-    /// Takes over the API server's answer to a write of our own, so that the next look
-    /// does not act on what was there before. A version that is newer already stays,
-    /// and an object that is gone by now does not come back.
+    /// Applies the API server's response to a write of this process, so that the next read does
+    /// not see the old state. A newer version in the store stays, and an object that is already
+    /// gone does not come back.
     ///
-    /// Nobody is told of a change by this, nor later when the watch shows the same. The
-    /// write must therefore have carried the version it was decided on: then it holds
-    /// no change by anybody else that would go untold.
+    /// Reports no change, neither now nor when the watch shows the same version. The write must
+    /// therefore have carried the version it was decided on: then no change by another client is
+    /// hidden.
     pub fn apply_written(&self, object: impl Into<Arc<K>>) {
         self.inner.objects.write().apply_written(object.into());
     }
 
-    /// A list begins, perhaps because an earlier one broke off.
+    /// A list begins, possibly because an earlier one failed.
     pub(crate) fn begin_list(&self) {
         self.inner.objects.write().begin_list();
     }
 
-    /// Takes over what a list has shown. Gives the changes in the order in which they
-    /// are to be told: none if nothing that is looked at differs.
+    /// Applies an object from a list. Returns the changes to report, in order; none if nothing
+    /// relevant differs.
     pub(crate) fn apply_listed(&self, object: K) -> Vec<Change<K>> {
         self.inner.objects.write().apply_listed(object)
     }
 
-    /// The list is complete: what it did not show is gone.
+    /// Completes the list: objects that it did not contain are gone.
     pub(crate) fn end_list(&self) -> Vec<Change<K>> {
         let gone = self.inner.objects.write().end_list();
         self.inner.synced.send_replace(true);
         gone
     }
 
-    /// Takes over what a watch has shown, unless it is older than what is held.
+    /// Applies an object from a watch, unless it is older than the stored one.
     pub(crate) fn apply_watched(&self, object: K) -> Vec<Change<K>> {
         self.inner.objects.write().apply_watched(object)
     }
 
-    /// Removes what a watch has shown to be deleted.
+    /// Removes an object that a watch reports as deleted.
     pub(crate) fn remove_watched(&self, object: &K) -> Option<Change<K>> {
         self.inner.objects.write().remove_watched(object)
     }

@@ -1,7 +1,7 @@
-//! Writing objects of any kind: metadata and spec, the status, deletion.
+//! Writes objects of any kind: metadata and spec, the status, deletion.
 //!
-//! Each write holds the version and the UID of the object that it was decided on, so that
-//! an object that has changed since, or another of the same name, gets a conflict.
+//! Each write carries the version and the UID of the object that it was decided on, so that
+//! a write to a changed object, or to another of the same name, is a conflict.
 
 mod patch;
 
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 pub use self::patch::{ConditionChange, Patch, StatusPatch};
 use crate::{error::ApiError, store::Stored};
 
-/// Writes objects of one kind. Each call ends within its time, whatever the connection
+/// Writes objects of one kind. Each call ends within its timeout, whatever the connection
 /// does.
 pub struct ObjectApi<K> {
     client: Client,
@@ -31,27 +31,27 @@ impl<K> Clone for ObjectApi<K> {
 }
 
 impl<K: Stored> ObjectApi<K> {
-    /// Writes through this client; `timeout` bounds a call with all its repetitions and
-    /// the whole of its answer.
+    /// Writes through this client; `timeout` bounds a call with all retries and the whole
+    /// response.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { client, timeout, kind: PhantomData }
     }
 
-    /// How long a call may take: what the term of leadership must cover before it starts.
+    /// The timeout of a call, which the term of leadership must cover before the call starts.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Changes metadata and spec. Returns the object as it is now. A patch that changes
-    /// nothing is not sent: [`ApiError::Invalid`].
+    /// Patches metadata and spec. Returns the new object. A patch that changes nothing is not
+    /// sent: [`ApiError::Invalid`].
     pub async fn patch(&self, object: &K, patch: &Patch) -> Result<K, ApiError> {
         let (request, name) = path(object);
         let body = patch.body(object).ok_or_else(|| nothing::<K>(name))?;
         self.send(request.patch(name, &PatchParams::default(), &Body::Strategic(body))).await
     }
 
-    /// Changes the status. Returns the object as it is now. A patch that changes nothing is
-    /// not sent: [`ApiError::Invalid`].
+    /// Patches the status. Returns the new object. A patch that changes nothing is not sent:
+    /// [`ApiError::Invalid`].
     pub async fn patch_status(&self, object: &K, patch: &StatusPatch) -> Result<K, ApiError> {
         let (request, name) = path(object);
         let body = patch.body(object).ok_or_else(|| nothing::<K>(name))?;
@@ -59,8 +59,8 @@ impl<K: Stored> ObjectApi<K> {
         self.send(request.patch_subresource("status", name, &params, &body)).await
     }
 
-    /// Deletes exactly this object as it was seen: another of the same name, or one that
-    /// has changed since, gets [`ApiError::Conflict`] and stays.
+    /// Deletes exactly this object: another of the same name, or a changed one, gets
+    /// [`ApiError::Conflict`] and stays.
     pub async fn delete(&self, object: &K) -> Result<(), ApiError> {
         let (request, name) = path(object);
         let preconditions = Preconditions {
@@ -69,7 +69,7 @@ impl<K: Stored> ObjectApi<K> {
         };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let request = request.delete(name, &params).map_err(kube::Error::BuildRequest)?;
-        // Depending on finalizers the answer is the object or a status: either is a success.
+        // Depending on finalizers the response is the object or a status: both are successes.
         let call = self.client.request_status::<K::Wire>(request);
         let answer = timeout(self.timeout, call).await.map_err(|_| ApiError::Timeout)?;
         answer.map(|_| ()).map_err(ApiError::from)
@@ -85,7 +85,7 @@ impl<K: Stored> ObjectApi<K> {
     }
 }
 
-/// Where objects like this one are, and its name there.
+/// The path of the object's collection, and its name.
 fn path<K: Stored>(object: &K) -> (Request, &str) {
     let key: &str = object.key();
     let (namespace, name) = match key.split_once('/') {

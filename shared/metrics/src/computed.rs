@@ -1,4 +1,4 @@
-//! Metrics that are computed when they are asked for.
+//! Metrics that are computed on each scrape.
 
 use std::fmt::{self, Debug};
 
@@ -10,14 +10,14 @@ use prometheus_client::{
 
 use crate::labels::Text;
 
-/// One value.
+/// The value of one sample.
 #[derive(Clone, Copy, Debug)]
 pub enum Sample {
-    /// Of a gauge.
+    /// A gauge.
     Gauge(f64),
-    /// Of a counter.
+    /// A counter.
     Counter(u64),
-    /// Of a counter of fractions.
+    /// A counter with fractions.
     Sum(f64),
 }
 
@@ -38,26 +38,26 @@ pub struct Column<S> {
     pub name: &'static str,
     /// Its help text with its stability and a full stop.
     pub help: &'static str,
-    /// What it is.
+    /// Its type.
     pub kind: MetricType,
     /// Its value, if it is known.
     pub value: fn(&S) -> Option<Sample>,
 }
 
-/// What [`crate::computed!`] declares: metrics that are all computed from an `S`.
+/// Metrics that are all computed from an `S`; declared with [`crate::computed!`].
 #[derive(Debug)]
 pub struct Table<S: 'static> {
-    /// The labels of all of them.
+    /// The labels that all of them share.
     pub labels: &'static [&'static str],
     /// The metrics.
     pub columns: &'static [Column<S>],
 }
 
-/// An `S` with the values of its labels.
+/// An `S` with its label values.
 pub type Row<S> = (Vec<Text>, S);
 
 impl<S> Table<S> {
-    /// The collector of these metrics, which computes them from what `read` returns.
+    /// A collector that computes these metrics from the rows that `read` returns.
     pub fn collector(
         &'static self,
         read: impl Fn() -> Vec<Row<S>> + Send + Sync + 'static,
@@ -83,7 +83,7 @@ impl<S> Collector for Computed<S> {
         for column in self.table.columns {
             let known: Vec<_> =
                 rows.iter().filter_map(|(texts, at)| Some((texts, (column.value)(at)?))).collect();
-            // What is not known is left out, with its description.
+            // A metric without known values is left out, with its description.
             if known.is_empty() && !rows.is_empty() {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The declaration.
+//! The macro that declares metrics.
 
 /// Declares a struct of metrics. Clones of it share them.
 ///
@@ -27,7 +27,7 @@
 /// ```
 ///
 /// One entry is: the help text without a full stop, its stability, name and labels, the
-/// field with its type, the bounds of a histogram, and the series that are there from the
+/// field with its type, the bounds of a histogram, and the series that exist from the
 /// start.
 #[macro_export]
 macro_rules! metrics {
@@ -61,7 +61,7 @@ macro_rules! metrics {
 
         #[allow(dead_code, reason = "metrics are registered in one of two ways")]
         impl $set {
-            /// The metrics, registered. To be called once per registry.
+            /// Creates and registers the metrics. Call it once per registry.
             $visible fn new(sink: &dyn $crate::MetricsSink) -> Self {
                 let this = Self::default();
                 sink.add(&mut |registry| this.register(registry));
@@ -78,9 +78,8 @@ macro_rules! metrics {
                 );)+
             }
 
-            /// Makes a series for every value of every label, from which the reference of
-            /// the metrics is printed. What depends on the cluster or the cloud stands
-            /// there once.
+            /// Creates the sample series for the metrics reference: one for every value of every
+            /// label. A label whose values depend on the cluster or the cloud gets one example.
             $visible fn specimens(&self) {
                 $($crate::Make::specimens(&self.$field);)+
             }

@@ -1,4 +1,4 @@
-//! One metric with labels, and how metrics are made.
+//! Metrics with labels, and how they are created.
 
 use std::{
     fmt::{self, Debug},
@@ -22,10 +22,10 @@ pub trait Make: Sized {
     /// The metric with these labels; `bounds` are those of a histogram.
     fn make(labels: &'static [&'static str], bounds: Arc<[f64]>) -> Self;
 
-    /// Shows it under this name.
+    /// Registers it under this name.
     fn register(&self, name: &str, help: &str, registry: &mut Registry);
 
-    /// Makes a series for every value of every label.
+    /// Creates a series for every value of every label.
     fn specimens(&self) {}
 }
 
@@ -52,7 +52,7 @@ plain! {
 
 type Labels = Vec<(&'static str, Text)>;
 
-/// Makes the metric of one series.
+/// Creates the metric of one series.
 #[derive(Clone)]
 struct Maker(Arc<[f64]>);
 
@@ -82,12 +82,12 @@ impl<M, V> Debug for Family<M, V> {
 }
 
 impl<M: Make + Clone, V: LabelSet> Family<M, V> {
-    /// The series of these values, which is there from now on.
+    /// The series with these label values; it is created if it does not exist.
     pub fn of(&self, values: V) -> M {
         self.series.get_or_create_owned(&self.named(values.texts()))
     }
 
-    /// Shows these series. One that is born with its first event hides that event from
+    /// Creates these series. A series that appears with its first event hides that event from
     /// `rate` and `increase`.
     pub fn begin(&self, series: impl Begin<V>) {
         for texts in series.texts() {
@@ -95,7 +95,7 @@ impl<M: Make + Clone, V: LabelSet> Family<M, V> {
         }
     }
 
-    /// Whether the series of these values is there.
+    /// Whether the series with these label values exists.
     pub fn is_there(&self, values: V) -> bool {
         self.series.get(&self.named(values.texts())).is_some()
     }

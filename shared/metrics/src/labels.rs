@@ -1,25 +1,25 @@
-//! What a label can say.
+//! Label values.
 
 use std::{borrow::Cow, sync::Arc};
 
 /// The value of a label.
 pub type Text = Cow<'static, str>;
 
-/// A type whose values are those of one label.
+/// A type whose values are the values of one label.
 ///
 /// For an enum with strum's `IntoStaticStr` and `VariantNames` write [`crate::label!`].
-/// `Result<A, B>` has the values of both, `()` is `ok`. Text, a number and what is
-/// `Option` of one depend on the cluster or the cloud.
+/// `Result<A, B>` has the values of both, `()` is `ok`. Values of text, numbers and their
+/// `Option`s depend on the cluster or the cloud.
 pub trait LabelValue {
-    /// This value.
+    /// The label's text for this value.
     fn text(self) -> Text;
 
-    /// Every value; one example where they depend on the cluster or the cloud.
+    /// Every possible value; one example where values depend on the cluster or the cloud.
     fn every() -> Vec<Text>;
 }
 
-/// Makes enums with strum's `IntoStaticStr` and `VariantNames` values of a label, or a
-/// struct of words that come as text from elsewhere.
+/// Makes label values of an enum with strum's `IntoStaticStr` and `VariantNames`, or of a
+/// struct of strings that come from elsewhere.
 #[macro_export]
 macro_rules! label {
     ($(#[$meta:meta])* struct $of:ident { $($word:literal),+ }) => {
@@ -93,12 +93,12 @@ impl<A: LabelValue, B: LabelValue> LabelValue for Result<A, B> {
 }
 
 /// A type whose values are those of all labels of one metric, in their order: a
-/// [`LabelValue`], several of them, or a type for labels that depend on each other.
+/// [`LabelValue`], a tuple of them, or a type for labels that depend on each other.
 pub trait LabelSet {
-    /// These values.
+    /// The labels' texts for this value.
     fn texts(self) -> Vec<Text>;
 
-    /// Every combination; one example of what depends on the cluster or the cloud.
+    /// Every combination; one example where values depend on the cluster or the cloud.
     fn every() -> Vec<Vec<Text>>;
 }
 
@@ -147,9 +147,9 @@ impl<const N: usize> LabelSet for [Text; N] {
     }
 }
 
-/// The series that are there from the start.
+/// The series that exist from the start.
 pub trait Begin<V> {
-    /// The values of each.
+    /// The label values of each series.
     fn texts(self) -> Vec<Vec<Text>>;
 }
 

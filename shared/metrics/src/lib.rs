@@ -1,11 +1,11 @@
-//! Metrics, each declared once.
+//! Metrics, each declared in one place.
 //!
-//! [`metrics!`] makes a struct from a list of metrics. Their registration, the series that
-//! are there from the start and one series for every value of every label follow from the
-//! same list. The values of a label are a type: a [`LabelValue`]. [`computed!`] does the same
-//! for metrics that are computed when they are asked for.
+//! [`metrics!`] makes a struct from a list of metrics. Registration, the initial series and
+//! the sample series for the reference follow from the same list. The values of a label are
+//! a type: a [`LabelValue`]. [`computed!`] declares metrics that are computed on each
+//! scrape.
 //!
-//! Names are upstream's where upstream has one, so that dashboards keep working; new ones
+//! Where upstream has a metric, its name is used, so that dashboards keep working; new names
 //! begin with `ccm_`. An object's name is never a label.
 
 mod computed;
@@ -30,18 +30,17 @@ pub use prometheus_client::metrics::MetricType;
 #[doc(hidden)]
 pub use strum::VariantNames;
 
-/// A gauge of fractions, for instance of seconds.
+/// A gauge with fractions, for instance of seconds.
 pub type FloatGauge = Gauge<f64, std::sync::atomic::AtomicU64>;
 
-/// Where metrics are registered: the registry of the process, as far as a component or a
-/// provider needs it.
+/// Registers metrics: the part of the process's registry that components and providers see.
 pub trait MetricsSink: Send + Sync {
-    /// Calls `add` once with the registry, which may be called away from other work:
-    /// `add` registers and does nothing else.
+    /// Calls `add` once with the registry. The call may happen in another context: `add`
+    /// registers and does nothing else.
     fn add(&self, add: &mut dyn FnMut(&mut Registry));
 }
 
-/// Nobody looks, for tests and tools.
+/// Discards all metrics, for tests and tools.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoMetrics;
 

@@ -1,6 +1,5 @@
-//! Kubernetes objects as plain values: what plans and policies may know of Kubernetes.
-//! There is no client here; `ccm-kube` reads these objects from the API server and writes
-//! them.
+//! Kubernetes objects as plain values, for plans and policies. This crate has no client;
+//! `ccm-kube` reads these objects from the API server and writes them.
 
 mod node;
 pub mod node_keys;

@@ -1,4 +1,4 @@
-//! A node as the controllers need it: a tenth of what the API server sends.
+//! A node, reduced to what the controllers need: a tenth of what the API server sends.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -10,16 +10,16 @@ use crate::{ObjectRef, node_keys};
 /// Annotations with this prefix are Quartet's own.
 pub const OWN_ANNOTATIONS: &str = "quartet.dev/";
 
-/// Text that many nodes share, kept once.
+/// Interned text that many nodes share.
 pub type Shared = Arc<str>;
 
-/// A node. Two nodes are equal when they agree in everything but the resource
-/// version: a write that changed nothing we look at is no change.
+/// A node. Equality ignores the resource version: a write that changed nothing relevant
+/// here is not a change.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     /// `metadata.name`.
     pub name: Shared,
-    /// `metadata.uid`: tells a node from an earlier one of the same name.
+    /// `metadata.uid`: distinguishes a node from an earlier one of the same name.
     pub uid: Box<str>,
     /// `metadata.resourceVersion`, for preconditions.
     pub resource_version: Box<str>,
@@ -29,12 +29,12 @@ pub struct Node {
     pub deleting: bool,
     /// `metadata.labels`.
     pub labels: BTreeMap<Shared, Shared>,
-    /// Those of `metadata.annotations` that Quartet reads: [`node_keys::PROVIDED_NODE_IP`] and
-    /// those with [`OWN_ANNOTATIONS`].
+    /// The annotations that Quartet reads: [`node_keys::PROVIDED_NODE_IP`] and those with the
+    /// prefix [`OWN_ANNOTATIONS`].
     pub annotations: BTreeMap<Shared, Box<str>>,
     /// `spec.providerID`; never empty.
     pub provider_id: Option<Box<str>>,
-    /// `spec.taints`, complete: the list is written back as a whole.
+    /// `spec.taints`, complete: writes replace the whole list.
     pub taints: Vec<Taint>,
     /// `spec.podCIDRs`.
     pub pod_cidrs: Vec<Box<str>>,
@@ -48,7 +48,7 @@ pub struct Node {
     pub system_uuid: Option<Box<str>>,
 }
 
-/// A taint, with everything that the API server sent of it.
+/// A taint, with every field that the API server sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
@@ -95,7 +95,7 @@ pub struct Condition {
     pub kind: Shared,
     /// `True`, `False` or `Unknown`.
     pub status: Shared,
-    /// Why, in one word.
+    /// The reason, as one CamelCase word.
     pub reason: Option<Shared>,
 }
 
@@ -118,7 +118,7 @@ impl PartialEq for Node {
 }
 
 impl Node {
-    /// The taint of this key, if the node has one.
+    /// The taint with this key, if the node has one.
     pub fn taint(&self, key: &str) -> Option<&Taint> {
         self.taints.iter().find(|taint| &*taint.key == key)
     }
@@ -131,23 +131,23 @@ impl Node {
             .map(|condition| &*condition.status)
     }
 
-    /// The value of an annotation, if it is one of those that are kept.
+    /// The value of an annotation, if it is one that Quartet reads.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.get(key).map(|value| &**value)
     }
 
-    /// Whether its kubelet reports that it works.
+    /// Whether the kubelet reports the node as ready.
     pub fn is_ready(&self) -> bool {
         self.condition("Ready") == Some("True")
     }
 
-    /// Whether it waits for its initialisation: it has the taint that kubelet gave it.
+    /// Whether it waits for initialisation: the kubelet's taint is still there.
     pub fn is_uninitialised(&self) -> bool {
         self.taint(node_keys::UNINITIALIZED).is_some()
     }
 
-    /// How old it is at this moment, if that can be told. A clock that was set back must
-    /// not count as an age below zero.
+    /// Its age at `now`, if its creation time is known. Never negative, even if the clock was
+    /// set back.
     pub fn age(&self, now: Timestamp) -> Option<Duration> {
         let created = self.created?;
         Some(Duration::try_from(now.duration_since(created)).unwrap_or_default())

@@ -1,10 +1,8 @@
-//! Keys on nodes by which kubelet and every cloud controller understand each other.
-//!
-//! They stand here because plans, which know no Kubernetes client, speak of them as well.
+//! Taint and annotation keys shared by the kubelet and all cloud controllers.
 
-/// The taint that kubelet sets with `--cloud-provider=external`. Only the key counts;
+/// The taint that the kubelet sets with `--cloud-provider=external`. Only the key matters;
 /// value and effect may be anything.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// The annotation by which kubelet's `--node-ip` reaches the cloud controller.
+/// The annotation that carries the kubelet's `--node-ip` to the cloud controller.
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";

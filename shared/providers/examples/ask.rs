@@ -10,7 +10,9 @@
 
 use std::{error::Error, sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Lookup, NoMetrics, NodeIdentity, OpenGate, ProviderConfig, ProviderContext};
+use ccm_cloud::{
+    Call, Detail, Lookup, NoMetrics, NodeIdentity, OpenGate, ProviderConfig, ProviderContext,
+};
 
 const CALL: Call = Call::waiting(Duration::from_secs(10));
 
@@ -38,7 +40,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
 
     let nodes: Vec<_> = arguments.map(identity).collect();
-    for (node, answer) in nodes.iter().zip(instances.lookup(&nodes, CALL).await) {
+    for (node, answer) in nodes.iter().zip(instances.lookup(&nodes, Detail::Everything, CALL).await)
+    {
         let name = node.provider_id.as_ref().unwrap_or(&node.name);
         match answer {
             Ok(Lookup::Found(instance)) => println!("{name}: found {instance:#?}"),
@@ -50,7 +53,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     }
 
-    let fleet = instances.list(CALL).await?;
+    let fleet = instances.list(Detail::Everything, CALL).await?;
     println!("{} instances, {} malformed", fleet.instances.len(), fleet.malformed.len());
     for line in fleet.malformed {
         println!("malformed: {line}");

@@ -88,7 +88,7 @@ class Provider(services.ProviderServicer):
 
     def Describe(self, request, context):
         return pb.DescribeResponse(
-            provider="metal", schemes=[SCHEME], capabilities=["instances"], protocol_revision=1
+            provider="metal", schemes=[SCHEME], capabilities=["instances"], protocol_revision=2
         )
 
     def Health(self, request, context):
@@ -113,6 +113,12 @@ class Instances(services.InstancesServicer):
         known = self.known(context)
         answers = [look(known, node) for node in request.nodes]
         return pb.LookupInstancesResponse(answers=answers)
+
+    def StreamLookupInstances(self, request, context):
+        # Each answer as soon as it is known: a slow one holds up no other.
+        known = self.known(context)
+        for place, node in enumerate(request.nodes):
+            yield pb.LookupInstancesItem(place=place, answer=look(known, node))
 
     def ListInstances(self, request, context):
         known = self.known(context)

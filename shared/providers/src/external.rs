@@ -7,6 +7,7 @@
 //!
 //! The protocol itself is `proto/quartet/cloud/v1/cloud.proto`.
 
+mod answers;
 mod client;
 mod config;
 mod connection;
@@ -16,6 +17,7 @@ mod instances;
 mod keeper;
 mod rpc;
 pub mod server;
+mod shared;
 mod status;
 
 /// The protocol's messages and services, generated from the `.proto` file.
@@ -34,7 +36,13 @@ pub const NAME: &str = "external";
 pub const MAX_BATCH: usize = 500;
 
 /// The revision of the protocol that this build speaks.
-pub const PROTOCOL_REVISION: u32 = 1;
+pub const PROTOCOL_REVISION: u32 = 2;
+
+/// The oldest revision that a provider may have.
+const OLDEST_REVISION: u32 = 1;
+
+/// The first revision with lookups that are answered node by node.
+const STREAMS_SINCE: u32 = 2;
 
 /// The largest answer accepted, in bytes: a page of 500 instances has some 200 kB, a
 /// server of another make may send more at once.

@@ -3,11 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
 
+#[path = "rogue/streams.rs"]
+mod streams;
+
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use ccm_cloud::{
-    Call, Cloud, CloudError, ErrorKind, Instances, Lookup, LookupResult, NodeIdentity, OpenGate,
-    ProviderConfig, ProviderContext, ProviderFactory,
+    Call, Cloud, CloudError, Detail, ErrorKind, Instances, Lookup, LookupResult, NodeIdentity,
+    OpenGate, ProviderConfig, ProviderContext, ProviderFactory,
 };
 use ccm_providers::external::{
     ExternalFactory,
@@ -15,6 +18,10 @@ use ccm_providers::external::{
         self, instances_server, instances_server::InstancesServer, lookup_answer::Answer,
         provider_server, provider_server::ProviderServer,
     },
+};
+use futures::{
+    StreamExt as _,
+    stream::{self, BoxStream},
 };
 use parking_lot::Mutex;
 use tokio::{
@@ -33,7 +40,16 @@ struct Rogue {
     description: proto::DescribeResponse,
     lookups: Script<proto::LookupInstancesResponse>,
     lists: Script<proto::ListInstancesResponse>,
+    streams: Script<Vec<Step>>,
     asked: Arc<Mutex<Vec<usize>>>,
+}
+
+/// What a stream of answers does.
+#[derive(Clone)]
+enum Step {
+    Answer(u32, Box<proto::LookupAnswer>),
+    Wait(Duration),
+    Fail(Status),
 }
 
 type Script<T> = Arc<Mutex<VecDeque<Result<T, Status>>>>;
@@ -71,6 +87,31 @@ impl instances_server::Instances for Rogue {
         next(&self.lookups)
     }
 
+    type StreamLookupInstancesStream =
+        BoxStream<'static, Result<proto::LookupInstancesItem, Status>>;
+
+    async fn stream_lookup_instances(
+        &self,
+        request: Request<proto::LookupInstancesRequest>,
+    ) -> Result<Response<Self::StreamLookupInstancesStream>, Status> {
+        let steps = next(&self.streams)?.into_inner();
+        self.asked.lock().push(request.get_ref().nodes.len());
+        let items = stream::iter(steps).filter_map(|step| async move {
+            match step {
+                Step::Answer(place, answer) => {
+                    let (place, answer) = (Some(place), Some(*answer));
+                    Some(Ok(proto::LookupInstancesItem { place, answer }))
+                }
+                Step::Wait(time) => {
+                    tokio::time::sleep(time).await;
+                    None
+                }
+                Step::Fail(status) => Some(Err(status)),
+            }
+        });
+        Ok(Response::new(items.boxed()))
+    }
+
     async fn list_instances(
         &self,
         _: Request<proto::ListInstancesRequest>,
@@ -81,11 +122,11 @@ impl instances_server::Instances for Rogue {
 
 fn description() -> proto::DescribeResponse {
     proto::DescribeResponse {
-        provider: "rogue".to_owned(),
+        provider: Some("rogue".to_owned()),
         schemes: vec!["rogue".to_owned()],
         capabilities: vec!["instances".to_owned(), "teleportation".to_owned()],
-        protocol_revision: 1,
-        max_batch: 0,
+        protocol_revision: Some(1),
+        ..Default::default()
     }
 }
 
@@ -101,6 +142,7 @@ impl Running {
             description,
             lookups: Script::default(),
             lists: Script::default(),
+            streams: Script::default(),
             asked: Arc::default(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -125,10 +167,19 @@ impl Running {
         self.cloud.instances().unwrap().unwrap()
     }
 
+    /// Answers node by node, by this script.
+    async fn streaming(steps: Vec<Step>) -> Self {
+        let description = proto::DescribeResponse { protocol_revision: Some(2), ..description() };
+        let running = Self::describing(description).await;
+        running.cloud.health(CALL).await.unwrap();
+        *running.rogue.streams.lock() = [Ok(steps)].into();
+        running
+    }
+
     async fn lookup(&self, answers: Vec<proto::LookupAnswer>, nodes: &[&str]) -> Vec<LookupResult> {
         *self.rogue.lookups.lock() = [Ok(proto::LookupInstancesResponse { answers })].into();
         let nodes: Vec<_> = nodes.iter().map(|name| NodeIdentity::named(*name)).collect();
-        let answers = self.instances().lookup(&nodes, CALL).await;
+        let answers = self.instances().lookup(&nodes, Detail::Everything, CALL).await;
         assert_eq!(answers.len(), nodes.len(), "one answer per node, whatever the server does");
         answers
     }
@@ -150,11 +201,15 @@ async fn client(port: u16) -> Arc<dyn Cloud> {
 
 fn instance(name: &str) -> proto::Instance {
     let provider_id = format!("rogue://{name}");
-    proto::Instance { provider_id, name: name.to_owned(), ..Default::default() }
+    proto::Instance {
+        provider_id: Some(provider_id),
+        name: Some(name.to_owned()),
+        ..Default::default()
+    }
 }
 
 fn answer(node: &str, answer: Option<Answer>) -> proto::LookupAnswer {
-    proto::LookupAnswer { node: node.to_owned(), answer }
+    proto::LookupAnswer { node: Some(node.to_owned()), answer }
 }
 
 fn good(node: &str) -> proto::LookupAnswer {
@@ -172,9 +227,10 @@ fn is_malformed(result: &LookupResult) -> bool {
 #[tokio::test]
 async fn a_bad_answer_spoils_only_its_own_node() {
     let running = Running::new().await;
-    let address = |kind| proto::NodeAddress { kind, address: "10.0.0.1".to_owned() };
+    let address =
+        |kind| proto::NodeAddress { kind: Some(kind), address: Some("10.0.0.1".to_owned()) };
     let absence = |method, evidence: &str| {
-        let evidence = evidence.to_owned();
+        let (method, evidence) = (Some(method), Some(evidence.to_owned()));
         Some(Answer::Gone(proto::Absence { method, evidence, request_id: None }))
     };
     for bad in [
@@ -184,7 +240,7 @@ async fn a_bad_answer_spoils_only_its_own_node() {
         answer(
             "b",
             Some(Answer::Found(proto::Instance {
-                provider_id: "no scheme".to_owned(),
+                provider_id: Some("no scheme".to_owned()),
                 ..instance("b")
             })),
         ),
@@ -195,7 +251,9 @@ async fn a_bad_answer_spoils_only_its_own_node() {
         answer("b", absence(0, "404")),
         answer("b", absence(77, "404")),
         answer("b", absence(1, "")),
-        answer("b", Some(Answer::Error(proto::Error { kind: 99, ..Default::default() }))),
+        // On its own word alone, of a node that was asked for by name.
+        answer("b", absence(4, "not there")),
+        answer("b", Some(Answer::Error(proto::Error { kind: Some(99), ..Default::default() }))),
     ] {
         let answers = running.lookup(vec![good("a"), bad.clone(), good("c")], &["a", "b", "c"]);
         let answers = answers.await;
@@ -219,8 +277,11 @@ async fn a_wrong_number_of_answers_is_not_guessed_at() {
 #[tokio::test]
 async fn the_servers_own_limit_is_kept() {
     for (max_batch, expect) in [(2, vec![2, 2, 1]), (4, vec![4, 1]), (u32::MAX, vec![5])] {
-        let running =
-            Running::describing(proto::DescribeResponse { max_batch, ..description() }).await;
+        let running = Running::describing(proto::DescribeResponse {
+            max_batch: Some(max_batch),
+            ..description()
+        })
+        .await;
         running.cloud.health(CALL).await.unwrap();
         running.lookup(Vec::new(), &["a", "b", "c", "d", "e"]).await;
         let mut asked = running.rogue.asked.lock().clone();
@@ -232,10 +293,14 @@ async fn the_servers_own_limit_is_kept() {
 #[tokio::test]
 async fn bad_entries_of_a_list_are_told_and_left_out() {
     let running = Running::new().await;
-    let bad = proto::Instance { name: "bad".to_owned(), ..Default::default() };
+    let bad = proto::Instance { name: Some("bad".to_owned()), ..Default::default() };
     let page = |instances, next: &str| {
         let malformed = vec!["an odd\nentry".to_owned()];
-        Ok(proto::ListInstancesResponse { instances, malformed, next_page_token: next.to_owned() })
+        Ok(proto::ListInstancesResponse {
+            instances,
+            malformed,
+            next_page_token: Some(next.to_owned()),
+        })
     };
     *running.rogue.lists.lock() = [
         page(vec![instance("a"), bad.clone()], "2"),
@@ -243,7 +308,7 @@ async fn bad_entries_of_a_list_are_told_and_left_out() {
         page(vec![bad, instance("b")], ""),
     ]
     .into();
-    let fleet = running.instances().list(CALL).await.unwrap();
+    let fleet = running.instances().list(Detail::Everything, CALL).await.unwrap();
     let names: Vec<_> = fleet.instances.iter().map(|instance| instance.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
     assert_eq!(fleet.malformed.len(), 5, "{:?}", fleet.malformed);
@@ -255,7 +320,7 @@ async fn bad_entries_of_a_list_are_told_and_left_out() {
         ..Default::default()
     };
     *running.rogue.lists.lock() = [Ok(flood)].into();
-    let fleet = running.instances().list(CALL).await.unwrap();
+    let fleet = running.instances().list(Detail::Everything, CALL).await.unwrap();
     assert_eq!(fleet.malformed.len(), 1001);
     assert_eq!(fleet.malformed.last().unwrap(), "and 4000 more");
 }
@@ -264,10 +329,13 @@ async fn bad_entries_of_a_list_are_told_and_left_out() {
 async fn a_list_without_end_ends() {
     let running = Running::new().await;
     let page = |token: &str| {
-        Ok(proto::ListInstancesResponse { next_page_token: token.to_owned(), ..Default::default() })
+        Ok(proto::ListInstancesResponse {
+            next_page_token: Some(token.to_owned()),
+            ..Default::default()
+        })
     };
     *running.rogue.lists.lock() = [page("1"), page("2"), page("1")].into();
-    let error = running.instances().list(CALL).await.unwrap_err();
+    let error = running.instances().list(Detail::Everything, CALL).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Malformed);
     assert!(error.message.contains("same next page twice"), "{error}");
 }
@@ -277,11 +345,11 @@ async fn an_answer_too_large_is_refused() {
     let running = Running::new().await;
     let name = "x".repeat(65 << 20);
     let huge = proto::ListInstancesResponse {
-        instances: vec![proto::Instance { name, ..Default::default() }],
+        instances: vec![proto::Instance { name: Some(name), ..Default::default() }],
         ..Default::default()
     };
     *running.rogue.lists.lock() = [Ok(huge)].into();
-    let error = running.instances().list(CALL).await.unwrap_err();
+    let error = running.instances().list(Detail::Everything, CALL).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Malformed, "{error}");
 }
 
@@ -301,7 +369,7 @@ async fn bare_statuses_are_understood() {
     ] {
         *running.rogue.lookups.lock() = [Err(status.clone())].into();
         let nodes = ["a", "b"].map(NodeIdentity::named);
-        for answer in running.instances().lookup(&nodes, CALL).await {
+        for answer in running.instances().lookup(&nodes, Detail::Everything, CALL).await {
             let error = answer.unwrap_err();
             assert_eq!(error.kind, kind, "{status:?}");
             assert!(error.message.contains(status.message()), "{error}");
@@ -312,7 +380,10 @@ async fn bare_statuses_are_understood() {
 #[tokio::test]
 async fn a_description_that_makes_no_sense_is_not_believed() {
     for (spoilt, expect) in [
-        (proto::DescribeResponse { protocol_revision: 0, ..description() }, "protocol revision 0"),
+        (
+            proto::DescribeResponse { protocol_revision: Some(0), ..description() },
+            "protocol revision 0",
+        ),
         (
             proto::DescribeResponse { schemes: vec!["rogue://".to_owned()], ..description() },
             "no provider ID scheme",
@@ -328,7 +399,7 @@ async fn a_description_that_makes_no_sense_is_not_believed() {
         assert!(error.message.contains(expect), "{error}");
         assert_eq!(running.cloud.instances().err().unwrap().kind, ErrorKind::Unavailable);
     }
-    let later = proto::DescribeResponse { protocol_revision: 7, ..description() };
+    let later = proto::DescribeResponse { protocol_revision: Some(7), ..description() };
     let running = Running::describing(later).await;
     assert_eq!(running.cloud.health(CALL).await, Ok(()), "later revisions only add");
 }

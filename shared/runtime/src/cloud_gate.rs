@@ -2,24 +2,28 @@
 //! tells about each of the cloud's services.
 
 mod metrics;
+mod writes;
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind};
+use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind, Permit};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use self::metrics::{GateMetrics, RefusalLabel};
+use self::{
+    metrics::{GateMetrics, RefusalLabel},
+    writes::Writes,
+};
 use crate::{
     limits::{CloudLimits, Refused},
     metrics::Metrics,
 };
 use ccm_base::later;
 
-/// Says whether a write that may take so long is covered by the term of leadership.
-/// An error says in one line why not.
-pub type WriteGuard = Box<dyn Fn(Duration) -> Result<(), String> + Send + Sync>;
+/// Says whether a write to the cloud may begin, and in which term of leadership. An error
+/// says in one line why not.
+pub type WriteGuard = Box<dyn Fn() -> Result<Option<u64>, String> + Send + Sync>;
 
 /// The gate. Clones are the same gate.
 ///
@@ -37,6 +41,7 @@ struct Shared {
     metrics: GateMetrics,
     guard: Option<WriteGuard>,
     services: Mutex<BTreeMap<&'static str, ServiceState>>,
+    writes: Writes,
 }
 
 /// How a service of the cloud has been answering.
@@ -59,7 +64,8 @@ impl CloudGate {
     /// guard, writes are let through only while it agrees.
     pub fn new(limits: CloudLimits, metrics: &Metrics, guard: Option<WriteGuard>) -> Self {
         let metrics = GateMetrics::new(metrics);
-        Self { shared: Arc::new(Shared { limits, metrics, guard, services: Mutex::default() }) }
+        let (services, writes) = (Mutex::default(), Writes::default());
+        Self { shared: Arc::new(Shared { limits, metrics, guard, services, writes }) }
     }
 
     /// Makes one series of everything, with every value that a label can take: what the
@@ -76,6 +82,12 @@ impl CloudGate {
         self.shared.services.lock().iter().map(|(name, state)| (*name, *state)).collect()
     }
 
+    /// Lets no write begin any more, and waits for those under way until the time of each is
+    /// over: a write that was sent cannot be called back.
+    pub async fn end_writes(&self) {
+        self.shared.writes.end().await;
+    }
+
     /// The limits, to change their rates.
     pub fn limits(&self) -> &CloudLimits {
         &self.shared.limits
@@ -83,26 +95,35 @@ impl CloudGate {
 }
 
 impl Shared {
-    fn guarded(&self, class: CallClass, time: Duration) -> Result<(), CloudError> {
-        let Some(guard) = self.guard.as_ref().filter(|_| class.write) else { return Ok(()) };
-        guard(time).map_err(|why| {
-            self.metrics.refused(class, RefusalLabel::Leadership);
-            CloudError::new(
-                ErrorKind::Unavailable,
-                format!("{} {} not sent: {why}", class.service, class.operation),
-            )
-        })
+    /// The term that covers a request of this kind.
+    fn guarded(&self, class: CallClass) -> Result<Option<u64>, CloudError> {
+        let Some(guard) = self.guard.as_ref().filter(|_| class.write) else { return Ok(None) };
+        guard().map_err(|why| self.not_covered(class, &why))
     }
 
-    async fn admit(&self, class: CallClass, call: Call) -> Result<(), CloudError> {
-        self.guarded(class, call.timeout)?;
+    fn not_covered(&self, class: CallClass, why: &str) -> CloudError {
+        self.metrics.refused(class, RefusalLabel::Leadership);
+        CloudError::new(
+            ErrorKind::Unavailable,
+            format!("{} {} not sent: {why}", class.service, class.operation),
+        )
+    }
+
+    async fn admit(&self, class: CallClass, call: Call) -> Result<Permit, CloudError> {
+        self.guarded(class)?;
         let bucket = self.limits.bucket(class.service, class.write);
         let deadline = later(Instant::now(), call.timeout);
         match bucket.admit_by(call.priority, deadline).await {
             Ok(waited) => {
                 self.metrics.waited(class, waited);
+                if !class.write {
+                    return Ok(Permit::default());
+                }
                 // The term may have ended during the wait.
-                self.guarded(class, call.timeout.saturating_sub(waited))
+                let term = self.guarded(class)?;
+                let held = self.writes.begin(deadline);
+                let held = held.ok_or_else(|| self.not_covered(class, "the process is ending"))?;
+                Ok(Permit::for_write(term, held))
             }
             Err(refused) => Err(self.refusal(class, call, refused, bucket.in_force())),
         }
@@ -162,14 +183,17 @@ impl Shared {
         let mut services = self.services.lock();
         let state = services.entry(class.service).or_default();
         match report.error {
-            None | Some(ErrorKind::NotFound) => state.last_success = Some(now),
+            // What a service says of itself is an answer: it is there, and this it has not.
+            None | Some(ErrorKind::NotFound | ErrorKind::Unsupported) => {
+                state.last_success = Some(now);
+            }
             Some(kind) => state.last_failure = Some((now, kind)),
         }
     }
 }
 
 impl CallGate for CloudGate {
-    fn admit(&self, class: CallClass, call: Call) -> BoxFuture<'_, Result<(), CloudError>> {
+    fn admit(&self, class: CallClass, call: Call) -> BoxFuture<'_, Result<Permit, CloudError>> {
         Box::pin(self.shared.admit(class, call))
     }
 

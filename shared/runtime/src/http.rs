@@ -1,8 +1,9 @@
-//! The HTTP pages: `/healthz`, `/livez`, `/readyz`, `/metrics`, `/configz`.
+//! The HTTP pages: `/healthz`, `/livez`, `/readyz`, `/metrics`, `/configz`,
+//! `/plan`.
 //!
 //! Plain HTTP/1.1 by default, so that a scraper needs neither a token nor a CA; TLS
 //! with files that are read again when they change. The pages show no secrets and
-//! change nothing.
+//! change nothing; those with details of settings and objects answer on loopback only.
 
 mod pages;
 mod server;

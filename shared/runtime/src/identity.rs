@@ -17,8 +17,15 @@ pub struct Identity {
     pub port: u16,
     /// The component of its events, the same as upstream's.
     pub event_component: &'static str,
-    /// What it needs of the cloud.
-    pub needs: Capability,
+}
+
+/// What a program needs of the cloud, by its settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Without it the program idles.
+    Required(Capability),
+    /// Without it the program does less.
+    Optional(Capability),
 }
 
 /// The version that `--version` prints.

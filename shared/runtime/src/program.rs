@@ -29,7 +29,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub use crate::identity::{Identity, VERSION};
+pub use crate::identity::{Identity, Need, VERSION};
 pub use life::run;
 pub(crate) use reload::ConfigMetrics;
 pub use specimens::specimens;
@@ -39,6 +39,7 @@ use crate::{
     health::Health,
     leadership::Leadership,
     metrics::Metrics,
+    plans::Plans,
     rights::Right,
     settings::{self, CommonSettings},
     supervisor::Supervisor,
@@ -52,6 +53,10 @@ pub trait Program: Send + Sync + Sized + 'static {
 
     /// Its own settings.
     type Settings: Schema + Clone + Send + Sync + PartialEq + Debug + Serialize + 'static;
+
+    /// What it needs of the cloud with these settings, which may be nothing. Asked once, at
+    /// the start.
+    fn needs(settings: &Self::Settings) -> Vec<Need>;
 
     /// Registers all that it measures beyond what every program does, and makes one series
     /// of everything, with every value that a label can take. Called for the reference of
@@ -67,7 +72,7 @@ pub trait Program: Send + Sync + Sized + 'static {
     /// live, but not ready.
     fn prepare(context: Context<Self>) -> impl Future<Output = Result<Self, Failure>> + Send;
 
-    /// Called once this replica leads. Starts its workers on `context.supervisor`; they
+    /// Called once this replica leads, or when it observes. Starts its workers on `context.supervisor`; they
     /// check `context.leadership` at each write.
     fn lead(self: Arc<Self>, context: Context<Self>);
 
@@ -110,6 +115,8 @@ pub struct Context<P: Program> {
     pub leadership: Leadership,
     /// Records events.
     pub events: EventRecorder,
+    /// Takes what was decided and is not done yet. An observer stops there.
+    pub plans: Plans,
     /// The program's own settings; a new value appears when the file changes.
     pub settings: watch::Receiver<Arc<P::Settings>>,
     /// The settings that every program has; likewise.
@@ -131,6 +138,7 @@ impl<P: Program> Clone for Context<P> {
             cloud: Arc::clone(&self.cloud),
             leadership: self.leadership.clone(),
             events: self.events.clone(),
+            plans: self.plans.clone(),
             settings: self.settings.clone(),
             common: self.common.clone(),
             metrics: self.metrics.clone(),

@@ -4,7 +4,6 @@
 //! Identities, the names that `--controllers` takes, the flags of siblings that are accepted
 //! without effect, and what the tests start, compare and print follow from it.
 
-use ccm_cloud::Capability;
 use ccm_settings::Foreign;
 
 use crate::identity::Identity;
@@ -36,7 +35,6 @@ pub const NODE_CCM: Identity = Identity {
     lease: "node-ccm",
     port: 10258,
     event_component: "cloud-node-controller",
-    needs: Capability::Instances,
 };
 
 /// Deletes nodes whose instances are gone.
@@ -47,7 +45,6 @@ pub const LIFECYCLE_CCM: Identity = Identity {
     lease: "lifecycle-ccm",
     port: 10288,
     event_component: "cloud-node-lifecycle-controller",
-    needs: Capability::Instances,
 };
 
 /// All programs.

@@ -86,6 +86,12 @@ pub fn needed(own: Vec<Right>, election: &ElectionSettings) -> Vec<Right> {
     all
 }
 
+/// Those of a program's own rights that it needs where it only observes.
+pub fn reads(mut own: Vec<Right>) -> Vec<Right> {
+    own.retain(|right| matches!(right.verb, "get" | "list" | "watch"));
+    own
+}
+
 /// Events about what is in no namespace, which are kept in `default`; one that repeats is
 /// patched (`ccm_kube::events`).
 fn of_events() -> [Right; 2] {

@@ -1,12 +1,15 @@
 //! The life of a process: what is called when, what the pages say meanwhile, and how
 //! it ends. The API server is one that does not answer.
 
+#![expect(clippy::expect_used, reason = "helpers of tests fail by panic")]
+
 mod program_sample;
 
 use std::{net::TcpListener, time::Duration};
 
 use ccm_runtime::program::Failure;
-use program_sample::{Outage, Process, Script, Step, begin};
+use ccm_sim::apiserver::{ApiServer, ListenHandle, Options};
+use program_sample::{Outage, Process, Script, Step, begin, begin_at};
 use tokio::time::timeout;
 
 /// What a process is that runs without election.
@@ -37,6 +40,25 @@ async fn the_steps_come_in_order() {
         process.steps(),
         [Step::Prepared, Step::Led, Step::Working, Step::Drained, Step::Cancelled]
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_observer_works_without_a_lease_and_says_what_it_is() {
+    let mut process = begin(Script::default(), &["--mode=observe"]);
+    process.reached(Step::Working).await;
+    process.ready().await;
+    let (_, page) = process.get("/readyz?verbose").await;
+    assert!(page.contains("[+]mode ok: observes: takes no Lease and writes nothing"), "{page}");
+    assert!(!page.contains("leaderElection"), "{page}");
+    let (_, metrics) = process.get("/metrics").await;
+    assert!(metrics.contains("\nccm_observing 1\n"), "{metrics}");
+    for absent in ["running_managed_controllers{", "leader_election_master_status{"] {
+        assert!(!metrics.contains(absent), "{metrics}");
+    }
+    let (status, plan) = process.get("/plan").await;
+    assert!(status == 200 && plan.starts_with("mode: observe, nothing"), "{plan}");
+    assert_eq!(process.end().await, Ok(()));
+    assert_eq!(process.steps(), [Step::Prepared, Step::Led, Step::Working, Step::Cancelled]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -81,6 +103,79 @@ async fn a_program_without_work_idles() {
     let off = "--controllers switches cloud-node-controller off";
     check(Script::default(), &["--controllers=*,-cloud-node"], off).await;
     check(Script::default(), &["--controllers=service-lb-controller"], off).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_program_needs_follows_from_its_settings() {
+    let offers_nothing = || Script { offers_nothing: true, ..Script::default() };
+    let unknown = || Script { outage: Outage::Unknown, ..Script::default() };
+    for script in [offers_nothing, unknown] {
+        for needs in ["--needs=optional", "--needs=none"] {
+            let mut process = begin(script(), &["--leader-elect=false", needs]);
+            process.reached(Step::Working).await;
+            assert_eq!(process.end().await, Ok(()));
+        }
+    }
+}
+
+/// A simulated API server, and its address.
+async fn served() -> (ListenHandle, String) {
+    let server = ApiServer::new(Options::default());
+    let handle = server.listen(([127, 0, 0, 1], 0).into()).await.expect("a free port");
+    let address = handle.addr.to_string();
+    (handle, address)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_cloud_write_at_default_settings_is_sent() {
+    let (server, address) = served().await;
+    let script = Script { write: Some(Duration::ZERO), ..Script::default() };
+    let mut process = begin_at(&address, script.clone(), &[]);
+    process.reached(Step::Answered).await;
+    assert_eq!(process.end().await, Ok(()));
+    let mut next = begin_at(&address, script.clone(), &[]);
+    next.reached(Step::Answered).await;
+    assert_eq!(next.end().await, Ok(()));
+    let term = |process: &Process| {
+        let sent = |step| if let Step::Sent(term) = step { term } else { None };
+        process.steps().into_iter().find_map(sent).unwrap()
+    };
+    assert!(term(&process) < term(&next), "{:?} {:?}", process.steps(), next.steps());
+    let mut alone = begin_at(&address, script, &["--leader-elect=false"]);
+    alone.reached(Step::Sent(None)).await;
+    assert_eq!(alone.end().await, Ok(()));
+    server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_under_way_outlives_the_term_and_the_process_waits_for_it() {
+    let (server, address) = served().await;
+    let script = Script { write: Some(Duration::from_secs(5)), ..Script::default() };
+    let terms = [
+        "--leader-elect-lease-duration=3s",
+        "--leader-elect-renew-deadline=2s",
+        "--leader-elect-retry-period=500ms",
+    ];
+    let mut process = begin_at(&address, script, &terms);
+    process.reached(Step::Working).await;
+    server.shutdown().await;
+    process.reached(Step::Cancelled).await;
+    assert!(!process.steps().contains(&Step::Answered), "{:?}", process.steps());
+    assert_eq!(
+        process.ended().await,
+        Err(Failure::Broken("leaderelection lost".to_owned())),
+        "and not before the answer"
+    );
+    assert!(process.steps().ends_with(&[Step::Cancelled, Step::Answered]), "{:?}", process.steps());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_in_order_waits_for_a_write_under_way() {
+    let script = Script { write: Some(Duration::from_secs(3)), ..Script::default() };
+    let mut process = begin(script, &["--leader-elect=false", "--drain-timeout=300ms"]);
+    process.reached(Step::Sent(None)).await;
+    assert_eq!(process.end().await, Ok(()));
+    assert!(process.steps().ends_with(&[Step::Cancelled, Step::Answered]), "{:?}", process.steps());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,4 @@
-//! Everything that may be set: the settings of a program, and flags that are accepted
-//! without effect.
+//! All names of a program: its settings, and flags that are accepted without effect.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -7,7 +6,7 @@ use ccm_base::nearest;
 
 use crate::{Setting, setting::flag_of};
 
-/// Flags that are no settings, with what they do.
+/// Flags that are not settings, with their help text.
 pub(crate) const SPECIAL: [(&str, &str); 6] = [
     ("help", "Print this help."),
     ("version", "Print the version."),
@@ -21,14 +20,14 @@ pub(crate) const SPECIAL: [(&str, &str); 6] = [
     ("print-rights", "Print what is needed of the API server, as JSON."),
 ];
 
-/// What a program is called where its settings are shown.
+/// The program as help and reference pages show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
     /// The binary's name, for instance `node-ccm`.
     pub binary: &'static str,
     /// What it is: the first line of `--help`.
     pub summary: String,
-    /// What `--version` prints.
+    /// The output of `--version`.
     pub version: &'static str,
 }
 
@@ -37,7 +36,7 @@ pub struct About {
 pub struct Foreign {
     /// The flag without hyphens in front.
     pub flag: &'static str,
-    /// Whether it may stand without a value.
+    /// Whether the flag may be given without a value.
     pub switch: bool,
     /// Why it has no effect here.
     pub why: &'static str,
@@ -55,10 +54,10 @@ impl Foreign {
     }
 }
 
-/// A setting of this program, with the default that holds for it.
+/// A setting of this program, with the default that applies to it.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// As it is declared.
+    /// The declared setting.
     pub setting: Setting,
     /// Its default in this program.
     pub default: Cow<'static, str>,
@@ -66,7 +65,7 @@ pub struct Entry {
     pub section: &'static str,
 }
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Known<'a> {
     Setting(&'a Entry),
@@ -84,7 +83,7 @@ pub struct Catalogue {
 
 impl Catalogue {
     /// The catalogue of a program with these settings, each section with its heading. Of two
-    /// settings with one flag the first counts.
+    /// settings with the same flag the first wins.
     pub fn new(
         about: About,
         sections: impl IntoIterator<Item = (&'static str, &'static [Setting])>,
@@ -104,7 +103,7 @@ impl Catalogue {
         this
     }
 
-    /// The same with another default for this flag.
+    /// The catalogue with another default for this flag.
     #[must_use]
     pub fn with_default(mut self, flag: &str, default: impl Into<Cow<'static, str>>) -> Self {
         if let Some(entry) = self.by_flag.get(flag).and_then(|at| self.entries.get_mut(*at)) {
@@ -113,7 +112,7 @@ impl Catalogue {
         self
     }
 
-    /// Whose it is.
+    /// The program that the catalogue belongs to.
     pub(crate) fn about(&self) -> &About {
         &self.about
     }
@@ -128,7 +127,7 @@ impl Catalogue {
         self.foreign.iter().copied().filter(|foreign| !self.by_flag.contains_key(foreign.flag))
     }
 
-    /// What a flag or key stands for.
+    /// Finds a flag or key.
     pub(crate) fn find(&self, name: &str) -> Option<Known<'_>> {
         let flag = flag_of(name);
         if let Some(entry) = self.by_flag.get(flag.as_str()).and_then(|at| self.entries.get(*at)) {
@@ -137,7 +136,7 @@ impl Catalogue {
         self.foreign.iter().copied().find(|foreign| foreign.flag == flag).map(Known::Foreign)
     }
 
-    /// The flag that a misspelt flag or key was probably meant to be.
+    /// The flag that a misspelt flag or key most likely means.
     pub(crate) fn nearest(&self, name: &str) -> Option<&'static str> {
         let foreign = self.foreign().map(|foreign| foreign.flag);
         let special = SPECIAL.iter().map(|(flag, _)| *flag);
@@ -145,7 +144,7 @@ impl Catalogue {
         nearest(&flag_of(name), &known)
     }
 
-    /// The setting that a misspelt flag or key was probably meant to be.
+    /// The setting that a misspelt flag or key most likely means.
     pub(crate) fn nearest_setting(&self, name: &str) -> Option<&'static str> {
         let known: Vec<_> = self.by_flag.keys().copied().collect();
         nearest(&flag_of(name), &known)

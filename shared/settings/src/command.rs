@@ -1,4 +1,4 @@
-//! Reading the command line.
+//! Parses the command line.
 
 use std::{collections::BTreeMap, ffi::OsString};
 
@@ -13,14 +13,14 @@ use crate::{
     setting::key_of,
 };
 
-/// What the command line asks for.
+/// The action that the command line requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The work of the program.
+    /// Run the program.
     Run,
-    /// A text on stdout, and nothing else: `--help`, `--version`.
+    /// Print this text to stdout and exit: `--help`, `--version`.
     Print(String),
-    /// `--check-config`: read and check everything, then end.
+    /// `--check-config`: read and check everything, then exit.
     CheckConfig,
     /// `--print-options-markdown`: the table of all settings.
     PrintOptions,
@@ -30,27 +30,27 @@ pub enum Action {
     PrintRights,
 }
 
-/// A command line, read.
+/// A parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
-    /// What it asks for.
+    /// The requested action.
     pub action: Action,
     /// The settings given as flags, by key.
     pub flags: BTreeMap<String, String>,
-    /// Flags that were given though they have no effect.
+    /// Warnings about flags that have no effect.
     pub warnings: Vec<String>,
 }
 
-/// A command line that cannot be understood: one line for stderr, exit code 2.
+/// An invalid command line: one line for stderr, exit code 2.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);
 
-/// How a setting is spelt elsewhere, and what "live" means: the end of `--help`.
+/// The other spellings of a setting, and what "live" means: the end of `--help`.
 const RULE: &str = "The flag --a-b is the key a_b in the file of --config and the environment variable CCM__A_B. A live setting \
                     changes while the program runs when the file changes.";
 
-/// Reads the arguments, the program's name not among them.
+/// Parses the arguments, without the program's name.
 pub fn parse(catalogue: &Catalogue, arguments: &[OsString]) -> Result<CommandLine, UsageError> {
     let mut texts = vec![catalogue.about().binary.to_owned()];
     for argument in arguments {
@@ -159,7 +159,7 @@ fn switch(arg: Arg) -> Arg {
     arg.num_args(0..=1).require_equals(true).default_missing_value("true")
 }
 
-/// One clear line for what clap found.
+/// Explains clap's error in one line.
 fn explain(catalogue: &Catalogue, error: &clap::Error) -> UsageError {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),

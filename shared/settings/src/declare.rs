@@ -1,20 +1,20 @@
-//! How settings are declared.
+//! The macro that declares settings.
 
 use crate::{Problems, RawSettings, Setting};
 
-/// Settings that belong together: their table, and the value that they become.
+/// A group of settings: their table, and the typed value they convert to.
 pub trait Schema: Sized {
     /// The settings as data.
     const TABLE: &'static [Setting];
 
-    /// Converts the merged layers. Every problem is recorded; `None` if there is one.
+    /// Converts the merged layers. Records every problem; `None` if there is one.
     fn read(raw: &RawSettings, problems: &mut Problems) -> Option<Self>;
 }
 
-/// Declares settings, each once: its text for `--help` and the reference page (the doc
-/// comment), the field or variable that it becomes, whether it is `live` or `fixed`, its
-/// kind, its flag, its default, and, unless [`SettingValue`](crate::SettingValue) reads
-/// its type, what reads and checks it: a function of the text and of the default.
+/// Declares settings, each in one place: its text for `--help` and the reference page (the
+/// doc comment), its field or variable, whether it is `live` or `fixed`, its kind, flag and
+/// default, and optionally a function of text and default that parses and checks it.
+/// Without one, [`SettingValue`](crate::SettingValue) parses it.
 ///
 /// A struct whose fields are settings; `=>` may complete it:
 ///
@@ -31,7 +31,7 @@ pub trait Schema: Sized {
 /// }
 /// ```
 ///
-/// A type that is put together from settings:
+/// A type that is built from settings:
 ///
 /// ```
 /// # struct Window { opens: u32, closes: u32 }
@@ -99,7 +99,7 @@ macro_rules! settings {
                     };
                     let $field: Option<$type> = raw.read($flag, read, problems);
                 )*
-                // Only now, so that all problems are found at once.
+                // Only after all reads, so that all problems are reported at once.
                 $(let $field = $field?;)*
                 let ($raw, $problems) = (raw, problems);
                 $value

@@ -11,13 +11,13 @@ use crate::{
     unreadable,
 };
 
-/// What the command line and the environment say. It stays the same while the process
-/// runs, so it is kept for the next reading of the file.
+/// The flags and environment variables. They do not change while the process runs and are
+/// kept for reloads of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Given {
     /// By key.
     pub(crate) flags: BTreeMap<String, String>,
-    /// All variables of the process; those of Quartet are picked out here.
+    /// All variables of the process; Quartet's are filtered out later.
     pub(crate) environment: BTreeMap<String, String>,
 }
 
@@ -30,7 +30,7 @@ impl Given {
             .filter(|path| !path.is_empty())
     }
 
-    /// The setting that names the configuration file, as it was given.
+    /// The setting that names the configuration file, as the user gave it.
     pub(crate) fn describe_config(&self) -> String {
         let path = self.config_path().unwrap_or_default();
         if self.flags.contains_key("config") {
@@ -41,7 +41,7 @@ impl Given {
     }
 }
 
-/// The merged layers, and what a person should know about them.
+/// The merged layers with their warnings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Merged {
     pub(crate) raw: RawSettings,
@@ -103,7 +103,7 @@ fn file_values(
         }
     };
     let mut known = BTreeMap::new();
-    // Sorted, so that a person gets the same lines in the same order each time.
+    // Sorted, so that messages come in a stable order.
     for (key, value) in values.into_iter().collect::<BTreeMap<_, _>>() {
         match catalogue.find(&key) {
             _ if key_of(&key) == "config" => {
@@ -127,7 +127,7 @@ fn file_values(
     known
 }
 
-/// What is said about a name that is none; `spelt` makes a key of another name again.
+/// The message for an unknown name; `spelt` formats the suggested key.
 fn unknown(catalogue: &Catalogue, key: &str, spelt: impl Fn(&str) -> String) -> String {
     match catalogue.nearest_setting(key) {
         Some(near) => format!("unknown setting; did you mean {}?", spelt(near)),
@@ -164,7 +164,7 @@ fn environment_values(
     known
 }
 
-/// The format that a file's ending stands for.
+/// The format that the file's extension indicates.
 fn format_of(path: &str) -> Option<FileFormat> {
     let ending = Path::new(path).extension()?.to_str()?.to_ascii_lowercase();
     match ending.as_str() {

@@ -1,5 +1,5 @@
 //! Settings as data: one table, from which flags, keys, environment variables, the
-//! reference page, checks and typed values follow. It knows no program.
+//! reference page, checks and typed values follow. It depends on no program.
 //!
 //! ```text
 //! settings! { struct .. }  ->  Schema: a table of Settings, and how values become typed
@@ -7,7 +7,7 @@
 //! defaults < file < environment < flags  ->  RawSettings  ->  Loaded
 //! ```
 //!
-//! Each value remembers its layer, so that a problem says where to mend it; all problems
+//! Each value remembers its layer, so that a problem names the place to fix. All problems
 //! are reported at once.
 
 mod catalogue;

@@ -1,4 +1,4 @@
-//! One reading of all layers, and what a new version of the file changes.
+//! Loads all layers, and reloads the file.
 
 use std::{collections::BTreeMap, ffi::OsString, fmt, ops::Deref};
 
@@ -12,17 +12,17 @@ use crate::{
     parse, redact,
 };
 
-/// What a process was started with.
+/// The arguments and environment of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Invocation {
-    /// The arguments, the program's name not among them.
+    /// The arguments, without the program's name.
     pub arguments: Vec<OsString>,
     /// The environment.
     pub environment: BTreeMap<String, String>,
 }
 
 impl Invocation {
-    /// Of this process.
+    /// Those of this process.
     pub fn of_process() -> Self {
         let text = |(name, value): (OsString, OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -33,7 +33,7 @@ impl Invocation {
         }
     }
 
-    /// With these arguments and an empty environment.
+    /// These arguments and an empty environment.
     pub fn with_arguments<I: Into<OsString>>(arguments: impl IntoIterator<Item = I>) -> Self {
         Self {
             arguments: arguments.into_iter().map(Into::into).collect(),
@@ -42,13 +42,13 @@ impl Invocation {
     }
 }
 
-/// Why the settings cannot be had.
+/// Why the settings could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// The command line cannot be understood.
+    /// The command line is invalid.
     #[error("{0}")]
     Usage(#[from] UsageError),
-    /// Settings are wrong.
+    /// Settings are invalid.
     #[error("{0}")]
     Problems(#[from] Problems),
 }
@@ -56,12 +56,12 @@ pub enum LoadError {
 /// Converts the merged layers. Records every problem.
 type Convert<T> = Box<dyn Fn(&RawSettings, &mut Problems) -> Option<T> + Send + Sync>;
 
-/// The settings of a process, all layers merged, and what was made of them.
+/// The settings of a process: all layers merged, and the typed value.
 pub struct Loaded<T> {
     typed: T,
-    /// The values as they were given.
+    /// The raw values.
     pub raw: RawSettings,
-    /// What a person should know about them.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
     /// The text of the configuration file.
     pub file: Option<String>,
@@ -70,7 +70,7 @@ pub struct Loaded<T> {
     convert: Convert<T>,
 }
 
-/// The settings as they count.
+/// The typed settings.
 impl<T> Deref for Loaded<T> {
     type Target = T;
 
@@ -85,16 +85,16 @@ impl<T: fmt::Debug> fmt::Debug for Loaded<T> {
     }
 }
 
-/// What a new version of the configuration file changes.
+/// The effect of a new version of the configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// The keys that changed.
     pub changed: Vec<String>,
-    /// The keys that changed in the file, but take effect only at the next start.
+    /// The keys that changed in the file, but take effect only after a restart.
     pub restart: Vec<String>,
 }
 
-/// Reads all layers: the command line, the environment and the file.
+/// Loads all layers: the command line, the environment and the file.
 pub fn load<T>(
     catalogue: Catalogue,
     invocation: &Invocation,
@@ -102,7 +102,7 @@ pub fn load<T>(
 ) -> Result<Loaded<T>, LoadError> {
     let command = parse(&catalogue, &invocation.arguments)?;
     if !matches!(command.action, Action::Run | Action::CheckConfig | Action::PrintRights) {
-        let text = "the command line asks for a text, not for settings".to_owned();
+        let text = "the command line requests a text and loads no settings".to_owned();
         return Err(UsageError(text).into());
     }
     let given = Given { flags: command.flags, environment: invocation.environment.clone() };
@@ -127,7 +127,7 @@ fn unreadable(given: &Given, error: &str) -> Problems {
     problems
 }
 
-/// Converts merged layers, on top of the problems found so far.
+/// Converts merged layers and adds to the problems found so far.
 fn typed<T>(
     convert: &Convert<T>,
     raw: &RawSettings,
@@ -135,9 +135,9 @@ fn typed<T>(
 ) -> Result<T, Problems> {
     match convert(raw, &mut problems) {
         Some(typed) if problems.is_empty() => return Ok(typed),
-        // A program that answers `None` without a word would leave a person without one.
+        // A program that returns `None` without a problem would leave the user without a hint.
         _ if problems.is_empty() => {
-            problems.add("settings", "cannot be used, and the program does not say why");
+            problems.add("settings", "cannot be used; the program reports no reason");
         }
         _ => {}
     }
@@ -150,9 +150,9 @@ impl<T> Loaded<T> {
         self.given.config_path()
     }
 
-    /// Takes over a new text of the configuration file, as far as that is possible without
-    /// a restart. The text must be valid as a whole, also what needs a restart: the next
-    /// start must not be the moment in which a mistake is found.
+    /// Applies a new text of the configuration file, as far as possible without a restart. The
+    /// whole text must be valid, including settings that need a restart: otherwise the mistake
+    /// would surface only at the next start.
     pub fn take(&mut self, content: Result<String, String>) -> Result<Changes, Problems> {
         let text = content.map_err(|error| unreadable(&self.given, &error))?;
         let mut problems = Problems::new();
@@ -164,7 +164,7 @@ impl<T> Loaded<T> {
         Ok(changes)
     }
 
-    /// The new values of live settings with the old ones of the others.
+    /// The new values of live settings, the old values of all others.
     fn effective(&self, new: &RawSettings) -> (RawSettings, Changes) {
         let mut changes = Changes::default();
         let mut effective = RawSettings::default();
@@ -191,8 +191,8 @@ impl<T> Loaded<T> {
 }
 
 impl<T: Serialize> Loaded<T> {
-    /// The page `/configz`: each setting with where it came from, and what was made of
-    /// them. Passwords in URLs are taken out; other secrets live in files, never in settings.
+    /// The page `/configz`: each setting with its origin, and the typed settings. Passwords in
+    /// URLs are redacted; other secrets are in files, never in settings.
     pub fn configz(&self) -> String {
         let setting = |(key, value): (_, &RawValue)| {
             (key, json!({"value": redact(&value.text), "origin": value.origin.to_string()}))

@@ -1,13 +1,13 @@
-//! What is wrong with the settings: everything at once, one line each.
+//! Problems with the settings: all at once, one line each.
 
 use std::fmt;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The setting with its value and where that came from, or the file, or the flag.
+    /// The setting with its value and origin, or the file, or the flag.
     pub subject: String,
-    /// What would be right.
+    /// The rule that it breaks.
     pub rule: String,
 }
 
@@ -17,7 +17,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All problems of one reading of the settings.
+/// All problems of one load.
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 pub struct Problems {
     list: Vec<Problem>,
@@ -36,27 +36,27 @@ impl fmt::Display for Problems {
 }
 
 impl Problems {
-    /// None yet.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds one.
+    /// Adds a problem.
     pub fn add(&mut self, subject: impl Into<String>, rule: impl Into<String>) {
         self.list.push(Problem { subject: subject.into(), rule: rule.into() });
     }
 
-    /// Adds one that is put together already.
+    /// Adds an existing problem.
     pub(crate) fn push(&mut self, problem: Problem) {
         self.list.push(problem);
     }
 
-    /// Whether there is none.
+    /// Whether there are no problems.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// All of them.
+    /// All problems.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.list.iter()
     }

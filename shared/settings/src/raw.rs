@@ -1,4 +1,4 @@
-//! The merged layers: each value with where it came from.
+//! The merged layers: each value with its origin.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -11,7 +11,7 @@ use crate::{
 /// The layer that a value came from. Later ones win.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// Nobody set it.
+    /// No layer sets it.
     Default,
     /// The configuration file.
     File(String),
@@ -19,7 +19,7 @@ pub enum Origin {
     Environment,
     /// The command line.
     Flag,
-    /// A file with keys of its own, a provider's: problems begin with the key alone.
+    /// A provider's file with keys of its own: problems begin with the key alone.
     Key,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One value as it was given.
+/// One raw value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawValue {
     /// Its text; a list is joined with commas.
@@ -44,16 +44,16 @@ pub struct RawValue {
     pub origin: Origin,
 }
 
-/// All settings of a program as they were given, merged. Settings are named by
-/// their flag (`kube-api-qps`) or their key (`kube_api_qps`).
+/// All settings of a program, merged. Settings are named by their flag (`kube-api-qps`) or
+/// their key (`kube_api_qps`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawSettings {
     values: BTreeMap<String, RawValue>,
 }
 
 impl RawSettings {
-    /// The values of a file with keys of its own over the defaults of this table. `find`
-    /// gives the text of a setting, if it has one, or what would be right.
+    /// Merges a file with keys of its own over the defaults of this table. `find` returns the
+    /// text of a setting if it is set, or the rule that it breaks.
     pub fn of_file<'a>(
         table: impl IntoIterator<Item = &'a Setting>,
         find: impl Fn(&Setting) -> Result<Option<String>, String>,
@@ -72,7 +72,7 @@ impl RawSettings {
         raw
     }
 
-    /// Every setting by its key.
+    /// Every setting, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
         self.values.iter().map(|(key, value)| (key.as_str(), value))
     }
@@ -82,14 +82,14 @@ impl RawSettings {
         self.values.get(&key_of(name))
     }
 
-    /// Puts a value in place of the one there is.
+    /// Replaces the value of a setting.
     pub(crate) fn insert(&mut self, key: String, value: RawValue) {
         self.values.insert(key, value);
     }
 
-    /// Reads a setting by a function of its text. A problem is recorded, and `None` returned,
-    /// when it cannot be read; the error says what would be right. `None` as well for one
-    /// whose problem is recorded already.
+    /// Parses a setting. Records a problem and returns `None` if `reader` fails; its error is
+    /// the rule that the value breaks. Also `None` for a setting whose problem is already
+    /// recorded.
     pub fn read<T>(
         &self,
         name: &str,
@@ -100,12 +100,12 @@ impl RawSettings {
         reader(value.text.trim()).map_err(|rule| problems.add(self.describe(name), rule)).ok()
     }
 
-    /// Records a problem with a setting that could be read.
+    /// Records a problem with a setting that could be parsed.
     pub fn reject(&self, name: &str, rule: impl Into<String>, problems: &mut Problems) {
         problems.add(self.describe(name), rule);
     }
 
-    /// The setting as a person wrote it, and where: `--concurrent-node-syncs=0 (flag)`.
+    /// The setting as the user gave it, with its origin: `--concurrent-node-syncs=0 (flag)`.
     pub fn describe(&self, name: &str) -> String {
         let flag = flag_of(name);
         let Some(RawValue { text, origin }) = self.value(name) else { return format!("--{flag}") };

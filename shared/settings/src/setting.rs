@@ -1,16 +1,16 @@
-//! The description of a setting, as data: the one place from which its flag, its
-//! environment variable, its key in the file, `--help` and the reference page come.
+//! The description of a setting as data. Its flag, environment variable, file key, `--help`
+//! and the reference page follow from it.
 
-/// What kind of value a setting takes.
+/// The kind of value of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `true` or `false`; as a flag also without a value.
+    /// `true` or `false`; the flag may omit the value.
     Switch,
     /// A whole number.
     Count,
     /// A number, fractions allowed.
     Number,
-    /// A length of time as Go writes it: `5m0s`, `1h30m`, `250ms`.
+    /// A duration in Go's format: `5m0s`, `1h30m`, `250ms`.
     Duration,
     /// Any text.
     Text,
@@ -21,7 +21,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word that stands for the value in `--help` and in the table of options.
+    /// The placeholder for the value in `--help` and in the table of options.
     pub const fn placeholder(self) -> &'static str {
         match self {
             Self::Switch => "true|false",
@@ -40,29 +40,29 @@ impl Kind {
 pub struct Setting {
     /// The flag without hyphens in front, for instance `concurrent-node-syncs`.
     pub flag: &'static str,
-    /// What it takes.
+    /// The kind of its value.
     pub kind: Kind,
-    /// The default as one would write it on the command line; empty for "none".
+    /// The default, as on the command line; empty for none.
     pub default: &'static str,
-    /// What it means, with the unit, and why the default is what it is.
+    /// Its meaning, with the unit, and the reason for the default.
     pub meaning: &'static str,
-    /// Whether a change in the configuration file takes effect while the process runs.
+    /// Whether a change in the configuration file takes effect without a restart.
     pub live: bool,
 }
 
 impl Setting {
-    /// One that keeps its value until the next start.
+    /// A setting that changes only with a restart.
     pub const fn fixed(
         kind: Kind,
         flag: &'static str,
         default: &'static str,
         meaning: &'static str,
     ) -> Self {
-        // A doc comment begins with a blank.
+        // A doc comment begins with a space.
         Self { flag, kind, default, meaning: meaning.trim_ascii_start(), live: false }
     }
 
-    /// One that changes while the process runs.
+    /// A setting that can change while the process runs.
     pub const fn live(
         kind: Kind,
         flag: &'static str,
@@ -98,5 +98,5 @@ pub(crate) fn variable_of(flag: &str) -> String {
     format!("{VARIABLE_PREFIX}{}", key_of(flag).to_uppercase())
 }
 
-/// What every environment variable of Quartet starts with.
+/// The prefix of Quartet's environment variables.
 pub(crate) const VARIABLE_PREFIX: &str = "CCM__";

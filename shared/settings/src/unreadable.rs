@@ -1,9 +1,9 @@
-//! What a parser says of a file that it cannot read, in our words where a person is
-//! helped by them: which line, which key, what would be right.
+//! Explains parser errors of a configuration file where the parser's own text does not help:
+//! which line, which key, which rule.
 
 use crate::Problem;
 
-/// The problem of the file at `path`, with line and key as far as the parser tells.
+/// The problem with the file at `path`, with line and key if the parser reports them.
 pub(crate) fn problem(path: &str, text: &str, error: &str) -> Problem {
     let literal = between(error, "Parsing ", " as floating point number failed");
     if let Some(literal) = literal {
@@ -26,7 +26,7 @@ pub(crate) fn problem(path: &str, text: &str, error: &str) -> Problem {
     Problem { subject: format!("{path}, line {line}"), rule: cannot_be_read(without_place(error)) }
 }
 
-/// The YAML parser says which number it cannot take, but not where.
+/// The YAML parser reports the number it rejects, but not its position.
 fn number(path: &str, text: &str, literal: &str) -> Problem {
     let holds = |line: &&str| value_of(line) == literal;
     let place = text.lines().position(|line| holds(&line)).map(|at| at + 1);
@@ -40,26 +40,26 @@ fn number(path: &str, text: &str, literal: &str) -> Problem {
     Problem { subject, rule: format!("must be a finite number, not {literal}") }
 }
 
-/// What stands behind the key on a line, without a comment.
+/// The value on a line, without a comment.
 fn value_of(line: &str) -> &str {
     let value = line.split_once(':').map_or(line, |(_, value)| value);
     value.split(" #").next().unwrap_or_default().trim().trim_start_matches("- ")
 }
 
-/// The key on this line, counted from 1.
+/// The key on this line; the first line is 1.
 fn key_on(text: &str, line: usize) -> Option<&str> {
     let (key, _) = text.lines().nth(line.checked_sub(1)?)?.split_once([':', '='])?;
     Some(key.trim().trim_matches(['"', '\'']))
 }
 
-/// The line that a parser names, counted from 1.
+/// The line that the parser's message names; the first line is 1.
 fn line_of(error: &str) -> Option<usize> {
     let (_, rest) = error.split_once("line ")?;
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// The text without where: "... at byte 5 line 2 column 1" in YAML, "... at line 2
-/// column 1" in JSON; in TOML the place and the line itself stand before the last line.
+/// The message without the position: "... at byte 5 line 2 column 1" in YAML, "... at line 2
+/// column 1" in JSON; in TOML position and source come before the last line.
 fn without_place(error: &str) -> &str {
     if error.starts_with("TOML parse error") {
         return error.trim().lines().last().unwrap_or(error);

@@ -1,4 +1,4 @@
-//! Values as text, and the types they become.
+//! Parses values from text.
 
 use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
@@ -6,12 +6,12 @@ use ccm_base::duration;
 
 /// A type that a setting can have.
 pub trait SettingValue: Sized {
-    /// Reads it from text without surrounding blanks. The error says what would be right.
+    /// Parses it from trimmed text. The error is the rule that the text breaks.
     fn parse(text: &str) -> Result<Self, String>;
 }
 
 impl SettingValue for bool {
-    // What Go's strconv.ParseBool takes, so that existing manifests work.
+    // The same spellings as Go's strconv.ParseBool, so that existing manifests work.
     fn parse(text: &str) -> Result<Self, String> {
         match text {
             "1" | "t" | "T" | "true" | "True" | "TRUE" => Ok(true),
@@ -79,15 +79,15 @@ impl SettingValue for Vec<String> {
     }
 }
 
-/// Empty is none.
+/// Empty text is `None`.
 impl<T: SettingValue> SettingValue for Option<T> {
     fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() { Ok(None) } else { T::parse(text).map(Some) }
     }
 }
 
-/// Reads a value that must also pass `test`; `rule` says what would be right, for
-/// instance `must be at least 1`.
+/// Parses a value that must also pass `test`; `rule` is the error, for instance
+/// `must be at least 1`.
 pub fn checked<T: SettingValue>(
     rule: &'static str,
     test: impl Fn(&T) -> bool,
@@ -95,12 +95,12 @@ pub fn checked<T: SettingValue>(
     move |text, _| T::parse(text).and_then(|read| test(&read).then_some(read).ok_or(rule.into()))
 }
 
-/// Reads a length of time above zero.
+/// Parses a duration above zero.
 pub fn positive(text: &str, default: &str) -> Result<Duration, String> {
     checked("must be longer than 0s", |time: &Duration| !time.is_zero())(text, default)
 }
 
-/// Reads a whole number between bounds. Whatever is wrong, the answer names them.
+/// Parses a whole number between bounds. Every error names the bounds.
 pub fn within(bounds: RangeInclusive<u16>) -> impl Fn(&str, &str) -> Result<usize, String> {
     move |text, _| {
         let number = text.parse().ok().filter(|number| bounds.contains(number));
@@ -110,8 +110,7 @@ pub fn within(bounds: RangeInclusive<u16>) -> impl Fn(&str, &str) -> Result<usiz
     }
 }
 
-/// Reads one of some words. The empty one, where it is allowed, is not among those that
-/// the answer names.
+/// Parses one of these words. The error lists them, except an empty one.
 pub fn one_of<T: Copy>(words: &[(&str, T)]) -> impl Fn(&str, &str) -> Result<T, String> {
     move |text, _| {
         let found = words.iter().find(|(word, _)| *word == text);
@@ -123,7 +122,7 @@ pub fn one_of<T: Copy>(words: &[(&str, T)]) -> impl Fn(&str, &str) -> Result<T, 
     }
 }
 
-/// Takes user name and password out of a URL, so that a value can be shown.
+/// Removes user name and password from a URL, so that the value can be shown.
 pub fn redact(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    CallGate, Cloud, CloudError, OpenGate, PowerState, ProviderContext, ProviderFactory, ProviderId,
+    CallGate, Cloud, CloudError, InstanceTraits, OpenGate, PowerState, ProviderContext,
+    ProviderFactory, ProviderId,
 };
 use parking_lot::RwLock;
 
@@ -44,6 +45,7 @@ struct State {
     fleet: RwLock<Fleet>,
     faults: FaultPlan,
     counter: Counter,
+    traits: RwLock<InstanceTraits>,
 }
 
 impl Default for SimCloud {
@@ -60,7 +62,8 @@ impl SimCloud {
 
     /// An empty cloud with these faults.
     pub fn with_faults(faults: FaultPlan) -> Self {
-        let state = State { fleet: RwLock::default(), faults, counter: Counter::default() };
+        let (fleet, counter, traits) = Default::default();
+        let state = State { fleet, faults, counter, traits };
         Self { state: Arc::new(state), gate: Arc::new(OpenGate) }
     }
 
@@ -68,6 +71,11 @@ impl SimCloud {
     #[must_use]
     pub fn behind(&self, gate: Arc<dyn CallGate>) -> Self {
         Self { state: Arc::clone(&self.state), gate }
+    }
+
+    /// Makes this a cloud of another kind, for instance one that has no list.
+    pub fn set_traits(&self, traits: InstanceTraits) {
+        *self.state.traits.write() = traits;
     }
 
     /// What goes wrong, to add to and to clear.

@@ -1,4 +1,4 @@
-//! What the unit tests of several crates need. No program is built with it.
+//! Helpers for the unit tests of several crates. No program links it.
 
 mod log;
 

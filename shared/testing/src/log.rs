@@ -1,4 +1,4 @@
-//! What was logged.
+//! Captures log output.
 
 use std::{io, mem, sync::Arc};
 
@@ -6,22 +6,22 @@ use parking_lot::Mutex;
 use tracing::{Level, level_filters::LevelFilter, subscriber::DefaultGuard};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Keeps what is written to it, as lines of UTF-8. Its copies share their lines.
+/// Captures log lines as UTF-8. Clones share the lines.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// An empty one. From now on every call site of this process has a listener: one that
-    /// another test passes first, with nobody listening, would stay silent for good.
+    /// An empty log. Also sets a global subscriber: without one, a call site that another test
+    /// reaches first would be disabled for the whole process.
     pub fn new() -> Self {
-        let everybody =
+        let global =
             tracing_subscriber::fmt().with_max_level(Level::TRACE).with_writer(io::sink).finish();
-        // The second test of a process finds that the first one has done it.
-        drop(tracing::subscriber::set_global_default(everybody));
+        // Fails for every test of a process but the first, which has set it.
+        drop(tracing::subscriber::set_global_default(global));
         Self::default()
     }
 
-    /// Takes what this thread logs at this level and above, until the guard is dropped.
+    /// Captures this thread's logs at this level and above until the guard is dropped.
     #[must_use]
     pub fn listen(&self, level: Level) -> DefaultGuard {
         let lines = tracing_subscriber::fmt()
@@ -37,12 +37,12 @@ impl Log {
         String::from_utf8_lossy(&self.0.lock()).into_owned()
     }
 
-    /// The same, which is then forgotten.
+    /// Returns and clears everything that was logged.
     pub fn take(&self) -> String {
         String::from_utf8_lossy(&mem::take(&mut *self.0.lock())).into_owned()
     }
 
-    /// How many lines hold this text.
+    /// The number of lines that contain this text.
     pub fn lines_with(&self, text: &str) -> usize {
         self.text().lines().filter(|line| line.contains(text)).count()
     }

@@ -19,6 +19,8 @@ pub struct Request {
     pub name: String,
     /// The client's user agent.
     pub user_agent: String,
+    /// Who the client is.
+    pub user: String,
     /// The HTTP status of the answer.
     pub code: u16,
     /// The UID that a deletion of a node is bound to. Only a real API server records it.
@@ -50,11 +52,19 @@ struct Line {
     #[serde(default)]
     user_agent: String,
     #[serde(default)]
+    user: User,
+    #[serde(default)]
     object_ref: ObjectRef,
     #[serde(default)]
     response_status: ResponseStatus,
     #[serde(default)]
     request_object: DeleteOptions,
+}
+
+#[derive(Default, Deserialize)]
+struct User {
+    #[serde(default)]
+    username: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -100,6 +110,7 @@ pub fn parse(log: &str) -> Vec<Request> {
             namespace: line.object_ref.namespace,
             name: line.object_ref.name,
             user_agent: line.user_agent,
+            user: line.user.username,
             code: line.response_status.code,
             uid: line.request_object.preconditions.uid,
         })

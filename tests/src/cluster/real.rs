@@ -276,7 +276,10 @@ fn write_files(folder: &Path) -> Result<()> {
     std::fs::write(folder.join("sa.pub"), key.public_key_pem())?;
     std::fs::write(
         folder.join("tokens.csv"),
-        format!("{ADMIN_TOKEN},admin,admin-uid,\"system:masters\"\n"),
+        format!(
+            "{ADMIN_TOKEN},admin,admin-uid,\"system:masters\"\n{0},{0},{0}-uid,\"system:masters\"\n",
+            super::OBSERVER
+        ),
     )?;
     std::fs::write(folder.join("audit-policy.yaml"), AUDIT_POLICY)?;
     Ok(())

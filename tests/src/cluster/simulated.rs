@@ -55,6 +55,7 @@ impl SimulatedCluster {
             namespace: record.namespace,
             name: record.name,
             user_agent: record.user_agent,
+            user: record.user,
             uid: None,
         };
         self.server.audit().records().into_iter().map(request).collect()

@@ -146,10 +146,13 @@ async fn both_are_ready(
     grace_is_enough(&settings, grace.and_then(Value::as_u64).unwrap_or_default())
 }
 
-/// The end takes up to 13 seconds besides the drain: work that is cut off, the Lease, events, pages.
+/// The end takes up to 13 seconds besides the drain and the writes to the cloud that are
+/// under way: work that is cut off, the Lease, events, pages.
 fn grace_is_enough(configz: &str, grace: u64) -> Result<()> {
     ensure!(configz.contains("\"drain_timeout\""), "/configz names no drain_timeout: {configz}");
     ensure!(configz.contains("20s"), "the drain's default has changed: {configz}");
-    ensure!(grace >= 20 + 13, "a grace of {grace} s");
+    ensure!(configz.contains("\"cloud_call_timeout\""), "no cloud_call_timeout: {configz}");
+    ensure!(configz.contains("30s"), "the cloud's default has changed: {configz}");
+    ensure!(grace >= 20 + 30 + 13, "a grace of {grace} s");
     Ok(())
 }

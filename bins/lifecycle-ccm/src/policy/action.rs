@@ -16,6 +16,9 @@ pub(crate) const PROTECTED: &str = "quartet.dev/deletion-protected";
 /// until it is Ready again.
 pub(crate) const APPROVED: &str = "quartet.dev/deletion-approved";
 
+/// Why a node is deleted.
+pub(crate) const GONE: &str = "the cloud says that its instance is gone";
+
 /// One write to a node as it was when that was decided.
 #[derive(Clone, Debug)]
 pub(crate) struct Action {
@@ -48,6 +51,30 @@ impl fmt::Display for Write {
             Self::Marks(Marks { taint: Some(_), .. }) => "the shutdown taint",
             Self::Marks(Marks { taint: None, .. }) => "taking the approval away",
         })
+    }
+}
+
+impl Write {
+    /// Its kind, for `/plan` and the metric of its steps.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Delete(_) => "delete",
+            Self::Marks(Marks { taint: Some((shutdown::Step::Add, _)), .. }) => "shutdown-taint",
+            Self::Marks(Marks { taint: Some(_), .. }) => "shutdown-untaint",
+            Self::Marks(Marks { taint: None, .. }) => "end-approval",
+        }
+    }
+
+    /// Why it is written.
+    pub(crate) const fn reason(&self) -> &'static str {
+        match self {
+            Self::Delete(_) => GONE,
+            Self::Marks(Marks { taint: Some((shutdown::Step::Add, _)), .. }) => {
+                "the machine is shut down"
+            }
+            Self::Marks(Marks { taint: Some((_, Some(_))), .. }) => "the machine runs",
+            Self::Marks(_) => "the node is Ready",
+        }
     }
 }
 

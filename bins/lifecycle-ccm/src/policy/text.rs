@@ -16,6 +16,20 @@ pub(crate) struct Words {
 }
 
 impl Decision {
+    /// Why its node is not deleted now although the cloud says that the instance is gone.
+    pub(crate) fn held(&self) -> Option<String> {
+        let why = match self.verdict {
+            Verdict::Suspect { why, .. } => return Some(why.to_string()),
+            Verdict::BreakerOpen => "the breaker is open",
+            Verdict::OverBudget { until: Some(_) } => "--node-deletion-budget is used up",
+            Verdict::OverBudget { until: None } => "--node-deletion-budget allows no deletion",
+            Verdict::Keep(Reason::Protected) => PROTECTED,
+            Verdict::Keep(Reason::Ghost) => "nodes without a provider ID are not judged",
+            Verdict::Delete | Verdict::Keep(_) => return None,
+        };
+        Some(why.to_owned())
+    }
+
     /// What is reported of it at this moment.
     pub(crate) fn words(&self, now: At, policy: &Policy) -> Words {
         let seconds = |at: At| at.since(now).as_secs_f64().ceil();
@@ -37,7 +51,7 @@ impl Decision {
                 Words { text, event: Some("NodeGoneSuspected"), warning: true }
             }
             Verdict::Delete => Words {
-                text: "its instance is gone for good, it is deleted".to_owned(),
+                text: "its instance is gone for good, it is to be deleted".to_owned(),
                 event: None,
                 warning: false,
             },

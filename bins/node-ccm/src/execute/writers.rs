@@ -14,11 +14,11 @@ use ccm_controller::{
 };
 use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
-use ccm_runtime::supervisor::Supervisor;
+use ccm_runtime::{plans::Plans, supervisor::Supervisor};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{Executor, Unfinished};
+use super::{Executor, Unfinished, published};
 use crate::{
     metrics::State,
     observe::{
@@ -53,14 +53,15 @@ pub(crate) struct Writers {
     queue: WorkQueue<Name>,
     ledger: Ledger,
     reports: NodeReports,
+    plans: Plans,
     settings: watch::Receiver<Arc<NodeSettings>>,
 }
 
 impl Writers {
     pub(crate) fn new(handles: &Handles, intake: Arc<Intake>, writer: Writer<Node>) -> Arc<Self> {
-        let Handles { queue, ledger, reports, settings, metrics, .. } = handles.clone();
+        let Handles { queue, ledger, reports, plans, settings, metrics, .. } = handles.clone();
         let executor = Executor { writer, metrics, reports: reports.clone() };
-        Arc::new(Self { intake, executor, queue, ledger, reports, settings })
+        Arc::new(Self { intake, executor, queue, ledger, reports, plans, settings })
     }
 
     /// Starts both pools. Returns where their work is sent to.
@@ -101,12 +102,31 @@ impl Writers {
             return;
         }
         let claim = self.intake.claim(&node).unwrap_or(Claim::Unclaimed);
-        let policy = self.settings.borrow().policy();
+        let policy = self.intake.policy(&self.settings.borrow());
         let plan = plan(&node, claim, answer, policy);
+        self.plans.set(&node.reference(), published(&plan));
         match &plan.outcome {
+            Outcome::Initialised | Outcome::KeptTrue if self.plans.is_observing() => {
+                self.observed(&node, &plan);
+            }
             Outcome::Initialised | Outcome::KeptTrue => self.carry_out(&node, &plan).await,
             Outcome::Waits(wait) => self.wait(&node, wait, answer),
             outcome => self.leave_alone(&node, outcome),
+        }
+    }
+
+    /// Nothing is left to do for an observer until something changes. No list of the fleet
+    /// speaks of a node that waits, so that one is looked at again.
+    fn observed(&self, node: &Node, plan: &Plan) {
+        self.reports.notes(node, plan);
+        let name = &node.name;
+        self.ledger.settled(name);
+        self.queue.forget(name);
+        if plan.outcome == Outcome::Initialised {
+            self.ledger.set_state(name, State::Pending);
+            self.again(name, RARELY);
+        } else {
+            self.ledger.set_state(name, State::Initialised);
         }
     }
 
@@ -120,6 +140,7 @@ impl Writers {
             Ok(()) => {
                 self.ledger.set_state(name, State::Initialised);
                 self.ledger.settled(name);
+                self.plans.clear("Node", name);
                 self.queue.forget(name);
             }
             Err(Unfinished { why: Stopped::Lost(lost), .. }) => {

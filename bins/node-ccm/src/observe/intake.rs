@@ -13,9 +13,10 @@ use ccm_controller::{
 };
 use ccm_kube::store::{Change, Store};
 use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::plans::Plans;
 
 use super::{Handles, ledger::Ledger, wakes};
-use crate::{metrics::State, report::NodeReports};
+use crate::{metrics::State, plan::Policy, report::NodeReports, settings::NodeSettings};
 
 /// The nodes, and what is wanted of them.
 pub(crate) struct Intake {
@@ -24,6 +25,7 @@ pub(crate) struct Intake {
     queue: WorkQueue<Name>,
     ledger: Ledger,
     reports: NodeReports,
+    plans: Plans,
     /// Set once this replica leads: before that nothing is queued.
     leads: AtomicBool,
 }
@@ -36,8 +38,15 @@ impl Intake {
             queue: handles.queue.clone(),
             ledger: handles.ledger.clone(),
             reports: handles.reports.clone(),
+            plans: handles.plans.clone(),
             leads: AtomicBool::new(false),
         }
+    }
+
+    /// What the plan needs to know besides the node and the answer about it.
+    pub(crate) fn policy(&self, settings: &NodeSettings) -> Policy {
+        let labels_only_add = instances::traits(&*self.cloud).labels_only_add;
+        Policy { labels_only_add, ..settings.policy() }
     }
 
     /// Takes up work: every node that waits is looked at now. The others are compared
@@ -100,6 +109,7 @@ impl Intake {
     /// Counts a node as another provider's, and reports that once.
     pub(crate) fn foreign(&self, node: &Node) {
         self.ledger.set_state(&node.name, State::Foreign);
+        self.plans.clear("Node", &node.name);
         self.reports.foreign(node, &self.cloud.schemes());
     }
 
@@ -115,6 +125,7 @@ impl Intake {
     fn forget(&self, name: &str) {
         self.ledger.forget(name);
         self.reports.forget(name);
+        self.plans.clear("Node", name);
     }
 
     /// Counts a node that is seen for the first time.

@@ -3,11 +3,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Claim, Cloud, CloudError, ErrorKind, Instance, Lookup, LookupResult};
+use ccm_cloud::{
+    Call, Claim, Cloud, CloudError, Detail, ErrorKind, Instance, Lookup, LookupResult,
+};
 use ccm_controller::{
     instances,
     inventory::Inventory,
-    queue::{Linger, LingerConfig, WorkQueue},
+    queue::{BatchWindow, BatchWindowConfig, WorkQueue},
     workers::Tasks,
 };
 use ccm_objects::{Node, Shared as Name};
@@ -110,9 +112,12 @@ impl Lookups {
     /// Takes batches until the queue is shut down. While all slots are taken nodes gather in
     /// the queue, and the next batch is the larger.
     async fn take_batches(self: &Arc<Self>, tasks: &mut Tasks) {
-        let mut linger = Linger::new(LingerConfig { first: FIRST_WAIT, ..LingerConfig::default() });
+        let mut batch_window = BatchWindow::new(BatchWindowConfig {
+            first: FIRST_WAIT,
+            ..BatchWindowConfig::default()
+        });
         let slots = Arc::new(Semaphore::new(IN_FLIGHT));
-        while let Some(batch) = tasks.until(self.queue.get_batch(BATCH, &mut linger)).await {
+        while let Some(batch) = tasks.until(self.queue.get_batch(BATCH, &mut batch_window)).await {
             let Sorted { known, asked } = self.sort_out(&batch);
             if !known.is_empty() {
                 let this = Arc::clone(self);
@@ -124,10 +129,21 @@ impl Lookups {
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
             let this = Arc::clone(self);
             tasks.spawn(async move {
-                let answered = this.ask(asked).await;
-                // A slot is for the cloud; writing has limits of its own.
-                drop(slot);
-                this.send_all(answered).await;
+                let (sender, mut answered) = mpsc::unbounded_channel();
+                let started = Instant::now();
+                let ask = async {
+                    this.ask(asked, sender).await;
+                    // A slot is for the cloud; writing has limits of its own.
+                    drop(slot);
+                };
+                let hand_on = async {
+                    let mut works = Vec::new();
+                    while answered.recv_many(&mut works, BATCH).await > 0 {
+                        this.take_in(&works, started);
+                        this.send_all(std::mem::take(&mut works)).await;
+                    }
+                };
+                tokio::join!(ask, hand_on);
             });
         }
     }
@@ -192,36 +208,43 @@ impl Lookups {
         }
     }
 
-    /// Asks the cloud about these nodes in one call.
-    async fn ask(&self, nodes: Vec<Arc<Node>>) -> Vec<Work> {
+    /// Asks the cloud about these nodes in one call, and sends each with its answer as it
+    /// comes.
+    async fn ask(&self, nodes: Vec<Arc<Node>>, answered: mpsc::UnboundedSender<Work>) {
         let urgent = nodes.iter().any(|node| node.is_uninitialised());
         let time = self.settings.borrow().cloud_call_timeout;
         let call = if urgent { Call::waiting(time) } else { Call::routine(time) };
-        let started = Instant::now();
-        let answers = tokio::select! {
-            biased;
-            () = self.closing.cancelled() => {
-                for node in &nodes {
-                    self.intake.done(&node.name);
-                }
-                return Vec::new();
+        let mut waiting: Vec<_> = nodes.iter().cloned().map(Some).collect();
+        let pass_on = |place: usize, answer| {
+            if let Some(node) = waiting.get_mut(place).and_then(Option::take) {
+                // Who receives ends after this.
+                answered.send(Work { node, answer }).ok();
             }
-            answers = instances::lookup(&*self.cloud, &nodes, call) => answers,
         };
-        self.metrics.looked_up(nodes.len());
-        let found = answers.iter().filter_map(|answer| match answer {
+        tokio::select! {
+            biased;
+            () = self.closing.cancelled() => {}
+            () = instances::lookup_each(&*self.cloud, &nodes, Detail::Everything, call, pass_on) => {
+                self.metrics.looked_up(nodes.len());
+            }
+        }
+        for node in waiting.into_iter().flatten() {
+            self.intake.done(&node.name);
+        }
+    }
+
+    /// Remembers what the cloud answered since `started`.
+    fn take_in(&self, works: &[Work], started: Instant) {
+        let found = works.iter().filter_map(|work| match &work.answer {
             Ok(Lookup::Found(instance)) => Some(Instance::clone(instance)),
             _ => None,
         });
         self.inventory.update_all(found, started);
-        let works = nodes.into_iter().zip(answers).map(|(node, answer)| Work { node, answer });
-        works.inspect(|work| self.note_answer(work)).collect()
-    }
-
-    fn note_answer(&self, Work { node, answer }: &Work) {
-        self.metrics.answered(answer);
-        if matches!(answer, Ok(Lookup::Found(_))) {
-            self.ledger.remember(Arc::clone(node), answer.clone());
+        for Work { node, answer } in works {
+            self.metrics.answered(answer);
+            if matches!(answer, Ok(Lookup::Found(_))) {
+                self.ledger.remember(Arc::clone(node), answer.clone());
+            }
         }
     }
 }

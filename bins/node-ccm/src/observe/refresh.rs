@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Claim, Cloud, CloudError, Fleet, ProviderId};
+use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, ProviderId};
 use ccm_controller::{
     instances,
     inventory::{Changes, Inventory},
@@ -11,7 +11,7 @@ use ccm_controller::{
     queue::{Priority, WorkQueue},
 };
 use ccm_objects::{Node, Shared as Name};
-use ccm_runtime::health::Condition;
+use ccm_runtime::{health::Condition, plans::Plans};
 use tokio::{sync::watch, time::Instant};
 
 use super::{Handles, intake::Intake, ledger::Ledger};
@@ -30,6 +30,7 @@ pub(crate) struct Refresh {
     inventory: Inventory,
     ledger: Ledger,
     reports: NodeReports,
+    plans: Plans,
     settings: watch::Receiver<Arc<NodeSettings>>,
     metrics: NodeMetrics,
     health: Condition,
@@ -56,9 +57,9 @@ impl Pass for Refresh {
 
 impl Refresh {
     pub(crate) fn new(handles: &Handles, intake: Arc<Intake>, health: Condition) -> Self {
-        let Handles { cloud, queue, inventory, ledger, reports, settings, metrics } =
+        let Handles { cloud, queue, inventory, ledger, reports, plans, settings, metrics } =
             handles.clone();
-        Self { intake, cloud, queue, inventory, ledger, reports, settings, metrics, health }
+        Self { intake, cloud, queue, inventory, ledger, reports, plans, settings, metrics, health }
     }
 
     /// Lists the fleet and queues what differs from it. Tells in a line what came of it.
@@ -67,9 +68,13 @@ impl Refresh {
             self.prune();
             return Ok("no initialised node to compare, so the fleet was not listed".to_owned());
         }
+        if !instances::traits(&*self.cloud).lists {
+            self.prune();
+            return Ok(self.look_all_up());
+        }
         let started = Instant::now();
         let time = self.settings.borrow().cloud_call_timeout;
-        let listed = instances::list(&*self.cloud, Call::routine(time)).await;
+        let listed = instances::list(&*self.cloud, Detail::Everything, Call::routine(time)).await;
         let result = match listed {
             Ok(fleet) => Ok(self.compare(fleet, started)),
             Err(error) => Err(error),
@@ -123,6 +128,29 @@ impl Refresh {
         Seen { nodes: nodes.len(), differing, instances: count }
     }
 
+    /// Where the provider has no list each node is looked up. Tells it in a line.
+    fn look_all_up(&self) -> String {
+        let mut count = 0;
+        for node in self.intake.list().iter().filter(|node| !node.is_uninitialised()) {
+            match self.intake.claim(node) {
+                Some(Claim::Foreign) => self.intake.foreign(node),
+                Some(Claim::Ours | Claim::Unclaimed) => {
+                    self.look_up(node);
+                    count += 1;
+                }
+                None => {}
+            }
+        }
+        tracing::info!("the provider has no list of its instances: {count} nodes are looked up");
+        format!("{count} nodes are looked up, because the provider has no list")
+    }
+
+    /// Queues the node for a question to the cloud.
+    fn look_up(&self, node: &Node) {
+        self.ledger.demand(&node.name);
+        self.queue.add(Arc::clone(&node.name), Priority::Routine);
+    }
+
     /// Whether the node is to be looked at; if so, it is queued.
     fn differs(&self, node: &Arc<Node>, news: &News) -> bool {
         let id = instances::canonical_id(&*self.cloud, node);
@@ -145,15 +173,15 @@ impl Refresh {
         let known = id.as_deref().map(|id| self.inventory.get(id));
         let Some(Ok(Some(instance))) = known else {
             // Not in the list, or not to be told apart in it: that proves nothing.
-            self.ledger.demand(&node.name);
-            self.queue.add(Arc::clone(&node.name), Priority::Routine);
+            self.look_up(node);
             return true;
         };
         let is_new = news.contains(&instance.provider_id);
-        let plan = follow(node, &instance, self.settings.borrow().policy());
+        let plan = follow(node, &instance, self.intake.policy(&self.settings.borrow()));
         if plan.steps.is_empty() {
             self.ledger.set_state(&node.name, State::Initialised);
             self.reports.notes(node, &plan);
+            self.plans.clear("Node", &node.name);
             return false;
         }
         if is_new {

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ccm_cloud::Instance;
 use ccm_objects::Node;
 
-use super::{Note, label_rules};
+use super::{Note, Policy, label_rules};
 
 /// The annotation that records which additional labels node-ccm has set: their keys,
 /// sorted, separated by commas. Only these follow the cloud; all others belong to
@@ -56,7 +56,7 @@ pub struct LabelChanges {
 }
 
 /// Compares the node's labels with what the cloud says.
-pub fn changes(node: &Node, instance: &Instance) -> LabelChanges {
+pub fn changes(node: &Node, instance: &Instance, policy: Policy) -> LabelChanges {
     let mut changes = LabelChanges::default();
     for (keys, value) in [
         (INSTANCE_TYPE, &instance.instance_type),
@@ -65,7 +65,7 @@ pub fn changes(node: &Node, instance: &Instance) -> LabelChanges {
     ] {
         changes.belonging_to_the_cloud(node, keys, value.as_deref().unwrap_or_default());
     }
-    changes.additional(node, &instance.labels);
+    changes.additional(node, &instance.labels, policy.labels_only_add);
     changes
 }
 
@@ -83,7 +83,7 @@ impl LabelChanges {
         }
     }
 
-    fn additional(&mut self, node: &Node, wanted: &BTreeMap<String, String>) {
+    fn additional(&mut self, node: &Node, wanted: &BTreeMap<String, String>, only_add: bool) {
         let recorded = owned(node);
         let mut owned = BTreeSet::new();
         for (key, value) in wanted {
@@ -118,7 +118,11 @@ impl LabelChanges {
             .iter()
             .filter(|key| !wanted.contains_key(*key) && !label_rules::is_reserved(key));
         for key in dropped.filter(|key| node.labels.contains_key(key.as_str())) {
-            self.labels.insert(key.clone(), None);
+            if only_add {
+                owned.insert(key.clone());
+            } else {
+                self.labels.insert(key.clone(), None);
+            }
         }
         self.owned = (owned != recorded).then_some(owned);
     }

@@ -266,7 +266,7 @@ fn the_first_internal_ip_of_a_ready_node_changes_loudly_or_not_at_all() {
     let mut moved = full_instance();
     moved.addresses[0].address = "10.0.0.2".to_owned();
     let found = found(moved);
-    let hold = Policy { internal_ip_change: InternalIpChange::Hold };
+    let hold = Policy { internal_ip_change: InternalIpChange::Hold, ..Policy::default() };
     let notes_and_steps = |node: &Node, policy| {
         let got = plan(node, Claim::Ours, &found, policy);
         let addressed = got.steps.iter().any(|step| matches!(step, Step::SetAddresses { .. }));

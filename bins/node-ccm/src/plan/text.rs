@@ -69,25 +69,59 @@ impl fmt::Display for Step {
 impl fmt::Display for NodeChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "node: {}", self.why.join("; "))?;
-        if let Some(id) = &self.provider_id {
-            write!(f, "\n   providerID: {id}")?;
+        self.lines().iter().try_for_each(|line| write!(f, "\n   {line}"))
+    }
+}
+
+impl Step {
+    /// Its kind, for metric labels, logs and `/plan`.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::SetAddresses { .. } => "addresses",
+            Self::ChangeNode(NodeChange { taints: Some(_), .. }) => "taint",
+            Self::ChangeNode(_) => "labels",
         }
-        for (what, changes) in [("label", &self.labels), ("annotation", &self.annotations)] {
-            for (key, value) in changes {
-                match value {
-                    Some(value) => write!(f, "\n   {what} {key}={value}")?,
-                    None => write!(f, "\n   {what} {key} removed")?,
-                }
+    }
+
+    /// What it changes, one line each.
+    pub fn changes(&self) -> Vec<String> {
+        match self {
+            Self::SetAddresses { addresses, .. } => {
+                addresses.iter().map(ToString::to_string).collect()
             }
+            Self::ChangeNode(change) => change.lines(),
+        }
+    }
+
+    /// Why it is done.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::SetAddresses { why, .. } => why.clone(),
+            Self::ChangeNode(change) => change.why.join("; "),
+        }
+    }
+}
+
+impl NodeChange {
+    /// What it changes, one line each.
+    fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<_> =
+            self.provider_id.iter().map(|id| format!("providerID: {id}")).collect();
+        for (what, changes) in [("label", &self.labels), ("annotation", &self.annotations)] {
+            lines.extend(changes.iter().map(|(key, value)| match value {
+                Some(value) => format!("{what} {key}={value}"),
+                None => format!("{what} {key} removed"),
+            }));
         }
         if let Some(taints) = &self.taints {
-            write!(f, "\n   taint {UNINITIALIZED} removed")?;
-            if !taints.is_empty() {
-                let kept: Vec<_> = taints.iter().map(|taint| &*taint.key).collect();
-                write!(f, ", kept: {}", kept.join(", "))?;
-            }
+            let kept: Vec<_> = taints.iter().map(|taint| &*taint.key).collect();
+            let kept = match &*kept {
+                [] => String::new(),
+                kept => format!(", kept: {}", kept.join(", ")),
+            };
+            lines.push(format!("taint {UNINITIALIZED} removed{kept}"));
         }
-        Ok(())
+        lines
     }
 }
 

@@ -1,14 +1,14 @@
-//! How a person approves what a brake holds. An approval passes breaker and budget, never
-//! the proof that a change needs.
+//! How a user approves changes that a brake holds. An approval overrides breaker and
+//! budget, never the proof that a change needs.
 //!
-//! * **One object**: a *mark* on it, a label or an annotation whose value is `yes` or
+//! * **One object**: a *mark* on it, a label or an annotation with the value `yes` or
 //!   `true`. Its key says what is approved, for instance `quartet.dev/deletion-approved`.
-//!   As a label it reaches many at once: `kubectl label nodes -l pool=batch KEY=yes`.
+//!   A label can mark many objects at once: `kubectl label nodes -l pool=batch KEY=yes`.
 //! * **A set of objects**: one ConfigMap beside the program's Lease ([`config_map`]) with
 //!   two entries: `selector`, a label selector that is not empty, and `expires`, a time
 //!   in RFC 3339. It also covers objects that are held only later, until it expires.
 //!
-//! A text that is not understood approves nothing.
+//! An invalid text approves nothing.
 
 use std::collections::BTreeMap;
 
@@ -23,21 +23,21 @@ pub struct SetApproval {
     expires: At,
 }
 
-/// What is wrong with the ConfigMap of an approval.
+/// Why the ConfigMap of an approval is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidApproval {
     /// An entry is missing or empty.
     #[error("{0} is missing")]
     Missing(&'static str),
-    /// The selector cannot be read.
+    /// The selector is invalid.
     #[error("selector: {0}")]
     Selector(#[from] InvalidSelector),
-    /// The time cannot be read.
-    #[error("expires: {0:?} is no time such as 2006-01-02T15:04:05Z")]
+    /// The time is invalid.
+    #[error("expires: {0:?} is not a time such as 2006-01-02T15:04:05Z")]
     Expires(String),
 }
 
-/// The name of the ConfigMap beside the Lease of this name.
+/// The name of the ConfigMap that belongs to this Lease.
 pub fn config_map(lease: &str) -> String {
     format!("{lease}-approval")
 }
@@ -49,11 +49,11 @@ pub fn is_yes(value: &str) -> bool {
 }
 
 impl SetApproval {
-    /// Reads the data of the ConfigMap.
+    /// Parses the data of the ConfigMap.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// Why it is invalid.
     pub fn read(data: &BTreeMap<String, String>) -> Result<Self, InvalidApproval> {
         let entry = |key| {
             let text = data.get(key).map(|text| text.trim()).filter(|text| !text.is_empty());

@@ -1,38 +1,38 @@
 use ccm_base::At;
 use serde::Serialize;
 
-/// Fewer than this are never a mass, whatever their share.
+/// Fewer changes than this never count as a mass change, whatever their share.
 pub(super) const FEW: usize = 3;
 
-/// Whether `part` of `whole` are more than may happen by itself: at least 3, and more
-/// than `percent`.
+/// Whether `part` of `whole` is too many to be a coincidence: at least 3, and more than
+/// `percent`.
 pub const fn is_mass(part: usize, whole: usize, percent: usize) -> bool {
     part >= FEW && part * 100 > percent * whole
 }
 
-/// Whether changes are held because of what was last seen of the population: a function
-/// of that alone, so it closes by itself.
+/// Whether changes are held because of the last observation of the population. It depends
+/// on nothing else, so it closes without an action by the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Breaker<C> {
-    /// They are not.
+    /// Changes pass.
     #[default]
     Closed,
-    /// They are, except approved ones.
+    /// Changes are held, except approved ones.
     Open {
         /// Since when.
         since: At,
-        /// Why, by the last look.
+        /// The cause in the last observation.
         cause: C,
     },
 }
 
-/// What a look at the population did to the breaker: what is to be reported.
+/// The effect of an observation on the breaker, to be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition<C> {
     /// It opened.
     Opened(C),
-    /// It stays open, with the cause before and the one now.
+    /// It stays open, with the previous and the current cause.
     StaysOpen(C, C),
     /// It closed.
     Closed,
@@ -46,7 +46,7 @@ impl<C: Copy> Breaker<C> {
         matches!(self, Self::Open { .. })
     }
 
-    /// The breaker after a look that ends up with this cause, or none.
+    /// The breaker after an observation with this cause, or none.
     #[must_use]
     pub fn after(self, now: At, cause: Option<C>) -> Self {
         match (self, cause) {
@@ -56,7 +56,7 @@ impl<C: Copy> Breaker<C> {
         }
     }
 
-    /// What is to be reported if it is `after` now.
+    /// The transition from this state to `after`.
     pub const fn transition(self, after: Self) -> Transition<C> {
         match (self, after) {
             (Self::Closed, Self::Open { cause, .. }) => Transition::Opened(cause),

@@ -7,15 +7,15 @@ use super::breaker::FEW;
 /// How many of a population may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Limit {
-    /// This many. Zero: none ever, except approved ones.
+    /// This many. Zero: none, except approved ones.
     Count(u32),
-    /// This many percent, rounded up and at least 3, or a small population could never
-    /// change. Zero: none ever, except approved ones.
+    /// This percentage, rounded up and at least 3, so that a small population can change.
+    /// Zero: none, except approved ones.
     Percent(u8),
 }
 
 impl Limit {
-    /// How many of a population of this size.
+    /// The limit for a population of this size.
     pub fn of(self, population: usize) -> usize {
         match self {
             Self::Count(count) => usize::try_from(count).unwrap_or(usize::MAX),
@@ -25,7 +25,7 @@ impl Limit {
     }
 }
 
-/// A text that is no [`Limit`].
+/// Why a text is not a [`Limit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be a number of nodes or a percentage, for instance 5 or 10%")]
 pub struct InvalidLimit;

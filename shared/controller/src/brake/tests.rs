@@ -179,7 +179,7 @@ fn an_approval_that_is_not_understood_is_none() {
         (vec![("selector", "pool=batch")], "expires is missing"),
         (
             vec![("selector", "pool=batch"), ("expires", "tomorrow")],
-            "expires: \"tomorrow\" is no time such as 2006-01-02T15:04:05Z",
+            "expires: \"tomorrow\" is not a time such as 2006-01-02T15:04:05Z",
         ),
     ] {
         let error = SetApproval::read(&data(&entries)).unwrap_err();

@@ -5,17 +5,17 @@ use serde::{Deserialize, Serialize};
 
 use super::Budget;
 
-/// How much of a budget is used.
+/// The used part of a budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
     /// Changes in the window.
     pub used: usize,
-    /// How many there may be.
+    /// How many changes are allowed.
     pub limit: usize,
 }
 
-/// What was changed lately, by UID, the oldest first. Serialised, it is what a leader
-/// leaves to the next one.
+/// Recent changes by UID, the oldest first. A leader stores it, serialised, for the next
+/// one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Window {
@@ -23,8 +23,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// The window as another process reads it. Where that one's wall clock is behind, a
-    /// change of the future counts as one of now: it holds for one window at most.
+    /// The window as read by another process. If that process's clock is behind, a change in
+    /// the future counts as one at `now`, so it holds for one window at most.
     pub(super) fn read_at(mut self, now: At) -> Self {
         self.spent.iter_mut().for_each(|(at, _)| *at = (*at).min(now));
         self.spent.make_contiguous().sort_by_key(|(at, _)| *at);
@@ -39,7 +39,7 @@ impl Window {
         }
     }
 
-    /// Takes one change out of the budget; the error says until when there is none.
+    /// Charges one change; the error is the time at which budget becomes available.
     pub(super) fn take(
         &mut self,
         now: At,

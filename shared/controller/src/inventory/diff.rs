@@ -1,4 +1,4 @@
-//! What a list or a lookup changes: pure functions over entries sorted by provider ID.
+//! The changes from a list or a lookup: pure functions over entries sorted by provider ID.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,15 +7,15 @@ use tokio::time::Instant;
 
 use super::{Changes, Entry};
 
-/// The instances of each provider ID. More than one: the cloud contradicts itself.
+/// The instances of each provider ID; more than one if the cloud contradicts itself.
 type Groups = BTreeMap<ProviderId, Vec<Instance>>;
 
-/// The entries after a list that was asked for at `at`, and what it changed.
+/// The entries after a list that was requested at `at`, and its changes.
 pub(super) fn apply(old: &[Entry], listed: Vec<Instance>, at: Instant) -> (Vec<Entry>, Changes) {
     let mut groups = Groups::new();
     for instance in listed {
         let group = groups.entry(instance.provider_id.clone()).or_default();
-        // Pages that overlap repeat an instance; only a difference is a contradiction.
+        // Overlapping pages repeat an instance; only a difference is a contradiction.
         if !group.contains(&instance) {
             group.push(instance);
         }
@@ -40,13 +40,13 @@ pub(super) fn apply(old: &[Entry], listed: Vec<Instance>, at: Instant) -> (Vec<E
     (entries, changes)
 }
 
-/// The entries after a lookup that began at `at`, and the instances that it changed.
+/// The entries after a lookup that began at `at`, and the instances that changed.
 pub(super) fn update(
     old: &[Entry],
     found: impl IntoIterator<Item = Instance>,
     at: Instant,
 ) -> (Vec<Entry>, Vec<Arc<Instance>>) {
-    // Of one instance that was found for two nodes the last answer is the newest.
+    // If an instance was found for two nodes, the last answer is the newest.
     let mut groups: Groups =
         found.into_iter().map(|instance| (instance.provider_id.clone(), vec![instance])).collect();
     let mut entries = Vec::with_capacity(old.len() + groups.len());
@@ -70,7 +70,7 @@ fn same(old: &[Entry], new: &[Instance]) -> bool {
     old.len() == new.len() && old.iter().zip(new).all(|(old, new)| *old.instance == *new)
 }
 
-/// What was known is what is there: keeps its memory, notes that it was seen.
+/// Keeps the allocation of unchanged instances and updates when they were seen.
 fn keep(entries: &mut Vec<Entry>, known: &[Entry], at: Instant) {
     let seen =
         |entry: &Entry| Entry { instance: Arc::clone(&entry.instance), seen: entry.seen.max(at) };

@@ -1,11 +1,10 @@
-//! Lookup tables without copies of what they index: positions, sorted by the text
-//! that stands there.
+//! Lookup tables that copy no text: entry positions, sorted by the text of the entry.
 
 use ccm_cloud::ProviderId;
 
 use super::Entry;
 
-/// The n-th text by which an entry can be found.
+/// The n-th text under which an entry is indexed.
 pub(super) type Texts = fn(&Entry, usize) -> Option<&str>;
 
 /// The provider ID, then its other spellings.
@@ -22,7 +21,7 @@ pub(super) fn names(entry: &Entry, n: usize) -> Option<&str> {
     Some(entry.instance.name.as_str()).filter(|name| n == 0 && !name.is_empty())
 }
 
-/// Entry and number of the text.
+/// The position of the entry, and the number of the text.
 type Place = (u32, u32);
 
 #[derive(Debug, Default)]
@@ -50,7 +49,7 @@ impl Index {
         Self { places }
     }
 
-    /// The entries that have this text, each once.
+    /// The entries with this text, each once.
     pub(super) fn find<'a>(
         &self,
         entries: &'a [Entry],

@@ -10,7 +10,7 @@ computed! {
         [ALPHA] Gauge ccm_inventory_instances = |at| at.snapshot().len() as f64;
         /// Entries of the last list that could not be understood
         [ALPHA] Gauge ccm_inventory_malformed = |at| at.snapshot().malformed() as f64;
-        /// Time since the last good list of the fleet was asked for; not there before the first
+        /// Time since the start of the last successful list of the fleet; absent before the first
         [ALPHA] Gauge ccm_inventory_age_seconds = |at| at.age().map(|age| age.as_secs_f64());
     }
 }

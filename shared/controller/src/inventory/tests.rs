@@ -9,7 +9,7 @@ fn id(text: &str) -> ProviderId {
     ProviderId::parse(text).unwrap()
 }
 
-/// `sim://1` of this name, also known under these IDs.
+/// `sim://1` with this name and these other IDs.
 fn instance(main: &str, name: &str, others: &[&str]) -> Instance {
     Instance {
         other_ids: others.iter().map(|other| id(other)).collect(),
@@ -207,7 +207,7 @@ fn any_instance() -> impl Strategy<Value = Instance> {
     })
 }
 
-/// Who claims this text, found by looking at every instance.
+/// The instances that claim this text, by a linear search.
 fn claims(snapshot: &Snapshot, claims: impl Fn(&Instance) -> bool) -> Vec<String> {
     let claiming = snapshot.instances().filter(|instance| claims(instance));
     claiming.map(|instance| instance.provider_id.to_string()).collect()
@@ -242,7 +242,7 @@ proptest! {
             };
             prop_assert_eq!(set(&changes.new), keys(&next, &known));
             prop_assert_eq!(set(&changes.missing), keys(&known, &next));
-            // Entries that contradict each other may count as changed when only their order did.
+            // Contradicting entries may count as changed when only their order changed.
             for (key, is) in &next {
                 let Some(was) = known.get(key).filter(|was| *was != is || was.len() == 1) else { continue };
                 prop_assert_eq!(set(&changes.changed).contains(key), was != is);

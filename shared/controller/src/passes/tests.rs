@@ -2,7 +2,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 
-/// Quirk 8: programs that were started together do not list together for ever.
+/// Quirk 8: programs that started together do not keep listing at the same time.
 #[tokio::test(start_paused = true)]
 async fn periods_are_spread_by_a_tenth() {
     let period = Duration::from_mins(5);
@@ -23,7 +23,7 @@ fn the_wait_after_a_failure_is_what_was_asked_for_or_doubles() {
         ("fourth", RetryClass::Retry, 4, 40),
         ("fifth", RetryClass::Retry, 5, 60),
         ("many", RetryClass::Retry, u32::MAX, 60),
-        ("only a person can mend it", RetryClass::Permanent, 1, 60),
+        ("only a person can fix it", RetryClass::Permanent, 1, 60),
         ("as the cloud asks", asks(90), 1, 90),
         ("but not at once", asks(1), 1, 5),
     ] {
@@ -31,7 +31,7 @@ fn the_wait_after_a_failure_is_what_was_asked_for_or_doubles() {
     }
 }
 
-/// Notes when each pass began, takes a while, and does what it was told to.
+/// Records when each pass began, takes a while, and returns what the test sets.
 struct Noted {
     began: mpsc::UnboundedSender<f64>,
     start: Instant,

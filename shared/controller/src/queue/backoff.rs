@@ -1,4 +1,4 @@
-//! How long a failed key waits.
+//! The back-off of failed keys.
 
 use std::time::Duration;
 
@@ -6,18 +6,17 @@ use tokio::time::Instant;
 
 use super::QueueConfig;
 
-/// The wait after this many failures of one key (1 is the first), less a random share.
+/// The wait after this many failures of one key (1 is the first), minus a random share.
 /// `unit` is the random number, between 0 and 1.
 pub(super) fn delay(config: &QueueConfig, failures: u32, unit: f64) -> Duration {
     let full = config.waits.after(failures);
     full.mul_f64(1.0 - config.jitter.clamp(0.0, 1.0) * unit.clamp(0.0, 1.0))
 }
 
-/// Spaces the retries of all keys together: a burst at once, then a steady rate.
+/// Limits the retries of all keys together: a burst at once, then a steady rate.
 ///
-/// `full_at` is when everything that was granted has been paid for; a grant lies as
-/// far ahead as that time exceeds what the burst covers (the generic cell rate
-/// algorithm of ATM).
+/// Implements the generic cell rate algorithm of ATM: `full_at` is when the bucket is full
+/// again; a retry is delayed by what exceeds the burst.
 #[derive(Clone, Debug)]
 pub(super) struct Overall {
     interval: Duration,
@@ -26,7 +25,7 @@ pub(super) struct Overall {
 }
 
 impl Overall {
-    /// A rate of 0 or less, or one that is no number, is no limit.
+    /// A rate that is not positive is no limit.
     pub(super) fn new(rate: f64, burst: u32) -> Self {
         let interval = if rate > 0.0 {
             Duration::try_from_secs_f64(1.0 / rate).unwrap_or_default()
@@ -37,7 +36,7 @@ impl Overall {
         Self { interval, burst: interval.saturating_mul(burst.saturating_sub(1)), full_at: None }
     }
 
-    /// Grants one retry and tells how far ahead it lies.
+    /// Reserves one retry and returns its delay.
     pub(super) fn reserve(&mut self, now: Instant) -> Duration {
         let start = self.full_at.map_or(now, |at| at.max(now));
         self.full_at = Some(start + self.interval);

@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 
 use super::state::Snapshot;
 
-/// The queue's name as given by the program: a constant of it.
+/// The queue's name: a constant of the program.
 type Name = &'static str;
 
-/// Reads one queue; `None` once the queue is gone.
+/// Reads one queue; `None` once the queue is dropped.
 type Read = Box<dyn Fn() -> Option<Snapshot> + Send + Sync>;
 
 /// Bounds from 10 ns to 10 s, each ten times the one before.
@@ -36,21 +36,21 @@ computed! {
     static QUEUES: Snapshot { name } = {
         /// Keys that wait to be taken
         [BETA] Gauge workqueue_depth = |queue| queue.depth as f64;
-        /// How long the keys in work have been in work, summed up; it grows while workers are stuck
+        /// The times that all keys have been in work, summed up; grows while workers are stuck
         [BETA] Gauge workqueue_unfinished_work_seconds = |queue| queue.unfinished.as_secs_f64();
-        /// How long the key that has been in work longest has been so
+        /// The longest time that a key has been in work
         [BETA] Gauge workqueue_longest_running_processor_seconds = |queue| queue.longest.as_secs_f64();
-        /// How long the key that has waited longest has waited
+        /// The longest time that a key has been waiting
         [ALPHA] Gauge ccm_workqueue_oldest_age_seconds = |queue| queue.oldest.as_secs_f64();
-        /// Adds, those of keys that waited already left out
+        /// Adds, without those of keys that were already waiting
         [BETA] Counter workqueue_adds = |queue| queue.adds;
         /// Adds with a delay, after a failure or by plan
         [BETA] Counter workqueue_retries = |queue| queue.retries;
     }
 }
 
-/// The metrics of all queues of a process. Depth, ages and counts are computed when
-/// they are asked for; only the two histograms are written while working.
+/// The metrics of all queues of a process. Depth, ages and counts are computed on each
+/// scrape; only the two histograms are updated during work.
 #[derive(Clone)]
 pub struct QueueMetrics {
     durations: Durations,
@@ -64,7 +64,7 @@ impl Debug for QueueMetrics {
 }
 
 impl QueueMetrics {
-    /// Registers the metrics; to be called once per registry.
+    /// Registers the metrics. Call it once per registry.
     pub fn new(metrics: &Metrics) -> Self {
         let this = Self { durations: Durations::new(metrics), queues: Arc::default() };
         let all = this.clone();
@@ -72,8 +72,7 @@ impl QueueMetrics {
         this
     }
 
-    /// Makes one series of everything for a queue of this name: what the reference of the
-    /// metrics is printed from.
+    /// Creates the sample series for the metrics reference, for a queue with this name.
     pub fn specimens(&self, name: &'static str) {
         drop(self.observed(name));
         self.watch(name, || Some(Snapshot::default()));
@@ -92,7 +91,7 @@ impl QueueMetrics {
         self.queues.lock().push((name, Box::new(read)));
     }
 
-    /// The queues there are, and how they stand. Queues that are gone are dropped.
+    /// The state of all queues. Removes queues that were dropped.
     fn read(&self) -> Vec<Row<Snapshot>> {
         let mut snapshots = Vec::new();
         self.queues.lock().retain(|(name, read)| {

@@ -1,4 +1,4 @@
-//! The queue as a state machine: no clock, no waiting, no locks.
+//! The queue as a state machine: it reads no clock, does not wait and takes no locks.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,13 +15,13 @@ use super::{
     backoff::{self, Overall},
 };
 
-/// A point in time, and a number that orders what is due at the same time.
+/// A due time, and a sequence number that orders items due at the same time.
 type Due = (Instant, u64);
 
-/// What is known of one key. It is kept while any field says something.
+/// The state of one key. It is kept while any field is set.
 ///
-/// A held key is never wanted: what wants it is taken into the hold, and comes out of
-/// it as one add when the hold ends.
+/// A held key is never wanted: adds are merged into the hold and come out of it as one add
+/// when the hold ends.
 #[derive(Debug, Default)]
 struct Entry {
     wanted: Option<Wanted>,
@@ -31,7 +31,7 @@ struct Entry {
     failures: u32,
 }
 
-/// The key is to be handed out: now if nobody works on it, else when it is given back.
+/// The key is to be handed out: now if no worker has it, else when it is given back.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     priority: Priority,
@@ -46,13 +46,13 @@ struct Work {
     started: Instant,
 }
 
-/// The key is not to be handed out before `due`, and is added then.
+/// The key must not be handed out before `due`, and is added then.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     due: Due,
     began: Instant,
     priority: Priority,
-    /// No add ends it early.
+    /// Whether no add ends the hold early.
     strict: bool,
 }
 
@@ -73,32 +73,32 @@ enum Timer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Taken<K> {
     pub(super) key: K,
-    /// How long it waited.
+    /// How long it has waited.
     pub(super) waited: Duration,
-    /// Whether it failed before and comes again.
+    /// Whether it is a retry.
     pub(super) again: bool,
 }
 
-/// What a worker gets to hear.
+/// The answer to a worker that asks for keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next<K> {
     Taken(Taken<K>),
-    /// Nothing now; something is due then.
+    /// Nothing now; something is due at this time.
     Wait(Option<Instant>),
     ShutDown,
 }
 
-/// How a queue stands.
+/// The state of a queue for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Snapshot {
     pub(super) depth: usize,
     pub(super) adds: u64,
     pub(super) retries: u64,
-    /// The age of the key that has waited longest.
+    /// The longest time that a key has been waiting.
     pub(super) oldest: Duration,
-    /// The ages of all keys in work, summed up.
+    /// The times that all keys have been in work, summed up.
     pub(super) unfinished: Duration,
-    /// The age of the key that has been in work longest.
+    /// The longest time that a key has been in work.
     pub(super) longest: Duration,
 }
 
@@ -111,7 +111,7 @@ pub(super) struct Core<K> {
     timers: BTreeMap<Due, (K, Timer)>,
     turns: FairOrder,
     overall: Overall,
-    /// The last number given out; it grows with time, so it orders by age too.
+    /// The last sequence number; it grows with time, so it orders by age too.
     seq: u64,
     processing: usize,
     adds: u64,
@@ -248,7 +248,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.shut_down
     }
 
-    /// How many keys something is kept of.
+    /// The number of keys with any state.
     #[cfg(test)]
     pub(super) fn known(&self) -> usize {
         self.entries.len()
@@ -258,13 +258,13 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.processing
     }
 
-    /// How many keys wait to be handed out.
+    /// The number of keys that wait to be handed out.
     pub(super) fn ready_len(&mut self, now: Instant) -> usize {
         self.advance(now);
         self.urgent.len() + self.routine.len()
     }
 
-    /// Since when the oldest of the keys that wait has been waiting.
+    /// Since when the oldest waiting key has been waiting.
     pub(super) fn oldest(&self) -> Option<Instant> {
         [&self.urgent, &self.routine]
             .into_iter()
@@ -273,7 +273,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
             .min()
     }
 
-    /// When something is due without anybody doing anything.
+    /// The next time at which the state changes without a call.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.timers.first_key_value().map(|((at, _), _)| *at)
     }
@@ -305,7 +305,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         }
     }
 
-    /// Marks the key as wanted, or takes the wish into its hold.
+    /// Marks the key as wanted, or merges the add into its hold.
     fn want(&mut self, key: K, priority: Priority, now: Instant) {
         if self.shut_down {
             return;
@@ -326,7 +326,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         match &mut entry.wanted {
             Some(wanted) if wanted.priority <= priority => {}
             Some(wanted) => {
-                // It keeps its number: among the urgent it stands as old as it is.
+                // It keeps its sequence number: among urgent keys it is placed by its age.
                 let (old, seq) = (wanted.priority, wanted.seq);
                 wanted.priority = priority;
                 if free {
@@ -344,7 +344,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         }
     }
 
-    /// Keeps the key back, together with what wants it now. Of two holds the later end counts.
+    /// Holds the key, together with any pending add. Of two holds the later end counts.
     fn hold(&mut self, key: K, delay: Duration, strict: bool, now: Instant) {
         self.advance(now);
         self.retries += 1;
@@ -376,7 +376,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.timers.insert(hold.due, (key, Timer::Hold));
     }
 
-    /// Does what has become due, in order.
+    /// Processes everything that is due, in order.
     fn advance(&mut self, now: Instant) {
         while let Some(first) = self.timers.first_entry().filter(|first| first.key().0 <= now) {
             let ((due, _), (key, timer)) = first.remove_entry();
@@ -404,7 +404,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         Some(Taken { key, waited: now.saturating_duration_since(wanted.since), again })
     }
 
-    /// Drops an entry that says nothing.
+    /// Drops an entry without state.
     fn prune(&mut self, key: &K) {
         let idle = |entry: &Entry| {
             entry.wanted.is_none()

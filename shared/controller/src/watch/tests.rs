@@ -41,7 +41,7 @@ impl Stored for LeanLease {
     }
 }
 
-/// An API server with one node and two Leases, whose watches show nothing.
+/// An API server with one node and two Leases, whose watches deliver nothing.
 fn client() -> kube::Client {
     let service = service_fn(|request: Request<Body>| async move {
         let query = request.uri().query().unwrap_or_default();
@@ -88,7 +88,7 @@ async fn two_kinds_share_one_registration_and_have_checks_of_their_own() {
     let page = registry.encode().expect("a page");
     let mut seen = HashSet::new();
     for line in page.lines() {
-        // Comments and series: neither may come twice.
+        // Comments and series: none may appear twice.
         let key = match line.split_once(' ') {
             Some(("#", rest)) => rest.split(' ').take(2).collect::<Vec<_>>().join(" "),
             Some((series, _)) => series.to_owned(),

@@ -20,7 +20,7 @@ fn queue(keys: impl IntoIterator<Item = u32>) -> WorkQueue<u32> {
     queue
 }
 
-/// How many run now, and how many ran at once at most.
+/// How many tasks run now, and the most that ran at once.
 #[derive(Clone, Default)]
 struct Running(Arc<(AtomicUsize, AtomicUsize)>);
 

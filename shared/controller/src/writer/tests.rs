@@ -14,10 +14,10 @@ use super::*;
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// What an API server was sent: method, path and body.
+/// The requests to an API server: method, path and body.
 type Sent = Arc<Mutex<Vec<(String, String, Value)>>>;
 
-/// A writer for an API server that answers everything like this.
+/// A writer for an API server that gives this answer to every request.
 fn writer(leadership: Leadership, code: u16, answer: &Value) -> (Writer<Node>, Sent) {
     let (sent, answer) = (Sent::default(), Bytes::from(answer.to_string()));
     let log = Arc::clone(&sent);
@@ -113,6 +113,7 @@ async fn nothing_is_sent_unless_the_term_covers_the_longest_write() {
         (Leadership::for_a_term(TIMEOUT + Duration::from_mins(1)), true),
         (Leadership::for_a_term(TIMEOUT.saturating_sub(Duration::from_millis(1))), false),
         (Leadership::for_a_term(Duration::ZERO), false),
+        (Leadership::observer(), false),
     ] {
         let (writer, sent) = writer(term, 200, &wire());
         let node = node();

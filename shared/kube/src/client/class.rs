@@ -1,17 +1,17 @@
-//! Which rate limit a request counts against.
+//! Classifies requests for rate limits.
 
 use http::{Method, Request, Uri};
 
-/// Which rate limit a request counts against. Watches and lease requests are not limited:
-/// a watch is one request for minutes of events, and a late lease loses leadership.
+/// The rate limit that a request counts against. Watches and lease requests are not limited:
+/// a watch is one request for minutes of events, and a late lease request loses leadership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestClass {
-    /// GET: single objects and lists. An access review reads as well.
+    /// GET: single objects and lists. Access reviews count as reads.
     Read,
     /// Every request that changes something.
     Write,
-    /// Anything about Events. Their own bucket, so that a storm of them never delays
-    /// a controller's work.
+    /// Any request for Events. They have their own bucket, so that an event storm never
+    /// delays a controller's work.
     Event,
 }
 
@@ -36,8 +36,8 @@ pub(super) fn is_watch(uri: &Uri) -> bool {
         .is_some_and(|query| query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1"))
 }
 
-/// The resource (`nodes`, `events`, ...) of an API path. The path may start with a
-/// prefix: some servers live below one.
+/// The resource (`nodes`, `events`, ...) of an API path. The path may start with a prefix:
+/// some servers are mounted below one.
 fn resource(path: &str) -> Option<&str> {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
     let after_version = segments.windows(2).enumerate().find_map(|(at, pair)| match *pair {

@@ -1,8 +1,8 @@
-//! How a connection to the API server is made.
+//! Connections to the API server.
 //!
-//! A peer that vanishes without a word (a node that died, a firewall that forgot us)
-//! is noticed by TCP itself: unanswered data after 30 s by `TCP_USER_TIMEOUT`, an idle
-//! connection after 60 s by keepalive (30 s, then three probes 10 s apart).
+//! TCP detects a dead peer (a failed node, a firewall that dropped its state):
+//! unacknowledged data after 30 s by `TCP_USER_TIMEOUT`, an idle connection after 60 s by
+//! keepalive (30 s, then three probes 10 s apart).
 
 use std::{
     task::{Context, Poll},
@@ -25,29 +25,29 @@ use rustls::pki_types::ServerName;
 use tokio::{net::TcpStream, time::timeout};
 use tower::{BoxError, Service, ServiceExt as _, util::BoxCloneSyncService};
 
-/// Silence on a connection before TCP asks whether the peer is there.
+/// Idle time before the first keepalive probe.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
-/// Time between two such questions.
+/// Time between two probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// Unanswered questions that end the connection.
+/// Unanswered probes before the connection is closed.
 const KEEPALIVE_PROBES: u32 = 3;
-/// Longest time that sent data may stay unacknowledged.
+/// The longest time that sent data may stay unacknowledged.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
-/// Longest time for one TCP connection attempt.
+/// The timeout of one TCP connection attempt.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Longest time for name resolution, TCP, proxy and TLS together.
+/// The timeout of name resolution, TCP, proxy and TLS together.
 const ESTABLISH: Duration = Duration::from_secs(10);
 
-/// Makes the TCP connection, through a proxy if there is one.
+/// Opens the TCP connection, through a proxy if configured.
 pub(super) type Dial = BoxCloneSyncService<Uri, TokioIo<TcpStream>, BoxError>;
 
-/// A connection could not be made in time.
+/// The connection was not established in time.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("no connection within {} s", ESTABLISH.as_secs())]
 struct NotEstablished;
 
-/// Makes TCP connections to the API server or to the proxy that leads there.
+/// Opens TCP connections to the API server or to its proxy.
 pub(super) fn dial(proxy: Option<&Intercept>) -> Dial {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -66,7 +66,7 @@ pub(super) fn dial(proxy: Option<&Intercept>) -> Dial {
     Dial::new(tunnel.map_err(BoxError::from))
 }
 
-/// Makes connections, with TLS if the URL asks for it.
+/// Opens connections, with TLS if the URL requires it.
 #[derive(Clone)]
 pub(super) struct Connector(HttpsConnector<Dial>);
 

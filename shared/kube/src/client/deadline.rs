@@ -1,10 +1,9 @@
-//! A call ends in time, whatever the other side does.
+//! Bounds every call in time, whatever the other side does.
 //!
-//! Without this, a request on a connection that has gone silent never returns: kube
-//! has no read time-out, and TCP notices a dead peer late. The deadline covers the
-//! whole call, so that a caller knows what it waits for: limiter, retries, the head
-//! of the answer and its body. A watch is bounded until it starts; its body is
-//! endless by nature, and the informer notices when it falls silent.
+//! Without this layer a request on a silent connection never returns: kube has no read
+//! timeout, and TCP detects a dead peer late. The deadline covers the whole call: limiter,
+//! retries, headers and body of the response. A watch is bounded only until it starts; its
+//! body has no end, and the informer detects when it falls silent.
 
 use std::{
     pin::Pin,
@@ -27,16 +26,16 @@ use super::{
 };
 use crate::error::DeadlineExceeded;
 
-/// A time-out this long is none; adding more could overflow the clock.
+/// The longest timeout; adding more could overflow the clock.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// When the call must have ended; an extension of the request, for the layers below.
+/// The deadline of a call: a request extension for the layers below.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline(pub(super) Instant);
 
-/// Ends each call after a time.
+/// Puts a deadline on each call.
 pub(super) struct Deadlines {
-    /// Longest time for a call.
+    /// The longest duration of a call.
     pub(super) timeout: Duration,
 }
 
@@ -58,7 +57,7 @@ impl Middleware for Deadlines {
     }
 }
 
-/// A body that fails at the deadline instead of trickling on.
+/// A body that fails at the deadline.
 struct BoundedBody {
     body: ResponseBody,
     end: Pin<Box<Sleep>>,
@@ -73,8 +72,8 @@ impl HttpBody for BoundedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        // The clock first: a body that always has more to give must end as well, and
-        // timers do not fire while a task never waits.
+        // Check the clock first: a body that is always ready must end as well, and timers do not
+        // fire while a task never waits.
         if Instant::now() < self.end.deadline() {
             if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
                 return Poll::Ready(frame);

@@ -1,9 +1,9 @@
-//! Compression of answers.
+//! Compression of responses.
 //!
-//! Lists compress well and are worth it. Watches must not be compressed: since
-//! Kubernetes 1.37 the API server sends one gzip member per event, of which the
-//! decoder reads the first and fails on the second (kube #2079). The decompression
-//! layer asks for gzip only where the request does not say what it wants.
+//! Lists compress well. Watches must not be compressed: since Kubernetes 1.37 the API
+//! server sends one gzip member per event, and the decoder reads the first and fails on
+//! the second (kube #2079). The decompression layer requests gzip only if the request has
+//! no `Accept-Encoding`.
 
 use http::{HeaderValue, Request, header::ACCEPT_ENCODING};
 use http_body_util::BodyExt as _;
@@ -16,7 +16,7 @@ use super::{
     middleware::{Answer, Middleware, Next, around, send},
 };
 
-/// Asks for plain answers on watches.
+/// Requests uncompressed responses for watches.
 struct PlainWatches;
 
 impl Middleware for PlainWatches {
@@ -28,7 +28,7 @@ impl Middleware for PlainWatches {
     }
 }
 
-/// Decompresses answers; `gzip` false asks for none compressed.
+/// Decompresses responses; with `gzip` false it requests no compression.
 pub(super) fn decompressed(gzip: bool, next: Next) -> Next {
     let layer = DecompressionLayer::new().no_br().no_deflate().no_zstd().gzip(gzip);
     let next = ServiceBuilder::new()

@@ -1,9 +1,8 @@
-//! A client certificate that follows its files.
+//! A client certificate that is reloaded from its files.
 //!
-//! Certificates of components are renewed while they run. kube reads those of a
-//! kubeconfig once; here the files are read at each TLS handshake, which is rare.
-//! Connections that exist keep the certificate they were made with, until the server
-//! refuses it (see [`super::transport`]).
+//! Component certificates are renewed at runtime. kube reads those of a kubeconfig once;
+//! this module reads the files at each TLS handshake, which is rare. Existing connections
+//! keep their certificate until the server refuses it (see [`super::transport`]).
 
 use std::{fmt, fs, io, path::PathBuf, sync::Arc};
 
@@ -17,7 +16,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-/// Why the files hold no usable certificate.
+/// Why the files contain no usable certificate.
 #[derive(Debug, thiserror::Error)]
 enum IdentityError {
     #[error("cannot read {path}")]
@@ -28,7 +27,7 @@ enum IdentityError {
     Mismatch(#[from] rustls::Error),
 }
 
-/// The files, and what was last read from them.
+/// The files, and their last valid contents.
 pub(super) struct ReloadingIdentity {
     certificate: PathBuf,
     key: PathBuf,
@@ -37,7 +36,7 @@ pub(super) struct ReloadingIdentity {
 }
 
 struct Current {
-    /// The files' contents, to parse them only when they have changed.
+    /// The files' contents; they are parsed only after a change.
     pem: (Vec<u8>, Vec<u8>),
     identity: Arc<CertifiedKey>,
 }
@@ -83,11 +82,11 @@ impl ResolvesClientCert for ReloadingIdentity {
         _schemes: &[SignatureScheme],
     ) -> Option<Arc<CertifiedKey>> {
         let mut current = self.current.lock();
-        // Half-written files happen during renewal: go on with what worked before.
+        // Half-written files occur during renewal: keep the last valid certificate.
         if let Err(error) = self.reload(&mut current) {
             tracing::warn!(
                 error = ccm_base::message::chain(&error),
-                "client certificate not read again, using the last one"
+                "cannot reload the client certificate; keeping the last one"
             );
         }
         current.as_ref().map(|current| Arc::clone(&current.identity))

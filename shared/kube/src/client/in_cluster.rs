@@ -1,4 +1,4 @@
-//! The configuration that a pod finds in itself.
+//! The in-cluster configuration of a pod.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ pub(super) struct Pod {
 }
 
 impl Pod {
-    /// The configuration. Token and CA stay file names: both are rotated.
+    /// The client configuration. Token and CA stay file names: both are rotated.
     pub(super) fn config(&self) -> Result<Config, Problem> {
         let mut config = Config::new(self.server()?);
         let (ca, token) = (self.account.join("ca.crt"), self.account.join("token"));

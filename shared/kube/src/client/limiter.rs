@@ -6,18 +6,18 @@ use futures::future::{BoxFuture, FutureExt};
 
 use super::RequestClass;
 
-/// Admits requests at the rate that the API server can take.
+/// Limits the rate of requests to the API server.
 pub trait RequestLimiter: Send + Sync + 'static {
-    /// Waits until one request of this class may be sent. Called once per attempt; a
-    /// caller that gives up drops the future.
+    /// Waits until one request of this class may be sent. Called once per attempt; a cancelled
+    /// caller drops the future.
     fn admit(&self, class: RequestClass) -> BoxFuture<'static, ()>;
 
-    /// Reports how an admitted attempt ended, once per attempt. `status` is `None` if no
-    /// answer came; `retry_after` is what the server asked for.
+    /// Reports the result of an admitted attempt, once per attempt. `status` is `None` without a
+    /// response; `retry_after` is the wait that the server asked for.
     fn answered(&self, class: RequestClass, status: Option<u16>, retry_after: Option<Duration>);
 }
 
-/// Admits everything at once.
+/// Admits everything immediately.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unlimited;
 

@@ -1,4 +1,4 @@
-//! Counts attempts, their durations and sizes.
+//! Counts attempts and measures their durations and sizes.
 
 use std::{
     pin::Pin,
@@ -48,7 +48,7 @@ impl Middleware for Measure {
     }
 }
 
-/// Records an attempt when it ends, also if the caller gave up on it.
+/// Records an attempt when it ends, also when it is cancelled.
 struct Attempt<'a> {
     recorder: &'a Recorder,
     method: &'a Method,
@@ -62,7 +62,7 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// A body that records its size once it has been read or given up.
+/// A body that records its size when it ends or is dropped.
 struct CountedBody {
     body: ResponseBody,
     bytes: u64,

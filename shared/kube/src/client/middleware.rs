@@ -1,8 +1,8 @@
-//! One place that makes a layer out of a function around a request.
+//! Makes a tower layer from a function around a request.
 //!
-//! `kube::Client` polls its stack for readiness from a single task. A layer that is
-//! not ready stops every request of that client, so these are always ready and do
-//! all waiting in the future of the one request that has to wait.
+//! `kube::Client` polls its stack for readiness from a single task. A layer that is not
+//! ready blocks every request of that client, so these layers are always ready and wait
+//! only in the future of the request concerned.
 
 use std::{
     sync::Arc,
@@ -16,24 +16,24 @@ use tower::{BoxError, Service, ServiceExt as _, util::BoxCloneSyncService};
 
 use super::ResponseBody;
 
-/// How a request ends.
+/// The result of a request.
 pub(super) type Answer = Result<Response<ResponseBody>, BoxError>;
 
 /// The layers below.
 pub(super) type Next = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
 
-/// What a layer does around the layers below it.
+/// A layer's work around the layers below it.
 pub(super) trait Middleware: Send + Sync + 'static {
     /// Handles one request. [`send`] passes it on, as often as needed.
     fn handle(&self, request: Request<Body>, next: Next) -> impl Future<Output = Answer> + Send;
 }
 
-/// Passes a request on.
+/// Sends a request to the layers below.
 pub(super) async fn send(next: &Next, request: Request<Body>) -> Answer {
     next.clone().oneshot(request).await
 }
 
-/// Puts a layer around the layers below it.
+/// Wraps the layers below in a layer.
 pub(super) fn around<M: Middleware>(middleware: M, next: Next) -> Next {
     Next::new(Around { middleware: Arc::new(middleware), next })
 }

@@ -1,4 +1,4 @@
-//! From a configuration to what connections are made with.
+//! Prepares everything that connections need from a configuration.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use super::{
     source::Found,
 };
 
-/// Longest time for files and an exec plugin.
+/// The timeout for reading files and running an exec plugin.
 const PREPARE: Duration = Duration::from_mins(1);
 
 /// What the clients of one API server share.
@@ -29,8 +29,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Reads certificates and obtains credentials. An exec plugin blocks, so this
-    /// happens on a thread where that is no harm.
+    /// Reads certificates and obtains credentials. An exec plugin blocks, so this runs on a
+    /// blocking thread.
     pub(super) async fn make(found: Found, no_proxy: Option<String>) -> Result<Self, ClientError> {
         let origin = found.origin.clone();
         let plan = timeout(PREPARE, spawn_blocking(move || read(found, no_proxy.as_deref()))).await;
@@ -48,7 +48,7 @@ impl Plan {
         Err(problem.of(&origin))
     }
 
-    /// A connector of its own, so that clients do not share connections.
+    /// A separate connector, so that clients do not share connections.
     pub(super) fn connector(&self) -> Connector {
         Connector::new(dial(self.proxy.as_ref()), self.tls.clone(), self.server_name.clone())
     }
@@ -64,7 +64,7 @@ fn read(
     let mut tls = tls(&config)?;
     if let Some(identity) = ReloadingIdentity::of(&config.auth_info, provider) {
         tls.client_auth_cert_resolver = Arc::new(identity);
-        // A resumed session would bring the certificate back that it began with.
+        // A resumed session would keep the certificate that it began with.
         tls.resumption = Resumption::disabled();
     }
     let server_name = config.tls_server_name.clone().map(ServerName::try_from).transpose();
@@ -77,7 +77,7 @@ fn read(
     Ok(Plan { config, auth, origin, tls, server_name, proxy })
 }
 
-/// A server without TLS needs no roots of trust, which a small image may not have.
+/// A server without TLS needs no root certificates, which a small image may lack.
 fn tls(config: &kube::Config) -> Result<rustls::ClientConfig, Problem> {
     if config.cluster_url.scheme_str() == Some("http") {
         let no_roots = rustls::RootCertStore::empty();
@@ -88,12 +88,12 @@ fn tls(config: &kube::Config) -> Result<rustls::ClientConfig, Problem> {
     Ok(config.rustls_client_config()?)
 }
 
-/// The process's cryptography; rustls refuses to choose if a program links several.
+/// The process's cryptography provider; rustls refuses to choose if several are linked.
 fn provider() -> Arc<CryptoProvider> {
     if let Some(provider) = CryptoProvider::get_default() {
         return Arc::clone(provider);
     }
-    // Another thread may have installed one meanwhile; that one is used then.
+    // If another thread has installed one meanwhile, that one is used.
     let mine = Arc::new(rustls::crypto::ring::default_provider());
     match rustls::crypto::ring::default_provider().install_default() {
         Ok(()) => mine,

@@ -1,4 +1,4 @@
-//! What is wrong with the configuration of the clients.
+//! Errors in the configuration of the clients.
 
 use ccm_base::message::{LONGEST_LINE, chain, one_line};
 use kube::{
@@ -6,8 +6,8 @@ use kube::{
     config::{KubeconfigError, LoadDataError},
 };
 
-/// Why no client could be built. Displayed as one line: where the setting came from,
-/// what is wrong with it, what would be right.
+/// Why no client could be built. Displayed as one line: the origin of the setting, the
+/// problem, the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
     /// No source of configuration exists.
@@ -19,14 +19,14 @@ pub enum ClientError {
         /// The kubeconfig of the user that was looked for.
         home: String,
     },
-    /// A source of configuration cannot be used.
+    /// A source of configuration is not usable.
     #[error("{origin}: {problem}; {remedy}")]
     Unusable {
-        /// The setting or the place that the configuration comes from.
+        /// The setting or place that the configuration comes from.
         origin: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
-        /// What would be right.
+        /// The remedy.
         remedy: String,
     },
 }
@@ -157,7 +157,7 @@ impl From<RustlsTlsError> for Problem {
 }
 
 impl Problem {
-    /// The CA is there, but holds nothing.
+    /// The CA file exists, but contains no certificate.
     pub(super) fn no_certificate() -> Self {
         Self::new(
             "certificate-authority holds no certificate",
@@ -182,7 +182,7 @@ impl Problem {
     }
 }
 
-/// Where a YAML parser gave up. Its text may quote the file, which holds secrets.
+/// The position of a YAML error. The error's text may quote the file, which holds secrets.
 fn parse_problem(text: &str) -> String {
     let is_end = |c: char| !c.is_ascii_alphanumeric() && !" ,:".contains(c);
     let place = text.find("line ").and_then(|at| text.get(at..)?.split(is_end).next());

@@ -1,4 +1,4 @@
-//! Which proxy leads to the API server.
+//! Chooses the proxy for the API server.
 
 use ccm_base::is_loopback;
 use http::Uri;
@@ -6,11 +6,11 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 
 use super::problem::Problem;
 
-/// The proxy for `server`, if `proxy` is to be used for it.
+/// The proxy for `server`, if `proxy` applies to it.
 ///
-/// A proxy that the kubeconfig names (`own`) is always used. One from the environment
-/// (`HTTPS_PROXY`) is meant for servers far away that speak TLS: not for this machine,
-/// and not for what `except` (`NO_PROXY`) lists.
+/// A proxy from the kubeconfig (`own`) always applies. One from the environment
+/// (`HTTPS_PROXY`) applies to remote servers with TLS: not to loopback hosts, and not to
+/// hosts in `except` (`NO_PROXY`).
 pub(super) fn choose(
     server: &Uri,
     proxy: Option<&Uri>,

@@ -1,16 +1,16 @@
-//! A few more attempts, where a request can be repeated safely and time is left.
+//! Retries requests that are safe to repeat while time is left.
 //!
-//! kube's own retry would repeat anything 15 times: six minutes until an error
-//! surfaces, writes and watches included. Here at most four attempts are made, only
-//! within the call's deadline, and each repetition is counted.
+//! kube's own retry would repeat any request 15 times: it takes six minutes until an error
+//! surfaces, for writes and watches too. This layer makes at most four attempts, only
+//! within the call's deadline, and counts each retry.
 //!
 //! | request | repeated after |
 //! |---|---|
-//! | GET | 429, 503, 504, any 5xx with `Retry-After`; no connection; a connection that broke |
-//! | others | 429 with `Retry-After`; no connection, so that nothing was sent |
-//! | watch | nothing: the informer decides how to go on |
+//! | GET | 429, 503, 504, any 5xx with `Retry-After`; a failed connect; a broken connection |
+//! | others | 429 with `Retry-After`; a failed connect, when nothing was sent |
+//! | watch | nothing: the informer handles it |
 //!
-//! A write whose connection broke may have been done. Its caller plans anew.
+//! A write on a broken connection may have been applied. Its caller must plan again.
 
 use std::{error::Error, io, time::Duration};
 
@@ -27,13 +27,13 @@ use super::{
 };
 use crate::{error::causes, metrics::Recorder};
 
-/// Attempts per call, the first included.
+/// Attempts per call, including the first.
 const ATTEMPTS: u32 = 4;
-/// Between two attempts, unless the server asks for more.
+/// The back-off between attempts, unless the server asks for more.
 const DELAY: Backoff =
     Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
 
-/// Sends requests again that can be.
+/// Retries requests that are safe to repeat.
 pub(super) struct Retry {
     pub(super) recorder: Recorder,
 }
@@ -42,7 +42,7 @@ impl Middleware for Retry {
     async fn handle(&self, request: Request<Body>, next: Next) -> Answer {
         let (parts, body) = request.into_parts();
         let deadline = parts.extensions.get::<Deadline>().copied();
-        // A body that streams cannot be sent twice.
+        // A streaming body cannot be sent twice.
         let mut spare = if is_watch(&parts.uri) { None } else { body.try_clone() };
         let mut answer = send(&next, Request::from_parts(parts.clone(), body)).await;
         for attempt in 1..ATTEMPTS {
@@ -66,7 +66,7 @@ impl Middleware for Retry {
     }
 }
 
-/// How long to wait before sending again, or `None` if this answer stands.
+/// The wait before the next attempt, or `None` if this result is final.
 fn wait_before_retry(method: &Method, answer: &Answer, attempt: u32) -> Option<Duration> {
     let read = matches!(*method, Method::GET | Method::HEAD);
     let asked = match answer {
@@ -88,11 +88,11 @@ fn wait_before_retry(method: &Method, answer: &Answer, attempt: u32) -> Option<D
     Some(DELAY.after(attempt).mul_f64(rand::random_range(0.5..1.0)).max(asked.unwrap_or_default()))
 }
 
-/// How a request failed that got no answer.
+/// Why a request got no response.
 enum Fault {
-    /// There was no connection to send it on.
+    /// No connection: the request was not sent.
     NeverSent,
-    /// The connection broke; the request may have been handled or not.
+    /// The connection broke; the request may have been handled.
     Broken,
     /// Anything else, such as missing credentials.
     Other,

@@ -1,4 +1,4 @@
-//! `Retry-After`, which comes from the network and can hold anything.
+//! The `Retry-After` header. It comes from the network and can hold anything.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use crate::error::RETRY_AFTER_LIMIT;
 
-/// What the server asked for: seconds, or a date seen from `now`. Anything else
-/// counts as not asked.
+/// The wait that the server asked for: seconds, or a date relative to `now`. `None` for
+/// anything else.
 pub(super) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let wait = ccm_base::retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)?;
     Some(wait.min(RETRY_AFTER_LIMIT))

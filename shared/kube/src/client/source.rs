@@ -1,4 +1,4 @@
-//! Where the configuration of the clients comes from.
+//! Finds the configuration of the clients.
 
 use std::{
     ffi::OsString,
@@ -13,7 +13,7 @@ use super::{
     problem::{ClientError, Problem},
 };
 
-/// What the process's surroundings say. A value, so that tests need no real ones.
+/// The process's environment, as a value for tests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Surroundings {
     /// `KUBECONFIG`: one file or several, separated by colons.
@@ -27,7 +27,7 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Those of this process.
+    /// The environment of this process.
     pub(super) fn of_process() -> Self {
         let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {
@@ -43,19 +43,19 @@ impl Surroundings {
     }
 }
 
-/// A configuration that was found.
+/// The configuration that was found.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) config: Config,
-    /// The setting or place it comes from, which errors name.
+    /// The setting or place that it comes from, for errors.
     pub(super) origin: String,
-    /// Whether the kubeconfig names the proxy, which `NO_PROXY` then does not undo.
+    /// Whether the kubeconfig sets the proxy; `NO_PROXY` then does not apply.
     pub(super) own_proxy: bool,
 }
 
-/// Finds the configuration: the flag, else `KUBECONFIG`, else `~/.kube/config` if it
-/// exists, else the pod, else `master` alone. A source that is named has to be good:
-/// falling back to another cluster's would be worse than stopping.
+/// Finds the configuration: the flag, else `KUBECONFIG`, else `~/.kube/config` if it exists,
+/// else the pod, else `master` alone. A source that is named must be valid: falling back
+/// to another cluster's would be worse than failing.
 pub(super) fn find(
     flag: Option<&Path>,
     master: Option<&str>,
@@ -124,7 +124,7 @@ fn merged(paths: &[PathBuf]) -> Result<(Config, bool), Problem> {
     Ok((Config::try_from(files)?, own_proxy))
 }
 
-/// What kube accepts but no request could be made with.
+/// Rejects what kube accepts although no request could be sent with it.
 fn check(config: &Config) -> Result<(), Problem> {
     parse_server(&config.cluster_url.to_string())?;
     if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
@@ -144,7 +144,7 @@ fn parse_server(text: &str) -> Result<Uri, Problem> {
     else {
         return Err(problem("has no host"));
     };
-    // An unusable port is silently taken for none.
+    // An invalid port is silently ignored by the parser.
     let port = authority.as_str().rsplit_once(']').or_else(|| authority.as_str().rsplit_once('@'));
     let port = port.map_or(authority.as_str(), |(_, rest)| rest).split_once(':');
     if port.is_none_or(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0)) {

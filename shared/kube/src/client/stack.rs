@@ -1,4 +1,4 @@
-//! Which layers a client has, and in which order.
+//! The layers of each client, and their order.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::metrics::Recorder;
 
-/// What a client is for.
+/// The purpose of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Main,
@@ -29,7 +29,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// End of the user agent. API priority-and-fairness rules and audit logs go by it.
+    /// The suffix of the user agent. API priority-and-fairness rules and audit logs use it.
     const fn name(self) -> &'static str {
         match self {
             Self::Main => "main",
@@ -39,7 +39,7 @@ impl Role {
         }
     }
 
-    /// Connections kept while idle: as many as requests are usually in flight at once.
+    /// Idle connections to keep: the usual number of concurrent requests.
     pub(super) const fn idle_connections(self) -> usize {
         match self {
             Self::Main => 40,
@@ -49,7 +49,7 @@ impl Role {
     }
 }
 
-/// What the stacks of all clients of a process have in common.
+/// What the stacks of all clients of a process share.
 pub(super) struct Layers<'a> {
     config: &'a ClientConfig,
     kube: &'a kube::Config,
@@ -79,8 +79,7 @@ impl<'a> Layers<'a> {
         &self.kube.default_namespace
     }
 
-    /// The layers of a client around its transport; the last one put on sees a request
-    /// first.
+    /// Wraps a transport in the layers of a client; the layer added last sees a request first.
     pub(super) fn around(&self, role: Role, transport: Next) -> Result<Next, Problem> {
         let mut next = self.with_headers(role, transport)?;
         if let Some(auth) = self.auth {
@@ -98,7 +97,7 @@ impl<'a> Layers<'a> {
         Ok(Next::new(self.kube.base_uri_layer().layer(next)))
     }
 
-    /// The user agent, and whom to impersonate.
+    /// Adds the user agent and impersonation headers.
     fn with_headers(&self, role: Role, transport: Next) -> Result<Next, Problem> {
         let agent = format!("{}/{}", self.config.user_agent, role.name());
         let header = HeaderValue::try_from(&agent).map_err(|_| {
@@ -116,7 +115,7 @@ impl<'a> Layers<'a> {
     }
 }
 
-/// The server's address with the port written out.
+/// The server's address with an explicit port.
 fn host_and_port(server: &Uri) -> String {
     let port =
         server.port_u16().unwrap_or(if server.scheme_str() == Some("http") { 80 } else { 443 });

@@ -1,4 +1,4 @@
-//! Configurations, good and bad, and what connections are made of.
+//! Valid and invalid configurations, and the options of connections.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -39,7 +39,7 @@ fn config(flag: Option<&Path>, master: Option<&str>) -> ClientConfig {
     }
 }
 
-/// The error of connecting with this kubeconfig; `$FILE` and `$DIR` stand for its place.
+/// The error for this kubeconfig; `$FILE` and `$DIR` stand for its location.
 async fn problem(dir: &TempDir, text: &str) -> String {
     let path = dir.path().join("config");
     fs::write(&path, text).unwrap();
@@ -49,7 +49,7 @@ async fn problem(dir: &TempDir, text: &str) -> String {
         .replace(&dir.path().display().to_string(), "$DIR")
 }
 
-/// Each kubeconfig leads to this line, after the name of the setting.
+/// Checks that each kubeconfig leads to this error, after the name of the setting.
 async fn mistakes(rows: &[(String, &str)]) {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("empty"), "").unwrap();
@@ -228,7 +228,7 @@ fn sources_are_tried_in_order_and_a_named_one_has_to_be_good() {
     assert_eq!(server(Some(&flag), None, &around).unwrap(), "https://flag/");
     assert_eq!(server(Some(&flag), Some("http://m:8080"), &around).unwrap(), "http://m:8080/");
     assert_eq!(server(None, None, &around).unwrap(), "https://variable/");
-    // A named file that is missing is an error, though others would be there.
+    // A named file that is missing is an error, even if other sources exist.
     let missing = |setting: &str| {
         format!(
             "{setting}={0}: cannot read {0}: No such file or directory (os error 2); \
@@ -239,7 +239,7 @@ fn sources_are_tried_in_order_and_a_named_one_has_to_be_good() {
     assert_eq!(server(Some(&gone), None, &around).unwrap_err(), missing("--kubeconfig"));
     around.kubeconfig = Some(gone.clone().into());
     assert_eq!(server(None, None, &around).unwrap_err(), missing("KUBECONFIG"));
-    // Several files, of which the first to say something counts.
+    // Of several files, the first that sets a value counts.
     around.kubeconfig = Some(std::env::join_paths([Path::new(""), &variable, &flag]).unwrap());
     assert_eq!(server(None, None, &around).unwrap(), "https://variable/");
     around.kubeconfig = Some("".into());
@@ -324,7 +324,7 @@ async fn a_user_agent_that_cannot_be_sent_is_refused() {
     assert!(error.to_string().contains("the user agent \"a\\nb/main\" cannot be sent"), "{error}");
 }
 
-/// The values that make TCP notice a peer that is gone, read back from a connection.
+/// The options by which TCP detects a dead peer, read back from a connection.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn connections_notice_a_dead_peer() {
@@ -341,8 +341,8 @@ async fn connections_notice_a_dead_peer() {
     assert!(socket.tcp_nodelay().unwrap());
 }
 
-/// A connection attempt into nothing ends long before the call's deadline: a peer
-/// that accepts but never says a word of TLS.
+/// A handshake with a peer that accepts but never answers ends long before the call's
+/// deadline.
 #[tokio::test(start_paused = true)]
 async fn a_handshake_that_hangs_ends() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

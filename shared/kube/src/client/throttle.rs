@@ -1,4 +1,4 @@
-//! Each attempt waits for the rate limiter and reports its result to it.
+//! Makes each attempt wait for the rate limiter and reports its result to it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,7 +38,7 @@ impl Middleware for Throttle {
     }
 }
 
-/// Reports an admitted attempt when it ends, also if the caller gave up on it.
+/// Reports an admitted attempt when it ends, also when it is cancelled.
 struct Report<'a> {
     limiter: &'a dyn RequestLimiter,
     class: RequestClass,

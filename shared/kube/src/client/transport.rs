@@ -13,15 +13,14 @@ use tower::{BoxError, service_fn};
 
 use super::{connector::Connector, middleware::Next};
 
-/// How long an idle connection is kept. Shorter than what load balancers and
-/// firewalls on the way usually grant, so that we close it and not they.
+/// How long an idle connection is kept. Shorter than the usual timeout of load balancers
+/// and firewalls on the path, so that this side closes it first.
 const IDLE: Duration = Duration::from_mins(1);
 
-/// Sends requests over connections of its own, at most `idle` of which are kept
-/// while not in use.
+/// Sends requests over its own connections, of which at most `idle` are kept while unused.
 ///
-/// A connection on which the credentials were refused is not used again: a client
-/// certificate belongs to the connection, so that a renewed one needs a new one.
+/// A connection on which the credentials were refused is not reused: a client certificate
+/// belongs to its connection, so a renewed certificate needs a new one.
 pub(super) fn transport(connector: Connector, idle: usize) -> Next {
     let client = Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())

@@ -1,11 +1,11 @@
-//! An answer other than 2xx becomes an error with the server's message.
+//! Turns a response other than 2xx into an error with the server's message.
 //!
-//! kube does not look at the status of a watch's answer: an error body is parsed as
-//! if it were events, line by line. A refused watch looks like a stream of garbage,
-//! and a watch answered 410 is restarted from the same version without end. For
-//! other requests kube reads error bodies of any size and logs those it does not
-//! understand. This layer handles all of them: it reads a bounded number of bytes, accepts only a
-//! Kubernetes `Status`, and logs nothing of a body.
+//! kube ignores the status of a watch's response: it parses an error body as events, line
+//! by line. A refused watch looks like a stream of garbage, and a watch answered with 410
+//! is restarted from the same version without end. For other requests kube reads error
+//! bodies of any size and logs those that it cannot parse. This layer handles all of them:
+//! it reads a bounded number of bytes, accepts only a Kubernetes `Status`, and logs no
+//! bodies.
 
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
@@ -21,13 +21,13 @@ use super::{
     retry_after::retry_after,
 };
 
-/// Longest error body that is read, in bytes. A `Status` has a few hundred.
+/// The longest error body that is read, in bytes. A `Status` has a few hundred.
 const BODY_LIMIT: usize = 64 * 1024;
 
 /// Turns refusals into errors.
 pub(super) struct Refusals {
-    /// Only those of watches. For leases: a layer around that client has to see a 404
-    /// as the answer that it is.
+    /// Whether only watches are handled. For leases: a layer around that client must see a 404
+    /// as a response.
     pub(super) watches_only: bool,
 }
 
@@ -42,7 +42,7 @@ impl Middleware for Refusals {
     }
 }
 
-/// What the server says about a refused request.
+/// The server's explanation of a refused request.
 async fn refusal(response: Response<ResponseBody>) -> Status {
     let (head, body) = response.into_parts();
     let mut status = parse(&beginning(body).await).unwrap_or_else(|| unexplained(head.status));
@@ -55,8 +55,7 @@ async fn refusal(response: Response<ResponseBody>) -> Status {
     status
 }
 
-/// As much of the body as is worth reading. One that breaks off still came with a
-/// status code, and that is what counts.
+/// The beginning of the body. If the body breaks off, the status code still counts.
 async fn beginning(mut body: ResponseBody) -> Vec<u8> {
     let mut bytes = Vec::new();
     while let Some(Ok(frame)) = body.frame().await {
@@ -68,13 +67,13 @@ async fn beginning(mut body: ResponseBody) -> Vec<u8> {
     bytes
 }
 
-/// The body, if it is a Kubernetes `Status`, on one line or many.
+/// The body, if it is a Kubernetes `Status`, on one line or several.
 fn parse(body: &[u8]) -> Option<Status> {
     let value: serde_json::Value = serde_json::from_slice(body).ok()?;
     (value.get("kind")?.as_str()? == "Status").then(|| serde_json::from_value(value).ok())?
 }
 
-/// For answers of something that is no API server: a proxy, a load balancer.
+/// The status for a response from a proxy or load balancer, which is not an API server.
 fn unexplained(code: StatusCode) -> Status {
     Status::failure(&format!("{code} without an explanation by an API server"), "")
 }

@@ -37,7 +37,7 @@ fn statuses_become_the_errors_that_controllers_tell_apart() {
     check(503, "ServiceUnavailable", ApiError::Unavailable(m()));
     check(504, "Timeout", ApiError::Timeout);
     check(302, "", ApiError::Unexpected { code: 302, message: m() });
-    // An item of a watch may carry a reason only.
+    // An item of a watch may have only a reason.
     check(0, "Expired", ApiError::Expired(m()));
     check(0, "AlreadyExists", ApiError::AlreadyExists);
     check(0, "Forbidden", ApiError::Forbidden(m()));

@@ -1,5 +1,5 @@
-//! Folds events that repeat, by the rules of client-go's correlator: similar ones into
-//! one, identical ones into a count, and too many about one object into none.
+//! Aggregates repeated events by the rules of client-go's correlator: similar events into
+//! one, identical events into a count; it drops events about an object with too many.
 
 use std::time::Duration;
 
@@ -8,33 +8,33 @@ use jiff::Timestamp;
 
 use super::{Observed, recent::Recent};
 
-/// From this many different messages on, similar events become one.
+/// From this many different messages on, similar events are combined.
 const SIMILAR: usize = 10;
-/// Similar events further apart than this have nothing to do with each other.
+/// Similar events further apart than this are unrelated.
 const SIMILAR_WITHIN: Duration = Duration::from_mins(10);
-/// Events about one object that may be written at once.
+/// The burst of events about one object.
 const BURST: f64 = 25.0;
-/// After this time one more may be written.
+/// The time after which one more event may be written.
 const REFILL: Duration = Duration::from_mins(5);
-/// How many objects, kinds of event and messages are remembered.
+/// How many objects, similar and identical events are remembered.
 const REMEMBERED: usize = 4096;
 
-/// An event that may have happened before.
+/// An event that may be a repetition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Occurrence {
-    /// The event's name, given when it happened first.
+    /// The event's name, from its first occurrence.
     pub(super) name: String,
-    /// How often it has happened.
+    /// How often it has occurred.
     pub(super) count: u32,
-    /// When it happened first.
+    /// When it occurred first.
     pub(super) first: Timestamp,
-    /// The message; for similar events that became one, the latest.
+    /// The message; for combined events, the latest.
     pub(super) message: String,
 }
 
-/// Decides what is written. The time is any clock that does not step.
+/// Decides which events are written. The time may come from any clock that does not jump.
 pub(super) struct Correlator {
-    // Keys are hashes with a seed of this process, so collisions cannot be provoked.
+    // Keys are hashes with a seed of this process, so that collisions cannot be provoked.
     hasher: RandomState,
     similar: Recent<Messages>,
     series: Recent<Series>,
@@ -47,7 +47,7 @@ struct Messages {
     last: Duration,
 }
 
-/// The same event, again and again.
+/// The repetitions of one event.
 struct Series {
     name: String,
     count: u32,
@@ -71,18 +71,18 @@ impl Default for Correlator {
 }
 
 impl Correlator {
-    /// What to write about an event that is seen at `now`; `None` if there are too many
-    /// about its object. `name` is for an event that did not happen before.
+    /// What to write about an event seen at `now`; `None` if there are too many about its
+    /// object. `name` is used if the event did not occur before.
     ///
-    /// What is not written is counted all the same, so that the next one that is
-    /// written has the real count.
+    /// Events that are not written are counted too, so that the next one that is written has
+    /// the real count.
     pub(super) fn judge(
         &mut self,
         event: &Observed,
         now: Duration,
         name: impl FnOnce() -> String,
     ) -> Option<Occurrence> {
-        // The version does not count: the object is the same.
+        // The resource version is ignored: the object is the same.
         let about = &event.about;
         let object = (about.api_version, about.kind, &about.namespace, &about.name, &about.uid);
         let similar = (object, event.kind, event.reason);
@@ -101,7 +101,7 @@ impl Correlator {
         self.pays(self.hasher.hash_one((object, event.kind)), now).then_some(occurrence)
     }
 
-    /// Whether there are enough different messages to fold this one into one event.
+    /// Whether there are enough different messages to combine this event with others.
     fn combine(&mut self, similar: u64, message: &str, now: Duration) -> bool {
         let message = self.hasher.hash_one(message);
         let messages =

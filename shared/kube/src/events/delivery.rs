@@ -1,4 +1,4 @@
-//! Delivers one event to the API server, or gives up on it.
+//! Delivers one event to the API server, or drops it.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use tokio_util::sync::CancellationToken;
 use super::{Observed, correlator::Occurrence, object};
 use crate::error::ApiError;
 
-/// How often an event is tried while the API server cannot be reached.
+/// The number of tries while the API server is unreachable.
 const TRIES: u32 = 12;
-/// The wait between two tries; the first wait is random, so that the replicas of a
-/// program do not come back all at once.
+/// The wait between two tries; the first wait is random, so that the replicas of a program
+/// do not retry together.
 const BETWEEN_TRIES: Duration = Duration::from_secs(10);
-/// How long one request may take.
+/// The timeout of one request.
 const CALL: Duration = Duration::from_secs(10);
-/// How long one event may hold up those behind it.
+/// The longest time that one event may delay later ones.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Writes events for one component.
@@ -34,8 +34,8 @@ impl Delivery {
         Self { client, component: component.to_owned() }
     }
 
-    /// Writes an event. What the API server has refused is not tried again; what did not
-    /// reach it is, until `stop` is cancelled.
+    /// Writes an event. A refused event is not retried; one that did not reach the API server
+    /// is, until `stop` is cancelled.
     pub(super) async fn deliver(
         &self,
         event: &Observed,
@@ -68,8 +68,8 @@ impl Delivery {
         }
     }
 
-    /// One try. An event that the API server has forgotten by now is created again,
-    /// with its count.
+    /// One try. If the API server has already expired the event, it is created again with its
+    /// count.
     async fn write(&self, event: &Observed, occurrence: &Occurrence) -> kube::Result<()> {
         let api: Api<Event> = Api::namespaced(self.client.clone(), object::namespace(&event.about));
         if occurrence.count > 1 {
@@ -81,15 +81,15 @@ impl Delivery {
         }
         let whole = object::event(&self.component, event, occurrence);
         match api.create(&PostParams::default(), &whole).await {
-            // A try whose answer was lost has written it.
+            // An earlier try whose response was lost has created it.
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
             other => other.map(drop),
         }
     }
 }
 
-/// Whether another try is pointless: the API server has decided, or the request cannot
-/// be written down.
+/// Whether another try is pointless: the API server has answered, or the request cannot be
+/// serialised.
 fn is_final(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(_) | kube::Error::BuildRequest(_) | kube::Error::HttpError(_))
 }

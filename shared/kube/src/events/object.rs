@@ -1,4 +1,4 @@
-//! An event as the API server takes it: core/v1, the kind that client-go writes.
+//! The API object of an event: core/v1, as client-go writes it.
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 use super::{Observed, correlator::Occurrence};
 use ccm_objects::ObjectRef;
 
-/// Longest name of an object.
+/// The longest name of an object.
 const NAME_LIMIT: usize = 253;
 
-/// Events about objects of the whole cluster live in `default`.
+/// Events about cluster-scoped objects are in `default`.
 pub(super) fn namespace(about: &ObjectRef) -> &str {
     about.namespace.as_deref().unwrap_or("default")
 }
 
-/// The whole event, to create.
+/// The whole event, to be created.
 pub(super) fn event(component: &str, event: &Observed, occurrence: &Occurrence) -> Event {
     let about = &event.about;
     Event {
@@ -49,7 +49,7 @@ pub(super) fn event(component: &str, event: &Observed, occurrence: &Occurrence) 
     }
 }
 
-/// What differs when the event happens again.
+/// The patch for a repeated event.
 pub(super) fn again(event: &Observed, occurrence: &Occurrence) -> Value {
     json!({
         "count": count(occurrence),
@@ -62,24 +62,24 @@ fn count(occurrence: &Occurrence) -> i32 {
     i32::try_from(occurrence.count).unwrap_or(i32::MAX)
 }
 
-/// Gives names to events.
+/// Generates names of events.
 #[derive(Default)]
 pub(super) struct Names {
     last: i128,
 }
 
 impl Names {
-    /// The object's name and the time in nanoseconds, as client-go has it; something
-    /// random where that would be no legal name.
+    /// The object's name and the time in nanoseconds, as in client-go; a random name if that
+    /// would be invalid.
     pub(super) fn next(&mut self, about: &ObjectRef, at: Timestamp) -> String {
-        // Unique even where the clock is coarse or steps back.
+        // Unique even if the clock is coarse or jumps back.
         self.last = at.as_nanosecond().max(self.last + 1);
         let name = format!("{}.{:x}", about.name, self.last);
         if is_legal(&name) { name } else { format!("{:032x}", rand::random::<u128>()) }
     }
 }
 
-/// Whether this is a DNS subdomain, as RFC 1123 defines it and Kubernetes asks for.
+/// Whether this is a DNS subdomain as in RFC 1123.
 fn is_legal(name: &str) -> bool {
     let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let part = |part: &str| {

@@ -1,8 +1,8 @@
-//! A bounded memory.
+//! A bounded cache.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// A map of bounded size; the least recently used entry is dropped first.
+/// A map of bounded size; it drops the least recently used entry first.
 pub(super) struct Recent<V> {
     capacity: usize,
     values: HashMap<u64, (V, u64), ahash::RandomState>,
@@ -15,7 +15,7 @@ impl<V> Recent<V> {
         Self { capacity, values: HashMap::default(), by_use: BTreeMap::new(), uses: 0 }
     }
 
-    /// What is remembered under this key, or else what `make` says.
+    /// The entry for this key; `make` creates a missing one.
     pub(super) fn get_or(&mut self, key: u64, make: impl FnOnce() -> V) -> &mut V {
         self.uses += 1;
         let now = self.uses;

@@ -13,10 +13,10 @@ use super::{
     Dropped, EventMetrics, Observed, correlator::Correlator, delivery::Delivery, object::Names,
 };
 
-/// How long the rest may take when the program ends.
+/// How long the remaining events may take at shutdown.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// The task that writes what an [`EventRecorder`](super::EventRecorder) records.
+/// Writes the events that an [`EventRecorder`](super::EventRecorder) records.
 pub struct EventWriter {
     delivery: Delivery,
     waiting: mpsc::Receiver<Observed>,
@@ -24,7 +24,7 @@ pub struct EventWriter {
     correlator: Correlator,
     names: Names,
     start: Instant,
-    /// Whether an event was taken off the queue that is not accounted for yet.
+    /// Whether an event was taken off the queue and is neither written nor counted as dropped.
     writing: bool,
 }
 
@@ -46,8 +46,8 @@ impl EventWriter {
         }
     }
 
-    /// Writes until `stop` is cancelled, and then what still waits, for two seconds at
-    /// most. What is left then is counted as dropped.
+    /// Writes until `stop` is cancelled, then flushes the queue for at most two seconds. Events
+    /// that are left are counted as dropped.
     pub async fn run(mut self, stop: CancellationToken) {
         let late = async {
             stop.cancelled().await;
@@ -63,18 +63,18 @@ impl EventWriter {
             self.metrics.dropped(Dropped::Shutdown);
         }
         if left > 0 {
-            tracing::warn!(events = left, "events not written before the end");
+            tracing::warn!(events = left, "events not written before shutdown");
         }
     }
 
-    /// Ends once `stop` is cancelled and nothing waits any more.
+    /// Ends once `stop` is cancelled and the queue is empty.
     async fn work(&mut self, stop: &CancellationToken) {
         loop {
             let next = tokio::select! {
                 biased;
                 next = self.waiting.recv() => next,
                 () = stop.cancelled() => {
-                    // From here on nothing is accepted, so the end will come.
+                    // Nothing is accepted from here on, so the queue drains.
                     self.waiting.close();
                     self.waiting.recv().await
                 }

@@ -11,7 +11,7 @@ use crate::{
     store::Stored,
 };
 
-/// How many malformed objects are remembered, so that each is logged once.
+/// How many malformed objects are remembered, so that each is logged only once.
 const REMEMBERED: usize = 1000;
 
 metrics! {
@@ -23,16 +23,16 @@ metrics! {
         [ALPHA] ccm_informer_relists { resource } => relists: Family<Counter, Text>;
         /// Failed lists and watches, by reason
         [ALPHA] ccm_informer_errors { resource, reason } => errors: Family<Counter, (Text, ApiReason)>;
-        /// Objects that could not be read and were left out, each time anew
+        /// Objects that could not be read and were skipped, counted on each read
         [ALPHA] ccm_informer_malformed_objects { resource } => malformed: Family<Counter, Text>;
-        /// When the informer last heard of the API server, in Unix time
+        /// Unix time of the last answer from the API server
         [ALPHA] ccm_informer_last_event_timestamp_seconds { resource } => last_event: Family<FloatGauge, Text>;
     }
 }
 
 impl InformerMetrics {
-    /// Makes one series of everything for this kind, with every value that a label can
-    /// take: what the reference of the metrics is printed from.
+    /// Creates the sample series for the metrics reference: one for each label value of this
+    /// kind.
     pub fn specimens_of<K: Stored>(&self) {
         let meter = self.of::<K>();
         meter.objects(0);
@@ -42,7 +42,7 @@ impl InformerMetrics {
 
     pub(super) fn of<K: Stored>(&self) -> Meter {
         let resource: Text = K::Wire::plural(&());
-        // Counters that show up only with their first increment hide it from rate().
+        // A counter that appears with its first increment hides that increment from rate().
         self.relists.begin([resource.clone()]);
         self.malformed.begin([resource.clone()]);
         Meter { metrics: self.clone(), resource, listed: false, logged: HashSet::new() }
@@ -82,7 +82,7 @@ impl Meter {
 
     pub(super) fn failed(&self, error: &ApiError) {
         self.metrics.errors.of((self.resource.clone(), error.into())).inc();
-        tracing::warn!(resource = self.resource(), error = %error, "list or watch failed; trying again");
+        tracing::warn!(resource = self.resource(), error = %error, "list or watch failed; retrying");
     }
 
     pub(super) fn malformed(&mut self, name: Option<&str>, why: &str) {
@@ -93,7 +93,7 @@ impl Meter {
                 resource = self.resource(),
                 name,
                 why,
-                "object cannot be read and is left out"
+                "skipping an object that cannot be read"
             );
         }
     }

@@ -1,7 +1,7 @@
-//! Watches that end as soon as they start.
+//! Slows down watches that end immediately.
 //!
-//! kube's watcher begins a watch that has ended again at once and without a word. A
-//! server or proxy that closes every watch would be asked thousands of times a second.
+//! kube's watcher restarts a watch that has ended at once and without a log line. A server
+//! or proxy that closes every watch would get thousands of requests per second.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use tower::service_fn;
 /// The least time between the starts of two watches.
 const BETWEEN_WATCHES: Duration = Duration::from_secs(1);
 
-/// This client, with its watches spaced out; for one informer.
+/// A client for one informer, with its watches spaced out.
 pub(super) fn paced(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let next = Arc::new(Mutex::new(Instant::now()));

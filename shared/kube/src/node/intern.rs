@@ -1,4 +1,4 @@
-//! Strings that thousands of nodes share, kept once.
+//! Interned strings that thousands of nodes share.
 
 use std::{
     collections::HashSet,
@@ -12,7 +12,7 @@ use ccm_objects::Shared;
 /// Longer texts are rarely shared.
 const LONGEST: usize = 96;
 
-/// When the table reaches this size, entries that nobody uses any more are dropped.
+/// When the table reaches this size, unused entries are dropped.
 const SWEEP_AT: usize = 8192;
 
 struct Table {
@@ -34,7 +34,7 @@ pub fn intern(text: &str) -> Shared {
     }
     if table.texts.len() >= table.sweep_at {
         table.texts.retain(|text| Arc::strong_count(text) > 1);
-        // Doubling keeps the cost of sweeping in proportion to what is added.
+        // Doubling keeps the cost of sweeping proportional to the additions.
         table.sweep_at = (table.texts.len() * 2).max(SWEEP_AT);
     }
     let shared: Shared = text.into();
@@ -52,6 +52,6 @@ mod tests {
         for number in 0..3 * SWEEP_AT {
             intern(&format!("name-{number}"));
         }
-        assert!(TABLE.lock().texts.len() <= 2 * SWEEP_AT, "the table does not grow for ever");
+        assert!(TABLE.lock().texts.len() <= 2 * SWEEP_AT, "the table is bounded");
     }
 }

@@ -1,4 +1,4 @@
-//! What is made of the objects that arrive, sound ones and others.
+//! Parsing of valid and invalid objects.
 
 use kube::core::{ObjectList, WatchEvent};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{wire::Received, *};
 
-/// A node with everything that is read and much that is not.
+/// A node with every field that is read and many that are not.
 fn sound() -> Value {
     json!({
         "kind": "Node", "apiVersion": "v1",
@@ -53,7 +53,7 @@ fn read(object: &Value) -> Result<Node, String> {
     serde_json::from_str::<Received>(&object.to_string()).unwrap().into_node()
 }
 
-/// The sound node with something else at one place.
+/// The valid node with another value at one place.
 fn with(pointer: &str, value: Value) -> Node {
     let mut object = sound();
     *object.pointer_mut(pointer).expect("a place in the sound node") = value;
@@ -216,7 +216,7 @@ fn the_version_makes_no_difference_and_everything_else_does() {
     check(false, |node| node.system_uuid = None);
 }
 
-/// Where something can be put in place of something else.
+/// All JSON pointers into this value.
 fn places(value: &Value, at: &str, into: &mut Vec<String>) {
     into.push(at.to_owned());
     let mut inner = |key: &str, value| {
@@ -268,7 +268,7 @@ proptest! {
         let sound = read(&sound());
         prop_assert_eq!(&nodes[0], &sound);
         prop_assert_eq!(&nodes[2], &sound);
-        // Only a name that cannot be read makes an object unreadable.
+        // Only an unreadable name makes an object unreadable.
         let nameless = ["", "/metadata", "/metadata/name"].contains(&place.as_str());
         prop_assert!(nodes[1].is_ok() || nameless, "{}: {:?}", place, nodes[1]);
     }

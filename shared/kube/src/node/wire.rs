@@ -1,8 +1,8 @@
-//! How a node arrives.
+//! The wire format of a node.
 //!
-//! Each field is cut out of the text first and read then, so that one of the wrong
-//! type spoils nothing around it: it counts as absent. What no field asks for
-//! (`managedFields`, images, foreign annotations) is skipped and never takes memory.
+//! Each field is first cut out as text and then parsed, so that a field of the wrong type
+//! does not affect others: it counts as absent. Unused data (`managedFields`, images,
+//! foreign annotations) is skipped and never allocated.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -24,13 +24,13 @@ const CONDITIONS: [&str; 2] = ["Ready", "NetworkUnavailable"];
 /// One object of a list or a watch.
 #[derive(Clone, Debug)]
 pub struct Received {
-    // kube's watcher wants to see name and resource version.
+    // kube's watcher reads name and resource version.
     meta: ObjectMeta,
     node: Result<Box<Node>, String>,
 }
 
 impl Received {
-    /// The node, or what is wrong with the object.
+    /// The node, or why the object is unreadable.
     pub fn into_node(self) -> Result<Node, String> {
         self.node.map(|node| *node)
     }
@@ -51,11 +51,11 @@ impl Received {
     }
 }
 
-/// The name by which serde_json knows that somebody asks for a value's text.
+/// The name by which serde_json detects a request for a value's raw text.
 const TEXT: &str = "$serde_json::private::RawValue";
 
 impl<'de> Deserialize<'de> for Received {
-    /// Fails only on text that is no JSON.
+    /// Fails only on invalid JSON.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_newtype_struct(TEXT, WholeObject)
     }
@@ -70,15 +70,14 @@ impl<'de> Visitor<'de> for WholeObject {
         f.write_str("an object")
     }
 
-    /// The text, as it stands in the answer.
+    /// The raw text from the response.
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Received, A::Error> {
         let text = Box::<RawValue>::deserialize(MapAccessDeserializer::new(map))?;
         Ok(Received::parse(text.get()))
     }
 
-    /// A value that has been parsed already. That happens to a watch event whose
-    /// `object` comes before its `type`: kube-apiserver writes the type first, but
-    /// whatever sorts the fields on the way does not.
+    /// A value that is already parsed. This happens to a watch event whose `object` comes before
+    /// its `type`: kube-apiserver writes the type first, but a proxy that sorts fields may not.
     fn visit_newtype_struct<D: Deserializer<'de>>(self, parsed: D) -> Result<Received, D::Error> {
         Ok(Received::parse(&Value::deserialize(parsed)?.to_string()))
     }
@@ -135,7 +134,7 @@ struct Metadata {
     resource_version: String,
     #[serde(deserialize_with = "lenient")]
     creation_timestamp: Option<jiff::Timestamp>,
-    // That there is one is all that matters.
+    // Only its presence matters.
     deletion_timestamp: Option<IgnoredAny>,
     #[serde(deserialize_with = "texts")]
     labels: BTreeMap<String, String>,
@@ -156,8 +155,8 @@ struct Spec {
     unschedulable: bool,
 }
 
-/// Lenient to the last field: a taint that is dropped here would be removed from the
-/// node by the next write of the list.
+/// Every field is lenient: a taint that is dropped here would be removed from the node by
+/// the next write of the list.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct WireTaint {
@@ -209,8 +208,7 @@ struct NodeInfo {
     system_uuid: String,
 }
 
-/// A field; null counts as absent, as everywhere in Kubernetes, and so does a value of
-/// the wrong type.
+/// A field; null and values of the wrong type count as absent.
 fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -220,7 +218,7 @@ where
     Ok(serde_json::from_str::<Option<T>>(text.get()).ok().flatten().unwrap_or_default())
 }
 
-/// A list, without the entries that cannot be read.
+/// A list, without unreadable entries.
 fn entries<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -230,7 +228,7 @@ where
     Ok(list.into_iter().filter_map(|entry| serde_json::from_str(entry.get()).ok()).collect())
 }
 
-/// A map of texts, without the entries of another type.
+/// A map of texts, without entries of another type.
 fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     let map: BTreeMap<String, &RawValue> = lenient(deserializer)?;
     let text =

@@ -1,4 +1,4 @@
-//! The objects, and which of two versions of an object counts.
+//! The objects, and the choice between two versions of an object.
 
 use std::{collections::HashMap, mem, sync::Arc};
 
@@ -8,16 +8,16 @@ use ccm_objects::Shared;
 /// The objects of one kind.
 pub(super) struct Objects<K> {
     by_key: HashMap<Shared, Held<K>, ahash::RandomState>,
-    /// The number of the last list that was begun, from 1.
+    /// The number of the last list that began, from 1.
     list: u32,
 }
 
 struct Held<K> {
     object: Arc<K>,
-    /// The list that showed it last.
+    /// The last list that contained it.
     listed: u32,
-    /// The last list that had begun when an answer to a write of our own put it here;
-    /// 0 if a list or a watch has shown it since.
+    /// The last list that had begun when the response to our own write put the object here; 0 if
+    /// a list or a watch has shown it since.
     written: u32,
 }
 
@@ -55,9 +55,8 @@ impl<K: Stored> Objects<K> {
         self.list += 1;
     }
 
-    /// A list holds what the server has, even if that is older than what is held: after
-    /// a restore from a backup versions go back. Only what was written after the list
-    /// began may be missing from it.
+    /// A list is authoritative even if it is older than the stored object: after a restore from
+    /// a backup versions go back. Only objects written after the list began may be missing.
     pub(super) fn apply_listed(&mut self, object: K) -> Vec<Change<K>> {
         let list = self.list;
         let Some(held) = self.by_key.get_mut(object.key()) else { return self.add(object) };
@@ -85,7 +84,7 @@ impl<K: Stored> Objects<K> {
         held.replace(object)
     }
 
-    /// An object that has been created anew under the same name stays.
+    /// An object that was created anew under the same name stays.
     pub(super) fn remove_watched(&mut self, object: &K) -> Option<Change<K>> {
         if self.by_key.get(object.key())?.object.uid() != object.uid() {
             return None;

@@ -1,4 +1,4 @@
-//! Which of two versions counts, and what is told.
+//! The choice between two versions, and the reported changes.
 
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ fn first(name: &str, version: u64, label: &str) -> Node {
     node(name, "u-1", &version.to_string(), label)
 }
 
-/// A store that has been listed, with these nodes.
+/// A synced store with these nodes.
 fn listed(nodes: impl IntoIterator<Item = Node>) -> Store<Node> {
     let store = Store::new();
     relist(&store, nodes);
@@ -45,7 +45,7 @@ fn told(changes: impl IntoIterator<Item = Change<Node>>) -> Vec<String> {
     told.collect()
 }
 
-/// What is held, as version and label.
+/// The stored object, as version and label.
 fn held(store: &Store<Node>, name: &str) -> String {
     let node = store.get(name).unwrap();
     format!("{} {}", node.resource_version, node.labels["label"])
@@ -176,19 +176,19 @@ fn versions_that_are_no_numbers_are_taken_as_they_come() {
     assert_eq!(held(&store, "a"), "abb y", "that it is newer cannot be said");
 }
 
-/// What happens to one node.
+/// One step in the life of a node.
 #[derive(Clone, Debug)]
 enum Step {
-    /// The server has a new version: seen by the watch at once, or after more steps.
+    /// The server has a new version: the watch delivers it at once, or after more steps.
     Write {
         label: u8,
         delayed: bool,
     },
-    /// We write, and the answer is there before the watch.
+    /// Our own write, whose response arrives before the watch event.
     OwnWrite {
         label: u8,
     },
-    /// The watch brings what was delayed, in order.
+    /// The watch delivers what was delayed, in order.
     CatchUp,
     /// Everything is listed.
     Relist,
@@ -207,7 +207,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A server with one node, a watch that may lag, and what was told so far.
+/// A server with one node, a watch that may lag, and the changes reported so far.
 #[derive(Default)]
 struct World {
     version: u64,
@@ -307,8 +307,7 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever happens: once the watch has caught up, the store is as the server is,
-    /// and who listens knows it.
+    /// Whatever happens: once the watch has caught up, store and listener agree with the server.
     #[test]
     fn the_store_and_its_listener_end_up_as_the_server(steps in prop::collection::vec(step(), 0..30)) {
         let (store, mut world) = (listed([]), World::default());

@@ -1,4 +1,4 @@
-//! What is written to an object, as values.
+//! Patches of objects, as values.
 //!
 //! Both are strategic merge patches: on a real kube-apiserver they cost it a quarter
 //! less processor time than JSON merge patches (docs/figures.md).
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::store::Stored;
 
-/// A change of an object's metadata and spec. What is not mentioned stays.
+/// A change of an object's metadata and spec. Fields that are not set stay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Patch {
     /// Labels to set, or with `None` to remove.
@@ -61,18 +61,18 @@ impl Patch {
     }
 }
 
-/// A change of an object's status. What is not mentioned stays.
+/// A change of an object's status. Fields that are not set stay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatusPatch {
     fields: Map<String, Value>,
 }
 
 impl StatusPatch {
-    /// The whole new list of a node's addresses. An empty one is not written: it would
-    /// take from the node those that kubelet found.
+    /// Replaces the list of a node's addresses. An empty list is not written: it would remove
+    /// the addresses that the kubelet found.
     ///
-    /// A strategic patch merges `status.addresses` by type, so that of two addresses of
-    /// one type only one would be left; the first entry says to replace the list.
+    /// A strategic patch merges `status.addresses` by type and would keep only one of two
+    /// addresses of a type; the first entry makes it replace the list.
     #[must_use]
     pub fn with_addresses(self, addresses: &[Address]) -> Self {
         if addresses.is_empty() {
@@ -82,7 +82,7 @@ impl StatusPatch {
         self.with("addresses", replace.chain(addresses.iter().map(|entry| json!(entry))).collect())
     }
 
-    /// A condition, in place of the one of its type. Others stay.
+    /// Sets a condition, replacing the one of its type. Others stay.
     #[must_use]
     pub fn with_condition(mut self, condition: &ConditionChange) -> Self {
         let list = self.fields.entry("conditions").or_insert_with(|| json!([]));
@@ -92,7 +92,7 @@ impl StatusPatch {
         self
     }
 
-    /// Any other field.
+    /// Sets any other field.
     #[must_use]
     pub fn with(mut self, field: &str, value: Value) -> Self {
         self.fields.insert(field.to_owned(), value);
@@ -106,7 +106,7 @@ impl StatusPatch {
     }
 }
 
-/// A condition as it is written.
+/// A condition to write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConditionChange {
@@ -115,28 +115,28 @@ pub struct ConditionChange {
     pub kind: &'static str,
     /// `True`, `False` or `Unknown`.
     pub status: &'static str,
-    /// Why, in one word.
+    /// The reason, as one CamelCase word.
     pub reason: String,
-    /// Why, for a person.
+    /// The reason for people.
     pub message: String,
-    /// Since when it has this status.
+    /// When it last changed to this status.
     #[serde(serialize_with = "seconds")]
     pub last_transition_time: Timestamp,
 }
 
-/// Kubernetes keeps no fractions of a second.
+/// Kubernetes stores whole seconds.
 fn seconds<S: serde::Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&at.strftime("%Y-%m-%dT%H:%M:%SZ"))
 }
 
-/// Adds the metadata, with what the write was decided on.
+/// Adds the metadata, with the version and UID that the write was decided on.
 fn decided_on<K: Stored>(
     object: &K,
     mut metadata: Map<String, Value>,
     mut body: Map<String, Value>,
 ) -> Value {
     metadata.insert("resourceVersion".to_owned(), json!(object.resource_version()));
-    // Versions go back when the cluster is restored from a backup; UIDs never come again.
+    // Versions go back when the cluster is restored from a backup; UIDs are never reused.
     metadata.insert("uid".to_owned(), json!(object.uid()));
     body.insert("metadata".to_owned(), metadata.into());
     body.into()
@@ -201,7 +201,7 @@ mod tests {
         );
     }
 
-    /// Finalizers are a set: those of others stay.
+    /// Finalizers are a set: those of other controllers stay.
     #[test]
     fn finalizers_are_added_and_removed_one_by_one() {
         let finalizers = [("a.dev/mine".to_owned(), true), ("a.dev/old".to_owned(), false)].into();
@@ -217,7 +217,7 @@ mod tests {
         );
     }
 
-    /// Conditions are merged by type: those of others stay.
+    /// Conditions are merged by type: those of other controllers stay.
     #[test]
     fn a_condition_is_one_entry_with_whole_seconds() {
         let condition = ConditionChange {

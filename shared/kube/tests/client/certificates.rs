@@ -1,4 +1,4 @@
-//! Client certificates that are renewed while the process runs.
+//! Client certificates that are renewed at runtime.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -37,14 +37,14 @@ fn issue(ca: &Ca, name: &str, usage: ExtendedKeyUsagePurpose) -> (rcgen::Certifi
     (params.signed_by(&key, ca).unwrap(), key)
 }
 
-/// Writes a new client certificate, of this serial as its common name.
+/// Writes a new client certificate with this common name.
 fn renew(ca: &Ca, dir: &Path, name: &str) {
     let (certificate, key) = issue(ca, name, ExtendedKeyUsagePurpose::ClientAuth);
     fs::write(dir.join("tls.crt"), certificate.pem()).unwrap();
     fs::write(dir.join("tls.key"), key.serialize_pem()).unwrap();
 }
 
-/// Whether this DER certificate holds the name. Names here are unique enough.
+/// Whether this DER certificate contains the name. The names here are unique enough.
 fn holds(certificate: &CertificateDer<'_>, name: &str) -> bool {
     certificate.as_ref().windows(name.len()).any(|window| window == name.as_bytes())
 }

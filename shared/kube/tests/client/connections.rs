@@ -1,4 +1,4 @@
-//! Each client has connections and a user agent of its own.
+//! Each client has its own connections and user agent.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use tower::ServiceExt as _;
 
 use crate::support::{Count, Kubeconfig, Server, config, node_body, nodes, refusal, served_by};
 
-/// Programs hand them to their tasks.
+/// Programs pass clients to their tasks.
 const _: fn() = || {
     fn shared<T: Clone + Send + Sync + 'static>() {}
     shared::<Clients>();
@@ -42,7 +42,7 @@ async fn recording() -> (Server, Seen) {
 async fn clients_share_no_connections_and_say_who_they_are() {
     let (server, seen) = recording().await;
     let clients = server.clients(config()).await;
-    assert_eq!(server.connections.get(), 0, "connecting contacts nobody");
+    assert_eq!(server.connections.get(), 0, "connecting contacts no server");
     assert_eq!(clients.server, server.address.to_string());
     let lease = clients.lease_client(tower::layer::util::Identity::new());
     for client in [&clients.main, &clients.watch, &clients.events, &lease, &clients.main, &lease] {
@@ -73,7 +73,7 @@ async fn connections_of_a_burst_are_kept() {
     let server = Server::start({
         let (gate, waiting) = (Arc::clone(&gate), waiting.clone());
         Arc::new(move |_connection, _request| {
-            // All have to be there before any is answered.
+            // All must have arrived before any gets a response.
             if waiting.next() % AT_ONCE == 0 {
                 gate.add_permits(AT_ONCE);
             }
@@ -98,7 +98,7 @@ async fn connections_of_a_burst_are_kept() {
     );
 }
 
-/// Marks what passes it, as leader election's guard changes what passes it.
+/// Changes what passes it, as the guard of leader election does.
 #[derive(Clone)]
 struct Mark;
 
@@ -138,7 +138,7 @@ async fn the_lease_client_takes_a_layer() {
     assert_eq!(marked.get(), 1);
 }
 
-/// The statuses of answers that a layer around the lease client gets to see.
+/// The response statuses that a layer around the lease client sees.
 #[derive(Clone, Default)]
 struct Statuses(Arc<Mutex<Vec<u16>>>);
 
@@ -161,7 +161,7 @@ where
     }
 }
 
-/// That the Lease is not there is something leader election has to know.
+/// Leader election must know that the Lease does not exist.
 #[tokio::test]
 async fn a_layer_around_the_lease_client_sees_refusals_as_answers() {
     let clients = served_by(&config(), |_request| async { Ok(refusal(404, "NotFound", "no")) });
@@ -170,12 +170,12 @@ async fn a_layer_around_the_lease_client_sees_refusals_as_answers() {
     let error = lease.get("a").await.unwrap_err();
     assert_eq!(ccm_kube::ApiError::from(error), ccm_kube::ApiError::NotFound);
     assert_eq!(*statuses.0.lock(), [404]);
-    // A watch's refusal would be taken for events.
+    // A refused watch would be parsed as events.
     assert!(lease.watch(&WatchParams::default(), "1").await.is_err());
     assert_eq!(*statuses.0.lock(), [404]);
 }
 
-/// A refused credential belongs to the connection if it is a certificate.
+/// A refused client certificate belongs to its connection.
 #[tokio::test]
 async fn a_connection_on_which_credentials_were_refused_is_not_used_again() {
     let server = Server::start(Arc::new(|connection, _request| {
@@ -193,7 +193,7 @@ async fn a_connection_on_which_credentials_were_refused_is_not_used_again() {
     assert_eq!(server.connections.get(), 2);
 }
 
-/// The token is sent, read from its file, and impersonation with it.
+/// Sends a token, a token from a file, and impersonation headers.
 #[tokio::test]
 async fn credentials_are_sent() {
     let server = Server::start(Arc::new(|_connection, request: Request<hyper::body::Incoming>| {
@@ -220,7 +220,7 @@ async fn credentials_are_sent() {
     check("{username: me, password: pw}", "Some('Basic bWU6cHc=') None").await;
 }
 
-/// `--master` replaces the server and keeps the credentials.
+/// `--master` overrides the server and keeps the credentials.
 #[tokio::test]
 async fn master_replaces_the_server() {
     let (server, seen) = recording().await;
@@ -237,7 +237,7 @@ async fn master_replaces_the_server() {
     assert_eq!(clients.server, server.address.to_string());
 }
 
-/// Some servers live below a path of a host that has others.
+/// Some servers are mounted below a path.
 #[tokio::test]
 async fn a_path_of_the_server_is_kept() {
     let server = Server::start(Arc::new(|_connection, request: Request<hyper::body::Incoming>| {
@@ -252,7 +252,7 @@ async fn a_path_of_the_server_is_kept() {
     assert_eq!(name.as_deref(), Some("/cluster/one/api/v1/nodes/a"));
 }
 
-/// A proxy that connects to where it is asked to and counts.
+/// A proxy that connects to the requested address and counts.
 async fn proxy(tasks: &mut JoinSet<()>) -> (String, Count) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, count) = (listener.local_addr().unwrap(), Count::default());

@@ -1,4 +1,4 @@
-//! Every call ends in time.
+//! Every call ends within its deadline.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -71,13 +71,13 @@ async fn a_body_that_trickles_ends_at_the_deadline() {
     }
 }
 
-/// Also one that always has more to give, so that nothing ever waits. In real time:
-/// paused time stands still while there is work.
+/// A body that is always ready and never waits. In real time: paused time does not advance
+/// while there is work.
 #[tokio::test]
 async fn a_body_that_floods_ends_at_the_deadline() {
     let config = ClientConfig { request_timeout: Duration::from_millis(200), ..config() };
     let clients = served_by(&config, |_request| async {
-        // Longer than a busy machine lets a process stand still.
+        // Longer than a busy machine may suspend a process.
         Ok(trickle(Duration::ZERO, Duration::from_secs(10)))
     });
     let api = nodes(&clients.main);
@@ -96,7 +96,7 @@ async fn a_refusal_whose_body_hangs_ends_at_the_deadline() {
     assert_eq!(error, ApiError::Timeout);
 }
 
-/// A watch lives longer than a call may take.
+/// A watch outlives the deadline of a call.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_has_started_has_no_deadline() {
     let clients = served_by(&config(), |_request| async {
@@ -123,7 +123,7 @@ async fn an_endless_timeout_is_no_overflow() {
     assert!(nodes(&clients.main).get("a").await.is_ok());
 }
 
-/// The same on a real connection: accepted, read from, never answered.
+/// A real connection that is accepted and read from, but never answered.
 #[tokio::test]
 async fn a_silent_connection_ends_the_call() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! gzip where it helps, and never on watches.
+//! gzip for lists, and never for watches.
 
 use bytes::Bytes;
 use ccm_kube::client::ResponseBody;
@@ -73,7 +73,7 @@ async fn a_list_is_compressed() {
     assert_eq!(nodes(&clients.main).list(&ListParams::default()).await.unwrap().items.len(), 1);
 }
 
-/// `disable-compression` of a kubeconfig counts.
+/// `disable-compression` in a kubeconfig is honoured.
 #[tokio::test]
 async fn compression_can_be_switched_off() {
     let server = Server::start(std::sync::Arc::new(|_connection, request| {

@@ -1,4 +1,4 @@
-//! Who waits for the limiter, and who does not.
+//! Which requests wait for the limiter.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,14 +19,14 @@ use crate::support::{
     Served, TIMEOUT, answer, config, exposed, node_body, nodes, refusal, served_by,
 };
 
-/// What a limiter was told.
+/// A call to the limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Asked(RequestClass),
     Answered(RequestClass, Option<u16>, Option<Duration>),
 }
 
-/// Makes reads wait, and writes down what it is told.
+/// Makes reads wait, and records all calls.
 #[derive(Default)]
 struct Notes {
     read_wait: Duration,
@@ -87,7 +87,7 @@ async fn a_waiting_request_holds_up_nobody_else() {
     let wait =
         r#"rest_client_rate_limiter_duration_seconds_sum{verb="GET",host="in-process:80"} 30"#;
     assert!(text.contains(wait), "{text}");
-    // Waiting is not the server's time.
+    // Waiting does not count as server time.
     let sum = r#"rest_client_request_duration_seconds_sum{verb="GET",host="in-process:80"} 0"#;
     assert!(text.contains(sum), "{text}");
 }
@@ -99,7 +99,7 @@ async fn the_limiter_cannot_outlast_the_deadline() {
     let started = Instant::now();
     assert_eq!(ApiError::from(nodes(&clients.main).get("a").await.unwrap_err()), ApiError::Timeout);
     assert_eq!(started.elapsed().as_secs(), TIMEOUT.as_secs());
-    // It was never admitted, so there is no answer to report.
+    // It was never admitted, so there is no result to report.
     assert_eq!(notes.take(), [Told::Asked(RequestClass::Read)]);
 }
 
@@ -139,7 +139,7 @@ async fn requests_pay_by_class_and_watches_and_leases_do_not() {
     check("lease by another client", None);
 }
 
-/// Each attempt pays, and is answered for once: also with no answer, also if given up.
+/// Each attempt is admitted and reported once: also without a response, also if cancelled.
 #[tokio::test(start_paused = true)]
 async fn each_attempt_pays_and_is_answered_for_once() {
     let (notes, config) = limited(Duration::ZERO);

@@ -1,13 +1,13 @@
 //! The client stack against servers that misbehave.
 //!
-//! Servers in the process answer under paused time; real sockets are used where the
-//! connection itself matters. kube 4.2, below this stack, has traps that would each
-//! be an outage; these tests hold them shut:
+//! In-process servers run under paused time; real sockets are used where the connection
+//! itself matters. kube 4.2, below this stack, has traps that would each cause an outage;
+//! these tests guard against them:
 //!
 //! | trap in kube 4.2 | what would happen | test |
 //! |---|---|---|
 //! | gzip decodes only the first member of a stream | every watch of Kubernetes >= 1.37 fails | [`encoding`] |
-//! | a refused watch is parsed as events | 410 is asked again for ever | [`refusals`] |
+//! | a refused watch is parsed as events | 410 is retried without end | [`refusals`] |
 //! | a pretty-printed refusal is one decode error per line | the reason is lost | [`refusals`] |
 //! | no read time-out | a call on a silent connection never returns | [`deadlines`] |
 //! | 15 retries by default, writes and watches too | an error surfaces after 6 minutes | [`retries`] |

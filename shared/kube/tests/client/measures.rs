@@ -45,7 +45,7 @@ async fn attempts_without_an_answer_count_as_errors() {
     assert!(text.contains(line), "{text}");
 }
 
-/// Neither methods nor codes nor names that a server or a user makes up become labels.
+/// Methods, codes and names that a server or user makes up do not become labels.
 #[tokio::test(start_paused = true)]
 async fn label_values_are_bounded() {
     let config = config();
@@ -71,7 +71,7 @@ async fn label_values_are_bounded() {
         !text.contains("secret-name") && !text.contains("FROBNICATE") && !text.contains("799"),
         "{text}"
     );
-    // A watch's answer has no size worth counting.
+    // The size of a watch's response is not recorded.
     assert!(
         text.contains(
             r#"rest_client_response_size_bytes_count{verb="GET",host="in-process:80"} 1"#

@@ -1,4 +1,4 @@
-//! Refused requests: the reason arrives, and nothing else.
+//! Refused requests: the reason arrives, and no body is logged.
 
 use std::convert::Infallible;
 
@@ -14,7 +14,7 @@ use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _};
 
 use crate::support::{Served, answer, config, nodes, refusal, refusal_body, served_by};
 
-/// What a watch that is answered so comes to.
+/// The error of a watch that gets this response.
 async fn refused_watch(status: u16, body: impl Into<Bytes>) -> ApiError {
     let body = body.into();
     let clients = served_by(&config(), move |_request| {
@@ -33,7 +33,7 @@ async fn a_refused_watch_is_an_error_and_not_a_stream() {
     let pretty = serde_json::to_string_pretty(&gone).unwrap();
     assert!(pretty.lines().count() > 5);
     assert_eq!(refused_watch(410, pretty).await, expect);
-    // What the HTTP status says counts, whatever a body claims.
+    // The HTTP status counts, whatever the body claims.
     assert_eq!(
         refused_watch(410, refusal_body(0, "", "x").to_string()).await,
         ApiError::Expired("x".to_owned())
@@ -54,7 +54,7 @@ async fn a_refused_watch_without_a_status_is_an_error_too() {
     assert!(matches!(refused_watch(410, "").await, ApiError::Expired(_)));
 }
 
-/// A body that never ends is not read to its end.
+/// An endless body is not read to its end.
 #[tokio::test(start_paused = true)]
 async fn an_endless_refusal_is_cut_off() {
     let clients = served_by(&config(), |_request| async {
@@ -70,7 +70,7 @@ async fn an_endless_refusal_is_cut_off() {
     ));
 }
 
-/// An error among the events of a watch that had started.
+/// An error event in a watch that has started.
 #[tokio::test]
 async fn an_error_event_is_the_same_error() {
     let clients = served_by(&config(), |_request| async {
@@ -111,7 +111,7 @@ async fn retry_after_reaches_the_caller_of_a_write() {
     check("tomorrow", None).await;
 }
 
-/// What is logged, and the error, when a GET is answered so.
+/// The log and the error of a GET with this response.
 async fn logged(filter: &str, served: fn() -> Served) -> (String, String) {
     let log = Log::new();
     let subscriber = tracing_subscriber::registry()
@@ -126,12 +126,12 @@ async fn logged(filter: &str, served: fn() -> Served) -> (String, String) {
 
 #[tokio::test]
 async fn bodies_are_in_no_log_and_no_error() {
-    // A refusal that is no Status would be logged by kube, were it not for the layer.
+    // Without the layer, kube would log a refusal that is not a Status.
     let (log, error) = logged("trace", || Ok(answer(403, "token=hunter2"))).await;
     assert!(!log.contains("hunter2"), "{log}");
     assert!(!error.contains("hunter2"), "{error}");
-    // An answer of the wrong shape is logged by kube at WARN; the default filter of
-    // the programs hides that. This shows that the filter is needed, and enough.
+    // kube logs a malformed response at WARN; the programs' default filter hides that. This
+    // shows that the filter is needed and sufficient.
     let secret = || Ok(answer(200, r#"{"metadata": {"name": "a"}, "spec": "hunter2"}"#));
     let (log, error) = logged("info", secret).await;
     assert!(log.contains("hunter2"), "kube logs no bodies any more, drop the filter");

@@ -1,4 +1,4 @@
-//! What is sent again, how often and how soon.
+//! Which requests are retried, how often and how soon.
 
 use std::{io, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::support::{
     served_by,
 };
 
-/// A server that fails so the first times, then answers.
+/// A server that fails the first requests like this, then succeeds.
 #[derive(Clone)]
 struct Failing {
     count: Count,
@@ -51,7 +51,7 @@ fn broken(kind: io::ErrorKind) -> Served {
     Err(io::Error::from(kind).into())
 }
 
-/// Sends one request to a server that fails once. Returns how many it saw.
+/// Sends one request to a server that fails once. Returns how many requests it saw.
 async fn attempts(method: &Method, how: fn() -> Served) -> usize {
     let failing = Failing::new(1, how);
     let clients = served_by(&config(), {
@@ -134,13 +134,13 @@ async fn retry_after_is_waited_for_but_never_beyond_the_deadline() {
         assert_eq!(started.elapsed().as_secs(), waits, "{value}");
     };
     check("3", 30, 3, 2).await;
-    // There is no time for this: the answer surfaces at once.
+    // There is no time for this: the error is returned at once.
     check("31", 30, 0, 1).await;
     check("18446744073709551615", 30, 0, 1).await;
     // Clamped, it fits.
     check("18446744073709551615", 100, 60, 2).await;
     check("Tue, 31 Dec 2999 23:59:59 GMT", 100, 60, 2).await;
-    // Beyond what a clock can tell.
+    // Beyond the range of the clock.
     check("Fri, 31 Dec 9999 23:59:59 GMT", 30, 0, 2).await;
     check("nonsense", 30, 0, 2).await;
 }
@@ -176,7 +176,7 @@ async fn a_body_is_the_same_in_each_attempt() {
     assert_eq!(count.get(), 2);
 }
 
-/// On real connections: closed after the request was read, without an answer.
+/// Real connections that are closed after the request was read, without a response.
 #[tokio::test]
 async fn a_connection_closed_before_the_answer_is_repeated_for_reads_only() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -189,7 +189,7 @@ async fn a_connection_closed_before_the_answer_is_repeated_for_reads_only() {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = vec![0; 4096];
             assert!(stream.read(&mut request).await.unwrap() > 0);
-            // Every other connection is closed without an answer.
+            // Every other connection is closed without a response.
             if seen.next() % 2 == 0 {
                 let body = node_body("a");
                 let head = format!(
@@ -213,7 +213,7 @@ async fn a_connection_closed_before_the_answer_is_repeated_for_reads_only() {
 
 #[tokio::test]
 async fn an_unreachable_server_is_an_error_soon_and_repeated_for_writes_too() {
-    // Bound and dropped: nobody listens there.
+    // Bound and dropped: the port refuses connections.
     let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let kubeconfig = Kubeconfig::new(&format!("http://{address}"), "{}");
     let config = ClientConfig { kubeconfig: Some(kubeconfig.path()), ..config() };

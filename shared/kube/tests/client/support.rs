@@ -39,10 +39,10 @@ pub fn config() -> ClientConfig {
     }
 }
 
-/// The answer of a server in the process.
+/// The response of an in-process server.
 pub type Served = Result<Response<ResponseBody>, BoxError>;
 
-/// Clients of a server in the process: a function from request to answer.
+/// Clients of an in-process server: a function from request to response.
 pub fn served_by<F, Fut>(config: &ClientConfig, serve: F) -> Clients
 where
     F: Fn(Request<Body>) -> Fut + Clone + Send + Sync + 'static,
@@ -51,7 +51,7 @@ where
     Clients::in_process(service_fn(serve), config).unwrap()
 }
 
-/// An answer with this body.
+/// A response with this body.
 pub fn answer(status: u16, body: impl Into<Bytes>) -> Response<ResponseBody> {
     let body = Full::new(body.into()).map_err(|never: Infallible| match never {}).boxed_unsync();
     Response::builder().status(status).body(body).unwrap()
@@ -147,7 +147,7 @@ impl Server {
     }
 }
 
-/// A kubeconfig in a directory of its own.
+/// A kubeconfig in its own directory.
 pub struct Kubeconfig(pub tempfile::TempDir);
 
 impl Kubeconfig {

@@ -1,4 +1,4 @@
-//! A server that keeps events, and a recorder that writes to it.
+//! A server that stores events, and a recorder that writes to it.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -25,22 +25,22 @@ use tower::{BoxError, service_fn};
 
 type Answer = Response<Full<Bytes>>;
 
-/// What a request meets.
+/// The fate of a request.
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// A refusal.
     Status(u16),
     /// No connection.
     Unreachable,
-    /// It is done, but the answer is lost.
+    /// The request is applied, but the response is lost.
     AnswerLost,
-    /// An answer that is no event.
+    /// A response that is not an event.
     Nonsense,
-    /// No answer, ever.
+    /// No response.
     Stuck,
 }
 
-/// What a server has been asked, and the events it keeps.
+/// The requests to a server, and the events it stores.
 #[derive(Clone, Default)]
 pub struct Server(Arc<Mutex<State>>);
 
@@ -53,22 +53,22 @@ struct State {
 }
 
 impl Server {
-    /// The next requests meet these, in order; `None` is an answer as it should be.
+    /// Sets the fate of the next requests, in order; `None` succeeds.
     pub fn fail(&self, faults: impl IntoIterator<Item = Option<Fault>>) {
         self.0.lock().faults.extend(faults);
     }
 
-    /// From now on all requests meet this.
+    /// Sets the fate of all requests from now on.
     pub fn fail_always(&self, fault: Option<Fault>) {
         self.0.lock().always = fault;
     }
 
-    /// Forgets all events, as after their hour.
+    /// Drops all events, as after their one-hour lifetime.
     pub fn expire(&self) {
         self.0.lock().events.clear();
     }
 
-    /// The events that it keeps.
+    /// The stored events.
     pub fn events(&self) -> Vec<Value> {
         self.0.lock().events.values().cloned().collect()
     }
@@ -79,7 +79,7 @@ impl Server {
         requests.into_iter().map(|(_, line, body)| (line, body)).collect()
     }
 
-    /// When the requests since the last call came.
+    /// The arrival times of the requests since the last call.
     pub fn times(&self) -> Vec<Instant> {
         let requests = std::mem::take(&mut self.0.lock().requests);
         requests.into_iter().map(|(time, ..)| time).collect()
@@ -149,7 +149,7 @@ fn refusal(code: u16, reason: &str) -> Answer {
     answer(code, &status)
 }
 
-/// A recorder, its writer at work, and the server.
+/// A recorder with its running writer, and the server.
 pub struct Bench {
     pub server: Server,
     pub recorder: EventRecorder,
@@ -173,12 +173,12 @@ impl Bench {
         self.recorder.record(&about(name), EventKind::Normal, "Synced", message);
     }
 
-    /// Lets everything happen that needs no waiting.
+    /// Runs everything that needs no waiting.
     pub async fn a_moment(&self) {
         sleep(Duration::from_millis(10)).await;
     }
 
-    /// Stops the writer; tells how long it took to end.
+    /// Stops the writer; returns how long it took to end.
     pub async fn stopped(&mut self) -> Duration {
         let start = Instant::now();
         self.stop.cancel();

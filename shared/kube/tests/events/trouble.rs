@@ -1,10 +1,25 @@
-//! What becomes of events that cannot be written.
+//! Events that cannot be written.
 
 use std::time::Duration;
 
+use ccm_kube::events::{EventKind, EventMetrics, EventRecorder};
+use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio::time::{Instant, sleep};
 
-use crate::bench::{Bench, Fault};
+use crate::bench::{Bench, Fault, about};
+
+#[test]
+fn a_muted_recorder_counts_what_it_drops() {
+    let (metrics, mut registry) = (EventMetrics::default(), Registry::default());
+    metrics.register(&mut registry);
+    let recorder = EventRecorder::muted(metrics);
+    for _ in 0..2 {
+        recorder.record(&about("node-1"), EventKind::Normal, "Synced", "not written");
+    }
+    let mut page = String::new();
+    encode(&mut page, &registry).unwrap();
+    assert!(page.contains("ccm_events_dropped_total{reason=\"observing\"} 2\n"), "{page}");
+}
 
 #[tokio::test(start_paused = true)]
 async fn what_the_server_refuses_is_tried_once() {

@@ -1,4 +1,4 @@
-//! What is written while all is well.
+//! Events that can be written.
 
 use ccm_kube::events::EventKind;
 use ccm_objects::ObjectRef;

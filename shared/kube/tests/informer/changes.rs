@@ -1,4 +1,4 @@
-//! What is asked of the server, and what is told, while all is well.
+//! Requests and reported changes without faults.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn everything_is_listed_in_pages_and_then_watched() {
             .all(|request| request.starts_with("list") && request.contains("limit=100"))
     );
     assert!(requests.iter().all(|request| !request.contains("sendInitialEvents")));
-    // Without a version the server answers with the newest there is, in pages.
+    // Without a version the server returns the newest state, in pages.
     assert!(
         requests[..3].iter().all(|request| !request.contains("resourceVersion")),
         "{requests:?}"
@@ -108,7 +108,7 @@ async fn a_node_created_anew_is_deleted_and_added() {
     let running = Running::synced(&server).await;
     let mut anew = node("a", "y");
     anew["metadata"]["uid"] = json!("another");
-    // As when the watch misses the deletion, or compresses it away.
+    // As when the watch misses or compacts the deletion.
     server.put(anew);
     running.a_moment().await;
     assert_eq!(running.told(), ["-a:x", "+a:y"]);

@@ -1,4 +1,4 @@
-//! What is done about a server that fails.
+//! Reactions to a failing server.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn a_watch_that_cannot_go_on_is_replaced_by_a_list() {
         sleep(A_WATCH + Duration::from_secs(5) + THREE_STEPS).await;
         let (lists, watches) = server.counts();
         assert_eq!(lists, 1, "{fault:?}");
-        // The three that failed, the next, and perhaps one or two after that.
+        // The three that failed, the next, and possibly two more.
         assert!((4..=6).contains(&watches), "{fault:?}: {watches} watches");
         assert_eq!(running.told(), ["+c:x", "-b:x"], "{fault:?}");
         assert!((running.relists() - 1.0).abs() < 0.1, "{fault:?}");
@@ -149,7 +149,7 @@ async fn a_list_that_fails_is_begun_anew_and_deletes_nothing() {
     assert_eq!(running.told().len(), 250, "each is added once");
     assert_eq!(server.counts().0, 9);
     assert_eq!((running.errors("unavailable"), running.errors("expired")), (2.0, 1.0));
-    // And once more, when there is something to lose.
+    // Once more, when there is something to lose.
     server.compact();
     server.put(node("node-000", "y"));
     server.fail_lists([None, fault(500)]);
@@ -184,7 +184,7 @@ async fn one_good_event_shows_that_a_watch_goes_on() {
     let server = Server::new();
     server.put(node("a", "x"));
     let running = Running::synced(&server).await;
-    // Two errors, something good, two errors: never three in a row.
+    // Two errors, a success, two errors: never three in a row.
     for label in ["1", "2", "3"] {
         server.fail_watches(repeat(&Fault::Event(504), 2));
         sleep(A_WATCH + THREE_STEPS).await;
@@ -195,7 +195,7 @@ async fn one_good_event_shows_that_a_watch_goes_on() {
     assert_eq!(running.told().len(), 3);
 }
 
-/// What `/readyz` shows while the first list does not succeed.
+/// The error that `/readyz` shows while the first list fails.
 #[tokio::test(start_paused = true)]
 async fn the_last_error_is_kept_until_something_is_read() {
     for (fault, expect) in [
@@ -208,7 +208,7 @@ async fn the_last_error_is_kept_until_something_is_read() {
         server.put(node("a", "x"));
         server.fail_lists([Some(fault.clone()), Some(fault.clone())]);
         let running = Running::start(&server);
-        // In the midst of the second wait: the list has begun anew once.
+        // During the second wait: the list has restarted once.
         while server.counts().0 == 0 || running.trouble.last_error().is_none() {
             running.a_moment().await;
         }

@@ -1,8 +1,7 @@
 //! The informer against a server that lists, watches and misbehaves.
 //!
-//! The server keeps nodes, a log of their changes and a point before which the log is
-//! lost; it answers as a kube-apiserver does. Time is paused, so that minutes of
-//! back-off take no time.
+//! The server keeps nodes, a log of their changes and a compaction point of the log; it
+//! answers like a kube-apiserver. Time is paused, so that minutes of back-off take no time.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Objects that make no sense.
+//! Malformed objects.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn a_malformed_event_does_not_stop_the_others() {
     };
     check(json!({"metadata": {"name": 5}}), 0).await;
     check(json!({"metadata": {"labels": 5}}), 0).await;
-    // Without a version kube's watcher does not know how to go on, and lists.
+    // Without a version kube's watcher cannot continue, and lists.
     check(json!({"metadata": "x"}), 1).await;
     check(json!(5), 1).await;
 }

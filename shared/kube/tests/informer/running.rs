@@ -1,4 +1,4 @@
-//! An informer that runs.
+//! A running informer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server::Server;
 
-/// An informer that runs, and what it has told.
+/// A running informer, and the changes it reported.
 pub struct Running {
     pub store: Store<Node>,
     pub stop: CancellationToken,
@@ -52,17 +52,17 @@ impl Running {
         running
     }
 
-    /// Lets everything happen that needs no waiting.
+    /// Runs everything that needs no waiting.
     pub async fn a_moment(&self) {
         sleep(Duration::from_millis(50)).await;
     }
 
-    /// What was told since the last call.
+    /// The changes reported since the last call.
     pub fn told(&self) -> Vec<String> {
         std::mem::take(&mut self.told.lock())
     }
 
-    /// The value of a metric, by how its line begins.
+    /// The value of a metric, by the beginning of its line.
     pub fn metric(&self, line: &str) -> Option<f64> {
         let mut text = String::new();
         encode(&mut text, &self.registry).unwrap();

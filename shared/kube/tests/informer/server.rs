@@ -23,22 +23,22 @@ use tower::{BoxError, service_fn};
 
 type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-/// What a request meets instead of an answer.
+/// A fault instead of a response.
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// A refusal as HTTP status.
     Status(u16),
-    /// A watch that begins well, with an error as its first event.
+    /// A watch that starts, with an error as its first event.
     Event(u16),
-    /// A watch that says this and ends.
+    /// A watch that sends this and ends.
     Says(String),
-    /// A watch on which nothing ever comes, not even its end.
+    /// A watch that sends nothing and does not end.
     Silence,
     /// No connection.
     Unreachable,
 }
 
-/// A server in the process. Clones share it.
+/// An in-process server. Clones share it.
 #[derive(Clone)]
 pub struct Server {
     state: Arc<Mutex<State>>,
@@ -62,7 +62,7 @@ impl Server {
         Self { state: Arc::default(), version: watch::Sender::new(100) }
     }
 
-    /// A bare client: what the API server says reaches kube's watcher as it is.
+    /// A bare client: responses reach kube's watcher unchanged.
     pub fn client(&self) -> kube::Client {
         let server = self.clone();
         let service = service_fn(move |request| {
@@ -72,7 +72,7 @@ impl Server {
         kube::Client::new(service, "default")
     }
 
-    /// Creates or changes a node. Its name decides which.
+    /// Creates or updates a node, by name.
     pub fn put(&self, node: Value) -> u64 {
         let name = node["metadata"]["name"].to_string();
         let kind = if self.state.lock().nodes.contains_key(&name) { "MODIFIED" } else { "ADDED" };
@@ -85,7 +85,7 @@ impl Server {
         self.change(&name, "DELETED", node);
     }
 
-    /// An event about no node at all.
+    /// Sends an event that concerns no node.
     pub fn emit(&self, kind: &str, object: Value) {
         self.change("", kind, object);
     }
@@ -108,12 +108,12 @@ impl Server {
         version
     }
 
-    /// Loses the log: who watches from before now has to list.
+    /// Compacts the log: a client that watches from an older version must list.
     pub fn compact(&self) {
         self.state.lock().lost_before = *self.version.borrow();
     }
 
-    /// Goes back to an earlier version with these nodes, as a restored backup does.
+    /// Goes back to an earlier version with these nodes, as after a restore.
     pub fn restore(&self, version: u64, nodes: Vec<Value>) {
         {
             let mut state = self.state.lock();
@@ -126,17 +126,17 @@ impl Server {
         }
     }
 
-    /// The next watches meet these, in order.
+    /// Sets the faults of the next watches, in order.
     pub fn fail_watches(&self, faults: impl IntoIterator<Item = Fault>) {
         self.state.lock().watch_faults.extend(faults);
     }
 
-    /// The next pages of lists meet these, in order; `None` is a page as it should be.
+    /// Sets the faults of the next list pages, in order; `None` succeeds.
     pub fn fail_lists(&self, faults: impl IntoIterator<Item = Option<Fault>>) {
         self.state.lock().list_faults.extend(faults);
     }
 
-    /// From now on all watches meet this.
+    /// Sets the fault of all watches from now on.
     pub fn fail_always(&self, fault: Option<Fault>) {
         self.state.lock().always = fault;
     }
@@ -147,14 +147,14 @@ impl Server {
         requests.into_iter().map(|(_, request)| request).collect()
     }
 
-    /// The same, as how many lists and how many watches.
+    /// The same, as the number of lists and of watches.
     pub fn counts(&self) -> (usize, usize) {
         let requests = self.requests();
         let lists = requests.iter().filter(|request| request.starts_with("list")).count();
         (lists, requests.len() - lists)
     }
 
-    /// When the requests since the last call came.
+    /// The arrival times of the requests since the last call.
     pub fn times(&self) -> Vec<Instant> {
         let requests = std::mem::take(&mut self.state.lock().requests);
         requests.into_iter().map(|(time, _)| time).collect()
@@ -268,7 +268,7 @@ impl Fault {
     }
 }
 
-/// An event as a line, its fields in the order that a kube-apiserver has.
+/// An event as a line, with fields in kube-apiserver's order.
 pub fn event(kind: &str, object: &Value) -> String {
     format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
 }

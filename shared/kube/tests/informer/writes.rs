@@ -1,4 +1,4 @@
-//! Writing objects: what is sent, and what comes of the answers.
+//! Writes of objects: requests and results.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 type Answer = Response<UnsyncBoxBody<bytes::Bytes, BoxError>>;
 
-/// A server that answers everything like this, and what it was sent.
+/// The requests to a server that gives this answer to every request.
 #[derive(Clone, Default)]
 struct Sent(Arc<Mutex<Vec<(String, String, Value)>>>);
 

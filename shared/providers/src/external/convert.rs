@@ -1,12 +1,13 @@
 //! The contract's values as messages, and back. Reading is strict where a wrong value
-//! could harm a node and lenient where it cannot.
+//! could harm a node and lenient where it cannot. Values are taken apart without `..`, so
+//! that a field that only one side has does not compile.
 
 use std::fmt::Display;
 
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
-    AbsenceProof, AddressKind, Call, CloudError, Detail, ErrorKind, Instance, Lookup, LookupResult,
-    NodeAddress, NodeIdentity, PowerState, Priority, ProofMethod, ProviderId,
+    AbsenceProof, AddressKind, CloudError, Detail, ErrorKind, Instance, Lookup, LookupResult,
+    NodeAddress, NodeIdentity, PowerState, Priority, ProofMethod, ProviderId, Wants,
 };
 
 use super::proto::{self, lookup_answer::Answer};
@@ -17,23 +18,32 @@ fn malformed(what: impl Into<String>) -> CloudError {
 
 impl From<&NodeIdentity> for proto::NodeIdentity {
     fn from(node: &NodeIdentity) -> Self {
+        let NodeIdentity { name, provider_id, system_uuid, uid, labels, addresses } = node;
         Self {
-            name: node.name.clone(),
-            provider_id: node.provider_id.clone(),
-            system_uuid: node.system_uuid.clone(),
+            name: Some(name.clone()),
+            provider_id: provider_id.clone(),
+            system_uuid: system_uuid.clone(),
+            uid: uid.clone(),
+            labels: labels.clone(),
+            addresses: addresses.iter().map(address_to_wire).collect(),
         }
     }
 }
 
 impl From<proto::NodeIdentity> for NodeIdentity {
     fn from(node: proto::NodeIdentity) -> Self {
-        Self { name: node.name, provider_id: node.provider_id, system_uuid: node.system_uuid }
+        let proto::NodeIdentity { name, provider_id, system_uuid, uid, labels, addresses } = node;
+        let name = name.unwrap_or_default();
+        // An address that makes no sense is none that the provider could use.
+        let addresses =
+            addresses.iter().filter_map(|address| address_from_wire(address).ok()).collect();
+        Self { name, provider_id, system_uuid, uid, labels, addresses }
     }
 }
 
 /// Who waits, as the wire says it.
-pub(super) fn priority_to_wire(call: &Call) -> i32 {
-    match call.priority {
+pub(super) fn priority_to_wire(priority: Priority) -> i32 {
+    match priority {
         Priority::Waiting => proto::Priority::Waiting.into(),
         Priority::Routine => proto::Priority::Routine.into(),
     }
@@ -48,8 +58,8 @@ pub(super) fn priority_from_wire(priority: proto::Priority) -> Priority {
 }
 
 /// What is wanted of an instance, as the wire says it.
-pub(super) fn detail_to_wire(call: &Call) -> i32 {
-    match call.detail {
+pub(super) fn detail_to_wire(detail: Detail) -> i32 {
+    match detail {
         Detail::Everything => proto::Detail::Everything.into(),
         Detail::Presence => proto::Detail::Presence.into(),
     }
@@ -63,18 +73,54 @@ pub(super) fn detail_from_wire(detail: proto::Detail) -> Detail {
     }
 }
 
+/// What a provider wants to know of a node, as the wire says it.
+pub(super) fn wants_to_wire(wants: Wants) -> Vec<i32> {
+    let Wants { uid, labels, addresses } = wants;
+    let fields = [
+        (uid, proto::NodeField::Uid),
+        (labels, proto::NodeField::Labels),
+        (addresses, proto::NodeField::Addresses),
+    ];
+    fields.into_iter().filter(|(wanted, _)| *wanted).map(|(_, field)| field.into()).collect()
+}
+
+/// What a provider wants to know of a node. What this version does not know it does not get.
+pub(super) fn wants_from_wire(fields: &[i32]) -> Wants {
+    let mut wants = Wants::default();
+    for field in fields.iter().filter_map(|field| proto::NodeField::try_from(*field).ok()) {
+        match field {
+            proto::NodeField::Uid => wants.uid = true,
+            proto::NodeField::Labels => wants.labels = true,
+            proto::NodeField::Addresses => wants.addresses = true,
+            proto::NodeField::Unspecified => {}
+        }
+    }
+    wants
+}
+
 impl From<&Instance> for proto::Instance {
     fn from(instance: &Instance) -> Self {
+        let Instance {
+            provider_id,
+            other_ids,
+            name,
+            instance_type,
+            zone,
+            region,
+            addresses,
+            labels,
+            power,
+        } = instance;
         Self {
-            provider_id: instance.provider_id.as_str().to_owned(),
-            other_ids: instance.other_ids.iter().map(|id| id.as_str().to_owned()).collect(),
-            name: instance.name.clone(),
-            instance_type: instance.instance_type.clone(),
-            zone: instance.zone.clone(),
-            region: instance.region.clone(),
-            addresses: instance.addresses.iter().map(address_to_wire).collect(),
-            labels: instance.labels.clone(),
-            power: power_to_wire(instance.power).into(),
+            provider_id: Some(provider_id.as_str().to_owned()),
+            other_ids: other_ids.iter().map(|id| id.as_str().to_owned()).collect(),
+            name: Some(name.clone()),
+            instance_type: instance_type.clone(),
+            zone: zone.clone(),
+            region: region.clone(),
+            addresses: addresses.iter().map(address_to_wire).collect(),
+            labels: labels.clone(),
+            power: Some(power_to_wire(*power).into()),
         }
     }
 }
@@ -83,27 +129,37 @@ impl TryFrom<proto::Instance> for Instance {
     type Error = CloudError;
 
     fn try_from(wire: proto::Instance) -> Result<Self, CloudError> {
-        let about = |what: &dyn Display| {
-            malformed(format!("instance {:?} ({:?}): {what}", wire.provider_id, wire.name))
-        };
+        let proto::Instance {
+            provider_id,
+            other_ids,
+            name,
+            instance_type,
+            zone,
+            region,
+            addresses,
+            labels,
+            power,
+        } = wire;
+        let (provider_id, name) = (provider_id.unwrap_or_default(), name.unwrap_or_default());
+        let about =
+            |what: &dyn Display| malformed(format!("instance {provider_id:?} ({name:?}): {what}"));
         let id = |text: &String| ProviderId::parse(text).map_err(|error| about(&error));
-        let text = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
+        let text = |value: Option<String>| value.filter(|value| !value.is_empty());
         Ok(Self {
-            provider_id: id(&wire.provider_id)?,
-            other_ids: wire.other_ids.iter().map(id).collect::<Result<_, _>>()?,
-            addresses: wire
-                .addresses
+            provider_id: id(&provider_id)?,
+            other_ids: other_ids.iter().map(id).collect::<Result<_, _>>()?,
+            addresses: addresses
                 .iter()
                 .map(|address| address_from_wire(address).map_err(|what| about(&what)))
                 .collect::<Result<_, _>>()?,
-            instance_type: text(&wire.instance_type),
-            zone: text(&wire.zone),
-            region: text(&wire.region),
+            instance_type: text(instance_type),
+            zone: text(zone),
+            region: text(region),
             // A state that this version does not know is what `Unknown` is for.
-            power: proto::PowerState::try_from(wire.power)
+            power: proto::PowerState::try_from(power.unwrap_or_default())
                 .map_or(PowerState::Unknown, power_from_wire),
-            name: wire.name,
-            labels: wire.labels,
+            name,
+            labels,
         })
     }
 }
@@ -116,24 +172,26 @@ fn address_to_wire(address: &NodeAddress) -> proto::NodeAddress {
         AddressKind::InternalDns => proto::AddressKind::InternalDns,
         AddressKind::ExternalDns => proto::AddressKind::ExternalDns,
     };
-    proto::NodeAddress { kind: kind.into(), address: address.address.clone() }
+    proto::NodeAddress { kind: Some(kind.into()), address: Some(address.address.clone()) }
 }
 
 fn address_from_wire(wire: &proto::NodeAddress) -> Result<NodeAddress, String> {
-    let kind = match proto::AddressKind::try_from(wire.kind) {
+    let proto::NodeAddress { kind, address } = wire;
+    let (number, address) = (kind.unwrap_or_default(), address.as_deref().unwrap_or_default());
+    let kind = match proto::AddressKind::try_from(number) {
         Ok(proto::AddressKind::InternalIp) => AddressKind::InternalIp,
         Ok(proto::AddressKind::ExternalIp) => AddressKind::ExternalIp,
         Ok(proto::AddressKind::Hostname) => AddressKind::Hostname,
         Ok(proto::AddressKind::InternalDns) => AddressKind::InternalDns,
         Ok(proto::AddressKind::ExternalDns) => AddressKind::ExternalDns,
         Ok(proto::AddressKind::Unspecified) | Err(_) => {
-            return Err(format!("address {:?} is of unknown kind {}", wire.address, wire.kind));
+            return Err(format!("address {address:?} is of unknown kind {number}"));
         }
     };
-    if wire.address.is_empty() {
+    if address.is_empty() {
         return Err(format!("an address of kind {kind} is empty"));
     }
-    Ok(NodeAddress::new(kind, &wire.address))
+    Ok(NodeAddress::new(kind, address))
 }
 
 fn power_to_wire(power: PowerState) -> proto::PowerState {
@@ -159,24 +217,34 @@ pub(super) fn answer_to_wire(node: &str, result: &LookupResult) -> proto::Lookup
     let answer = match result {
         Ok(Lookup::Found(instance)) => Answer::Found(instance.as_ref().into()),
         Ok(Lookup::Gone(proof)) => Answer::Gone(absence_to_wire(proof)),
-        Ok(Lookup::NotOurs(reason)) => Answer::NotOurs(proto::NotOurs { reason: reason.clone() }),
+        Ok(Lookup::NotOurs(reason)) => {
+            Answer::NotOurs(proto::NotOurs { reason: Some(reason.clone()) })
+        }
         Err(error) => Answer::Error(error.into()),
     };
-    proto::LookupAnswer { node: node.to_owned(), answer: Some(answer) }
+    proto::LookupAnswer { node: Some(node.to_owned()), answer: Some(answer) }
 }
 
 /// The answer about `node`. What cannot be understood is an error for this node alone.
 pub(super) fn answer_from_wire(node: &NodeIdentity, wire: proto::LookupAnswer) -> LookupResult {
-    if wire.node != node.name {
+    if wire.node() != node.name {
         return Err(malformed(format!(
             "asked about node {:?}, the provider answered about {:?}",
-            node.name, wire.node
+            node.name,
+            wire.node()
         )));
     }
     match wire.answer {
         Some(Answer::Found(instance)) => Ok(Lookup::Found(Box::new(instance.try_into()?))),
-        Some(Answer::Gone(absence)) => absence_from_wire(absence).map(Lookup::Gone),
-        Some(Answer::NotOurs(not_ours)) => Ok(Lookup::NotOurs(not_ours.reason)),
+        Some(Answer::Gone(absence)) => match absence_from_wire(absence)? {
+            AbsenceProof { method: ProofMethod::ProvidersWord, .. }
+                if node.provider_id.is_none() =>
+            {
+                Err(malformed("the provider says gone on its own word, of a node without an ID"))
+            }
+            proof => Ok(Lookup::Gone(proof)),
+        },
+        Some(Answer::NotOurs(not_ours)) => Ok(Lookup::NotOurs(not_ours.reason.unwrap_or_default())),
         Some(Answer::Error(error)) => Err(error.into()),
         None => {
             Err(malformed("the provider's answer holds none of found, gone, not_ours and error"))
@@ -185,39 +253,39 @@ pub(super) fn answer_from_wire(node: &NodeIdentity, wire: proto::LookupAnswer) -
 }
 
 fn absence_to_wire(proof: &AbsenceProof) -> proto::Absence {
-    let method = match proof.method {
+    let AbsenceProof { method, evidence, request_id } = proof;
+    let method = match method {
         ProofMethod::ById => proto::ProofMethod::ById,
         ProofMethod::BySystemUuid => proto::ProofMethod::BySystemUuid,
         ProofMethod::ByName => proto::ProofMethod::ByName,
+        ProofMethod::ProvidersWord => proto::ProofMethod::ProvidersWord,
     };
     proto::Absence {
-        method: method.into(),
-        evidence: proof.evidence.clone(),
-        request_id: proof.request_id.clone(),
+        method: Some(method.into()),
+        evidence: Some(evidence.clone()),
+        request_id: request_id.clone(),
     }
 }
 
 /// Nodes are deleted on this word, so half a proof is none.
 fn absence_from_wire(wire: proto::Absence) -> Result<AbsenceProof, CloudError> {
-    let method = match proto::ProofMethod::try_from(wire.method) {
+    let proto::Absence { method, evidence, request_id } = wire;
+    let (number, evidence) = (method.unwrap_or_default(), evidence.unwrap_or_default());
+    let method = match proto::ProofMethod::try_from(number) {
         Ok(proto::ProofMethod::ById) => ProofMethod::ById,
         Ok(proto::ProofMethod::BySystemUuid) => ProofMethod::BySystemUuid,
         Ok(proto::ProofMethod::ByName) => ProofMethod::ByName,
+        Ok(proto::ProofMethod::ProvidersWord) => ProofMethod::ProvidersWord,
         Ok(proto::ProofMethod::Unspecified) | Err(_) => {
             return Err(malformed(format!(
-                "the provider says gone by the unknown method {}",
-                wire.method
+                "the provider says gone by the unknown method {number}"
             )));
         }
     };
-    if wire.evidence.trim().is_empty() {
+    if evidence.trim().is_empty() {
         return Err(malformed("the provider says gone without evidence"));
     }
-    Ok(AbsenceProof {
-        method,
-        evidence: wire.evidence,
-        request_id: wire.request_id.filter(|id| !id.is_empty()),
-    })
+    Ok(AbsenceProof { method, evidence, request_id: request_id.filter(|id| !id.is_empty()) })
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use ccm_base::message::{LONGEST_LINE, one_line};
-use ccm_cloud::{Capability, CloudError, ErrorKind, ProviderId};
+use ccm_cloud::{Capability, CloudError, ErrorKind, InstanceTraits, ProviderId};
 
-use super::{MAX_BATCH, PROTOCOL_REVISION, proto};
+use super::{MAX_BATCH, OLDEST_REVISION, STREAMS_SINCE, convert::wants_from_wire, proto};
 
 /// The answer of `Describe`, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,9 +15,15 @@ pub(super) struct Description {
     pub(super) capabilities: Vec<String>,
     pub(super) revision: u32,
     pub(super) max_batch: usize,
+    pub(super) traits: InstanceTraits,
 }
 
 impl Description {
+    /// Whether lookups may be answered node by node.
+    pub(super) fn streams(&self) -> bool {
+        self.revision >= STREAMS_SINCE
+    }
+
     pub(super) fn offers(&self, capability: Capability) -> bool {
         self.capabilities.iter().any(|name| name == capability.as_str())
     }
@@ -29,28 +35,33 @@ impl TryFrom<proto::DescribeResponse> for Description {
     fn try_from(wire: proto::DescribeResponse) -> Result<Self, CloudError> {
         let malformed =
             |what: String| CloudError::new(ErrorKind::Malformed, one_line(&what, LONGEST_LINE));
-        if wire.protocol_revision < PROTOCOL_REVISION {
+        let (provider, revision) = (wire.provider(), wire.protocol_revision());
+        if revision < OLDEST_REVISION {
             return Err(malformed(format!(
-                "the provider {:?} says protocol revision {}; expected {PROTOCOL_REVISION} or later",
-                wire.provider, wire.protocol_revision
+                "the provider {provider:?} says protocol revision {revision}; expected {OLDEST_REVISION} or later"
             )));
         }
         if let Some(scheme) = wire.schemes.iter().find(|scheme| !is_scheme(scheme)) {
             return Err(malformed(format!(
-                "the provider {:?} claims {scheme:?}, which is no provider ID scheme; expected lower-case letters, digits, +, - and .",
-                wire.provider
+                "the provider {provider:?} claims {scheme:?}, which is no provider ID scheme; expected lower-case letters, digits, +, - and ."
             )));
         }
-        let max_batch = match usize::try_from(wire.max_batch).unwrap_or(MAX_BATCH) {
+        let max_batch = match usize::try_from(wire.max_batch()).unwrap_or(MAX_BATCH) {
             0 => MAX_BATCH,
             some => some.min(MAX_BATCH),
         };
+        let traits = InstanceTraits {
+            lists: wire.lists.unwrap_or(true),
+            labels_only_add: wire.labels_only_add(),
+            wants: wants_from_wire(&wire.wants),
+        };
         Ok(Self {
-            provider: one_line(&wire.provider, LONGEST_LINE),
+            provider: one_line(provider, LONGEST_LINE),
+            revision,
             schemes: wire.schemes,
             capabilities: wire.capabilities,
-            revision: wire.protocol_revision,
             max_batch,
+            traits,
         })
     }
 }

@@ -5,16 +5,18 @@ use std::{collections::BTreeSet, sync::Arc};
 use async_trait::async_trait;
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
-    Call, CloudError, ErrorKind, Fleet, Instance, Instances, LookupResult, NodeIdentity,
+    Answers, Call, CloudError, Detail, ErrorKind, Fleet, Instance, InstanceTraits, Instances,
+    LookupResult, NodeIdentity,
 };
-use futures::{StreamExt, stream};
+use futures::{StreamExt, channel::mpsc::UnboundedSender, stream};
 
 use super::{
     MAX_BATCH,
-    client::Shared,
+    answers::flowing,
     convert::{answer_from_wire, detail_to_wire, priority_to_wire},
     proto::{self, lookup_answer::Answer},
-    rpc::{Deadline, instances_client, question},
+    rpc::{Deadline, instances_client, question, read},
+    shared::Shared,
 };
 
 /// How many parts of a large lookup are under way at once.
@@ -31,22 +33,50 @@ pub(super) struct ExternalInstances {
 
 #[async_trait]
 impl Instances for ExternalInstances {
-    async fn lookup(&self, nodes: &[NodeIdentity], call: Call) -> Vec<LookupResult> {
-        let deadline = Deadline::start(call);
-        let parts: Vec<_> = nodes
-            .chunks(self.shared.max_batch())
-            .map(|part| self.lookup_part(part, deadline))
-            .collect();
-        let answers: Vec<Vec<LookupResult>> =
-            stream::iter(parts).buffered(PARTS_AT_ONCE).collect().await;
-        answers.into_iter().flatten().collect()
+    fn traits(&self) -> InstanceTraits {
+        self.shared.description().map(|description| description.traits).unwrap_or_default()
     }
 
-    async fn list(&self, call: Call) -> Result<Fleet, CloudError> {
+    async fn lookup(
+        &self,
+        nodes: &[NodeIdentity],
+        detail: Detail,
+        call: Call,
+    ) -> Vec<LookupResult> {
+        let mut answers = vec![Err(unanswered()); nodes.len()];
+        let mut each = self.lookup_each(nodes, detail, call);
+        while let Some((place, answer)) = each.next().await {
+            if let Some(slot) = answers.get_mut(place) {
+                *slot = answer;
+            }
+        }
+        answers
+    }
+
+    fn lookup_each<'a>(
+        &'a self,
+        nodes: &'a [NodeIdentity],
+        detail: Detail,
+        call: Call,
+    ) -> Answers<'a> {
+        let deadline = Deadline::start(call);
+        let size = self.shared.max_batch();
+        let all = flowing(move |sender| async move {
+            let parts = nodes.chunks(size).enumerate().map(|(number, nodes)| {
+                let part = Part { nodes, first: number * size, detail, sender: sender.clone() };
+                self.lookup_part(part, deadline)
+            });
+            let parts: Vec<_> = parts.collect();
+            stream::iter(parts).buffer_unordered(PARTS_AT_ONCE).collect::<()>().await;
+        });
+        all.boxed()
+    }
+
+    async fn list(&self, detail: Detail, call: Call) -> Result<Fleet, CloudError> {
         let deadline = Deadline::start(call);
         let mut reading = Reading::default();
         for _ in 0..MAX_PAGES {
-            let page = self.page(reading.next.clone(), deadline).await?;
+            let page = self.page(reading.next.clone(), detail, deadline).await?;
             if reading.take(page)? {
                 return Ok(reading.fleet);
             }
@@ -58,54 +88,150 @@ impl Instances for ExternalInstances {
     }
 }
 
-impl ExternalInstances {
-    /// One call, one answer per node: what goes wrong with the call goes wrong for each.
-    async fn lookup_part(&self, nodes: &[NodeIdentity], deadline: Deadline) -> Vec<LookupResult> {
-        let message = proto::LookupInstancesRequest {
-            nodes: nodes.iter().map(Into::into).collect(),
-            priority: priority_to_wire(&deadline.rest()),
-            detail: detail_to_wire(&deadline.rest()),
+/// Some of the nodes of a lookup, and where their answers go.
+struct Part<'a> {
+    nodes: &'a [NodeIdentity],
+    /// The place of the first of them in the whole lookup.
+    first: usize,
+    detail: Detail,
+    sender: UnboundedSender<(usize, LookupResult)>,
+}
+
+impl Part<'_> {
+    fn request(&self, deadline: Deadline) -> proto::LookupInstancesRequest {
+        proto::LookupInstancesRequest {
+            nodes: self.nodes.iter().map(Into::into).collect(),
+            priority: Some(priority_to_wire(deadline.rest().priority)),
+            detail: Some(detail_to_wire(self.detail)),
+        }
+    }
+
+    /// Passes the answer about a node on. Gives back the error in it, if there is one.
+    fn answer(&self, place: usize, wire: proto::LookupAnswer) -> Option<CloudError> {
+        let node = self.nodes.get(place)?;
+        let said = match &wire.answer {
+            Some(Answer::Error(error)) => Some(CloudError::from(error.clone())),
+            _ => None,
         };
+        self.send(place, answer_from_wire(node, wire));
+        said
+    }
+
+    fn send(&self, place: usize, answer: LookupResult) {
+        // Nobody reads any more: then nobody misses it.
+        self.sender.unbounded_send((self.first + place, answer)).ok();
+    }
+}
+
+impl ExternalInstances {
+    /// Looks up some nodes, one by one where the provider can.
+    async fn lookup_part(&self, part: Part<'_>, deadline: Deadline) {
+        let mut left: BTreeSet<usize> = (0..part.nodes.len()).collect();
+        let streams = self.shared.description().is_some_and(|description| description.streams());
+        let mut failed = match streams {
+            true => self.lookup_as_they_come(&part, &mut left, deadline).await,
+            false => CloudError::new(ErrorKind::Unsupported, "a provider of an older revision"),
+        };
+        if failed.kind == ErrorKind::Unsupported && left.len() == part.nodes.len() {
+            match self.lookup_at_once(&part, deadline).await {
+                Ok(()) => return,
+                Err(error) => failed = error,
+            }
+        }
+        for place in left {
+            part.send(place, Err(failed.clone()));
+        }
+    }
+
+    /// Passes each answer on as it comes and takes its place out of `left`. Gives back
+    /// what is to be said of the others.
+    async fn lookup_as_they_come(
+        &self,
+        part: &Part<'_>,
+        left: &mut BTreeSet<usize>,
+        deadline: Deadline,
+    ) -> CloudError {
+        let wire = &self.shared.wire;
+        let open = match wire.open(read("lookup_instances"), deadline).await {
+            Ok(open) => open,
+            Err(error) => return error,
+        };
+        let mut client = instances_client(wire.connection.channel());
+        let message = question(part.request(deadline), open.terms);
+        let mut answers = match open.hear(client.stream_lookup_instances(message)).await {
+            Ok(answers) => answers.into_inner(),
+            Err(error) => {
+                open.close(Some(error.clone()));
+                return error;
+            }
+        };
+        let mut errors = Vec::new();
+        let end = loop {
+            match open.hear(answers.message()).await {
+                Ok(Some(item)) => {
+                    let place = item.place.and_then(|place| usize::try_from(place).ok());
+                    // An answer to what was not asked, or a second one, is none.
+                    if let Some(place) = place.filter(|place| left.remove(place)) {
+                        errors.push(part.answer(place, item.answer.unwrap_or_default()));
+                    }
+                }
+                Ok(None) => break unanswered(),
+                Err(error) => break error,
+            }
+        };
+        // Those that were answered show that the provider works.
+        let failed = if errors.is_empty() { Some(end.clone()) } else { error_of_all(&errors) };
+        open.close(failed.filter(|_| !part.nodes.is_empty()));
+        end
+    }
+
+    /// One call, one answer: what goes wrong with the call goes wrong for each node.
+    async fn lookup_at_once(&self, part: &Part<'_>, deadline: Deadline) -> Result<(), CloudError> {
+        let message = part.request(deadline);
         let send = |channel, terms| async move {
             instances_client(channel).lookup_instances(question(message, terms)).await
         };
-        let answer = self.shared.wire.call_within("lookup_instances", deadline, send, error_of_all);
-        let failed = match answer.await {
-            Ok(response) if response.answers.len() == nodes.len() => {
-                return nodes
-                    .iter()
-                    .zip(response.answers)
-                    .map(|(node, answer)| answer_from_wire(node, answer))
-                    .collect();
-            }
+        let within = |response: &proto::LookupInstancesResponse| {
+            let errors = response.answers.iter().map(|answer| match &answer.answer {
+                Some(Answer::Error(error)) => Some(CloudError::from(error.clone())),
+                _ => None,
+            });
+            error_of_all(&errors.collect::<Vec<_>>())
+        };
+        let wire = &self.shared.wire;
+        let response = wire.call_within(read("lookup_instances"), deadline, send, within).await?;
+        if response.answers.len() != part.nodes.len() {
             // Which answer is missing cannot be known, so none can be trusted.
-            Ok(response) => CloudError::new(
+            return Err(CloudError::new(
                 ErrorKind::Malformed,
                 format!(
                     "asked about {} nodes, the provider gave {} answers",
-                    nodes.len(),
+                    part.nodes.len(),
                     response.answers.len()
                 ),
-            ),
-            Err(error) => error,
-        };
-        vec![Err(failed); nodes.len()]
+            ));
+        }
+        for (place, answer) in response.answers.into_iter().enumerate() {
+            part.answer(place, answer);
+        }
+        Ok(())
     }
 
     async fn page(
         &self,
         page_token: String,
+        detail: Detail,
         deadline: Deadline,
     ) -> Result<proto::ListInstancesResponse, CloudError> {
         let page_size = u32::try_from(MAX_BATCH).unwrap_or(u32::MAX);
         let message = proto::ListInstancesRequest {
-            page_token,
-            page_size,
-            priority: priority_to_wire(&deadline.rest()),
-            detail: detail_to_wire(&deadline.rest()),
+            page_token: Some(page_token),
+            page_size: Some(page_size),
+            priority: Some(priority_to_wire(deadline.rest().priority)),
+            detail: Some(detail_to_wire(detail)),
         };
         let answer =
-            self.shared.wire.call("list_instances", deadline, |channel, terms| async move {
+            self.shared.wire.call(read("list_instances"), deadline, |channel, terms| async move {
                 instances_client(channel).list_instances(question(message, terms)).await
             });
         answer.await
@@ -115,17 +241,17 @@ impl ExternalInstances {
 /// What the cloud said to the provider while it looked nodes up: that it is asked too much,
 /// be it for one node; anything else only if no node was spared, because an error of one
 /// node is that node's.
-fn error_of_all(response: &proto::LookupInstancesResponse) -> Option<CloudError> {
-    let errors = response.answers.iter().map(|answer| match &answer.answer {
-        Some(Answer::Error(error)) => Some(CloudError::from(error.clone())),
-        _ => None,
-    });
-    let errors: Vec<Option<CloudError>> = errors.collect();
+fn error_of_all(errors: &[Option<CloudError>]) -> Option<CloudError> {
     let throttled = errors.iter().flatten().filter(|error| error.kind == ErrorKind::Throttled);
     throttled.max_by_key(|error| error.retry_after).cloned().or_else(|| {
-        let all: Option<Vec<CloudError>> = errors.iter().cloned().collect();
-        all?.into_iter().next()
+        let all: Option<Vec<&CloudError>> = errors.iter().map(Option::as_ref).collect();
+        all?.first().copied().cloned()
     })
+}
+
+/// The provider said that it is done, and left out a node.
+fn unanswered() -> CloudError {
+    CloudError::new(ErrorKind::Malformed, "the provider gave no answer about this node")
 }
 
 /// A list while its pages come in.
@@ -149,17 +275,18 @@ impl Reading {
         for line in page.malformed {
             self.malformed(one_line(&line, LONGEST_LINE));
         }
-        if page.next_page_token.is_empty() {
+        let next = page.next_page_token.unwrap_or_default();
+        if next.is_empty() {
             if self.left_out > 0 {
                 self.fleet.malformed.push(format!("and {} more", self.left_out));
             }
             return Ok(true);
         }
-        if !self.seen.insert(page.next_page_token.clone()) {
+        if !self.seen.insert(next.clone()) {
             let what = "the list of instances names the same next page twice".to_owned();
             return Err(CloudError::new(ErrorKind::Malformed, what));
         }
-        self.next = page.next_page_token;
+        self.next = next;
         Ok(false)
     }
 

@@ -7,11 +7,10 @@ use ccm_cloud::{Call, CloudError, ErrorKind};
 use rand::Rng;
 use tokio::time::{Instant, sleep_until};
 
-use super::{
-    client::{DESCRIBE_TIMEOUT, Shared},
-    rpc::Deadline,
-};
+use super::{rpc::Deadline, shared::Shared};
 
+/// How long to wait for an answer to `Describe`.
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a provider that answers is asked about itself.
 const REFRESH: Duration = Duration::from_mins(1);
 /// The waits after failures. The longest is short, because asking a neighbour is cheap

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::message::{self, LONGEST_LINE, one_line};
-use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind};
+use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind, Permit};
 use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Response, Status, transport::Channel};
 
@@ -41,11 +41,31 @@ pub(super) struct Wire {
     pub(super) gate: Arc<dyn CallGate>,
 }
 
-/// A question with its deadline written on it, so that the server can stop working
-/// when nobody listens any more.
-pub(super) fn question<Q>(message: Q, terms: Call) -> tonic::Request<Q> {
+/// The terms of one call on the wire.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// What is left of the time.
+    timeout: Duration,
+    /// The term of leadership, for calls that change something.
+    term: Option<u64>,
+}
+
+/// The metadata that holds the term.
+const TERM: &str = "quartet-term";
+
+/// A call that changes nothing.
+pub(super) const fn read(operation: &'static str) -> CallClass {
+    CallClass::read(super::NAME, operation)
+}
+
+/// A question with its terms written on it: the deadline, so that the server can stop
+/// working when nobody listens any more, and the term.
+pub(super) fn question<Q>(message: Q, terms: Terms) -> tonic::Request<Q> {
     let mut request = tonic::Request::new(message);
     request.set_timeout(terms.timeout);
+    if let Some(term) = terms.term {
+        request.metadata_mut().insert(TERM, term.into());
+    }
     request
 }
 
@@ -58,77 +78,110 @@ pub(super) fn instances_client(channel: Channel) -> InstancesClient<Channel> {
 }
 
 impl Wire {
-    /// Makes one call: `send` is given the channel and what is left of the time.
+    /// Makes one call: `send` is given the channel and the terms.
     pub(super) async fn call<A, F>(
         &self,
-        operation: &'static str,
+        class: CallClass,
         deadline: Deadline,
-        send: impl FnOnce(Channel, Call) -> F,
+        send: impl FnOnce(Channel, Terms) -> F,
     ) -> Result<A, CloudError>
     where
         F: Future<Output = Result<Response<A>, Status>>,
     {
-        self.call_within(operation, deadline, send, |_| None).await
+        self.call_within(class, deadline, send, |_| None).await
     }
 
     /// The same for an answer that may hold an error in itself: what `within` finds there
     /// is reported to the gate, so that limits and metrics see it.
     pub(super) async fn call_within<A, F>(
         &self,
-        operation: &'static str,
+        class: CallClass,
         deadline: Deadline,
-        send: impl FnOnce(Channel, Call) -> F,
+        send: impl FnOnce(Channel, Terms) -> F,
         within: impl FnOnce(&A) -> Option<CloudError>,
     ) -> Result<A, CloudError>
     where
         F: Future<Output = Result<Response<A>, Status>>,
     {
-        let class = CallClass { service: super::NAME, operation, write: false };
-        let no_time = || timeout(operation, "no time was left to send it");
-        timeout_at(deadline.at, self.gate.admit(class, deadline.rest()))
-            .await
-            .map_err(|_| no_time())??;
-        let (started, terms) = (Instant::now(), deadline.rest());
-        if terms.timeout.is_zero() {
-            return Err(no_time());
-        }
-        let outcome = match timeout_at(deadline.at, send(self.connection.channel(), terms)).await {
-            Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(self.understand(operation, &status, terms.timeout)),
-            Err(_) => Err(self.silence(operation, terms.timeout)),
-        };
-        let took = started.elapsed();
-        if outcome.as_ref().is_err_and(|error| error.kind == ErrorKind::Timeout) {
-            self.connection.connections.suspect.notify_one();
-        }
-        let error = outcome.as_ref().map_or_else(|error| Some(error.clone()), within);
-        let report = CallReport {
-            error: error.as_ref().map(|error| error.kind),
-            retry_after: error.as_ref().and_then(|error| error.retry_after),
-            took,
-        };
-        self.gate.report(class, report);
+        let open = self.open(class, deadline).await?;
+        let outcome = open.hear(send(self.connection.channel(), open.terms)).await;
+        let outcome = outcome.map(Response::into_inner);
+        open.close(outcome.as_ref().map_or_else(|error| Some(error.clone()), within));
         outcome
     }
 
-    fn silence(&self, operation: &str, waited: Duration) -> CloudError {
-        let waited = waited.as_secs_f64();
-        timeout(
-            operation,
-            &format!("{} did not answer within {waited:.1} s", self.connection.endpoint()),
-        )
+    /// Waits until a call may be sent.
+    pub(super) async fn open(
+        &self,
+        class: CallClass,
+        deadline: Deadline,
+    ) -> Result<OpenCall<'_>, CloudError> {
+        let no_time = || timeout(class.operation, "no time was left to send it");
+        let permit = timeout_at(deadline.at, self.gate.admit(class, deadline.rest()))
+            .await
+            .map_err(|_| no_time())??;
+        let terms = Terms { timeout: deadline.rest().timeout, term: permit.term };
+        if terms.timeout.is_zero() {
+            return Err(no_time());
+        }
+        Ok(OpenCall { wire: self, class, deadline, since: Instant::now(), terms, _permit: permit })
+    }
+}
+
+/// A call that may be sent, or is under way.
+pub(super) struct OpenCall<'a> {
+    wire: &'a Wire,
+    class: CallClass,
+    deadline: Deadline,
+    since: Instant,
+    pub(super) terms: Terms,
+    _permit: Permit,
+}
+
+impl OpenCall<'_> {
+    /// Waits for an answer, or for the next part of one. A provider that is silent is
+    /// looked after.
+    pub(super) async fn hear<T>(
+        &self,
+        answer: impl Future<Output = Result<T, Status>>,
+    ) -> Result<T, CloudError> {
+        let (error, may_be_done) = match timeout_at(self.deadline.at, answer).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(status)) => (self.understand(&status), status::may_be_done(&status)),
+            Err(_) => (self.silence(), true),
+        };
+        if error.kind == ErrorKind::Timeout {
+            self.wire.connection.connections.suspect.notify_one();
+        }
+        Err(if self.class.write && may_be_done { error.that_may_be_done() } else { error })
     }
 
-    fn understand(&self, operation: &str, status: &Status, waited: Duration) -> CloudError {
+    /// Reports how the call ended.
+    pub(super) fn close(self, error: Option<CloudError>) {
+        let report = CallReport {
+            error: error.as_ref().map(|error| error.kind),
+            retry_after: error.as_ref().and_then(|error| error.retry_after),
+            took: self.since.elapsed(),
+        };
+        self.wire.gate.report(self.class, report);
+    }
+
+    fn silence(&self) -> CloudError {
+        let (endpoint, waited) = (self.wire.connection.endpoint(), self.terms.timeout);
+        let waited = waited.as_secs_f64();
+        timeout(self.class.operation, &format!("{endpoint} did not answer within {waited:.1} s"))
+    }
+
+    fn understand(&self, status: &Status) -> CloudError {
         // tonic says "cancelled" when a deadline that it was given itself has passed.
         if status.code() == Code::Cancelled && is_timer(status) {
-            return self.silence(operation, waited);
+            return self.silence();
         }
         let mut error = status::from_status(status);
         if let Some(cause) = std::error::Error::source(status) {
             // The library's own word for a failed connection names no endpoint.
             error.message = one_line(
-                &format!("{}: {}", self.connection.endpoint(), message::chain(cause)),
+                &format!("{}: {}", self.wire.connection.endpoint(), message::chain(cause)),
                 LONGEST_LINE,
             );
         }

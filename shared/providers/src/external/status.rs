@@ -44,34 +44,33 @@ struct RequestInfo {
 
 impl From<&CloudError> for proto::Error {
     fn from(error: &CloudError) -> Self {
+        let CloudError { kind, message, request_id, retry_after, maybe_done } = error;
         Self {
-            kind: kind_to_wire(error.kind).into(),
-            message: one_line(&error.message, LONGEST_LINE),
-            request_id: error.request_id.as_deref().map(|id| one_line(id, LONGEST_LINE)),
-            retry_after: error
-                .retry_after
+            kind: Some(kind_to_wire(*kind).into()),
+            message: Some(one_line(message, LONGEST_LINE)),
+            request_id: request_id.as_deref().map(|id| one_line(id, LONGEST_LINE)),
+            retry_after: retry_after
                 .and_then(|after| prost_types::Duration::try_from(after.min(MAX_RETRY_AFTER)).ok()),
+            maybe_done: maybe_done.then_some(true),
         }
     }
 }
 
 impl From<proto::Error> for CloudError {
     fn from(error: proto::Error) -> Self {
-        let message = one_line(&error.message, LONGEST_LINE);
-        let (kind, message) = match proto::ErrorKind::try_from(error.kind)
-            .ok()
-            .and_then(kind_from_wire)
-        {
+        let proto::Error { kind, message, request_id, retry_after, maybe_done } = error;
+        let message = one_line(&message.unwrap_or_default(), LONGEST_LINE);
+        let kind = kind.unwrap_or_default();
+        let known = proto::ErrorKind::try_from(kind).ok().and_then(kind_from_wire);
+        let (kind, message) = match known {
             Some(kind) if message.is_empty() => (kind, "the provider gave no message".to_owned()),
             Some(kind) => (kind, message),
-            None => (
-                ErrorKind::Malformed,
-                format!("an error of unknown kind {}: {message}", error.kind),
-            ),
+            None => (ErrorKind::Malformed, format!("an error of unknown kind {kind}: {message}")),
         };
         let request_id =
-            error.request_id.map(|id| one_line(&id, LONGEST_LINE)).filter(|id| !id.is_empty());
-        CloudError { kind, message, request_id, retry_after: error.retry_after.and_then(wait) }
+            request_id.map(|id| one_line(&id, LONGEST_LINE)).filter(|id| !id.is_empty());
+        let (retry_after, maybe_done) = (retry_after.and_then(wait), maybe_done == Some(true));
+        CloudError { kind, message, request_id, retry_after, maybe_done }
     }
 }
 
@@ -118,11 +117,19 @@ pub(super) fn to_status(error: &CloudError) -> Status {
         ErrorKind::Malformed => Code::DataLoss,
     };
     let wire = proto::Error::from(error);
-    let message = wire.message.clone();
+    let message = wire.message().to_owned();
     let details =
         vec![prost_types::Any { type_url: ERROR_TYPE.to_owned(), value: wire.encode_to_vec() }];
     let status = RpcStatus { code: code.into(), message: message.clone(), details };
     Status::with_details(code, message, status.encode_to_vec().into())
+}
+
+/// Whether a call that changes something and ended like this may have done it: unless the
+/// provider says otherwise, or has no such call.
+pub(super) fn may_be_done(status: &Status) -> bool {
+    let details = RpcStatus::decode(status.details()).unwrap_or_default().details;
+    let has_word = details.iter().any(|any| any.type_url == ERROR_TYPE);
+    !has_word && status.code() != Code::Unimplemented
 }
 
 /// What a failed call means. The details of our own protocol are believed first, then

@@ -11,7 +11,7 @@ use std::{
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use ccm_cloud::{
-    Call, Claim, Cloud, CloudError, ErrorKind, Fleet, Instances, LookupResult, NodeIdentity,
+    Call, Claim, Cloud, CloudError, Detail, ErrorKind, Fleet, Instances, LookupResult, NodeIdentity,
 };
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -229,13 +229,18 @@ impl InUse {
 impl Instances for InUse {
     /// Provider IDs come as the settings of the moment spell them, which may leave the region
     /// out: settings for another region answer none of them.
-    async fn lookup(&self, nodes: &[NodeIdentity], call: Call) -> Vec<LookupResult> {
+    async fn lookup(
+        &self,
+        nodes: &[NodeIdentity],
+        detail: Detail,
+        call: Call,
+    ) -> Vec<LookupResult> {
         let asked = self.0.load_full();
         let work = |current: Arc<Current>, call| {
             let asked = &asked;
             async move {
                 if current.client.region() == asked.client.region() {
-                    return current.instances.lookup(nodes, call).await;
+                    return current.instances.lookup(nodes, detail, call).await;
                 }
                 let why = "the cloud's configuration was replaced by one for another region";
                 vec![Err(CloudError::new(ErrorKind::Unavailable, why)); nodes.len()]
@@ -244,8 +249,9 @@ impl Instances for InUse {
         self.by_one(call, work).await
     }
 
-    async fn list(&self, call: Call) -> Result<Fleet, CloudError> {
-        let work = |current: Arc<Current>, call| async move { current.instances.list(call).await };
+    async fn list(&self, detail: Detail, call: Call) -> Result<Fleet, CloudError> {
+        let work =
+            |current: Arc<Current>, call| async move { current.instances.list(detail, call).await };
         self.by_one(call, work).await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Call, Detail};
+use ccm_cloud::Call;
 use tokio::time::Instant;
 
 /// No call takes longer than this, whatever it was given: the timers need a bound.
@@ -31,11 +31,6 @@ impl Deadline {
     /// What is left, as the terms of the next request.
     pub(crate) fn rest(&self) -> Call {
         Call { timeout: self.left(), ..self.call }
-    }
-
-    /// What is wanted of an instance.
-    pub(crate) fn detail(&self) -> Detail {
-        self.call.detail
     }
 
     /// The time that there was at the beginning, in seconds for messages.

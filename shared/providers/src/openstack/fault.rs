@@ -68,7 +68,13 @@ pub(crate) fn of(
             format!("HTTP {} without an error of OpenStack's{}", status.as_u16(), told.page)
         }
     };
-    Some(CloudError { kind, message, request_id, retry_after: retry_after(headers, now) })
+    Some(CloudError {
+        kind,
+        message,
+        request_id,
+        retry_after: retry_after(headers, now),
+        maybe_done: false,
+    })
 }
 
 fn kind(status: StatusCode, told: &Told) -> ErrorKind {

@@ -71,25 +71,33 @@ pub(super) struct OpenStackInstances {
 
 #[async_trait]
 impl Instances for OpenStackInstances {
-    async fn lookup(&self, nodes: &[NodeIdentity], call: Call) -> Vec<LookupResult> {
+    async fn lookup(
+        &self,
+        nodes: &[NodeIdentity],
+        detail: Detail,
+        call: Call,
+    ) -> Vec<LookupResult> {
         let deadline = Deadline::start(call);
         let questions: Vec<_> =
             nodes.iter().map(|node| Question::of(node, self.shape.region.as_deref())).collect();
         let open = questions.iter().filter(|question| question.asks_the_cloud()).count();
         let should_list = self.should_list(open);
         // One by one it is not worth while: of a server that is gone no ports are needed.
-        let early: BTreeSet<ServerId> = match should_list && wants_ports(deadline) {
+        let early: BTreeSet<ServerId> = match should_list && wants_ports(detail) {
             true => questions.iter().filter_map(Question::server).cloned().collect(),
             false => BTreeSet::new(),
         };
         let find = self.find(&questions, should_list, deadline);
         let (found, early) = tokio::join!(find, self.early(Arc::new(early), deadline));
-        self.describe_found(found, early, deadline).await
+        if wants_ports(detail) {
+            return self.describe_found(found, early, deadline).await;
+        }
+        found.into_iter().map(|found| self.present(found)).collect()
     }
 
-    async fn list(&self, call: Call) -> Result<Fleet, CloudError> {
+    async fn list(&self, detail: Detail, call: Call) -> Result<Fleet, CloudError> {
         let deadline = Deadline::start(call);
-        if !wants_ports(deadline) {
+        if !wants_ports(detail) {
             return self.roll(deadline).await;
         }
         let known = Arc::clone(&self.project.lock());
@@ -181,21 +189,22 @@ impl OpenStackInstances {
         questions > ONE_BY_ONE && (size <= PAGE || questions * LISTED_PER_ASKED >= size)
     }
 
+    /// The answer to a caller who only wants to know whether the server is there and runs.
+    fn present(&self, found: Found) -> LookupResult {
+        match found {
+            Found::Settled(answer) => answer,
+            Found::Server(server) => presence(&server, &self.shape)
+                .map(|instance| Lookup::Found(Box::new(instance)))
+                .map_err(|line| CloudError::new(ErrorKind::Malformed, line)),
+        }
+    }
+
     async fn describe_found(
         &self,
         found: Vec<Found>,
         early: Early,
         deadline: Deadline,
     ) -> Vec<LookupResult> {
-        if !wants_ports(deadline) {
-            let answers = found.into_iter().map(|found| match found {
-                Found::Settled(answer) => answer,
-                Found::Server(server) => presence(&server, &self.shape)
-                    .map(|instance| Lookup::Found(Box::new(instance)))
-                    .map_err(|line| CloudError::new(ErrorKind::Malformed, line)),
-            });
-            return answers.collect();
-        }
         let servers: BTreeMap<ServerId, Arc<Server>> = found
             .iter()
             .filter_map(|found| match found {
@@ -293,8 +302,8 @@ impl OpenStackInstances {
 }
 
 /// Whether more is wanted than which servers there are.
-fn wants_ports(deadline: Deadline) -> bool {
-    deadline.detail() == Detail::Everything
+fn wants_ports(detail: Detail) -> bool {
+    detail == Detail::Everything
 }
 
 /// The ports of servers that were asked for before it was known that those exist.

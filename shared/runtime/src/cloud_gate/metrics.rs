@@ -60,7 +60,7 @@ impl GateMetrics {
     }
 
     pub(super) fn answered(&self, class: CallClass, report: &CallReport) {
-        let CallClass { service, operation, write: _ } = class;
+        let CallClass { service, operation, .. } = class;
         // All errors of an operation are shown from its first call on: a series that is
         // born with the first error hides that error from `rate`.
         if !self.durations.is_there((service, operation)) {

@@ -1,14 +1,17 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use tokio::time::sleep;
 
 use super::*;
 use crate::limits::{CloudRates, LimitMetrics, Rate};
 
-const LIST: CallClass = CallClass { service: "compute", operation: "list_servers", write: false };
-const SHOW: CallClass = CallClass { service: "compute", operation: "show_server", write: false };
-const CREATE: CallClass = CallClass { service: "compute", operation: "create_server", write: true };
-const PORTS: CallClass = CallClass { service: "network", operation: "list_ports", write: false };
+const LIST: CallClass = CallClass::read("compute", "list_servers");
+const SHOW: CallClass = CallClass::read("compute", "show_server");
+const CREATE: CallClass = CallClass::write_once("compute", "create_server");
+const PORTS: CallClass = CallClass::read("network", "list_ports");
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -30,6 +33,24 @@ fn guarded_gate(per_second: f64, burst: f64, guard: Option<WriteGuard>) -> (Clou
     (CloudGate::new(limits, &metrics, guard), metrics)
 }
 
+/// As the process builds it ([`crate::program`]).
+#[tokio::test(start_paused = true)]
+async fn an_observer_sends_no_write() {
+    let leadership = crate::leadership::Leadership::observer();
+    let guard: WriteGuard = Box::new(move || {
+        leadership.check_cloud_write().map(|term| term.number).map_err(|lost| lost.to_string())
+    });
+    let (gate, metrics) = guarded_gate(10.0, 10.0, Some(guard));
+    drop(gate.admit(LIST, call(1000)).await.unwrap());
+    let error = gate.admit(CREATE, call(1000)).await.unwrap_err();
+    let expect =
+        "unavailable: compute create_server not sent: this process only observes (--mode=observe)";
+    assert_eq!(error.to_string(), expect);
+    let refused = "ccm_cloud_requests_refused_total{service=\"compute\",reason=\"leadership\"} 1";
+    let page = metrics.encode().unwrap();
+    assert!(page.contains(refused), "{page}");
+}
+
 fn report(error: Option<ErrorKind>, retry_after: Option<Duration>) -> CallReport {
     CallReport { error, retry_after, took: ms(200) }
 }
@@ -38,21 +59,21 @@ fn report(error: Option<ErrorKind>, retry_after: Option<Duration>) -> CallReport
 async fn a_call_waits_for_its_turn_within_its_time() {
     let (gate, _) = gate(10.0, 1.0);
     let began = Instant::now();
-    gate.admit(LIST, call(1000)).await.unwrap();
-    gate.admit(SHOW, call(1000)).await.unwrap();
+    drop(gate.admit(LIST, call(1000)).await.unwrap());
+    drop(gate.admit(SHOW, call(1000)).await.unwrap());
     assert!(
         (100..105).contains(&began.elapsed().as_millis()),
         "one bucket for the reads of a service"
     );
-    gate.admit(PORTS, call(0)).await.unwrap();
-    gate.admit(CREATE, call(0)).await.unwrap();
+    drop(gate.admit(PORTS, call(0)).await.unwrap());
+    drop(gate.admit(CREATE, call(0)).await.unwrap());
     assert!(began.elapsed() < ms(105), "another service and writes have their own");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_without_a_turn_in_its_time_fails_at_once_and_says_why() {
     let (gate, metrics) = gate(0.1, 1.0);
-    gate.admit(LIST, call(1000)).await.unwrap();
+    drop(gate.admit(LIST, call(1000)).await.unwrap());
     let began = Instant::now();
     let error = gate.admit(LIST, call(5000)).await.unwrap_err();
     assert_eq!(began.elapsed(), Duration::ZERO);
@@ -72,7 +93,7 @@ async fn a_call_without_a_turn_in_its_time_fails_at_once_and_says_why() {
         !text.contains("ccm_cloud_requests_total{"),
         "what was not sent is not counted as sent: {text}"
     );
-    gate.admit(LIST, Call { timeout: Duration::MAX, ..call(0) }).await.unwrap();
+    drop(gate.admit(LIST, Call { timeout: Duration::MAX, ..call(0) }).await.unwrap());
     assert!((10_000..10_010).contains(&began.elapsed().as_millis()));
 }
 
@@ -86,9 +107,9 @@ async fn retry_after_closes_the_bucket_of_that_service_alone() {
         error.message,
         "compute show_server not sent: the cloud asked for a pause of reads, which lasts longer than the 10 s that the call has"
     );
-    gate.admit(PORTS, call(0)).await.unwrap();
+    drop(gate.admit(PORTS, call(0)).await.unwrap());
     let began = Instant::now();
-    gate.admit(SHOW, call(31_000)).await.unwrap();
+    drop(gate.admit(SHOW, call(31_000)).await.unwrap());
     assert_eq!(began.elapsed(), ms(30_000));
     assert_eq!(gate.limits().bucket("compute", false).in_force(), Some(50.0));
     assert_eq!(gate.limits().bucket("network", false).in_force(), Some(100.0));
@@ -151,9 +172,9 @@ async fn services_report_when_they_last_answered() {
 #[tokio::test(start_paused = true)]
 async fn metrics_count_what_was_sent() {
     let (gate, metrics) = gate(10.0, 1.0);
-    gate.admit(LIST, call(1000)).await.unwrap();
+    drop(gate.admit(LIST, call(1000)).await.unwrap());
     gate.report(LIST, report(None, None));
-    gate.admit(LIST, call(1000)).await.unwrap();
+    drop(gate.admit(LIST, call(1000)).await.unwrap());
     for kind in ErrorKind::ALL.iter().copied() {
         gate.report(LIST, report(Some(kind), None));
     }
@@ -178,12 +199,11 @@ async fn metrics_count_what_was_sent() {
 async fn writes_need_the_guard_before_and_after_the_wait() {
     let leads = Arc::new(AtomicBool::new(true));
     let asked = Arc::clone(&leads);
-    let guard: WriteGuard = Box::new(move |time| {
-        assert!(time <= ms(1000));
-        asked.load(Ordering::Relaxed).then_some(()).ok_or_else(|| "the term has ended".to_owned())
+    let guard: WriteGuard = Box::new(move || {
+        asked.load(Ordering::Relaxed).then_some(Some(7)).ok_or("the term has ended".to_owned())
     });
     let (gate, metrics) = guarded_gate(10.0, 1.0, Some(guard));
-    gate.admit(CREATE, call(1000)).await.unwrap();
+    drop(gate.admit(CREATE, call(1000)).await.unwrap());
     let end = async {
         sleep(ms(50)).await;
         leads.store(false, Ordering::Relaxed);
@@ -196,7 +216,7 @@ async fn writes_need_the_guard_before_and_after_the_wait() {
     let began = Instant::now();
     assert!(gate.admit(CREATE, call(1000)).await.is_err());
     assert_eq!(began.elapsed(), Duration::ZERO, "it does not wait first");
-    gate.admit(LIST, call(0)).await.unwrap();
+    drop(gate.admit(LIST, call(0)).await.unwrap());
     let text = metrics.encode().unwrap();
     assert!(
         text.contains(
@@ -219,4 +239,41 @@ async fn errors_are_shown_before_the_first_one() {
     for series in [series("success", 1), series("throttled", 0), series("unauthorized", 0)] {
         assert!(text.contains(&series), "{series} in\n{text}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_carries_its_term_and_a_read_none() {
+    let guard: WriteGuard = Box::new(|| Ok(Some(7)));
+    let (gate, _) = guarded_gate(10.0, 10.0, Some(guard));
+    assert_eq!(gate.admit(CREATE, call(1000)).await.unwrap().term, Some(7));
+    assert_eq!(gate.admit(LIST, call(1000)).await.unwrap().term, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_waits_for_writes_under_way_and_lets_none_begin() {
+    let began = Instant::now();
+    let (idle, _) = gate(10.0, 10.0);
+    idle.end_writes().await;
+    assert_eq!(began.elapsed(), Duration::ZERO, "none is under way");
+
+    let (gate, _) = gate(10.0, 10.0);
+    let answered = gate.admit(CREATE, call(30_000)).await.unwrap();
+    let lost = gate.admit(CREATE, call(20_000)).await.unwrap();
+    let read = gate.admit(LIST, call(60_000)).await.unwrap();
+    let answer = async {
+        sleep(ms(5_000)).await;
+        drop(answered);
+        let error = gate.admit(CREATE, call(1000)).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unavailable: compute create_server not sent: the process is ending"
+        );
+        drop(gate.admit(LIST, call(1000)).await.unwrap());
+    };
+    tokio::join!(gate.end_writes(), answer);
+    // As long as the longest of them may take, because one is never answered.
+    assert_eq!(began.elapsed(), ms(30_000));
+    drop((lost, read));
+    gate.end_writes().await;
+    assert_eq!(began.elapsed(), ms(30_000));
 }

@@ -5,14 +5,16 @@ use std::{fmt::Write as _, sync::Arc};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{
-    HeaderValue, Method, Response, StatusCode,
-    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
 };
 use http_body_util::Full;
 
+use super::settings::LOCAL_PAGES;
 use crate::{
     health::{Finding, Health, Scope},
     metrics::Metrics,
+    plans::Plans,
 };
 
 /// What the pages are made of. Clones share it.
@@ -24,9 +26,14 @@ pub struct Pages {
     pub metrics: Metrics,
     /// The text of `/configz`, JSON.
     pub configz: Arc<ArcSwap<String>>,
+    /// What `/plan` shows.
+    pub plans: Plans,
+    /// The [`LOCAL_PAGES`] that answer to any peer.
+    pub open: Vec<String>,
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
 
 /// One of the three health pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +52,19 @@ const HEALTH_PAGES: [HealthPage; 3] = [
 ];
 
 impl Pages {
-    /// The answer to a request.
-    pub fn answer(&self, method: &Method, path: &str, query: &str) -> Response<Full<Bytes>> {
-        let Some(page) = self.page(path, query) else {
+    /// The answer to a request, which may come from loopback.
+    pub fn answer<B>(&self, request: &Request<B>, is_local: bool) -> Response<Full<Bytes>> {
+        let (method, path) = (request.method(), request.uri().path());
+        if let Some(name) = self.closed(path, is_local) {
+            let why = format!(
+                "/{name} answers on loopback only: use kubectl port-forward, or --open-pages={name}\n"
+            );
+            return reply(StatusCode::FORBIDDEN, TEXT, why);
+        }
+        let mut query = Query::parse(request.uri().query().unwrap_or_default());
+        let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
+        query.json |= accept.is_some_and(|types| types.contains(JSON));
+        let Some(page) = self.page(path, &query) else {
             return reply(StatusCode::NOT_FOUND, TEXT, "404 page not found\n".to_owned());
         };
         if method != Method::GET && method != Method::HEAD {
@@ -59,7 +76,13 @@ impl Pages {
         page
     }
 
-    fn page(&self, path: &str, query: &str) -> Option<Response<Full<Bytes>>> {
+    /// The page, if it is not for this peer.
+    fn closed(&self, path: &str, is_local: bool) -> Option<&'static str> {
+        let page = LOCAL_PAGES.into_iter().find(|page| path.strip_prefix('/') == Some(page))?;
+        (!is_local && !self.open.iter().any(|open| open == page)).then_some(page)
+    }
+
+    fn page(&self, path: &str, query: &Query<'_>) -> Option<Response<Full<Bytes>>> {
         let path = path.strip_prefix('/')?;
         let (first, check) = match path.split_once('/') {
             Some((first, check)) => (first, Some(check)),
@@ -76,12 +99,16 @@ impl Pages {
             }),
             ("configz", None) => {
                 let text = String::clone(&self.configz.load());
-                Some(reply(StatusCode::OK, "application/json", text))
+                Some(reply(StatusCode::OK, JSON, text))
             }
+            ("plan", None) => Some(match query.json {
+                true => reply(StatusCode::OK, JSON, self.plans.json(query.name)),
+                false => reply(StatusCode::OK, TEXT, self.plans.text(query.name)),
+            }),
             _ => {
                 let page = HEALTH_PAGES.into_iter().find(|page| page.name == first)?;
                 match check {
-                    None => Some(self.all_checks(page, &Query::parse(query))),
+                    None => Some(self.all_checks(page, query)),
                     Some(name) => self.one_check(page, name),
                 }
             }
@@ -179,6 +206,8 @@ impl HealthPage {
 struct Query<'a> {
     verbose: bool,
     excluded: Vec<&'a str>,
+    json: bool,
+    name: Option<&'a str>,
 }
 
 impl<'a> Query<'a> {
@@ -187,6 +216,8 @@ impl<'a> Query<'a> {
         for part in query.split('&') {
             match part.split_once('=').unwrap_or((part, "")) {
                 ("verbose", _) => parsed.verbose = true,
+                ("format", "json") => parsed.json = true,
+                ("name", name) => parsed.name = Some(name),
                 ("exclude", name) if !name.is_empty() => parsed.excluded.push(name),
                 _ => {}
             }

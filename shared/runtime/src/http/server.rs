@@ -7,7 +7,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -102,7 +102,7 @@ impl Server {
         let slots = Arc::new(Semaphore::new(CONNECTIONS));
         while let Some(accepted) = token.run_until_cancelled(next(&listener, &slots)).await {
             while tasks.try_join_next().is_some() {}
-            let (stream, slot) = match accepted {
+            let (stream, is_local, slot) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of file descriptors, most likely: give others time to close theirs.
@@ -115,8 +115,8 @@ impl Server {
             tasks.spawn(async move {
                 let _slot = slot;
                 match acceptor {
-                    None => converse(stream, pages, token).await,
-                    Some(acceptor) => secure(acceptor, stream, pages, token).await,
+                    None => converse(stream, is_local, pages, token).await,
+                    Some(acceptor) => secure(acceptor, stream, is_local, pages, token).await,
                 }
             });
         }
@@ -128,19 +128,26 @@ impl Server {
     }
 }
 
-/// The next connection, once there is a slot for it.
+/// The next connection, once there is a slot for it, and whether it comes from loopback.
 async fn next(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+) -> io::Result<(TcpStream, bool, OwnedSemaphorePermit)> {
     let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, slot))
+    let (stream, peer) = listener.accept().await?;
+    // A listener for both families shows an IPv4 peer as an IPv6 address.
+    Ok((stream, peer.ip().to_canonical().is_loopback(), slot))
 }
 
-async fn secure(acceptor: TlsAcceptor, stream: TcpStream, pages: Pages, token: CancellationToken) {
+async fn secure(
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    is_local: bool,
+    pages: Pages,
+    token: CancellationToken,
+) {
     match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => converse(stream, pages, token).await,
+        Ok(Ok(stream)) => converse(stream, is_local, pages, token).await,
         Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
         Err(_) => tracing::debug!("TLS handshake took too long"),
     }
@@ -149,12 +156,12 @@ async fn secure(acceptor: TlsAcceptor, stream: TcpStream, pages: Pages, token: C
 /// Answers the requests of one connection.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin,
+    is_local: bool,
     pages: Pages,
     token: CancellationToken,
 ) {
     let service = service_fn(move |request: http::Request<Incoming>| {
-        let uri = request.uri();
-        let answer = pages.answer(request.method(), uri.path(), uri.query().unwrap_or_default());
+        let answer = pages.answer(&request, is_local);
         async move { Ok::<_, Infallible>(answer) }
     });
     let connection = http1::Builder::new()

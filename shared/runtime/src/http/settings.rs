@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use ccm_settings::one_of;
+use ccm_settings::{checked, one_of};
 use serde::Serialize;
 
 /// The HTTP pages.
@@ -15,7 +15,12 @@ pub struct PageSettings {
     pub address: SocketAddr,
     /// With which certificate; `None` for plain HTTP.
     pub tls: Option<TlsSettings>,
+    /// Those of [`LOCAL_PAGES`] that answer to any peer.
+    pub open: Vec<String>,
 }
+
+/// The pages that answer to loopback peers only, unless `--open-pages` names them.
+pub(super) const LOCAL_PAGES: [&str; 2] = ["configz", "plan"];
 
 /// The certificate of the HTTP pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,6 +33,13 @@ pub struct TlsSettings {
     pub only_tls13: bool,
 }
 
+fn local_pages(text: &str, default: &str) -> Result<Vec<String>, String> {
+    let is_one = |name: &String| LOCAL_PAGES.contains(&name.as_str());
+    checked("must name pages out of configz, plan", |names: &Vec<String>| names.iter().all(is_one))(
+        text, default,
+    )
+}
+
 /// The HTTP pages, if there are any.
 pub(crate) struct Served(pub(crate) Option<PageSettings>);
 
@@ -35,9 +47,13 @@ ccm_settings::settings! {
     impl Served {
         /// IP address on which the HTTP pages are served.
         address: IpAddr = fixed(Text, "bind-address", "0.0.0.0");
-        /// Port of /healthz, /livez, /readyz, /metrics and /configz. 0 means no pages at all. The pages are plain HTTP
-        /// unless a certificate is given, and ask for no token: they show no secrets and change nothing.
+        /// Port of /healthz, /livez, /readyz, /metrics, /configz and /plan. 0 means no pages at all. The pages are plain
+        /// HTTP unless a certificate is given, and ask for no token: they show no secrets and change nothing. /configz
+        /// and /plan answer on loopback only (kubectl port-forward), see --open-pages.
         port: u16 = fixed(Count, "secure-port", "");
+        /// Pages that answer to any peer and not on loopback only: configz, plan. Whoever reaches the port then reads the
+        /// settings, or the names of nodes and what is about to happen to them.
+        open: Vec<String> = fixed(List, "open-pages", ""), local_pages;
         /// Certificate chain (PEM) for the pages. The file is read again when it changes. Needs --tls-private-key-file.
         certificate: Option<PathBuf> = fixed(Path, "tls-cert-file", "");
         /// Private key (PEM) of --tls-cert-file.
@@ -59,6 +75,6 @@ ccm_settings::settings! {
             }
         };
         let address = SocketAddr::new(address, port);
-        Some(Self((port != 0).then_some(PageSettings { address, tls })))
+        Some(Self((port != 0).then_some(PageSettings { address, tls, open })))
     }
 }

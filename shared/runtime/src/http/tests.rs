@@ -1,8 +1,8 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use http::{Method, StatusCode, header};
-use http_body_util::BodyExt as _;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -15,6 +15,7 @@ use super::{PageSettings, Pages, Server, TlsSettings};
 use crate::{
     health::{Health, Scope, Verdict},
     metrics::Metrics,
+    plans::{Mode, Plans},
 };
 
 fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -> Pages {
@@ -26,17 +27,27 @@ fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -
         };
         health.add(*name, *scope, move || verdict.clone());
     }
+    let metrics = Metrics::new();
     Pages {
         health,
-        metrics: Metrics::new(),
         configz: Arc::new(ArcSwap::from_pointee("{}\n".to_owned())),
+        plans: Plans::new(Mode::Control, &metrics),
+        metrics,
+        open: Vec::new(),
     }
+}
+
+/// The answer to a peer on loopback.
+fn answer(pages: &Pages, method: &Method, target: &str) -> Response<Full<bytes::Bytes>> {
+    // A request that hyper has read always has a target like this.
+    let target = if target.starts_with('/') { target } else { "*" };
+    let request = Request::builder().method(method).uri(target).body(()).unwrap();
+    pages.answer(&request, true)
 }
 
 /// Status and text of a page.
 async fn get(pages: &Pages, target: &str) -> (u16, String) {
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let answer = pages.answer(&Method::GET, path, query);
+    let answer = answer(pages, &Method::GET, target);
     assert_eq!(answer.headers()[header::CACHE_CONTROL], "no-cache, private", "{target}");
     let status = answer.status().as_u16();
     let text = answer.into_body().collect().await.unwrap().to_bytes();
@@ -121,37 +132,105 @@ async fn other_paths_and_methods_are_refused() {
         check(&pages, path, 404, "404 page not found\n").await;
     }
     for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
-        let answer = pages.answer(&method, "/metrics", "");
-        assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
-        assert_eq!(answer.headers()[header::ALLOW], "GET, HEAD");
-        assert_eq!(
-            pages.answer(&method, "/nothing", "").status(),
-            StatusCode::NOT_FOUND,
-            "{method}"
-        );
+        let refused = answer(&pages, &method, "/metrics");
+        assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
+        assert_eq!(refused.headers()[header::ALLOW], "GET, HEAD");
+        let unknown = answer(&pages, &method, "/nothing").status();
+        assert_eq!(unknown, StatusCode::NOT_FOUND, "{method}");
     }
 }
 
 #[tokio::test]
 async fn metrics_and_configz_have_their_types() {
     let pages = pages(&[]);
-    let metrics = pages.answer(&Method::GET, "/metrics", "");
+    let metrics = answer(&pages, &Method::GET, "/metrics");
     assert_eq!(metrics.headers()[header::CONTENT_TYPE], Metrics::CONTENT_TYPE);
     assert!(get(&pages, "/metrics").await.1.ends_with("# EOF\n"));
-    assert_eq!(
-        pages.answer(&Method::GET, "/configz", "").headers()[header::CONTENT_TYPE],
-        "application/json"
-    );
+    let configz = answer(&pages, &Method::GET, "/configz");
+    assert_eq!(configz.headers()[header::CONTENT_TYPE], "application/json");
     pages.configz.store(Arc::new("{\"new\": 1}\n".to_owned()));
     check(&pages, "/configz", 200, "{\"new\": 1}\n").await;
+}
+
+#[tokio::test]
+async fn the_plan_is_text_or_json() {
+    let pages = pages(&[]);
+    let check = |target: &str, accept: &str, kind: &str| {
+        let request = Request::get(target).header(header::ACCEPT, accept).body(()).unwrap();
+        let answer = pages.answer(&request, true);
+        assert_eq!(answer.status(), StatusCode::OK, "{target} {accept}");
+        assert_eq!(answer.headers()[header::CONTENT_TYPE], kind, "{target} {accept}");
+    };
+    check("/plan", "*/*", "text/plain; charset=utf-8");
+    check("/plan?name=x", "*/*", "text/plain; charset=utf-8");
+    check("/plan?format=json", "*/*", "application/json");
+    check("/plan", "text/html, application/json;q=0.9", "application/json");
+}
+
+#[tokio::test]
+async fn pages_with_details_answer_on_loopback_only_unless_they_are_opened() {
+    let mut pages = pages(&[]);
+    let check = async |pages: &Pages, method: Method, path: &str, status: u16| {
+        let request = Request::builder().method(&method).uri(path).body(()).unwrap();
+        let answer = pages.answer(&request, false);
+        assert_eq!(answer.status().as_u16(), status, "{method} {path}");
+        let text = answer.into_body().collect().await.unwrap().to_bytes();
+        let name = path.trim_start_matches('/').split('?').next().unwrap();
+        let expect = format!(
+            "/{name} answers on loopback only: use kubectl port-forward, or --open-pages={name}\n"
+        );
+        assert_eq!(text == expect, status == 403, "{method} {path}: {text:?}");
+    };
+    for page in ["/configz", "/plan", "/plan?format=json"] {
+        check(&pages, Method::GET, page, 403).await;
+        check(&pages, Method::HEAD, page, 403).await;
+        assert_eq!(get(&pages, page).await.0, 200, "{page} on loopback");
+    }
+    for page in ["/healthz", "/livez", "/readyz", "/metrics"] {
+        check(&pages, Method::GET, page, 200).await;
+    }
+    for path in ["//configz", "/configz/", "/plan/x", "/nothing"] {
+        check(&pages, Method::GET, path, 404).await;
+    }
+    pages.open = vec!["plan".to_owned()];
+    check(&pages, Method::GET, "/plan", 200).await;
+    check(&pages, Method::GET, "/configz", 403).await;
+}
+
+/// A peer is what the system says it is, also where one socket serves both families.
+#[tokio::test]
+async fn a_socket_knows_its_peer() {
+    let others = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    // Sends nothing: the system only chooses the address that it would send from.
+    let own = others.connect("192.0.2.1:9").and_then(|()| others.local_addr());
+    let settings = PageSettings { address: SocketAddr::from(([0; 16], 0)), ..local(None) };
+    let server = Server::bind(&settings, pages(&[])).await.unwrap();
+    let (port, token) = (server.address().unwrap().port(), CancellationToken::new());
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(server.run(token.clone()));
+    let ask = async |address: SocketAddr| {
+        let stream = TcpStream::connect(address).await.unwrap();
+        exchange(stream, &GET_AND_CLOSE.replace("healthz", "configz")).await
+    };
+    let local = ask(SocketAddr::from(([127, 0, 0, 1], port))).await;
+    assert!(local.starts_with("HTTP/1.1 200"), "{local}");
+    if let Some(own) = own.ok().map(|own| own.ip()).filter(|own| !own.is_loopback()) {
+        let remote = ask(SocketAddr::new(own, port)).await;
+        assert!(remote.starts_with("HTTP/1.1 403"), "{own}: {remote}");
+    }
+    token.cancel();
+}
+
+/// Pages on a free port of the loopback.
+fn local(tls: Option<TlsSettings>) -> PageSettings {
+    PageSettings { address: SocketAddr::from(([127, 0, 0, 1], 0)), tls, open: Vec::new() }
 }
 
 /// A server on a free port of the loopback.
 async fn serve(
     tls: Option<TlsSettings>,
 ) -> (SocketAddr, CancellationToken, tokio::task::JoinSet<()>) {
-    let settings = PageSettings { address: SocketAddr::from(([127, 0, 0, 1], 0)), tls };
-    let server = Server::bind(&settings, pages(&[])).await.unwrap();
+    let server = Server::bind(&local(tls), pages(&[])).await.unwrap();
     let (address, token) = (server.address().unwrap(), CancellationToken::new());
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(server.run(token.clone()));
@@ -217,7 +296,7 @@ async fn idle_connections_do_not_hold_up_the_end() {
 async fn a_port_in_use_gives_one_clear_line() {
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
-    let settings = PageSettings { address, tls: None };
+    let settings = PageSettings { address, ..local(None) };
     let Err(error) = Server::bind(&settings, pages(&[])).await else {
         panic!("two servers on {address}")
     };

@@ -116,8 +116,8 @@ enum Loss {
 
 /// What an attempt came to.
 enum Attempt {
-    /// The Lease is ours, counted from this moment.
-    Ours(Moment),
+    /// The Lease is ours, counted from this moment, in the term of this number.
+    Ours(Moment, u64),
     /// Somebody else's.
     Theirs,
     /// Unknown: the request failed or was not answered in time.
@@ -207,7 +207,7 @@ impl Elector {
         let mut holder = String::new();
         loop {
             match self.attempt(self.config.call_timeout()).await {
-                Attempt::Ours(since) if self.begin(since) => return,
+                Attempt::Ours(since, term) if self.begin(since, term) => return,
                 Attempt::Theirs if holder != self.guard.holder() => {
                     holder = self.guard.holder();
                     tracing::info!(
@@ -216,7 +216,7 @@ impl Elector {
                         "another replica leads; standing by"
                     );
                 }
-                Attempt::Ours(_) | Attempt::Theirs | Attempt::Failed => (),
+                Attempt::Ours(..) | Attempt::Theirs | Attempt::Failed => (),
             }
             tokio::select! {
                 () = sleep_until(self.next_attempt()) => (),
@@ -236,8 +236,8 @@ impl Elector {
     }
 
     /// Leads from here on; `false` if the term is over before it could begin.
-    fn begin(&self, since: Moment) -> bool {
-        if !self.leadership.renew(since, self.config.renew_deadline) {
+    fn begin(&self, since: Moment, term: u64) -> bool {
+        if !self.leadership.renew(since, self.config.renew_deadline, term) {
             return false;
         }
         self.metrics.became_leader();
@@ -267,9 +267,9 @@ impl Elector {
             }
             tries += 1;
             match self.attempt(left.min(CALL)).await {
-                Attempt::Ours(since) => {
+                Attempt::Ours(since, term) => {
                     self.metrics.renewed(start.elapsed(), remaining, tries > 1);
-                    let lasts = self.leadership.renew(since, self.config.renew_deadline);
+                    let lasts = self.leadership.renew(since, self.config.renew_deadline, term);
                     return if lasts { Ok(()) } else { Err(Loss::NotRenewed) };
                 }
                 Attempt::Theirs => return Err(Loss::Taken),
@@ -288,7 +288,7 @@ impl Elector {
         self.metrics.read_transitions(self.guard.transitions());
         let problem = match answer {
             Ok(Ok(LeaseLockResult::Acquired(lease))) if self.holds(&lease) => {
-                return Attempt::Ours(since);
+                return Attempt::Ours(since, term_number(&lease));
             }
             Ok(Ok(_)) => {
                 self.may_hold = false;
@@ -385,6 +385,16 @@ impl Elector {
             format!("{} {what}", self.identity),
         );
     }
+}
+
+/// A number that grows with each leader: how often the Lease has changed hands, below when
+/// it was created, because one that was deleted begins to count anew.
+fn term_number(lease: &Lease) -> u64 {
+    const COUNT: u64 = (1 << 20) - 1;
+    let created = lease.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
+    let count = lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or_default();
+    let positive = |number: i64| u64::try_from(number).unwrap_or_default();
+    (positive(created) * (COUNT + 1)) | positive(count.into()).min(COUNT)
 }
 
 /// An identity that no other process has: two replicas may share a host's name.

@@ -41,6 +41,9 @@ impl Moment {
 pub struct Term {
     /// How much of it is left at least.
     pub remaining: Duration,
+    /// Grows with each leader, so that a cloud can tell a write of an earlier one. None
+    /// where there is no election.
+    pub number: Option<u64>,
 }
 
 /// This process does not lead, or not for long enough.
@@ -49,6 +52,9 @@ pub enum Lost {
     /// It does not lead.
     #[error("this replica does not lead")]
     NotLeading,
+    /// It never writes.
+    #[error("this process only observes (--mode=observe)")]
+    Observing,
     /// It leads, but its term may end before the write does. The next renewal may
     /// change that: try again shortly.
     #[error("the term of leadership ends in {} ms, too soon for this write", .remaining.as_millis())]
@@ -62,6 +68,7 @@ pub enum Lost {
 struct Current {
     since: Moment,
     length: Duration,
+    number: u64,
 }
 
 impl Current {
@@ -90,6 +97,8 @@ enum Tenure {
     Term(Current),
     /// Leads without an end, because there is no election.
     Unlimited,
+    /// Works as if it led, but may not write.
+    Observer,
 }
 
 /// What those who wait are told. Nobody leads twice.
@@ -109,6 +118,11 @@ impl Leadership {
         Self::with(Tenure::Unlimited, UNBOUNDED_WRITE)
     }
 
+    /// Works as if it led and may write nothing: `--mode=observe`.
+    pub fn observer() -> Self {
+        Self::with(Tenure::Observer, UNBOUNDED_WRITE)
+    }
+
     /// Does not lead yet.
     pub(super) fn standby(write_timeout: Duration) -> Self {
         Self::with(Tenure::None, write_timeout)
@@ -117,12 +131,12 @@ impl Leadership {
     /// Leads from now on for this long, or not if that is nothing: for tests of writers.
     pub fn for_a_term(length: Duration) -> Self {
         let leadership = Self::standby(length);
-        leadership.renew(Moment::now(), length);
+        leadership.renew(Moment::now(), length, 1);
         leadership
     }
 
     fn with(tenure: Tenure, write_timeout: Duration) -> Self {
-        let leads = matches!(tenure, Tenure::Unlimited);
+        let leads = matches!(tenure, Tenure::Unlimited | Tenure::Observer);
         let phase = watch::Sender::new(if leads { Phase::Leading } else { Phase::Standby });
         Self { inner: Arc::new(Inner { tenure: Mutex::new(tenure), phase, write_timeout }) }
     }
@@ -132,7 +146,8 @@ impl Leadership {
         let tenure = *self.inner.tenure.lock();
         let current = match tenure {
             Tenure::None => return Err(Lost::NotLeading),
-            Tenure::Unlimited => return Ok(Term { remaining: Duration::MAX }),
+            Tenure::Observer => return Err(Lost::Observing),
+            Tenure::Unlimited => return Ok(Term { remaining: Duration::MAX, number: None }),
             Tenure::Term(current) => current,
         };
         let remaining = current.remaining();
@@ -142,7 +157,15 @@ impl Leadership {
         if remaining < need {
             return Err(Lost::TooShort { remaining });
         }
-        Ok(Term { remaining })
+        Ok(Term { remaining, number: Some(current.number) })
+    }
+
+    /// Whether a write to the cloud may begin now: while [`Leadership::write_timeout`] is
+    /// left of the term. A cloud takes longer than any term for some answers, so such a
+    /// write is waited for beyond the term: it is harmless late, because it can be repeated,
+    /// carries a precondition, or is found again by its owner's tag.
+    pub fn check_cloud_write(&self) -> Result<Term, Lost> {
+        self.check(self.write_timeout())
     }
 
     /// Whether this process leads at this moment.
@@ -156,7 +179,8 @@ impl Leadership {
         self.inner.write_timeout
     }
 
-    /// Waits until this process leads. For ever, if it has led before.
+    /// Waits until this process leads; an observer does not wait. For ever, if it has led
+    /// before.
     pub async fn wait_leading(&self) {
         self.reach(Phase::Leading).await;
     }
@@ -175,7 +199,8 @@ impl Leadership {
     /// Whether a term has ended while the process still believes that it leads: then
     /// something is stuck, and the process is better restarted.
     pub fn is_overdue(&self) -> bool {
-        *self.inner.phase.borrow() == Phase::Leading && !self.is_leader()
+        *self.inner.phase.borrow() == Phase::Leading
+            && self.check(Duration::ZERO) == Err(Lost::NotLeading)
     }
 
     /// What is left of the term; zero when not leading.
@@ -183,10 +208,10 @@ impl Leadership {
         self.check(Duration::ZERO).map_or(Duration::ZERO, |term| term.remaining)
     }
 
-    /// The term now lasts for `length` from `since`. `false` if that is over already:
+    /// The term of this number now lasts for `length` from `since`. `false` if that is over already:
     /// then there is no such term.
-    pub(super) fn renew(&self, since: Moment, length: Duration) -> bool {
-        let current = Current { since, length };
+    pub(super) fn renew(&self, since: Moment, length: Duration, number: u64) -> bool {
+        let current = Current { since, length, number };
         if current.remaining().is_zero() {
             return false;
         }
@@ -222,7 +247,7 @@ mod tests {
     async fn a_write_begins_only_within_the_term() {
         let leadership = standby();
         assert_eq!(leadership.check(Duration::ZERO), Err(Lost::NotLeading));
-        assert!(leadership.renew(Moment::now(), TERM));
+        assert!(leadership.renew(Moment::now(), TERM, 1));
         assert!(leadership.check(Duration::from_secs(9)).is_ok());
         tokio::time::advance(Duration::from_secs(7)).await;
         assert!(matches!(leadership.check(Duration::from_secs(4)), Err(Lost::TooShort { .. })));
@@ -238,7 +263,7 @@ mod tests {
     async fn only_a_leader_whose_term_is_over_is_overdue() {
         let leadership = standby();
         assert!(!leadership.is_overdue(), "a standby");
-        leadership.renew(Moment::now(), TERM);
+        leadership.renew(Moment::now(), TERM, 1);
         assert!(!leadership.is_overdue(), "a term in good order");
         tokio::time::advance(TERM).await;
         assert!(leadership.is_overdue(), "a term that is over");
@@ -271,7 +296,7 @@ mod tests {
         let leadership = standby();
         let before_sleep =
             Moment { since_boot: clock::since_boot().saturating_sub(TERM), ..Moment::now() };
-        assert!(!leadership.renew(before_sleep, TERM));
+        assert!(!leadership.renew(before_sleep, TERM, 1));
         assert_eq!(leadership.check(Duration::ZERO), Err(Lost::NotLeading));
     }
 
@@ -283,11 +308,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn an_observer_works_at_once_and_may_never_write() {
+        let leadership = Leadership::observer();
+        leadership.wait_leading().await;
+        for need in [Duration::ZERO, TERM] {
+            assert_eq!(leadership.check(need), Err(Lost::Observing));
+        }
+        assert!(!leadership.is_leader() && !leadership.is_overdue());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_end_of_leadership_is_told_to_all_who_wait() {
         let leadership = standby();
         let (first, second) = (leadership.clone(), leadership.clone());
         let story = async {
-            leadership.renew(Moment::now(), TERM);
+            leadership.renew(Moment::now(), TERM, 1);
             tokio::time::sleep(Duration::from_secs(1)).await;
             leadership.end();
         };

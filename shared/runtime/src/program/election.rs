@@ -10,14 +10,16 @@ use crate::{
     health::{Health, Scope, Verdict},
     leadership::{Election, ElectionConfig, Elector, Ended, Leadership, LeadershipMetrics},
     metrics::Metrics,
-    settings::ElectionSettings,
+    plans::Mode,
+    settings::CommonSettings,
     supervisor::Supervisor,
 };
 
 /// What giving the Lease back may take. It expires by itself if that fails.
 const RELEASE: Duration = Duration::from_secs(6);
 
-/// This process as a candidate. Without election it leads from the start.
+/// This process as a candidate. Without election it leads from the start, and an observer
+/// never does.
 pub(super) struct Candidacy {
     leadership: Leadership,
     election: Option<Election>,
@@ -29,21 +31,21 @@ pub(super) struct Candidacy {
 impl Candidacy {
     /// A candidate that does not stand yet.
     pub(super) fn new(
-        settings: &ElectionSettings,
+        common: &CommonSettings,
         clients: &Clients,
         events: &EventRecorder,
         metrics: &Metrics,
     ) -> Self {
         let ended = watch::Sender::new(None);
-        if !settings.enabled {
-            let leadership = Leadership::unconditional();
-            return Self {
-                leadership,
-                election: None,
-                lease: String::new(),
-                waiting: Mutex::default(),
-                ended,
-            };
+        let settings = &common.election;
+        let unelected = match common.mode {
+            Mode::Observe => Some(Leadership::observer()),
+            Mode::Control if !settings.enabled => Some(Leadership::unconditional()),
+            Mode::Control => None,
+        };
+        if let Some(leadership) = unelected {
+            let (lease, waiting) = (String::new(), Mutex::default());
+            return Self { leadership, election: None, lease, waiting, ended };
         }
         let config = ElectionConfig {
             name: settings.lease.clone(),
@@ -84,7 +86,7 @@ impl Candidacy {
         });
     }
 
-    /// Waits until this process leads.
+    /// Waits until this process leads or observes.
     pub(super) async fn won(&self) {
         self.leadership.wait_leading().await;
     }

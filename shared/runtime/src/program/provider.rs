@@ -10,7 +10,7 @@ use ccm_cloud::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::{Failure, Program};
+use super::{Failure, Need, Program};
 use crate::{health::Condition, settings::CommonSettings};
 
 /// From one failure to the next try.
@@ -100,8 +100,30 @@ async fn known(cloud: &dyn Cloud, needs: Capability) {
     }
 }
 
+/// What the program cannot do without and the provider does not offer; waits until that is
+/// known. What it can do without is not waited for.
+pub(super) async fn missing(
+    cloud: &dyn Cloud,
+    needs: &[Need],
+    startup: &Condition,
+) -> Option<Capability> {
+    for need in needs {
+        match *need {
+            Need::Required(capability) if !offers(cloud, capability, startup).await => {
+                return Some(capability);
+            }
+            Need::Optional(capability) if matches!(offered(cloud, capability), Ok(false)) => {
+                let provider = cloud.name();
+                tracing::info!(provider, %capability, "not offered; going on without");
+            }
+            Need::Required(_) | Need::Optional(_) => {}
+        }
+    }
+    None
+}
+
 /// Waits until it is known whether the provider offers what the program needs.
-pub(super) async fn offers(cloud: &dyn Cloud, needs: Capability, startup: &Condition) -> bool {
+async fn offers(cloud: &dyn Cloud, needs: Capability, startup: &Condition) -> bool {
     let mut failures = 0;
     let mut logged = String::new();
     let mut asked = false;

@@ -7,7 +7,7 @@ use ccm_cloud::Capability;
 use ccm_settings::{Invocation, LoadError, checked};
 use serde::Serialize;
 
-use super::{Context, Failure, Identity, Loaded, Program, load};
+use super::{Context, Failure, Identity, Loaded, Need, Program, load};
 use crate::{metrics::Metrics, rights::Right};
 
 /// The node controller's settings and nothing else of it.
@@ -41,9 +41,12 @@ impl Program for Sample {
         lease: "node-ccm",
         port: 10258,
         event_component: "cloud-node-controller",
-        needs: Capability::Instances,
     };
     type Settings = SampleSettings;
+
+    fn needs(_: &Self::Settings) -> Vec<Need> {
+        vec![Need::Required(Capability::Instances)]
+    }
 
     fn specimens(_: &Metrics) {}
 

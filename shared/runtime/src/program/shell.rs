@@ -28,6 +28,7 @@ use crate::{
     limits::{ApiLimits, ApiRates, CloudLimits, CloudRates, LimitMetrics, Rate},
     logging::LogControl,
     metrics::{Metrics, RunningController},
+    plans::{Mode, Plans},
     rights::{self, Review},
     settings::{CommonSettings, RateSettings},
     supervisor::Supervisor,
@@ -42,10 +43,14 @@ const ABANDON: Duration = Duration::from_millis(2500);
 /// What the event writer gets for what is still queued, a little above its own limit.
 const FLUSH: Duration = Duration::from_secs(3);
 
-/// A program that leads.
+/// What an observer says of itself.
+const OBSERVES: &str = "observes: takes no Lease and writes nothing; /plan shows what it would do";
+
+/// A program that leads or observes.
 pub(super) struct Leading<P> {
     program: Arc<P>,
-    _running: RunningController,
+    /// `None` for an observer: it runs, but manages nothing.
+    _running: Option<RunningController>,
 }
 
 /// What lives as long as the process.
@@ -57,6 +62,7 @@ pub(super) struct Shell<P: Program> {
     /// The writer of events, which ends after the work that records them.
     events_task: Supervisor,
     events: EventRecorder,
+    plans: Plans,
     health: Health,
     metrics: Metrics,
     clients: Clients,
@@ -81,24 +87,31 @@ impl<P: Program> Shell<P> {
         let api_limits = ApiLimits::new(api_rates(&settings), &limit_metrics);
         let cloud_limits = CloudLimits::new(cloud_rates(&settings), &limit_metrics);
         let clients = connect::<P>(&settings, &api_limits, &metrics).await?;
-        let event_metrics = EventMetrics::default();
-        metrics.with(|registry| event_metrics.register(registry));
-        let (events, writer) =
-            EventRecorder::new(clients.events.clone(), P::IDENTITY.event_component, event_metrics);
-        let candidacy = Candidacy::new(&settings.election, &clients, &events, &metrics);
-        let leadership = candidacy.leadership().clone();
-        let guard = move |need| leadership.check(need).map(|_| ()).map_err(|lost| chain(&lost));
-        let gate = CloudGate::new(cloud_limits.clone(), &metrics, Some(Box::new(guard)));
-        show_cloud(&health, &gate);
-
         let supervisor = || Supervisor::new(CancellationToken::new());
         let (tasks, events_task) = (supervisor(), supervisor());
+        let events = record_events::<P>(&settings, &clients, &metrics, &events_task);
+        let candidacy = Candidacy::new(&settings, &clients, &events, &metrics);
+        let leadership = candidacy.leadership().clone();
+        let guard = move || {
+            leadership.check_cloud_write().map(|term| term.number).map_err(|lost| chain(&lost))
+        };
+        let gate = CloudGate::new(cloud_limits.clone(), &metrics, Some(Box::new(guard)));
+        show_cloud(&health, &gate);
+        let plans = Plans::new(settings.mode, &metrics);
+        if settings.mode == Mode::Observe {
+            health.condition("mode", Scope::Information, "").pass(OBSERVES);
+        }
+
         if let Some(pages) = &settings.pages {
-            let content =
-                Pages { health: health.clone(), metrics: metrics.clone(), configz: reload.page() };
-            let server = Server::bind(pages, content)
-                .await
-                .map_err(|error| Failure::Broken(chain(&error)))?;
+            let content = Pages {
+                health: health.clone(),
+                metrics: metrics.clone(),
+                configz: reload.page(),
+                plans: plans.clone(),
+                open: pages.open.clone(),
+            };
+            let server =
+                Server::bind(pages, content).await.map_err(|e| Failure::Broken(chain(&e)))?;
             tasks.spawn("pages", server.run(tasks.token().clone()));
         }
         tasks.spawn(
@@ -106,13 +119,13 @@ impl<P: Program> Shell<P> {
             apply(common.clone(), api_limits, cloud_limits, log, tasks.token().clone()),
         );
         tasks.spawn("config-file", reload.run(tasks.token().clone()));
-        events_task.spawn("events", writer.run(events_task.token().clone()));
         let work = supervisor();
         let shell = Self {
             tasks,
             work,
             events_task,
             events,
+            plans,
             health,
             metrics,
             clients,
@@ -162,7 +175,13 @@ impl<P: Program> Shell<P> {
         self.startup.pass("prepared");
         self.candidacy.start(&self.tasks, &self.health);
         self.candidacy.won().await;
-        let running = self.metrics.running(P::IDENTITY.alias);
+        let running = match self.plans.mode() {
+            Mode::Control => Some(self.metrics.running(P::IDENTITY.alias)),
+            Mode::Observe => {
+                tracing::info!("{OBSERVES}");
+                None
+            }
+        };
         *leading = Some(Leading { program: Arc::clone(&program), _running: running });
         self.show_work();
         program.lead(context);
@@ -172,7 +191,10 @@ impl<P: Program> Shell<P> {
 
     /// Finds out beside everything else which rights this program has.
     fn review_rights(&self) {
-        let needed = rights::needed(P::rights(), &self.common.borrow().election);
+        let needed = match self.plans.mode() {
+            Mode::Control => rights::needed(P::rights(), &self.common.borrow().election),
+            Mode::Observe => rights::reads(P::rights()),
+        };
         let client = self.clients.main.clone();
         let review = Review::new(P::IDENTITY.binary, needed, client, &self.health, &self.metrics);
         self.tasks.spawn_job("rights", review.run(self.tasks.token().clone()));
@@ -190,15 +212,15 @@ impl<P: Program> Shell<P> {
             ..provider_context::<P>(&settings)
         };
         let cloud = provider::build(factory.as_ref(), &context, &self.startup).await?;
-        let needs = P::IDENTITY.needs;
-        let idle = format!("the cloud provider {} does not offer {needs}", cloud.name());
-        let mut said = false;
-        while !provider::offers(cloud.as_ref(), needs, &self.startup).await {
+        let needs = P::needs(&self.own.borrow());
+        let mut said = String::new();
+        while let Some(missing) = provider::missing(cloud.as_ref(), &needs, &self.startup).await {
+            let idle = format!("the cloud provider {} does not offer {missing}", cloud.name());
             // Shown each time, because a look that fails shows its failure.
             self.startup.pass(format!("idle: {idle}"));
-            if !said {
+            if idle != said {
                 tracing::info!("idle: {idle}");
-                said = true;
+                said = idle;
             }
             sleep(LOOK_AGAIN).await;
         }
@@ -211,6 +233,7 @@ impl<P: Program> Shell<P> {
             cloud,
             leadership: self.candidacy.leadership().clone(),
             events: self.events.clone(),
+            plans: self.plans.clone(),
             settings: self.own.clone(),
             common: self.common.clone(),
             metrics: self.metrics.clone(),
@@ -265,6 +288,8 @@ impl<P: Program> Shell<P> {
             }
         }
         self.work.token().cancel();
+        // Not bounded by the deadline: they cannot be called back.
+        self.gate.end_writes().await;
         let left = deadline.saturating_duration_since(Instant::now()).max(NOTICE);
         match self.work.wait_all(left).await {
             Ok(()) => true,
@@ -274,6 +299,24 @@ impl<P: Program> Shell<P> {
             }
         }
     }
+}
+
+/// The recorder of events, with its writer unless this process only observes.
+fn record_events<P: Program>(
+    settings: &CommonSettings,
+    clients: &Clients,
+    metrics: &Metrics,
+    tasks: &Supervisor,
+) -> EventRecorder {
+    let own = EventMetrics::default();
+    metrics.with(|registry| own.register(registry));
+    if settings.mode == Mode::Observe {
+        return EventRecorder::muted(own);
+    }
+    let (client, component) = (clients.events.clone(), P::IDENTITY.event_component);
+    let (events, writer) = EventRecorder::new(client, component, own);
+    tasks.spawn("events", writer.run(tasks.token().clone()));
+    events
 }
 
 async fn connect<P: Program>(

@@ -8,6 +8,7 @@ use crate::{
     leadership::LeadershipMetrics,
     limits::{ApiLimits, ApiRates, CloudLimits, CloudRates, LimitMetrics, Rate},
     metrics::Metrics,
+    plans::PlanMetrics,
     rights::RightsMetrics,
 };
 
@@ -22,6 +23,7 @@ pub fn specimens<P: Program>() -> Metrics {
     drop(metrics.running(P::IDENTITY.alias));
     ConfigMetrics::new(&metrics).specimens();
     RightsMetrics::new(&metrics).specimens();
+    PlanMetrics::new(&metrics).specimens();
 
     let limit_metrics = LimitMetrics::new(&metrics);
     let rate = Rate::UNLIMITED;

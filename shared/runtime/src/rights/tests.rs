@@ -217,6 +217,12 @@ async fn it_ends_when_the_process_ends() {
 }
 
 #[test]
+fn an_observer_needs_to_read() {
+    let own = [Sample::rights(), vec![Right::new("delete", "nodes")]].concat();
+    assert_eq!(reads(own), [Right::new("list", "nodes"), Right::new("watch", "nodes")]);
+}
+
+#[test]
 fn what_is_needed_follows_the_settings() {
     let check = |arguments: &[&str], expect: &[&str]| {
         let election = &sample(arguments, &[], None).unwrap().common.election;

@@ -4,7 +4,8 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use ccm_base::duration;
 use ccm_settings::{
-    Problems, RawSettings, Schema as _, Setting, SettingValue as _, checked, positive, redact,
+    Problems, RawSettings, Schema as _, Setting, SettingValue as _, checked, one_of, positive,
+    redact,
 };
 use serde::Serialize;
 
@@ -16,6 +17,7 @@ use crate::{
     http::{PageSettings, Served},
     identity::Identity,
     logging::LogSettings,
+    plans::Mode,
 };
 
 /// The common settings in the order of `--help` and the reference pages, with the heading
@@ -34,6 +36,8 @@ pub(super) const SECTIONS: [(&str, &[Setting]); 6] = [
 pub struct CommonSettings {
     /// Whether `--controllers` switches this program's controller on.
     pub enabled: bool,
+    /// Whether it acts or only observes.
+    pub mode: Mode,
     /// How long work that was begun may take to end at shutdown.
     #[serde(serialize_with = "duration::serialize")]
     pub drain_timeout: Duration,
@@ -73,6 +77,7 @@ impl CommonSettings {
         let process = process?;
         Some(Self {
             enabled: enabled?,
+            mode: process.mode,
             drain_timeout: process.drain_timeout,
             min_resync: process.min_resync,
             kube: kube?,
@@ -95,6 +100,11 @@ ccm_settings::settings! {
         /// controller decides. The list may name controllers of the sibling programs. A program whose controller is
         /// switched off stays up, idle and healthy, without a Lease.
         _controllers: Vec<String> = fixed(List, "controllers", "*");
+        /// control or observe. With observe the program reads and decides everything as the leader does, but takes no
+        /// Lease and writes nothing, neither to the API server (events included) nor to the cloud; it needs no right to
+        /// write. What it would do is on /plan, in the log and in ccm_plan_*.
+        mode: Mode = fixed(Text, "mode", "control"),
+            one_of(&[("control", Mode::Control), ("observe", Mode::Observe)]);
         /// After SIGTERM: how long work that was begun may take to end before the Lease is given back. Keep it below the
         /// pod's terminationGracePeriodSeconds (30 s unless set).
         drain_timeout: Duration = live(Duration, "drain-timeout", "20s");

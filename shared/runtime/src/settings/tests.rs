@@ -5,6 +5,7 @@ use ccm_settings::{Invocation, LoadError, Origin, redact};
 use super::RateSettings;
 use crate::{
     logging::LogFormat,
+    plans::Mode,
     program::{
         Program as _, load,
         sample::{Sample, SampleSettings, sample},
@@ -54,7 +55,8 @@ fn defaults_are_upstreams_or_justified() {
     assert_eq!(seconds, [15, 10, 2]);
     let pages = common.pages.as_ref().unwrap();
     assert_eq!(pages.address, SocketAddr::from(([0, 0, 0, 0], 10258)));
-    assert_eq!(pages.tls, None);
+    assert_eq!((&pages.tls, pages.open.is_empty()), (&None, true));
+    assert_eq!(common.mode, Mode::Control);
     assert_eq!((common.logging.verbosity, common.logging.format), (0, LogFormat::Text));
     assert_eq!((loaded.own.syncs, loaded.own.period), (32, Duration::from_mins(5)));
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
@@ -193,6 +195,8 @@ fn each_rule_has_its_line() {
     check("--kube-api-timeout=-5s", "must be a duration of zero or more, such as 5m0s");
     check("--min-resync-period=12", "must be a duration such as 5m0s, 1h30m or 250ms");
     check("--bind-address=localhost", "must be an IP address, for instance 0.0.0.0 or ::");
+    check("--mode=watch", "must be control or observe");
+    check("--open-pages=plan,metrics", "must name pages out of configz, plan");
     check("--tls-cert-file=/a", "needs --tls-private-key-file beside it");
     check("--tls-private-key-file=/a", "needs --tls-cert-file beside it");
     check("--tls-min-version=VersionTLS10", "must be VersionTLS12 or VersionTLS13");

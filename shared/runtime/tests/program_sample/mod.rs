@@ -11,15 +11,15 @@ use std::{
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    Call, Capability, Cloud, CloudError, ErrorKind, Fleet, Instances, LookupResult, NodeIdentity,
-    ProviderContext, ProviderFactory, ProviderRegistry,
+    Call, CallClass, CallGate, CallReport, Capability, Cloud, CloudError, Detail, ErrorKind, Fleet,
+    Instances, LookupResult, NodeIdentity, ProviderContext, ProviderFactory, ProviderRegistry,
 };
 use ccm_controller::watch;
 use ccm_objects::Node;
 use ccm_runtime::{
     logging::LogControl,
     metrics::Metrics,
-    program::{Context, Failure, Identity, Program, load, run},
+    program::{Context, Failure, Identity, Need, Program, load, run},
     rights::Right,
 };
 use ccm_settings::Invocation;
@@ -62,6 +62,8 @@ pub(crate) struct Script {
     pub(crate) a_task_panics: bool,
     pub(crate) a_task_ends: bool,
     pub(crate) drain_hangs: bool,
+    /// Once it leads it sends a write to the cloud, which takes so long.
+    pub(crate) write: Option<Duration>,
 }
 
 /// What was called.
@@ -71,20 +73,36 @@ pub(crate) enum Step {
     Led,
     Working,
     Settings(u32),
+    Sent(Option<u64>),
+    Refused,
+    Answered,
     Drained,
     Cancelled,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Case {
     script: Script,
     outage: Mutex<Outage>,
+    gate: Mutex<Option<Arc<dyn CallGate>>>,
     steps: Mutex<Vec<Step>>,
 }
 
 impl Case {
     fn note(&self, step: Step) {
         self.steps.lock().push(step);
+    }
+
+    /// Sends a write through the gate, as a provider does.
+    async fn write(&self, takes: Duration) {
+        let gate = self.gate.lock().clone().unwrap();
+        let class = CallClass::write_once("test", "create");
+        let call = Call::waiting(Duration::from_secs(30));
+        let Ok(permit) = gate.admit(class, call).await else { return self.note(Step::Refused) };
+        self.note(Step::Sent(permit.term));
+        sleep(takes).await;
+        self.note(Step::Answered);
+        gate.report(class, CallReport { error: None, retry_after: None, took: takes });
     }
 }
 
@@ -99,6 +117,8 @@ ccm_settings::settings! {
     pub(crate) struct NotingSettings {
         /// The test.
         case: String = fixed(Text, "case", "");
+        /// Whether it needs instances: required, optional, none.
+        needs: String = fixed(Text, "needs", "required");
         /// Something live.
         workers: u32 = live(Count, "workers", "1");
     }
@@ -112,9 +132,16 @@ impl Program for Noting {
         lease: "node-ccm",
         port: 10258,
         event_component: "cloud-node-controller",
-        needs: Capability::Instances,
     };
     type Settings = NotingSettings;
+
+    fn needs(settings: &Self::Settings) -> Vec<Need> {
+        match settings.needs.as_str() {
+            "none" => Vec::new(),
+            "optional" => vec![Need::Optional(Capability::Instances)],
+            _ => vec![Need::Required(Capability::Instances)],
+        }
+    }
 
     fn specimens(_: &Metrics) {}
 
@@ -135,7 +162,7 @@ impl Program for Noting {
     }
 
     fn lead(self: Arc<Self>, context: Context<Self>) {
-        assert!(context.leadership.is_leader());
+        assert!(context.leadership.is_leader() != context.plans.is_observing());
         let case = Arc::clone(&self.0);
         case.note(Step::Led);
         let script = case.script.clone();
@@ -153,6 +180,10 @@ impl Program for Noting {
             }
             case.note(Step::Cancelled);
         });
+        if let Some(takes) = script.write {
+            let case = Arc::clone(&self.0);
+            context.supervisor.spawn_job("writer", async move { case.write(takes).await });
+        }
         if script.a_task_panics || script.a_task_ends {
             context.supervisor.spawn("sync-1", async move {
                 sleep(Duration::from_millis(200)).await;
@@ -179,7 +210,8 @@ impl ProviderFactory for Scripted {
         "test"
     }
 
-    async fn build(&self, _: ProviderContext) -> Result<Arc<dyn Cloud>, CloudError> {
+    async fn build(&self, context: ProviderContext) -> Result<Arc<dyn Cloud>, CloudError> {
+        *self.0.gate.lock() = Some(context.gate);
         if self.0.script.invalid {
             return Err(CloudError::new(ErrorKind::Invalid, "region must be set"));
         }
@@ -214,11 +246,11 @@ impl Cloud for Scripted {
 
 #[async_trait]
 impl Instances for Scripted {
-    async fn lookup(&self, nodes: &[NodeIdentity], _: Call) -> Vec<LookupResult> {
+    async fn lookup(&self, nodes: &[NodeIdentity], _: Detail, _: Call) -> Vec<LookupResult> {
         nodes.iter().map(|_| Err(CloudError::new(ErrorKind::Unavailable, "no route"))).collect()
     }
 
-    async fn list(&self, _: Call) -> Result<Fleet, CloudError> {
+    async fn list(&self, _: Detail, _: Call) -> Result<Fleet, CloudError> {
         Ok(Fleet::default())
     }
 }
@@ -233,6 +265,11 @@ pub(crate) struct Process {
 
 /// Begins one, with an API server that nobody reaches.
 pub(crate) fn begin(script: Script, arguments: &[&str]) -> Process {
+    begin_at("127.0.0.1:9", script, arguments)
+}
+
+/// Begins one, with the API server at this address.
+pub(crate) fn begin_at(server: &str, script: Script, arguments: &[&str]) -> Process {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let name = format!("case-{}", free.port());
     let outage = Mutex::new(script.outage);
@@ -240,7 +277,7 @@ pub(crate) fn begin(script: Script, arguments: &[&str]) -> Process {
     CASES.lock().insert(name.clone(), Arc::clone(&case));
     let mut all = vec![
         "--cloud-provider=test".to_owned(),
-        "--master=http://127.0.0.1:9".to_owned(),
+        format!("--master=http://{server}"),
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={}", free.port()),
         format!("--case={name}"),

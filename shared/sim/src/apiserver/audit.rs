@@ -53,6 +53,8 @@ pub struct Record {
     pub uri: String,
     /// Header `User-Agent`.
     pub user_agent: String,
+    /// The bearer token: nobody is asked to prove who they are here.
+    pub user: String,
     /// What became of it.
     pub outcome: Outcome,
     /// Length of the request's body.
@@ -109,6 +111,7 @@ impl Audit {
             name: info.name.clone(),
             uri: info.uri.clone(),
             user_agent: info.user_agent.clone(),
+            user: info.user().to_owned(),
             outcome: Outcome::Pending,
             bytes_in: 0,
             bytes_out: 0,

@@ -143,6 +143,12 @@ impl RequestInfo {
         info
     }
 
+    /// The bearer token.
+    pub(super) fn user(&self) -> &str {
+        let value = self.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        value.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default()
+    }
+
     /// The plural name, or nothing for paths such as `/readyz`.
     pub(super) fn resource_name(&self) -> &'static str {
         let unstored = if self.is_review() { "selfsubjectaccessreviews" } else { "" };

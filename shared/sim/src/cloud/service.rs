@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    AbsenceProof, Call, CallClass, CallReport, Claim, Cloud, CloudError, ErrorKind, Fleet,
-    Instances, Lookup, LookupResult, NodeIdentity, ProofMethod,
+    AbsenceProof, Call, CallClass, CallReport, Claim, Cloud, CloudError, Detail, ErrorKind, Fleet,
+    InstanceTraits, Instances, Lookup, LookupResult, NodeIdentity, ProofMethod,
 };
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -33,7 +33,11 @@ impl Cloud for SimCloud {
 
 #[async_trait]
 impl Instances for SimCloud {
-    async fn lookup(&self, nodes: &[NodeIdentity], call: Call) -> Vec<LookupResult> {
+    fn traits(&self) -> InstanceTraits {
+        *self.state.traits.read()
+    }
+
+    async fn lookup(&self, nodes: &[NodeIdentity], _: Detail, call: Call) -> Vec<LookupResult> {
         let ends = ends(call);
         let mut answers = Vec::with_capacity(nodes.len());
         for batch in nodes.chunks(PAGE) {
@@ -45,7 +49,10 @@ impl Instances for SimCloud {
         answers
     }
 
-    async fn list(&self, call: Call) -> Result<Fleet, CloudError> {
+    async fn list(&self, _: Detail, call: Call) -> Result<Fleet, CloudError> {
+        if !self.traits().lists {
+            return Err(CloudError::new(ErrorKind::Unsupported, "this cloud has no list"));
+        }
         let ends = ends(call);
         let all: Vec<SimInstance> = self.state.fleet.read().iter().cloned().collect();
         let mut fleet = Fleet::default();
@@ -109,9 +116,10 @@ impl SimCloud {
     ) -> Result<Option<Effect>, CloudError> {
         let late =
             || CloudError::new(ErrorKind::Timeout, format!("{} took too long", operation.as_str()));
-        let class = CallClass { service: SCHEME, operation: operation.as_str(), write: false };
+        let class = CallClass::read(SCHEME, operation.as_str());
         let rest = Call { timeout: ends.saturating_duration_since(Instant::now()), ..call };
-        timeout_at(ends, self.gate.admit(class, rest)).await.map_err(|_| late())??;
+        let _permit =
+            timeout_at(ends, self.gate.admit(class, rest)).await.map_err(|_| late())??;
         let started = Instant::now();
         if started >= ends {
             return Err(late());

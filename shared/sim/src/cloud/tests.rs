@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use ccm_cloud::{
-    Call, CallClass, CallGate, CallReport, ErrorKind, Instances, Lookup, NodeIdentity,
+    Call, CallClass, CallGate, CallReport, Detail, ErrorKind, Instances, Lookup, NodeIdentity,
+    Permit,
 };
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -13,7 +14,7 @@ use crate::faults::{Effect, Fault};
 const CALL: Call = Call::waiting(Duration::from_secs(30));
 
 async fn look(cloud: &SimCloud, node: NodeIdentity) -> Result<Lookup, CloudError> {
-    cloud.lookup(&[node], CALL).await.remove(0)
+    cloud.lookup(&[node], Detail::Everything, CALL).await.remove(0)
 }
 
 async fn name_of(cloud: &SimCloud, node: NodeIdentity) -> Option<String> {
@@ -91,13 +92,13 @@ async fn refused_calls_count_and_clones_share_the_bill() {
     let view = cloud.clone();
     cloud.faults().add(Fault::new(Effect::Unavailable).times(3));
     view.health(CALL).await.unwrap_err();
-    view.list(CALL).await.unwrap_err();
+    view.list(Detail::Everything, CALL).await.unwrap_err();
     look(&view, NodeIdentity::named("x")).await.unwrap_err();
     view.health(CALL).await.unwrap();
     let first = cloud.calls();
     assert_eq!(first, Calls { lookup: 1, list: 1, health: 2, nodes_looked_up: 1 });
     assert_eq!(first.to_string(), "1 lookups of 1 nodes, 1 list pages, 2 health checks");
-    view.list(CALL).await.unwrap();
+    view.list(Detail::Everything, CALL).await.unwrap();
     let since = cloud.calls().since(&first);
     assert_eq!(since, Calls { list: 1, ..Calls::default() });
     assert_eq!(cloud.reset_calls().total(), 5);
@@ -110,7 +111,7 @@ async fn the_wrong_project_shows_nothing() {
     let cloud = SimCloud::new();
     cloud.add_many(0, 3);
     cloud.faults().add(Fault::new(Effect::WrongProject));
-    assert_eq!(cloud.list(CALL).await.unwrap().instances, []);
+    assert_eq!(cloud.list(Detail::Everything, CALL).await.unwrap().instances, []);
     assert!(matches!(look(&cloud, NodeIdentity::named("node-00001")).await, Ok(Lookup::Gone(_))));
     assert_eq!(cloud.health(CALL).await, Ok(()));
 }
@@ -121,10 +122,11 @@ async fn a_deadline_covers_the_whole_of_a_list() {
     cloud.add_many(0, 1500);
     cloud.faults().add(Fault::new(Effect::Latency(Duration::from_secs(2))));
     let started = Instant::now();
-    cloud.list(Call::routine(Duration::from_secs(7))).await.unwrap();
+    cloud.list(Detail::Everything, Call::routine(Duration::from_secs(7))).await.unwrap();
     assert_eq!(started.elapsed(), Duration::from_secs(6), "three pages of 2 s each");
     let started = Instant::now();
-    let error = cloud.list(Call::routine(Duration::from_secs(5))).await.unwrap_err();
+    let error =
+        cloud.list(Detail::Everything, Call::routine(Duration::from_secs(5))).await.unwrap_err();
     assert_eq!((error.kind, started.elapsed()), (ErrorKind::Timeout, Duration::from_secs(5)));
 }
 
@@ -135,9 +137,9 @@ struct Gate {
 }
 
 impl CallGate for Gate {
-    fn admit(&self, _: CallClass, _: Call) -> BoxFuture<'_, Result<(), CloudError>> {
+    fn admit(&self, _: CallClass, _: Call) -> BoxFuture<'_, Result<Permit, CloudError>> {
         let refusal = CloudError::new(ErrorKind::Throttled, "closed");
-        Box::pin(std::future::ready(if self.closed { Err(refusal) } else { Ok(()) }))
+        Box::pin(std::future::ready(if self.closed { Err(refusal) } else { Ok(Permit::default()) }))
     }
 
     fn report(&self, class: CallClass, report: CallReport) {
@@ -151,7 +153,7 @@ async fn calls_pass_the_gate_of_the_view() {
     cloud.add_many(0, 501);
     let gate = Arc::new(Gate::default());
     let view = cloud.behind(Arc::clone(&gate) as Arc<dyn CallGate>);
-    view.list(CALL).await.unwrap();
+    view.list(Detail::Everything, CALL).await.unwrap();
     cloud.faults().add(Fault::new(Effect::Unauthorized).times(1));
     view.health(CALL).await.unwrap_err();
     let expect = [
@@ -162,6 +164,6 @@ async fn calls_pass_the_gate_of_the_view() {
     assert_eq!(*gate.seen.lock(), expect);
     cloud.reset_calls();
     let closed = cloud.behind(Arc::new(Gate { closed: true, ..Gate::default() }));
-    assert_eq!(closed.list(CALL).await.unwrap_err().kind, ErrorKind::Throttled);
+    assert_eq!(closed.list(Detail::Everything, CALL).await.unwrap_err().kind, ErrorKind::Throttled);
     assert_eq!(cloud.calls().total(), 0, "what the gate refuses never reaches the cloud");
 }

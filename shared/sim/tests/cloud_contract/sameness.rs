@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use ccm_cloud::{
-    Cloud, CloudError, ErrorKind, Lookup, LookupResult, NodeIdentity, PowerState, ProviderId,
+    Cloud, CloudError, Detail, ErrorKind, Lookup, LookupResult, NodeIdentity, PowerState,
+    ProviderId,
 };
 use ccm_sim::{
     cloud::SimInstance,
@@ -70,9 +71,13 @@ async fn the_wire_changes_no_answer() {
         let nodes: Vec<_> = (0..50).map(|_| node(&mut random)).collect();
         let direct = rig.sim.instances().unwrap().unwrap();
         let wired = rig.cloud.instances().unwrap().unwrap();
-        let answers = direct.lookup(&nodes, CALL).await;
-        assert_eq!(wired.lookup(&nodes, CALL).await, answers, "seed {seed}");
-        assert_eq!(wired.list(CALL).await, direct.list(CALL).await, "seed {seed}");
+        let answers = direct.lookup(&nodes, Detail::Everything, CALL).await;
+        assert_eq!(wired.lookup(&nodes, Detail::Everything, CALL).await, answers, "seed {seed}");
+        assert_eq!(
+            wired.list(Detail::Everything, CALL).await,
+            direct.list(Detail::Everything, CALL).await,
+            "seed {seed}"
+        );
         kinds.extend(answers.iter().map(kind_of));
     }
     assert_eq!(kinds.len(), 5, "the questions met every kind of answer: {kinds:?}");

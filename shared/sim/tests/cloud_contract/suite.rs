@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{
-    AddressKind, Call, Claim, CloudError, ErrorKind, Fleet, Instance, Instances, Lookup,
+    AddressKind, Call, Claim, CloudError, Detail, ErrorKind, Fleet, Instance, Instances, Lookup,
     NodeAddress, NodeIdentity, PowerState, ProofMethod, ProviderId,
 };
 use ccm_sim::{
@@ -22,7 +22,7 @@ fn instances(rig: &Rig) -> Arc<dyn Instances> {
 }
 
 async fn look(rig: &Rig, node: NodeIdentity) -> Result<Lookup, CloudError> {
-    let mut answers = instances(rig).lookup(&[node], CALL).await;
+    let mut answers = instances(rig).lookup(&[node], Detail::Everything, CALL).await;
     assert_eq!(answers.len(), 1);
     answers.remove(0)
 }
@@ -139,7 +139,10 @@ pub async fn tells_everything_about_an_instance(way: Way) {
             power,
         };
         assert_eq!(*got, expect);
-        assert_eq!(instances(&rig).list(CALL).await.unwrap().instances, [expect]);
+        assert_eq!(
+            instances(&rig).list(Detail::Everything, CALL).await.unwrap().instances,
+            [expect]
+        );
     }
     // Nearly nothing known is a complete answer, too.
     rig.sim.clear();
@@ -160,7 +163,7 @@ pub async fn answers_each_node_by_itself_and_in_order(way: Way) {
     let mut nodes: Vec<_> =
         (0..60).rev().map(|number| NodeIdentity::named(format!("node-{number:05}"))).collect();
     nodes[5].provider_id = Some("aws:///x".to_owned());
-    let answers = instances(&rig).lookup(&nodes, CALL).await;
+    let answers = instances(&rig).lookup(&nodes, Detail::Everything, CALL).await;
     assert_eq!(answers.len(), nodes.len());
     for (number, (node, answer)) in (0..60).rev().zip(nodes.iter().zip(answers)) {
         match (number, answer) {
@@ -174,7 +177,7 @@ pub async fn answers_each_node_by_itself_and_in_order(way: Way) {
             (_, answer) => assert_eq!(answer, found(&known[number])),
         }
     }
-    assert_eq!(instances(&rig).lookup(&[], CALL).await, []);
+    assert_eq!(instances(&rig).lookup(&[], Detail::Everything, CALL).await, []);
 }
 
 pub async fn large_questions_are_split_and_counted(way: Way) {
@@ -183,7 +186,7 @@ pub async fn large_questions_are_split_and_counted(way: Way) {
     let nodes: Vec<_> = known.iter().map(|instance| NodeIdentity::named(&instance.name)).collect();
     rig.sim.reset_calls();
     for (count, calls) in [(1, 1), (500, 1), (501, 2), (1203, 3)] {
-        let answers = instances(&rig).lookup(&nodes[..count], CALL).await;
+        let answers = instances(&rig).lookup(&nodes[..count], Detail::Everything, CALL).await;
         assert!(answers.iter().zip(&known).all(|(answer, instance)| *answer == found(instance)));
         assert_eq!(answers.len(), count);
         let counted = rig.sim.reset_calls();
@@ -193,7 +196,7 @@ pub async fn large_questions_are_split_and_counted(way: Way) {
     // One refused part spoils only its own nodes.
     let unavailable = Effect::Unavailable;
     rig.sim.faults().add(Fault::new(unavailable.clone()).on(Operation::Lookup).after(1).times(1));
-    let answers = instances(&rig).lookup(&nodes, CALL).await;
+    let answers = instances(&rig).lookup(&nodes, Detail::Everything, CALL).await;
     let failed: Vec<_> = answers.iter().map(Result::is_err).collect();
     let parts: Vec<_> =
         failed.chunks(500).map(|part| part.iter().filter(|failed| **failed).count()).collect();
@@ -208,7 +211,7 @@ pub async fn lists_page_by_page(way: Way) {
         rig.sim.add_many(count, more);
         count += more;
         rig.sim.reset_calls();
-        let fleet = instances(&rig).list(CALL).await.unwrap();
+        let fleet = instances(&rig).list(Detail::Everything, CALL).await.unwrap();
         assert_eq!(fleet.malformed, [""; 0]);
         let expect: Vec<_> =
             (0..count).map(|number| SimInstance::numbered(number).describe()).collect();
@@ -217,9 +220,12 @@ pub async fn lists_page_by_page(way: Way) {
         assert_eq!((calls.list, calls.total()), (pages, pages), "{count} instances");
     }
     rig.sim.faults().add(Fault::new(Effect::Unavailable).on(Operation::List).after(2).times(1));
-    let error = instances(&rig).list(CALL).await.unwrap_err();
+    let error = instances(&rig).list(Detail::Everything, CALL).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable, "a list with a hole is no list");
-    assert_eq!(instances(&rig).list(CALL).await.unwrap().instances.len(), count);
+    assert_eq!(
+        instances(&rig).list(Detail::Everything, CALL).await.unwrap().instances.len(),
+        count
+    );
 }
 
 pub async fn a_list_cut_short_is_no_proof(way: Way) {
@@ -229,7 +235,10 @@ pub async fn a_list_cut_short_is_no_proof(way: Way) {
         [(Effect::EmptyList, 0), (Effect::TruncatedList(5), 5), (Effect::TruncatedList(90), 20)]
     {
         let id = rig.sim.faults().add(Fault::new(effect));
-        assert_eq!(instances(&rig).list(CALL).await.unwrap().instances.len(), expect);
+        assert_eq!(
+            instances(&rig).list(Detail::Everything, CALL).await.unwrap().instances.len(),
+            expect
+        );
         let node = NodeIdentity::named("node-00019");
         assert_eq!(look(&rig, node).await, found(&SimInstance::numbered(19)));
         assert!(rig.sim.faults().remove(id));
@@ -248,10 +257,10 @@ pub async fn errors_arrive_whole(way: Way) {
         for error in [bare, rich] {
             let id = rig.sim.faults().add(Fault::new(Effect::Error(error.clone())));
             assert_eq!(
-                instances(&rig).lookup(&nodes, CALL).await,
+                instances(&rig).lookup(&nodes, Detail::Everything, CALL).await,
                 [Err(error.clone()), Err(error.clone())]
             );
-            assert_eq!(instances(&rig).list(CALL).await, Err(error.clone()));
+            assert_eq!(instances(&rig).list(Detail::Everything, CALL).await, Err(error.clone()));
             assert_eq!(rig.cloud.health(CALL).await, Err(error));
             assert!(rig.sim.faults().remove(id));
         }
@@ -269,12 +278,12 @@ pub async fn a_deadline_holds(way: Way) {
     let (cloud, instances) = (Arc::clone(&rig.cloud), instances(&rig));
     let is_timeout = |error: CloudError| assert_eq!(error.kind, ErrorKind::Timeout, "{error}");
     let started = Instant::now();
-    let answers = instances.lookup(&nodes, call).await;
+    let answers = instances.lookup(&nodes, Detail::Everything, call).await;
     assert_eq!(answers.len(), nodes.len());
     for answer in answers {
         is_timeout(answer.unwrap_err());
     }
-    is_timeout(instances.list(call).await.unwrap_err());
+    is_timeout(instances.list(Detail::Everything, call).await.unwrap_err());
     is_timeout(cloud.health(call).await.unwrap_err());
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     rig.sim.faults().clear();
@@ -307,21 +316,23 @@ pub async fn malformed_instances_stop_nobody_else(way: Way) {
     let spoilt = "node-00600".to_owned();
     rig.sim.faults().add(Fault::new(Effect::MalformedInstances(vec![spoilt.clone()])));
     let nodes: Vec<_> = known.iter().map(|instance| NodeIdentity::named(&instance.name)).collect();
-    for (instance, answer) in known.iter().zip(instances(&rig).lookup(&nodes, CALL).await) {
+    for (instance, answer) in
+        known.iter().zip(instances(&rig).lookup(&nodes, Detail::Everything, CALL).await)
+    {
         if instance.name == spoilt {
             assert_eq!(answer.unwrap_err().kind, ErrorKind::Malformed);
         } else {
             assert_eq!(answer, found(instance));
         }
     }
-    let fleet = instances(&rig).list(CALL).await.unwrap();
+    let fleet = instances(&rig).list(Detail::Everything, CALL).await.unwrap();
     assert_eq!((fleet.instances.len(), fleet.malformed.len()), (699, 1));
     assert!(fleet.malformed[0].contains(&spoilt), "{:?}", fleet.malformed);
 }
 
 pub async fn an_empty_cloud_answers(way: Way) {
     let rig = Rig::new(way).await;
-    assert_eq!(instances(&rig).list(CALL).await, Ok(Fleet::default()));
+    assert_eq!(instances(&rig).list(Detail::Everything, CALL).await, Ok(Fleet::default()));
     assert_eq!(rig.sim.calls().list, 1, "an empty page is a call");
     assert!(matches!(look(&rig, NodeIdentity::named("x")).await, Ok(Lookup::Gone(_))));
 }

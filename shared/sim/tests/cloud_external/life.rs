@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Claim, CloudError, ErrorKind, Lookup, NodeIdentity};
+use ccm_cloud::{Call, Claim, CloudError, Detail, ErrorKind, Lookup, NodeIdentity};
 use ccm_sim::{
     cloud::{Operation, SimCloud, SimInstance},
     faults::{Effect, Fault},
@@ -37,7 +37,10 @@ async fn a_provider_that_is_down_at_start_is_waited_for() {
     let _served = Served::start(sim.clone(), &place.socket("s"), None).await;
     assert_eq!(cloud.health(CALL).await, Ok(()), "health finds out at once");
     assert_eq!(cloud.claim(Some("sim://x")), Claim::Ours);
-    assert_eq!(instances(&cloud).await.list(CALL).await.unwrap().instances.len(), 1);
+    assert_eq!(
+        instances(&cloud).await.list(Detail::Everything, CALL).await.unwrap().instances.len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -64,7 +67,7 @@ async fn a_crash_fails_calls_at_once_and_a_restart_heals() {
     let hang = sim.faults().add(Fault::new(Effect::Hang).on(Operation::Lookup));
     let node = [NodeIdentity::named("node-00001")];
     let started = Instant::now();
-    let (answers, ()) = tokio::join!(instances.lookup(&node, CALL), async {
+    let (answers, ()) = tokio::join!(instances.lookup(&node, Detail::Everything, CALL), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         served.crash().await;
     });
@@ -73,12 +76,15 @@ async fn a_crash_fails_calls_at_once_and_a_restart_heals() {
         started.elapsed() < Duration::from_secs(8),
         "the crash ends the call, not its deadline"
     );
-    assert_eq!(instances.list(CALL).await.unwrap_err().kind, ErrorKind::Unavailable);
+    assert_eq!(
+        instances.list(Detail::Everything, CALL).await.unwrap_err().kind,
+        ErrorKind::Unavailable
+    );
     assert_eq!(cloud.claim(Some("sim://x")), Claim::Ours, "what was known stays known");
 
     sim.faults().remove(hang);
     let _served = Served::start(sim.clone(), &place.socket("s"), None).await;
-    let answers = instances.lookup(&node, CALL).await;
+    let answers = instances.lookup(&node, Detail::Everything, CALL).await;
     assert_eq!(answers, [Ok(Lookup::Found(Box::new(SimInstance::numbered(1).describe())))]);
 }
 
@@ -92,13 +98,16 @@ async fn a_stop_lets_calls_end_and_closes_the_door() {
     let cloud = place.client().await.unwrap();
     let instances = instances(&cloud).await;
     sim.faults().add(Fault::new(Effect::Latency(Duration::from_millis(300))).times(1));
-    let (list, ()) = tokio::join!(instances.list(CALL), async {
+    let (list, ()) = tokio::join!(instances.list(Detail::Everything, CALL), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         served.stop().await;
     });
     assert_eq!(list.unwrap().instances.len(), 1, "the call under way ended well");
     assert!(!place.path("s").exists(), "the socket file is removed");
-    assert_eq!(instances.list(CALL).await.unwrap_err().kind, ErrorKind::Unavailable);
+    assert_eq!(
+        instances.list(Detail::Everything, CALL).await.unwrap_err().kind,
+        ErrorKind::Unavailable
+    );
 }
 
 #[tokio::test]
@@ -111,13 +120,13 @@ async fn a_replaced_provider_is_noticed_with_the_new_connection() {
     served.crash().await;
     let _served = Served::start(Stub::offering("other", Ok(None)), &place.socket("s"), None).await;
     // The next calls make the new connection.
-    let mut answer = old.list(CALL).await;
+    let mut answer = old.list(Detail::Everything, CALL).await;
     for _ in 0..100 {
         if answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Unsupported) {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
-        answer = old.list(CALL).await;
+        answer = old.list(Detail::Everything, CALL).await;
     }
     assert_eq!(answer.unwrap_err().kind, ErrorKind::Unsupported);
     until("the new schemes are known", || (cloud.schemes() == ["other"]).then_some(())).await;
@@ -173,12 +182,12 @@ async fn every_call_passes_the_gate() {
     sim.reset_calls();
 
     let nodes: Vec<_> = known.iter().map(|instance| NodeIdentity::named(&instance.name)).collect();
-    instances.lookup(&nodes, Call::routine(Duration::from_secs(10))).await;
-    instances.list(CALL).await.unwrap();
+    instances.lookup(&nodes, Detail::Everything, Call::routine(Duration::from_secs(10))).await;
+    instances.list(Detail::Everything, CALL).await.unwrap();
     cloud.health(CALL).await.unwrap();
     let wait = Duration::from_secs(9);
     sim.faults().add(Fault::new(Effect::Throttle { retry_after: Some(wait) }).times(1));
-    instances.list(CALL).await.unwrap_err();
+    instances.list(Detail::Everything, CALL).await.unwrap_err();
 
     let reported = place.gate.take();
     let count = |name: &str| reported.iter().filter(|(operation, _)| *operation == name).count();
@@ -202,7 +211,7 @@ async fn every_call_passes_the_gate() {
     // A cloud that throttles is one also where the call itself succeeds and only the answers
     // about nodes say so.
     sim.faults().add(Fault::new(Effect::Throttle { retry_after: Some(wait) }).times(1));
-    instances.lookup(&nodes[..2], CALL).await;
+    instances.lookup(&nodes[..2], Detail::Everything, CALL).await;
     let reported = place.gate.take();
     let [(_, report)] = reported.as_slice() else { panic!("{reported:?}") };
     assert_eq!((report.error, report.retry_after), (Some(ErrorKind::Throttled), Some(wait)));
@@ -211,8 +220,11 @@ async fn every_call_passes_the_gate() {
     // What the gate refuses is not sent.
     let refusal = CloudError::new(ErrorKind::Throttled, "budget used up").with_retry_after(wait);
     *place.gate.refuse.lock() = Some(refusal.clone());
-    assert_eq!(instances.list(CALL).await, Err(refusal.clone()));
-    assert_eq!(instances.lookup(&nodes[..2], CALL).await, [Err(refusal.clone()), Err(refusal)]);
+    assert_eq!(instances.list(Detail::Everything, CALL).await, Err(refusal.clone()));
+    assert_eq!(
+        instances.lookup(&nodes[..2], Detail::Everything, CALL).await,
+        [Err(refusal.clone()), Err(refusal)]
+    );
     assert_eq!(sim.calls().total(), 0);
     assert_eq!(place.gate.take().len(), 0, "what was not sent is not reported");
 }

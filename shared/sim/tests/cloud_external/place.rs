@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    Call, CallClass, CallGate, CallReport, Cloud, CloudError, Instances, ProviderConfig,
+    Call, CallClass, CallGate, CallReport, Cloud, CloudError, Instances, Permit, ProviderConfig,
     ProviderContext, ProviderFactory,
 };
 use ccm_providers::external::{
@@ -148,10 +148,10 @@ impl Recorder {
 }
 
 impl CallGate for Recorder {
-    fn admit(&self, class: CallClass, call: Call) -> BoxFuture<'_, Result<(), CloudError>> {
+    fn admit(&self, class: CallClass, call: Call) -> BoxFuture<'_, Result<Permit, CloudError>> {
         self.admitted.lock().push((class, call));
         let refused = self.refuse.lock().clone().filter(|_| class.operation != "describe");
-        Box::pin(std::future::ready(refused.map_or(Ok(()), Err)))
+        Box::pin(std::future::ready(refused.map_or_else(|| Ok(Permit::default()), Err)))
     }
 
     fn report(&self, class: CallClass, report: CallReport) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Call, ErrorKind, NodeIdentity};
+use ccm_cloud::{Call, Detail, ErrorKind, NodeIdentity};
 use ccm_providers::external::{
     proto::{self, instances_client::InstancesClient, provider_client::ProviderClient},
     server::Listener,
@@ -67,10 +67,10 @@ async fn limits_are_said_and_kept() {
         .await
         .unwrap()
         .into_inner();
-    assert_eq!((description.max_batch, description.protocol_revision), (500, 1));
+    assert_eq!((description.max_batch(), description.protocol_revision()), (500, 2));
     assert_eq!(
-        (description.provider.as_str(), description.capabilities),
-        ("sim", vec!["instances".to_owned()])
+        (description.provider().to_owned(), description.capabilities),
+        ("sim".to_owned(), vec!["instances".to_owned()])
     );
 
     let mut client = InstancesClient::new(channel);
@@ -83,8 +83,8 @@ async fn limits_are_said_and_kept() {
     assert!(status.message().contains("at most 500"), "{status}");
 
     let page = |page_token: &str, page_size| proto::ListInstancesRequest {
-        page_token: page_token.to_owned(),
-        page_size,
+        page_token: Some(page_token.to_owned()),
+        page_size: Some(page_size),
         ..Default::default()
     };
     for (size, expect) in [(0, 500), (10, 10), (100_000, 500)] {
@@ -97,12 +97,12 @@ async fn limits_are_said_and_kept() {
     let first = client.list_instances(page("", 500)).await.unwrap().into_inner();
     sim.clear();
     let second =
-        client.list_instances(page(&first.next_page_token, 500)).await.unwrap().into_inner();
+        client.list_instances(page(first.next_page_token(), 500)).await.unwrap().into_inner();
     let third =
-        client.list_instances(page(&second.next_page_token, 500)).await.unwrap().into_inner();
+        client.list_instances(page(second.next_page_token(), 500)).await.unwrap().into_inner();
     assert_eq!((second.instances.len(), third.instances.len()), (500, 100));
-    assert_eq!(third.next_page_token, "");
-    for token in [&second.next_page_token, "x", "0.5", "0000000000000000.0", "."] {
+    assert_eq!(third.next_page_token, None);
+    for token in [second.next_page_token(), "x", "0.5", "0000000000000000.0", "."] {
         let status = client.list_instances(page(token, 500)).await.unwrap_err();
         assert_eq!(status.code(), Code::Aborted, "{token}");
         assert!(status.message().contains("list again from the first page"), "{status}");
@@ -116,6 +116,11 @@ async fn what_is_not_offered_is_said_so() {
     let status = client.list_instances(proto::ListInstancesRequest::default()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
     assert!(status.message().contains("does not offer instances"), "{status}");
+    let question = || proto::LookupInstancesRequest::default();
+    let status = client.lookup_instances(question()).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented, "{status}");
+    let status = client.stream_lookup_instances(question()).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented, "{status}");
 }
 
 #[tokio::test]
@@ -130,7 +135,7 @@ async fn a_cloud_that_answers_too_little_or_too_much_is_not_believed() {
     let nodes: Vec<_> = known.iter().map(|instance| NodeIdentity::named(&instance.name)).collect();
     for more in [-1, 1, -100] {
         sim.faults().add(Fault::new(Effect::AnswerCount(more)).times(1));
-        let answers = instances.lookup(&nodes, CALL).await;
+        let answers = instances.lookup(&nodes, Detail::Everything, CALL).await;
         assert_eq!(answers.len(), nodes.len());
         let malformed = answers.iter().filter(|answer| {
             answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Malformed)

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, ErrorKind, NodeIdentity};
+use ccm_cloud::{Call, Detail, ErrorKind, NodeIdentity};
 use ccm_providers::external::server::ServerTls;
 use ccm_sim::cloud::SimCloud;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -171,17 +171,20 @@ async fn a_dead_connection_is_given_up() {
     place.configure(&format!("http://127.0.0.1:{}", network.port));
     let cloud = place.client().await.unwrap();
     let instances = instances(&cloud).await;
-    instances.list(CALL).await.unwrap();
+    instances.list(Detail::Everything, CALL).await.unwrap();
     network.forget();
     let node = [NodeIdentity::named("node-00000")];
-    let answers = instances.lookup(&node, Call::waiting(Duration::from_millis(300))).await;
+    let answers = instances
+        .lookup(&node, Detail::Everything, Call::waiting(Duration::from_millis(300)))
+        .await;
     assert_eq!(answers[0].as_ref().unwrap_err().kind, ErrorKind::Timeout);
     // The keeper finds the connection dead as well and makes a new one. Each round lets
     // its question run out of time.
     for _ in 0..50 {
         tokio::time::sleep(Duration::from_millis(100)).await;
         skip(Duration::from_secs(10)).await;
-        let list = instances.list(Call::waiting(Duration::from_millis(500))).await;
+        let list =
+            instances.list(Detail::Everything, Call::waiting(Duration::from_millis(500))).await;
         if list.is_ok_and(|fleet| fleet.instances.len() == 1) {
             return;
         }

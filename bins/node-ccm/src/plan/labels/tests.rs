@@ -27,7 +27,7 @@ fn cloud(zone: Option<&str>, labels: Pairs<'_>) -> Instance {
 
 /// Changes as `key=value`, `key-` for a removal, `@keys` for the record, `!` for a note.
 fn check(what: &str, node: &Node, instance: &Instance, expect: &[&str]) {
-    let changes = changes(node, instance);
+    let changes = changes(node, instance, Policy::default());
     let mut got: Vec<String> = changes
         .labels
         .iter()
@@ -213,4 +213,14 @@ fn illegal_labels_are_left_out_and_told() {
         &cloud(None, &[("e.com/bad", "not legal!")]),
         &["!Discarding node label e.com/bad=..."],
     );
+}
+
+/// Go's providers leave out a label that the node has already.
+#[test]
+fn labels_that_only_add_take_nothing_away() {
+    let policy = Policy { labels_only_add: true, ..Policy::default() };
+    let node = node(&[("e.com/a", "1"), ("e.com/b", "1")], "e.com/a,e.com/b");
+    let added = changes(&node, &cloud(None, &[("e.com/b", "2")]), policy);
+    assert_eq!(added.labels, [("e.com/b".to_owned(), Some("2".to_owned()))].into());
+    assert_eq!(added.owned, None, "both stay recorded as ours");
 }

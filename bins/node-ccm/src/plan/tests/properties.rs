@@ -134,7 +134,7 @@ fn answers() -> impl Strategy<Value = LookupResult> {
 
 fn policies() -> impl Strategy<Value = Policy> {
     select(vec![InternalIpChange::Apply, InternalIpChange::Hold])
-        .prop_map(|internal_ip_change| Policy { internal_ip_change })
+        .prop_map(|internal_ip_change| Policy { internal_ip_change, ..Policy::default() })
 }
 
 proptest! {

@@ -1,11 +1,11 @@
-//! What a burst of keys costs, and what a lone key waits.
+//! The number of calls for a burst of keys, and the wait of a single key.
 
 use std::time::Duration;
 
 use ccm_base::Backoff;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::queue::{Linger, Priority, QueueConfig, QueueMetrics, WorkQueue};
+use crate::queue::{BatchWindow, Priority, QueueConfig, QueueMetrics, WorkQueue};
 use ccm_runtime::metrics::Metrics;
 
 const MAX: usize = 500;
@@ -14,13 +14,13 @@ fn queue() -> WorkQueue<u32> {
     WorkQueue::new("Nodes", QueueConfig::default(), &QueueMetrics::new(&Metrics::new()))
 }
 
-/// Takes so many keys in batches, each key costing `1 / rate` seconds before the next
-/// batch is asked for. Returns the sizes of the batches.
+/// Takes this many keys in batches, each key costing `1 / rate` seconds before the next
+/// batch is taken. Returns the sizes of the batches.
 async fn consume(queue: &WorkQueue<u32>, count: usize, rate: f64) -> Vec<usize> {
-    let mut linger = Linger::default();
+    let mut batch_window = BatchWindow::default();
     let mut sizes = Vec::new();
     while sizes.iter().sum::<usize>() < count {
-        let batch = queue.get_batch(MAX, &mut linger).await.unwrap();
+        let batch = queue.get_batch(MAX, &mut batch_window).await.unwrap();
         sizes.push(batch.len());
         sleep(Duration::from_secs_f64(batch.len() as f64 / rate)).await;
         for key in &batch {
@@ -30,7 +30,7 @@ async fn consume(queue: &WorkQueue<u32>, count: usize, rate: f64) -> Vec<usize> 
     sizes
 }
 
-/// Adds so many keys evenly over this time.
+/// Adds this many keys evenly over this time.
 async fn produce(queue: &WorkQueue<u32>, count: u32, over: Duration) {
     let start = Instant::now();
     for key in 0..count {
@@ -62,9 +62,9 @@ async fn a_burst_of_thousands_costs_few_batches() {
 #[tokio::test(start_paused = true)]
 async fn a_lone_key_waits_ten_milliseconds() {
     let queue = queue();
-    let mut linger = Linger::default();
+    let mut batch_window = BatchWindow::default();
     for round in 0..3 {
-        // A burst in between must not make a later lone key wait.
+        // A burst in between must not delay a later single key.
         let (_, ()) = tokio::join!(
             consume(&queue, 200, 1000.0),
             produce(&queue, 200, Duration::from_secs(1))
@@ -72,7 +72,7 @@ async fn a_lone_key_waits_ten_milliseconds() {
         sleep(Duration::from_mins(1)).await;
         queue.add(1, Priority::Urgent);
         let began = Instant::now();
-        assert_eq!(queue.get_batch(MAX, &mut linger).await, Some(vec![1]));
+        assert_eq!(queue.get_batch(MAX, &mut batch_window).await, Some(vec![1]));
         assert_eq!(began.elapsed(), Duration::from_millis(10), "round {round}");
         queue.done(&1);
     }
@@ -81,21 +81,21 @@ async fn a_lone_key_waits_ten_milliseconds() {
 #[tokio::test(start_paused = true)]
 async fn a_full_batch_goes_at_once() {
     let queue = queue();
-    let mut linger = Linger::default();
+    let mut batch_window = BatchWindow::default();
     (0..25).for_each(|key| queue.add(key, Priority::Routine));
     let began = Instant::now();
     for _ in 0..2 {
-        assert_eq!(queue.get_batch(10, &mut linger).await.unwrap().len(), 10);
+        assert_eq!(queue.get_batch(10, &mut batch_window).await.unwrap().len(), 10);
         assert_eq!(began.elapsed(), Duration::ZERO);
     }
-    assert_eq!(queue.get_batch(10, &mut linger).await.unwrap().len(), 5);
+    assert_eq!(queue.get_batch(10, &mut batch_window).await.unwrap().len(), 5);
     assert_eq!(began.elapsed(), Duration::from_millis(160), "a third batch in a row");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_fills_up_goes_before_its_time() {
     let queue = queue();
-    let mut linger = Linger::default();
+    let mut batch_window = BatchWindow::default();
     let began = Instant::now();
     let add = async {
         for key in 0..3 {
@@ -103,7 +103,7 @@ async fn a_batch_that_fills_up_goes_before_its_time() {
             queue.add(key, Priority::Routine);
         }
     };
-    let (batch, ()) = tokio::join!(queue.get_batch(3, &mut linger), add);
+    let (batch, ()) = tokio::join!(queue.get_batch(3, &mut batch_window), add);
     assert_eq!(batch, Some(vec![0, 1, 2]));
     assert_eq!(began.elapsed(), Duration::from_millis(9));
 }
@@ -111,35 +111,36 @@ async fn a_batch_that_fills_up_goes_before_its_time() {
 #[tokio::test(start_paused = true)]
 async fn a_batch_gathers_keys_as_they_become_due() {
     let queue = queue();
-    let mut linger = Linger::default();
+    let mut batch_window = BatchWindow::default();
     for (key, after) in [(1, 100), (2, 109), (3, 111)] {
         queue.add_after(key, Duration::from_millis(after), Priority::Routine);
     }
-    assert_eq!(queue.get_batch(10, &mut linger).await, Some(vec![1, 2]));
+    assert_eq!(queue.get_batch(10, &mut batch_window).await, Some(vec![1, 2]));
     for (key, after) in [(4, 1), (5, 2)] {
         queue.add_after(key, Duration::from_millis(after), Priority::Routine);
     }
     let began = Instant::now();
-    assert_eq!(queue.get_batch(3, &mut linger).await, Some(vec![3, 4, 5]));
+    assert_eq!(queue.get_batch(3, &mut batch_window).await, Some(vec![3, 4, 5]));
     assert_eq!(began.elapsed(), Duration::from_millis(2), "full when the last one became due");
 }
 
 #[tokio::test(start_paused = true)]
 async fn giving_up_on_a_batch_loses_nothing() {
     let queue = queue();
-    let mut linger = Linger::default();
+    let mut batch_window = BatchWindow::default();
     queue.add(7, Priority::Routine);
     let given_up =
-        tokio::time::timeout(Duration::from_millis(5), queue.get_batch(10, &mut linger)).await;
+        tokio::time::timeout(Duration::from_millis(5), queue.get_batch(10, &mut batch_window))
+            .await;
     assert!(given_up.is_err());
     assert_eq!(queue.len(), 1);
-    assert_eq!(queue.get_batch(10, &mut linger).await, Some(vec![7]));
+    assert_eq!(queue.get_batch(10, &mut batch_window).await, Some(vec![7]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_goes_on_waiting_when_others_take_its_keys() {
     let queue = queue();
-    let mut linger = Linger::default();
+    let mut batch_window = BatchWindow::default();
     queue.add(1, Priority::Routine);
     let other = async {
         sleep(Duration::from_millis(5)).await;
@@ -147,7 +148,7 @@ async fn a_batch_goes_on_waiting_when_others_take_its_keys() {
         sleep(Duration::from_secs(5)).await;
         queue.add(2, Priority::Routine);
     };
-    let (batch, ()) = tokio::join!(queue.get_batch(10, &mut linger), other);
+    let (batch, ()) = tokio::join!(queue.get_batch(10, &mut batch_window), other);
     assert_eq!(batch, Some(vec![2]));
 }
 
@@ -157,11 +158,11 @@ async fn a_key_that_fails_again_and_again_does_not_wait_longer_and_longer() {
     let config =
         QueueConfig { waits: Backoff { first: short, longest: short }, ..QueueConfig::default() };
     let queue = WorkQueue::new("Nodes", config, &QueueMetrics::new(&Metrics::new()));
-    let mut linger = Linger::default();
+    let mut batch_window = BatchWindow::default();
     queue.add(7, Priority::Routine);
     for failures in 0..6 {
         let start = Instant::now();
-        queue.get_batch(MAX, &mut linger).await.unwrap();
+        queue.get_batch(MAX, &mut batch_window).await.unwrap();
         let lingered = start.elapsed();
         assert!(lingered <= Duration::from_millis(50), "{lingered:?} after {failures} failures");
         queue.retry(7);

@@ -1,4 +1,4 @@
-//! The state machine against a model of it that keeps flat lists and searches them.
+//! The state machine against a model that searches flat lists.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -314,7 +314,7 @@ impl Pair {
         }
     }
 
-    /// Lets everything end: then nothing may be kept any more.
+    /// Lets everything end: then no state may be left.
     fn finish(mut self) {
         for key in 0..4 {
             self.step(Op::Forget(key));

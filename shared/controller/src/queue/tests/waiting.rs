@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::queue::{Linger, Priority, QueueConfig, QueueMetrics, WorkQueue};
+use crate::queue::{BatchWindow, Priority, QueueConfig, QueueMetrics, WorkQueue};
 use ccm_runtime::metrics::Metrics;
 
 fn ms(millis: u64) -> Duration {
@@ -54,14 +54,14 @@ async fn a_key_that_changes_in_work_comes_back_after_it() {
     assert_eq!(queue.get().await, Some("a"));
     queue.add("a", Priority::Routine);
     queue.add("a", Priority::Routine);
-    assert!(timeout(ms(1000), queue.get()).await.is_err(), "somebody works on it");
+    assert!(timeout(ms(1000), queue.get()).await.is_err(), "a worker has it");
     queue.done(&"a");
     assert_eq!(queue.get().await, Some("a"));
     queue.done(&"a");
     assert!(timeout(ms(1000), queue.get()).await.is_err(), "two adds are one");
 }
 
-/// Fails the key so often, and returns how long it took to come back each time. The
+/// Fails the key this many times, and returns how long it took to come back each time. The
 /// key is in work before and after.
 async fn fail(queue: &WorkQueue<&'static str>, key: &'static str, times: usize) -> Vec<u128> {
     let mut waits = Vec::new();
@@ -143,12 +143,12 @@ async fn shutting_down_ends_all_waits() {
     let queue = queue();
     queue.add("in work", Priority::Routine);
     assert_eq!(queue.get().await, Some("in work"));
-    let mut linger = Linger::default();
+    let mut batch_window = BatchWindow::default();
     let end = async {
         sleep(ms(5)).await;
         queue.shut_down();
     };
-    let ended = tokio::join!(queue.get(), queue.get(), queue.get_batch(10, &mut linger), end);
+    let ended = tokio::join!(queue.get(), queue.get(), queue.get_batch(10, &mut batch_window), end);
     assert_eq!(ended, (None, None, None, ()));
     queue.add("later", Priority::Urgent);
     assert_eq!((queue.get().await, queue.len()), (None, 0));
@@ -171,8 +171,8 @@ async fn shutting_down_ends_a_batch_that_lingers() {
         sleep(ms(5)).await;
         queue.shut_down();
     };
-    let mut linger = Linger::default();
-    assert_eq!(tokio::join!(queue.get_batch(10, &mut linger), end).0, None);
+    let mut batch_window = BatchWindow::default();
+    assert_eq!(tokio::join!(queue.get_batch(10, &mut batch_window), end).0, None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,10 +221,10 @@ async fn workers_on_several_threads_miss_no_key() {
     for batches in [false, true, false, true] {
         let (queue, done) = (queue.clone(), Arc::clone(&done));
         tasks.spawn(async move {
-            let mut linger = Linger::default();
+            let mut batch_window = BatchWindow::default();
             loop {
                 let keys = if batches {
-                    queue.get_batch(50, &mut linger).await
+                    queue.get_batch(50, &mut batch_window).await
                 } else {
                     queue.get().await.map(|key| vec![key])
                 };

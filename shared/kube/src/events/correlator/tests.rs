@@ -1,4 +1,4 @@
-//! client-go's scenarios, in the order of its own tests.
+//! client-go's test cases, in their order.
 
 use std::cell::Cell;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::events::EventKind;
 use ccm_objects::ObjectRef;
 
-/// A correlator, and names by number.
+/// A correlator, and event names by number.
 #[derive(Default)]
 struct Bench {
     correlator: Correlator,
@@ -22,7 +22,7 @@ impl Bench {
         self.correlator.judge(event, Duration::from_secs(seconds), name)
     }
 
-    /// Count and message of what is to be written.
+    /// Checks count and message of the event to be written.
     fn check(&mut self, event: &Observed, seconds: u64, expect: Option<(u32, &str)>) {
         let occurrence = self.judge(event, seconds);
         let seen = occurrence.as_ref().map(|occurrence| (occurrence.count, &*occurrence.message));

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use super::*;
 
 fn instance() -> Instance {
@@ -50,11 +48,14 @@ fn answers_survive_the_wire_whole() {
         proof(ProofMethod::ById, Some("req-1")),
         proof(ProofMethod::BySystemUuid, None),
         proof(ProofMethod::ByName, None),
+        proof(ProofMethod::ProvidersWord, None),
         Ok(Lookup::NotOurs("another scheme".to_owned())),
         Err(CloudError::new(ErrorKind::Conflict, "two of one name")),
     ] {
         let wire = answer_to_wire("n", &sent);
-        assert_eq!(answer_from_wire(&NodeIdentity::named("n"), wire), sent);
+        let provider_id = Some("sim://a".to_owned());
+        let node = NodeIdentity { provider_id, ..NodeIdentity::named("n") };
+        assert_eq!(answer_from_wire(&node, wire), sent);
     }
 }
 
@@ -63,13 +64,13 @@ fn answers_survive_the_wire_whole() {
 fn spoilt_instances_are_malformed() {
     type Spoil = fn(&mut proto::Instance);
     let spoil: [(&str, Spoil); 7] = [
-        ("not of the form", |wire| wire.provider_id = "one".to_owned()),
-        ("not of the form", |wire| wire.provider_id.clear()),
+        ("not of the form", |wire| wire.provider_id = Some("one".to_owned())),
+        ("not of the form", |wire| wire.provider_id = None),
         ("not of the form", |wire| wire.other_ids.push("://".to_owned())),
-        ("unknown kind 0", |wire| wire.addresses[0].kind = 0),
-        ("unknown kind 77", |wire| wire.addresses[1].kind = 77),
-        ("unknown kind -1", |wire| wire.addresses[1].kind = -1),
-        ("InternalIP is empty", |wire| wire.addresses[1].address.clear()),
+        ("unknown kind 0", |wire| wire.addresses[0].kind = None),
+        ("unknown kind 77", |wire| wire.addresses[1].kind = Some(77)),
+        ("unknown kind -1", |wire| wire.addresses[1].kind = Some(-1)),
+        ("InternalIP is empty", |wire| wire.addresses[1].address = Some(String::new())),
     ];
     for (expect, spoil) in spoil {
         let mut wire = proto::Instance::from(&instance());
@@ -83,7 +84,7 @@ fn spoilt_instances_are_malformed() {
 #[test]
 fn harmless_oddities_are_read_leniently() {
     let mut wire = proto::Instance::from(&instance());
-    wire.power = 99;
+    wire.power = Some(99);
     wire.zone = Some(String::new());
     let read = Instance::try_from(wire).unwrap();
     assert_eq!((read.power, read.zone), (PowerState::Unknown, None));
@@ -94,8 +95,8 @@ fn harmless_oddities_are_read_leniently() {
 fn an_answer_that_is_not_whole_is_malformed() {
     let gone = |method, evidence: &str| {
         Some(Answer::Gone(proto::Absence {
-            method,
-            evidence: evidence.to_owned(),
+            method: Some(method),
+            evidence: Some(evidence.to_owned()),
             request_id: None,
         }))
     };
@@ -105,10 +106,11 @@ fn an_answer_that_is_not_whole_is_malformed() {
         ("n", gone(0, "404"), "unknown method 0"),
         ("n", gone(9, "404"), "unknown method 9"),
         ("n", gone(1, " "), "without evidence"),
+        ("n", gone(4, "no"), "a node without an ID"),
         ("m", gone(1, "404"), "answered about \"m\""),
         ("", Some(Answer::NotOurs(proto::NotOurs::default())), "answered about \"\""),
     ] {
-        let wire = proto::LookupAnswer { node: name.to_owned(), answer };
+        let wire = proto::LookupAnswer { node: Some(name.to_owned()), answer };
         let error = answer_from_wire(&node, wire).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Malformed);
         assert!(error.message.contains(expect), "{error}");
@@ -121,17 +123,36 @@ fn the_terms_of_a_call_cross_over() {
         (Priority::Waiting, proto::Priority::Waiting),
         (Priority::Routine, proto::Priority::Routine),
     ] {
-        let call = Call { priority, ..Call::waiting(Duration::ZERO) };
-        assert_eq!(priority_to_wire(&call), i32::from(wire));
+        assert_eq!(priority_to_wire(priority), i32::from(wire));
         assert_eq!(priority_from_wire(wire), priority);
     }
     assert_eq!(priority_from_wire(proto::Priority::Unspecified), Priority::Waiting);
-    let call = Call::waiting(Duration::ZERO);
-    for (call, wire) in
-        [(call, proto::Detail::Everything), (call.for_presence(), proto::Detail::Presence)]
-    {
-        assert_eq!(detail_to_wire(&call), i32::from(wire));
-        assert_eq!(detail_from_wire(wire), call.detail);
+    for (detail, wire) in [
+        (Detail::Everything, proto::Detail::Everything),
+        (Detail::Presence, proto::Detail::Presence),
+    ] {
+        assert_eq!(detail_to_wire(detail), i32::from(wire));
+        assert_eq!(detail_from_wire(wire), detail);
     }
     assert_eq!(detail_from_wire(proto::Detail::Unspecified), Detail::Everything);
+}
+
+#[test]
+fn what_a_node_says_of_itself_crosses_over() {
+    let sent = NodeIdentity {
+        name: "n".to_owned(),
+        provider_id: Some("sim://a".to_owned()),
+        system_uuid: Some("uuid".to_owned()),
+        uid: Some("uid".to_owned()),
+        labels: [("a".to_owned(), String::new())].into(),
+        addresses: instance().addresses,
+    };
+    for sent in [sent, NodeIdentity::named("bare")] {
+        assert_eq!(NodeIdentity::from(proto::NodeIdentity::from(&sent)), sent);
+    }
+    for bits in 0..8_u8 {
+        let wants = Wants { uid: bits & 1 > 0, labels: bits & 2 > 0, addresses: bits & 4 > 0 };
+        assert_eq!(wants_from_wire(&wants_to_wire(wants)), wants);
+    }
+    assert_eq!(wants_from_wire(&[0, 99, -1]), Wants::default());
 }

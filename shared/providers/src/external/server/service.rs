@@ -1,15 +1,20 @@
 //! The protocol's services, answered by a [`Cloud`].
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Capability, Cloud, CloudError, ErrorKind, Fleet, Instances, NodeIdentity};
+use ccm_cloud::{
+    Call, Capability, Cloud, CloudError, Detail, ErrorKind, Fleet, InstanceTraits, Instances,
+    LookupResult, NodeIdentity,
+};
+use futures::{StreamExt as _, stream::BoxStream};
 use tokio::time::timeout;
 use tonic::{Request, Response, Status, async_trait, metadata::MetadataMap};
 
 use super::snapshots::{self, Snapshots};
 use crate::external::{
     MAX_BATCH, PROTOCOL_REVISION,
-    convert::{answer_to_wire, detail_from_wire, priority_from_wire},
+    answers::flowing,
+    convert::{answer_to_wire, detail_from_wire, priority_from_wire, wants_to_wire},
     proto::{self, instances_server, provider_server},
     status::to_status,
 };
@@ -36,13 +41,18 @@ impl provider_server::Provider for ProviderService {
         _: Request<proto::DescribeRequest>,
     ) -> Result<Response<proto::DescribeResponse>, Status> {
         let instances = self.cloud.instances().map_err(|error| to_status(&error))?;
-        let capabilities = instances.map(|_| Capability::Instances.as_str().to_owned());
+        let capabilities = instances.iter().map(|_| Capability::Instances.as_str().to_owned());
+        let traits = instances.as_ref().map(|instances| instances.traits()).unwrap_or_default();
+        let InstanceTraits { lists, labels_only_add, wants } = traits;
         Ok(Response::new(proto::DescribeResponse {
-            provider: self.cloud.name().to_owned(),
+            provider: Some(self.cloud.name().to_owned()),
             schemes: self.cloud.schemes(),
-            capabilities: capabilities.into_iter().collect(),
-            protocol_revision: PROTOCOL_REVISION,
-            max_batch: u32::try_from(MAX_BATCH).unwrap_or_default(),
+            capabilities: capabilities.collect(),
+            protocol_revision: Some(PROTOCOL_REVISION),
+            max_batch: u32::try_from(MAX_BATCH).ok(),
+            lists: Some(lists),
+            labels_only_add: Some(labels_only_add),
+            wants: wants_to_wire(wants),
         }))
     }
 
@@ -50,8 +60,7 @@ impl provider_server::Provider for ProviderService {
         &self,
         request: Request<proto::HealthRequest>,
     ) -> Result<Response<proto::HealthResponse>, Status> {
-        let call =
-            terms(request.metadata(), request.get_ref().priority(), proto::Detail::Unspecified);
+        let call = terms(request.metadata(), request.get_ref().priority());
         within(call, self.cloud.health(call)).await?.map_err(|error| to_status(&error))?;
         Ok(Response::new(proto::HealthResponse {}))
     }
@@ -81,12 +90,13 @@ impl InstancesService {
     async fn list(
         &self,
         page_token: &str,
+        detail: Detail,
         call: Call,
     ) -> Result<(Option<u64>, usize, Arc<Fleet>), Status> {
         if page_token.is_empty() {
             let instances = self.instances().map_err(|error| to_status(&error))?;
-            let fleet =
-                within(call, instances.list(call)).await?.map_err(|error| to_status(&error))?;
+            let list = within(call, instances.list(detail, call)).await?;
+            let fleet = list.map_err(|error| to_status(&error))?;
             return Ok((None, 0, Arc::new(fleet)));
         }
         let kept = snapshots::parse(page_token)
@@ -99,14 +109,18 @@ impl InstancesService {
     }
 }
 
-#[async_trait]
-impl instances_server::Instances for InstancesService {
-    async fn lookup_instances(
-        &self,
-        request: Request<proto::LookupInstancesRequest>,
-    ) -> Result<Response<proto::LookupInstancesResponse>, Status> {
+/// A lookup as the client asked for it.
+struct Lookup {
+    nodes: Vec<NodeIdentity>,
+    detail: Detail,
+    call: Call,
+}
+
+impl Lookup {
+    fn read(request: Request<proto::LookupInstancesRequest>) -> Result<Self, Status> {
         let question = request.get_ref();
-        let call = terms(request.metadata(), question.priority(), question.detail());
+        let call = terms(request.metadata(), question.priority());
+        let detail = detail_from_wire(question.detail());
         let nodes: Vec<NodeIdentity> =
             request.into_inner().nodes.into_iter().map(Into::into).collect();
         if nodes.len() > MAX_BATCH {
@@ -114,8 +128,45 @@ impl instances_server::Instances for InstancesService {
                 format!("{} nodes in one lookup; at most {MAX_BATCH} are taken", nodes.len());
             return Err(to_status(&CloudError::new(ErrorKind::Invalid, what)));
         }
+        Ok(Self { nodes, detail, call })
+    }
+
+    /// Sends each answer as the cloud gives it, and what has not come in time as errors.
+    async fn answer(
+        self,
+        instances: Arc<dyn Instances>,
+        send: impl Fn(usize, &NodeIdentity, &LookupResult),
+    ) {
+        let Self { nodes, detail, call } = self;
+        let mut left: BTreeSet<usize> = (0..nodes.len()).collect();
+        let mut answers = instances.lookup_each(&nodes, detail, call);
+        let pass_on = async {
+            while let Some((place, answer)) = answers.next().await {
+                if let Some(node) = nodes.get(place).filter(|_| left.remove(&place)) {
+                    send(place, node, &answer);
+                }
+            }
+            CloudError::new(ErrorKind::Malformed, "the cloud gave no answer about this node")
+        };
+        let missing = timeout(call.timeout, pass_on).await.unwrap_or_else(|_| too_late(call));
+        for (place, node) in nodes.iter().enumerate().filter(|(place, _)| left.contains(place)) {
+            send(place, node, &Err(missing.clone()));
+        }
+    }
+}
+
+#[async_trait]
+impl instances_server::Instances for InstancesService {
+    type StreamLookupInstancesStream =
+        BoxStream<'static, Result<proto::LookupInstancesItem, Status>>;
+
+    async fn lookup_instances(
+        &self,
+        request: Request<proto::LookupInstancesRequest>,
+    ) -> Result<Response<proto::LookupInstancesResponse>, Status> {
+        let Lookup { nodes, detail, call } = Lookup::read(request)?;
         let instances = self.instances().map_err(|error| to_status(&error))?;
-        let mut answers = within(call, instances.lookup(&nodes, call)).await?;
+        let mut answers = within(call, instances.lookup(&nodes, detail, call)).await?;
         if answers.len() != nodes.len() {
             // Which answer is missing cannot be known, so none is passed on.
             let what =
@@ -130,15 +181,32 @@ impl instances_server::Instances for InstancesService {
         Ok(Response::new(proto::LookupInstancesResponse { answers }))
     }
 
+    async fn stream_lookup_instances(
+        &self,
+        request: Request<proto::LookupInstancesRequest>,
+    ) -> Result<Response<Self::StreamLookupInstancesStream>, Status> {
+        let lookup = Lookup::read(request)?;
+        let instances = self.instances().map_err(|error| to_status(&error))?;
+        let answers = flowing(|sender| {
+            lookup.answer(instances, move |place, node, answer| {
+                let answer = Some(answer_to_wire(&node.name, answer));
+                let item = proto::LookupInstancesItem { place: u32::try_from(place).ok(), answer };
+                // The client has gone: then nobody misses it.
+                sender.unbounded_send(Ok(item)).ok();
+            })
+        });
+        Ok(Response::new(answers.boxed()))
+    }
+
     async fn list_instances(
         &self,
         request: Request<proto::ListInstancesRequest>,
     ) -> Result<Response<proto::ListInstancesResponse>, Status> {
         let question = request.get_ref();
-        let call = terms(request.metadata(), question.priority(), question.detail());
-        let question = request.into_inner();
-        let (id, offset, fleet) = self.list(&question.page_token, call).await?;
-        let wanted = usize::try_from(question.page_size).unwrap_or(MAX_BATCH);
+        let call = terms(request.metadata(), question.priority());
+        let detail = detail_from_wire(question.detail());
+        let (id, offset, fleet) = self.list(question.page_token(), detail, call).await?;
+        let wanted = usize::try_from(question.page_size()).unwrap_or(MAX_BATCH);
         let size = if wanted == 0 { MAX_BATCH } else { wanted.min(MAX_BATCH) };
         let end = offset.saturating_add(size).min(fleet.instances.len());
         let page = fleet.instances.get(offset..end).unwrap_or_default();
@@ -151,7 +219,7 @@ impl instances_server::Instances for InstancesService {
         }
         if end < fleet.instances.len() {
             let id = id.unwrap_or_else(|| self.snapshots.keep(Arc::clone(&fleet)));
-            answer.next_page_token = snapshots::token(id, end);
+            answer.next_page_token = Some(snapshots::token(id, end));
         } else if let Some(id) = id {
             self.snapshots.drop(id);
         }
@@ -160,12 +228,12 @@ impl instances_server::Instances for InstancesService {
 }
 
 /// How the client wants the call made.
-fn terms(metadata: &MetadataMap, priority: proto::Priority, detail: proto::Detail) -> Call {
+fn terms(metadata: &MetadataMap, priority: proto::Priority) -> Call {
     let given =
         metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).and_then(parse_timeout);
     let timeout =
         given.map_or(DEFAULT_TIMEOUT, |given| given.saturating_sub(HEAD_START.min(given / 4)));
-    Call { timeout, priority: priority_from_wire(priority), detail: detail_from_wire(detail) }
+    Call { timeout, priority: priority_from_wire(priority) }
 }
 
 /// Reads `grpc-timeout`: at most eight digits and a unit.
@@ -185,15 +253,17 @@ fn parse_timeout(text: &str) -> Option<Duration> {
 
 /// Holds the cloud to the deadline, whether it keeps it by itself or not.
 async fn within<T>(call: Call, work: impl Future<Output = T>) -> Result<T, Status> {
-    timeout(call.timeout, work).await.map_err(|_| {
-        let what = format!("the cloud did not answer within {:.1} s", call.timeout.as_secs_f64());
-        to_status(&CloudError::new(ErrorKind::Timeout, what))
-    })
+    timeout(call.timeout, work).await.map_err(|_| to_status(&too_late(call)))
+}
+
+fn too_late(call: Call) -> CloudError {
+    let what = format!("the cloud did not answer within {:.1} s", call.timeout.as_secs_f64());
+    CloudError::new(ErrorKind::Timeout, what)
 }
 
 #[cfg(test)]
 mod tests {
-    use ccm_cloud::{Detail, Priority};
+    use ccm_cloud::Priority;
 
     use super::*;
 
@@ -219,16 +289,13 @@ mod tests {
     #[test]
     fn leaves_the_client_time_to_hear_the_answer() {
         let mut metadata = MetadataMap::new();
-        assert_eq!(
-            terms(&metadata, proto::Priority::Unspecified, proto::Detail::Unspecified).timeout,
-            DEFAULT_TIMEOUT
-        );
+        assert_eq!(terms(&metadata, proto::Priority::Unspecified).timeout, DEFAULT_TIMEOUT);
         for (given, expect) in [("10S", 9_980), ("40m", 30), ("0m", 0)] {
             metadata.insert("grpc-timeout", given.parse().unwrap());
-            let call = terms(&metadata, proto::Priority::Routine, proto::Detail::Presence);
+            let call = terms(&metadata, proto::Priority::Routine);
             assert_eq!(
-                (call.timeout, call.priority, call.detail),
-                (Duration::from_millis(expect), Priority::Routine, Detail::Presence),
+                (call.timeout, call.priority),
+                (Duration::from_millis(expect), Priority::Routine),
                 "{given}"
             );
         }

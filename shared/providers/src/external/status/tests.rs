@@ -10,7 +10,7 @@ fn error(kind: ErrorKind) -> CloudError {
 #[test]
 fn every_kind_survives_the_wire_whole() {
     for kind in ErrorKind::ALL.iter().copied() {
-        for sent in [error(kind), CloudError::new(kind, "bare")] {
+        for sent in [error(kind), CloudError::new(kind, "bare"), error(kind).that_may_be_done()] {
             assert_eq!(from_status(&to_status(&sent)), sent, "as the status of a call");
             assert_eq!(CloudError::from(proto::Error::from(&sent)), sent, "as an answer");
         }
@@ -76,10 +76,11 @@ fn nonsense_details_leave_the_code() {
 #[test]
 fn unknown_kinds_and_absurd_waits_are_tamed() {
     let wire = |kind, seconds| proto::Error {
-        kind,
-        message: "two\nlines\u{7}".to_owned(),
+        kind: Some(kind),
+        message: Some("two\nlines\u{7}".to_owned()),
         request_id: Some(String::new()),
         retry_after: Some(prost_types::Duration { seconds, nanos: 0 }),
+        maybe_done: None,
     };
     for (kind, seconds, expect_kind, expect_wait) in [
         (0, 1, ErrorKind::Malformed, Some(Duration::from_secs(1))),
@@ -103,5 +104,19 @@ proptest! {
         let status = Status::with_details(Code::from_i32(code), message, details.into());
         let error = from_status(&status);
         prop_assert!(!error.message.is_empty());
+    }
+}
+
+/// Only the provider's own word makes a write that failed one that was not done.
+#[test]
+fn a_write_that_ended_in_the_dark_may_be_done() {
+    for (status, expect) in [
+        (Status::unavailable("connection lost"), true),
+        (Status::new(Code::Cancelled, ""), true),
+        (Status::unimplemented("no such method"), false),
+        (to_status(&error(ErrorKind::QuotaExceeded)), false),
+        (to_status(&error(ErrorKind::Timeout).that_may_be_done()), false),
+    ] {
+        assert_eq!(may_be_done(&status), expect, "{status:?}");
     }
 }

@@ -81,7 +81,7 @@ impl Outgoing {
     fn class(&self) -> CallClass {
         let (service, operation) = (self.service.name(), self.operation);
         // A login changes nothing that anybody else sees.
-        CallClass { service, operation, write: false }
+        CallClass::read(service, operation)
     }
 
     fn into_request(self, user_agent: &HeaderValue) -> Result<Request<Full<Bytes>>, CloudError> {
@@ -133,7 +133,7 @@ impl Wire {
         let hidden = outgoing.hidden();
         let request = outgoing.into_request(&self.user_agent)?;
         let admitted = self.shared.gate.admit(class, deadline.rest());
-        match timeout_at(deadline.at, admitted).await {
+        let _permit = match timeout_at(deadline.at, admitted).await {
             Ok(admitted) => admitted?,
             Err(_elapsed) => {
                 let why = format!("not sent within the {} s of the call", deadline.seconds());
@@ -142,7 +142,7 @@ impl Wire {
                     CloudError::new(ErrorKind::Timeout, why),
                 )));
             }
-        }
+        };
         let sent = Sent { shared: &self.shared, class, at: Instant::now(), reported: false };
         let own = self.longest.map(|longest| sent.at + longest);
         let end = own.map_or(deadline.at, |own| own.min(deadline.at));

@@ -10,7 +10,7 @@ mod slow;
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, CloudError, Instances, Lookup, LookupResult, NodeIdentity};
+use ccm_cloud::{Call, CloudError, Detail, Instances, Lookup, LookupResult, NodeIdentity};
 
 use super::{
     super::{
@@ -53,13 +53,13 @@ impl Rig {
     }
 
     async fn look(&self, node: NodeIdentity) -> LookupResult {
-        let mut answers = self.instances.lookup(&[node], CALL).await;
+        let mut answers = self.instances.lookup(&[node], Detail::Everything, CALL).await;
         assert_eq!(answers.len(), 1);
         answers.remove(0)
     }
 
     async fn look_all(&self, nodes: &[NodeIdentity]) -> Vec<LookupResult> {
-        let answers = self.instances.lookup(nodes, CALL).await;
+        let answers = self.instances.lookup(nodes, Detail::Everything, CALL).await;
         assert_eq!(answers.len(), nodes.len());
         answers
     }

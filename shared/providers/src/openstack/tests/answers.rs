@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Call, Cloud as _, ErrorKind, Lookup, NodeIdentity};
+use ccm_cloud::{Call, Cloud as _, Detail, ErrorKind, Lookup, NodeIdentity};
 
 use super::cloud::{Move, Rig};
 use crate::openstack::client::{Api as _, Get, Service};
@@ -99,7 +99,8 @@ async fn a_proof_names_project_and_region() {
         provider_id: Some(format!("openstack:///{id}")),
         ..NodeIdentity::named("node-1")
     };
-    let mut answers = instances.lookup(&[node], Call::waiting(Duration::from_secs(5))).await;
+    let mut answers =
+        instances.lookup(&[node], Detail::Everything, Call::waiting(Duration::from_secs(5))).await;
     let Ok(Lookup::Gone(proof)) = answers.remove(0) else { panic!("{answers:?}") };
     assert!(proof.evidence.contains("404 for project k8s (p1) in region one: "), "{proof:?}");
     assert_eq!(proof.request_id.as_deref(), Some("req-9"));

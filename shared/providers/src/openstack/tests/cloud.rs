@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use ccm_cloud::{Call, CallClass, CallGate, CallReport, Cloud as _, CloudError};
+use ccm_cloud::{Call, CallClass, CallGate, CallReport, Cloud as _, CloudError, Permit};
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
@@ -348,9 +348,9 @@ pub struct Gate {
 }
 
 impl CallGate for Gate {
-    fn admit(&self, class: CallClass, _: Call) -> BoxFuture<'_, Result<(), CloudError>> {
+    fn admit(&self, class: CallClass, _: Call) -> BoxFuture<'_, Result<Permit, CloudError>> {
         self.admitted.lock().push(class);
-        Box::pin(std::future::ready(Ok(())))
+        Box::pin(std::future::ready(Ok(Permit::default())))
     }
 
     fn report(&self, class: CallClass, report: CallReport) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Call, Cloud as _, CloudError, ErrorKind};
+use ccm_cloud::{Call, Cloud as _, CloudError, Detail, ErrorKind};
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
 
@@ -88,7 +88,7 @@ async fn an_answer_never_mixes_two_configurations() {
     rig.ask(10).await.unwrap();
     let instances = rig.openstack.instances().unwrap().unwrap();
     rig.cloud.next("nova", [Move::Slow(Duration::from_secs(5))]);
-    let list = instances.list(Call::waiting(Duration::from_secs(60)));
+    let list = instances.list(Detail::Everything, Call::waiting(Duration::from_secs(60)));
     let (list, replaced) = tokio::join!(list, replace_after(&rig, 2));
     replaced.unwrap();
     list.unwrap();

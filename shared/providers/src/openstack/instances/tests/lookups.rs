@@ -32,6 +32,7 @@ async fn by_id_then_uuid_then_name() {
         name: "twin".to_owned(),
         provider_id: id.map(str::to_owned),
         system_uuid: uuid,
+        ..NodeIdentity::default()
     };
     let regional = format!("openstack://bench/{}", uuid(14).to_uppercase());
     for (node, expect) in [
@@ -121,7 +122,7 @@ async fn missing_in_a_list_is_not_gone() {
             assert_eq!(found(&answer), "node-00010");
         }
     }
-    assert_eq!(rig.instances.list(CALL).await.unwrap().instances, []);
+    assert_eq!(rig.instances.list(Detail::Everything, CALL).await.unwrap().instances, []);
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ async fn lookup(rig: &Rig, nodes: &[NodeIdentity]) -> (u128, usize) {
 
 async fn list(rig: &Rig) -> (u128, usize) {
     let begin = Instant::now();
-    assert_eq!(rig.instances.list(CALL).await.unwrap().instances.len(), 9);
+    assert_eq!(rig.instances.list(Detail::Everything, CALL).await.unwrap().instances.len(), 9);
     cost(rig, begin)
 }
 
@@ -68,7 +68,13 @@ async fn a_call_that_comes_too_late_leaves_what_it_has_learnt_to_the_next() {
     let call = Call::waiting(Duration::from_secs(1));
     let mut outcomes = Vec::new();
     for _ in 0..4 {
-        outcomes.push(rig.instances.list(call).await.map_err(|error| error.kind).map(|_| ()));
+        outcomes.push(
+            rig.instances
+                .list(Detail::Everything, call)
+                .await
+                .map_err(|error| error.kind)
+                .map(|_| ()),
+        );
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let late = Err(ccm_cloud::ErrorKind::Timeout);

@@ -1,24 +1,24 @@
-//! How long a batch waits for more keys.
+//! The batch window: how long a batch waits for more keys.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The bounds of [`Linger`].
+/// The bounds of a [`BatchWindow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LingerConfig {
-    /// How long the first batch after a quiet time waits.
+pub struct BatchWindowConfig {
+    /// The window of the first batch after a quiet time.
     pub first: Duration,
-    /// How long a batch waits at most.
+    /// The longest window.
     pub most: Duration,
     /// Each such time without a new key after a batch undoes half a step of growth.
     pub quiet: Duration,
 }
 
-/// How much longer each batch of a burst waits than the one before.
+/// The growth of the window from batch to batch during a burst.
 const GROWTH: u32 = 4;
 
-impl Default for LingerConfig {
+impl Default for BatchWindowConfig {
     fn default() -> Self {
         Self {
             first: Duration::from_millis(10),
@@ -30,14 +30,14 @@ impl Default for LingerConfig {
 
 /// How long a batch waits for more keys after its first one.
 ///
-/// A key that comes alone should not wait for others that never come; thousands that
-/// come over half a minute should not cost thousands of calls. Which of the two it is
-/// cannot be known at the first key, so the wait begins short and grows fourfold with each
-/// batch while keys keep coming. Quiet shortens it again, so that a short lull in a
-/// burst costs little and a key after a second of quiet waits the shortest time.
+/// A single key should not wait for others that never come; thousands of keys within half
+/// a minute should not cost thousands of calls. The first key does not show which case it
+/// is, so the window begins short and grows fourfold with each batch while keys keep
+/// coming. Quiet shortens it again: a short lull in a burst costs little, and a key after
+/// a second of quiet waits the shortest time.
 #[derive(Clone, Debug)]
-pub struct Linger {
-    config: LingerConfig,
+pub struct BatchWindow {
+    config: BatchWindowConfig,
     last: Option<Batch>,
 }
 
@@ -47,21 +47,21 @@ struct Batch {
     taken: Instant,
 }
 
-impl Default for Linger {
+impl Default for BatchWindow {
     fn default() -> Self {
-        Self::new(LingerConfig::default())
+        Self::new(BatchWindowConfig::default())
     }
 }
 
-impl Linger {
-    /// A policy with these bounds.
-    pub fn new(config: LingerConfig) -> Self {
+impl BatchWindow {
+    /// A window with these bounds.
+    pub fn new(config: BatchWindowConfig) -> Self {
         Self { config, last: None }
     }
 
-    /// How long the next batch waits, if its first key has been waiting since `oldest`.
+    /// The window of the next batch, if its first key has been waiting since `oldest`.
     pub(super) fn window(&self, oldest: Instant) -> Duration {
-        let LingerConfig { first, most, quiet } = self.config;
+        let BatchWindowConfig { first, most, quiet } = self.config;
         let Some(last) = self.last else { return first };
         let idle = oldest.saturating_duration_since(last.taken);
         let halvings = idle.as_nanos() / quiet.as_nanos().max(1);
@@ -72,7 +72,7 @@ impl Linger {
         }
     }
 
-    /// Notes that a batch was taken now, after it could wait so long.
+    /// Records that a batch with this window was taken now.
     pub(super) fn taken(&mut self, window: Duration, now: Instant) {
         self.last = Some(Batch { window, taken: now });
     }
@@ -88,13 +88,13 @@ mod tests {
 
     #[test]
     fn the_window_grows_while_keys_keep_coming() {
-        let mut linger = Linger::default();
+        let mut batch_window = BatchWindow::default();
         let mut now = Instant::now();
         let mut windows = Vec::new();
         for _ in 0..8 {
-            let window = linger.window(now);
+            let window = batch_window.window(now);
             windows.push(window.as_millis());
-            linger.taken(window, now);
+            batch_window.taken(window, now);
             now += ms(100);
         }
         assert_eq!(windows, [10, 40, 160, 640, 2560, 3000, 3000, 3000]);
@@ -102,9 +102,9 @@ mod tests {
 
     #[test]
     fn quiet_undoes_the_growth() {
-        let mut linger = Linger::default();
+        let mut batch_window = BatchWindow::default();
         let now = Instant::now();
-        linger.taken(ms(2000), now);
+        batch_window.taken(ms(2000), now);
         for (idle, expect) in [
             (0, 3000),
             (124, 3000),
@@ -114,18 +114,22 @@ mod tests {
             (1000, 10),
             (3_600_000, 10),
         ] {
-            assert_eq!(linger.window(now + ms(idle)), ms(expect), "{idle} ms of quiet");
+            assert_eq!(batch_window.window(now + ms(idle)), ms(expect), "{idle} ms of quiet");
         }
-        assert_eq!(linger.window(now - ms(50)), ms(3000), "a key that a full batch left over");
+        assert_eq!(
+            batch_window.window(now - ms(50)),
+            ms(3000),
+            "a key that a full batch left over"
+        );
     }
 
     #[test]
     fn odd_bounds_do_no_harm() {
-        let config = LingerConfig { first: ms(50), most: ms(10), quiet: Duration::ZERO };
-        let mut linger = Linger::new(config);
+        let config = BatchWindowConfig { first: ms(50), most: ms(10), quiet: Duration::ZERO };
+        let mut batch_window = BatchWindow::new(config);
         let now = Instant::now();
-        linger.taken(ms(50), now);
-        assert_eq!(linger.window(now), ms(50));
-        assert_eq!(linger.window(now + ms(1)), ms(50));
+        batch_window.taken(ms(50), now);
+        assert_eq!(batch_window.window(now), ms(50));
+        assert_eq!(batch_window.window(now + ms(1)), ms(50));
     }
 }

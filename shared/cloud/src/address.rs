@@ -1,0 +1,75 @@
+//! Addresses of instances and nodes.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The kinds of node address that Kubernetes knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum AddressKind {
+    /// An address reachable inside the cluster's network.
+    #[serde(rename = "InternalIP")]
+    InternalIp,
+    /// An address reachable from outside.
+    #[serde(rename = "ExternalIP")]
+    ExternalIp,
+    /// The host name as the machine itself reports it.
+    Hostname,
+    /// A DNS name that resolves to an internal address.
+    #[serde(rename = "InternalDNS")]
+    InternalDns,
+    /// A DNS name that resolves to an external address.
+    #[serde(rename = "ExternalDNS")]
+    ExternalDns,
+}
+
+impl AddressKind {
+    /// The spelling of the Kubernetes API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InternalIp => "InternalIP",
+            Self::ExternalIp => "ExternalIP",
+            Self::Hostname => "Hostname",
+            Self::InternalDns => "InternalDNS",
+            Self::ExternalDns => "ExternalDNS",
+        }
+    }
+
+    /// Reads the spelling of the Kubernetes API.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::InternalIp, Self::ExternalIp, Self::Hostname, Self::InternalDns, Self::ExternalDns]
+            .into_iter()
+            .find(|kind| kind.as_str() == text)
+    }
+}
+
+impl fmt::Display for AddressKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One address of an instance. Order matters: the first of a kind is the primary one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NodeAddress {
+    /// What the address is for.
+    pub kind: AddressKind,
+    /// The address in the cloud's own spelling.
+    pub address: String,
+}
+
+impl NodeAddress {
+    /// An address of this kind.
+    pub fn new(kind: AddressKind, address: impl Into<String>) -> Self {
+        Self { kind, address: address.into() }
+    }
+
+    /// Appends `more` to `list`, leaving out entries that are in it already.
+    pub fn append_new(list: &mut Vec<Self>, more: impl IntoIterator<Item = Self>) {
+        for address in more {
+            if !list.contains(&address) {
+                list.push(address);
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What is known about the provider, and the wire to it.
+
+use std::sync::Arc;
+
+use ccm_cloud::{CloudError, ErrorKind};
+use parking_lot::RwLock;
+
+use super::{
+    MAX_BATCH,
+    description::Description,
+    proto,
+    rpc::{Deadline, Wire, provider_client, question, read},
+};
+
+/// What the cloud, its capabilities and its keeper share.
+pub(super) struct Shared {
+    pub(super) wire: Wire,
+    known: RwLock<Known>,
+}
+
+/// What was learned about the provider.
+#[derive(Default)]
+struct Known {
+    description: Option<Arc<Description>>,
+    last_error: Option<CloudError>,
+}
+
+impl Shared {
+    pub(super) fn new(wire: Wire) -> Self {
+        Self { wire, known: RwLock::default() }
+    }
+
+    pub(super) fn description(&self) -> Option<Arc<Description>> {
+        self.known.read().description.clone()
+    }
+
+    /// How many nodes the provider takes in one lookup.
+    pub(super) fn max_batch(&self) -> usize {
+        self.description().map_or(MAX_BATCH, |description| description.max_batch)
+    }
+
+    /// Why nothing is known about the provider yet.
+    pub(super) fn unknown(&self) -> CloudError {
+        let why = match &self.known.read().last_error {
+            Some(error) => format!("has not described itself yet: {error}"),
+            None => "has not been asked yet".to_owned(),
+        };
+        CloudError::new(
+            ErrorKind::Unavailable,
+            format!("the provider at {} {why}", self.wire.connection.endpoint()),
+        )
+    }
+
+    /// Asks the provider about itself and remembers the answer. What is known already
+    /// stays known while the provider does not answer.
+    pub(super) async fn describe(&self, deadline: Deadline) -> Result<(), CloudError> {
+        let answer = self.wire.call(read("describe"), deadline, |channel, terms| async move {
+            provider_client(channel).describe(question(proto::DescribeRequest {}, terms)).await
+        });
+        let outcome = answer.await.and_then(Description::try_from);
+        self.learn(outcome)
+    }
+
+    fn learn(&self, outcome: Result<Description, CloudError>) -> Result<(), CloudError> {
+        let endpoint = self.wire.connection.endpoint();
+        let mut known = self.known.write();
+        let new = match outcome {
+            Ok(new) => Arc::new(new),
+            Err(error) => {
+                if known.last_error.as_ref().map(|last| last.kind) != Some(error.kind) {
+                    tracing::warn!(endpoint, error = %error, "the provider does not describe itself; asking again");
+                }
+                known.last_error = Some(error.clone());
+                return Err(error);
+            }
+        };
+        let recovered = known.last_error.take().is_some();
+        match known.description.replace(Arc::clone(&new)) {
+            Some(old) if old != new => {
+                tracing::warn!(endpoint, old = %old, new = %new, "the provider describes itself differently");
+            }
+            Some(_) if !recovered => {}
+            _ => {
+                tracing::info!(endpoint, provider = %new, max_batch = new.max_batch, "provider answers");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,241 @@
+//! What controllers have decided and not done yet: the page `/plan`, its metrics and its
+//! log lines.
+//!
+//! A controller publishes an object's steps before it carries them out, and clears them
+//! afterwards. With `--mode=observe` it stops after the first, so that the page shows what
+//! the program would do.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    sync::Arc,
+};
+
+use ccm_base::{
+    clock,
+    message::{LONGEST_LINE, one_line},
+};
+use ccm_metrics::{Counter, Family, Gauge, metrics};
+use ccm_objects::ObjectRef;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::metrics::Metrics;
+
+/// Whether a program acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Stands for election and, as the leader, writes.
+    Control,
+    /// Reads and decides as the leader does, takes no Lease and writes nothing.
+    Observe,
+}
+
+/// The most objects on one page; `/plan?name=` finds the others.
+const SHOWN: usize = 1000;
+
+/// One decided change of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// Its kind: a constant of the program, the label of `ccm_plan_steps_total`.
+    pub step: &'static str,
+    /// What it changes, one line each.
+    pub changes: Vec<String>,
+    /// Why.
+    pub reason: String,
+    /// Why it is not carried out now; `None` if it is due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
+}
+
+/// As a person reads it: `delete (its instance is gone), held: the budget is used up`.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.step)?;
+        if !self.changes.is_empty() {
+            write!(f, ": {}", self.changes.join(", "))?;
+        }
+        write!(f, " ({})", self.reason)?;
+        match &self.held {
+            Some(why) => write!(f, ", held: {why}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is decided about one object.
+#[derive(Clone, Debug, Serialize)]
+struct Plan {
+    kind: &'static str,
+    /// With the namespace and a slash before it if it has one.
+    name: String,
+    since: Timestamp,
+    steps: Vec<Step>,
+}
+
+metrics! {
+    pub(crate) struct PlanMetrics {
+        /// Whether the process only observes (--mode=observe) and writes nothing
+        [ALPHA] ccm_observing => observing: Gauge;
+        /// Steps that were decided, by kind; an observer does not carry them out
+        [ALPHA] ccm_plan_steps { step } => decided: Family<Counter, &'static str>;
+        /// Objects with steps that are decided and not carried out; /plan shows them
+        [ALPHA] ccm_plan_objects => objects: Gauge;
+    }
+}
+
+/// The plans of a process. Clones share them.
+#[derive(Clone)]
+pub struct Plans {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    mode: Mode,
+    /// By kind and key.
+    plans: Mutex<BTreeMap<(&'static str, String), Plan>>,
+    metrics: PlanMetrics,
+}
+
+/// The page as JSON.
+#[derive(Serialize)]
+struct Page {
+    mode: Mode,
+    objects: usize,
+    /// How many of them are left out here.
+    omitted: usize,
+    /// The steps of all objects by their kind, held ones left out.
+    due: BTreeMap<&'static str, usize>,
+    /// The held ones.
+    held: BTreeMap<&'static str, usize>,
+    plans: Vec<Plan>,
+}
+
+impl Plans {
+    /// No plans yet. Registers its metrics, so once per registry.
+    pub fn new(mode: Mode, metrics: &Metrics) -> Self {
+        let metrics = PlanMetrics::new(metrics);
+        metrics.observing.set((mode == Mode::Observe).into());
+        Self { shared: Arc::new(Shared { mode, plans: Mutex::default(), metrics }) }
+    }
+
+    /// Whether the program acts.
+    pub fn mode(&self) -> Mode {
+        self.shared.mode
+    }
+
+    /// Whether a controller has done its part once it has published its steps.
+    pub fn is_observing(&self) -> bool {
+        self.shared.mode == Mode::Observe
+    }
+
+    /// Publishes all steps that are to be done about an object; none clears it. Steps that
+    /// are those of before change nothing.
+    pub fn set(&self, object: &ObjectRef, steps: Vec<Step>) {
+        self.replace(object.kind, object.key(), steps);
+    }
+
+    /// Nothing is to be done about this object, or it is done.
+    pub fn clear(&self, kind: &'static str, key: &str) {
+        self.replace(kind, key.to_owned(), Vec::new());
+    }
+
+    fn replace(&self, kind: &'static str, name: String, mut steps: Vec<Step>) {
+        for step in &mut steps {
+            let texts = step.changes.iter_mut().chain([&mut step.reason]).chain(&mut step.held);
+            texts.for_each(|text| *text = one_line(text, LONGEST_LINE));
+        }
+        let (key, mut plans) = ((kind, name), self.shared.plans.lock());
+        let known = plans.get(&key).map(|plan| &*plan.steps).unwrap_or_default();
+        if known == steps {
+            return;
+        }
+        self.log(kind, &key.1, &steps);
+        for step in steps.iter().filter(|step| step.held.is_none() && !known.contains(step)) {
+            self.shared.metrics.decided.of(step.step).inc();
+        }
+        if steps.is_empty() {
+            plans.remove(&key);
+        } else {
+            let plan = Plan { kind, name: key.1.clone(), since: clock::wall(), steps };
+            plans.insert(key, plan);
+        }
+        self.shared.metrics.objects.set(i64::try_from(plans.len()).unwrap_or(i64::MAX));
+    }
+
+    /// What a leader does its controller logs itself.
+    fn log(&self, kind: &str, object: &str, steps: &[Step]) {
+        let text = match steps {
+            [] => "nothing".to_owned(),
+            steps => steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+        };
+        match self.shared.mode {
+            Mode::Observe => tracing::info!(kind, object, "would do about {kind} {object}: {text}"),
+            Mode::Control => tracing::debug!(kind, object, "to do about {kind} {object}: {text}"),
+        }
+    }
+
+    /// The page as JSON, of the objects of this name or of all.
+    pub fn json(&self, name: Option<&str>) -> String {
+        serde_json::to_string_pretty(&self.page(name)).unwrap_or_default() + "\n"
+    }
+
+    /// The page as text.
+    pub fn text(&self, name: Option<&str>) -> String {
+        let page = self.page(name);
+        let mut text = match page.mode {
+            Mode::Observe => "mode: observe, nothing of this is carried out\n",
+            Mode::Control => "mode: control, only what is not carried out yet\n",
+        }
+        .to_owned();
+        let sum = |steps: &BTreeMap<_, _>| match steps.len() {
+            0 => "none".to_owned(),
+            _ => steps
+                .iter()
+                .map(|(step, count)| format!("{count} {step}"))
+                .collect::<Vec<_>>()
+                .join(", "),
+        };
+        let Page { objects, omitted, due, held, plans, .. } = page;
+        add(
+            &mut text,
+            format_args!("objects: {objects}; steps due: {}; held: {}", sum(&due), sum(&held)),
+        );
+        for Plan { kind, name, since, steps } in plans {
+            add(&mut text, format_args!("\n{kind} {name}, since {since:.0}"));
+            for (at, step) in steps.iter().enumerate() {
+                add(&mut text, format_args!("  {}. {step}", at + 1));
+            }
+        }
+        if omitted > 0 {
+            add(
+                &mut text,
+                format_args!("\n{omitted} more objects; ask for one by /plan?name=NAME"),
+            );
+        }
+        text
+    }
+
+    fn page(&self, name: Option<&str>) -> Page {
+        let plans = self.shared.plans.lock();
+        let chosen = plans.values().filter(|plan| name.is_none_or(|name| plan.name == name));
+        let (mut due, mut held) = (BTreeMap::new(), BTreeMap::new());
+        for step in chosen.clone().flat_map(|plan| &plan.steps) {
+            let counts = if step.held.is_some() { &mut held } else { &mut due };
+            *counts.entry(step.step).or_default() += 1;
+        }
+        let objects = chosen.clone().count();
+        let plans: Vec<_> = chosen.take(SHOWN).cloned().collect();
+        Page { mode: self.shared.mode, objects, omitted: objects - plans.len(), due, held, plans }
+    }
+}
+
+/// Adds a line. Writing to a String cannot fail.
+fn add(text: &mut String, line: fmt::Arguments<'_>) {
+    writeln!(text, "{line}").unwrap_or_default();
+}
+
+#[cfg(test)]
+mod tests;
