@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`program`] | the trait `Program` and its life: `start`, `check`, `shell`, `provider`, `election`, `reload`, `signals` |
+//! | [`programs`] | the list of programs: the one place, besides its crate, where a controller is added |
 //! | [`settings`] | the settings that every program has; flags that are accepted without effect |
 //! | [`leadership`] | the election: `guard`, `observed`, `elector`, `term`, `standby` |
 //! | [`limits`] | token buckets for the API server and the cloud, with `Retry-After` and adaptive rates |
