@@ -14,7 +14,7 @@ if [ -z "$binary" ]; then
   host=$(rustc -vV | sed -n 's/^host: //p')
   binary=$here/../../target/$host/dist/$program
 fi
-[ -f "$binary" ] || fail "$binary is missing: run \`make build\` (with PROVIDERS=openstack for OpenStack), or set BINARY"
+[ -f "$binary" ] || fail "$binary is missing: run \`make build\`, or set BINARY"
 if command -v readelf >/dev/null && readelf -l "$binary" | grep -q INTERP; then
   fail "$binary needs shared libraries, which an empty image has not: use the one of \`make build\`"
 fi

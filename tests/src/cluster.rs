@@ -52,14 +52,18 @@ pub enum Cluster {
     Real(Box<real::RealCluster>),
 }
 
+impl From<real::RealCluster> for Cluster {
+    fn from(real: real::RealCluster) -> Self {
+        Self::Real(Box::new(real))
+    }
+}
+
 impl Cluster {
     /// Starts a cluster of this kind.
     pub async fn start(kind: Kind) -> Result<Self> {
         Ok(match kind {
             Kind::Simulated => Self::Simulated(simulated::SimulatedCluster::start().await?),
-            Kind::Real => {
-                Self::Real(Box::new(real::RealCluster::start(&real::Options::default()).await?))
-            }
+            Kind::Real => real::RealCluster::start(&real::Options::default()).await?.into(),
         })
     }
 

@@ -4,17 +4,20 @@
 //! kube-apiserver with etcd), [`ccm_sim::served`] serves the simulated cloud over the
 //! external protocol, [`ccm_sim::program`] runs the built programs as child processes, and
 //! [`scenarios`] tells what must happen. The same scenarios run on both clusters.
-//! [`measured`] reads what the programs report, and [`metrics_page`] writes it down.
+//! [`printed`] asks the built programs what they are, [`measured`] reads what they report, and [`metrics_page`] writes it down.
 //! [`manifests`] reads what an operator installs.
 //! [`prometheus`] looks at the programs as people do who have dashboards and alerts.
 
 pub mod cluster;
 pub mod histories;
+pub mod lanes;
 pub mod manifests;
 pub mod measured;
 pub mod metrics_page;
 pub mod nodes;
 pub mod openstack;
+pub mod printed;
 pub mod prometheus;
 pub mod rights;
 pub mod scenarios;
+pub mod trials;

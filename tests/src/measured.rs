@@ -3,10 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_cloud::ProviderFactory;
-use ccm_runtime::{
-    metrics::Metrics,
-    program::{Program, specimens},
-};
+use ccm_runtime::metrics::Metrics;
 
 /// One metric with all its series.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,22 +102,6 @@ fn closing_quote(text: &str) -> Option<usize> {
         escaped = letter == '\\' && !escaped;
         ends.then_some(at)
     })
-}
-
-/// All that a process of this program can report, whatever the provider.
-pub fn of_program<P: Program>() -> anyhow::Result<Vec<Family>> {
-    Ok(families(&page_of::<P>()?))
-}
-
-/// The same as the program's page has it.
-pub fn page_of<P: Program>() -> anyhow::Result<String> {
-    // The gauges of the async runtime are there only within one.
-    let own = match tokio::runtime::Handle::try_current() {
-        Ok(_) => None,
-        Err(_) => Some(tokio::runtime::Builder::new_current_thread().build()?),
-    };
-    let _within = own.as_ref().map(tokio::runtime::Runtime::enter);
-    Ok(specimens::<P>().encode()?)
 }
 
 /// What this provider measures beyond what every provider does.

@@ -6,10 +6,12 @@ use std::{
 };
 
 use anyhow::Result;
-use lifecycle_ccm::LifecycleCcm;
-use node_ccm::NodeCcm;
+use ccm_runtime::programs;
 
-use crate::measured::{Family, of_program, of_provider};
+use crate::{
+    measured::{Family, of_provider},
+    printed,
+};
 
 /// Labels whose values depend on the cluster, the cloud or the build, and what they say.
 /// Every other label has the values of the page and no others.
@@ -49,8 +51,9 @@ pub fn is_closed(family: &Family, label: &str) -> bool {
 
 /// The whole page.
 pub fn page() -> Result<String> {
-    let programs =
-        [("node-ccm", of_program::<NodeCcm>()?), ("lifecycle-ccm", of_program::<LifecycleCcm>()?)];
+    let programs = programs::shipped()
+        .map(|program| Ok((program.binary, printed::metrics(program.binary)?)))
+        .collect::<Result<Vec<_>>>()?;
     let everywhere = |name: &str| {
         programs.iter().all(|(_, families)| families.iter().any(|family| family.name == name))
     };

@@ -27,7 +27,7 @@ mod bad_input;
 mod cloud_faults;
 mod initialise;
 mod keep_true;
-mod leadership;
+pub mod leadership;
 mod lifecycle;
 mod lifecycle_breaker;
 mod lifecycle_cases;
@@ -42,10 +42,10 @@ mod server_faults;
 pub const SOON: Duration = Duration::from_secs(15);
 
 /// The user agent that all clients of node-ccm start with.
-pub const NODE_CCM: &str = "node-ccm/";
+pub const NODE_AGENT: &str = "node-ccm/";
 
 /// The user agent that all clients of lifecycle-ccm start with.
-pub const LIFECYCLE_CCM: &str = "lifecycle-ccm/";
+pub const LIFECYCLE_AGENT: &str = "lifecycle-ccm/";
 
 /// What a scenario works with: a cluster without nodes and a cloud without instances.
 pub struct Env {
@@ -92,12 +92,18 @@ impl Env {
 
     /// A node-ccm for this cluster and cloud, with quick periods.
     pub fn node_ccm(&self) -> Launch {
-        Launch::node_ccm(self.kubeconfig("node-ccm"), self.served.config())
+        self.launch("node-ccm")
     }
 
     /// A lifecycle-ccm for this cluster and cloud.
     pub fn lifecycle_ccm(&self) -> Launch {
-        Launch::lifecycle_ccm(self.kubeconfig("lifecycle-ccm"), self.served.config())
+        self.launch("lifecycle-ccm")
+    }
+
+    /// The program of this name for this cluster and cloud, with its own rights where the
+    /// cluster knows them.
+    pub fn launch(&self, program: &str) -> Launch {
+        Launch::controller(program, self.kubeconfig(program), "external", self.served.config())
     }
 
     fn kubeconfig(&self, program: &str) -> &Path {
@@ -187,12 +193,14 @@ impl Env {
     }
 }
 
-/// This program with short terms of leadership and quick periods.
-pub fn quick(env: &Env, program: &str) -> Launch {
-    match program {
-        "lifecycle-ccm" => leadership::with_short_terms(lifecycle::quick(env)),
-        _ => leadership::quick(env),
-    }
+/// node-ccm with short terms of leadership.
+pub fn quick_node(env: &Env) -> Launch {
+    leadership::quick(env)
+}
+
+/// lifecycle-ccm with short terms of leadership and quick periods.
+pub fn quick_lifecycle(env: &Env) -> Launch {
+    leadership::with_short_terms(lifecycle::quick(env))
 }
 
 /// A scenario: its name, the clusters it makes sense on, and what it does.
@@ -201,31 +209,33 @@ pub struct Scenario {
     pub name: &'static str,
     /// The clusters it runs on.
     pub on: &'static [Kind],
-    run: fn(Env) -> Running,
+    /// What it does.
+    pub run: fn(Env) -> Running,
 }
 
-type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+/// A scenario that runs.
+pub type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
-const BOTH: &[Kind] = &[Kind::Simulated, Kind::Real];
-const SIMULATED: &[Kind] = &[Kind::Simulated];
-const REAL: &[Kind] = &[Kind::Real];
+/// On either cluster. A controller has at most 12 that run on the real one.
+pub const BOTH: &[Kind] = &[Kind::Simulated, Kind::Real];
+/// On the simulated API server alone.
+pub const SIMULATED: &[Kind] = &[Kind::Simulated];
+/// On the real API server alone.
+pub const REAL: &[Kind] = &[Kind::Real];
 
 impl Scenario {
-    /// The program that it starts, by the convention of the modules' names.
-    pub fn program(&self) -> &'static str {
-        if self.name.starts_with("lifecycle") { "lifecycle-ccm" } else { "node-ccm" }
-    }
-
     /// Runs it.
     pub async fn run(&self, env: Env) -> Result<()> {
         (self.run)(env).await
     }
 }
 
-/// Names each function once: the test is called as the function is.
+/// Scenarios by the clusters they run on. Names each function once: the test is called as
+/// the function is.
+#[macro_export]
 macro_rules! scenarios {
     ($($on:ident: $($module:ident::$name:ident),+ $(,)?;)+) => {
-        vec![$($(Scenario {
+        vec![$($($crate::scenarios::Scenario {
             name: concat!(stringify!($module), "::", stringify!($name)),
             on: $on,
             run: |env| Box::pin($module::$name(env)),

@@ -44,6 +44,7 @@ use ccm_runtime::{
     health::{Condition, Scope},
     metrics::Metrics,
     program::{Context, Failure, Identity, Need, Program},
+    programs,
     rights::Right,
 };
 use tokio::time::Instant;
@@ -68,14 +69,7 @@ pub struct NodeCcm {
 }
 
 impl Program for NodeCcm {
-    const IDENTITY: Identity = Identity {
-        binary: "node-ccm",
-        controller: "cloud-node-controller",
-        alias: "cloud-node",
-        lease: "node-ccm",
-        port: 10258,
-        event_component: "cloud-node-controller",
-    };
+    const IDENTITY: Identity = programs::NODE_CCM;
     type Settings = NodeSettings;
 
     fn needs(_: &Self::Settings) -> Vec<Need> {

@@ -10,6 +10,15 @@ use ccm_sim::poll;
 
 use crate::stage::Stage;
 
+/// What a program is started with for its chapter, besides where cluster and cloud are.
+pub fn arguments(program: &str) -> &'static [&'static str] {
+    match program {
+        node::PROGRAM => node::ARGUMENTS,
+        lifecycle::PROGRAM => lifecycle::ARGUMENTS,
+        _ => &[],
+    }
+}
+
 /// How long a step may take before it counts as failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 

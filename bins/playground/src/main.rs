@@ -43,7 +43,7 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: &Arguments, story: &mut Story) -> Result<()> {
     let mut stage = tokio::select! {
-        stage = Stage::set(story) => stage?,
+        stage = Stage::set(story, chapters::arguments) => stage?,
         () = interrupted() => return Ok(()),
     };
     let chapters = async {

@@ -5,6 +5,7 @@ use std::{net::Ipv4Addr, path::PathBuf, process::ExitStatus, sync::Arc, time::Du
 
 use anyhow::{Context as _, Result};
 use ccm_cloud::{AddressKind, NodeAddress};
+use ccm_runtime::programs;
 use ccm_sim::{
     apiserver::{ApiServer, ListenHandle, Options, PatchKind, Verb},
     cloud::{Operation, SimCloud, SimInstance},
@@ -20,17 +21,6 @@ use crate::story::Story;
 /// The taint that a kubelet registers with when a cloud controller is to initialise its node.
 pub const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// How often the programs list the fleet here; five minutes by default elsewhere.
-pub const REFRESH: &str = "10s";
-
-/// The two controllers. Each runs twice, as `<name>-a` and `<name>-b`.
-pub const NODE_CCM: &str = "node-ccm";
-/// See [`NODE_CCM`].
-pub const LIFECYCLE_CCM: &str = "lifecycle-ccm";
-
-/// How long the cloud must say here that an instance is gone; 20 seconds by default elsewhere.
-pub const CONFIRMATION: &str = "2s";
-
 /// How long a program may take to start.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -42,11 +32,15 @@ pub struct Stage {
     kubeconfig: PathBuf,
     served: ServedCloud,
     programs: Vec<(String, Program)>,
+    arguments: Arguments,
 }
+
+/// What the program of this name is started with, besides where cluster and cloud are.
+pub type Arguments = fn(&str) -> &'static [&'static str];
 
 impl Stage {
     /// Starts everything and waits until all programs are ready.
-    pub async fn set(story: &Story) -> Result<Self> {
+    pub async fn set(story: &Story, arguments: Arguments) -> Result<Self> {
         story.chapter("a simulated cluster, a simulated cloud, and the real programs");
         let folder = tempfile::Builder::new().prefix("quartet-playground-").tempdir()?;
         let server = ApiServer::new(Options::default());
@@ -57,11 +51,18 @@ impl Stage {
         let kubeconfig = folder.path().join("kubeconfig");
         tokio::fs::write(&kubeconfig, server.kubeconfig(listener.addr)).await?;
         let cloud = ServedCloud::start(folder.path()).await?;
-        let mut stage =
-            Self { folder, server, listener, kubeconfig, served: cloud, programs: Vec::new() };
-        for program in [NODE_CCM, LIFECYCLE_CCM] {
+        let mut stage = Self {
+            folder,
+            server,
+            listener,
+            kubeconfig,
+            served: cloud,
+            programs: Vec::new(),
+            arguments,
+        };
+        for program in programs::shipped() {
             for replica in ["a", "b"] {
-                stage.start(&format!("{program}-{replica}")).await?;
+                stage.start(&format!("{}-{replica}", program.binary)).await?;
             }
         }
         stage.describe(story);
@@ -222,16 +223,11 @@ impl Stage {
     }
 
     async fn start(&mut self, name: &str) -> Result<()> {
-        let launch = if name.starts_with(LIFECYCLE_CCM) {
-            Launch::lifecycle_ccm(&self.kubeconfig, self.served.config())
-                .arg("--node-monitor-period=1s")
-                .arg(format!("--node-deletion-confirmation-period={CONFIRMATION}"))
-                .arg("--node-grace-period=1s")
-        } else {
-            Launch::node_ccm(&self.kubeconfig, self.served.config())
-                .arg(format!("--node-status-update-frequency={REFRESH}"))
-        };
-        let launch = launch.arg("-v=2");
+        let (program, _) = name.rsplit_once('-').context("a replica has a letter")?;
+        let launch =
+            Launch::controller(program, &self.kubeconfig, "external", self.served.config());
+        let own = (self.arguments)(program);
+        let launch = own.iter().copied().fold(launch, Launch::arg).arg("-v=2");
         let mut program = launch.start(self.folder.path())?;
         program.ready().await?;
         self.programs.push((name.to_owned(), program));

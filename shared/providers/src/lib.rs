@@ -3,22 +3,18 @@
 //! | name | cloud |
 //! |---|---|
 //! | `external` | whatever serves [the protocol](external::proto) on a socket: a side-car in any language |
-//! | `openstack` | OpenStack, by Keystone, Nova and Neutron; the feature of that name |
+//! | `openstack` | OpenStack, by Keystone, Nova and Neutron |
 //!
 //! `docs/writing-a-provider.md` shows how to add one.
 
 pub mod external;
-#[cfg(feature = "openstack")]
 pub mod openstack;
 
 use ccm_cloud::ProviderRegistry;
 
-/// All providers of this build, by the name that `--cloud-provider` takes.
+/// All providers, by the name that `--cloud-provider` takes.
 pub fn registry() -> ProviderRegistry {
-    let registry = ProviderRegistry::new().with(external::ExternalFactory);
-    #[cfg(feature = "openstack")]
-    let registry = registry.with(openstack::OpenStackFactory);
-    registry
+    ProviderRegistry::new().with(external::ExternalFactory).with(openstack::OpenStackFactory)
 }
 
 /// Compiles and runs the example of the page for authors of providers.

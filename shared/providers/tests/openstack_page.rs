@@ -1,7 +1,5 @@
 //! The reference of settings on the OpenStack page is the program's own table.
 
-#![cfg(feature = "openstack")]
-
 use std::{env, fs, path::Path};
 
 use ccm_providers::openstack::options;

@@ -24,6 +24,7 @@ pub mod metrics;
 pub mod plans;
 pub mod process;
 pub mod program;
+pub mod programs;
 pub mod rights;
 pub mod settings;
 pub mod supervisor;

@@ -8,12 +8,14 @@ mod review;
 
 use std::{borrow::Cow, fmt};
 
+use serde::Serialize;
+
 pub(crate) use review::{Review, RightsMetrics};
 
 use crate::settings::ElectionSettings;
 
 /// One verb on one resource, as RBAC has it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Right {
     /// `get`, `list`, `watch`, `create`, `patch` or `delete`.
     pub verb: &'static str,

@@ -18,7 +18,6 @@ use serde::Serialize;
 pub use common::{CloudSettings, CommonSettings, ElectionSettings, KubeSettings};
 pub use rates::RateSettings;
 
-use self::foreign::FOREIGN;
 use crate::identity::{Identity, VERSION};
 
 /// What every program has, and the settings of one.
@@ -39,7 +38,7 @@ pub type Loaded<S> = ccm_settings::Loaded<Settings<S>>;
 pub(crate) fn catalogue<S: Schema>(identity: &Identity) -> Catalogue {
     let about = About { binary: identity.binary, summary: identity.summary(), version: VERSION };
     let own = [(identity.binary, S::TABLE)];
-    Catalogue::new(about, own.into_iter().chain(common::SECTIONS), FOREIGN)
+    Catalogue::new(about, own.into_iter().chain(common::SECTIONS), foreign::all())
         .with_default("secure-port", identity.port.to_string())
         .with_default("leader-elect-resource-name", identity.lease)
 }

@@ -7,7 +7,7 @@ use ccm_base::nearest;
 use crate::{Setting, setting::flag_of};
 
 /// Flags that are not settings, with their help text.
-pub(crate) const SPECIAL: [(&str, &str); 4] = [
+pub(crate) const SPECIAL: [(&str, &str); 6] = [
     ("help", "Print this help."),
     ("version", "Print the version."),
     (
@@ -16,6 +16,8 @@ pub(crate) const SPECIAL: [(&str, &str); 4] = [
          problem, and end.",
     ),
     ("print-options-markdown", "Print all settings as a table."),
+    ("print-metrics", "Print one sample of each metric."),
+    ("print-rights", "Print what is needed of the API server, as JSON."),
 ];
 
 /// The program as help and reference pages show it.
@@ -38,6 +40,18 @@ pub struct Foreign {
     pub switch: bool,
     /// Why it has no effect here.
     pub why: &'static str,
+}
+
+impl Foreign {
+    /// One that takes a value.
+    pub const fn value(flag: &'static str, why: &'static str) -> Self {
+        Self { flag, switch: false, why }
+    }
+
+    /// One that may stand without a value.
+    pub const fn switch(flag: &'static str, why: &'static str) -> Self {
+        Self { flag, switch: true, why }
+    }
 }
 
 /// A setting of this program, with the default that applies to it.
@@ -64,7 +78,7 @@ pub struct Catalogue {
     about: About,
     entries: Vec<Entry>,
     by_flag: BTreeMap<&'static str, usize>,
-    foreign: &'static [Foreign],
+    foreign: Vec<&'static Foreign>,
 }
 
 impl Catalogue {
@@ -73,8 +87,9 @@ impl Catalogue {
     pub fn new(
         about: About,
         sections: impl IntoIterator<Item = (&'static str, &'static [Setting])>,
-        foreign: &'static [Foreign],
+        foreign: impl IntoIterator<Item = &'static Foreign>,
     ) -> Self {
+        let foreign = foreign.into_iter().collect();
         let mut this = Self { about, entries: Vec::new(), by_flag: BTreeMap::new(), foreign };
         for (section, table) in sections {
             for setting in table {
@@ -109,7 +124,7 @@ impl Catalogue {
 
     /// The flags without effect, except those that are settings of this program.
     pub fn foreign(&self) -> impl Iterator<Item = &'static Foreign> {
-        self.foreign.iter().filter(|foreign| !self.by_flag.contains_key(foreign.flag))
+        self.foreign.iter().copied().filter(|foreign| !self.by_flag.contains_key(foreign.flag))
     }
 
     /// Finds a flag or key.
@@ -118,7 +133,7 @@ impl Catalogue {
         if let Some(entry) = self.by_flag.get(flag.as_str()).and_then(|at| self.entries.get(*at)) {
             return Some(Known::Setting(entry));
         }
-        self.foreign.iter().find(|foreign| foreign.flag == flag).map(Known::Foreign)
+        self.foreign.iter().copied().find(|foreign| foreign.flag == flag).map(Known::Foreign)
     }
 
     /// The flag that a misspelt flag or key most likely means.

@@ -24,6 +24,10 @@ pub enum Action {
     CheckConfig,
     /// `--print-options-markdown`: the table of all settings.
     PrintOptions,
+    /// `--print-metrics`: one sample of each metric, as `/metrics` shows it.
+    PrintMetrics,
+    /// `--print-rights`: what is needed of the API server with these settings, as JSON.
+    PrintRights,
 }
 
 /// A parsed command line.
@@ -88,6 +92,10 @@ fn action(catalogue: &Catalogue, matches: &ArgMatches) -> Action {
         Action::Print(format!("{} {}\n", catalogue.about().binary, catalogue.about().version))
     } else if matches.get_flag("print-options-markdown") {
         Action::PrintOptions
+    } else if matches.get_flag("print-metrics") {
+        Action::PrintMetrics
+    } else if matches.get_flag("print-rights") {
+        Action::PrintRights
     } else if matches.get_flag("check-config") {
         Action::CheckConfig
     } else {
@@ -115,7 +123,9 @@ fn command(catalogue: &Catalogue) -> Command {
         .arg(special(0).short('h').action(ArgAction::Help))
         .arg(special(1).num_args(0..=1).require_equals(true).default_missing_value("true"))
         .arg(special(2).action(ArgAction::SetTrue))
-        .arg(special(3).action(ArgAction::SetTrue).hide(true));
+        .arg(special(3).action(ArgAction::SetTrue).hide(true))
+        .arg(special(4).action(ArgAction::SetTrue).hide(true))
+        .arg(special(5).action(ArgAction::SetTrue).hide(true));
     for entry in catalogue.entries() {
         command = command.arg(setting(entry).help_heading(entry.section));
     }

@@ -101,7 +101,7 @@ pub fn load<T>(
     convert: impl Fn(&RawSettings, &mut Problems) -> Option<T> + Send + Sync + 'static,
 ) -> Result<Loaded<T>, LoadError> {
     let command = parse(&catalogue, &invocation.arguments)?;
-    if command.action != Action::Run && command.action != Action::CheckConfig {
+    if !matches!(command.action, Action::Run | Action::CheckConfig | Action::PrintRights) {
         let text = "the command line requests a text and loads no settings".to_owned();
         return Err(UsageError(text).into());
     }

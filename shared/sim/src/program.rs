@@ -45,20 +45,11 @@ impl Launch {
         Self { name: name.to_owned(), arguments: Vec::new(), environment: Vec::new() }
     }
 
-    /// node-ccm for this cluster and this configuration of the external provider.
-    pub fn node_ccm(kubeconfig: &Path, cloud_config: &Path) -> Self {
-        Self::controller("node-ccm", kubeconfig, cloud_config)
-    }
-
-    /// lifecycle-ccm for this cluster and this configuration of the external provider.
-    pub fn lifecycle_ccm(kubeconfig: &Path, cloud_config: &Path) -> Self {
-        Self::controller("lifecycle-ccm", kubeconfig, cloud_config)
-    }
-
-    fn controller(name: &str, kubeconfig: &Path, cloud_config: &Path) -> Self {
+    /// The controller of this name against this cluster and this cloud.
+    pub fn controller(name: &str, kubeconfig: &Path, provider: &str, cloud_config: &Path) -> Self {
         Self::new(name)
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
-            .arg("--cloud-provider=external")
+            .arg(format!("--cloud-provider={provider}"))
             .arg(format!("--cloud-config={}", cloud_config.display()))
             .arg("--bind-address=127.0.0.1")
     }
@@ -109,7 +100,7 @@ impl Launch {
     fn command(&self) -> Result<Command> {
         let path = binaries()?.join(&self.name);
         if !path.exists() {
-            bail!("{} is not built; run `cargo build --workspace --bins`", path.display());
+            bail!("{} is not built; run `cargo build --all-targets`", path.display());
         }
         let mut command = Command::new(path);
         command

@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     process::Stdio,
+    sync::Arc,
     time::Duration,
 };
 
@@ -25,22 +26,38 @@ pub struct Options {
     pub no_audit: bool,
 }
 
-/// A running kube-apiserver with its etcd.
+/// A running etcd, on which several API servers may stand.
+pub struct Etcd {
+    child: Child,
+    assets: PathBuf,
+    port: u16,
+    _folder: tempfile::TempDir,
+}
+
+impl Etcd {
+    /// Starts it. API servers wait for it by themselves.
+    pub async fn start() -> Result<Self> {
+        let assets = tokio::task::spawn_blocking(super::assets).await??;
+        let folder = tempfile::Builder::new().prefix("quartet-etcd-").tempdir()?;
+        let (port, peer) = (free_port()?, free_port()?);
+        let child = spawn_etcd(&assets, folder.path(), port, peer)?;
+        Ok(Self { child, assets, port, _folder: folder })
+    }
+
+    /// Ends it.
+    pub async fn stop(self) -> Result<()> {
+        end(self.child).await
+    }
+}
+
+/// A running kube-apiserver on an etcd.
 pub struct RealCluster {
     folder: tempfile::TempDir,
     kubeconfig: PathBuf,
     apiserver: parking_lot::Mutex<Option<Child>>,
-    etcd: Child,
-    assets: PathBuf,
-    ports: Ports,
+    etcd: Arc<Etcd>,
+    port: u16,
     options: Options,
-}
-
-#[derive(Clone, Copy)]
-struct Ports {
-    etcd: u16,
-    etcd_peer: u16,
-    apiserver: u16,
 }
 
 /// Everyone's token in the test cluster.
@@ -59,18 +76,19 @@ rules:
 impl RealCluster {
     /// Starts both and waits until the API server is ready.
     pub async fn start(options: &Options) -> Result<Self> {
-        let assets = tokio::task::spawn_blocking(super::assets).await??;
+        Self::start_on(Arc::new(Etcd::start().await?), options).await
+    }
+
+    /// Starts an API server on this etcd, where it shares nothing with others, and waits
+    /// until it is ready.
+    pub async fn start_on(etcd: Arc<Etcd>, options: &Options) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("quartet-cluster-").tempdir()?;
-        let ports = Ports { etcd: free_port()?, etcd_peer: free_port()?, apiserver: free_port()? };
         write_files(folder.path())?;
-        let etcd = spawn_etcd(&assets, folder.path(), ports)?;
-        let kubeconfig = folder.path().join("kubeconfig");
         let cluster = Self {
             apiserver: parking_lot::Mutex::new(None),
-            kubeconfig,
+            kubeconfig: folder.path().join("kubeconfig"),
             etcd,
-            assets,
-            ports,
+            port: free_port()?,
             folder,
             options: options.clone(),
         };
@@ -85,7 +103,7 @@ impl RealCluster {
 
     /// The kubectl that was built with the server, as the admin.
     pub fn kubectl(&self) -> Command {
-        let mut command = Command::new(self.assets.join("kubectl"));
+        let mut command = Command::new(self.etcd.assets.join("kubectl"));
         command.arg(format!("--kubeconfig={}", self.kubeconfig.display())).kill_on_drop(true);
         command
     }
@@ -144,7 +162,11 @@ impl RealCluster {
         if let Some(child) = child {
             end(child).await?;
         }
-        end(self.etcd).await
+        match Arc::into_inner(self.etcd) {
+            Some(etcd) => etcd.stop().await,
+            // Other API servers stand on it.
+            None => Ok(()),
+        }
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
@@ -168,7 +190,7 @@ impl RealCluster {
                     return Ok(Some(Err(self.obituary(status))));
                 }
                 let Ok(authority) = std::fs::read_to_string(&certificate) else { return Ok(None) };
-                write_kubeconfig(&self.kubeconfig, self.ports.apiserver, &authority)?;
+                write_kubeconfig(&self.kubeconfig, self.port, &authority)?;
                 let client = super::client_of(&self.kubeconfig).await?;
                 let answer =
                     client.request_text(http::Request::get("/readyz").body(Vec::new())?).await?;
@@ -197,12 +219,13 @@ impl RealCluster {
             .create(true)
             .append(true)
             .open(folder.join("apiserver.log"))?;
-        let mut command = Command::new(self.assets.join("kube-apiserver"));
+        let mut command = Command::new(self.etcd.assets.join("kube-apiserver"));
         command
-            .arg(format!("--etcd-servers=http://127.0.0.1:{}", self.ports.etcd))
+            .arg(format!("--etcd-servers=http://127.0.0.1:{}", self.etcd.port))
+            .arg(format!("--etcd-prefix=/registry-{}", self.port))
             .arg("--bind-address=127.0.0.1")
             .arg("--advertise-address=192.0.2.1")
-            .arg(format!("--secure-port={}", self.ports.apiserver))
+            .arg(format!("--secure-port={}", self.port))
             .arg(format!("--cert-dir={}", at("certs")))
             .arg("--service-account-issuer=https://kubernetes.default.svc")
             .arg(format!("--service-account-key-file={}", at("sa.pub")))
@@ -228,11 +251,8 @@ impl RealCluster {
     }
 }
 
-fn spawn_etcd(assets: &Path, folder: &Path, ports: Ports) -> Result<Child> {
-    let (client, peer) = (
-        format!("http://127.0.0.1:{}", ports.etcd),
-        format!("http://127.0.0.1:{}", ports.etcd_peer),
-    );
+fn spawn_etcd(assets: &Path, folder: &Path, port: u16, peer: u16) -> Result<Child> {
+    let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
     let log = std::fs::File::create(folder.join("etcd.log"))?;
     Command::new(assets.join("etcd"))
         .arg(format!("--data-dir={}", folder.join("etcd").display()))

@@ -188,11 +188,7 @@ impl Rig {
 
     /// A program for this cluster and cloud, with the settings it comes with.
     pub fn controller(&self, name: &str) -> Launch {
-        Launch::new(name)
-            .arg(format!("--kubeconfig={}", self.cluster.kubeconfig().display()))
-            .arg("--cloud-provider=openstack")
-            .arg(format!("--cloud-config={}", self.config().display()))
-            .arg("--bind-address=127.0.0.1")
+        Launch::controller(name, self.cluster.kubeconfig(), "openstack", &self.config())
     }
 
     /// Starts it and waits until it is ready and leads.

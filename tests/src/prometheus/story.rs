@@ -5,6 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_cloud::{AddressKind, NodeAddress, PowerState};
+use ccm_runtime::{program::Identity, programs};
 use ccm_sim::{
     apiserver::{Action, Fault as ServerFault, FaultPlan},
     cloud::Operation,
@@ -19,7 +20,7 @@ use super::server::{self, Job, SCRAPE_SECONDS, Server, Span};
 use crate::{
     cluster::{Cluster, Kind},
     nodes,
-    scenarios::{Env, LIFECYCLE_CCM, NODE_CCM, SOON},
+    scenarios::{Env, LIFECYCLE_AGENT, NODE_AGENT, SOON},
 };
 
 /// A rate needs this many scrapes around a moment, and what happened before it must be
@@ -192,7 +193,7 @@ impl World {
     async fn refuse(&self) -> Result<()> {
         let refused = |code| ServerFault::new(Action::Status { code, retry_after: None });
         let faults = self.faults()?;
-        faults.add(refused(403).writes().resource("nodes").user_agent(NODE_CCM).times(1));
+        faults.add(refused(403).writes().resource("nodes").user_agent(NODE_AGENT).times(1));
         faults.add(refused(403).writes().resource("events").times(2));
         faults.add(refused(503).writes().resource("leases").times(4));
         self.env.add_node("node-refused").await?;
@@ -201,7 +202,7 @@ impl World {
         })
         .await?;
         let gone = ServerFault::new(Action::WatchError { code: 410 }).resource("nodes");
-        faults.add(gone.user_agent(LIFECYCLE_CCM).times(2));
+        faults.add(gone.user_agent(LIFECYCLE_AGENT).times(2));
         self.env.cluster.simulated().context("simulated")?.cut_watches();
         sleep(SETTLE).await;
         Ok(())
@@ -291,7 +292,7 @@ fn lifecycle_ccm(env: &Env) -> Launch {
         .arg("--cloud-call-timeout=2s")
 }
 
-/// Both programs with a Keystone that does not listen: what there is to see of an
+/// All programs with a Keystone that does not listen: what there is to see of an
 /// OpenStack without one.
 fn openstack(env: &Env) -> Result<Vec<Program>> {
     let config = env.path("cloud.conf");
@@ -303,12 +304,8 @@ fn openstack(env: &Env) -> Result<Vec<Program>> {
              application-credential-id = 1\napplication-credential-secret = none\n"
         ),
     )?;
-    let launch = |name: &str| {
-        Launch::new(name)
-            .arg(format!("--kubeconfig={}", env.cluster.kubeconfig().display()))
-            .arg("--cloud-provider=openstack")
-            .arg(format!("--cloud-config={}", config.display()))
-            .arg("--bind-address=127.0.0.1")
+    let launch = |program: Identity| {
+        Launch::controller(program.binary, env.cluster.kubeconfig(), "openstack", &config)
     };
-    ["node-ccm", "lifecycle-ccm"].map(|name| env.start_only(&launch(name))).into_iter().collect()
+    programs::shipped().map(|program| env.start_only(&launch(program))).collect()
 }

@@ -3,14 +3,13 @@
 use std::{collections::BTreeSet, fmt, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
-use ccm_runtime::rights::Right;
-use serde::Deserialize as _;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::cluster::repository;
 
-/// One verb on one resource. The same as [`Right`], read from a role.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// One verb on one resource: read from a role, or printed by a program.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct Grant {
     /// The verb.
     pub verb: String,
@@ -24,19 +23,6 @@ pub struct Grant {
     pub namespace: String,
     /// The object's name, or empty for all.
     pub name: String,
-}
-
-impl From<&Right> for Grant {
-    fn from(right: &Right) -> Self {
-        Self {
-            verb: right.verb.to_owned(),
-            group: right.group.to_string(),
-            resource: right.resource.to_string(),
-            subresource: right.subresource.to_owned(),
-            namespace: right.namespace.to_string(),
-            name: right.name.to_string(),
-        }
-    }
 }
 
 /// As the programs say it.

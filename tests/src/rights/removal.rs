@@ -3,18 +3,16 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use ccm_cloud::PowerState;
 use ccm_sim::{poll, program::Program};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, api::PostParams};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{account::Account, manifest::Grant};
+use super::{Story, account::Account, manifest::Grant};
 use crate::{
     cluster::Request,
-    nodes,
-    scenarios::{Env, SOON, quick},
+    scenarios::{Env, SOON},
 };
 
 /// How long is waited until somebody misses a right.
@@ -24,30 +22,30 @@ const AGAIN: Duration = Duration::from_secs(45);
 
 /// Takes the right away and runs the program through all it does. Fails unless the program
 /// names the right, the API server refuses a request for the lack of it, and the log says so.
-pub async fn is_needed(env: &Env, account: &Account, grant: &Grant) -> Result<()> {
+pub async fn is_needed(env: &Env, account: &Account, story: &Story, grant: &Grant) -> Result<()> {
     account.take(grant).await?;
     if is_of_standbys(grant) {
         another_leads(env, account.program()).await?;
     }
-    let program = env.start_only(&quick(env, account.program()))?;
+    let program = env.start_only(&(story.quick)(env))?;
     named(&program, account.program(), grant).await?;
-    missed(env, &program, account.program(), grant).await?;
-    harm(env, &program, grant).await
+    missed(env, &program, story, grant).await?;
+    harm(env, &program, story, grant).await
 }
 
 /// Grants again what was missing while the program runs: it goes on without a restart.
-pub async fn is_noticed(env: &Env, account: &Account, grant: &Grant) -> Result<()> {
+pub async fn is_noticed(env: &Env, account: &Account, story: &Story, grant: &Grant) -> Result<()> {
     account.take(grant).await?;
-    let program = env.start_only(&quick(env, account.program()))?;
+    let program = env.start_only(&(story.quick)(env))?;
     named(&program, account.program(), grant).await?;
-    missed(env, &program, account.program(), grant).await?;
+    missed(env, &program, story, grant).await?;
     account.restore().await?;
     poll::until("readiness once the right is granted", AGAIN, || async {
         Ok((program.get("/readyz").await?.0 == 200).then_some(()))
     })
     .await?;
     poll::until("what was refused to be done", AGAIN, || async {
-        Ok((!is_undone(env, grant).await?).then_some(()))
+        Ok((!(story.is_undone)(env, grant).await?).then_some(()))
     })
     .await
     .with_context(|| program.log())
@@ -95,11 +93,12 @@ async fn named(program: &Program, name: &str, grant: &Grant) -> Result<()> {
 }
 
 /// Goes on until the API server has refused what needs the right, and the log tells.
-async fn missed(env: &Env, program: &Program, name: &str, grant: &Grant) -> Result<()> {
+async fn missed(env: &Env, program: &Program, story: &Story, grant: &Grant) -> Result<()> {
+    let name = story.program.binary;
     let agent = format!("{name}/");
     let end = Instant::now() + MISSED;
     for round in 0.. {
-        stir(env, name, round).await?;
+        (story.stir)(env, round).await?;
         if env.requests(&agent).await?.iter().any(|request| refuses(request, grant)) {
             break;
         }
@@ -127,41 +126,14 @@ fn refuses(request: &Request, grant: &Grant) -> bool {
         && request.namespace == grant.namespace
 }
 
-/// One step of a story in which the program has to do everything that it can do, some of
-/// it more than once.
-async fn stir(env: &Env, program: &str, round: u32) -> Result<()> {
-    match (program, round) {
-        ("node-ccm", 0) => env.add_node("node-1").await.map(drop),
-        ("node-ccm", _) => taint_again(env).await,
-        (_, 0) => {
-            env.add_initialised(&["node-0", "node-1", "node-2"]).await?;
-            env.lose("node-2").await?;
-            nodes::set_ready(&env.client, "node-1", "Unknown").await
-        }
-        _ => {
-            let tainted =
-                nodes::has_taint(&nodes::get(&env.client, "node-1").await?, nodes::SHUTDOWN);
-            let power = if tainted { PowerState::Running } else { PowerState::Stopped };
-            env.cloud().set_power("i-node-1", power);
-            Ok(())
-        }
-    }
-}
-
-/// A node that is initialised once more is told of by the same event once more.
-async fn taint_again(env: &Env) -> Result<()> {
-    if !nodes::is_tainted(&nodes::get(&env.client, "node-1").await?) {
-        let taint = json!([{"key": nodes::UNINITIALIZED, "value": "true", "effect": "NoSchedule"}]);
-        nodes::patch(&env.client, "node-1", json!({"spec": {"taints": taint}})).await?;
-    }
-    Ok(())
-}
-
 /// What must not have happened without the right.
-async fn harm(env: &Env, program: &Program, grant: &Grant) -> Result<()> {
+async fn harm(env: &Env, program: &Program, story: &Story, grant: &Grant) -> Result<()> {
     match (grant.verb.as_str(), grant.resource.as_str()) {
         ("list" | "patch" | "delete", "nodes") => {
-            ensure!(is_undone(env, grant).await?, "it was done without the right to {grant}");
+            ensure!(
+                (story.is_undone)(env, grant).await?,
+                "it was done without the right to {grant}"
+            );
         }
         ("get" | "create", "leases") => {
             ensure!(!program.leads().await?, "it leads without the right to {grant}");
@@ -169,15 +141,4 @@ async fn harm(env: &Env, program: &Program, grant: &Grant) -> Result<()> {
         _ => {}
     }
     Ok(())
-}
-
-/// Whether the story's nodes are as nobody but the program would change them.
-async fn is_undone(env: &Env, grant: &Grant) -> Result<bool> {
-    if grant.verb == "delete" {
-        return Ok(nodes::names(&env.client).await?.contains("node-2"));
-    }
-    let node = nodes::get(&env.client, "node-1").await?;
-    let initialised = !nodes::is_tainted(&node);
-    let of_lifecycle = nodes::names(&env.client).await?.contains("node-0");
-    Ok(if of_lifecycle { !nodes::has_taint(&node, nodes::SHUTDOWN) } else { !initialised })
 }

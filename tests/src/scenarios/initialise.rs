@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, runtime::watcher};
 use serde_json::json;
 
-use super::{Env, NODE_CCM, SOON};
+use super::{Env, NODE_AGENT, SOON};
 use crate::{cluster::audit, nodes};
 
 pub(super) async fn a_new_node_becomes_schedulable(env: Env) -> Result<()> {
@@ -50,7 +50,7 @@ pub(super) async fn a_new_node_becomes_schedulable(env: Env) -> Result<()> {
     );
 
     let writes: Vec<_> =
-        env.node_writes(NODE_CCM).await?.iter().map(audit::Request::what).collect();
+        env.node_writes(NODE_AGENT).await?.iter().map(audit::Request::what).collect();
     ensure!(writes == ["patch nodes/status", "patch nodes"], "writes are {writes:?}");
     nodes::event(&env.client, "node-1", "Synced: Node synced successfully", SOON).await?;
     let synced = program.metric("node_controller_initial_node_sync_delay_seconds_count").await?;
@@ -107,7 +107,7 @@ pub(super) async fn a_burst_costs_two_writes_a_node_and_few_cloud_calls(env: Env
     ensure!(calls <= 20, "{NODES} nodes took {calls} cloud calls");
     let mut writes: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for request in
-        env.requests(NODE_CCM).await?.iter().filter(|request| request.resource == "nodes")
+        env.requests(NODE_AGENT).await?.iter().filter(|request| request.resource == "nodes")
     {
         ensure!(request.verb != "get", "a node was read: {request:?}");
         if request.is_write() {
@@ -149,7 +149,7 @@ pub(super) async fn foreign_nodes_and_foreign_taints_are_left_alone(env: Env) ->
         "the foreign node was touched"
     );
     let touched =
-        env.node_writes(NODE_CCM).await?.into_iter().find(|request| request.name == "foreign-1");
+        env.node_writes(NODE_AGENT).await?.into_iter().find(|request| request.name == "foreign-1");
     ensure!(touched.is_none(), "the foreign node was written: {touched:?}");
     let counted = program.metric("ccm_node_foreign_nodes").await?;
     ensure!((counted - 1.0).abs() < f64::EPSILON, "one foreign node is counted, not {counted}");
@@ -187,7 +187,7 @@ pub(super) async fn a_refused_node_ip_is_told_and_mended_by_the_user(env: Env) -
 
     nodes::event(&env.client, "node-1", "192.0.2.77", SOON).await?;
     ensure!(nodes::is_tainted(&nodes::get(&env.client, "node-1").await?), "it stays tainted");
-    ensure!(env.node_writes(NODE_CCM).await?.is_empty(), "and unwritten");
+    ensure!(env.node_writes(NODE_AGENT).await?.is_empty(), "and unwritten");
 
     let annotation =
         json!({"metadata": {"annotations": {"alpha.kubernetes.io/provided-node-ip": "10.99.0.7"}}});

@@ -7,7 +7,7 @@ use ccm_cloud::{AddressKind, NodeAddress};
 use ccm_sim::poll;
 use serde_json::json;
 
-use super::{Env, NODE_CCM, SOON};
+use super::{Env, NODE_AGENT, SOON};
 use crate::{cluster::Request, nodes};
 
 pub(super) async fn a_changed_instance_changes_its_node(env: Env) -> Result<()> {
@@ -89,7 +89,7 @@ pub(super) async fn a_restart_writes_nothing_but_the_lease(mut env: Env) -> Resu
     .await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let writes: Vec<_> =
-        env.requests(NODE_CCM).await?.into_iter().filter(Request::is_write).collect();
+        env.requests(NODE_AGENT).await?.into_iter().filter(Request::is_write).collect();
     let other: Vec<_> = writes
         .iter()
         .filter(|request| request.resource != "leases" && request.resource != "events")

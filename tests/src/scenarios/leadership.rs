@@ -8,11 +8,11 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::{Api, api::DeleteParams};
 use tokio::time::Instant;
 
-use super::{Env, NODE_CCM, SOON};
+use super::{Env, NODE_AGENT, SOON};
 use crate::nodes;
 
 /// Short terms, so that the tests are short; the proportions are the defaults'.
-pub(super) fn with_short_terms(launch: Launch) -> Launch {
+pub fn with_short_terms(launch: Launch) -> Launch {
     launch
         .arg("--leader-elect-lease-duration=5s")
         .arg("--leader-elect-renew-deadline=3s")
@@ -83,11 +83,11 @@ pub(super) async fn a_frozen_leader_ends_when_it_wakes(env: Env) -> Result<()> {
     standby.leading(2 * SOON).await?;
     env.add_node("node-1").await?;
     env.initialised("node-1").await?;
-    let writes = env.node_writes(NODE_CCM).await?.len();
+    let writes = env.node_writes(NODE_AGENT).await?.len();
     leader.signal(Signal::CONT)?;
     let ended = leader.wait(SOON).await?;
     ensure!(ended.code() == Some(1), "the deposed leader ends with 1, not with {ended}");
-    ensure!(env.node_writes(NODE_CCM).await?.len() == writes, "and wrote nothing more");
+    ensure!(env.node_writes(NODE_AGENT).await?.len() == writes, "and wrote nothing more");
     ensure!(standby.leads().await?, "the new leader keeps the lease");
     Ok(())
 }

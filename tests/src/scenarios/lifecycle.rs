@@ -12,7 +12,7 @@ use ccm_sim::{
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{Env, LIFECYCLE_CCM, SOON};
+use super::{Env, LIFECYCLE_AGENT, SOON};
 use crate::{cluster::Request, nodes};
 
 /// The confirmation period of [`quick`].
@@ -81,7 +81,8 @@ pub(super) async fn a_gone_node_leaves_within_its_confirmation_period(env: Env) 
     nodes::event(&env.client, "node-1", words, SOON).await?;
     counts(&program, DELETIONS, 1).await?;
     nodes::stay(&env.client, &["node-0", "node-2"], Duration::from_secs(1)).await?;
-    let writes: Vec<_> = env.node_writes(LIFECYCLE_CCM).await?.iter().map(Request::what).collect();
+    let writes: Vec<_> =
+        env.node_writes(LIFECYCLE_AGENT).await?.iter().map(Request::what).collect();
     ensure!(writes == ["delete nodes"], "one write, not {writes:?}");
     Ok(())
 }
@@ -115,7 +116,7 @@ pub(super) async fn a_mass_outage_deletes_nobody(mut env: Env) -> Result<()> {
     ensure!(calls.list == 0, "nobody is to be convicted: {calls}");
     ensure!(calls.nodes_looked_up >= NODES as u64, "all are looked at: {calls}");
     let written: Vec<_> = env
-        .requests(LIFECYCLE_CCM)
+        .requests(LIFECYCLE_AGENT)
         .await?
         .into_iter()
         .filter(|request| request.is_write() && request.resource != "leases")
@@ -266,7 +267,7 @@ pub(super) async fn the_shutdown_taint_follows_the_machine(env: Env) -> Result<(
 
     let node = nodes::get(&env.client, "node-1").await?;
     ensure!(nodes::has_taint(&node, "example.com/mine"), "what is not ours is left alone");
-    let writes = env.node_writes(LIFECYCLE_CCM).await?;
+    let writes = env.node_writes(LIFECYCLE_AGENT).await?;
     let done: Vec<_> = writes.iter().filter(|write| write.code == 200).map(Request::what).collect();
     ensure!(done == ["patch nodes"; 4], "a write for each change and no more: {writes:?}");
     ensure!(count(&program, DELETIONS).await? == 0, "nobody is deleted");

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Env, LIFECYCLE_CCM, SOON,
+    Env, LIFECYCLE_AGENT, SOON,
     leadership::{lease, with_short_terms},
     lifecycle::{CONFIRMATION, DELETION, DELETIONS, confirming, count, counts, grow_up, quick},
 };
@@ -128,12 +128,12 @@ pub(super) async fn a_deletion_on_its_way_does_not_hit_the_successor(env: Env) -
     env.add_initialised(&["node-0", "node-1"]).await?;
     grow_up().await;
     // The request waits before the server looks at it; meanwhile another node takes the name.
-    let wait = Fault::new(Action::Delay(Duration::from_secs(2))).user_agent(LIFECYCLE_CCM);
+    let wait = Fault::new(Action::Delay(Duration::from_secs(2))).user_agent(LIFECYCLE_AGENT);
     let faults = env.cluster.simulated().context("simulated")?.faults();
     faults.add(wait.verb(Verb::Delete).resource("nodes"));
     env.lose("node-1").await?;
     poll::until("the deletion to be on its way", SOON, || async {
-        let writes = env.node_writes(LIFECYCLE_CCM).await?;
+        let writes = env.node_writes(LIFECYCLE_AGENT).await?;
         Ok(writes.iter().any(|write| write.verb == "delete").then_some(()))
     })
     .await?;
@@ -143,7 +143,7 @@ pub(super) async fn a_deletion_on_its_way_does_not_hit_the_successor(env: Env) -
     env.cloud().add(machine);
     nodes::register(&env.client, &successor("node-1")).await?;
     nodes::stay(&env.client, &["node-0", "node-1"], DELETION).await?;
-    let refused = env.node_writes(LIFECYCLE_CCM).await?;
+    let refused = env.node_writes(LIFECYCLE_AGENT).await?;
     ensure!(refused.iter().map(|write| write.code).eq([409]), "the server refused it: {refused:?}");
     Ok(())
 }
@@ -156,7 +156,7 @@ pub(super) async fn a_deletion_names_the_very_object(env: Env) -> Result<()> {
     let uid = nodes::get(&env.client, "node-1").await?.metadata.uid;
     nodes::gone(&env.client, "node-1", SOON).await?;
     let deletions: Vec<_> = env
-        .node_writes(LIFECYCLE_CCM)
+        .node_writes(LIFECYCLE_AGENT)
         .await?
         .into_iter()
         .filter(|write| write.verb == "delete")
@@ -172,7 +172,7 @@ pub(super) async fn a_refused_deletion_is_told_and_carried_out_later(env: Env) -
     grow_up().await;
     let faults = env.cluster.simulated().context("simulated")?.faults();
     let forbidden = Fault::new(Action::Status { code: 403, retry_after: None });
-    faults.add(forbidden.user_agent(LIFECYCLE_CCM).verb(Verb::Delete).resource("nodes"));
+    faults.add(forbidden.user_agent(LIFECYCLE_AGENT).verb(Verb::Delete).resource("nodes"));
     env.lose("node-1").await?;
     nodes::event(&env.client, "node-1", "DeletingNodeFailed", SOON).await?;
     nodes::stay(&env.client, &["node-0", "node-1"], DELETION).await?;

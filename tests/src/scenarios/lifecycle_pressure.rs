@@ -12,7 +12,7 @@ use ccm_sim::{
 use tokio::time::sleep;
 
 use super::{
-    Env, LIFECYCLE_CCM, SOON,
+    Env, LIFECYCLE_AGENT, SOON,
     lifecycle::{DELETION, grow_up, quick},
 };
 use crate::nodes;
@@ -31,7 +31,7 @@ async fn fleet(env: &Env, count: usize) -> Result<()> {
 
 /// A fault of the API server that meets lifecycle-ccm's requests about nodes alone.
 fn fault(action: Action, verb: Verb) -> ApiFault {
-    ApiFault::new(action).user_agent(LIFECYCLE_CCM).verb(verb).resource("nodes")
+    ApiFault::new(action).user_agent(LIFECYCLE_AGENT).verb(verb).resource("nodes")
 }
 
 pub(super) async fn deletions_whose_answer_is_lost_stay_within_the_budget(env: Env) -> Result<()> {

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use ccm_sim::{poll, program::Program};
 use tokio::time::Instant;
 
-use super::{Env, NODE_CCM, SOON, leadership::lease};
+use super::{Env, NODE_AGENT, SOON, leadership::lease};
 use crate::nodes;
 
 /// How soon a new file is in force: it is looked at every 5 s.
@@ -132,7 +132,7 @@ pub(super) async fn one_controllers_rates_change_while_it_runs(env: Env) -> Resu
     })
     .await?;
     nodes::all_initialised(&env.client, 4 * SOON).await?;
-    let writes = env.node_writes(NODE_CCM).await?;
+    let writes = env.node_writes(NODE_AGENT).await?;
     let done = writes.iter().filter(|request| request.code == 200).count();
     ensure!(done == 2 * NODES, "{done} writes for {NODES} nodes");
 
@@ -159,11 +159,11 @@ async fn narrow_holds(env: &Env, node_ccm: &Program) -> Result<()> {
     })
     .await?;
     poll::until("the burst to be spent", SOON, || async {
-        Ok((env.node_writes(NODE_CCM).await?.len() >= NARROW_BURST).then_some(()))
+        Ok((env.node_writes(NODE_AGENT).await?.len() >= NARROW_BURST).then_some(()))
     })
     .await?;
     poll::always("no more than the burst is written", Duration::from_secs(2), || async {
-        let writes = env.node_writes(NODE_CCM).await?.len();
+        let writes = env.node_writes(NODE_AGENT).await?.len();
         ensure!(writes == NARROW_BURST, "{writes} writes with a burst of {NARROW_BURST}");
         Ok(())
     })

@@ -5,14 +5,12 @@ use std::collections::BTreeSet;
 use anyhow::{Result, ensure};
 use ccm_cloud::PowerState;
 use ccm_sim::{poll, program::Program};
-use lifecycle_ccm::LifecycleCcm;
-use node_ccm::NodeCcm;
 
 use super::{Env, SOON, lifecycle};
 use crate::{
-    measured::{Family, families, of_program},
+    measured::{Family, families},
     metrics_page::is_closed,
-    nodes,
+    nodes, printed,
 };
 
 /// Metrics that are there only after something that does not happen here. One that is
@@ -41,8 +39,8 @@ pub(super) async fn metrics_are_those_of_the_page(env: Env) -> Result<()> {
     env.cloud().set_power("i-node-1", PowerState::Stopped);
     nodes::set_ready(&env.client, "node-1", "Unknown").await?;
     nodes::gone(&env.client, "node-0", 2 * SOON).await?;
-    all_seen("node-ccm", &node_ccm, &of_program::<NodeCcm>()?).await?;
-    all_seen("lifecycle-ccm", &lifecycle_ccm, &of_program::<LifecycleCcm>()?).await
+    all_seen("node-ccm", &node_ccm, &printed::metrics("node-ccm")?).await?;
+    all_seen("lifecycle-ccm", &lifecycle_ccm, &printed::metrics("lifecycle-ccm")?).await
 }
 
 /// Waits until everything but the rare was reported, and compares it with the page.

@@ -8,7 +8,7 @@ use ccm_sim::{
     poll,
 };
 
-use super::{Env, NODE_CCM, SOON};
+use super::{Env, NODE_AGENT, SOON};
 use crate::nodes;
 
 /// A missing right is asked for again after this time, and then it takes a moment.
@@ -16,14 +16,14 @@ const AGAIN: Duration = Duration::from_secs(45);
 
 /// How often the program has asked for its rights so far.
 async fn reviews(env: &Env) -> Result<usize> {
-    let all = env.requests(NODE_CCM).await?;
+    let all = env.requests(NODE_AGENT).await?;
     Ok(all.iter().filter(|request| request.resource == "selfsubjectaccessreviews").count())
 }
 
 pub(super) async fn a_missing_right_is_named_until_it_is_granted(env: Env) -> Result<()> {
     let faults = env.cluster.simulated().context("simulated")?.faults();
     let forbidden = Action::Status { code: 403, retry_after: None };
-    let fault = Fault::new(forbidden).user_agent(NODE_CCM).verb(Verb::Patch).resource("nodes");
+    let fault = Fault::new(forbidden).user_agent(NODE_AGENT).verb(Verb::Patch).resource("nodes");
     let fault = faults.add(fault.subresource("status"));
     let mut program = env.start_only(&env.node_ccm())?;
     program.leading(SOON).await?;
@@ -57,7 +57,7 @@ pub(super) async fn a_missing_right_is_named_until_it_is_granted(env: Env) -> Re
 pub(super) async fn a_review_that_fails_harms_nobody(env: Env) -> Result<()> {
     let faults = env.cluster.simulated().context("simulated")?.faults();
     let broken = Action::Status { code: 500, retry_after: None };
-    faults.add(Fault::new(broken).user_agent(NODE_CCM).resource("selfsubjectaccessreviews"));
+    faults.add(Fault::new(broken).user_agent(NODE_AGENT).resource("selfsubjectaccessreviews"));
     let program = env.start(&env.node_ccm()).await?;
     let page = program.get("/readyz?verbose").await?.1;
     ensure!(page.contains("[+]rights ok: not known yet, reviewed again every 30 s: "), "{page}");

@@ -6,12 +6,12 @@ use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use ccm_sim::apiserver::{Action, Fault, Verb};
 
-use super::{Env, NODE_CCM, SOON, leadership::quick};
+use super::{Env, NODE_AGENT, SOON, leadership::quick};
 use crate::nodes;
 
 /// A fault that hits node-ccm alone, not this test's own client.
 fn fault(action: Action) -> Fault {
-    Fault::new(action).user_agent(NODE_CCM)
+    Fault::new(action).user_agent(NODE_AGENT)
 }
 
 pub(super) async fn throttled_and_broken_requests_are_repeated(env: Env) -> Result<()> {

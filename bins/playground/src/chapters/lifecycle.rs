@@ -9,9 +9,22 @@ use tokio::time::Instant;
 
 use super::PATIENCE;
 use crate::{
-    stage::{self, LIFECYCLE_CCM, Stage},
+    stage::{self, Stage},
     story::Story,
 };
+
+/// The program of this chapter.
+pub const PROGRAM: &str = "lifecycle-ccm";
+
+/// How it is started.
+pub const ARGUMENTS: &[&str] = &[
+    "--node-monitor-period=1s",
+    "--node-deletion-confirmation-period=2s",
+    "--node-grace-period=1s",
+];
+
+/// How long the cloud must say here that an instance is gone; 20 seconds by default elsewhere.
+const CONFIRMATION: &str = "2s";
 
 /// The taint of a node whose machine is shut down.
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
@@ -28,7 +41,7 @@ const LONG_ENOUGH: Duration = Duration::from_millis(3500);
 /// Tells the chapter.
 pub async fn tell(stage: &Stage, story: &mut Story) -> Result<()> {
     story.chapter("lifecycle-ccm: a node leaves with its instance");
-    story.step("two replicas run, one leads", super::leader(stage, LIFECYCLE_CCM)).await;
+    story.step("two replicas run, one leads", super::leader(stage, PROGRAM)).await;
     story.step("five nodes register and become schedulable", join(stage)).await;
     let what = format!("the instance of {TERMINATED} is terminated, and its kubelet falls silent");
     story.step(&what, terminate(stage)).await;
@@ -72,8 +85,7 @@ async fn terminate(stage: &Stage) -> Result<String> {
     let took = gone(stage, TERMINATED).await?;
     let event = event(stage, TERMINATED, "DeletingNode").await?;
     Ok(format!(
-        "node object gone after {took:.1} s, {} of them to confirm it; \"{event}\"",
-        stage::CONFIRMATION
+        "node object gone after {took:.1} s, {CONFIRMATION} of them to confirm it; \"{event}\""
     ))
 }
 
@@ -103,7 +115,7 @@ async fn timed<T>(what: impl Future<Output = Result<T>>) -> Result<(T, f64)> {
 async fn breaker(stage: &Stage, open: bool) -> Result<String> {
     let wanted = if open { "open" } else { "closed" };
     poll::until(&format!("the breaker to be {wanted}"), PATIENCE, || async {
-        let page = stage.page(LIFECYCLE_CCM, "/readyz?verbose").await?;
+        let page = stage.page(PROGRAM, "/readyz?verbose").await?;
         let line = page.lines().find(|line| line.contains("breaker")).context("a breaker")?;
         Ok(line.contains(wanted).then(|| line.to_owned()))
     })

@@ -13,10 +13,19 @@ use crate::{
     story::Story,
 };
 
+/// The program of this chapter.
+pub const PROGRAM: &str = "node-ccm";
+
+/// How it is started.
+pub const ARGUMENTS: &[&str] = &["--node-status-update-frequency=10s"];
+
+/// How often it lists the fleet here; five minutes by default elsewhere.
+const REFRESH: &str = "10s";
+
 /// Tells the chapter.
 pub async fn tell(stage: &mut Stage, story: &mut Story, count: usize) -> Result<()> {
     story.chapter("node-ccm: new nodes become schedulable");
-    story.step("two replicas run, one leads", super::leader(stage, stage::NODE_CCM)).await;
+    story.step("two replicas run, one leads", super::leader(stage, PROGRAM)).await;
     story.step(&format!("{count} nodes register, tainted"), async { register(stage, count) }).await;
     story.step("they become schedulable", initialised(stage, count)).await;
 
@@ -87,7 +96,7 @@ async fn change(stage: &Stage) -> Result<String> {
     Ok(format!(
         "m1.xlarge at 10.200.0.1 after {:.1} s (one list of the fleet every {})",
         start.elapsed().as_secs_f64(),
-        stage::REFRESH
+        REFRESH
     ))
 }
 
@@ -110,7 +119,7 @@ async fn recovered(stage: &Stage) -> Result<String> {
 }
 
 async fn takeover(stage: &mut Stage) -> Result<String> {
-    let old = stage.leading(stage::NODE_CCM).await.into_iter().next().context("somebody leads")?;
+    let old = stage.leading(PROGRAM).await.into_iter().next().context("somebody leads")?;
     let start = Instant::now();
     let ended = stage.terminate(&old).await?;
     ensure!(ended.success(), "{old} ended with {ended}");
@@ -118,8 +127,7 @@ async fn takeover(stage: &mut Stage) -> Result<String> {
     stage.register("node-new")?;
     stage.untainted("node-new", PATIENCE).await?;
     let gap = start.elapsed();
-    let new =
-        stage.leading(stage::NODE_CCM).await.into_iter().next().context("somebody leads again")?;
+    let new = stage.leading(PROGRAM).await.into_iter().next().context("somebody leads again")?;
     ensure!(new != old, "the stopped one leads");
     ensure!(gap < Duration::from_secs(5), "the gap was {gap:?}: the lease was not released");
     stage.replace(&old).await?;

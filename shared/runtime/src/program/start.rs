@@ -12,10 +12,12 @@ use super::{
     life,
     setup::{install_tls, load_for, runtime},
     signals::Signals,
+    specimens,
 };
 use crate::{
     identity::VERSION,
     logging::{self, LogControl},
+    rights::needed,
     settings,
 };
 
@@ -39,11 +41,33 @@ pub(super) fn start<P: Program>(invocation: &Invocation, providers: &ProviderReg
     match action {
         Action::Print(text) => print(&text),
         Action::PrintOptions => print(&ccm_settings::markdown(&catalogue)),
+        Action::PrintMetrics => print_metrics::<P>(),
+        Action::PrintRights => print_rights::<P>(invocation, providers),
         Action::CheckConfig => check::check::<P>(invocation, providers),
         Action::Run => match load_for::<P>(invocation, providers) {
             Ok(loaded) => work::<P>(loaded, providers),
             Err(error) => refuse::<P>(&error.to_string()),
         },
+    }
+}
+
+/// Prints what the reference of the metrics is written from.
+fn print_metrics<P: Program>() -> Exit {
+    // The gauges of the async runtime are there only within one.
+    let Ok(runtime) = runtime::<P>() else { return Exit::Broken };
+    let _within = runtime.enter();
+    specimens::<P>().encode().map_or(Exit::Broken, |text| print(&text))
+}
+
+/// Prints what the roles in `manifests/` are compared with.
+fn print_rights<P: Program>(invocation: &Invocation, providers: &ProviderRegistry) -> Exit {
+    let loaded = match load_for::<P>(invocation, providers) {
+        Ok(loaded) => loaded,
+        Err(error) => return refuse::<P>(&error.to_string()),
+    };
+    match serde_json::to_string(&needed(P::rights(), &loaded.common.election)) {
+        Ok(text) => print(&text),
+        Err(_) => Exit::Broken,
     }
 }
 

@@ -1,14 +1,6 @@
 //! The list of `--controllers`.
 
-use crate::identity::Identity;
-
-/// The controllers of cloud-controller-manager: canonical names and aliases.
-const KNOWN: [(&str, &str); 4] = [
-    ("cloud-node-controller", "cloud-node"),
-    ("cloud-node-lifecycle-controller", "cloud-node-lifecycle"),
-    ("service-lb-controller", "service"),
-    ("node-route-controller", "route"),
-];
+use crate::{identity::Identity, programs};
 
 /// An item of the list that names nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,12 +11,14 @@ pub struct UnknownController {
 }
 
 fn known() -> impl Iterator<Item = &'static str> {
-    KNOWN.iter().flat_map(|(canonical, alias)| [*canonical, *alias])
+    programs::controllers().flat_map(|(canonical, alias)| [canonical, alias])
 }
 
 /// The canonical name of a controller given by name or alias.
 fn canonical(name: &str) -> &str {
-    KNOWN.iter().find(|(_, alias)| *alias == name).map_or(name, |(canonical, _)| canonical)
+    programs::controllers()
+        .find(|(_, alias)| *alias == name)
+        .map_or(name, |(canonical, _)| canonical)
 }
 
 /// Whether the list switches this program's controller on: the first item that names

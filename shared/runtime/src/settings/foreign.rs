@@ -3,18 +3,13 @@
 
 use ccm_settings::Foreign;
 
-const fn value(flag: &'static str, why: &'static str) -> Foreign {
-    Foreign { flag, switch: false, why }
+use crate::programs;
+
+/// All flags without effect: those of the siblings first.
+pub(crate) fn all() -> impl Iterator<Item = &'static Foreign> {
+    programs::flags().chain(UPSTREAM)
 }
 
-const fn switch(flag: &'static str, why: &'static str) -> Foreign {
-    Foreign { flag, switch: true, why }
-}
-
-const NODE: &str = "it belongs to node-ccm";
-const SERVICE: &str = "it belongs to service-ccm";
-const ROUTE: &str = "it belongs to route-ccm";
-const LIFECYCLE: &str = "it belongs to lifecycle-ccm";
 const UNUSED_UPSTREAM: &str = "it has no effect in cloud-controller-manager either";
 const ONE_CONTROLLER: &str = "this program runs one controller";
 const OPEN_PAGES: &str =
@@ -24,73 +19,64 @@ const NO_WEBHOOKS: &str = "there are no webhooks";
 const GO_ONLY: &str = "it is about the Go runtime";
 const NOT_BUFFERED: &str = "logs are written to stderr at once";
 
-/// The settings of all four programs that are not common, and everything that only
-/// cloud-controller-manager has. A program's own settings take precedence.
-pub(crate) const FOREIGN: &[Foreign] = &[
-    value("concurrent-node-syncs", NODE),
-    value("concurrent-node-status-updates", NODE),
-    value("node-status-update-frequency", NODE),
-    value("concurrent-service-syncs", SERVICE),
-    value("cluster-cidr", ROUTE),
-    switch("configure-cloud-routes", ROUTE),
-    value("route-reconciliation-period", ROUTE),
-    value("node-monitor-period", LIFECYCLE),
-    value("controller-start-interval", ONE_CONTROLLER),
-    switch("use-service-account-credentials", ONE_CONTROLLER),
-    switch("allocate-node-cidrs", UNUSED_UPSTREAM),
-    value("cidr-allocator-type", UNUSED_UPSTREAM),
-    value("external-cloud-volume-plugin", UNUSED_UPSTREAM),
-    value("node-sync-period", UNUSED_UPSTREAM),
-    switch("allow-untagged-cloud", "the provider checks the cluster's name itself"),
-    value("kube-api-content-type", "requests are JSON"),
-    value("feature-gates", "there are no feature gates"),
-    value(
+/// What only cloud-controller-manager has.
+const UPSTREAM: &[Foreign] = &[
+    Foreign::value("controller-start-interval", ONE_CONTROLLER),
+    Foreign::switch("use-service-account-credentials", ONE_CONTROLLER),
+    Foreign::switch("allocate-node-cidrs", UNUSED_UPSTREAM),
+    Foreign::value("cidr-allocator-type", UNUSED_UPSTREAM),
+    Foreign::value("external-cloud-volume-plugin", UNUSED_UPSTREAM),
+    Foreign::value("node-sync-period", UNUSED_UPSTREAM),
+    Foreign::switch("allow-untagged-cloud", "the provider checks the cluster's name itself"),
+    Foreign::value("kube-api-content-type", "requests are JSON"),
+    Foreign::value("feature-gates", "there are no feature gates"),
+    Foreign::value(
         "leader-migration-config",
         "leader migration is not supported; see --leader-elect-resource-name",
     ),
-    value(
+    Foreign::value(
         "cert-dir",
         "certificates are not made up; use --tls-cert-file and --tls-private-key-file",
     ),
-    value("tls-cipher-suites", OWN_TLS),
-    value("tls-curve-preferences", OWN_TLS),
-    value("tls-sni-cert-key", "one certificate is served; use --tls-cert-file"),
-    switch("disable-http2-serving", "the HTTP pages are HTTP/1.1"),
-    value("http2-max-streams-per-connection", "the HTTP pages are HTTP/1.1"),
-    switch("permit-port-sharing", "the port is not shared"),
-    switch("permit-address-sharing", "the address is not shared"),
-    value("authentication-kubeconfig", OPEN_PAGES),
-    switch("authentication-skip-lookup", OPEN_PAGES),
-    value("authentication-token-webhook-cache-ttl", OPEN_PAGES),
-    switch("authentication-tolerate-lookup-failure", OPEN_PAGES),
-    value("client-ca-file", OPEN_PAGES),
-    value("requestheader-client-ca-file", OPEN_PAGES),
-    value("requestheader-allowed-names", OPEN_PAGES),
-    value("requestheader-username-headers", OPEN_PAGES),
-    value("requestheader-group-headers", OPEN_PAGES),
-    value("requestheader-extra-headers-prefix", OPEN_PAGES),
-    value("requestheader-uid-headers", OPEN_PAGES),
-    value("authorization-kubeconfig", OPEN_PAGES),
-    value("authorization-always-allow-paths", OPEN_PAGES),
-    value("authorization-webhook-cache-authorized-ttl", OPEN_PAGES),
-    value("authorization-webhook-cache-unauthorized-ttl", OPEN_PAGES),
-    value("webhooks", NO_WEBHOOKS),
-    value("webhook-bind-address", NO_WEBHOOKS),
-    value("webhook-secure-port", NO_WEBHOOKS),
-    value("webhook-cert-dir", NO_WEBHOOKS),
-    value("webhook-tls-cert-file", NO_WEBHOOKS),
-    value("webhook-tls-private-key-file", NO_WEBHOOKS),
-    value("webhook-tls-cipher-suites", NO_WEBHOOKS),
-    value("webhook-tls-curve-preferences", NO_WEBHOOKS),
-    value("webhook-tls-min-version", NO_WEBHOOKS),
-    value("webhook-tls-sni-cert-key", NO_WEBHOOKS),
-    switch("webhook-disable-http2-serving", NO_WEBHOOKS),
-    switch("profiling", GO_ONLY),
-    switch("contention-profiling", GO_ONLY),
-    value("vmodule", "use --log-filter"),
-    value("log-flush-frequency", NOT_BUFFERED),
-    switch("log-text-split-stream", NOT_BUFFERED),
-    switch("log-json-split-stream", NOT_BUFFERED),
-    value("log-text-info-buffer-size", NOT_BUFFERED),
-    value("log-json-info-buffer-size", NOT_BUFFERED),
+    Foreign::value("tls-cipher-suites", OWN_TLS),
+    Foreign::value("tls-curve-preferences", OWN_TLS),
+    Foreign::value("tls-sni-cert-key", "one certificate is served; use --tls-cert-file"),
+    Foreign::switch("disable-http2-serving", "the HTTP pages are HTTP/1.1"),
+    Foreign::value("http2-max-streams-per-connection", "the HTTP pages are HTTP/1.1"),
+    Foreign::switch("permit-port-sharing", "the port is not shared"),
+    Foreign::switch("permit-address-sharing", "the address is not shared"),
+    Foreign::value("authentication-kubeconfig", OPEN_PAGES),
+    Foreign::switch("authentication-skip-lookup", OPEN_PAGES),
+    Foreign::value("authentication-token-webhook-cache-ttl", OPEN_PAGES),
+    Foreign::switch("authentication-tolerate-lookup-failure", OPEN_PAGES),
+    Foreign::value("client-ca-file", OPEN_PAGES),
+    Foreign::value("requestheader-client-ca-file", OPEN_PAGES),
+    Foreign::value("requestheader-allowed-names", OPEN_PAGES),
+    Foreign::value("requestheader-username-headers", OPEN_PAGES),
+    Foreign::value("requestheader-group-headers", OPEN_PAGES),
+    Foreign::value("requestheader-extra-headers-prefix", OPEN_PAGES),
+    Foreign::value("requestheader-uid-headers", OPEN_PAGES),
+    Foreign::value("authorization-kubeconfig", OPEN_PAGES),
+    Foreign::value("authorization-always-allow-paths", OPEN_PAGES),
+    Foreign::value("authorization-webhook-cache-authorized-ttl", OPEN_PAGES),
+    Foreign::value("authorization-webhook-cache-unauthorized-ttl", OPEN_PAGES),
+    Foreign::value("webhooks", NO_WEBHOOKS),
+    Foreign::value("webhook-bind-address", NO_WEBHOOKS),
+    Foreign::value("webhook-secure-port", NO_WEBHOOKS),
+    Foreign::value("webhook-cert-dir", NO_WEBHOOKS),
+    Foreign::value("webhook-tls-cert-file", NO_WEBHOOKS),
+    Foreign::value("webhook-tls-private-key-file", NO_WEBHOOKS),
+    Foreign::value("webhook-tls-cipher-suites", NO_WEBHOOKS),
+    Foreign::value("webhook-tls-curve-preferences", NO_WEBHOOKS),
+    Foreign::value("webhook-tls-min-version", NO_WEBHOOKS),
+    Foreign::value("webhook-tls-sni-cert-key", NO_WEBHOOKS),
+    Foreign::switch("webhook-disable-http2-serving", NO_WEBHOOKS),
+    Foreign::switch("profiling", GO_ONLY),
+    Foreign::switch("contention-profiling", GO_ONLY),
+    Foreign::value("vmodule", "use --log-filter"),
+    Foreign::value("log-flush-frequency", NOT_BUFFERED),
+    Foreign::switch("log-text-split-stream", NOT_BUFFERED),
+    Foreign::switch("log-json-split-stream", NOT_BUFFERED),
+    Foreign::value("log-text-info-buffer-size", NOT_BUFFERED),
+    Foreign::value("log-json-info-buffer-size", NOT_BUFFERED),
 ];

@@ -70,7 +70,7 @@ impl Core {
         let (parts, body) = request.into_parts();
         let info = RequestInfo::new(&parts);
         let entry = self.audit.begin(&info, self.identity.uptime());
-        let effects = match self.suffer(&info).await {
+        let effects = match self.inject(&info).await {
             Ok(effects) => effects,
             Err(Broken::Refused(error)) => {
                 return Ok(finish(&entry, respond::refusal(&info, &error)));
@@ -99,7 +99,7 @@ impl Core {
     }
 
     /// Applies the active faults to a request.
-    async fn suffer(&self, info: &RequestInfo) -> Result<Effects, Broken> {
+    async fn inject(&self, info: &RequestInfo) -> Result<Effects, Broken> {
         let mut effects = Effects::default();
         for action in self.faults.strike(info) {
             match action {

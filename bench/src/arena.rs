@@ -43,7 +43,12 @@ impl Arena {
 
     /// How to start node-ccm here.
     pub fn launch(&self) -> Launch {
-        Launch::node_ccm(self.cluster.kubeconfig(), self.served.config())
+        self.controller("node-ccm")
+    }
+
+    /// How to start the controller of this name here.
+    pub fn controller(&self, name: &str) -> Launch {
+        Launch::controller(name, self.cluster.kubeconfig(), "external", self.served.config())
     }
 
     /// Starts node-ccm and waits until it leads.

@@ -53,11 +53,7 @@ pub async fn measure(arena: &Arena, count: usize) -> Result<()> {
 }
 
 fn launch(arena: &Arena) -> Launch {
-    Launch::new("lifecycle-ccm")
-        .arg(format!("--kubeconfig={}", arena.cluster.kubeconfig().display()))
-        .arg("--cloud-provider=external")
-        .arg(format!("--cloud-config={}", arena.served.config().display()))
-        .arg("--bind-address=127.0.0.1")
+    arena.controller("lifecycle-ccm")
 }
 
 async fn start(arena: &Arena, launch: &Launch) -> Result<Program> {

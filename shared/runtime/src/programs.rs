@@ -1,0 +1,106 @@
+//! The list of programs: the one place, besides its own crate, that a new controller is
+//! added to.
+//!
+//! Identities, the names that `--controllers` takes, the flags of siblings that are accepted
+//! without effect, and what the tests start, compare and print follow from it.
+
+use ccm_settings::Foreign;
+
+use crate::identity::Identity;
+
+/// A program of this repository.
+#[derive(Clone, Copy, Debug)]
+pub struct Listing {
+    /// Who it is.
+    pub identity: Identity,
+    /// Whether it has manifests, a role and a dashboard. The template has none.
+    pub shipped: bool,
+    /// Flags of its own that its siblings accept with a warning, because a manifest of
+    /// cloud-controller-manager may carry them.
+    flags: &'static [Foreign],
+}
+
+/// Flags that belong to a program.
+macro_rules! flags {
+    ($binary:literal: $($kind:ident $flag:literal),*) => {
+        &[$(Foreign::$kind($flag, concat!("it belongs to ", $binary))),*]
+    };
+}
+
+/// Initialises nodes and keeps them true to their instances.
+pub const NODE_CCM: Identity = Identity {
+    binary: "node-ccm",
+    controller: "cloud-node-controller",
+    alias: "cloud-node",
+    lease: "node-ccm",
+    port: 10258,
+    event_component: "cloud-node-controller",
+};
+
+/// Deletes nodes whose instances are gone.
+pub const LIFECYCLE_CCM: Identity = Identity {
+    binary: "lifecycle-ccm",
+    controller: "cloud-node-lifecycle-controller",
+    alias: "cloud-node-lifecycle",
+    lease: "lifecycle-ccm",
+    port: 10288,
+    event_component: "cloud-node-lifecycle-controller",
+};
+
+/// All programs.
+pub const ALL: &[Listing] = &[
+    Listing {
+        identity: NODE_CCM,
+        shipped: true,
+        flags: flags!("node-ccm": value "concurrent-node-syncs",
+            value "concurrent-node-status-updates", value "node-status-update-frequency"),
+    },
+    Listing {
+        identity: LIFECYCLE_CCM,
+        shipped: true,
+        flags: flags!("lifecycle-ccm": value "node-monitor-period"),
+    },
+];
+
+/// A controller of cloud-controller-manager that no program here runs yet.
+struct Planned {
+    controller: &'static str,
+    alias: &'static str,
+    flags: &'static [Foreign],
+}
+
+const PLANNED: &[Planned] = &[
+    Planned {
+        controller: "service-lb-controller",
+        alias: "service",
+        flags: flags!("service-ccm": value "concurrent-service-syncs"),
+    },
+    Planned {
+        controller: "node-route-controller",
+        alias: "route",
+        flags: flags!("route-ccm": value "cluster-cidr", switch "configure-cloud-routes",
+            value "route-reconciliation-period"),
+    },
+];
+
+/// The programs that are installed, in the order of the list.
+pub fn shipped() -> impl Iterator<Item = Identity> + Clone {
+    ALL.iter().filter(|listing| listing.shipped).map(|listing| listing.identity)
+}
+
+/// The program of this name.
+pub fn named(binary: &str) -> Option<Identity> {
+    ALL.iter().map(|listing| listing.identity).find(|identity| identity.binary == binary)
+}
+
+/// The controllers of cloud-controller-manager: canonical names and aliases.
+pub(crate) fn controllers() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let planned = PLANNED.iter().map(|planned| (planned.controller, planned.alias));
+    shipped().map(|identity| (identity.controller, identity.alias)).chain(planned)
+}
+
+/// The flags of all programs that a sibling accepts without effect.
+pub(crate) fn flags() -> impl Iterator<Item = &'static Foreign> {
+    let shipped = ALL.iter().filter(|listing| listing.shipped).map(|listing| listing.flags);
+    shipped.chain(PLANNED.iter().map(|planned| planned.flags)).flatten()
+}

@@ -1,0 +1,43 @@
+//! What the built programs print about themselves.
+
+use std::{collections::BTreeSet, process::Command};
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_sim::program::binaries;
+
+use crate::{
+    measured::{Family, families},
+    rights::manifest::Grant,
+};
+
+/// The settings as a page: `docs/options-<binary>.md`.
+pub fn options(program: &str) -> Result<String> {
+    printed(program, &["--print-options-markdown"])
+}
+
+/// All metrics that a process of this program can report, whatever the provider.
+pub fn metrics(program: &str) -> Result<Vec<Family>> {
+    Ok(families(&metrics_page(program)?))
+}
+
+/// The same as the program's page has it.
+pub fn metrics_page(program: &str) -> Result<String> {
+    printed(program, &["--print-metrics"])
+}
+
+/// What the code of this program says that it needs, with its default settings.
+pub fn rights(program: &str) -> Result<BTreeSet<Grant>> {
+    let text = printed(program, &["--print-rights", "--cloud-provider=external"])?;
+    serde_json::from_str(&text).with_context(|| text)
+}
+
+fn printed(program: &str, arguments: &[&str]) -> Result<String> {
+    let path = binaries()?.join(program);
+    let out = Command::new(&path)
+        .args(arguments)
+        .output()
+        .with_context(|| format!("{}: build the programs first", path.display()))?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    ensure!(out.status.success(), "{program} {arguments:?} ended with {}: {said}", out.status);
+    Ok(String::from_utf8(out.stdout)?)
+}

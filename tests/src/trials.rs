@@ -1,0 +1,82 @@
+//! Scenarios as tests of their own, on the cluster that `QUARTET_CLUSTER` names.
+
+use std::{env, process::ExitCode, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::runtime::Runtime;
+
+use crate::{
+    cluster::Kind,
+    lanes::{self, Lane, Lanes},
+    scenarios::Scenario,
+};
+
+/// No test may take longer: one that hangs is a failure with a name.
+const LIMIT: Duration = Duration::from_mins(3);
+
+/// The kind of cluster that the environment asks for.
+pub fn kind() -> Result<Kind> {
+    env::var("QUARTET_CLUSTER").unwrap_or_else(|_| "sim".to_owned()).parse()
+}
+
+/// What tests on clusters share.
+#[derive(Clone)]
+pub struct Trials {
+    runtime: Arc<Runtime>,
+    lanes: Arc<Lanes>,
+    kind: Kind,
+}
+
+impl Trials {
+    /// For clusters of this kind.
+    pub fn new(kind: Kind) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        Ok(Self { runtime: Arc::new(runtime), lanes: Arc::new(Lanes::new(kind)), kind })
+    }
+
+    /// A test on one of the clusters.
+    pub fn trial<F>(&self, name: impl Into<String>, test: F) -> Trial
+    where
+        F: AsyncFnOnce(&Lane) -> Result<()> + Send + 'static,
+    {
+        let Self { runtime, lanes, kind } = self.clone();
+        Trial::test(name, move || {
+            let run = lanes.run(async |lane| {
+                tokio::time::timeout(LIMIT, test(lane)).await.context("still running")?
+            });
+            runtime.block_on(run).map_err(|error| Failed::from(format!("{error:?}")))
+        })
+        .with_kind(match kind {
+            Kind::Simulated => "sim",
+            Kind::Real => "real",
+        })
+    }
+
+    /// Runs the tests and ends the clusters.
+    pub fn run(self, trials: Vec<Trial>) -> Result<ExitCode> {
+        let mut arguments = Arguments::from_args();
+        // They wait more than they work, but each has programs of its own, and two cores
+        // are busy with more of them.
+        let threads = if self.kind == Kind::Real { lanes::REAL } else { 8 };
+        arguments.test_threads.get_or_insert(threads);
+        let conclusion = libtest_mimic::run(&arguments, trials);
+        if let Some(lanes) = Arc::into_inner(self.lanes) {
+            self.runtime.block_on(lanes.stop())?;
+        }
+        Ok(conclusion.exit_code())
+    }
+}
+
+/// The whole `main` of a test program: each scenario as a test.
+pub fn scenarios(all: Vec<Scenario>) -> Result<ExitCode> {
+    let kind = kind()?;
+    let trials = Trials::new(kind)?;
+    let chosen = all.into_iter().filter(|scenario| scenario.on.contains(&kind));
+    let chosen = chosen
+        .map(|scenario| {
+            trials.trial(scenario.name, async move |lane| scenario.run(lane.env().await?).await)
+        })
+        .collect();
+    trials.run(chosen)
+}
