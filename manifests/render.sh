@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes what is made from other files here: rendered/, one file for each overlay, and the
-# Prometheus operator's objects from the rules of grafana/alerts. With a folder as argument
-# they are written there instead, for the test that compares.
+# Writes the generated files: rendered/, one file for each overlay, and the Prometheus
+# operator's objects from the rules of grafana/alerts. With a folder as argument it writes
+# them there instead, for the test that compares.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${1:-$here}

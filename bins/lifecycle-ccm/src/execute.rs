@@ -1,20 +1,29 @@
 //! Carries out what was decided: writes to the API server, and what came of them.
 
-use std::sync::Arc;
+use std::{collections::HashMap, pin::pin, sync::Arc};
 
-use ccm_controller::writer::{self, Writer};
-use ccm_kube::{ApiError, write::Patch};
+use ccm_base::clock::Timeline;
+use ccm_controller::{
+    reports::{Report, Reports, When},
+    writer::{self, Writer},
+};
+use ccm_kube::{ApiError, store::Store, write::Patch};
 use ccm_objects::Node;
-use ccm_runtime::plans::Step;
+use ccm_runtime::{
+    plans::{Plans, Step},
+    program::{Context, Program},
+};
 use futures::{Stream, StreamExt as _, stream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    metrics::LifecycleMetrics,
+    observe::Observer,
     policy::{
-        Decision, Deletion,
+        At, Decider, Decision, Deletion, Verdict,
         action::{APPROVED, Action, GONE, Marks, Write},
-        shutdown,
+        shutdown, text,
     },
     settings::LifecycleSettings,
 };
@@ -33,7 +42,7 @@ pub(crate) enum Stopped {
 impl Stopped {
     /// What it means for a deletion: a request that was answered with an error did
     /// nothing, but what became of one that was not answered is not known.
-    pub(crate) fn outcome(&self) -> Deletion {
+    fn outcome(&self) -> Deletion {
         match self.refusal() {
             None | Some(ApiError::Conflict) => Deletion::NotDone,
             Some(
@@ -47,7 +56,7 @@ impl Stopped {
     }
 
     /// What the API server answered, if it was asked.
-    pub(crate) fn refusal(&self) -> Option<&ApiError> {
+    fn refusal(&self) -> Option<&ApiError> {
         match self {
             Self::NotWritten(writer::Stopped::Refused(error)) => Some(error),
             Self::NotWritten(writer::Stopped::Lost(_)) | Self::Superseded(_) => None,
@@ -55,8 +64,8 @@ impl Stopped {
     }
 }
 
-/// A write as `/plan` shows it.
-pub(crate) fn published(action: &Action) -> Step {
+/// A change of marks as `/plan` shows it.
+fn published(action: &Action) -> Step {
     let changes = match action.write {
         Write::Marks(Marks { end_approval: true, .. }) => vec![format!("{APPROVED} removed")],
         _ => Vec::new(),
@@ -65,24 +74,127 @@ pub(crate) fn published(action: &Action) -> Step {
     Step { step, changes, reason, held: None }
 }
 
-/// A deletion that is held, if this is one.
-pub(crate) fn held(decision: &Decision) -> Option<Step> {
-    let held = Some(decision.held()?);
-    Some(Step { step: "delete", changes: Vec::new(), reason: GONE.to_owned(), held })
+/// A deletion, due or held, as `/plan` shows it.
+fn deletion(decision: &Decision) -> Option<Step> {
+    let held = decision.held();
+    let is_deletion = held.is_some() || decision.verdict == Verdict::Delete;
+    let (changes, reason) = (Vec::new(), GONE.to_owned());
+    is_deletion.then_some(Step { step: "delete", changes, reason, held })
 }
 
-/// Writes nodes.
+/// Writes nodes, and reports what came of it.
 pub(crate) struct Executor {
-    pub(crate) writer: Writer<Node>,
-    pub(crate) settings: watch::Receiver<Arc<LifecycleSettings>>,
+    writer: Writer<Node>,
+    settings: watch::Receiver<Arc<LifecycleSettings>>,
     /// Cancelled when nothing new is to be begun.
     pub(crate) closing: CancellationToken,
+    reports: Arc<Reports>,
+    metrics: LifecycleMetrics,
+    timeline: Timeline,
+    plans: Plans,
+    store: Store<Node>,
 }
 
 impl Executor {
-    /// Carries out these actions, which were decided by these settings; each comes back
-    /// with its result as soon as that is known.
-    pub(crate) fn execute<'a>(
+    /// Writes the observer's nodes until `closing` is cancelled.
+    pub(crate) fn new<P: Program<Settings = LifecycleSettings>>(
+        context: &Context<P>,
+        observer: &Observer,
+        (reports, metrics): (Arc<Reports>, LifecycleMetrics),
+        closing: CancellationToken,
+    ) -> Self {
+        Self {
+            writer: Writer::new(context, &observer.store),
+            settings: context.settings.clone(),
+            closing,
+            reports,
+            metrics,
+            timeline: observer.timeline(),
+            plans: context.plans.clone(),
+            store: observer.store.clone(),
+        }
+    }
+
+    /// The settings as they are now.
+    pub(crate) fn settings(&self) -> Arc<LifecycleSettings> {
+        Arc::clone(&self.settings.borrow())
+    }
+
+    /// Publishes all that is to be done about these nodes.
+    pub(crate) fn publish<'a>(
+        &self,
+        nodes: impl Iterator<Item = &'a Arc<Node>>,
+        marks: &[Action],
+        decisions: &[Decision],
+    ) {
+        let mut by_name: HashMap<&str, Vec<Step>> = HashMap::new();
+        for action in marks {
+            by_name.entry(&action.node.name).or_default().push(published(action));
+        }
+        for decision in decisions {
+            by_name.entry(&decision.name).or_default().extend(deletion(decision));
+        }
+        for node in nodes {
+            let steps = by_name.remove(&*node.name).filter(|steps| !steps.is_empty());
+            let has_steps = steps.is_some();
+            if let Some(steps) = steps {
+                self.plans.set(&node.reference(), steps);
+            }
+            // Asked afterwards: a node that vanishes meanwhile must not stay on the page.
+            if !has_steps || self.store.get(&node.name).is_none() {
+                self.plans.clear("Node", &node.name);
+            }
+        }
+    }
+
+    /// A case ended without a lookup. What is to be done about a Ready node is published by
+    /// each pass.
+    pub(crate) fn withdraw(&self, name: &str) {
+        if self.store.get(name).is_none_or(|node| !node.is_ready()) {
+            self.plans.clear("Node", name);
+        }
+    }
+
+    /// Carries out what was decided by these settings: the one place where decisions leave
+    /// for the API server. The policy learns what came of deletions as soon as it is known,
+    /// and returns whether no mark failed; a deletion that did is due again by the policy.
+    pub(crate) async fn carry_out(
+        &self,
+        actions: Vec<Action>,
+        by: &Arc<LifecycleSettings>,
+        decider: &mut Decider,
+    ) -> bool {
+        if self.plans.is_observing() {
+            for action in &actions {
+                if let Write::Delete(decision) = &action.write {
+                    let now = self.timeline.now();
+                    decider.deleted(now, decision, Deletion::Observed, &by.policy);
+                }
+            }
+            return true;
+        }
+        let mut is_done = true;
+        let mut ended = pin!(self.execute(actions, by));
+        while let Some((action, result)) = ended.next().await {
+            let now = self.timeline.now();
+            self.report(&action, &result, now);
+            if result.is_ok() {
+                self.plans.clear("Node", &action.node.name);
+            }
+            match &action.write {
+                Write::Delete(decision) => {
+                    let outcome =
+                        result.as_ref().map_or_else(Stopped::outcome, |()| Deletion::Done);
+                    decider.deleted(now, decision, outcome, &by.policy);
+                }
+                Write::Marks(_) => is_done &= result.is_ok(),
+            }
+        }
+        is_done
+    }
+
+    /// Each action comes back with its result as soon as that is known.
+    fn execute<'a>(
         &'a self,
         actions: Vec<Action>,
         decided_by: &'a Arc<LifecycleSettings>,
@@ -95,6 +207,58 @@ impl Executor {
             (action, result)
         });
         stream::iter(writes).buffer_unordered(decided_by.concurrent_node_lifecycle_syncs)
+    }
+
+    /// Reports what came of an action.
+    fn report(&self, action: &Action, result: &Result<(), Stopped>, now: At) {
+        let answer = match result {
+            Ok(()) => Some(Ok(())),
+            Err(stopped) => stopped.refusal().map(Err),
+        };
+        match (&action.write, answer) {
+            (Write::Delete(decision), Some(answer)) => {
+                self.metrics.deleted(answer, now.since(decision.since.unwrap_or(now)));
+            }
+            (Write::Marks(Marks { taint: Some((step, _)), .. }), Some(answer)) => {
+                self.metrics.tainted(step.as_str(), answer);
+            }
+            _ => {}
+        }
+        let (node, name) = (&action.node.reference(), &action.node.name);
+        let report = |event: (&'static str, String)| {
+            let line = format!("node {name}: {}", event.1);
+            let report = Report { topic: event.0, line, event: Some(event), ..Report::default() };
+            self.reports.report(node, When::Always, report);
+        };
+        match (result, &action.write) {
+            (Err(stopped), write) => self.report_stopped(&action.node, write, stopped),
+            (Ok(()), Write::Delete(decision)) => report(text::deleted(&action.node, decision)),
+            (Ok(()), Write::Marks(marks)) => text::marked(*marks).for_each(report),
+        }
+    }
+
+    /// A decision that was not carried out is no failure if the node has changed meanwhile
+    /// or this replica no longer leads: it is looked at again.
+    fn report_stopped(&self, node: &Node, write: &Write, stopped: &Stopped) {
+        let name = &node.name;
+        let report = match stopped.refusal() {
+            None | Some(ApiError::Conflict | ApiError::NotFound) => {
+                tracing::info!(node = &**name, reason = %stopped, "node {name}: {write} waits for another look");
+                return;
+            }
+            Some(error) => Report {
+                topic: write.failure(),
+                state: error.reason(),
+                warning: true,
+                line: format!("node {name}: {write} failed, tried again: {error}"),
+                reason: Some(error.reason()),
+                event: matches!(write, Write::Delete(_)).then(|| {
+                    ("DeletingNodeFailed", format!("Failed deleting node {name}: {error}"))
+                }),
+                ..Report::default()
+            },
+        };
+        self.reports.report(&node.reference(), When::Changed, report);
     }
 
     /// Lowering the budget or ending the program also means the deletions that wait.

@@ -1,8 +1,8 @@
 //! lifecycle-ccm: the controller that takes nodes out of the cluster whose instances
-//! are gone for good, and nobody else; and that taints those whose machines are shut down.
+//! are gone for good, and no others; and that taints those whose machines are shut down.
 //!
 //! ```text
-//! informer --Ready changed--> pass: who is due? --one lookup--> policy --decisions--> API server
+//! informer --Ready changed--> pass: which are due? --one lookup--> policy --decisions--> API server
 //!                               ^                  [one list]   pure     delete, taint, event
 //!                               +---------------- timer -------------------+
 //! ```
@@ -13,9 +13,9 @@
 //! | [`policy::shutdown`], `policy::action` | what becomes of the shutdown taint; what is to be written |
 //! | `policy::backlog`, `policy::text` | how long nodes wait for a verdict; decisions in words |
 //! | `observe` | from nodes and answers to the policy's plain values |
-//! | `controller` | the loop that feeds the policy and has done what it decides |
-//! | `execute` | writes to the API server, and what came of them |
-//! | `report` | events, log lines and what is measured |
+//! | `controller` | the loop: observe, decide, execute |
+//! | `execute` | `/plan`, writes to the API server, and what came of them |
+//! | `report` | events and log lines about decisions |
 //! | `settings`, `metrics` | flags; `ccm_lifecycle_*` and upstream's metrics |
 
 mod controller;
@@ -31,13 +31,13 @@ use std::sync::Arc;
 use ccm_cloud::Capability;
 use ccm_controller::{
     passes::Passes,
+    reports::Reports,
     watch::{self, Watches},
-    writer::{self, Writer},
+    writer,
 };
 use ccm_kube::store::Change;
 use ccm_objects::Node;
 use ccm_runtime::{
-    health::Scope,
     metrics::Metrics,
     program::{Context, Failure, Identity, Need, Program},
     programs,
@@ -52,13 +52,13 @@ use crate::{
     metrics::LifecycleMetrics,
     observe::Observer,
     policy::{Decider, backlog::Backlog},
-    report::Reporter,
 };
 
 /// The program.
 pub struct LifecycleCcm {
     observer: Arc<Observer>,
-    reporter: Arc<Reporter>,
+    reports: Arc<Reports>,
+    metrics: LifecycleMetrics,
     passes: Passes,
 }
 
@@ -80,45 +80,34 @@ impl Program for LifecycleCcm {
     }
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
-        let breaker = context.health.condition("breaker", Scope::Information, "not judged yet");
         let metrics = LifecycleMetrics::new(&context.metrics);
-        let reporter = Arc::new(Reporter::new(context.events.clone(), breaker, metrics));
-        let observer = Arc::new(Observer::new(Arc::clone(&context.cloud)));
+        let observer = Arc::new(Observer::new(&context, metrics.clone()));
+        let reports = report::reports(context.events.clone());
         let passes = Passes::default();
-        let (sees, forgets, wakes) = (observer.clone(), reporter.clone(), passes.clone());
-        let watches = Watches::new(&context);
+        let (sees, forgets, wakes) = (observer.clone(), reports.clone(), passes.clone());
         let plans = context.plans.clone();
         let on_change = move |change: Change<Node>| {
             if let Change::Deleted(node) = &change {
-                forgets.forget(&node.name);
+                forgets.memory().forget(&node.name);
                 plans.clear("Node", &node.name);
             }
             if sees.changed(&change) {
                 wakes.wake();
             }
         };
-        watches.watch(&observer.store, on_change).await;
-        Ok(Self { observer, reporter, passes })
+        Watches::new(&context).watch(&observer.store, on_change).await;
+        Ok(Self { observer, reports, metrics, passes })
     }
 
     fn lead(self: Arc<Self>, context: Context<Self>) {
-        self.reporter.leads();
-        let (settings, closing) = (context.settings.clone(), self.passes.closing().clone());
-        let controller = Controller {
-            executor: Executor {
-                writer: Writer::new(&context, &self.observer.store),
-                settings: settings.clone(),
-                closing: closing.clone(),
-            },
-            observer: Arc::clone(&self.observer),
-            reporter: Arc::clone(&self.reporter),
-            plans: context.plans.clone(),
-            settings: settings.clone(),
-            closing,
-            decider: Decider::new(),
-            backlog: Backlog::default(),
-        };
-        let passes = self.passes.clone().run(controller, settings, context.token.clone());
+        self.observer.leads();
+        let (reports, metrics) = (Arc::clone(&self.reports), self.metrics.clone());
+        let (outlets, closing) = ((reports.clone(), metrics.clone()), self.passes.closing());
+        let executor = Executor::new(&context, &self.observer, outlets, closing.clone());
+        let observer = Arc::clone(&self.observer);
+        let (decider, backlog) = (Decider::new(), Backlog::default());
+        let controller = Controller { observer, executor, reports, metrics, decider, backlog };
+        let passes = self.passes.clone().run(controller, context.settings, context.token.clone());
         context.supervisor.spawn("passes", passes);
     }
 

@@ -10,19 +10,26 @@ use std::{
 use ccm_base::clock::{self, Timeline};
 use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, Lookup, LookupResult, PowerState};
 use ccm_controller::{
-    brake::approval::is_yes,
+    brake::Transition,
     instances,
     inventory::{Inventory, Snapshot},
+    reports::{Memory, REPEAT},
 };
 use ccm_kube::store::{Change, Store};
 use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::{
+    health::{Condition, Scope},
+    program::{Context, Program},
+};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
+    metrics::{LifecycleMetrics, States},
     policy::{
-        Agenda, Answers, At, Listing, LookedUp, NodeView,
-        action::{self, APPROVED, Action, PROTECTED},
+        Agenda, Answers, At, Breaker, Listing, LookedUp, NodeView,
+        action::{self, Action, PROTECTED, is_approved},
+        shutdown,
     },
     settings::LifecycleSettings,
 };
@@ -40,9 +47,27 @@ impl Nodes {
         self.views.iter().zip(&self.nodes)
     }
 
+    /// How they stand, but for the policy's own view.
+    pub(crate) fn states(&self) -> States {
+        let count =
+            |test: fn(&NodeView) -> bool| self.views.iter().filter(|view| test(view)).count();
+        States {
+            ready: count(|view| view.ready),
+            foreign: count(|view| view.claim == Claim::Foreign),
+            unselected: count(|view| !view.selected),
+            shutdown: self.nodes.iter().filter(|node| node.taint(shutdown::KEY).is_some()).count(),
+            ..States::default()
+        }
+    }
+
     /// The nodes by their names.
     pub(crate) fn by_name(&self) -> HashMap<Name, Arc<Node>> {
         self.nodes.iter().map(|node| (Arc::clone(&node.name), Arc::clone(node))).collect()
+    }
+
+    /// Those that are Ready.
+    pub(crate) fn ready(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.iter().filter(|(view, _)| view.ready).map(|(_, node)| node)
     }
 
     /// What the marks on Ready nodes should become.
@@ -98,23 +123,42 @@ pub(crate) struct Observer {
     timeline: Timeline,
     /// Nodes that appeared while this process watched, and when.
     appeared: Mutex<HashMap<Name, Instant>>,
+    metrics: LifecycleMetrics,
+    /// The line `breaker` of `/readyz?verbose`.
+    breaker: Condition,
+    /// The kinds of the cloud's errors that were reported.
+    errors: Memory,
 }
 
 impl Observer {
     /// Has seen nothing yet.
-    pub(crate) fn new(cloud: Arc<dyn Cloud>) -> Self {
-        let timeline = Timeline::begin();
-        Self { store: Store::new(), cloud, timeline, appeared: Mutex::default() }
+    pub(crate) fn new<P: Program>(context: &Context<P>, metrics: LifecycleMetrics) -> Self {
+        let breaker = context.health.condition("breaker", Scope::Information, "not judged yet");
+        breaker.pass("not judged here: this replica does not lead");
+        Self {
+            store: Store::new(),
+            cloud: Arc::clone(&context.cloud),
+            timeline: Timeline::begin(),
+            appeared: Mutex::default(),
+            metrics,
+            breaker,
+            errors: Memory::new(REPEAT),
+        }
+    }
+
+    /// This replica leads from now on.
+    pub(crate) fn leads(&self) {
+        self.breaker.pass("closed; no list of the fleet was needed so far");
+    }
+
+    /// The moments of this process.
+    pub(crate) fn timeline(&self) -> Timeline {
+        self.timeline
     }
 
     /// This moment.
     pub(crate) fn now(&self) -> At {
         self.timeline.now()
-    }
-
-    /// When the timers of this process reach a moment.
-    pub(crate) fn instant(&self, at: At) -> Instant {
-        self.timeline.instant(at)
     }
 
     /// Takes notice of a change of a node; says whether it may matter before the next
@@ -178,7 +222,8 @@ impl Observer {
         Heard { asked, answers, fleet, times: (start, answered) }
     }
 
-    /// What the cloud answered, with the list measured by these nodes.
+    /// What the cloud answered, with the list measured by these nodes. Reports what does
+    /// not help.
     pub(crate) fn answers(&self, heard: Heard, nodes: &Nodes) -> Answers {
         let Heard { asked, answers, fleet, times: (start, answered) } = heard;
         let looked_up = |(node, result): (&Arc<Node>, LookupResult)| LookedUp {
@@ -186,12 +231,75 @@ impl Observer {
             uid: node.uid.clone(),
             result,
         };
-        let lookups = asked.iter().zip(answers).map(looked_up).collect();
+        let lookups: Vec<_> = asked.iter().zip(answers).map(looked_up).collect();
         let list = fleet.map(|(fleet, read)| {
             let spell = |id: &str| self.cloud.canonical_id(id).into_owned();
             listing(fleet, spell, nodes, (start, read))
         });
+        self.report_errors(&lookups);
+        list.iter().for_each(report_list);
         Answers { asked: start, answered, lookups, list }
+    }
+
+    /// Reports that the list opened the breaker, changed its cause or closed it.
+    pub(crate) fn report_breaker(&self, before: Breaker, after: Breaker) {
+        match before.transition(after) {
+            Transition::Opened(cause) => {
+                self.metrics.opened(&cause);
+                tracing::error!(cause = cause.as_str(), "no node is deleted: {cause}");
+            }
+            Transition::StaysOpen(known, cause) if known.as_str() != cause.as_str() => {
+                tracing::error!(cause = cause.as_str(), "still no node is deleted: {cause}");
+            }
+            Transition::Closed => {
+                tracing::warn!("the cloud's list shows the fleet again; nodes are judged again");
+            }
+            Transition::StaysOpen(..) | Transition::StaysClosed => {}
+        }
+        match after {
+            Breaker::Open { cause, .. } => {
+                self.breaker.fail(format!("open, no node is deleted but approved ones: {cause}"));
+            }
+            Breaker::Closed => self.breaker.pass("closed"),
+        }
+    }
+
+    /// Reports, once for each kind of error, that the cloud did not answer about nodes.
+    fn report_errors(&self, lookups: &[LookedUp]) {
+        let mut kinds: HashMap<&'static str, (usize, &LookedUp, &CloudError)> = HashMap::new();
+        for lookup in lookups {
+            self.metrics.answered(&lookup.result);
+            if let Err(error) = &lookup.result {
+                kinds.entry(error.kind.reason()).or_insert((0, lookup, error)).0 += 1;
+            }
+        }
+        for (kind, (count, lookup, error)) in kinds {
+            if self.errors.changed("", kind, "") {
+                let name = &*lookup.name;
+                tracing::warn!(
+                    kind,
+                    nodes = count,
+                    %error,
+                    "the cloud did not answer about {count} nodes, {name} among them: {error}; no node is deleted for that"
+                );
+            }
+        }
+    }
+}
+
+/// Reports a list that does not help, or not wholly.
+fn report_list(list: &Listing) {
+    match list {
+        Listing::Failed(error) => {
+            tracing::warn!(%error, "cannot list the fleet; no node is deleted until a list succeeds");
+        }
+        Listing::Read { malformed, .. } if *malformed > 0 => {
+            tracing::warn!(
+                malformed,
+                "{malformed} entries of the cloud's list could not be understood; no node that they name is deleted"
+            );
+        }
+        Listing::Read { .. } => {}
     }
 }
 
@@ -210,12 +318,6 @@ fn view(node: &Node, claim: Claim, selected: bool, age: Duration) -> NodeView {
         protected: node.annotations.get(PROTECTED).is_some_and(|value| &**value != "false"),
         approved: !node.is_ready() && is_approved(node),
     }
-}
-
-/// Whether a person has approved the node's deletion. A word that is not understood
-/// approves nothing.
-pub(crate) fn is_approved(node: &Node) -> bool {
-    node.annotations.get(APPROVED).is_some_and(|value| is_yes(value))
 }
 
 /// The shortest age that may be true: by the wall clock, which may be wrong, and by how

@@ -28,7 +28,7 @@ mod record;
 pub mod shutdown;
 #[cfg(test)]
 mod tests;
-mod text;
+pub(crate) mod text;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

@@ -98,8 +98,8 @@ func (r row) addTo(builder *dashboard.DashboardBuilder) {
 	builder.WithRow(heading)
 }
 
-// finish numbers the panels, and shows links and annotations where every release of
-// Grafana has them.
+// finish numbers the panels, and removes placements of links and annotations that not
+// every release of Grafana supports.
 func finish(built *dashboard.Dashboard) {
 	next := uint32(0)
 	number := func(id **uint32) {
@@ -181,8 +181,8 @@ func (b board) variables(docs string) []cog.Builder[dashboard.VariableModel] {
 		Value(dashboard.StringOrMap{String: cog.ToPtr(docs)}))
 }
 
-// choice is a variable whose values are asked for when the time range changes, so that
-// replicas that are gone can still be looked at.
+// choice is a variable whose values are reloaded when the time range changes, so that
+// replicas that have ended can still be selected.
 func choice(name, label, query string) *dashboard.QueryVariableBuilder {
 	everything := dashboard.VariableOption{
 		Selected: cog.ToPtr(true),

@@ -2,15 +2,15 @@ package main
 
 import "github.com/grafana/grafana-foundation-sdk/go/units"
 
-// cloudCalls is about what the cloud is asked and how it answers.
+// cloudCalls shows requests to the cloud and their results.
 func cloudCalls() row {
 	return row{title: "Calls to the cloud", panels: []panel{
 		graph{
 			title: "Calls by kind",
 			about: about{
-				shows:  "Requests that were sent to the cloud, per second, by operation.",
-				normal: "A list of the fleet once per period and few lookups: one serves up to 500 nodes.",
-				do:     "Many lookups for long: nodes flap, or the cloud fails and is asked again. See the results beside it.",
+				shows:  "Requests to the cloud per second, by operation.",
+				normal: "A list of the fleet once per period and few lookups (one lookup serves up to 500 nodes).",
+				do:     "Many lookups for a long time: nodes flap, or the controller retries failed calls. See *Calls without success, by result*.",
 			},
 			unit:    units.RequestsPerSecond,
 			lines:   []line{{sum("operation", rate(of("ccm_cloud_requests_total"))), "{{operation}}"}},
@@ -21,7 +21,7 @@ func cloudCalls() row {
 			about: about{
 				shows:  "Requests that the cloud answered with an error or not at all, per second, by kind of error.",
 				normal: "None.",
-				do:     "`throttled`: see the limits below. `unauthorized`, `forbidden`: mend the credentials; nothing is deleted meanwhile. `timeout`, `unavailable`: the cloud; new nodes wait.",
+				do:     "`throttled`: see row *Rate limits*. `unauthorized`, `forbidden`: fix the credentials; no node is deleted until then. `timeout`, `unavailable`: check the cloud; new nodes wait.",
 				alert:  "CCMCloudErrors",
 				page:   "node-ccm.md",
 			},
@@ -34,9 +34,9 @@ func cloudCalls() row {
 		graph{
 			title: "Time to answer",
 			about: about{
-				shows:  "From sending a request to the end of its answer: half of them, and 99 of 100, were faster.",
-				normal: "What the cloud usually takes: a second or two for a list.",
-				do:     "At 30 s (`--cloud-call-timeout`) calls are given up. Ask the cloud's people; a longer time-out helps only lists.",
+				shows:  "Time from sending a request to the end of its answer: median and 99th percentile.",
+				normal: "The cloud's usual response time: a second or two for a list.",
+				do:     "At 30 s (`--cloud-call-timeout`) calls time out. Contact the cloud's operators; a longer timeout helps only lists.",
 			},
 			unit: units.Seconds,
 			lines: []line{
@@ -47,15 +47,15 @@ func cloudCalls() row {
 	}}
 }
 
-// limits is about the budgets of requests: to the cloud first, to the API server as well.
+// limits shows the rate limits of requests to the cloud and to the API server.
 func limits() row {
 	return row{title: "Rate limits: budget used, and time spent waiting for it", panels: []panel{
 		graph{
 			title: "Budget used",
 			about: about{
-				shows:  "Requests that were let through, as a share of the rate in force. Above 100 % a burst is used up.",
+				shows:  "Admitted requests, as a share of the rate in force. Above 100 % they use the burst.",
 				normal: "A few percent; short peaks while many nodes register.",
-				do:     "At 100 % for minutes, with requests that wait: raise `--cloud-read-qps`, if the cloud's quota allows it, in the ConfigMap: it is in force within seconds.",
+				do:     "At 100 % for minutes, with waiting requests: raise `cloud_read_qps` in the ConfigMap, if the cloud's quota allows it. The change takes effect within seconds.",
 				page:   "rate-limits.md",
 			},
 			unit: units.PercentUnit,
@@ -68,9 +68,9 @@ func limits() row {
 		graph{
 			title: "Rate in force",
 			about: about{
-				shows:  "Requests per second to the cloud that are let through now, and the configured ones. A cloud that refuses a request as one too many halves the first; it comes back within a minute.",
-				normal: "Both lines as one.",
-				do:     "The rate in force stays low: the cloud goes on refusing. Configure less than its quota, or let others use less of it.",
+				shows:  "Current and configured rate of requests to the cloud, per second. When the cloud throttles a request, the current rate is halved; it recovers within a minute.",
+				normal: "Both lines are equal.",
+				do:     "The current rate stays low: the cloud keeps throttling. Configure a rate below its quota, or reduce the use by other clients.",
 				page:   "rate-limits.md",
 			},
 			unit: units.RequestsPerSecond,
@@ -80,11 +80,11 @@ func limits() row {
 			},
 		}.panel(),
 		graph{
-			title: "Refused as too many",
+			title: "Throttled requests",
 			about: about{
-				shows:  "Requests that the other side refused with 429 or its like, per second.",
+				shows:  "Requests that the cloud or the API server throttled (429 or equivalent), per second.",
 				normal: "None.",
-				do:     "The quota is shared: who else asks this cloud with these credentials? Then see the rate in force.",
+				do:     "The quota is shared: find other clients that use the same credentials. Then see *Rate in force*.",
 				alert:  "CCMCloudThrottled",
 				page:   "rate-limits.md",
 			},
@@ -94,9 +94,9 @@ func limits() row {
 		graph{
 			title: "Time spent waiting",
 			about: about{
-				shows:  "How long a request waited on average until the limit let it through, in the last five minutes.",
+				shows:  "Average time that a request waited for the rate limit, in the last five minutes.",
 				normal: "Milliseconds.",
-				do:     "Seconds: nodes wait for nothing but the limit. Raise it, or find who asks so much.",
+				do:     "Seconds: the rate limit delays the nodes. Raise it, or find the cause of the many requests.",
 				page:   "rate-limits.md",
 			},
 			unit: units.Seconds,
@@ -107,11 +107,11 @@ func limits() row {
 			wide: 6,
 		}.panel(),
 		graph{
-			title: "Requests that wait now",
+			title: "Waiting requests",
 			about: about{
-				shows:  "Requests that wait for their turn at the limit.",
+				shows:  "Requests that currently wait for the rate limit.",
 				normal: "0.",
-				do:     "Many for minutes: see budget used and the pause that the cloud asked for.",
+				do:     "Many for minutes: see *Budget used* and *Retry-After pause*.",
 				page:   "rate-limits.md",
 			},
 			unit:  units.Short,
@@ -119,11 +119,11 @@ func limits() row {
 			wide:  6,
 		}.panel(),
 		graph{
-			title: "Pause that was asked for",
+			title: "Retry-After pause",
 			about: about{
-				shows:  "For how much longer the other side asked to be left alone (`Retry-After`).",
+				shows:  "Remaining time of the pause that the cloud or the API server asked for (`Retry-After`).",
 				normal: "0.",
-				do:     "Nothing is asked until it is over; five minutes at most are believed. If it comes again and again, ask less: see the quota.",
+				do:     "The controller sends no requests until the pause is over, at most five minutes. If pauses repeat, lower the rates below the quota.",
 				page:   "rate-limits.md",
 			},
 			unit:  units.Seconds,
@@ -131,11 +131,11 @@ func limits() row {
 			wide:  6,
 		}.panel(),
 		graph{
-			title: "Calls that were not made",
+			title: "Calls not sent",
 			about: about{
-				shows:  "Calls to the cloud that were given up before they were sent, per second, by why.",
+				shows:  "Calls to the cloud that failed before they were sent, per second, by reason.",
 				normal: "None.",
-				do:     "`closed`: the pause lasts longer than a call may take; wait for it. `rate_limit`: no turn in time; raise the limit. `leadership`: this replica was about to lose its term.",
+				do:     "`closed`: the `Retry-After` pause is longer than the call's deadline; wait. `rate_limit`: not admitted before the deadline; raise the limit. `leadership`: this replica was about to lose its term.",
 				page:   "rate-limits.md",
 			},
 			unit:  units.RequestsPerSecond,
@@ -147,7 +147,7 @@ func limits() row {
 
 const notAPIServer = `service!="apiserver"`
 
-// openStack has data only where OpenStack is the provider.
+// openStack has data only with the provider openstack.
 func openStack() row {
 	return row{title: "OpenStack (empty with any other provider)", collapsed: true, panels: []panel{
 		number{
@@ -155,7 +155,7 @@ func openStack() row {
 			about: about{
 				shows:  "Whether Keystone refused the credentials at the last login.",
 				normal: "accepted",
-				do:     "Mend `cloud.conf` in its Secret; it is read again without a restart.",
+				do:     "Fix `cloud.conf` in its Secret; the program reloads it without a restart.",
 				alert:  "CCMCloudCredentialsRefused",
 				page:   "providers/openstack.md",
 			},
@@ -168,9 +168,9 @@ func openStack() row {
 		number{
 			title: "Changed cloud.conf",
 			about: about{
-				shows:  "Whether a changed cloud configuration is not used because it is wrong or the cloud does not take it.",
+				shows:  "Refused: a changed cloud configuration is invalid, or the cloud does not accept it.",
 				normal: "in use",
-				do:     "The log names the mistake. The old configuration stays in use until the restart.",
+				do:     "The log names the problem. The old configuration stays in use until the next restart.",
 				alert:  "OpenStackConfigurationRefused",
 				page:   "providers/openstack.md",
 			},
@@ -183,32 +183,32 @@ func openStack() row {
 		graph{
 			title: "Logins by result",
 			about: about{
-				shows:  "Logins at Keystone per second. `refused` says no to the credentials, `failed` says nothing about them.",
-				normal: "One when the token runs out, every hour or so.",
-				do:     "`refused`: the credentials. `failed`: Keystone or the way to it.",
+				shows:  "Logins at Keystone per second. `refused`: Keystone rejected the credentials. `failed`: the login failed for another reason.",
+				normal: "One when the token expires, about every hour.",
+				do:     "`refused`: check the credentials. `failed`: check Keystone and the network path to it.",
 				page:   "providers/openstack.md",
 			},
 			unit:  units.Short,
 			lines: []line{{sum("result", rate(of("openstack_token_renewals_total"))), "{{result}}"}},
 		}.panel(),
 		graph{
-			title: "HTTP requests and those without a good answer",
+			title: "HTTP requests and errors",
 			about: about{
-				shows:  "Requests to OpenStack's services per second, logins and repetitions included.",
+				shows:  "Requests to OpenStack's services per second, including logins and retries.",
 				normal: "No errors.",
-				do:     "The name of the request tells the service: ask its people, with the request ID from the log.",
+				do:     "The request's name shows the service: contact its operators, with the request ID from the log.",
 				page:   "providers/openstack.md",
 			},
 			unit: units.RequestsPerSecond,
 			lines: []line{
 				{sum("request", rate(of("openstack_api_requests_total"))), "{{request}}"},
-				{sum("request", rate(of("openstack_api_request_errors_total"))), "{{request}}: no good answer"},
+				{sum("request", rate(of("openstack_api_request_errors_total"))), "{{request}}: errors"},
 			},
 		}.panel(),
 		graph{
 			title: "Time to answer",
 			about: about{
-				shows:  "From sending a request to the end of OpenStack's answer: 99 of 100 were faster.",
+				shows:  "Time from sending a request to the end of OpenStack's answer, 99th percentile.",
 				normal: "Below two seconds for a page of servers.",
 				do:     "Slower: Nova or its database is busy.",
 				page:   "providers/openstack.md",

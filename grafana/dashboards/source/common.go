@@ -2,15 +2,15 @@ package main
 
 import "github.com/grafana/grafana-foundation-sdk/go/units"
 
-// leadership is about who does the work, and whether somebody else could.
+// leadership shows which replica leads, and whether a standby could take over.
 func leadership() row {
 	return row{title: "Leadership and failover", panels: []panel{
 		strip{
-			title: "Who leads",
+			title: "Leader over time",
 			about: about{
-				shows:  "Each replica over time: whether it leads or stands by. A replica that ended has no more colour.",
-				normal: "Exactly one leads. A leader that is stopped is followed within a second, one that crashed within 15 s (`--leader-elect-lease-duration`).",
-				do:     "Nobody leads: look at the log of a standby and at the panel of failed attempts. It changes all the time: the API server is slow, or the replica is short of CPU.",
+				shows:  "Each replica over time: leader or standby. A replica that has ended has no colour.",
+				normal: "Exactly one replica leads. After a graceful end the next one leads within a second, after a crash within 15 s (`--leader-elect-lease-duration`).",
+				do:     "No leader: read the log of a standby and see *Failed attempts at the Lease*. Frequent changes: the API server is slow, or the replica lacks CPU.",
 				alert:  "CCMNoLeader",
 			},
 			lines: []line{{of("leader_election_master_status"), "{{instance}}"}},
@@ -20,9 +20,9 @@ func leadership() row {
 		number{
 			title: "Leader changes",
 			about: about{
-				shows:  "How often the Lease went to another replica in the time that is shown, as the Lease counts it itself.",
-				normal: "One or two for each roll-out or node drain.",
-				do:     "More than that: each one costs a start of the controller. Find out why leaders end: log, restarts, time to renew.",
+				shows:  "Leader changes in the displayed time range (`leaseTransitions` of the Lease).",
+				normal: "One or two for each rollout or node drain.",
+				do:     "More than that: each change restarts the controller. Find out why leaders end: log, restarts, *Time of a renewal*.",
 				alert:  "CCMLeaderFlapping",
 			},
 			lines: []line{{sum("", changes(of("ccm_leader_election_lease_transitions"))), ""}},
@@ -33,9 +33,9 @@ func leadership() row {
 		graph{
 			title: "Time left when the Lease is renewed",
 			about: about{
-				shows:  "What was left of the leader's term just before it was renewed. At 0 it must stop working and its process ends.",
-				normal: "The renew deadline less the retry period: 8 s of 10 s.",
-				do:     "Falling: renewals fail or are slow. Look at the failed attempts and at the API server.",
+				shows:  "Remaining term of the leader just before each renewal. At 0 the leader must stop working, and its process ends.",
+				normal: "The renew deadline minus the retry period: 8 s of 10 s.",
+				do:     "Falling: renewals fail or are slow. See *Failed attempts at the Lease* and the API server.",
 			},
 			unit:  units.Seconds,
 			lines: []line{{of("ccm_leader_election_term_remaining_seconds") + " > 0", "{{instance}}"}},
@@ -45,9 +45,9 @@ func leadership() row {
 		graph{
 			title: "Time of a renewal",
 			about: about{
-				shows:  "How long it took to renew the Lease: half of the times, and 99 of 100, it was faster.",
-				normal: "Some 10 ms.",
-				do:     "Above a second: the API server or etcd is slow, for everybody. Attempts are given up at 5 s.",
+				shows:  "Duration of a Lease renewal: median and 99th percentile.",
+				normal: "About 10 ms.",
+				do:     "Above a second: the API server or etcd is slow, for all clients. Attempts time out after 5 s.",
 			},
 			unit: units.Seconds,
 			lines: []line{
@@ -61,8 +61,8 @@ func leadership() row {
 			title: "Failed attempts at the Lease",
 			about: about{
 				shows:  "Failed attempts to take, renew or release the Lease, per second, by reason.",
-				normal: "None, but a `conflict` when two candidates meet.",
-				do:     "`forbidden` or `unauthorized`: mend the Role for Leases in its namespace. `timeout` or `unavailable`: the API server.",
+				normal: "None, except a `conflict` when two candidates compete.",
+				do:     "`forbidden` or `unauthorized`: fix the Role for Leases in its namespace. `timeout` or `unavailable`: check the API server.",
 			},
 			unit:  units.Short,
 			lines: []line{{sum("reason", rate(of("ccm_leader_election_failures_total"))), "{{reason}}"}},
@@ -71,22 +71,22 @@ func leadership() row {
 	}}
 }
 
-// changes is how much a number rose that all replicas of one Lease report alike.
+// changes is the increase of a number that all replicas of one Lease report alike.
 func changes(gauge string) string {
 	const lease = "cluster, namespace, name"
 	return highest(lease, "max_over_time("+gauge+"[$__range])") + " - " +
 		aggregate("min", lease, "min_over_time("+gauge+"[$__range])")
 }
 
-// queue is about what waits for a worker. Only for controllers with a work queue.
+// queue shows the work queue, for controllers that have one.
 func queue() row {
 	return row{title: "Queue", panels: []panel{
 		graph{
 			title: "Depth",
 			about: about{
 				shows:  "Keys that wait for a worker.",
-				normal: "0, and for seconds as many as nodes registered at once.",
-				do:     "Growing for minutes: the workers do not keep up. See what they wait for: cloud, limits, API server.",
+				normal: "0; for some seconds as many as nodes that registered at once.",
+				do:     "Growing for minutes: the workers do not keep up. Check the cloud, the rate limits and the API server.",
 			},
 			unit:  units.Short,
 			lines: []line{{sum("name", of("workqueue_depth")), "{{name}}"}},
@@ -94,9 +94,9 @@ func queue() row {
 		graph{
 			title: "Age of the oldest",
 			about: about{
-				shows:  "How long the key that has waited longest has waited, and how long the one that has been in work longest has been so.",
-				normal: "Below a second; as long as the cloud takes to answer while it is slow.",
-				do:     "One key in work for minutes: a call hangs. Look at the cloud's times and the log of the leader.",
+				shows:  "Age of the oldest waiting key, and of the oldest key in processing.",
+				normal: "Below a second; with a slow cloud, the cloud's response time.",
+				do:     "A key in processing for minutes: a call hangs. Check the cloud's response times and the log of the leader.",
 				alert:  "CCMQueueStuck",
 			},
 			unit: units.Seconds,
@@ -109,9 +109,9 @@ func queue() row {
 		graph{
 			title: "Time in the queue",
 			about: about{
-				shows:  "How long keys waited before a worker took them. The bounds of the measurement are powers of ten: read the order of magnitude.",
+				shows:  "Time that keys waited for a worker. The histogram's bounds are powers of ten: read the order of magnitude.",
 				normal: "Milliseconds.",
-				do:     "Seconds: too few workers for the cloud's time to answer, or a limit that is too low.",
+				do:     "Seconds: too few workers for the cloud's response time, or a rate limit that is too low.",
 			},
 			unit: units.Seconds,
 			lines: []line{
@@ -122,15 +122,15 @@ func queue() row {
 	}}
 }
 
-// apiServer is about the requests to it, and whether its changes still arrive.
+// apiServer shows requests, watches and events.
 func apiServer() row {
 	return row{title: "API server", panels: []panel{
 		graph{
 			title: "Requests by answer",
 			about: about{
-				shows:  "Requests to the API server per second, by method and status. `<error>` got no answer.",
-				normal: "The renewals of the Lease (about one in two seconds), and writes while nodes change. 409 now and then: somebody else wrote first.",
-				do:     "401, 403: token or role. 429: it is overloaded, and the limits obey. 5xx, `<error>`: the API server or the way to it.",
+				shows:  "Requests to the API server per second, by method and status. `<error>` means no answer.",
+				normal: "The renewals of the Lease (about one in two seconds), and writes while nodes change. An occasional 409: another client wrote first.",
+				do:     "401, 403: check token and role. 429: the API server is overloaded, and the controller slows down. 5xx, `<error>`: check the API server and the network path to it.",
 				alert:  "CCMAPIServerErrors",
 			},
 			unit:  units.RequestsPerSecond,
@@ -139,9 +139,9 @@ func apiServer() row {
 		graph{
 			title: "Time to answer",
 			about: about{
-				shows:  "From sending a request to the head of its answer: 99 of 100 were faster.",
+				shows:  "Time from sending a request to the head of its answer, 99th percentile.",
 				normal: "Below 100 ms.",
-				do:     "Seconds: the API server or etcd is slow; Leases are in danger.",
+				do:     "Seconds: the API server or etcd is slow. Leases may be lost.",
 			},
 			unit:  units.Seconds,
 			lines: []line{{quantile(0.99, short, "verb", of("rest_client_request_duration_seconds_bucket")), "{{verb}}"}},
@@ -150,9 +150,9 @@ func apiServer() row {
 		graph{
 			title: "Silence of the watch",
 			about: about{
-				shows:  "For how long the API server has told nothing on the watch, on each replica. It says at least once a minute that there is nothing new.",
-				normal: "A saw tooth below a minute.",
-				do:     "Rising on one replica: its connection is dead; it lists anew by itself. On all: the API server. The clocks of Prometheus and node count, too.",
+				shows:  "Time since the last event on the watch, by replica. The API server sends a bookmark at least once a minute.",
+				normal: "A sawtooth below a minute.",
+				do:     "Rising on one replica: its connection is dead; the informer lists again by itself. On all replicas: check the API server. A clock difference between Prometheus and the node adds to this value.",
 				alert:  "CCMWatchStale",
 			},
 			unit:  units.Seconds,
@@ -160,15 +160,15 @@ func apiServer() row {
 			bad:   []step{{300, red}},
 		}.panel(),
 		graph{
-			title: "Lists anew and unreadable objects",
+			title: "Relists and unreadable objects",
 			about: about{
-				shows:  "Times that everything was listed anew because the watch could not go on, and objects that could not be read, in five minutes.",
-				normal: "0; one list anew when the API server restarts.",
-				do:     "Lists anew all the time: the API server drops its history (etcd compaction, overload). Unreadable: the log names the object.",
+				shows:  "Relists because a watch could not continue, and objects that could not be read, in five minutes.",
+				normal: "0; one relist when the API server restarts.",
+				do:     "Constant relists: the API server drops its history (etcd compaction, overload). Unreadable: the log names the object.",
 			},
 			unit: units.Short,
 			lines: []line{
-				{times("resource", "[5m]", of("ccm_informer_relists_total")), "{{resource}}: listed anew"},
+				{times("resource", "[5m]", of("ccm_informer_relists_total")), "{{resource}}: relists"},
 				{times("resource", "[5m]", of("ccm_informer_malformed_objects_total")), "{{resource}}: unreadable"},
 			},
 			wide: 12,
@@ -176,9 +176,9 @@ func apiServer() row {
 		graph{
 			title: "Events",
 			about: about{
-				shows:  "Events written per second, and those that were not, by reason.",
+				shows:  "Events written per second, and dropped events by reason.",
 				normal: "One or two for a node that registers; none dropped.",
-				do:     "`failed`: the role lacks events, or its namespace. `queue_full`, `spam`: very many nodes complain at once; the log has them all.",
+				do:     "`failed`: the Role for events is missing, or is in another namespace. `queue_full`, `spam`: very many nodes report problems at once; the log has all of them.",
 			},
 			unit: units.Short,
 			lines: []line{
@@ -190,15 +190,15 @@ func apiServer() row {
 	}}
 }
 
-// process is about what the program costs, and which one it is.
+// process shows the resources and the version of the program.
 func process() row {
 	return row{title: "Process and build", panels: []panel{
 		graph{
 			title: "Memory",
 			about: about{
-				shows:  "Memory held in RAM, by replica.",
-				normal: "Constant for a number of nodes.",
-				do:     "Growing for hours: keep the process and its log, and report it. Near the limit of the pod: raise it.",
+				shows:  "Resident memory, by replica.",
+				normal: "Constant for a given number of nodes.",
+				do:     "Growing for hours: do not restart the process, save its log, and report it. Near the pod's memory limit: raise the limit.",
 			},
 			unit:  units.BytesIEC,
 			lines: []line{{highest("instance", of("process_resident_memory_bytes")), "{{instance}}"}},
@@ -206,9 +206,9 @@ func process() row {
 		graph{
 			title: "CPU",
 			about: about{
-				shows:  "Processor time used per second, by replica: 1 is one core.",
+				shows:  "CPU use by replica: 1 is one core.",
 				normal: "Below 0.01, more while many nodes register.",
-				do:     "At the limit of the pod: renewals of the Lease come late; raise the limit.",
+				do:     "At the pod's CPU limit: Lease renewals are delayed; raise the limit.",
 			},
 			unit:  "cores",
 			lines: []line{{sum("instance", rate(of("process_cpu_seconds_total"))), "{{instance}}"}},
@@ -216,7 +216,7 @@ func process() row {
 		graph{
 			title: "Open files",
 			about: about{
-				shows:  "File descriptors that are open, as a share of the limit; connections count, too.",
+				shows:  "Open file descriptors, including connections, as a share of the limit.",
 				normal: "Below 10 %.",
 				do:     "Rising towards 100 %: connections leak. Restart the replica, and report it.",
 			},
@@ -227,9 +227,9 @@ func process() row {
 		list{
 			title: "Replicas",
 			about: about{
-				shows:  "What runs where, since when.",
-				normal: "One version, but during a roll-out.",
-				do:     "Two versions for long: the roll-out hangs; look at the Deployment.",
+				shows:  "Version and start time of each replica.",
+				normal: "One version, except during a rollout.",
+				do:     "Two versions for a long time: the rollout hangs. Check the Deployment.",
 				alert:  "CCMTargetDown",
 			},
 			lines: []line{
@@ -244,9 +244,9 @@ func process() row {
 		number{
 			title: "Missing rights",
 			about: about{
-				shows:  "Rights that the program needs and its service account lacks, on the replica that lacks most.",
+				shows:  "Required rights that the service account lacks (maximum over the replicas).",
 				normal: "0.",
-				do:     "The log and `/readyz?verbose` name them: apply the program's role from `manifests/`. Without them its work fails.",
+				do:     "The log and `/readyz?verbose` name the rights. Apply the program's roles from `manifests/`. Without these rights its work fails.",
 				alert:  "CCMMissingRights",
 			},
 			lines: []line{{highest("", of("ccm_missing_rights")), ""}},
@@ -258,9 +258,9 @@ func process() row {
 		strip{
 			title: "Configuration file",
 			about: about{
-				shows:  "Whether the configuration file as it is now is valid, on each replica.",
+				shows:  "Whether the current configuration file is valid, on each replica.",
 				normal: "valid",
-				do:     "`refused`: the file was changed and is wrong; the old version stays in use. The log and `/readyz?verbose` name the mistake. Mend it before the next restart, which would fail.",
+				do:     "`refused`: the changed file is invalid; the old version stays in use. The log and `/readyz?verbose` name the problem. Fix the file before the next restart, which would fail.",
 				alert:  "CCMConfigRefused",
 			},
 			lines: []line{{of("ccm_config_valid"), "{{instance}}"}},

@@ -12,7 +12,7 @@ const (
 	processes = somewhere + `,job=~"$job",instance=~"$instance"`
 )
 
-// What tells one process from another.
+// identity holds the labels that identify a process.
 const identity = "cluster, namespace, job, instance"
 
 // of is a metric of the processes that the dashboard is about.
@@ -49,8 +49,7 @@ func aggregate(how, by, expression string) string {
 	return fmt.Sprintf("%s by (%s) (%s)", how, by, expression)
 }
 
-// What happens seldom is looked at over so long: over the last point alone there would
-// be gaps and single dots.
+// Windows for rare events: over a single point there would be gaps and single dots.
 const (
 	short = "[5m]"
 	long  = "[10m]"
@@ -75,7 +74,7 @@ func quantileOf(q float64, by, rates string) string {
 	return fmt.Sprintf("histogram_quantile(%g, %s)", q, sum(labels, rates))
 }
 
-// named gives each series of `expression` the label `program` of the process it is of.
+// named adds to each series of `expression` the label `program` of its process.
 func named(expression string) string {
 	info := highest(identity+", program", anywhere("ccm_build_info"))
 	return fmt.Sprintf("%s * on (%s) group_left (program) %s", expression, identity, info)
@@ -87,12 +86,12 @@ func times(by, window, counter string) string {
 	return "round(" + sum(by, "increase("+counter+window+")") + ")"
 }
 
-// some leaves out what is zero: of many possible reasons those that there are.
+// some drops series with the value zero.
 func some(expression string) string {
 	return expression + " > 0"
 }
 
-// orZero is for numbers of which there is none as long as nothing happened.
+// orZero is for metrics without a series until the first event.
 func orZero(expression string) string {
 	return expression + " or vector(0)"
 }

@@ -6,7 +6,7 @@ func init() {
 	boards = append(boards, board{
 		name:        "lifecycle-ccm",
 		title:       "Quartet / lifecycle-ccm",
-		description: "lifecycle-ccm removes nodes whose instance is proven gone, and nobody else.",
+		description: "lifecycle-ccm deletes nodes whose instance is proven gone, and no others.",
 		program:     "lifecycle-ccm",
 		rows: []row{
 			deletions(),
@@ -27,15 +27,15 @@ const (
 	breaker = "deletion-court.md#breaker"
 )
 
-// deletions is what must never go wrong.
+// deletions shows deletions, the breaker and the budget.
 func deletions() row {
-	return row{title: "Deletions judged, and the breaker", panels: []panel{
+	return row{title: "Deletions and breaker", panels: []panel{
 		number{
 			title: "Breaker",
 			about: about{
-				shows:  "Open: the cloud's list of the fleet is not believable, and no node is deleted but approved ones.",
+				shows:  "Open: the cloud's list of the fleet is not plausible, and lifecycle-ccm deletes only approved nodes.",
 				normal: "closed",
-				do:     "Are the credentials those of the right project and region? Do the instances exist? If they are really gone, approve the nodes.",
+				do:     "Check that the credentials belong to the right project and region, and whether the instances exist. If they are really gone, approve the nodes.",
 				alert:  "LifecycleCCMBreakerOpen",
 				page:   breaker,
 			},
@@ -48,9 +48,9 @@ func deletions() row {
 		number{
 			title: "Budget left",
 			about: about{
-				shows:  "How many more nodes may be deleted in the window that ends now (`--node-deletion-budget`).",
+				shows:  "Number of deletions left in the current window (`--node-deletion-budget`).",
 				normal: "More than 0.",
-				do:     "0: convicted nodes wait. If so many instances are really gone, raise the budget in the ConfigMap; it is in force within seconds.",
+				do:     "0: nodes with the verdict delete wait. If that many instances are really gone, raise the budget in the ConfigMap; it takes effect within seconds.",
 				page:   "deletion-court.md#budget",
 			},
 			unit: units.Short,
@@ -65,9 +65,9 @@ func deletions() row {
 		graph{
 			title: "Deletions",
 			about: about{
-				shows:  "Deletions of nodes in five minutes, by what the API server said.",
-				normal: "As many as instances were terminated, all `ok`.",
-				do:     "`forbidden`: the ClusterRole lacks delete on nodes. `conflict`: the node changed; it is judged again. More `ok` than you know instances to be gone: protect nodes by `quartet.dev/deletion-protected`, then ask the log for the evidence.",
+				shows:  "Deletions of nodes in five minutes, by result.",
+				normal: "As many as terminated instances, all `ok`.",
+				do:     "`forbidden`: the ClusterRole lacks delete on nodes. `conflict`: the node changed; lifecycle-ccm decides again. More `ok` than terminated instances: protect nodes with `quartet.dev/deletion-protected`, then look for the evidence in the log.",
 				page:   court,
 			},
 			unit:  units.Short,
@@ -76,9 +76,9 @@ func deletions() row {
 		graph{
 			title: "Verdicts that hold back or delete",
 			about: about{
-				shows:  "What the court said about nodes whose instance the cloud denies, per second: each node counts at each hearing.",
-				normal: "`suspect` while a terminated instance is confirmed, then `delete`.",
-				do:     "`breaker_open`: see the breaker. `over_budget`: see the budget. `suspect listed`: lookup and list of the cloud contradict each other.",
+				shows:  "Verdicts on nodes whose instance the cloud reports as gone, per second. Each pass counts each node once.",
+				normal: "`suspect` while lifecycle-ccm confirms a terminated instance, then `delete`.",
+				do:     "`breaker_open`: see *Breaker*. `over_budget`: see *Budget*. `suspect listed`: lookup and list of the cloud contradict each other.",
 				page:   court,
 			},
 			unit: units.Short,
@@ -90,9 +90,9 @@ func deletions() row {
 		strip{
 			title: "Breaker over time",
 			about: about{
-				shows:  "When the breaker was open, by replica; only the leader's says something.",
+				shows:  "State of the breaker over time, on the leader.",
 				normal: "closed",
-				do:     "See the panel of its openings for the cause.",
+				do:     "See *Openings of the breaker, by cause*.",
 				page:   breaker,
 			},
 			lines: []line{{of("ccm_lifecycle_breaker_open") + leading(), "{{instance}}"}},
@@ -103,9 +103,9 @@ func deletions() row {
 		graph{
 			title: "Openings of the breaker, by cause",
 			about: about{
-				shows:  "How often the breaker opened, in an hour.",
+				shows:  "Openings of the breaker in an hour, by cause.",
 				normal: "None.",
-				do:     "The cause says what the list showed: nothing of ours, too few of the nodes, or too few of the Ready ones.",
+				do:     "The cause describes the cloud's list: no instance of the cluster, too few of the nodes, or too few of the Ready nodes.",
 				page:   breaker,
 			},
 			unit:  units.Short,
@@ -114,9 +114,9 @@ func deletions() row {
 		graph{
 			title: "Budget",
 			about: about{
-				shows:  "Nodes deleted in the window that ends now, and how many may be.",
+				shows:  "Nodes deleted in the current window, and the limit.",
 				normal: "Used far below the limit.",
-				do:     "At the limit: convicted nodes wait until the window has moved on.",
+				do:     "At the limit: nodes with the verdict delete wait until the window has moved on.",
 				page:   "deletion-court.md#budget",
 			},
 			unit: units.Short,
@@ -134,29 +134,29 @@ func leading() string {
 	return " and on (" + identity + ") (" + leads + ")"
 }
 
-// verdicts is about nodes that wait to be judged: the queue of this controller.
+// verdicts shows the nodes without a verdict: the queue of this controller.
 func verdicts() row {
-	return row{title: "Queue: nodes to be judged, and time to verdict", panels: []panel{
+	return row{title: "Queue: undecided nodes, and time to verdict", panels: []panel{
 		graph{
 			title: "Undecided nodes",
 			about: about{
-				shows:  "Nodes that are not Ready and about which is not known what to do; those of them that the cloud denied once.",
-				normal: "0; a node that exists is decided with the next answer, one that is gone within half a minute.",
-				do:     "For minutes: the cloud does not answer, or breaker or budget hold. See the verdicts.",
+				shows:  "Nodes that are not Ready and have no verdict yet; and those of them with an answer \"gone\".",
+				normal: "0. An existing instance is decided with the next answer, a deleted one within half a minute.",
+				do:     "More for minutes: the cloud does not answer, or breaker or budget hold the nodes. See *Verdicts that hold back or delete*.",
 				page:   court,
 			},
 			unit: units.Short,
 			lines: []line{
 				{sum("", of("ccm_lifecycle_nodes", `state="undecided"`)), "undecided"},
-				{sum("", of("ccm_lifecycle_nodes", `state="suspected"`)), "denied by the cloud"},
+				{sum("", of("ccm_lifecycle_nodes", `state="suspected"`)), "reported gone"},
 			},
 		}.panel(),
 		graph{
 			title: "Longest wait for a verdict",
 			about: about{
-				shows:  "How long the node that has waited longest has waited, and how long the oldest open case is: a node that the cloud has denied.",
-				normal: "0, and up to the confirmation period (20 s) while an instance is gone; the grace period (2 min) for new nodes.",
-				do:     "Rising: the cloud does not answer, or breaker or budget hold. See the verdicts.",
+				shows:  "Longest current wait for a verdict, and age of the oldest open case (a node that the cloud reported as gone).",
+				normal: "0; up to the confirmation period (20 s) for a deleted instance; up to the grace period (2 min) for new nodes.",
+				do:     "Rising: the cloud does not answer, or breaker or budget hold the nodes. See *Verdicts that hold back or delete*.",
 				alert:  "LifecycleCCMDeletionsHeld",
 				page:   court,
 			},
@@ -170,9 +170,9 @@ func verdicts() row {
 		graph{
 			title: "Time to verdict",
 			about: about{
-				shows:  "From seeing that a node is not Ready to knowing whether to keep or to delete it: half of them, and 99 of 100, waited less.",
+				shows:  "Time from not Ready to the verdict keep or delete: median and 99th percentile.",
 				normal: "`keep`: seconds. `delete`: half a minute (confirmation 20 s).",
-				do:     "Longer: the cloud answers slowly or not at all; see its times and errors.",
+				do:     "Longer: the cloud answers slowly or not at all; see row *Calls to the cloud*.",
 				page:   court,
 			},
 			unit: units.Seconds,
@@ -184,9 +184,9 @@ func verdicts() row {
 		graph{
 			title: "Nodes by state",
 			about: about{
-				shows:  "Nodes as the leader sees them; `suspected` and `undecided` ones are `watched`, too.",
+				shows:  "All nodes, as seen by the leader. `suspected` and `undecided` nodes are also counted as `watched`.",
 				normal: "`ready`.",
-				do:     "`watched`: not Ready; find out why their kubelets are silent. `foreign`: another provider's; never judged. `not_selected`: `--node-selector` leaves them out.",
+				do:     "`watched`: not Ready; check their kubelets. `foreign`: nodes of another provider; lifecycle-ccm never deletes them. `not_selected`: excluded by `--node-selector`.",
 				page:   "lifecycle-ccm.md",
 			},
 			unit:  units.Short,
@@ -194,11 +194,11 @@ func verdicts() row {
 			wide:  12,
 		}.panel(),
 		graph{
-			title: "From the cloud's first denial to the deletion",
+			title: "Time from the first answer \"gone\" to the deletion",
 			about: about{
-				shows:  "How long nodes that were deleted had been denied by the cloud: half of them, and 99 of 100, less.",
+				shows:  "Time from the cloud's first answer \"gone\" to the deletion of the node: median and 99th percentile.",
 				normal: "20 to 30 s with the default confirmation period.",
-				do:     "Longer: breaker or budget held them, or the API server refused.",
+				do:     "Longer: breaker or budget held the nodes, or the API server refused the deletion.",
 				page:   court,
 			},
 			unit: units.Seconds,
@@ -211,7 +211,7 @@ func verdicts() row {
 	}}
 }
 
-// passes is what the controller does, whatever comes of it.
+// passes shows the work of the controller.
 func passes() row {
 	return row{title: "Reconcile: rate, errors, latency", panels: []panel{
 		graph{
@@ -219,7 +219,7 @@ func passes() row {
 			about: about{
 				shows:  "Passes over the nodes that are not Ready, per second.",
 				normal: "None while all nodes are Ready; else one per monitor period (0.2 per second).",
-				do:     "None although nodes are not Ready: does anybody lead?",
+				do:     "None although nodes are not Ready: check that a replica leads.",
 				alert:  "LifecycleCCMStalled",
 			},
 			unit: units.Short,
@@ -231,9 +231,9 @@ func passes() row {
 		graph{
 			title: "Time of a pass",
 			about: about{
-				shows:  "How long a pass took, the cloud's answers and the writes included.",
-				normal: "What the cloud takes to answer.",
-				do:     "At the time-out (30 s): the cloud hangs. Evidence that comes too late does not count.",
+				shows:  "Duration of a pass, including the cloud's answers and the writes.",
+				normal: "The cloud's response time.",
+				do:     "At the timeout (30 s): the cloud hangs. Late evidence does not count.",
 			},
 			unit: units.Seconds,
 			lines: []line{
@@ -245,9 +245,9 @@ func passes() row {
 		graph{
 			title: "Answers about nodes",
 			about: about{
-				shows:  "What the cloud said about single nodes, per second.",
-				normal: "`success`: the instance exists. `instance_not_found` once an instance is terminated.",
-				do:     "`instance_not_found` for machines that run: wrong project or region. Kinds of errors: see the calls to the cloud; nothing is deleted by them.",
+				shows:  "Answers of the cloud about single nodes, per second.",
+				normal: "`success`: the instance exists. `instance_not_found` after an instance is terminated.",
+				do:     "`instance_not_found` for running machines: wrong project or region. Errors: see row *Calls to the cloud*; errors never cause a deletion.",
 				page:   court,
 			},
 			unit: units.Short,
@@ -259,9 +259,9 @@ func passes() row {
 		graph{
 			title: "Shutdown taint",
 			about: about{
-				shows:  "Writes of the taint of nodes whose machine is shut down, in five minutes, by action and result.",
+				shows:  "Writes of the shutdown taint in five minutes, by action and result.",
 				normal: "`add: ok` when a machine is stopped, `remove: ok` when it runs again.",
-				do:     "`forbidden`: the ClusterRole lacks patch on nodes. Adding and removing in turns: the cloud's power state flaps.",
+				do:     "`forbidden`: the ClusterRole lacks patch on nodes. Alternating `add` and `remove`: the cloud's power state flaps.",
 				page:   "lifecycle-ccm.md",
 			},
 			unit:  units.Short,

@@ -6,7 +6,7 @@ func init() {
 	boards = append(boards, board{
 		name:        "node-ccm",
 		title:       "Quartet / node-ccm",
-		description: "node-ccm makes new nodes schedulable and keeps them true to their instances.",
+		description: "node-ccm initialises new nodes and keeps all nodes in sync with their instances.",
 		program:     "node-ccm",
 		rows: []row{
 			registration(),
@@ -22,20 +22,20 @@ func init() {
 	})
 }
 
-// untaint is upstream's histogram: from the creation of a node to the end of its taint.
+// untaint is upstream's histogram: from the creation of a node to the removal of its taint.
 const untaint = "node_controller_cloud_provider_taint_removal_delay_seconds"
 
 const stays = "node-ccm.md#when-a-node-stays-tainted"
 
-// registration is what people wait for: from a node's registration to its first pod.
+// registration shows the time from a node's registration until it is schedulable.
 func registration() row {
 	return row{title: "Registration to untaint", panels: []panel{
 		number{
-			title: "Nodes that wait",
+			title: "Waiting nodes",
 			about: about{
-				shows:  "Tainted nodes that something keeps from being initialised: no pod is scheduled there.",
+				shows:  "Tainted nodes that node-ccm could not initialise yet: no pods are scheduled there.",
 				normal: "0.",
-				do:     "The panel beside it says what they wait for, and `kubectl describe node` why.",
+				do:     "See *Waiting nodes by reason*, and the events in `kubectl describe node`.",
 				alert:  "NodeCCMManyNodesWaiting",
 				page:   stays,
 			},
@@ -47,9 +47,9 @@ func registration() row {
 		number{
 			title: "Longest wait",
 			about: about{
-				shows:  "How long the node that has waited longest to be initialised has been there.",
+				shows:  "Age of the oldest node that is not initialised yet.",
 				normal: "0.",
-				do:     "Minutes: somebody waits for that node. What it waits for is beside this, why says `kubectl describe node`.",
+				do:     "Minutes: see *Waiting nodes by reason*, and the events in `kubectl describe node`.",
 				page:   stays,
 				alert:  "NodeCCMNodeWaiting",
 			},
@@ -61,11 +61,11 @@ func registration() row {
 			high:  8,
 		}.panel(),
 		graph{
-			title: "What nodes wait for",
+			title: "Waiting nodes by reason",
 			about: about{
-				shows:  "Tainted nodes that wait, by what for.",
+				shows:  "Tainted nodes that are not initialised yet, by reason.",
 				normal: "None.",
-				do:     "`throttled`: it passes; see the limits. `unauthorized`, `forbidden`: the credentials. `instance_not_found`: names or IDs of nodes are not the cloud's. `node_ip`: the kubelet's `--node-ip`. `api_server`: the role, or the API server.",
+				do:     "`throttled`: temporary; see row *Rate limits*. `unauthorized`, `forbidden`: fix the credentials. `instance_not_found`: the nodes' names or IDs do not match the cloud's. `node_ip`: fix the kubelet's `--node-ip`. `api_server`: check the roles and the API server.",
 				page:   stays,
 			},
 			unit:    units.Short,
@@ -76,9 +76,9 @@ func registration() row {
 		graph{
 			title: "Time from registration to untaint",
 			about: about{
-				shows:  "How long nodes that were initialised in the last ten minutes had waited since their creation: on average, and the 99 % that waited less. The bounds of the measurement are 1, 4, 16, 64, 256 and 1024 s, as upstream has them: the second says between which two.",
-				normal: "Both at most 1 s; a creation time is in whole seconds, so nothing finer can be said.",
-				do:     "Above 4 s: see what nodes wait for, then the times of the cloud and of the API server.",
+				shows:  "Time from creation to initialisation, for nodes initialised in the last ten minutes: average and 99th percentile. The histogram's bounds are 1, 4, 16, 64, 256 and 1024 s, as upstream; the percentile is between two of them.",
+				normal: "Both at most 1 s. Creation times have a resolution of one second.",
+				do:     "Above 4 s: see *Waiting nodes by reason*, then the response times of the cloud and of the API server.",
 				alert:  "NodeCCMRegistrationTooSlow",
 				page:   stays,
 			},
@@ -93,9 +93,9 @@ func registration() row {
 		graph{
 			title: "Nodes by state",
 			about: about{
-				shows:  "All nodes as the leader sees them.",
+				shows:  "All nodes, as seen by the leader.",
 				normal: "All `initialised`.",
-				do:     "`instance_gone`: lifecycle-ccm's matter. `foreign`, `not_ours`: another provider's; they are left alone, so another controller must run. `unknown` for minutes: the cloud has not answered about them.",
+				do:     "`instance_gone`: lifecycle-ccm handles these. `foreign`, `not_ours`: nodes of another provider; node-ccm leaves them alone, so another controller must run. `unknown` for minutes: the cloud has not answered about them.",
 				page:   "node-ccm.md",
 			},
 			unit:    units.Short,
@@ -106,9 +106,9 @@ func registration() row {
 		graph{
 			title: "Nodes initialised",
 			about: about{
-				shows:  "Nodes that lost the taint, in five minutes.",
+				shows:  "Nodes whose taint was removed, in five minutes.",
 				normal: "As many as the autoscaler or people added.",
-				do:     "0 while nodes wait: see what they wait for, and whether anybody leads.",
+				do:     "0 while nodes wait: see *Waiting nodes by reason*, and check that a replica leads.",
 			},
 			unit: units.Short,
 			lines: []line{{
@@ -119,28 +119,28 @@ func registration() row {
 	}}
 }
 
-// nodeWork is what node-ccm does about nodes.
+// nodeWork shows the reconciliation of nodes.
 func nodeWork() row {
 	return row{title: "Reconcile: rate, errors, latency", panels: []panel{
 		graph{
 			title: "Reconciles",
 			about: about{
-				shows:  "Nodes that a worker took up, per second, and those that are to come again after a failure or by plan.",
-				normal: "Nearly nothing: nodes that do not change cost no work.",
-				do:     "Constantly more: something changes nodes all the time, or they fail and come again. The log of the leader names them.",
+				shows:  "Nodes that a worker processed, per second, and nodes that were queued again after a failure or by plan.",
+				normal: "Almost none: unchanged nodes cause no work.",
+				do:     "Constantly more: a client changes nodes all the time, or reconciles fail and are retried. The log of the leader names the nodes.",
 			},
 			unit: "nodes/s",
 			lines: []line{
-				{sum("", rate(of("workqueue_work_duration_seconds_count"))), "taken up"},
-				{sum("", rate(of("workqueue_retries_total"))), "come again"},
+				{sum("", rate(of("workqueue_work_duration_seconds_count"))), "processed"},
+				{sum("", rate(of("workqueue_retries_total"))), "retried"},
 			},
 		}.panel(),
 		graph{
 			title: "Time of a reconcile",
 			about: about{
-				shows:  "How long a worker kept a node, the cloud's answer included. The bounds of the measurement are powers of ten: read the order of magnitude.",
+				shows:  "Time to process a node, including the cloud's answer. The histogram's bounds are powers of ten: read the order of magnitude.",
 				normal: "Below a second.",
-				do:     "As long as the cloud takes to answer, or the API server: see both.",
+				do:     "Longer: check the response times of the cloud and of the API server.",
 			},
 			unit: units.Seconds,
 			lines: []line{
@@ -152,8 +152,8 @@ func nodeWork() row {
 			title: "Writes to nodes",
 			about: about{
 				shows:  "Writes per second, by kind and result.",
-				normal: "Two for each new node, all `ok`. `conflict` now and then: somebody else wrote first, and the node is planned again.",
-				do:     "`forbidden`: the ClusterRole. `invalid`: the cloud says something that the API server does not take; the event on the node has the words.",
+				normal: "Two for each new node, all `ok`. An occasional `conflict`: another client wrote first, and node-ccm plans the node again.",
+				do:     "`forbidden`: check the ClusterRole. `invalid`: the API server rejects a value from the cloud; the event on the node has the message.",
 				page:   "node-ccm.md#rights",
 			},
 			unit:  units.Short,
@@ -162,9 +162,9 @@ func nodeWork() row {
 		graph{
 			title: "Answers about nodes",
 			about: about{
-				shows:  "What the cloud said about single nodes, per second.",
+				shows:  "Answers of the cloud about single nodes, per second.",
 				normal: "`found`.",
-				do:     "`gone` for nodes that exist: wrong project or region in the credentials. Kinds of errors: see the calls to the cloud.",
+				do:     "`gone` for nodes that exist: wrong project or region in the credentials. Errors: see row *Calls to the cloud*.",
 			},
 			unit:  units.Short,
 			lines: []line{{sum("answer", rate(of("ccm_node_answers_total"))), "{{answer}}"}},
@@ -172,9 +172,9 @@ func nodeWork() row {
 		graph{
 			title: "Lists of the fleet",
 			about: about{
-				shows:  "Lists of the fleet in 15 minutes, by result: by them addresses and labels are kept true.",
+				shows:  "Lists of the fleet in 15 minutes, by result. node-ccm compares addresses and labels with them.",
 				normal: "Three in 15 minutes, `ok`.",
-				do:     "Errors: see the calls to the cloud. Nodes keep their old addresses meanwhile.",
+				do:     "Errors: see row *Calls to the cloud*. Nodes keep their old addresses until a list succeeds.",
 			},
 			unit:  units.Short,
 			lines: []line{{times("result", "[15m]", of("ccm_node_refreshes_total")), "{{result}}"}},
@@ -182,19 +182,19 @@ func nodeWork() row {
 		graph{
 			title: "Nodes that differ from the last list",
 			about: about{
-				shows:  "Nodes that were not as their instance when the fleet was last listed; each is looked at again.",
-				normal: "0, and a few when instances change.",
-				do:     "The same number with each list: something writes these nodes against us (another cloud controller?), or writes fail.",
+				shows:  "Nodes that differed from their instance in the last list of the fleet. node-ccm looks up each of them.",
+				normal: "0; a few when instances change.",
+				do:     "The same number with each list: another client (another cloud controller?) reverts the values, or writes fail.",
 			},
 			unit:  units.Short,
 			lines: []line{{sum("", of("ccm_node_refresh_differing")), "differ"}},
 		}.panel(),
 		graph{
-			title: "Labels that were left out, InternalIPs that changed",
+			title: "Dropped labels, changed InternalIPs",
 			about: about{
-				shows:  "In an hour: labels of the cloud that were left out, by reason; nodes that were Ready when the cloud named another first InternalIP, by what was done.",
+				shows:  "In an hour: labels from the cloud that were dropped, by reason; changes of the first InternalIP of Ready nodes, applied or held.",
 				normal: "None.",
-				do:     "`invalid`: the cloud's value is no legal label; the event names it. An InternalIP that changes breaks connections of a running node: ask who changed the instance's network; `--node-internal-ip-change=hold` keeps the old one.",
+				do:     "`invalid`: the cloud's value is not a valid label value; the event names it. A changed InternalIP breaks connections of a running node: find the change of the instance's network. `--node-internal-ip-change=hold` keeps the old address.",
 				page:   "node-ccm.md",
 			},
 			unit: units.Short,

@@ -6,23 +6,23 @@ func init() {
 	boards = append(boards, board{
 		name:        "overview",
 		title:       "Quartet / Overview",
-		description: "All of Quartet's controllers at a glance. Any program that reports ccm_build_info is here by itself.",
+		description: "All of Quartet's controllers at a glance. Every program that reports ccm_build_info appears here.",
 		rows:        []row{atAGlance(), work(), toTheCloud(), together()},
 	})
 }
 
-// Controllers are told apart by the label that `named` adds.
+// The label that `named` adds distinguishes the controllers.
 const perProgram = "{{program}}"
 
-// atAGlance is red where somebody has to act.
+// atAGlance shows red where an operator has to act.
 func atAGlance() row {
-	return row{title: "Is all well?", panels: []panel{
+	return row{title: "Status", panels: []panel{
 		number{
 			title: "Leaders",
 			about: about{
 				shows:  "Replicas that lead, for each program.",
 				normal: "1 each.",
-				do:     "0: nobody does the work; open the program's dashboard. 2: two scrapes of one moment, or two clusters of the same name.",
+				do:     "0: no replica does the work; open the program's dashboard. 2: scrapes during a leader change, or two clusters with the same name.",
 				alert:  "CCMNoLeader",
 			},
 			lines: []line{{sum("cluster, program", named(anywhere("leader_election_master_status"))), "{{program}} {{cluster}}"}},
@@ -37,7 +37,7 @@ func atAGlance() row {
 			about: about{
 				shows:  "Replicas that Prometheus reaches, for each program.",
 				normal: "2 each: one leads, one stands by.",
-				do:     "1: a crash of it stops the work until a new one runs; look at the Deployment and its pods.",
+				do:     "1: if this replica crashes, the work stops until a new one runs. Check the Deployment and its pods.",
 				alert:  "CCMTargetDown",
 			},
 			lines: []line{{aggregate("count", "cluster, program", anywhere("ccm_build_info")), "{{program}} {{cluster}}"}},
@@ -50,9 +50,9 @@ func atAGlance() row {
 		number{
 			title: "Configuration",
 			about: about{
-				shows:  "Whether each program's configuration file as it is now is valid.",
+				shows:  "Whether each program's current configuration file is valid.",
 				normal: "valid",
-				do:     "`refused`: the old version stays in use; the log names the mistake. Mend it before the next restart.",
+				do:     "`refused`: the old version stays in use; the log names the problem. Fix the file before the next restart.",
 				alert:  "CCMConfigRefused",
 			},
 			lines: []line{{aggregate("min", "cluster, program", named(anywhere("ccm_config_valid"))), "{{program}} {{cluster}}"}},
@@ -63,11 +63,11 @@ func atAGlance() row {
 			high:  5,
 		}.panel(),
 		number{
-			title: "Nodes that wait to be initialised",
+			title: "Nodes waiting for initialisation",
 			about: about{
-				shows:  "Tainted nodes that something keeps from being initialised.",
+				shows:  "Tainted nodes that node-ccm could not initialise yet.",
 				normal: "0.",
-				do:     "Open the dashboard of node-ccm: what nodes wait for.",
+				do:     "Open the dashboard of node-ccm, panel *Waiting nodes by reason*.",
 				alert:  "NodeCCMNodeWaiting",
 				page:   stays,
 			},
@@ -80,9 +80,9 @@ func atAGlance() row {
 		number{
 			title: "Nodes undecided",
 			about: about{
-				shows:  "Nodes that are not Ready and about which is not known whether to keep or to delete them.",
-				normal: "0, and a few for half a minute.",
-				do:     "Open the dashboard of lifecycle-ccm: time to verdict.",
+				shows:  "Nodes that are not Ready and have no verdict (keep or delete) yet.",
+				normal: "0; a few for up to half a minute.",
+				do:     "Open the dashboard of lifecycle-ccm, panel *Time to verdict*.",
 				page:   court,
 			},
 			lines: []line{{orZero(sum("", anywhere("ccm_lifecycle_nodes", `state="undecided"`))), ""}},
@@ -94,9 +94,9 @@ func atAGlance() row {
 		number{
 			title: "Breaker",
 			about: about{
-				shows:  "Whether lifecycle-ccm deletes nothing because the cloud's list of the fleet is not believable.",
+				shows:  "Open: lifecycle-ccm deletes only approved nodes, because the cloud's list of the fleet is not plausible.",
 				normal: "closed",
-				do:     "Are the credentials those of the right project and region? See the page.",
+				do:     "Check that the credentials belong to the right project and region. See the runbook.",
 				alert:  "LifecycleCCMBreakerOpen",
 				page:   breaker,
 			},
@@ -108,11 +108,11 @@ func atAGlance() row {
 			high:  5,
 		}.panel(),
 		strip{
-			title: "Who leads",
+			title: "Leader over time",
 			about: about{
-				shows:  "Each replica of each program over time: whether it leads or stands by.",
+				shows:  "Each replica of each program over time: leader or standby.",
 				normal: "Exactly one replica of each program leads.",
-				do:     "No line leads: open the program's dashboard, row leadership.",
+				do:     "No replica leads: open the program's dashboard, row *Leadership and failover*.",
 			},
 			lines: []line{{named(anywhere("leader_election_master_status")), "{{program}} {{instance}}"}},
 			words: map[string]word{"0": {"stands by", grey}, "1": {"leads", green}},
@@ -121,9 +121,9 @@ func atAGlance() row {
 		list{
 			title: "Replicas",
 			about: about{
-				shows:  "What runs where, since when.",
-				normal: "One version of each program, but during a roll-out.",
-				do:     "Started a moment ago, again and again: it crashes; read the log of its last run (`kubectl logs --previous`).",
+				shows:  "Version and start time of each replica.",
+				normal: "One version of each program, except during a rollout.",
+				do:     "The start time is always recent: the replica crashes. Read the log of its last run (`kubectl logs --previous`).",
 			},
 			lines: []line{
 				{highest("instance, program, version, commit", anywhere("ccm_build_info")), ""},
@@ -137,14 +137,14 @@ func atAGlance() row {
 	}}
 }
 
-// work is what people notice first when it is slow.
+// work shows the latencies that users notice first.
 func work() row {
 	return row{title: "The work", panels: []panel{
 		graph{
 			title: "Time from registration to untaint",
 			about: about{
-				shows:  "How long new nodes waited until pods could run on them, in the last ten minutes: on average, and the 99 % that waited less. The bounds of the measurement are 1, 4, 16, 64, 256 and 1024 s: the second says between which two.",
-				normal: "Both at most 1 s; a creation time is in whole seconds, so nothing finer can be said.",
+				shows:  "Time from registration until pods could run on new nodes, in the last ten minutes: average and 99th percentile. The histogram's bounds are 1, 4, 16, 64, 256 and 1024 s; the percentile is between two of them.",
+				normal: "Both at most 1 s. Creation times have a resolution of one second.",
 				do:     "Open the dashboard of node-ccm.",
 				page:   stays,
 			},
@@ -158,7 +158,7 @@ func work() row {
 		graph{
 			title: "Time to verdict",
 			about: about{
-				shows:  "From seeing that a node is not Ready to knowing whether to keep or to delete it: 99 of 100 waited less.",
+				shows:  "Time from not Ready to the verdict keep or delete, 99th percentile.",
 				normal: "`keep`: seconds. `delete`: half a minute.",
 				do:     "Open the dashboard of lifecycle-ccm.",
 				page:   court,
@@ -170,8 +170,8 @@ func work() row {
 			title: "Nodes initialised and deleted",
 			about: about{
 				shows:  "Nodes that became schedulable, and nodes that were deleted, in five minutes.",
-				normal: "What the autoscaler or people did.",
-				do:     "Deletions that nobody expected: protect nodes by `quartet.dev/deletion-protected`, then ask the log of lifecycle-ccm for the evidence.",
+				normal: "Matches the changes by the autoscaler or by people.",
+				do:     "Unexpected deletions: protect nodes with `quartet.dev/deletion-protected`, then look for the evidence in the log of lifecycle-ccm.",
 				page:   court,
 			},
 			unit: units.Short,
@@ -183,15 +183,15 @@ func work() row {
 	}}
 }
 
-// toTheCloud is what all programs together do to the cloud's quota.
+// toTheCloud shows the use of the cloud's quota by all programs.
 func toTheCloud() row {
 	return row{title: "The cloud", panels: []panel{
 		graph{
 			title: "Calls by program",
 			about: about{
-				shows:  "Requests that were sent to the cloud, per second.",
+				shows:  "Requests to the cloud per second.",
 				normal: "A list of the fleet once per period, few lookups.",
-				do:     "The program with the large area uses up the quota: open its dashboard.",
+				do:     "The program with the largest area uses most of the quota: open its dashboard.",
 			},
 			unit:    units.RequestsPerSecond,
 			lines:   []line{{sum("program", named(rate(anywhere("ccm_cloud_requests_total")))), perProgram}},
@@ -203,7 +203,7 @@ func toTheCloud() row {
 			about: about{
 				shows:  "Requests that the cloud answered with an error or not at all, per second, by program and kind of error.",
 				normal: "None.",
-				do:     "`throttled`: lower the rates. `unauthorized`, `forbidden`: mend the credentials. Else: the cloud.",
+				do:     "`throttled`: lower the rates. `unauthorized`, `forbidden`: fix the credentials. Otherwise: check the cloud.",
 			},
 			unit: units.RequestsPerSecond,
 			lines: []line{{
@@ -217,7 +217,7 @@ func toTheCloud() row {
 			about: about{
 				shows:  "Requests to the cloud as a share of the rate in force.",
 				normal: "A few percent.",
-				do:     "At 100 %: open the program's dashboard, row rate limits.",
+				do:     "At 100 %: open the program's dashboard, row *Rate limits*.",
 				page:   "rate-limits.md",
 			},
 			unit: units.PercentUnit,
@@ -232,9 +232,9 @@ func toTheCloud() row {
 		graph{
 			title: "Time spent waiting for the budget",
 			about: about{
-				shows:  "How long a request to the cloud waited on average for the limit, in the last five minutes.",
+				shows:  "Average time that a request to the cloud waited for the rate limit, in the last five minutes.",
 				normal: "Milliseconds.",
-				do:     "Seconds: the limit holds up the work. Open the program's dashboard, row rate limits.",
+				do:     "Seconds: the limit delays the work. Open the program's dashboard, row *Rate limits*.",
 				page:   "rate-limits.md",
 			},
 			unit: units.Seconds,
@@ -248,7 +248,7 @@ func toTheCloud() row {
 	}}
 }
 
-// together is what the programs cost the cluster.
+// together shows the load of the programs on the cluster.
 func together() row {
 	return row{title: "API server and machine", panels: []panel{
 		graph{
@@ -256,7 +256,7 @@ func together() row {
 			about: about{
 				shows:  "Requests per second, by program.",
 				normal: "Below 2 each, more while nodes register.",
-				do:     "The program with the large area: open its dashboard, row API server.",
+				do:     "Open the dashboard of the program with the largest area, row *API server*.",
 			},
 			unit:    units.RequestsPerSecond,
 			lines:   []line{{sum("program", named(rate(anywhere("rest_client_requests_total")))), perProgram}},
@@ -264,11 +264,11 @@ func together() row {
 			wide:    6,
 		}.panel(),
 		graph{
-			title: "Requests that the API server refused or did not answer",
+			title: "Failed requests to the API server",
 			about: about{
-				shows:  "Requests per second, by program and status; conflicts and what was not found are left out.",
+				shows:  "Failed requests per second, by program and status, without conflicts and 404.",
 				normal: "None.",
-				do:     "401, 403: token or role. 429: overload. 5xx, `<error>`: the API server or the way to it.",
+				do:     "401, 403: check token and role. 429: overload. 5xx, `<error>`: check the API server and the network path to it.",
 			},
 			unit: units.RequestsPerSecond,
 			lines: []line{{
@@ -279,9 +279,9 @@ func together() row {
 		graph{
 			title: "Memory",
 			about: about{
-				shows:  "Memory held in RAM, by program and replica.",
-				normal: "Constant for a number of nodes.",
-				do:     "Growing for hours: keep the process and its log, and report it.",
+				shows:  "Resident memory, by program and replica.",
+				normal: "Constant for a given number of nodes.",
+				do:     "Growing for hours: do not restart the process, save its log, and report it.",
 			},
 			unit:  units.BytesIEC,
 			lines: []line{{highest("program, instance", named(anywhere("process_resident_memory_bytes"))), "{{program}} {{instance}}"}},
@@ -290,9 +290,9 @@ func together() row {
 		graph{
 			title: "CPU",
 			about: about{
-				shows:  "Processor time used per second, by program: 1 is one core.",
+				shows:  "CPU use by program: 1 is one core.",
 				normal: "Below 0.02 each.",
-				do:     "Constantly more: open the program's dashboard, row reconcile.",
+				do:     "Constantly more: open the program's dashboard, row *Reconcile*.",
 			},
 			unit:  "cores",
 			lines: []line{{sum("program", named(rate(anywhere("process_cpu_seconds_total")))), perProgram}},

@@ -13,9 +13,9 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/units"
 )
 
-// about is what a person on call reads at a panel: what it shows, what is normal, and
-// what to do when it is not. `page` is the page of docs/ that says more, `alert` the rule
-// that fires over the same metric: its runbook is linked.
+// about is a panel's description for the person on call: the values shown, the normal
+// values, and the action otherwise. `page` is the page of docs/ with details, `alert` the
+// rule on the same metric, whose runbook is linked.
 type about struct {
 	shows, normal, do string
 	page, alert       string
@@ -50,7 +50,7 @@ var source = common.DataSourceRef{
 	Uid:  cog.ToPtr("${datasource}"),
 }
 
-// thresholds colours everything below the first step with `base`.
+// thresholds uses the colour `base` below the first step.
 func thresholds(base string, steps []step) *dashboard.ThresholdsConfigBuilder {
 	all := []dashboard.Threshold{{Color: base}}
 	for _, each := range steps {

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_foreign_to_a_provider_that_does_not_know_itself() {
+    fn no_node_is_foreign_while_the_provider_does_not_know_its_schemes() {
         assert_eq!(claim(&OddCloud(None), &node("sim://i-1")), None);
         assert_eq!(claim(&OddCloud(None), &Node::default()), Some(Claim::Unclaimed));
     }
@@ -366,13 +366,13 @@ mod tests {
             ],
             ..node("sim://i-1")
         };
-        let told = identity(&OddCloud(None), &node, Wants { uid: true, ..Wants::default() });
+        let sent = identity(&OddCloud(None), &node, Wants { uid: true, ..Wants::default() });
         assert_eq!(
-            (told.uid.as_deref(), told.labels.len(), told.addresses.len()),
+            (sent.uid.as_deref(), sent.labels.len(), sent.addresses.len()),
             (Some("uid"), 0, 0)
         );
         let wants = Wants { labels: true, addresses: true, uid: false };
-        let told = identity(&OddCloud(None), &node, wants);
-        assert_eq!((told.uid, told.labels.len(), told.addresses.len()), (None, 1, 1));
+        let sent = identity(&OddCloud(None), &node, wants);
+        assert_eq!((sent.uid, sent.labels.len(), sent.addresses.len()), (None, 1, 1));
     }
 }

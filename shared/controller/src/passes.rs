@@ -10,6 +10,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::workers::until_cancelled;
+
 /// The least time between the starts of two passes: objects that change one after another
 /// must not cost one call each.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -93,13 +95,8 @@ impl Passes {
                 self.wait(&wait, &pass, &mut settings).await;
                 sleep_until(started + PAUSE).await;
             }
-            std::future::pending::<()>().await;
         };
-        tokio::select! {
-            biased;
-            () = token.cancelled() => {}
-            () = work => {}
-        }
+        until_cancelled(&token, work).await;
     }
 
     async fn wait<S>(&self, wait: &Wait, pass: &impl Pass, settings: &mut watch::Receiver<S>) {

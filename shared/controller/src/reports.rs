@@ -40,6 +40,8 @@ pub struct Report<'a> {
     pub warning: bool,
     /// The log line.
     pub line: String,
+    /// The decision, as a field of the line.
+    pub verdict: Option<&'a str>,
     /// The reason, as a field of the line.
     pub reason: Option<&'a str>,
     /// The evidence, as a field of the line.
@@ -75,7 +77,7 @@ impl Reports {
     /// Writes the line and records the event. If that was done recently, only logs at debug
     /// level. Returns whether the report was new.
     pub fn report(&self, about: &ObjectRef, when: When, report: Report<'_>) -> bool {
-        let Report { topic, state, warning, line, reason, proof, event } = report;
+        let Report { topic, state, warning, line, verdict, reason, proof, event } = report;
         let key = about.key();
         let news = match when {
             When::Always => true,
@@ -84,7 +86,7 @@ impl Reports {
         };
         macro_rules! write_line {
             ($level:ident, $label:ident) => {
-                tracing::$level!($label = &*key, reason, proof, "{line}")
+                tracing::$level!($label = &*key, verdict, reason, proof, "{line}")
             };
         }
         match (about.kind, news, warning) {

@@ -100,12 +100,18 @@ pub async fn pool<S: Source, F>(
             tasks.below(limit()).await;
         }
         tasks.drained().await;
-        std::future::pending::<()>().await;
     };
+    until_cancelled(&token, stage).await;
+}
+
+/// Runs one stage of a controller until the token is cancelled. One that has ended before
+/// waits for that: a task that ends by itself counts as broken.
+pub async fn until_cancelled(token: &CancellationToken, stage: impl Future<Output = ()>) {
     tokio::select! {
+        // Nothing is begun any more once it is cancelled.
         biased;
         () = token.cancelled() => {}
-        () = stage => {}
+        () = stage => token.cancelled().await,
     }
 }
 

@@ -179,10 +179,10 @@ impl<K: Stored> Informer<K> {
                 self.meter.list();
                 self.store.begin_list();
             }
-            Event::InitApply(wire) => self.read_and_tell(wire, Store::apply_listed),
+            Event::InitApply(wire) => self.read_and_report(wire, Store::apply_listed),
             Event::InitDone => {
                 let gone = self.store.end_list();
-                self.tell(gone);
+                self.report(gone);
                 tracing::debug!(
                     resource = self.meter.resource(),
                     objects = self.store.len(),
@@ -191,18 +191,18 @@ impl<K: Stored> Informer<K> {
             }
             Event::Apply(wire) => {
                 self.backoff.reset();
-                self.read_and_tell(wire, Store::apply_watched);
+                self.read_and_report(wire, Store::apply_watched);
             }
             Event::Delete(wire) => {
                 self.backoff.reset();
-                self.read_and_tell(wire, |store, object| store.remove_watched(&object));
+                self.read_and_report(wire, |store, object| store.remove_watched(&object));
             }
         }
         self.meter.objects(self.store.len());
     }
 
     /// Skips an object that cannot be read; the others are not affected.
-    fn read_and_tell<I>(&mut self, wire: K::Wire, take: impl FnOnce(&Store<K>, K) -> I)
+    fn read_and_report<I>(&mut self, wire: K::Wire, take: impl FnOnce(&Store<K>, K) -> I)
     where
         I: IntoIterator<Item = Change<K>>,
     {
@@ -210,13 +210,13 @@ impl<K: Stored> Informer<K> {
         match K::read(wire) {
             Ok(object) => {
                 let changes = take(&self.store, object);
-                self.tell(changes);
+                self.report(changes);
             }
             Err(why) => self.meter.malformed(name.as_deref(), &why),
         }
     }
 
-    fn tell(&mut self, changes: impl IntoIterator<Item = Change<K>>) {
+    fn report(&mut self, changes: impl IntoIterator<Item = Change<K>>) {
         changes.into_iter().for_each(&mut self.on_change);
     }
 }

@@ -111,7 +111,7 @@ impl<S> Collector for Computed<S> {
 /// struct Door { opened: u64, width: f64 }
 ///
 /// computed! {
-///     /// How doors stand.
+///     /// The metrics of a door.
 ///     static DOORS: Door { door } = {
 ///         /// How often the door was opened
 ///         [ALPHA] Counter ccm_door_openings = |door| door.opened;

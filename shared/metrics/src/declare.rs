@@ -15,7 +15,7 @@
 ///     pub struct DoorMetrics {
 ///         /// How long doors stood open
 ///         [ALPHA] ccm_door_open_seconds => open: Histogram, bounds [1.0, 10.0];
-///         /// Who was not let in, by door and why
+///         /// Refused visitors, by door and reason
 ///         [ALPHA] ccm_door_refused { door, reason } => refused: Family<Counter, (&'static str, Refusal)>,
 ///             begin [("front", Refusal::Full)];
 ///     }

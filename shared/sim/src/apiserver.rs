@@ -1,14 +1,15 @@
-//! A simulated Kubernetes API server: one core with two faces.
+//! A simulated Kubernetes API server: one core with two front ends.
 //!
-//! * [`ApiServer::service`] is a tower service, for a client in the same process. Nothing
-//!   in it waits by itself, so it is deterministic and works under paused tokio time.
+//! * [`ApiServer::service`] is a tower service, for a client in the same process. It waits
+//!   only on tokio timers, so it is deterministic and works under paused tokio time.
 //! * [`ApiServer::listen`] serves the same over HTTP/1.1, for real programs and `kubectl`.
 //!
-//! What it answers is held against a real kube-apiserver: status bodies, patch results,
-//! tables, list and watch semantics. It stores nodes, events, leases, services, namespaces,
-//! config maps, secrets and service accounts as these types are; a few more kinds only so
-//! far that `kubectl describe` works. There is no server-side apply and no protobuf, no
-//! authentication, and no controller except that deleted namespaces are emptied.
+//! Its behaviour is checked against a real kube-apiserver: status bodies, patch results,
+//! tables, list and watch semantics. It implements nodes, events, leases, services,
+//! namespaces, config maps, secrets and service accounts as typed resources; a few more
+//! kinds only as far as `kubectl describe` needs them. There is no server-side apply, no
+//! protobuf and no authentication, and no controller except that deleted namespaces are
+//! emptied.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -74,25 +75,24 @@ use resources::Resource;
 use store::Store;
 use write::{Preconditions, Target};
 
-/// How the server behaves.
+/// Options of the server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Draws UIDs, generated names and the chances of faults.
+    /// The seed for UIDs, generated names and the probabilities of faults.
     pub seed: u64,
-    /// Where timestamps come from.
+    /// The source of timestamps.
     pub clock: Clock,
-    /// How many changes of each kind of object are remembered. Watches and lists that want
-    /// to go further back hear 410.
+    /// How many changes of each kind are kept. Watches and lists from older versions get 410.
     pub history: usize,
-    /// How often watches that allow bookmarks get one.
+    /// The interval of bookmarks for watches that allow them.
     pub bookmark_interval: Duration,
-    /// The least that a watch lives whose client sets no timeout; it lives up to twice that.
+    /// The least duration of a watch without a client timeout; the most is twice that.
     pub min_watch_timeout: Duration,
-    /// Whether a watch from a forgotten version is answered with HTTP status 410. The real
-    /// server of today answers 200 and an `ERROR` event, which is the default here.
+    /// Whether a watch from a compacted version gets HTTP status 410. The real server answers
+    /// 200 and an `ERROR` event, which is the default here.
     pub expired_watch_is_http: bool,
-    /// Whether new nodes get the taint `node.kubernetes.io/not-ready`, as admission of the
-    /// real server gives it.
+    /// Whether new nodes get the taint `node.kubernetes.io/not-ready`, as from the real
+    /// server's admission.
     pub taint_new_nodes: bool,
 }
 
@@ -110,7 +110,7 @@ impl Default for Options {
     }
 }
 
-/// What both faces share.
+/// State shared by both front ends.
 struct Core {
     options: Options,
     store: Store,
@@ -127,7 +127,7 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// A server with the four namespaces that every cluster has.
+    /// A server with the four namespaces of every cluster.
     pub fn new(options: Options) -> Arc<Self> {
         let core = Arc::new(Core {
             store: Store::new(options.history),
@@ -149,12 +149,12 @@ impl ApiServer {
         server
     }
 
-    /// The face for clients in this process; clones share the server.
+    /// The front end for clients in this process; clones share the server.
     pub fn service(&self) -> ApiService {
         ApiService::new(Arc::clone(&self.core))
     }
 
-    /// The face for other processes. Port 0 takes a free one; see [`ListenHandle::addr`].
+    /// The front end for other processes. Port 0 picks a free one; see [`ListenHandle::addr`].
     pub async fn listen(&self, addr: SocketAddr) -> std::io::Result<ListenHandle> {
         ListenHandle::bind(self.service(), addr).await
     }
@@ -169,40 +169,40 @@ impl ApiServer {
         )
     }
 
-    /// The faults in force, to add to.
+    /// The active faults, to be extended.
     pub fn faults(&self) -> &FaultPlan {
         &self.core.faults
     }
 
-    /// What was asked so far.
+    /// The audit log of all requests.
     pub fn audit(&self) -> &Audit {
         &self.core.audit
     }
 
-    /// The newest version of all objects.
+    /// The newest resource version.
     pub fn revision(&self) -> u64 {
         self.core.store.revision()
     }
 
-    /// Forgets all history, as etcd's compaction does: later requests from older versions
-    /// hear 410. Running watches that are up to date go on.
+    /// Compacts all history, as etcd does: later requests from older versions get 410. Watches
+    /// that are up to date continue.
     pub fn compact(&self) {
         self.core.store.compact();
     }
 
-    /// The watches that are open.
+    /// The open watches.
     pub fn watches(&self) -> Vec<WatchInfo> {
         self.core.watches.list()
     }
 
     /// Ends open watches of user agents that start with `user_agent`: `abrupt` breaks the
-    /// connection, otherwise the stream ends in good order. Gives how many.
+    /// connection, otherwise the stream ends cleanly. Returns the number of watches.
     pub fn cut_watches(&self, user_agent: &str, abrupt: bool) -> usize {
         self.core.watches.cut(user_agent, abrupt)
     }
 
-    /// Creates an object from its `apiVersion`, `kind` and content. Nothing in it is faulty
-    /// or audited; the same holds for the other helpers below.
+    /// Creates an object from its `apiVersion`, `kind` and content. This helper and those below
+    /// bypass faults and audit.
     pub fn create(&self, object: Value) -> Result<Value, StatusError> {
         let resource = resource_of(&object)?;
         let namespace = namespace_of(resource, &object);
@@ -217,7 +217,7 @@ impl ApiServer {
         Some(self.core.store.get(resource, key)?.typed(resource))
     }
 
-    /// All objects of a kind, in order of their keys.
+    /// All objects of a kind, ordered by key.
     pub fn list(&self, plural: &str) -> Vec<Value> {
         let Some(resource) = resources::by_plural(plural) else { return Vec::new() };
         let everything = store::Range { prefix: "", after: None, limit: 0 };
@@ -226,7 +226,7 @@ impl ApiServer {
             .unwrap_or_default()
     }
 
-    /// Replaces an object; without a resourceVersion whatever is there.
+    /// Replaces an object; unconditionally if it has no resourceVersion.
     pub fn replace(&self, object: Value) -> Result<Value, StatusError> {
         self.update_part(object, "")
     }
@@ -251,7 +251,7 @@ impl ApiServer {
         Ok(stored.typed(resource))
     }
 
-    /// Patches an object, or with `subresource` = `status` its status.
+    /// Patches an object, or its status if `subresource` is `status`.
     pub fn patch(
         &self,
         plural: &str,

@@ -1,10 +1,9 @@
 //! A simulated cloud.
 //!
-//! [`SimCloud`] holds instances in memory and implements the provider contract over
-//! them as a real cloud would be used: lookups in batches of 500, lists in pages of
-//! 500, each of them one call that is counted and that the [`FaultPlan`] may hit.
-//! Served through `ccm_providers::external::server` it is a cloud for programs of
-//! their own.
+//! [`SimCloud`] holds instances in memory and implements the provider contract over them
+//! like a real cloud: lookups in batches of 500 and lists in pages of 500, each of them one
+//! call that is counted and that the [`FaultPlan`] may hit. Served through
+//! `ccm_providers::external::server` it is a cloud for separate programs.
 
 mod counts;
 mod fleet;
@@ -33,8 +32,8 @@ pub const SCHEME: &str = "sim";
 /// The most nodes in one lookup call, and the most instances on one page of a list.
 pub const PAGE: usize = 500;
 
-/// A cloud in memory. Clones share the state; [`SimCloud::behind`] gives a view of
-/// it whose calls pass a gate.
+/// A cloud in memory. Clones share the state; [`SimCloud::behind`] returns a view whose
+/// calls pass a gate.
 #[derive(Clone)]
 pub struct SimCloud {
     state: Arc<State>,
@@ -55,7 +54,7 @@ impl Default for SimCloud {
 }
 
 impl SimCloud {
-    /// An empty cloud where nothing goes wrong.
+    /// An empty cloud without faults.
     pub fn new() -> Self {
         Self::with_faults(FaultPlan::default())
     }
@@ -73,28 +72,27 @@ impl SimCloud {
         Self { state: Arc::clone(&self.state), gate }
     }
 
-    /// Makes this a cloud of another kind, for instance one that has no list.
+    /// Changes the traits of this cloud, for instance to one without a list.
     pub fn set_traits(&self, traits: InstanceTraits) {
         *self.state.traits.write() = traits;
     }
 
-    /// What goes wrong, to add to and to clear.
+    /// The faults, to be added and cleared.
     pub fn faults(&self) -> &FaultPlan {
         &self.state.faults
     }
 
-    /// The calls that were made until now, as the cloud's bill would count them:
-    /// refused and failed ones too.
+    /// The calls so far, as the cloud would bill them: including refused and failed ones.
     pub fn calls(&self) -> Calls {
         self.state.counter.read()
     }
 
-    /// Starts counting from zero and gives what was counted before.
+    /// Resets the counts and returns the old ones.
     pub fn reset_calls(&self) -> Calls {
         self.state.counter.reset()
     }
 
-    /// Adds an instance; one of the same ID is replaced.
+    /// Adds an instance, or replaces the one with the same ID.
     pub fn add(&self, instance: SimInstance) -> ProviderId {
         let id = instance.provider_id();
         self.state.fleet.write().insert(instance);
@@ -112,17 +110,17 @@ impl SimCloud {
         instances
     }
 
-    /// The instance of this ID (the part of the provider ID behind `sim://`).
+    /// The instance with this ID (the part of the provider ID after `sim://`).
     pub fn get(&self, id: &str) -> Option<SimInstance> {
         self.state.fleet.read().get(id).cloned()
     }
 
-    /// The first instance of this name.
+    /// The first instance with this name.
     pub fn find(&self, name: &str) -> Option<SimInstance> {
         self.state.fleet.read().named(name).first().map(|instance| (*instance).clone())
     }
 
-    /// Changes an instance. `false` if there is none of this ID.
+    /// Changes an instance. `false` if there is none with this ID.
     pub fn update(&self, id: &str, change: impl FnOnce(&mut SimInstance)) -> bool {
         let mut fleet = self.state.fleet.write();
         let Some(mut instance) = fleet.remove(id) else { return false };
@@ -132,7 +130,7 @@ impl SimCloud {
         true
     }
 
-    /// Starts, stops or moves an instance. `false` if there is none of this ID.
+    /// Starts, stops or moves an instance. `false` if there is none with this ID.
     pub fn set_power(&self, id: &str, power: PowerState) -> bool {
         self.update(id, |instance| instance.power = power)
     }
@@ -147,7 +145,7 @@ impl SimCloud {
         *self.state.fleet.write() = Fleet::default();
     }
 
-    /// How many instances there are.
+    /// The number of instances.
     pub fn len(&self) -> usize {
         self.state.fleet.read().len()
     }
@@ -158,8 +156,7 @@ impl SimCloud {
     }
 }
 
-/// Registers the simulated cloud under the name `sim`, for programs that run in the
-/// same process as the cloud.
+/// Registers the simulated cloud under the name `sim`, for programs in the same process.
 #[async_trait]
 impl ProviderFactory for SimCloud {
     fn name(&self) -> &'static str {

@@ -1,7 +1,7 @@
-//! What goes wrong in the simulated cloud, and when.
+//! Fault injection for the simulated cloud.
 //!
-//! A [`Fault`] says what happens, to which calls, and for how long. Many may be in
-//! force at once: delays add up, then the first other effect that applies decides.
+//! A [`Fault`] defines an effect, the calls it hits, and its duration. Several may be active
+//! at once: delays add up, then the first other effect that applies decides.
 //!
 //! ```
 //! use std::time::Duration;
@@ -28,12 +28,12 @@ pub enum Operation {
     Lookup,
     /// One page of a list.
     List,
-    /// A look whether the cloud is well.
+    /// A health check.
     Health,
 }
 
 impl Operation {
-    /// The name on metrics.
+    /// The name in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Lookup => "lookup_instances",
@@ -43,7 +43,7 @@ impl Operation {
     }
 }
 
-/// What happens to a call.
+/// The effect of a fault on a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// It takes this much longer.
@@ -59,27 +59,27 @@ pub enum Effect {
     Unauthorized,
     /// The cloud is down.
     Unavailable,
-    /// It fails in this way.
+    /// It fails with this error.
     Error(CloudError),
     /// It is never answered; the caller's deadline ends it.
     Hang,
-    /// A list shows nothing, though the call succeeds.
+    /// A list is empty, although the call succeeds.
     EmptyList,
-    /// A list ends after so many instances, though the call succeeds.
+    /// A list ends after this many instances, although the call succeeds.
     TruncatedList(usize),
-    /// The cloud's data about these instances makes no sense: none of the name means
-    /// all instances.
+    /// The cloud's data about the instances with these names is malformed; no names means all
+    /// instances.
     MalformedInstances(Vec<String>),
-    /// A lookup of a node of one of these names fails alone, in this way.
+    /// A lookup of a node with one of these names fails with this error.
     FailNodes(Vec<String>, CloudError),
-    /// A lookup answers about fewer (negative) or more nodes than it was asked about.
+    /// A lookup returns fewer (negative) or more results than requested.
     AnswerCount(isize),
-    /// A lookup says of every node that it is gone, as a cloud does when it is asked
-    /// with the credentials of the wrong project; lists are empty.
+    /// A lookup reports every node as gone, as with the credentials of the wrong project; lists
+    /// are empty.
     WrongProject,
 }
 
-/// One thing that goes wrong.
+/// One fault.
 #[derive(Clone, Debug)]
 pub struct Fault {
     effect: Effect,
@@ -103,21 +103,21 @@ impl Fault {
         self
     }
 
-    /// Only the next `calls` calls that it applies to.
+    /// Only the next `calls` matching calls.
     #[must_use]
     pub fn times(mut self, calls: u64) -> Self {
         self.times = Some(calls);
         self
     }
 
-    /// The first `calls` calls that it would apply to are spared.
+    /// Skips the first `calls` matching calls.
     #[must_use]
     pub fn after(mut self, calls: u64) -> Self {
         self.skip = calls;
         self
     }
 
-    /// Only for this time, counted from when the fault is added to a plan.
+    /// Only for this time after the fault is added to a plan.
     #[must_use]
     pub fn lasting(mut self, time: Duration) -> Self {
         self.lasting = Some(time);
@@ -132,11 +132,11 @@ impl Fault {
     }
 }
 
-/// The name of a fault in its plan.
+/// Identifies a fault in its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FaultId(u64);
 
-/// The faults in force. Clones are the same plan.
+/// The active faults. Clones share the plan.
 #[derive(Clone, Debug)]
 pub struct FaultPlan {
     inner: Arc<Mutex<Inner>>,
@@ -163,13 +163,13 @@ impl Default for FaultPlan {
 }
 
 impl FaultPlan {
-    /// An empty plan whose chances repeat for the same seed and the same calls.
+    /// An empty plan; its random choices repeat for the same seed and the same calls.
     pub fn seeded(seed: u64) -> Self {
         let inner = Inner { faults: Vec::new(), next: 0, random: StdRng::seed_from_u64(seed) };
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
-    /// Puts a fault in force.
+    /// Activates a fault.
     pub fn add(&self, fault: Fault) -> FaultId {
         let mut inner = self.inner.lock();
         let id = FaultId(inner.next);
@@ -192,30 +192,30 @@ impl FaultPlan {
         self.inner.lock().faults.clear();
     }
 
-    /// How many faults are in force.
+    /// The number of active faults.
     pub fn len(&self) -> usize {
         let mut inner = self.inner.lock();
         inner.expire();
         inner.faults.len()
     }
 
-    /// Whether nothing goes wrong.
+    /// Whether no fault is active.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What happens to the next call of this operation.
+    /// The effect on the next call of this operation.
     pub(crate) fn strike(&self, operation: Operation) -> Strike {
         self.inner.lock().strike(operation)
     }
 }
 
-/// What happens to one call.
+/// The effect on one call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Strike {
     /// It takes this much longer.
     pub(crate) delay: Duration,
-    /// And then this.
+    /// The effect after the delay.
     pub(crate) effect: Option<Effect>,
 }
 
@@ -256,7 +256,7 @@ impl Fault {
         self.operation.is_none_or(|only| only == operation) && self.effect.concerns(operation)
     }
 
-    /// Whether this call is hit; counts it if so.
+    /// Whether this call is hit; if so, counts it.
     fn hits(&mut self, random: &mut StdRng) -> bool {
         if self.probability < 1.0 && !random.random_bool(self.probability) {
             return false;
@@ -273,7 +273,7 @@ impl Fault {
 }
 
 impl Effect {
-    /// Some effects make sense for one operation only.
+    /// Some effects apply to one operation only.
     fn concerns(&self, operation: Operation) -> bool {
         match self {
             Self::EmptyList | Self::TruncatedList(_) => operation == Operation::List,
@@ -283,7 +283,7 @@ impl Effect {
         }
     }
 
-    /// The error that the whole call ends with, if it does.
+    /// The error of the whole call, if it fails.
     pub(crate) fn error(&self) -> Option<CloudError> {
         let error = match self {
             Self::Throttle { retry_after } => {

@@ -1,5 +1,5 @@
-//! A simulated API server and a simulated cloud, with faults on demand, for the
-//! playground and the scenario tests.
+//! A simulated API server and a simulated cloud with fault injection, for the playground
+//! and the scenario tests.
 
 pub mod apiserver;
 pub mod cloud;

@@ -1,15 +1,15 @@
-//! Waiting for something to become true, with a reason when it does not.
+//! Polls for conditions, with a reason on failure.
 
 use std::{future::Future, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use tokio::time::{Instant, sleep};
 
-/// How often a condition is looked at.
+/// The polling interval.
 const STEP: Duration = Duration::from_millis(20);
 
-/// Repeats `look` until it answers `Ok(Some(_))` or `limit` has passed. The last
-/// error or "not yet" is part of the failure, so that a red test says what it saw.
+/// Repeats `look` until it returns `Ok(Some(_))` or `limit` has passed. The failure contains
+/// the last error or "not yet", so that a failed test shows what it saw.
 pub async fn until<T, F, Fut>(what: &str, limit: Duration, mut look: F) -> Result<T>
 where
     F: FnMut() -> Fut,
@@ -32,7 +32,7 @@ where
     }
 }
 
-/// Checks all through `time` that `look` finds nothing wrong.
+/// Checks during all of `time` that `look` returns no error.
 pub async fn always<F, Fut>(what: &str, time: Duration, mut look: F) -> Result<()>
 where
     F: FnMut() -> Fut,

@@ -1,4 +1,4 @@
-//! The built programs as child processes: start, look at, signal, end.
+//! The built programs as child processes: start, inspect, signal, stop.
 
 use std::{
     collections::BTreeMap,
@@ -19,8 +19,7 @@ use tokio::process::{Child, Command};
 
 use crate::poll;
 
-/// The folder of the built programs: where the running program was built itself.
-/// `QUARTET_BIN` names another one.
+/// The folder of the built programs: that of the running program, or `QUARTET_BIN`.
 pub fn binaries() -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os("QUARTET_BIN") {
         return Ok(PathBuf::from(folder));
@@ -41,7 +40,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// The program of this name, without arguments.
+    /// The program with this name, without arguments.
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), arguments: Vec::new(), environment: Vec::new() }
     }
@@ -69,7 +68,7 @@ impl Launch {
         self
     }
 
-    /// Starts it with its log in `folder`, on a free port of its own.
+    /// Starts it with its log in `folder`, on a free port.
     pub fn start(&self, folder: &Path) -> Result<Program> {
         let port = free_port()?;
         let log = folder.join(format!("{}-{port}.log", self.name));
@@ -84,7 +83,7 @@ impl Launch {
         Ok(Program { name: self.name.clone(), child, port, log })
     }
 
-    /// Runs it to its end, which must come within `limit`.
+    /// Runs it until it exits, which must happen within `limit`.
     pub async fn run(&self, limit: Duration) -> Result<Finished> {
         let child = self.command()?.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let out =
@@ -114,10 +113,10 @@ impl Launch {
     }
 }
 
-/// A program that has ended.
+/// A program that has exited.
 #[derive(Debug)]
 pub struct Finished {
-    /// How.
+    /// Its exit status.
     pub status: ExitStatus,
     /// What it printed.
     pub stdout: String,
@@ -134,7 +133,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Its HTTP address.
+    /// The URL of one of its pages.
     pub fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
@@ -161,7 +160,7 @@ impl Program {
         answer.await.with_context(|| format!("{} does not answer on {path}", self.name))?
     }
 
-    /// All samples of `/metrics`: the line's name with labels, and its value.
+    /// All samples of `/metrics`: name with labels, and value.
     pub async fn metrics(&self) -> Result<BTreeMap<String, f64>> {
         let (status, text) = self.get("/metrics").await?;
         anyhow::ensure!(status == 200, "/metrics answers {status}");
@@ -172,7 +171,7 @@ impl Program {
         Ok(samples.collect())
     }
 
-    /// The sum of all samples whose name starts with this; labels follow the name.
+    /// The sum of all samples whose name, followed by labels, starts with this.
     pub async fn metric(&self, name: &str) -> Result<f64> {
         Ok(self
             .metrics()
@@ -203,7 +202,7 @@ impl Program {
         }
     }
 
-    /// Whether it says that it leads.
+    /// Whether it reports that it leads.
     pub async fn leads(&self) -> Result<bool> {
         Ok(self.metric("leader_election_master_status{").await? > 0.0)
     }
@@ -222,13 +221,13 @@ impl Program {
         Ok(kill_process(pid(self.id()?)?, signal)?)
     }
 
-    /// SIGTERM, and how it ended.
+    /// Sends SIGTERM and returns the exit status.
     pub async fn terminate(mut self) -> Result<ExitStatus> {
         self.signal(Signal::TERM)?;
         self.wait(Duration::from_secs(40)).await
     }
 
-    /// Waits for its own end.
+    /// Waits until it exits.
     pub async fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
         tokio::time::timeout(limit, self.child.wait())
             .await
@@ -236,7 +235,7 @@ impl Program {
             .map_err(Into::into)
     }
 
-    /// The processor time that it has used, in seconds.
+    /// The processor time used so far, in seconds.
     pub fn cpu_seconds(&self) -> Result<f64> {
         cpu_seconds(self.id()?)
     }
@@ -251,13 +250,12 @@ impl Program {
     }
 }
 
-/// A port that nobody listens on now, and that this process has not named before. It is
-/// below those that Linux gives to whoever asks for any: nobody gets it by chance before
-/// the program that it is meant for listens.
+/// A free port that this process has not returned before. It is below Linux's ephemeral
+/// range: no other process gets it by chance before the intended program listens.
 pub fn free_port() -> Result<u16> {
     const PORTS: std::ops::Range<u16> = 26_000..32_768;
     static NAMED: AtomicU32 = AtomicU32::new(0);
-    // Processes that run side by side begin at different ports.
+    // Concurrent processes begin at different ports.
     let first = std::process::id().wrapping_mul(101);
     let many = u32::from(PORTS.end - PORTS.start);
     for _ in PORTS {
@@ -270,7 +268,7 @@ pub fn free_port() -> Result<u16> {
     bail!("all ports of {PORTS:?} are taken")
 }
 
-/// The process ID as the kernel's calls want it.
+/// The process ID for system calls.
 pub fn pid(id: u32) -> Result<Pid> {
     i32::try_from(id).ok().and_then(Pid::from_raw).context("not a process ID")
 }
@@ -278,7 +276,7 @@ pub fn pid(id: u32) -> Result<Pid> {
 /// The processor time of a process so far, in seconds.
 pub fn cpu_seconds(id: u32) -> Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat"))?;
-    // The program's name, field 2, may hold blanks and parentheses: count behind it.
+    // The program's name, field 2, may contain blanks and parentheses: count after it.
     let fields: Vec<_> =
         stat.rsplit_once(')').context("odd stat line")?.1.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);

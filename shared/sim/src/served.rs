@@ -1,4 +1,4 @@
-//! The simulated cloud behind the external protocol, for programs of their own.
+//! The simulated cloud behind the external protocol, for separate programs.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cloud::SimCloud;
 
-/// A [`SimCloud`] served on a Unix socket, with the `--cloud-config` that leads there.
+/// A [`SimCloud`] served on a Unix socket, with the matching `--cloud-config`.
 pub struct ServedCloud {
     cloud: SimCloud,
     endpoint: String,
@@ -38,7 +38,7 @@ impl ServedCloud {
         Ok(served)
     }
 
-    /// The cloud, to fill and to break.
+    /// The cloud, to be filled and disturbed.
     pub fn cloud(&self) -> &SimCloud {
         &self.cloud
     }
@@ -48,12 +48,12 @@ impl ServedCloud {
         &self.config
     }
 
-    /// Stops serving: the socket is gone, connections end.
+    /// Stops serving: removes the socket and ends connections.
     pub async fn pause(&self) -> Result<()> {
         let serving = self.serving.lock().take();
         let Some(mut serving) = serving else { return Ok(()) };
         serving.stop.cancel();
-        // A client keeps its connection open; it is cut here, as a crash would.
+        // A client keeps its connection open; it is cut here, as by a crash.
         let ended =
             tokio::time::timeout(Duration::from_millis(200), serving.tasks.join_next()).await;
         if ended.is_err() {

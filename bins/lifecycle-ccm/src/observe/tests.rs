@@ -3,6 +3,7 @@ use ccm_objects::node_keys;
 use ccm_objects::{Condition, Taint};
 
 use super::*;
+use crate::policy::action::APPROVED;
 
 fn node(name: &str, id: Option<&str>) -> Arc<Node> {
     let ready = Condition { kind: "Ready".into(), status: "Unknown".into(), reason: None };

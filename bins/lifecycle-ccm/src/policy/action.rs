@@ -3,10 +3,11 @@
 use std::{fmt, sync::Arc};
 
 use ccm_cloud::PowerState;
+use ccm_controller::brake::approval::is_yes;
 use ccm_objects::Node;
 
 use super::{
-    Decision, NodeView,
+    Decision, NodeView, Verdict,
     shutdown::{self, Removal},
 };
 
@@ -44,16 +45,6 @@ pub(crate) struct Marks {
     pub(crate) end_approval: bool,
 }
 
-impl fmt::Display for Write {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Delete(_) => "deletion",
-            Self::Marks(Marks { taint: Some(_), .. }) => "the shutdown taint",
-            Self::Marks(Marks { taint: None, .. }) => "taking the approval away",
-        })
-    }
-}
-
 impl Write {
     /// Its kind, for `/plan` and the metric of its steps.
     pub(crate) const fn kind(&self) -> &'static str {
@@ -76,6 +67,36 @@ impl Write {
             Self::Marks(_) => "the node is Ready",
         }
     }
+
+    /// The topic of reports that it failed.
+    pub(crate) const fn failure(&self) -> &'static str {
+        match self {
+            Self::Delete(_) => "deletion failed",
+            Self::Marks(_) => "marks failed",
+        }
+    }
+}
+
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Delete(_) => "deletion",
+            Self::Marks(Marks { taint: Some(_), .. }) => "the shutdown taint",
+            Self::Marks(Marks { taint: None, .. }) => "taking the approval away",
+        })
+    }
+}
+
+/// Whether a person has approved the node's deletion. A word that is not understood
+/// approves nothing.
+pub(crate) fn is_approved(node: &Node) -> bool {
+    node.annotations.get(APPROVED).is_some_and(|value| is_yes(value))
+}
+
+/// The deletion of this node, if that was decided.
+pub(crate) fn deletion(node: Option<&Arc<Node>>, decision: Decision) -> Option<Action> {
+    let node = node.filter(|_| decision.verdict == Verdict::Delete)?;
+    Some(Action { node: Arc::clone(node), write: Write::Delete(Box::new(decision)) })
 }
 
 /// What the marks on a node should become, given what the cloud said of its machine. A

@@ -276,9 +276,15 @@ impl Round<'_> {
         }
     }
 
-    /// Whether an answer "gone" is one: in time, and about the ID if there is one.
+    /// Whether an answer "gone" is one: in time, about the ID if there is one, and with a
+    /// word on how it was asked.
     fn counts(&self, view: &NodeView, proof: &AbsenceProof) -> bool {
-        !self.slow && (!view.has_id || proof.method == ProofMethod::ById)
+        let is_proof = match proof.method {
+            ProofMethod::ById => true,
+            ProofMethod::BySystemUuid | ProofMethod::ByName => !view.has_id,
+            ProofMethod::ProvidersWord => false,
+        };
+        is_proof && !self.slow
     }
 
     fn proof(&self, proof: AbsenceProof) -> Proof {

@@ -2,9 +2,12 @@
 
 use std::fmt::{self, Write as _};
 
+use ccm_objects::Node;
+
 use super::{
     At, Cause, Decision, Doubt, Policy, Reason, Verdict,
-    action::{APPROVED, PROTECTED},
+    action::{APPROVED, Marks, PROTECTED, is_approved},
+    shutdown::Step,
 };
 
 /// What is reported of a verdict.
@@ -97,6 +100,33 @@ fn kept(reason: Reason) -> Words {
         Reason::AnotherNode => ("it has vanished, or another has its name", None, false),
     };
     Words { text: text.to_owned(), event, warning }
+}
+
+/// The event for a node that was deleted.
+pub(crate) fn deleted(node: &Node, decision: &Decision) -> (&'static str, String) {
+    let (name, evidence) = (&node.name, &decision.evidence);
+    let mut text =
+        format!("Deleting node {name} because it does not exist in the cloud provider; {evidence}");
+    if is_approved(node) {
+        write!(text, "; breaker and budget passed over by {APPROVED}").ok();
+    }
+    ("DeletingNode", text)
+}
+
+/// The events for a node whose marks were changed.
+pub(crate) fn marked(marks: Marks) -> impl Iterator<Item = (&'static str, String)> {
+    let taint = marks.taint.map(|(step, power)| match (step, power) {
+        (Step::Add, _) => ("NodeShutdown", "the machine is shut down; taint added".to_owned()),
+        (Step::Remove, Some(_)) => {
+            ("NodeRunning", "the machine runs; shutdown taint removed".to_owned())
+        }
+        (Step::Remove, None) => {
+            ("NodeRunning", "the node is Ready; shutdown taint removed".to_owned())
+        }
+    });
+    let ended = format!("it is Ready, so the annotation {APPROVED} was taken away");
+    let approval = marks.end_approval.then_some(("NodeDeletionApprovalEnded", ended));
+    taint.into_iter().chain(approval)
 }
 
 impl fmt::Display for Doubt {

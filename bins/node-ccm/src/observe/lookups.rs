@@ -10,7 +10,7 @@ use ccm_controller::{
     instances,
     inventory::Inventory,
     queue::{BatchWindow, BatchWindowConfig, WorkQueue},
-    workers::Tasks,
+    workers::{Tasks, until_cancelled},
 };
 use ccm_objects::{Node, Shared as Name};
 use tokio::{
@@ -58,15 +58,6 @@ enum Next {
     Ask,
 }
 
-/// A batch, sorted by what its nodes need.
-#[derive(Default)]
-struct Sorted {
-    /// Everything needed is known.
-    known: Vec<Work>,
-    /// The cloud has to be asked.
-    asked: Vec<Arc<Node>>,
-}
-
 /// The stage.
 pub(crate) struct Lookups {
     intake: Arc<Intake>,
@@ -100,13 +91,8 @@ impl Lookups {
             let mut tasks = Tasks::default();
             self.take_batches(&mut tasks).await;
             tasks.drained().await;
-            std::future::pending::<()>().await;
         };
-        tokio::select! {
-            biased;
-            () = token.cancelled() => {}
-            () = stage => {}
-        }
+        until_cancelled(&token, stage).await;
     }
 
     /// Takes batches until the queue is shut down. While all slots are taken nodes gather in
@@ -118,7 +104,7 @@ impl Lookups {
         });
         let slots = Arc::new(Semaphore::new(IN_FLIGHT));
         while let Some(batch) = tasks.until(self.queue.get_batch(BATCH, &mut batch_window)).await {
-            let Sorted { known, asked } = self.sort_out(&batch);
+            let (known, asked) = self.sort_out(&batch);
             if !known.is_empty() {
                 let this = Arc::clone(self);
                 tasks.spawn(async move { this.send_all(known).await });
@@ -160,23 +146,24 @@ impl Lookups {
         }
     }
 
-    fn sort_out(&self, batch: &[Name]) -> Sorted {
-        let mut sorted = Sorted::default();
+    /// The nodes about which everything needed is known, and those to ask the cloud about.
+    fn sort_out(&self, batch: &[Name]) -> (Vec<Work>, Vec<Arc<Node>>) {
+        let (mut known, mut asked) = (Vec::new(), Vec::new());
         for name in batch {
             let Some(node) = self.intake.get(name) else {
                 self.intake.done(name);
                 continue;
             };
             match self.next(&node) {
-                Next::Ask => sorted.asked.push(node),
-                Next::Known(answer) => sorted.known.push(Work { node, answer }),
+                Next::Ask => asked.push(node),
+                Next::Known(answer) => known.push(Work { node, answer }),
                 Next::Nothing => {
                     self.queue.forget(name);
                     self.intake.done(name);
                 }
             }
         }
-        sorted
+        (known, asked)
     }
 
     fn next(&self, node: &Node) -> Next {

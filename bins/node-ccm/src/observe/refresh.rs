@@ -75,18 +75,12 @@ impl Refresh {
         let started = Instant::now();
         let time = self.settings.borrow().cloud_call_timeout;
         let listed = instances::list(&*self.cloud, Detail::Everything, Call::routine(time)).await;
-        let result = match listed {
-            Ok(fleet) => Ok(self.compare(fleet, started)),
-            Err(error) => Err(error),
-        };
+        let result = listed.map(|fleet| (fleet.instances.len(), self.compare(fleet, started)));
         let took = started.elapsed();
-        self.metrics.refreshed(
-            took,
-            result.as_ref().map(|seen| seen.differing).map_err(|error| error.kind),
-        );
+        let counted = result.as_ref().map(|(_, (_, differing))| *differing);
+        self.metrics.refreshed(took, counted.map_err(|error| error.kind));
         match result {
-            Ok(seen) => {
-                let Seen { nodes, differing, instances } = seen;
+            Ok((instances, (nodes, differing))) => {
                 tracing::info!(instances, differing, "Update {nodes} nodes status took {took:?}.");
                 Ok(format!("{instances} instances listed, {differing} of {nodes} nodes differ"))
             }
@@ -118,14 +112,14 @@ impl Refresh {
         });
     }
 
-    /// Takes over the list and queues the nodes that differ from it.
-    fn compare(&self, fleet: Fleet, started: Instant) -> Seen {
-        let count = fleet.instances.len();
+    /// Takes over the list and queues the nodes that differ from it. Returns how many nodes
+    /// there are, and how many of them differ.
+    fn compare(&self, fleet: Fleet, started: Instant) -> (usize, usize) {
         let changes = self.inventory.apply(fleet, started);
         let news = News::of(&changes);
         let nodes = self.intake.list();
         let differing = nodes.iter().filter(|node| self.differs(node, &news)).count();
-        Seen { nodes: nodes.len(), differing, instances: count }
+        (nodes.len(), differing)
     }
 
     /// Where the provider has no list each node is looked up. Tells it in a line.
@@ -191,13 +185,6 @@ impl Refresh {
         self.queue.add(Arc::clone(&node.name), Priority::Routine);
         true
     }
-}
-
-/// What a refresh has seen.
-struct Seen {
-    nodes: usize,
-    differing: usize,
-    instances: usize,
 }
 
 /// The instances that the last list showed for the first time, or otherwise than before.

@@ -18,13 +18,13 @@ pub(super) fn delay(config: &QueueConfig, failures: u32, unit: f64) -> Duration 
 /// Implements the generic cell rate algorithm of ATM: `full_at` is when the bucket is full
 /// again; a retry is delayed by what exceeds the burst.
 #[derive(Clone, Debug)]
-pub(super) struct Overall {
+pub(super) struct RetryLimiter {
     interval: Duration,
     burst: Duration,
     full_at: Option<Instant>,
 }
 
-impl Overall {
+impl RetryLimiter {
     /// A rate that is not positive is no limit.
     pub(super) fn new(rate: f64, burst: u32) -> Self {
         let interval = if rate > 0.0 {
@@ -57,21 +57,21 @@ mod tests {
     }
 
     #[test]
-    fn overall_grants_a_burst_and_then_a_rate() {
+    fn the_retry_limiter_grants_a_burst_and_then_a_rate() {
         let now = Instant::now();
-        let mut overall = Overall::new(10.0, 3);
-        let waits: Vec<u128> = (0..6).map(|_| overall.reserve(now).as_millis()).collect();
+        let mut retry_limiter = RetryLimiter::new(10.0, 3);
+        let waits: Vec<u128> = (0..6).map(|_| retry_limiter.reserve(now).as_millis()).collect();
         assert_eq!(waits, [0, 0, 0, 100, 200, 300]);
         let later = now + Duration::from_secs(10);
-        assert_eq!(overall.reserve(later), Duration::ZERO, "the burst has grown back");
+        assert_eq!(retry_limiter.reserve(later), Duration::ZERO, "the burst has grown back");
     }
 
     #[test]
     fn no_rate_is_no_limit() {
         let now = Instant::now();
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let mut overall = Overall::new(rate, 1);
-            assert!((0..1000).all(|_| overall.reserve(now).is_zero()), "{rate}");
+            let mut retry_limiter = RetryLimiter::new(rate, 1);
+            assert!((0..1000).all(|_| retry_limiter.reserve(now).is_zero()), "{rate}");
         }
     }
 }

@@ -12,7 +12,7 @@ use ccm_base::{FairOrder, later};
 
 use super::{
     Priority, QueueConfig,
-    backoff::{self, Overall},
+    backoff::{self, RetryLimiter},
 };
 
 /// A due time, and a sequence number that orders items due at the same time.
@@ -110,7 +110,7 @@ pub(super) struct Core<K> {
     routine: BTreeMap<u64, K>,
     timers: BTreeMap<Due, (K, Timer)>,
     turns: FairOrder,
-    overall: Overall,
+    retry_limiter: RetryLimiter,
     /// The last sequence number; it grows with time, so it orders by age too.
     seq: u64,
     processing: usize,
@@ -123,7 +123,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
     pub(super) fn new(config: QueueConfig) -> Self {
         Self {
             turns: FairOrder::new(config.urgent_streak),
-            overall: Overall::new(config.retry_rate, config.retry_burst),
+            retry_limiter: RetryLimiter::new(config.retry_rate, config.retry_burst),
             config,
             entries: HashMap::new(),
             urgent: BTreeMap::new(),
@@ -176,7 +176,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         let entry = self.entries.entry(key.clone()).or_default();
         entry.failures = entry.failures.saturating_add(1);
         let delay = backoff::delay(&self.config, entry.failures, unit);
-        let delay = delay.max(self.overall.reserve(now));
+        let delay = delay.max(self.retry_limiter.reserve(now));
         self.hold(key, delay, false, now);
     }
 

@@ -19,7 +19,7 @@ metrics! {
     pub struct InformerMetrics {
         /// Objects that the informer knows, as the API server has them
         [ALPHA] ccm_informer_objects { resource } => objects: Family<Gauge, Text>;
-        /// Lists of everything because a watch could not go on; the first list is not counted
+        /// Full lists because a watch could not continue; the first list is not counted
         [ALPHA] ccm_informer_relists { resource } => relists: Family<Counter, Text>;
         /// Failed lists and watches, by reason
         [ALPHA] ccm_informer_errors { resource, reason } => errors: Family<Counter, (Text, ApiReason)>;

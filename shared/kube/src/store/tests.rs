@@ -31,18 +31,18 @@ fn relist(store: &Store<Node>, nodes: impl IntoIterator<Item = Node>) -> Vec<Str
     store.begin_list();
     let mut changes: Vec<_> = nodes.into_iter().flat_map(|node| store.apply_listed(node)).collect();
     changes.extend(store.end_list());
-    told(changes)
+    reported(changes)
 }
 
 /// The changes in short: `+` added, `-` deleted, `old>new` updated, with uid and label.
-fn told(changes: impl IntoIterator<Item = Change<Node>>) -> Vec<String> {
+fn reported(changes: impl IntoIterator<Item = Change<Node>>) -> Vec<String> {
     let short = |node: &Node| format!("{}/{}:{}", node.name, node.uid, node.labels["label"]);
-    let told = changes.into_iter().map(|change| match change {
+    let reported = changes.into_iter().map(|change| match change {
         Change::Added(node) => format!("+{}", short(&node)),
         Change::Deleted(node) => format!("-{}", short(&node)),
         Change::Updated { old, new } => format!("{}>{}", short(&old), short(&new)),
     });
-    told.collect()
+    reported.collect()
 }
 
 /// The stored object, as version and label.
@@ -56,7 +56,7 @@ fn a_store_is_synced_after_its_first_whole_list() {
     let store = Store::new();
     assert!(!store.is_synced() && store.is_empty());
     store.begin_list();
-    assert_eq!(told(store.apply_listed(first("a", 1, "x"))), ["+a/u-1:x"]);
+    assert_eq!(reported(store.apply_listed(first("a", 1, "x"))), ["+a/u-1:x"]);
     assert!(!store.is_synced());
     assert_eq!(store.end_list(), []);
     assert!(store.is_synced());
@@ -82,9 +82,9 @@ async fn who_waits_for_the_first_list_is_woken() {
 #[test]
 fn a_list_tells_what_differs_from_the_last_one() {
     let store = listed([first("same", 1, "x"), first("changed", 1, "x"), first("gone", 1, "x")]);
-    let told =
+    let reported =
         relist(&store, [first("same", 9, "x"), first("changed", 2, "y"), first("new", 3, "x")]);
-    assert_eq!(told, ["changed/u-1:x>changed/u-1:y", "+new/u-1:x", "-gone/u-1:x"]);
+    assert_eq!(reported, ["changed/u-1:x>changed/u-1:y", "+new/u-1:x", "-gone/u-1:x"]);
     assert_eq!(held(&store, "same"), "9 x", "the version is refreshed");
 }
 
@@ -93,8 +93,12 @@ fn a_list_that_breaks_off_deletes_nothing() {
     let store = listed([first("a", 1, "x"), first("b", 1, "x")]);
     store.begin_list();
     assert_eq!(store.apply_listed(first("a", 1, "x")), []);
-    let told = relist(&store, [first("b", 1, "x")]);
-    assert_eq!(told, ["-a/u-1:x"], "only the whole list counts, not what a broken one has shown");
+    let reported = relist(&store, [first("b", 1, "x")]);
+    assert_eq!(
+        reported,
+        ["-a/u-1:x"],
+        "only the whole list counts, not what a broken one has shown"
+    );
 }
 
 #[test]
@@ -104,14 +108,14 @@ fn an_update_that_changes_nothing_refreshes_the_version_and_is_not_told() {
     assert_eq!(store.apply_watched(first("a", 2, "x")), []);
     assert_eq!(held(&store, "a"), "2 x");
     assert_eq!(&*before.resource_version, "1", "who holds the old value keeps it");
-    assert_eq!(told(store.apply_watched(first("a", 3, "y"))), ["a/u-1:x>a/u-1:y"]);
+    assert_eq!(reported(store.apply_watched(first("a", 3, "y"))), ["a/u-1:x>a/u-1:y"]);
 }
 
 #[test]
 fn a_node_created_anew_is_deleted_and_added() {
     let store = listed([first("a", 5, "x"), first("b", 5, "x")]);
     let anew = |name, version| node(name, "u-2", version, "x");
-    assert_eq!(told(store.apply_watched(anew("a", "6"))), ["-a/u-1:x", "+a/u-2:x"]);
+    assert_eq!(reported(store.apply_watched(anew("a", "6"))), ["-a/u-1:x", "+a/u-2:x"]);
     assert_eq!(relist(&store, [anew("a", "6"), anew("b", "7")]), ["-b/u-1:x", "+b/u-2:x"]);
     assert_eq!(store.remove_watched(&first("a", 6, "x")), None, "the deletion is the old one's");
     assert!(store.get("a").is_some());
@@ -120,7 +124,7 @@ fn a_node_created_anew_is_deleted_and_added() {
 #[test]
 fn a_deletion_tells_what_was_held() {
     let store = listed([first("a", 1, "x")]);
-    assert_eq!(told(store.remove_watched(&first("a", 2, "y"))), ["-a/u-1:x"]);
+    assert_eq!(reported(store.remove_watched(&first("a", 2, "y"))), ["-a/u-1:x"]);
     assert_eq!(store.remove_watched(&first("a", 2, "y")), None);
     assert!(store.is_empty());
 }
@@ -138,7 +142,10 @@ fn what_was_written_counts_until_something_newer_is_seen() {
     }
     assert_eq!(store.apply_watched(first("a", 99, "mine")), [], "we know of our own write");
     // As numbers: as text, 100 would come before 99.
-    assert_eq!(told(store.apply_watched(first("a", 100, "theirs"))), ["a/u-1:mine>a/u-1:theirs"]);
+    assert_eq!(
+        reported(store.apply_watched(first("a", 100, "theirs"))),
+        ["a/u-1:mine>a/u-1:theirs"]
+    );
 }
 
 #[test]
@@ -164,14 +171,14 @@ fn a_list_counts_more_than_what_was_held_unless_that_was_written_meanwhile() {
     }
     changes.extend(store.end_list());
     let expect = ["a/u-1:x>a/u-1:restored", "b/u-1:mine>b/u-1:restored"];
-    assert_eq!(told(changes), expect, "versions have gone back: a backup was restored");
+    assert_eq!(reported(changes), expect, "versions have gone back: a backup was restored");
     assert_eq!(held(&store, "c"), "60 mine", "written while the list was read");
 }
 
 #[test]
 fn versions_that_are_no_numbers_are_taken_as_they_come() {
     let store = listed([node("a", "u-1", "abc", "x")]);
-    assert_eq!(told(store.apply_watched(node("a", "u-1", "abb", "y"))), ["a/u-1:x>a/u-1:y"]);
+    assert_eq!(reported(store.apply_watched(node("a", "u-1", "abb", "y"))), ["a/u-1:x>a/u-1:y"]);
     store.apply_written(node("a", "u-1", "abd", "mine"));
     assert_eq!(held(&store, "a"), "abb y", "that it is newer cannot be said");
 }
@@ -215,7 +222,7 @@ struct World {
     now: Option<Node>,
     // `None` is a deletion.
     lag: Vec<(Node, bool)>,
-    told: Option<Node>,
+    reported: Option<Node>,
 }
 
 impl World {
@@ -226,19 +233,19 @@ impl World {
         node
     }
 
-    fn tell(&mut self, changes: impl IntoIterator<Item = Change<Node>>) {
+    fn report(&mut self, changes: impl IntoIterator<Item = Change<Node>>) {
         for change in changes {
-            self.told = match change {
+            self.reported = match change {
                 Change::Added(node) => {
-                    assert!(self.told.is_none(), "added twice");
+                    assert!(self.reported.is_none(), "added twice");
                     Some((*node).clone())
                 }
                 Change::Updated { new, .. } => {
-                    assert!(self.told.is_some(), "updated before it was added");
+                    assert!(self.reported.is_some(), "updated before it was added");
                     Some((*new).clone())
                 }
                 Change::Deleted(_) => {
-                    assert!(self.told.is_some(), "deleted but never added");
+                    assert!(self.reported.is_some(), "deleted but never added");
                     None
                 }
             };
@@ -249,9 +256,9 @@ impl World {
         for (node, deleted) in std::mem::take(&mut self.lag) {
             let before = store.get("a");
             if deleted {
-                self.tell(store.remove_watched(&node));
+                self.report(store.remove_watched(&node));
             } else {
-                self.tell(store.apply_watched(node));
+                self.report(store.apply_watched(node));
             }
             if let (Some(before), Some(after)) = (before, store.get("a"))
                 && before.uid == after.uid
@@ -274,8 +281,8 @@ impl World {
             Step::OwnWrite { label } if self.now.is_some() && self.lag.is_empty() => {
                 let node = self.next(*label);
                 store.apply_written(node.clone());
-                if self.told.is_some() {
-                    self.told = Some(node.clone());
+                if self.reported.is_some() {
+                    self.reported = Some(node.clone());
                 }
                 self.lag.push((node, false));
             }
@@ -285,8 +292,8 @@ impl World {
                 self.lag.clear();
                 store.begin_list();
                 let listed = self.now.clone().map(|node| store.apply_listed(node));
-                self.tell(listed.into_iter().flatten());
-                self.tell(store.end_list());
+                self.report(listed.into_iter().flatten());
+                self.report(store.end_list());
             }
             Step::Recreate | Step::Delete => {
                 if let Some(mut node) = self.now.take() {
@@ -318,6 +325,6 @@ proptest! {
         let held = store.get("a").map(|node| (*node).clone());
         prop_assert_eq!(&held, &world.now);
         prop_assert_eq!(held.map(|node| node.resource_version), world.now.map(|node| node.resource_version));
-        prop_assert_eq!(&world.told, &store.get("a").map(|node| (*node).clone()));
+        prop_assert_eq!(&world.reported, &store.get("a").map(|node| (*node).clone()));
     }
 }

@@ -21,7 +21,7 @@ use crate::support::{
 
 /// A call to the limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Noted {
     Asked(RequestClass),
     Answered(RequestClass, Option<u16>, Option<Duration>),
 }
@@ -30,18 +30,18 @@ enum Told {
 #[derive(Default)]
 struct Notes {
     read_wait: Duration,
-    told: Mutex<Vec<Told>>,
+    noted: Mutex<Vec<Noted>>,
 }
 
 impl Notes {
-    fn take(&self) -> Vec<Told> {
-        std::mem::take(&mut *self.told.lock())
+    fn take(&self) -> Vec<Noted> {
+        std::mem::take(&mut *self.noted.lock())
     }
 }
 
 impl RequestLimiter for Notes {
     fn admit(&self, class: RequestClass) -> BoxFuture<'static, ()> {
-        self.told.lock().push(Told::Asked(class));
+        self.noted.lock().push(Noted::Asked(class));
         let wait = if class == RequestClass::Read { self.read_wait } else { Duration::ZERO };
         async move {
             if !wait.is_zero() {
@@ -52,7 +52,7 @@ impl RequestLimiter for Notes {
     }
 
     fn answered(&self, class: RequestClass, status: Option<u16>, retry_after: Option<Duration>) {
-        self.told.lock().push(Told::Answered(class, status, retry_after));
+        self.noted.lock().push(Noted::Answered(class, status, retry_after));
     }
 }
 
@@ -63,7 +63,7 @@ fn limited(read_wait: Duration) -> (Arc<Notes>, ClientConfig) {
 
 /// Reads wait 10 s each, side by side; a write on the same client does not wait at all.
 #[tokio::test(start_paused = true)]
-async fn a_waiting_request_holds_up_nobody_else() {
+async fn a_waiting_request_blocks_no_other() {
     let (_notes, config) = limited(Duration::from_secs(10));
     let clients = served_by(&config, |_request| async { Ok(answer(200, node_body("a"))) });
     let api = nodes(&clients.main);
@@ -100,7 +100,7 @@ async fn the_limiter_cannot_outlast_the_deadline() {
     assert_eq!(ApiError::from(nodes(&clients.main).get("a").await.unwrap_err()), ApiError::Timeout);
     assert_eq!(started.elapsed().as_secs(), TIMEOUT.as_secs());
     // It was never admitted, so there is no result to report.
-    assert_eq!(notes.take(), [Told::Asked(RequestClass::Read)]);
+    assert_eq!(notes.take(), [Noted::Asked(RequestClass::Read)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,7 +112,7 @@ async fn requests_pay_by_class_and_watches_and_leases_do_not() {
     let check = |what: &str, expect: Option<RequestClass>| {
         let expect: Vec<_> = expect
             .into_iter()
-            .flat_map(|class| [Told::Asked(class), Told::Answered(class, Some(404), None)])
+            .flat_map(|class| [Noted::Asked(class), Noted::Answered(class, Some(404), None)])
             .collect();
         assert_eq!(notes.take(), expect, "{what}");
     };
@@ -161,12 +161,12 @@ async fn each_attempt_pays_and_is_answered_for_once() {
     nodes(&clients.main).get("a").await.unwrap_err();
     let read = RequestClass::Read;
     let expect = [
-        Told::Asked(read),
-        Told::Answered(read, Some(429), Some(Duration::from_secs(2))),
-        Told::Asked(read),
-        Told::Answered(read, None, None),
-        Told::Asked(read),
-        Told::Answered(read, None, None),
+        Noted::Asked(read),
+        Noted::Answered(read, Some(429), Some(Duration::from_secs(2))),
+        Noted::Asked(read),
+        Noted::Answered(read, None, None),
+        Noted::Asked(read),
+        Noted::Answered(read, None, None),
     ];
     assert_eq!(notes.take(), expect);
 }

@@ -25,7 +25,7 @@ async fn everything_is_listed_in_pages_and_then_watched() {
     assert!(!running.store.is_synced());
     running.store.wait_synced().await;
     running.a_moment().await;
-    assert_eq!((running.store.len(), running.told().len()), (250, 250));
+    assert_eq!((running.store.len(), running.reported().len()), (250, 250));
     let requests = server.requests();
     assert_eq!(requests.len(), 4, "{requests:?}");
     assert!(
@@ -74,10 +74,10 @@ async fn watches_end_in_time_but_not_together_and_go_on_where_they_ended() {
     let times = server.times();
     // Eleven informers, each with a new watch every 60 to 120 s.
     assert!((40..=120).contains(&times.len()), "{} watches in {:?}", times.len(), start.elapsed());
-    assert_eq!(running.told(), [""; 0]);
+    assert_eq!(running.reported(), [""; 0]);
     server.put(node("a", "y"));
     running.a_moment().await;
-    assert_eq!(running.told(), ["a:x>y"]);
+    assert_eq!(running.reported(), ["a:x>y"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,14 +91,14 @@ async fn changes_are_told_and_updates_that_change_nothing_are_not() {
     heartbeat["status"] = json!({"conditions": [{"type": "MemoryPressure", "status": "False"}]});
     let written = server.put(heartbeat);
     running.a_moment().await;
-    assert_eq!(running.told(), [""; 0]);
+    assert_eq!(running.reported(), [""; 0]);
     assert_ne!(before, version(&running));
     assert_eq!(written.to_string(), version(&running), "the version is taken over");
     server.put(node("a", "y"));
     server.put(node("b", "x"));
     server.delete("a");
     running.a_moment().await;
-    assert_eq!(running.told(), ["a:x>y", "+b:x", "-a:y"]);
+    assert_eq!(running.reported(), ["a:x>y", "+b:x", "-a:y"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,11 +111,11 @@ async fn a_node_created_anew_is_deleted_and_added() {
     // As when the watch misses or compacts the deletion.
     server.put(anew);
     running.a_moment().await;
-    assert_eq!(running.told(), ["-a:x", "+a:y"]);
+    assert_eq!(running.reported(), ["-a:x", "+a:y"]);
     server.delete("a");
     server.put(node("a", "z"));
     running.a_moment().await;
-    assert_eq!(running.told(), ["-a:y", "+a:z"]);
+    assert_eq!(running.reported(), ["-a:y", "+a:z"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,10 +133,10 @@ async fn a_write_of_our_own_is_read_at_once_and_not_told() {
     running.store.apply_written(written.clone());
     assert_eq!(*running.store.get("a").unwrap(), written);
     running.a_moment().await;
-    assert_eq!(running.told(), [""; 0]);
+    assert_eq!(running.reported(), [""; 0]);
     server.put(node("a", "theirs"));
     running.a_moment().await;
-    assert_eq!(running.told(), ["a:mine>theirs"]);
+    assert_eq!(running.reported(), ["a:mine>theirs"]);
 }
 
 #[tokio::test(start_paused = true)]

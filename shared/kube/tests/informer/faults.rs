@@ -45,11 +45,11 @@ async fn a_watch_that_cannot_go_on_is_replaced_by_a_list() {
         assert_eq!(lists, 1, "{fault:?}");
         // The three that failed, the next, and possibly two more.
         assert!((4..=6).contains(&watches), "{fault:?}: {watches} watches");
-        assert_eq!(running.told(), ["+c:x", "-b:x"], "{fault:?}");
+        assert_eq!(running.reported(), ["+c:x", "-b:x"], "{fault:?}");
         assert!((running.relists() - 1.0).abs() < 0.1, "{fault:?}");
         server.put(node("a", "y"));
         running.a_moment().await;
-        assert_eq!(running.told(), ["a:x>y"], "{fault:?}: it watches again");
+        assert_eq!(running.reported(), ["a:x>y"], "{fault:?}: it watches again");
     }
 }
 
@@ -63,7 +63,7 @@ async fn an_expired_version_said_by_an_event_is_listed_at_once() {
     server.put(node("b", "x"));
     server.compact();
     sleep(A_WATCH).await;
-    assert_eq!(running.told(), ["+b:x"]);
+    assert_eq!(running.reported(), ["+b:x"]);
     assert_eq!((running.relists(), running.errors("expired")), (1.0, 1.0));
 }
 
@@ -82,7 +82,7 @@ async fn a_server_where_every_watch_fails_is_not_asked_for_lists_all_the_time() 
         server.fail_always(None);
         server.put(node("a", "y"));
         sleep(Duration::from_mins(2)).await;
-        assert_eq!(running.told().last().unwrap(), "a:x>y", "{fault:?}");
+        assert_eq!(running.reported().last().unwrap(), "a:x>y", "{fault:?}");
     }
 }
 
@@ -100,7 +100,7 @@ async fn watches_that_end_at_once_are_not_begun_again_at_once() {
     server.fail_always(None);
     server.put(node("a", "x"));
     sleep(Duration::from_secs(2)).await;
-    assert_eq!(running.told(), ["+a:x"]);
+    assert_eq!(running.reported(), ["+a:x"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,13 +112,13 @@ async fn a_server_that_comes_back_is_watched_from_where_it_was_lost() {
         server.fail_watches(repeat(&fault, 6));
         server.put(node("a", "y"));
         running.a_moment().await;
-        assert_eq!(running.told(), ["a:x>y"]);
+        assert_eq!(running.reported(), ["a:x>y"]);
         sleep(A_WATCH + Duration::from_secs(1)).await;
         server.put(node("b", "x"));
         sleep(Duration::from_mins(3)).await;
         let (lists, _) = server.counts();
         assert_eq!(lists, 0, "{fault:?}: nothing was lost");
-        assert_eq!(running.told(), ["+b:x"], "{fault:?}");
+        assert_eq!(running.reported(), ["+b:x"], "{fault:?}");
     }
 }
 
@@ -131,9 +131,9 @@ async fn a_watch_that_died_without_a_word_is_noticed() {
     sleep(A_WATCH).await;
     server.put(node("a", "y"));
     running.a_moment().await;
-    assert_eq!(running.told(), [""; 0], "the watch is silent");
+    assert_eq!(running.reported(), [""; 0], "the watch is silent");
     sleep(A_WATCH + Duration::from_secs(5)).await;
-    assert_eq!(running.told(), ["a:x>y"]);
+    assert_eq!(running.reported(), ["a:x>y"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,7 +146,7 @@ async fn a_list_that_fails_is_begun_anew_and_deletes_nothing() {
     server.fail_lists([fault(503), None, fault(500), None, None, fault(410)]);
     let running = Running::start(&server);
     running.store.wait_synced().await;
-    assert_eq!(running.told().len(), 250, "each is added once");
+    assert_eq!(running.reported().len(), 250, "each is added once");
     assert_eq!(server.counts().0, 9);
     assert_eq!((running.errors("unavailable"), running.errors("expired")), (2.0, 1.0));
     // Once more, when there is something to lose.
@@ -156,7 +156,7 @@ async fn a_list_that_fails_is_begun_anew_and_deletes_nothing() {
     server.fail_watches([Fault::Event(410)]);
     sleep(A_WATCH * 2).await;
     assert_eq!(running.store.len(), 250);
-    assert_eq!(running.told(), ["node-000:x>y"]);
+    assert_eq!(running.reported(), ["node-000:x>y"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,11 +172,11 @@ async fn a_server_restored_from_a_backup_is_believed() {
     // "Too large resource version".
     server.fail_watches(repeat(&Fault::Status(504), 3));
     sleep(A_WATCH + THREE_STEPS).await;
-    assert_eq!(running.told(), ["a:after>before", "-b:after"]);
+    assert_eq!(running.reported(), ["a:after>before", "-b:after"]);
     assert_eq!(&*running.store.get("a").unwrap().resource_version, "60");
     server.put(node("a", "new"));
     running.a_moment().await;
-    assert_eq!(running.told(), ["a:before>new"]);
+    assert_eq!(running.reported(), ["a:before>new"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,7 +192,7 @@ async fn one_good_event_shows_that_a_watch_goes_on() {
         running.a_moment().await;
     }
     assert_eq!(server.counts().0, 0);
-    assert_eq!(running.told().len(), 3);
+    assert_eq!(running.reported().len(), 3);
 }
 
 /// The error that `/readyz` shows while the first list fails.
@@ -214,8 +214,8 @@ async fn the_last_error_is_kept_until_something_is_read() {
         }
         sleep(Duration::from_secs(2)).await;
         assert!(!running.store.is_synced(), "{fault:?}");
-        let told = running.trouble.last_error().unwrap().to_string();
-        assert!(told.contains(expect), "{fault:?}: {told}");
+        let reported = running.trouble.last_error().unwrap().to_string();
+        assert!(reported.contains(expect), "{fault:?}: {reported}");
         running.store.wait_synced().await;
         running.a_moment().await;
         assert_eq!(running.trouble.last_error(), None, "{fault:?}");

@@ -30,7 +30,7 @@ async fn malformed_objects_of_a_list_are_counted_logged_once_and_left_out() {
     server.fail_watches([Fault::Event(410)]);
     sleep(Duration::from_secs(300)).await;
     assert_eq!(running.metric(MALFORMED), Some(4.0), "the list was read a second time");
-    assert_eq!(running.told(), [""; 0]);
+    assert_eq!(running.reported(), [""; 0]);
     assert_eq!(log.lines_with("left out"), 1);
     assert_eq!(log.lines_with("secret-value"), 0);
 }
@@ -46,7 +46,7 @@ async fn a_malformed_event_does_not_stop_the_others() {
         sleep(Duration::from_secs(10)).await;
         server.put(node("b", "x"));
         sleep(Duration::from_secs(10)).await;
-        assert_eq!(running.told(), ["a:x>y", "+b:x"], "{object}");
+        assert_eq!(running.reported(), ["a:x>y", "+b:x"], "{object}");
         assert_eq!(server.counts().0, lists, "{object}");
     };
     check(json!({"metadata": {"name": 5}}), 0).await;
@@ -66,6 +66,6 @@ async fn lines_that_are_no_events_do_not_stop_a_watch() {
     let lines = format!("no json\n{}", event("ADDED", &later));
     server.fail_watches([Fault::Says(lines)]);
     sleep(Duration::from_secs(130)).await;
-    assert_eq!(running.told(), ["+b:x"]);
+    assert_eq!(running.reported(), ["+b:x"]);
     assert!(running.errors("decode") > 0.0);
 }

@@ -19,7 +19,7 @@ pub struct Running {
     pub store: Store<Node>,
     pub stop: CancellationToken,
     pub trouble: Trouble,
-    told: Arc<Mutex<Vec<String>>>,
+    reported: Arc<Mutex<Vec<String>>>,
     registry: Registry,
     tasks: JoinSet<()>,
 }
@@ -31,15 +31,15 @@ impl Running {
 
     pub fn with(server: &Server, config: InformerConfig) -> Self {
         let (store, stop) = (Store::new(), CancellationToken::new());
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let reported = Arc::new(Mutex::new(Vec::new()));
         let (metrics, mut registry) = (InformerMetrics::default(), Registry::default());
         metrics.register(&mut registry);
-        let listener = Arc::clone(&told);
+        let listener = Arc::clone(&reported);
         let on_change = Box::new(move |change| listener.lock().push(short(change)));
         let informer = Informer::new(server.client(), config, store.clone(), on_change, &metrics);
         let (trouble, mut tasks) = (informer.trouble(), JoinSet::new());
         tasks.spawn(informer.run(stop.clone()));
-        Self { store, stop, trouble, told, registry, tasks }
+        Self { store, stop, trouble, reported, registry, tasks }
     }
 
     /// Starts and waits for the first list.
@@ -47,7 +47,7 @@ impl Running {
         let running = Self::start(server);
         running.store.wait_synced().await;
         running.a_moment().await;
-        running.told();
+        running.reported();
         server.requests();
         running
     }
@@ -58,8 +58,8 @@ impl Running {
     }
 
     /// The changes reported since the last call.
-    pub fn told(&self) -> Vec<String> {
-        std::mem::take(&mut self.told.lock())
+    pub fn reported(&self) -> Vec<String> {
+        std::mem::take(&mut self.reported.lock())
     }
 
     /// The value of a metric, by the beginning of its line.

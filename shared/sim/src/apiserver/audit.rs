@@ -1,4 +1,4 @@
-//! Who asked what, how often, and how many bytes it took.
+//! The audit log: client, request, result and size of every request.
 
 use std::{
     collections::BTreeMap,
@@ -13,19 +13,19 @@ use parking_lot::Mutex;
 
 use super::request::{RequestInfo, Verb};
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Answered with this HTTP status.
     Answered(u16),
-    /// The connection was dropped instead of an answer.
+    /// The connection was dropped without an answer.
     Dropped,
-    /// No answer yet: the request is being handled, or a fault keeps it waiting for ever.
+    /// No answer yet: the request is being handled, or a fault stalls it.
     Pending,
 }
 
 impl Outcome {
-    /// The HTTP status; 0 where there was none.
+    /// The HTTP status; 0 without one.
     pub fn code(self) -> u16 {
         match self {
             Self::Answered(code) => code,
@@ -34,10 +34,10 @@ impl Outcome {
     }
 }
 
-/// One request, as recorded.
+/// The record of one request.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// When it arrived, since the server was made.
+    /// When it arrived, as time since the server was created.
     pub at: Duration,
     /// What it was.
     pub verb: Verb,
@@ -53,18 +53,18 @@ pub struct Record {
     pub uri: String,
     /// Header `User-Agent`.
     pub user_agent: String,
-    /// The bearer token: nobody is asked to prove who they are here.
+    /// The bearer token: it is not verified.
     pub user: String,
-    /// What became of it.
+    /// Its result.
     pub outcome: Outcome,
     /// Length of the request's body.
     pub bytes_in: u64,
-    /// Length of the answer's body as sent; grows for as long as a watch runs.
+    /// Length of the response's body as sent; grows while a watch runs.
     pub bytes_out: u64,
 }
 
 impl Record {
-    /// `patch nodes/status`: the form that counts are kept in.
+    /// `patch nodes/status`: the key of the counts.
     pub fn what(&self) -> String {
         match self.subresource.as_str() {
             "" => format!("{} {}", self.verb, self.resource),
@@ -74,13 +74,13 @@ impl Record {
 }
 
 /// The log of all requests that went through the service or the listener. Helpers of
-/// [`ApiServer`](super::ApiServer) that act directly leave no trace here.
+/// [`ApiServer`](super::ApiServer) that act directly are not recorded.
 #[derive(Default)]
 pub struct Audit {
     log: Mutex<Vec<Arc<Entry>>>,
 }
 
-/// A record that is still being written.
+/// A record that is still being updated.
 pub(super) struct Entry {
     record: Mutex<Record>,
     bytes_out: AtomicU64,

@@ -1,4 +1,4 @@
-//! Bodies of answers: a few shared pieces of bytes, or a stream.
+//! Response bodies: a few shared byte chunks, or a stream.
 
 use std::{
     collections::VecDeque,
@@ -25,7 +25,7 @@ enum Content {
     Stream(Pieces),
 }
 
-/// The body of an answer. Counts what is sent.
+/// The body of a response. Counts the sent bytes.
 pub struct ResponseBody {
     content: Content,
     entry: Option<Arc<Entry>>,
@@ -44,13 +44,13 @@ impl ResponseBody {
         Self { content: Content::Stream(Box::pin(stream)), entry: None }
     }
 
-    /// Adds what is sent to this record.
+    /// Counts the sent bytes in this record.
     pub(super) fn counted(mut self, entry: Arc<Entry>) -> Self {
         self.entry = Some(entry);
         self
     }
 
-    /// Everything in one piece; nothing for streams.
+    /// The whole body; `None` for streams.
     pub(super) fn whole(&self) -> Option<Vec<u8>> {
         match &self.content {
             Content::Pieces { left, .. } => {

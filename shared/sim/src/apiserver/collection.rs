@@ -1,4 +1,4 @@
-//! Lists: pages, continue tokens, and which version of the collection is shown.
+//! Lists: pages, continue tokens, and the version of the collection.
 
 use std::sync::Arc;
 
@@ -25,13 +25,13 @@ pub(super) struct Listing {
     pub(super) remaining: Option<usize>,
 }
 
-/// Where a list goes on. Opaque to clients; the same as the real server's.
+/// The position of the next page. Opaque to clients; in the real server's format.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
 struct Token {
     v: String,
-    /// The version of the first page; -1 for whatever is there now.
+    /// The version of the first page; -1 for the current version.
     rv: i64,
-    /// The last key seen, with a zero byte.
+    /// The last returned key, with a zero byte.
     start: String,
 }
 
@@ -60,7 +60,7 @@ impl Token {
     }
 }
 
-/// The version that a request names; nothing when it names none. `0` is any version.
+/// The requested version; `None` if the request has none. `0` is any version.
 pub(super) fn version(query: &Query) -> Result<Option<u64>, String> {
     let text = query.get("resourceVersion");
     if text.is_empty() {
@@ -90,7 +90,7 @@ fn number(query: &Query, name: &str) -> Result<u64, StatusError> {
     }
 }
 
-/// Whether `resourceVersionMatch` may stand with the rest of this list's parameters.
+/// Checks `resourceVersionMatch` against this list's other parameters.
 fn check_match(query: &Query) -> Result<(), StatusError> {
     const FIELD: &str = "resourceVersionMatch";
     let version = query.get("resourceVersion");
@@ -114,7 +114,7 @@ fn check_match(query: &Query) -> Result<(), StatusError> {
 }
 
 impl Core {
-    /// Answers a LIST. `stale` is how many versions ago it pretends to be.
+    /// Answers a LIST. `stale` is how many versions old the result is.
     pub(super) fn list(
         &self,
         resource: &'static Resource,
@@ -147,7 +147,7 @@ impl Core {
             if query.get("resourceVersionMatch") == "Exact" {
                 at = Some(asked);
             } else if asked == 0 {
-                // The watch cache answers these, and it does not page.
+                // The watch cache answers these without paging.
                 limit = 0;
             }
         }
@@ -202,7 +202,7 @@ impl Core {
         found.ok_or_else(|| target.not_found())
     }
 
-    /// Deletes what a list would show; gives that list.
+    /// Deletes the objects that a list would return; returns that list.
     pub(super) fn delete_collection(
         &self,
         resource: &'static Resource,
@@ -219,7 +219,7 @@ impl Core {
             };
             match self.delete(&target, &Preconditions::default(), dry_run) {
                 Ok(Deleted::Gone(_) | Deleted::Waiting(_)) => {}
-                // Somebody else deleted it first.
+                // Another client deleted it first.
                 Err(error) if error.code == 404 => {}
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! From what a client sent to the form that is stored.
+//! Decodes client input into the stored form.
 
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ pub(super) enum FieldValidation {
     Strict,
 }
 
-/// How a write is done, and what it has to say besides its result.
+/// The options of a write, and its warnings.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WriteOptions {
     pub(super) dry_run: bool,
@@ -21,7 +21,7 @@ pub(super) struct WriteOptions {
     pub(super) warnings: Vec<String>,
 }
 
-/// Decodes what a client sent into the stored form.
+/// Decodes client input into the stored form.
 pub(super) fn decode(
     resource: &Resource,
     mut body: Value,
@@ -48,7 +48,7 @@ fn unhandled(resource: &Resource, error: &dyn std::fmt::Display) -> String {
     )
 }
 
-/// Refuses, warns of or passes over fields that the type does not have.
+/// Rejects, reports or ignores fields that the type does not have.
 pub(super) fn report_unknown(unknown: &[String], options: &mut WriteOptions) -> Result<(), String> {
     match options.validation {
         _ if unknown.is_empty() => Ok(()),
@@ -66,7 +66,7 @@ pub(super) fn report_unknown(unknown: &[String], options: &mut WriteOptions) -> 
     }
 }
 
-/// The body may leave out what it is; it may not claim to be something else.
+/// The body may omit its type, but not claim another one.
 fn check_type(resource: &Resource, body: &Value) -> Result<(), StatusError> {
     let Value::Object(map) = body else {
         return Err(StatusError::bad_request(unhandled(
@@ -92,7 +92,7 @@ fn check_type(resource: &Resource, body: &Value) -> Result<(), StatusError> {
     )))
 }
 
-/// Takes away what every object of a type has in common; objects are stored without.
+/// Removes the type fields; objects are stored without them.
 pub(super) fn strip_type(value: &mut Value) {
     if let Some(map) = value.as_object_mut() {
         map.remove("kind");

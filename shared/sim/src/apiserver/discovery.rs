@@ -1,4 +1,4 @@
-//! Discovery: which groups, versions and resources there are.
+//! Discovery: the served groups, versions and resources.
 
 use serde_json::{Value, json};
 
@@ -11,10 +11,10 @@ use super::{
 const VERBS: [&str; 8] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
-/// The group of access reviews, which is served without being stored.
+/// The group of access reviews, which are served but not stored.
 const AUTHORIZATION: &str = "authorization.k8s.io";
 
-/// Answers `/version`, `/api` and `/apis` with what is below them.
+/// Answers `/version`, `/api` and `/apis` with everything below them.
 pub(super) fn answer(path: &str, form: Form) -> Option<Answer> {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     match (parts.as_slice(), form) {
@@ -50,7 +50,7 @@ fn version() -> Value {
         "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "linux/amd64" })
 }
 
-/// Named groups with their one version.
+/// Named groups with their only version.
 fn groups() -> Vec<(&'static str, &'static str)> {
     let mut groups = resources::group_versions();
     groups.retain(|(name, _)| !name.is_empty());
@@ -97,7 +97,7 @@ fn resource_list(group: &str, version: &str) -> Option<Answer> {
     ))
 }
 
-/// All groups that are wanted in one document, as `kubectl` asks.
+/// The wanted groups in one document, as `kubectl` requests them.
 fn aggregated(api: &'static str, wanted: impl Fn(&str) -> bool) -> Answer {
     let mut versions = resources::group_versions();
     versions.push((AUTHORIZATION, "v1"));

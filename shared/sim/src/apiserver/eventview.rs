@@ -1,8 +1,8 @@
-//! Events in the form of `events.k8s.io/v1`. They are stored in that of core/v1.
+//! Events in the form of `events.k8s.io/v1`. They are stored as core/v1.
 
 use serde_json::{Map, Value};
 
-/// Names that differ: stored, shown, and whether an empty value is left out of the shown form.
+/// Names that differ: stored, shown, and whether the shown form omits an empty value.
 const NAMES: &[(&str, &str, bool)] = &[
     ("involvedObject", "regarding", false),
     ("message", "note", true),
@@ -14,12 +14,12 @@ const NAMES: &[(&str, &str, bool)] = &[
     ("reportingInstance", "reportingInstance", true),
 ];
 
-/// The stored form as `events.k8s.io/v1` shows it.
+/// Converts the stored form to `events.k8s.io/v1`.
 pub(super) fn shown(event: Value) -> Value {
     rename(event, |(stored, shown, omit)| (*stored, *shown, *omit))
 }
 
-/// What a client of `events.k8s.io/v1` sent, in the stored form.
+/// Converts `events.k8s.io/v1` to the stored form.
 pub(super) fn stored(event: Value) -> Value {
     rename(event, |(stored, shown, _)| (*shown, *stored, false))
 }

@@ -1,7 +1,7 @@
-//! Faults on demand: which requests go wrong, how, how often and for how long.
+//! Fault injection: which requests fail, how, how often and for how long.
 //!
 //! A [`FaultPlan`] is shared with the running server, so a test adds and removes faults
-//! while programs work. Chances are drawn from the server's seed.
+//! while programs run. Probabilities use the server's seed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,17 +12,17 @@ use tokio::time::Instant;
 
 use super::request::{RequestInfo, Verb};
 
-/// What goes wrong.
+/// The effect of a fault.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// The request waits before it is looked at.
+    /// The request waits before it is processed.
     Delay(Duration),
-    /// The connection breaks before anything was done.
+    /// The connection breaks before the request is applied.
     DropBeforeApply,
-    /// The request takes effect, and then the connection breaks instead of the answer.
+    /// The request is applied, then the connection breaks before the response.
     DropAfterApply,
-    /// An error without effect: 429, 500, 503, 504, 401, 410... 403 takes a right away:
-    /// reviews of rights then deny it.
+    /// An error without effect: 429, 500, 503, 504, 401, 410... 403 also removes the right:
+    /// access reviews deny it.
     Status {
         /// HTTP status code.
         code: u16,
@@ -31,19 +31,19 @@ pub enum Action {
     },
     /// The request is accepted and never answered.
     Stall,
-    /// GET and LIST answer from as many versions ago, as a lagging replica does.
+    /// GET and LIST return an older version, as from a lagging replica.
     StaleRead {
-        /// How many versions back, within what history holds.
+        /// How many versions older, limited by the history.
         versions: u64,
     },
-    /// A watch ends by itself after a while.
+    /// A watch ends early.
     CutWatch {
-        /// How long it lives.
+        /// The duration of the watch.
         after: Duration,
-        /// Whether the connection breaks; otherwise the stream ends in good order.
+        /// Whether the connection breaks; otherwise the stream ends cleanly.
         abrupt: bool,
     },
-    /// A watch answers 200 and its stream begins with one `ERROR` event of this code.
+    /// A watch answers 200 and its stream begins with an `ERROR` event with this code.
     WatchError {
         /// The code in the `Status` object.
         code: u16,
@@ -52,16 +52,16 @@ pub enum Action {
     DuplicateEvents,
     /// A watch stays open and sends nothing, not even bookmarks.
     SilentWatch,
-    /// Lists and watches carry these bytes instead of objects of this name.
+    /// Lists and watches contain these bytes instead of an object.
     Malformed {
-        /// Which object; all when `None`.
+        /// The name of the object; all objects if `None`.
         name: Option<String>,
-        /// What stands in its place. Need not be JSON.
+        /// The replacement. Need not be JSON.
         instead: Bytes,
     },
 }
 
-/// An action and when to take it. Without conditions it hits every request.
+/// An action with its conditions. Without conditions it hits every request.
 #[derive(Clone, Debug)]
 pub struct Fault {
     action: Action,
@@ -76,7 +76,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// This action, always.
+    /// This action, without conditions.
     pub fn new(action: Action) -> Self {
         Self {
             action,
@@ -132,21 +132,21 @@ impl Fault {
         self
     }
 
-    /// Only for user agents that start so.
+    /// Only for user agents with this prefix.
     #[must_use]
     pub fn user_agent(mut self, prefix: &str) -> Self {
         self.user_agent = Some(prefix.to_owned());
         self
     }
 
-    /// Only the next `count` requests that match.
+    /// Only for the next `count` matching requests.
     #[must_use]
     pub fn times(mut self, count: usize) -> Self {
         self.times = Some(count);
         self
     }
 
-    /// Only for so long after it was added.
+    /// Only for this time after it was added.
     #[must_use]
     pub fn lasting(mut self, duration: Duration) -> Self {
         self.lasting = Some(duration);
@@ -176,7 +176,7 @@ impl Fault {
     }
 }
 
-/// What a fault looks at of a request, or of one that somebody might send.
+/// The properties of a request, or of a reviewed one, that faults match.
 pub(super) struct Asked<'a> {
     pub(super) verb: &'a str,
     pub(super) resource: &'a str,
@@ -197,7 +197,7 @@ impl<'a> From<&'a RequestInfo> for Asked<'a> {
     }
 }
 
-/// Names a fault within its plan.
+/// Identifies a fault within its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultId(u64);
 
@@ -221,7 +221,7 @@ struct State {
     rng: StdRng,
 }
 
-/// The faults of one server. Clones share it.
+/// The faults of one server. Clones share them.
 #[derive(Clone)]
 pub struct FaultPlan {
     state: Arc<Mutex<State>>,
@@ -242,12 +242,12 @@ impl FaultPlan {
         id
     }
 
-    /// Takes a fault back. Requests that it stalls stay stalled.
+    /// Removes a fault. Requests that it stalls stay stalled.
     pub fn remove(&self, id: FaultId) {
         self.state.lock().planned.retain(|planned| planned.id != id);
     }
 
-    /// Takes all back.
+    /// Removes all faults.
     pub fn clear(&self) {
         self.state.lock().planned.clear();
     }
@@ -262,8 +262,7 @@ impl FaultPlan {
             .map_or(0, |planned| planned.hits)
     }
 
-    /// Whether a request like this would be answered with 403, whenever it came. A review
-    /// of rights says so.
+    /// Whether a request like this would get 403 at any time. Access reviews use this.
     pub(super) fn forbids(&self, asked: &Asked<'_>) -> bool {
         let now = Instant::now();
         self.state.lock().planned.iter().any(|planned| {
@@ -274,7 +273,7 @@ impl FaultPlan {
         })
     }
 
-    /// What happens to this request. Counts as a hit for each fault concerned.
+    /// The actions for this request. Counts as a hit for each matching fault.
     pub(super) fn strike(&self, info: &RequestInfo) -> Vec<Action> {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -293,7 +292,7 @@ impl FaultPlan {
     }
 }
 
-/// What faults do to a request that goes through.
+/// The effects of faults on a request that is processed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Effects {
     pub(super) stale: u64,
@@ -306,7 +305,7 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    /// What stands in the place of the object of this name.
+    /// The replacement for the object with this name.
     pub(super) fn instead_of(&self, name: &str) -> Option<Bytes> {
         let hit = |(target, _): &&(Option<String>, Bytes)| {
             target.as_ref().is_none_or(|target| target == name)

@@ -1,24 +1,24 @@
-//! Time, UIDs and generated names. With a seed and a fixed start all are the same in each run.
+//! Time, UIDs and generated names, all reproducible with a seed and a fixed start.
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use tokio::time::Instant;
 
-/// Where timestamps come from.
+/// The source of timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Clock {
     /// The machine's clock.
     #[default]
     Wall,
-    /// This moment when the server is made, from then on tokio's time, which tests can pause.
+    /// Starts at this time and follows tokio's clock, which tests can pause.
     From(Timestamp),
 }
 
-/// Letters of generated names: no vowels, nothing that looks like something else.
+/// The letters of generated names: no vowels and no ambiguous characters.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// What the server writes into objects by itself.
+/// Generates the values that the server writes into objects.
 pub(super) struct Identity {
     clock: Clock,
     start: Instant,
@@ -40,7 +40,7 @@ impl Identity {
         self.taint_new_nodes
     }
 
-    /// Since the server was made.
+    /// Time since the server was created.
     pub(super) fn uptime(&self) -> std::time::Duration {
         self.start.elapsed()
     }
@@ -52,7 +52,7 @@ impl Identity {
         }
     }
 
-    /// Now, in whole seconds.
+    /// The current time in whole seconds.
     pub(super) fn now_text(&self) -> String {
         self.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
@@ -71,7 +71,7 @@ impl Identity {
             .collect()
     }
 
-    /// How long a watch lives whose client does not say: from once to twice `least`.
+    /// The duration of a watch without a client timeout: from `least` to twice that.
     pub(super) fn watch_timeout(&self, least: std::time::Duration) -> std::time::Duration {
         least.mul_f64(self.rng.lock().random_range(1.0..2.0))
     }

@@ -1,4 +1,4 @@
-//! The listener: HTTP/1.1 in plain text.
+//! The listener: plain HTTP/1.1.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -16,9 +16,9 @@ use tower::ServiceExt as _;
 
 use super::service::ApiService;
 
-/// A running listener. Dropping it ends it, with all connections.
+/// A running listener. Dropping it closes it and all its connections.
 pub struct ListenHandle {
-    /// Where it listens; the port is real also when 0 was asked for.
+    /// The listening address, with the actual port if 0 was requested.
     pub addr: SocketAddr,
     stop: CancellationToken,
     tasks: JoinSet<()>,
@@ -34,7 +34,7 @@ impl ListenHandle {
         Ok(Self { addr, stop, tasks })
     }
 
-    /// Stops listening and breaks all connections, as a killed server does.
+    /// Stops listening and breaks all connections, like a killed server.
     pub async fn shutdown(mut self) {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
@@ -73,7 +73,7 @@ async fn serve(stream: TcpStream, service: ApiService) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-    // Clients that go away and faults that break connections end here.
+    // Disconnecting clients and faults that break connections end here.
     if let Err(error) = connection.await {
         tracing::debug!(%error, "a connection ended early");
     }

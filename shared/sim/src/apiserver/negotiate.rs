@@ -1,23 +1,23 @@
-//! In which form a client wants its answer.
+//! Negotiates the form of responses.
 
 use http::header;
 
 use super::{request::RequestInfo, status::StatusError};
 
-/// The form of an answer.
+/// The form of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Json,
     Yaml,
-    /// Rows and columns, for people.
+    /// Rows and columns.
     Table,
-    /// Objects without anything but their metadata.
+    /// Objects with only their metadata.
     Metadata,
-    /// Discovery of all groups in one answer, in the version given.
+    /// Discovery of all groups in one response, in the given version.
     Discovery(&'static str),
 }
 
-/// The first form that the client names and this server has.
+/// The first form in the client's list that this server supports.
 pub(super) fn form(info: &RequestInfo) -> Result<Form, StatusError> {
     let accept = info.header(header::ACCEPT);
     if accept.trim().is_empty() {
@@ -57,7 +57,7 @@ fn form_of(clause: &str) -> Option<Form> {
     }
 }
 
-/// Whether the answer is printed over many lines: when asked, and for tools of people.
+/// Whether the response is pretty-printed: on request, and for command-line tools.
 pub(super) fn pretty(info: &RequestInfo) -> bool {
     if info.query.has("pretty") {
         return info.query.flag("pretty");
@@ -65,7 +65,7 @@ pub(super) fn pretty(info: &RequestInfo) -> bool {
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|tool| info.user_agent.starts_with(tool))
 }
 
-/// Whether the client takes gzip.
+/// Whether the client accepts gzip.
 pub(super) fn gzip(info: &RequestInfo) -> bool {
     info.header(header::ACCEPT_ENCODING).split(',').any(|coding| {
         let (coding, quality) = coding.split_once(';').unwrap_or((coding, ""));
@@ -73,7 +73,7 @@ pub(super) fn gzip(info: &RequestInfo) -> bool {
     })
 }
 
-/// In which form a client sends an object.
+/// The encoding of an object in a request body.
 pub(super) fn decode_body(
     info: &RequestInfo,
     body: &[u8],

@@ -1,4 +1,4 @@
-//! One version of one object, serialised once and shared by all who read it.
+//! One version of an object, serialised once and shared by all readers.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{eventview, resources::Resource};
 
-/// One version of one object.
+/// One version of an object.
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) key: String,
@@ -18,12 +18,12 @@ pub(super) struct Object {
     pub(super) labels: BTreeMap<String, String>,
     /// Values of the resource's field selectors, in the order of its table entry.
     pub(super) fields: Vec<String>,
-    /// Without `kind` and `apiVersion`, as items of lists are.
+    /// Without `kind` and `apiVersion`, as in list items.
     json: Bytes,
 }
 
 impl Object {
-    /// From a normalised value without `kind` and `apiVersion`; its version is set here.
+    /// From a normalised value without `kind` and `apiVersion`; sets the resource version.
     pub(super) fn new(resource: &Resource, mut value: Value, revision: u64) -> Self {
         if revision > 0 {
             value["metadata"]["resourceVersion"] = Value::from(revision.to_string());
@@ -51,7 +51,7 @@ impl Object {
         serde_json::from_slice(&self.json).unwrap_or_else(|_| Value::Object(Map::new()))
     }
 
-    /// The object as `resource` shows it, with `kind` and `apiVersion`.
+    /// The object as `resource`, with `kind` and `apiVersion`.
     pub(super) fn typed(&self, resource: &Resource) -> Value {
         let mut value =
             if resource.is_events_view() { eventview::shown(self.value()) } else { self.value() };
@@ -68,7 +68,7 @@ impl Object {
         self.json.clone()
     }
 
-    /// The bytes of the whole object in two pieces, the second one shared.
+    /// The bytes of the whole object in two chunks, the second one shared.
     pub(super) fn whole(&self, resource: &Resource) -> [Bytes; 2] {
         let item = self.item(resource);
         let head = format!(
@@ -79,19 +79,19 @@ impl Object {
         [Bytes::from(head), item.slice(1..)]
     }
 
-    /// The same content under a later version: what watchers hear when an object goes.
+    /// The same content with a later version: what watchers get when an object is deleted.
     pub(super) fn at(&self, resource: &Resource, revision: u64) -> Self {
         Self::new(resource, self.value(), revision)
     }
 }
 
-/// The text of a selectable field. Events are selected by `source` for `source.component`.
+/// The text of a selectable field. Events use `source` for `source.component`.
 fn field_text(value: &Value, path: &str) -> String {
     let path = if path == "source" { "source.component" } else { path };
     let found = path.split('.').fold(value, |value, part| &value[part]);
     match found {
         Value::String(text) => text.clone(),
-        // Booleans that are false are not stored, and still select as false.
+        // False booleans are not stored but can be selected.
         Value::Null if path == "spec.unschedulable" => "false".to_owned(),
         Value::Null => String::new(),
         other => other.to_string(),

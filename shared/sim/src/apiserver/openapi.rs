@@ -1,5 +1,5 @@
-//! OpenAPI documents, as far as `kubectl` needs them: that writes take `fieldValidation`,
-//! so that it leaves validation to the server.
+//! OpenAPI documents, as far as `kubectl` needs them: they declare `fieldValidation` for
+//! writes, so that `kubectl` leaves validation to the server.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use super::{
     respond::Answer,
 };
 
-/// `/openapi/v2`: a document without content. Clients want it as protobuf or as JSON.
+/// `/openapi/v2`: an empty document, as protobuf or as JSON.
 pub(super) fn v2(accept: &str) -> Answer {
     if accept.contains("protobuf") {
         return Answer::EmptyProtobuf;

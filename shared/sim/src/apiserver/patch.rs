@@ -8,7 +8,7 @@ mod json;
 mod merge;
 mod strategic;
 
-/// Which rules a patch follows.
+/// The rules of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchKind {
     /// RFC 7386, `application/merge-patch+json`.
@@ -106,7 +106,7 @@ impl Patch {
         Ok(value)
     }
 
-    /// What messages about an object that this patch spoils quote: the patch, or the object.
+    /// The object that error messages quote: the patch, or the patched object.
     pub(super) fn shown(&self, patched: &Value) -> String {
         match self.kind {
             PatchKind::Strategic => strategic::go_map(&self.body),

@@ -1,5 +1,5 @@
-//! What the server itself writes into objects: system metadata, defaults, and which part
-//! of an update counts.
+//! What the server writes into objects: system metadata, defaults, and the effective part of
+//! an update.
 
 use serde_json::{Map, Value, json};
 
@@ -12,10 +12,10 @@ mod service;
 
 pub(super) use service::Allocator;
 
-/// The taint that admission puts on each new node; the node controller takes it away.
+/// The taint that admission adds to each new node; the node controller removes it.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// Metadata that no update changes.
+/// Metadata that updates cannot change.
 const KEPT: [&str; 6] = [
     "namespace",
     "creationTimestamp",
@@ -25,7 +25,7 @@ const KEPT: [&str; 6] = [
     "generateName",
 ];
 
-/// Makes a decoded object ready to be created. Its name is settled already.
+/// Prepares a decoded object for creation. Its name is already set.
 pub(super) fn prepare_create(
     resource: &Resource,
     value: &mut Value,
@@ -54,8 +54,8 @@ pub(super) fn prepare_create(
     defaults(resource, value, allocator);
 }
 
-/// Makes a decoded update ready to replace `old`: keeps what this kind of update may not
-/// change. An empty `subresource` is the object itself.
+/// Prepares a decoded update of `old`: restores what this kind of update may not change. An
+/// empty `subresource` is the object itself.
 pub(super) fn prepare_update(
     resource: &Resource,
     subresource: &str,
@@ -95,7 +95,7 @@ pub(super) fn prepare_update(
     defaults(resource, new, allocator);
 }
 
-/// What the server fills in when it is missing, at every write.
+/// Sets defaults at every write.
 fn defaults(resource: &Resource, value: &mut Value, allocator: &Allocator) {
     if let Some(owners) = value["metadata"].get_mut("ownerReferences").and_then(Value::as_array_mut)
     {
@@ -144,7 +144,7 @@ fn add_not_ready(node: &mut Value) {
     }
 }
 
-/// `podCIDR` is the first of `podCIDRs`; whoever gives one gets both.
+/// `podCIDR` is the first of `podCIDRs`; either one sets both.
 fn sync_pod_cidrs(spec: &mut Value) {
     let first = spec["podCIDRs"].get(0).cloned();
     match (first, spec["podCIDR"].as_str()) {
@@ -187,7 +187,7 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// Undoes [`base64`]; nothing when the text is not base64.
+/// Decodes [`base64`]; `None` if the text is invalid.
 pub(super) fn unbase64(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
     let mut bytes = Vec::with_capacity(digits.len() * 3 / 4);

@@ -80,7 +80,7 @@ impl Query {
     }
 }
 
-/// Undoes percent encoding; what is not legal UTF-8 afterwards is replaced.
+/// Percent-decodes; invalid UTF-8 is replaced.
 fn decode(text: &str, plus_is_space: bool) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -149,13 +149,13 @@ impl RequestInfo {
         value.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default()
     }
 
-    /// The plural name, or nothing for paths such as `/readyz`.
+    /// The plural name, or empty for paths such as `/readyz`.
     pub(super) fn resource_name(&self) -> &'static str {
         let unstored = if self.is_review() { "selfsubjectaccessreviews" } else { "" };
         self.resource.map_or(unstored, |resource| resource.plural)
     }
 
-    /// Whether it asks for the rights of who asks. That is served without being stored.
+    /// Whether it is a self access review, which is served but not stored.
     pub(super) fn is_review(&self) -> bool {
         self.path.trim_end_matches('/') == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     }

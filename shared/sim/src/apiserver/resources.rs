@@ -1,11 +1,11 @@
-//! The table of what this server stores: one line a resource, as in discovery.
+//! The table of stored resources: one line per resource, as in discovery.
 
 use super::shape::{Shape, core};
 
-/// A resource, and the rules that differ between resources.
+/// A resource with its rules.
 #[derive(Debug)]
 pub(super) struct Resource {
-    /// Which table of the store holds it. Two resources that show one thing share it.
+    /// Its table in the store. Two views of one resource share it.
     pub(super) slot: usize,
     pub(super) group: &'static str,
     pub(super) version: &'static str,
@@ -17,15 +17,15 @@ pub(super) struct Resource {
     pub(super) shape: Shape,
     /// Field selectors beyond `metadata.name` and `metadata.namespace`.
     pub(super) fields: &'static [&'static str],
-    /// How a DELETE that is done at once answers: with the object, or with a `Status`.
+    /// Whether an immediate DELETE returns the object instead of a `Status`.
     pub(super) returns_deleted: bool,
-    /// Whether PUT may leave out the resourceVersion.
+    /// Whether PUT may omit the resourceVersion.
     pub(super) unconditional_update: bool,
-    /// Whether PUT makes what is not there.
+    /// Whether PUT creates a missing object.
     pub(super) create_on_update: bool,
 }
 
-/// How many tables the store needs.
+/// The number of tables in the store.
 pub(super) const SLOTS: usize = 13;
 
 pub(super) const NODES: usize = 0;
@@ -153,12 +153,12 @@ impl Resource {
         }
     }
 
-    /// Kind in lower case: what clients print, and accept beside the plural.
+    /// The lower-case kind: clients print it and accept it like the plural.
     pub(super) fn singular(&self) -> String {
         self.kind.to_ascii_lowercase()
     }
 
-    /// Whether this shows events in the form of `events.k8s.io`, which is not how they are stored.
+    /// Whether this is the `events.k8s.io` view of events, which are stored as core/v1.
     pub(super) fn is_events_view(&self) -> bool {
         self.group == "events.k8s.io"
     }
@@ -180,7 +180,7 @@ pub(super) fn find(group: &str, version: &str, plural: &str) -> Option<&'static 
     })
 }
 
-/// By plural name alone; of two views of one thing, the one it is stored as.
+/// By plural name alone; of two views, the stored one.
 pub(super) fn by_plural(plural: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|resource| resource.plural == plural && !resource.is_events_view())
 }

@@ -1,4 +1,4 @@
-//! Answers in the form that clients want: JSON, YAML, tables; pretty or small.
+//! Responses in the requested form: JSON, YAML, tables; pretty or compact.
 
 use std::{io::Write as _, sync::Arc};
 
@@ -21,10 +21,10 @@ use super::{
     watch::Watch,
 };
 
-/// From this size on the real server compresses.
+/// The real server compresses responses from this size on.
 const GZIP_MIN: usize = 128 * 1024;
 
-/// What a request is answered with, before it is put into the form that the client wants.
+/// The answer to a request, before it gets the requested form.
 pub(super) enum Answer {
     Object {
         code: u16,
@@ -32,14 +32,14 @@ pub(super) enum Answer {
         object: Arc<Object>,
         warnings: Vec<String>,
     },
-    /// A write that was refused, but not before there was something to warn of.
+    /// A refused write with warnings.
     Refused {
         error: StatusError,
         warnings: Vec<String>,
     },
     List(Listing),
     Watch(Watch),
-    /// Anything that is no stored object.
+    /// Anything but a stored object.
     Value {
         code: u16,
         value: Value,
@@ -49,7 +49,7 @@ pub(super) enum Answer {
         code: u16,
         text: String,
     },
-    /// A protobuf document without content.
+    /// An empty protobuf document.
     EmptyProtobuf,
 }
 
@@ -81,7 +81,7 @@ fn warn(response: &mut Response<ResponseBody>, warnings: &[String]) {
     }
 }
 
-/// An answer in the form that the client wants.
+/// A response in the requested form.
 pub(super) fn answer(
     info: &RequestInfo,
     answer: Answer,
@@ -222,7 +222,7 @@ fn listing(
     }
 }
 
-/// A list whose items are the bytes that all readers share.
+/// A list of shared item bytes.
 fn shared_items(info: &RequestInfo, list: &Listing, effects: &Effects) -> Response<ResponseBody> {
     let resource = list.resource;
     let start = format!(
@@ -246,7 +246,7 @@ fn shared_items(info: &RequestInfo, list: &Listing, effects: &Effects) -> Respon
     compressed(info, 200, "application/json", ResponseBody::pieces(pieces), bytes)
 }
 
-/// Compresses a large answer to a read, if the client takes that.
+/// Compresses a large response to a read, if the client accepts it.
 fn compressed(
     info: &RequestInfo,
     code: u16,

@@ -1,4 +1,4 @@
-//! From a parsed request to its answer.
+//! Routes a parsed request.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::{
     write::{Deleted, Preconditions, Target},
 };
 
-/// The answer to a write. Its warnings reach the client even when it was refused.
+/// The response to a write. It carries warnings even if the write was refused.
 fn written(
     outcome: Result<(u16, Arc<Object>), StatusError>,
     resource: &'static Resource,
@@ -36,7 +36,7 @@ fn written(
 }
 
 impl Core {
-    /// Answers a request whose body has arrived.
+    /// Answers a request with its complete body.
     pub(super) fn route(
         self: &Arc<Self>,
         info: &RequestInfo,
@@ -91,9 +91,9 @@ impl Core {
         }
     }
 
-    /// Everybody may do everything, but for what a fault answers with 403.
+    /// Every right is granted, except those that a fault answers with 403.
     fn review(&self, info: &RequestInfo, body: &[u8]) -> Answer {
-        // A coding that is not understood here asks for nothing in particular.
+        // An unsupported encoding asks for nothing in particular.
         let mut review = decode_body(info, body, "SelfSubjectAccessReview").unwrap_or_else(|_| {
             json!({ "kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {},
                 "spec": {} })
@@ -198,7 +198,7 @@ fn delete_options(info: &RequestInfo, body: &[u8]) -> Result<(Preconditions, boo
     Ok((preconditions, dry_run(asked)?))
 }
 
-/// Everything that is not a stored resource.
+/// All paths other than stored resources.
 fn other_path(info: &RequestInfo) -> Result<Answer, StatusError> {
     let path = info.path.trim_end_matches('/');
     if info.verb != Verb::Get {

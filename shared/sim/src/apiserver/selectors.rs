@@ -6,7 +6,7 @@ mod labels;
 
 pub(super) use labels::LabelSelector;
 
-/// What a list, a watch or a delete of a collection is about.
+/// The objects that a list, a watch or a delete of a collection selects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selector {
     labels: LabelSelector,
@@ -62,7 +62,7 @@ impl FieldTerm {
     }
 }
 
-/// Splits at commas that no backslash stands before.
+/// Splits at commas without a preceding backslash.
 fn split_terms(text: &str) -> impl Iterator<Item = String> {
     let mut terms = vec![String::new()];
     let mut escaped = false;

@@ -21,12 +21,12 @@ use super::{
     status::StatusError,
 };
 
-/// The largest body that the real server reads.
+/// The largest request body that the real server accepts.
 const BODY_MAX: usize = 3 * 1024 * 1024;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The API server as a tower service over any request body, as `kube::Client::new` wants it.
+/// The API server as a tower service over any request body, as `kube::Client::new` needs it.
 /// An error is a connection that a fault has broken.
 #[derive(Clone)]
 pub struct ApiService {
@@ -70,7 +70,7 @@ impl Core {
         let (parts, body) = request.into_parts();
         let info = RequestInfo::new(&parts);
         let entry = self.audit.begin(&info, self.identity.uptime());
-        let effects = match self.suffer(&info).await {
+        let effects = match self.inject(&info).await {
             Ok(effects) => effects,
             Err(Broken::Refused(error)) => {
                 return Ok(finish(&entry, respond::refusal(&info, &error)));
@@ -98,8 +98,8 @@ impl Core {
         Ok(finish(&entry, response))
     }
 
-    /// Lets the faults in force act on a request.
-    async fn suffer(&self, info: &RequestInfo) -> Result<Effects, Broken> {
+    /// Applies the active faults to a request.
+    async fn inject(&self, info: &RequestInfo) -> Result<Effects, Broken> {
         let mut effects = Effects::default();
         for action in self.faults.strike(info) {
             match action {

@@ -1,9 +1,9 @@
-//! The shape of the built-in types: which fields they have, of which kind, what happens
-//! to empty ones, and how strategic merge patches treat their lists.
+//! The shape of the built-in types: their fields, the kinds of the fields, the handling of
+//! empty ones, and how strategic merge patches treat their lists.
 //!
-//! The real server decodes into Go structs. So it drops fields it does not know, drops
-//! most empty values, adds a few that are always there, and refuses wrong types. Clients
-//! see that, and [`normalise`] does the same.
+//! The real server decodes into Go structs: it drops unknown fields and most empty values,
+//! adds a few that are always present, and rejects wrong types. Clients depend on that, and
+//! [`normalise`] does the same.
 
 use jiff::{Timestamp, fmt::temporal::DateTimeParser};
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 pub(super) mod core;
 pub(super) mod meta;
 
-/// What a value may be.
+/// The possible values.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
     Text,
@@ -19,14 +19,14 @@ pub(super) enum Shape {
     Bool,
     /// Base64.
     Bytes,
-    /// RFC 3339, kept in whole seconds.
+    /// RFC 3339, truncated to whole seconds.
     Time,
     /// RFC 3339 with exactly six digits after the second.
     MicroTime,
     IntOrText,
     /// A resource quantity: text, or a number that becomes text.
     Quantity,
-    /// Anything, kept as it is.
+    /// Any value, unchanged.
     Any,
     MapOf(&'static Shape),
     /// A list that patches replace as a whole.
@@ -36,18 +36,18 @@ pub(super) enum Shape {
     /// A list whose entries strategic patches match by this field.
     Keyed(&'static str, &'static Shape),
     Object(&'static [Field]),
-    /// An object of which only these fields are looked at.
+    /// An object of which only these fields are checked.
     Open(&'static [Field]),
 }
 
-/// What happens to a field without a value.
+/// The handling of a field without a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// Go's `omitempty` on a plain value: zero values vanish.
+    /// Go's `omitempty` on a plain value: zero values are dropped.
     OmitZero,
-    /// A pointer: zero values stay, null vanishes.
+    /// A pointer: zero values stay, null is dropped.
     Pointer,
-    /// Always there; an empty value is made when it is missing.
+    /// Always present; a missing one gets an empty value.
     Always,
 }
 
@@ -72,7 +72,7 @@ pub(super) const fn always(name: &'static str, shape: Shape) -> Field {
 }
 
 impl Shape {
-    /// The shape of a field of this object or map; nothing when the field is unknown.
+    /// The shape of a field of this object or map; `None` for unknown fields.
     pub(super) fn field(&self, name: &str) -> Option<Shape> {
         match self {
             Self::Object(fields) => {
@@ -123,8 +123,8 @@ pub(super) enum ShapeError {
     Base64 { path: String },
 }
 
-/// Brings a value into the form that the real server would store. Unknown fields are
-/// dropped and named in `unknown`.
+/// Converts a value to the form that the real server would store. Unknown fields are
+/// dropped and added to `unknown`.
 pub(super) fn normalise(
     value: &mut Value,
     shape: &Shape,
@@ -295,7 +295,7 @@ fn timestamp(text: &str, layout: &'static str) -> Result<Timestamp, ShapeError> 
     PARSER.parse_timestamp(text).map_err(|_| error())
 }
 
-/// Where a time stops being like its layout: what is left of it, and what should be there.
+/// Where a time deviates from its layout: the remaining text, and the expected element.
 fn stuck<'a>(text: &'a str, layout: &str) -> (&'a str, &'static str) {
     const PARTS: [&str; 12] =
         ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05", ".000000"];
@@ -320,7 +320,7 @@ fn seconds(text: &str) -> Result<String, ShapeError> {
     Ok(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-/// The real server takes exactly six digits after the second, no fewer and no more.
+/// The real server requires exactly six digits after the second.
 fn micros(text: &str) -> Result<String, ShapeError> {
     const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
     let error = || ShapeError::Time { text: text.to_owned(), layout: LAYOUT };

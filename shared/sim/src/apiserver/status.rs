@@ -1,15 +1,15 @@
-//! What the server answers when it refuses: `Status` objects with the messages,
-//! reasons and codes of `k8s.io/apimachinery/pkg/api/errors`.
+//! Refusals: `Status` objects with the messages, reasons and codes of
+//! `k8s.io/apimachinery/pkg/api/errors`.
 
 use serde_json::{Value, json};
 
-/// A refusal. [`StatusError::body`] is the `Status` object that goes over the wire.
+/// A refusal. [`StatusError::body`] is the `Status` object that is sent.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct StatusError {
     /// HTTP status code.
     pub code: u16,
-    /// Machine readable, for instance `Conflict`. Empty where the real server gives none.
+    /// Machine readable, for instance `Conflict`. Empty if the real server sends none.
     pub reason: &'static str,
     /// For people.
     pub message: String,
@@ -17,7 +17,7 @@ pub struct StatusError {
     pub details: Value,
     /// Seconds for the header `Retry-After`.
     pub retry_after: Option<u64>,
-    /// A continue token that still works, for lists that outlived their snapshot.
+    /// A continue token that still works, for lists whose snapshot has expired.
     pub next: Option<String>,
 }
 
@@ -28,18 +28,18 @@ pub struct Cause {
     pub reason: &'static str,
     /// Path of the field, for instance `metadata.labels`.
     pub field: String,
-    /// What is wrong, beginning with the kind of problem: `Invalid value: "x": ...`.
+    /// The problem, beginning with its kind: `Invalid value: "x": ...`.
     pub message: String,
 }
 
 impl Cause {
-    /// A value that is not legal.
+    /// An invalid value.
     pub(super) fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         let message = format!("Invalid value: {}: {detail}", shown(value));
         Self { reason: "FieldValueInvalid", field: field.into(), message }
     }
 
-    /// A field without which the object means nothing.
+    /// A missing required field.
     pub(super) fn required(field: impl Into<String>, detail: &str) -> Self {
         let message = if detail.is_empty() {
             "Required value".to_owned()
@@ -65,14 +65,14 @@ impl Cause {
         Self { reason: "FieldValueNotSupported", field: field.into(), message }
     }
 
-    /// The second of two equal entries, given as messages show it.
+    /// The second of two equal entries, as shown in messages.
     pub(super) fn duplicate(field: impl Into<String>, shown: &str) -> Self {
         let message = format!("Duplicate value: {shown}");
         Self { reason: "FieldValueDuplicate", field: field.into(), message }
     }
 }
 
-/// A value as messages show it: strings quoted, the rest as JSON.
+/// A value as shown in messages: strings quoted, the rest as JSON.
 fn shown(value: &Value) -> String {
     value.to_string()
 }
@@ -147,7 +147,7 @@ impl StatusError {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// An object that breaks rules; one cause each.
+    /// An object that breaks validation rules; one cause each.
     pub(super) fn invalid(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
         let who = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let what = causes
@@ -183,7 +183,7 @@ impl StatusError {
         self
     }
 
-    /// An answer made to order, for faults: the reason and message that go with `code`.
+    /// An answer for faults: the reason and message that belong to `code`.
     pub(super) fn of_code(code: u16, retry_after: Option<u64>) -> Self {
         let (reason, message) = match code {
             401 => ("Unauthorized", "Unauthorized"),

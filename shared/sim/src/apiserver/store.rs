@@ -1,7 +1,7 @@
-//! Objects by key, every change in order, and one counter of versions for all.
+//! Objects by key, every change in order, and one version counter for all.
 //!
-//! Each table remembers its latest changes. So a watch can begin in the past, and a list
-//! can show the state of an earlier version: the present with later changes undone.
+//! Each table keeps its latest changes. A watch can thus begin in the past, and a list can
+//! show an earlier version: the present state with later changes undone.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,7 +18,7 @@ use super::{
     resources::{Resource, SLOTS},
 };
 
-/// What happened to an object.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChangeKind {
     Added,
@@ -30,19 +30,19 @@ pub(super) enum ChangeKind {
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) kind: ChangeKind,
-    /// As it is now; after a delete, as it was, under the version of the delete.
+    /// The new state; for a delete, the last state with the version of the delete.
     pub(super) object: Arc<Object>,
     pub(super) previous: Option<Arc<Object>>,
 }
 
-/// The version asked for is no longer remembered.
+/// The requested version is compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Compacted {
     /// The oldest version that a watch may begin after.
     pub(super) oldest: u64,
 }
 
-/// Somebody else wrote in between.
+/// Another client wrote in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Raced;
 
@@ -50,7 +50,7 @@ pub(super) struct Raced;
 struct Table {
     objects: BTreeMap<String, Arc<Object>>,
     log: VecDeque<Arc<Change>>,
-    /// Changes up to this version are forgotten.
+    /// Changes up to this version are compacted.
     compacted: u64,
 }
 
@@ -66,28 +66,28 @@ pub(super) struct Store {
     tip: watch::Sender<u64>,
 }
 
-/// A part of a collection, as of one version.
+/// A part of a collection, at one version.
 pub(super) struct Page {
     pub(super) revision: u64,
     pub(super) objects: Vec<Arc<Object>>,
-    /// Where the rest begins: after this key.
+    /// The last key of this page, if there are more.
     pub(super) after: Option<String>,
-    /// How many are left, were nothing selected.
+    /// How many objects remain, ignoring selectors.
     pub(super) remaining: usize,
 }
 
 /// Which part of a collection to read.
 pub(super) struct Range<'a> {
-    /// Keys that start so: a namespace with its slash, or nothing.
+    /// The prefix of the keys: a namespace with its slash, or empty.
     pub(super) prefix: &'a str,
     /// Keys greater than this one.
     pub(super) after: Option<&'a str>,
-    /// At most so many; 0 for all.
+    /// The most objects; 0 for all.
     pub(super) limit: usize,
 }
 
 impl Store {
-    /// Remembers `history` changes of each kind of object.
+    /// A store that keeps `history` changes of each kind.
     pub(super) fn new(history: usize) -> Self {
         let tables = (0..SLOTS).map(|_| Table::default()).collect();
         Self {
@@ -97,12 +97,12 @@ impl Store {
         }
     }
 
-    /// The newest version of all.
+    /// The newest version.
     pub(super) fn revision(&self) -> u64 {
         self.state.read().revision
     }
 
-    /// Tells of each new version.
+    /// Notifies about each new version.
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.tip.subscribe()
     }
@@ -111,7 +111,7 @@ impl Store {
         self.state.read().tables.get(resource.slot)?.objects.get(key).cloned()
     }
 
-    /// Writes an object, if the one there still has version `expected` (nothing there: `None`).
+    /// Writes an object if the stored one still has version `expected` (`None`: does not exist).
     pub(super) fn put(
         &self,
         resource: &Resource,
@@ -134,7 +134,7 @@ impl Store {
         Ok(object)
     }
 
-    /// Removes an object, if it still has version `expected`. Gives its last state.
+    /// Removes an object if it still has version `expected`. Returns its last state.
     pub(super) fn remove(
         &self,
         resource: &Resource,
@@ -160,7 +160,7 @@ impl Store {
         Ok(object)
     }
 
-    /// Forgets all changes so far: whoever wants to go on from an older version must list again.
+    /// Compacts all changes: clients with an older version must list again.
     pub(super) fn compact(&self) {
         let mut state = self.state.write();
         let revision = state.revision;
@@ -170,7 +170,7 @@ impl Store {
         }
     }
 
-    /// A part of a collection as it was at version `at`, or as it is.
+    /// A part of a collection at version `at`, or its current state.
     pub(super) fn page(
         &self,
         resource: &Resource,
@@ -212,7 +212,7 @@ impl Store {
         Ok(page)
     }
 
-    /// An object as it was at version `at`, or before what is remembered.
+    /// An object at version `at`, or at the oldest version in the history.
     pub(super) fn get_at(&self, resource: &Resource, key: &str, at: u64) -> Option<Arc<Object>> {
         let state = self.state.read();
         let table = state.tables.get(resource.slot)?;
@@ -247,7 +247,7 @@ impl Store {
         Ok((changes, reached))
     }
 
-    /// The oldest version of which lists can still be given.
+    /// The oldest version that can still be listed.
     pub(super) fn oldest(&self, resource: &Resource) -> u64 {
         self.state.read().tables.get(resource.slot).map_or(0, |table| table.compacted)
     }

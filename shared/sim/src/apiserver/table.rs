@@ -15,7 +15,7 @@ mod event;
 mod node;
 mod service;
 
-/// How much of each object a row carries.
+/// The part of each object that a row carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Include {
     Nothing,
@@ -24,7 +24,7 @@ pub(super) enum Include {
 }
 
 impl Include {
-    /// What the parameter `includeObject` asks for.
+    /// The value of the parameter `includeObject`.
     pub(super) fn of(info: &RequestInfo) -> Self {
         match info.query.get("includeObject") {
             "None" => Self::Nothing,
@@ -34,7 +34,7 @@ impl Include {
     }
 }
 
-/// How rows are made.
+/// Options of the rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     pub(super) now: Timestamp,
@@ -118,7 +118,7 @@ pub(super) fn of_list(
     table(metadata, definitions(resource), rows)
 }
 
-/// An object without anything but its metadata.
+/// An object with only its metadata.
 pub(super) fn metadata_only(_: &Resource, object: &Object) -> Value {
     partial(object.value())
 }
@@ -135,7 +135,7 @@ fn or<'a>(text: &'a str, empty: &'a str) -> &'a str {
     if text.is_empty() { empty } else { text }
 }
 
-/// How long ago a timestamp was, as `kubectl` prints it.
+/// The age of a timestamp, in `kubectl`'s format.
 fn age_of(timestamp: &Value, now: Timestamp) -> String {
     match text(timestamp).parse::<Timestamp>() {
         Ok(then) => human(now.as_second() - then.as_second()),
@@ -143,7 +143,7 @@ fn age_of(timestamp: &Value, now: Timestamp) -> String {
     }
 }
 
-/// Two units at most, the coarser the longer.
+/// At most two units, coarser for longer times.
 fn human(seconds: i64) -> String {
     let two = |whole: i64, unit: char, rest: i64, fine: char| {
         if rest == 0 { format!("{whole}{unit}") } else { format!("{whole}{unit}{rest}{fine}") }

@@ -1,4 +1,4 @@
-//! What the real server refuses with 422, as far as controllers can run into it.
+//! Validation: the real server's 422 errors, as far as controllers can cause them.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ pub(super) mod names;
 mod node;
 mod service;
 
-/// All causes why this object may not be created.
+/// The causes for rejecting this new object.
 pub(super) fn created(resource: &Resource, value: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     meta::check(resource, value, &mut causes);
@@ -21,7 +21,7 @@ pub(super) fn created(resource: &Resource, value: &Value) -> Vec<Cause> {
     causes
 }
 
-/// All causes why `new` may not follow `old`.
+/// The causes for rejecting `new` as an update of `old`.
 pub(super) fn updated(resource: &Resource, old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     meta::check(resource, new, &mut causes);

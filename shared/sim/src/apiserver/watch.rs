@@ -1,4 +1,4 @@
-//! Watches: each reads the shared log of changes from its own position on.
+//! Watches: each reads the shared change log from its own position.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -32,7 +32,7 @@ use super::{
     table,
 };
 
-/// How many changes are encoded at once.
+/// The largest number of changes encoded at once.
 const BATCH: usize = 256;
 
 /// An open watch.
@@ -40,7 +40,7 @@ const BATCH: usize = 256;
 pub struct WatchInfo {
     /// Plural name.
     pub resource: String,
-    /// Header `User-Agent` of the client.
+    /// When it began, as time since the server was created.
     pub user_agent: String,
     /// When it began, since the server was made.
     pub since: Duration,
@@ -76,7 +76,7 @@ impl Registry {
     }
 }
 
-/// What the client asked for.
+/// The client's options.
 struct WatchOptions {
     bookmarks: bool,
     initial: bool,
@@ -113,7 +113,7 @@ impl WatchOptions {
         };
         Ok(Self {
             bookmarks: query.flag("allowWatchBookmarks"),
-            // Without a version everything there is counts as new.
+            // Without a version all existing objects count as new.
             initial: sends_initial || (from == 0 && !query.has("sendInitialEvents")),
             from,
             timeout: timeout.filter(|seconds| *seconds > 0).map(Duration::from_secs),
@@ -121,7 +121,7 @@ impl WatchOptions {
     }
 }
 
-/// A watch that is about to be streamed.
+/// A watch before it is streamed.
 pub(super) struct Watch {
     core: Arc<Core>,
     resource: &'static Resource,
@@ -133,7 +133,7 @@ pub(super) struct Watch {
     bookmarks: bool,
     position: u64,
     pending: VecDeque<Bytes>,
-    /// Whether the next table says what its columns are.
+    /// Whether the next table contains the column definitions.
     headings: bool,
     tip: Receiver<u64>,
     deadline: Instant,
@@ -152,7 +152,7 @@ impl Drop for Watch {
 }
 
 impl Core {
-    /// Answers a WATCH. What is there already is encoded at once, later changes as they come.
+    /// Answers a WATCH. Existing objects are encoded at once, later changes as they occur.
     pub(super) fn watch(
         self: &Arc<Self>,
         resource: &'static Resource,
@@ -222,7 +222,7 @@ fn too_old(asked: u64, oldest: u64) -> StatusError {
 }
 
 impl Watch {
-    /// The body of the answer.
+    /// The body of the response.
     pub(super) fn stream(self) -> impl Stream<Item = Result<Bytes, ConnectionReset>> + Send {
         futures::stream::unfold(self, |mut watch| async move {
             watch.next().await.map(|piece| (piece, watch))
@@ -280,7 +280,7 @@ impl Watch {
         }
     }
 
-    /// One at each interval, and one shortly before the end, so that clients go on from there.
+    /// One bookmark per interval, and one shortly before the end, where clients continue.
     fn following_bookmark(&self) -> Instant {
         let now = Instant::now();
         let next = now + self.core.options.bookmark_interval;
@@ -311,8 +311,8 @@ impl Watch {
         self.finished = true;
     }
 
-    /// A change as this watch sees it: an object that begins or ceases to match its selector
-    /// comes or goes.
+    /// A change as this watch sees it: an object that starts or stops matching the selector is
+    /// added or deleted.
     fn send_change(&mut self, change: &Change) {
         let object = &change.object;
         if !object.key.starts_with(&self.prefix) {
@@ -376,7 +376,7 @@ impl Watch {
         if initial_end {
             value["metadata"]["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
         }
-        // An object without content still has what is always there.
+        // Normalising adds the fields that are always present.
         if let Err(error) = shape::normalise(&mut value, &self.resource.shape, &mut Vec::new()) {
             tracing::error!(%error, "a bookmark does not fit its type");
         }

@@ -1,7 +1,7 @@
 //! Create, update, patch and delete.
 //!
-//! Each write reads, computes without holding a lock, and stores if nobody else wrote in
-//! between; otherwise it starts again, unless the client named the version it meant.
+//! Each write reads, computes without a lock, and stores if no other client wrote in
+//! between; otherwise it starts again, unless the client gave a resource version.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use super::{
 const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
-/// Namespaces that admission lets nobody delete.
+/// Namespaces that admission protects from deletion.
 const LASTING: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 /// One object, or a part of it.
@@ -49,29 +49,29 @@ impl Target {
     }
 
     fn invalid(&self, causes: &[Cause]) -> StatusError {
-        // Events are of the core group, however they are looked at.
+        // Events belong to the core group in both views.
         let group = if self.resource.is_events_view() { "" } else { self.resource.group };
         StatusError::invalid(group, self.resource.kind, &self.name, causes)
     }
 }
 
-/// What a delete asks for.
+/// The preconditions of a delete.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Preconditions {
     pub(super) uid: Option<String>,
     pub(super) resource_version: Option<String>,
 }
 
-/// What became of an object that was to be deleted.
+/// The result of a delete.
 pub(super) enum Deleted {
-    /// Gone; this was its last state.
+    /// The object is gone; this was its last state.
     Gone(Arc<Object>),
-    /// It waits for its finalizers.
+    /// The object waits for its finalizers.
     Waiting(Arc<Object>),
 }
 
 impl Core {
-    /// Creates an object; gives it as stored.
+    /// Creates an object; returns it as stored.
     pub(super) fn create(
         &self,
         resource: &'static Resource,
@@ -140,7 +140,7 @@ impl Core {
         Err(StatusError::forbidden(resource.group, resource.plural, name, &detail))
     }
 
-    /// Replaces an object. Gives it as stored, and whether it was created.
+    /// Replaces an object. Returns it as stored, and whether it was created.
     pub(super) fn update(
         &self,
         target: &Target,
@@ -189,7 +189,7 @@ impl Core {
         if !target.resource.create_on_update || !target.subresource.is_empty() {
             return Err(target.not_found());
         }
-        // A version in the body does not matter: the real server creates all the same.
+        // The real server creates the object despite a version in the body.
         let mut value = value;
         if let Some(meta) = value["metadata"].as_object_mut() {
             meta.remove("resourceVersion");
@@ -198,7 +198,7 @@ impl Core {
         Ok((object, true))
     }
 
-    /// Applies a patch; gives the object as stored.
+    /// Applies a patch; returns the object as stored.
     pub(super) fn patch(
         &self,
         target: &Target,
@@ -230,7 +230,7 @@ impl Core {
         }
     }
 
-    /// Stores `new` in place of `current`. Nothing when somebody else was faster.
+    /// Stores `new` in place of `current`. `None` if another client was faster.
     fn replace(
         &self,
         target: &Target,
@@ -266,7 +266,7 @@ impl Core {
         Ok(self.store.put(resource, Some(current.revision), new).ok())
     }
 
-    /// Deletes an object, or marks it when finalizers hold it.
+    /// Deletes an object, or marks it if it has finalizers.
     pub(super) fn delete(
         &self,
         target: &Target,
@@ -312,8 +312,8 @@ impl Core {
         }
     }
 
-    /// What the namespace controller does in a cluster: empties a namespace that is going,
-    /// whatever finalizers its objects have, and then lets it go.
+    /// Acts as the namespace controller: empties a namespace in deletion, whatever finalizers
+    /// its objects have, and then removes it.
     fn empty_namespace(&self, resource: &Resource, namespace: &Object) {
         for inside in resources::RESOURCES.iter().filter(|it| it.namespaced && !it.is_events_view())
         {
@@ -321,7 +321,7 @@ impl Core {
             let range = super::store::Range { prefix: &prefix, after: None, limit: 0 };
             let Ok(page) = self.store.page(inside, None, &range, |_| true) else { continue };
             for object in page.objects {
-                // An object written meanwhile is the last one: its namespace is gone.
+                // Objects written meanwhile go with the namespace.
                 drop(self.store.remove(inside, &object.key, object.revision));
             }
         }
@@ -329,7 +329,7 @@ impl Core {
     }
 }
 
-/// A patch that makes an object which does not fit its type.
+/// The error for a patch whose result does not fit the type.
 fn unfit_patch(shown: &str, error: &str) -> StatusError {
     let cause = Cause::invalid("patch", &Value::from(shown), error);
     let mut refusal = StatusError::invalid("", "", "", &[cause]);

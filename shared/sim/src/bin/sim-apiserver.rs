@@ -1,4 +1,4 @@
-//! The simulated API server on its own, to try `kubectl` or a program against.
+//! The simulated API server as a program, to try `kubectl` or a controller against it.
 
 use std::{net::SocketAddr, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! What the cloud's bill would say.
+//! Counts calls as a cloud's bill would.
 
 use std::{
     fmt,
@@ -14,9 +14,9 @@ pub struct Calls {
     pub lookup: u64,
     /// Pages of lists.
     pub list: u64,
-    /// Looks whether the cloud is well.
+    /// Health checks.
     pub health: u64,
-    /// Nodes asked about in all lookups together.
+    /// Nodes in all lookups together.
     pub nodes_looked_up: u64,
 }
 

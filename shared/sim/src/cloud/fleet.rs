@@ -1,11 +1,11 @@
-//! The machines and the ways to find them.
+//! The machines and their indexes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::SimInstance;
 
-/// Machines by ID, with indexes by name, system UUID and other spellings of the ID, so
-/// that a lookup of 500 among many thousands costs what a real cloud's does.
+/// Machines by ID, with indexes by name, system UUID and other spellings of the ID, so that
+/// a lookup of 500 among many thousands is as cheap as in a real cloud.
 #[derive(Default)]
 pub(super) struct Fleet {
     by_id: BTreeMap<String, SimInstance>,

@@ -9,9 +9,9 @@ use super::SCHEME;
 /// A machine of the simulated cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimInstance {
-    /// Its ID: the part of the provider ID behind `sim://`.
+    /// Its ID: the part of the provider ID after `sim://`.
     pub id: String,
-    /// Its name. Several machines may have the same one.
+    /// Its name. Several machines may have the same name.
     pub name: String,
     /// Its type.
     pub instance_type: Option<String>,
@@ -32,7 +32,7 @@ pub struct SimInstance {
 }
 
 impl SimInstance {
-    /// A running machine with nothing but ID and name.
+    /// A running machine with only ID and name.
     pub fn new(id: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             id: id.into(),
@@ -48,8 +48,8 @@ impl SimInstance {
         }
     }
 
-    /// The machine of this number: always the same one, with everything that a
-    /// machine has. Name `node-00042`, ID `i-00042`, zones a to c.
+    /// The machine with this number: always the same one, with all properties set. Name
+    /// `node-00042`, ID `i-00042`, zones a to c.
     pub fn numbered(number: usize) -> Self {
         let zone = ["a", "b", "c"].get(number % 3).copied().unwrap_or("a");
         let (high, middle, low) = (number / 62_500 % 256, number / 250 % 250, number % 250 + 1);
@@ -70,15 +70,15 @@ impl SimInstance {
         instance
     }
 
-    /// Its provider ID: `sim://<id>`. An empty ID reads `unnamed` there, because a
-    /// provider ID needs a text behind the scheme.
+    /// Its provider ID: `sim://<id>`. An empty ID becomes `unnamed`, because a provider ID needs
+    /// a text after the scheme.
     pub fn provider_id(&self) -> ProviderId {
         let id = if self.id.is_empty() { "unnamed" } else { &self.id };
         ProviderId::parse(&format!("{SCHEME}://{id}"))
             .unwrap_or_else(|error| unreachable!("scheme and ID are not empty: {error}"))
     }
 
-    /// What the cloud tells about it.
+    /// The machine as the cloud describes it.
     pub fn describe(&self) -> Instance {
         Instance {
             instance_type: self.instance_type.clone(),

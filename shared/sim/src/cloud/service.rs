@@ -126,7 +126,7 @@ impl SimCloud {
         }
         self.state.counter.count(operation, nodes);
         let outcome =
-            timeout_at(ends, self.suffer(operation)).await.unwrap_or_else(|_| Err(late()));
+            timeout_at(ends, self.inject(operation)).await.unwrap_or_else(|_| Err(late()));
         let error = outcome.as_ref().err();
         let report = CallReport {
             error: error.map(|error| error.kind),
@@ -138,7 +138,7 @@ impl SimCloud {
     }
 
     /// What is planned for this call: an error, or an effect on its answer.
-    async fn suffer(&self, operation: Operation) -> Result<Option<Effect>, CloudError> {
+    async fn inject(&self, operation: Operation) -> Result<Option<Effect>, CloudError> {
         let strike = self.state.faults.strike(operation);
         if !strike.delay.is_zero() {
             sleep(strike.delay).await;
@@ -155,7 +155,7 @@ impl SimCloud {
             batch.iter().map(|node| self.look(node, effect)).collect();
         if let Some(Effect::AnswerCount(more)) = effect {
             let count = answers.len().saturating_add_signed(*more);
-            let filler = CloudError::new(ErrorKind::NotFound, "an answer that nobody asked for");
+            let filler = CloudError::new(ErrorKind::NotFound, "a result without a node");
             answers.resize(count, Err(filler));
         }
         answers

@@ -1,6 +1,6 @@
-//! What the provider contract promises, proven on the simulated cloud twice: called in
-//! this process, and served over the external protocol on each of its transports.
-//! Both must give the same answers.
+//! The provider contract, proven on the simulated cloud twice: called in this process, and
+//! served over the external protocol on each of its transports. Both must give the same
+//! answers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
 
@@ -30,6 +30,6 @@ on_every_way![
     errors_arrive_whole,
     a_deadline_holds,
     a_slow_cloud_is_waited_for,
-    malformed_instances_stop_nobody_else,
+    malformed_instances_affect_no_others,
     an_empty_cloud_answers,
 ];

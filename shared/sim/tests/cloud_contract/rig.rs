@@ -1,4 +1,4 @@
-//! A simulated cloud and a way to it.
+//! A simulated cloud and a transport to it.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -17,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 pub enum Way {
     /// By a method call.
     Direct,
-    /// Over a unix socket.
+    /// Over a Unix socket.
     Unix,
-    /// Over TCP in clear.
+    /// Over plain TCP.
     Tcp,
-    /// Over TLS, both sides showing a certificate.
+    /// Over TLS with certificates on both sides.
     MutualTls,
 }
 
@@ -83,8 +83,8 @@ impl Rig {
     }
 }
 
-/// An authority, and certificates of it for both sides. The server's names only
-/// `cloud.test`, so that `serverName` has something to do.
+/// A certificate authority, and certificates for both sides. The server's names only
+/// `cloud.test`, so that `serverName` is needed.
 fn certificates(folder: &Path) -> ServerTls {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

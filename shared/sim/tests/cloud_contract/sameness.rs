@@ -1,4 +1,4 @@
-//! Whatever is asked: the wire changes no answer.
+//! The transport changes no answer.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ fn pick(random: &mut StdRng, most: usize) -> String {
     random.random_range(0..most).to_string()
 }
 
-/// Few names and UUIDs for many machines, so that all kinds of match happen.
+/// Few names and UUIDs for many machines, so that all kinds of match occur.
 fn instance(random: &mut StdRng, number: usize) -> SimInstance {
     let mut instance = SimInstance::numbered(number);
     instance.name = format!("n{}", pick(random, 30));

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::rig::{Rig, Way};
 
-/// A call with time to spare.
+/// A call with a generous timeout.
 pub const CALL: Call = Call::waiting(Duration::from_secs(20));
 
 fn instances(rig: &Rig) -> Arc<dyn Instances> {
@@ -144,7 +144,7 @@ pub async fn tells_everything_about_an_instance(way: Way) {
             [expect]
         );
     }
-    // Nearly nothing known is a complete answer, too.
+    // An answer with almost no data is complete, too.
     rig.sim.clear();
     rig.sim.add(SimInstance::new("bare", "bare"));
     assert_eq!(
@@ -193,7 +193,7 @@ pub async fn large_questions_are_split_and_counted(way: Way) {
         assert_eq!((counted.lookup, counted.total()), (calls, calls), "{count} nodes");
         assert_eq!(counted.nodes_looked_up, u64::try_from(count).unwrap());
     }
-    // One refused part spoils only its own nodes.
+    // One refused part affects only its own nodes.
     let unavailable = Effect::Unavailable;
     rig.sim.faults().add(Fault::new(unavailable.clone()).on(Operation::Lookup).after(1).times(1));
     let answers = instances(&rig).lookup(&nodes, Detail::Everything, CALL).await;
@@ -287,7 +287,7 @@ pub async fn a_deadline_holds(way: Way) {
     is_timeout(cloud.health(call).await.unwrap_err());
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     rig.sim.faults().clear();
-    // No time at all is a timeout as well, and no call.
+    // A timeout of zero fails without a call.
     rig.sim.reset_calls();
     is_timeout(cloud.health(Call::waiting(Duration::ZERO)).await.unwrap_err());
     assert_eq!(rig.sim.calls().total(), 0);
@@ -310,7 +310,7 @@ pub async fn a_slow_cloud_is_waited_for(way: Way) {
     assert!(started.elapsed() >= Duration::from_millis(150));
 }
 
-pub async fn malformed_instances_stop_nobody_else(way: Way) {
+pub async fn malformed_instances_affect_no_others(way: Way) {
     let rig = Rig::new(way).await;
     let known = rig.sim.add_many(0, 700);
     let spoilt = "node-00600".to_owned();

@@ -1,4 +1,4 @@
-//! Providers that come, go and change.
+//! Providers that start, stop and change.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::place::{CALL, Place, Served, Stub, instances, skip, until};
 async fn a_provider_that_is_down_at_start_is_waited_for() {
     let place = Place::new();
     place.configure(&place.socket("s"));
-    let cloud = place.client().await.expect("building asks nobody");
+    let cloud = place.client().await.expect("building makes no call");
     until("the first failure is known", || {
         cloud.instances().err().filter(|error| error.message.contains("yet:"))
     })
@@ -119,7 +119,7 @@ async fn a_replaced_provider_is_noticed_with_the_new_connection() {
     let old = instances(&cloud).await;
     served.crash().await;
     let _served = Served::start(Stub::offering("other", Ok(None)), &place.socket("s"), None).await;
-    // The next calls make the new connection.
+    // The next calls open the new connection.
     let mut answer = old.list(Detail::Everything, CALL).await;
     for _ in 0..100 {
         if answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Unsupported) {
@@ -208,8 +208,7 @@ async fn every_call_passes_the_gate() {
         "the gate counts what the cloud counts"
     );
 
-    // A cloud that throttles is one also where the call itself succeeds and only the answers
-    // about nodes say so.
+    // A cloud throttles also if the call succeeds and only the results for nodes report it.
     sim.faults().add(Fault::new(Effect::Throttle { retry_after: Some(wait) }).times(1));
     instances.lookup(&nodes[..2], Detail::Everything, CALL).await;
     let reported = place.gate.take();
@@ -217,7 +216,7 @@ async fn every_call_passes_the_gate() {
     assert_eq!((report.error, report.retry_after), (Some(ErrorKind::Throttled), Some(wait)));
     sim.reset_calls();
 
-    // What the gate refuses is not sent.
+    // A call that the gate refuses is not sent.
     let refusal = CloudError::new(ErrorKind::Throttled, "budget used up").with_retry_after(wait);
     *place.gate.refuse.lock() = Some(refusal.clone());
     assert_eq!(instances.list(Detail::Everything, CALL).await, Err(refusal.clone()));

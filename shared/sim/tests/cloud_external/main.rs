@@ -1,5 +1,5 @@
-//! The external provider's life: what comes up late, breaks, is replaced, is
-//! configured wrongly, or cannot be trusted.
+//! The external provider's lifecycle: late starts, failures, replacement, wrong
+//! configuration, and untrusted peers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
 

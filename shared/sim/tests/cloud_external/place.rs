@@ -1,5 +1,4 @@
-//! A folder with a configuration, servers that come and go, and a gate that keeps a
-//! record.
+//! A folder with a configuration, servers that start and stop, and a recording gate.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -19,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 pub const CALL: Call = Call::waiting(Duration::from_secs(10));
 
-/// Where a test happens.
+/// The environment of a test.
 pub struct Place {
     pub folder: tempfile::TempDir,
     pub gate: Arc<Recorder>,
@@ -34,7 +33,7 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    /// The endpoint of a unix socket of this name.
+    /// The endpoint of a Unix socket with this name.
     pub fn socket(&self, name: &str) -> String {
         format!("unix://{}", self.path(name).display())
     }
@@ -62,7 +61,7 @@ impl Place {
     }
 }
 
-/// A server under way. Dropped, it is gone as after a crash.
+/// A running server. Dropping it acts as a crash.
 pub struct Served {
     pub endpoint: String,
     stop: CancellationToken,
@@ -82,13 +81,13 @@ impl Served {
         Self { endpoint, stop, tasks }
     }
 
-    /// Ends it as SIGTERM would.
+    /// Stops it as SIGTERM would.
     pub async fn stop(mut self) {
         self.stop.cancel();
         self.tasks.join_next().await.unwrap().unwrap().unwrap();
     }
 
-    /// Ends it as SIGKILL would.
+    /// Stops it as SIGKILL would.
     pub async fn crash(mut self) {
         self.tasks.shutdown().await;
     }
@@ -96,7 +95,7 @@ impl Served {
 
 type Offer = Result<Option<Arc<dyn Instances>>, CloudError>;
 
-/// A cloud that is nothing but what it says about itself.
+/// A cloud that only describes itself.
 #[derive(Clone, Default)]
 pub struct Stub {
     pub schemes: Vec<&'static str>,
@@ -128,7 +127,7 @@ impl Cloud for Stub {
     }
 }
 
-/// Records what passes, and refuses what it is told to.
+/// Records calls, and refuses as configured.
 #[derive(Default)]
 pub struct Recorder {
     pub admitted: Mutex<Vec<(CallClass, Call)>>,
@@ -137,7 +136,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// The operations reported since the last time, without those of the keeper.
+    /// The operations reported since the last call, without the keeper's.
     pub fn take(&self) -> Vec<(&'static str, CallReport)> {
         let all = std::mem::take(&mut *self.reported.lock());
         all.into_iter()
@@ -159,7 +158,7 @@ impl CallGate for Recorder {
     }
 }
 
-/// Waits until `done` gives something.
+/// Waits until `done` returns a value.
 pub async fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     for _ in 0..1000 {
         if let Some(value) = done() {
@@ -177,7 +176,7 @@ pub async fn instances(cloud: &Arc<dyn Cloud>) -> Arc<dyn Instances> {
         .expect("instances are offered")
 }
 
-/// Lets the timers believe that this time has passed. Sockets go on in real time.
+/// Advances the timers by this time. Sockets continue in real time.
 pub async fn skip(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;

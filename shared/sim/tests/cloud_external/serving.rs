@@ -1,4 +1,4 @@
-//! The server side: sockets, limits, page tokens, clouds that break the contract.
+//! The server side: sockets, limits, page tokens, clouds that violate the contract.
 
 use std::time::Duration;
 
@@ -25,8 +25,7 @@ async fn sockets_of_the_dead_are_taken_over_and_those_of_the_living_are_not() {
     let endpoint = place.socket("s");
     drop(std::os::unix::net::UnixListener::bind(place.path("s")).unwrap());
     assert!(place.path("s").exists(), "a crash leaves the file");
-    let first =
-        Listener::bind(&endpoint).await.expect("the file of a dead process is in nobody's way");
+    let first = Listener::bind(&endpoint).await.expect("a dead process's file is replaced");
     let error = Listener::bind(&endpoint).await.unwrap_err();
     assert!(error.to_string().contains(&endpoint), "{error}");
     // A successor's file is not removed by its predecessor.
@@ -36,7 +35,7 @@ async fn sockets_of_the_dead_are_taken_over_and_those_of_the_living_are_not() {
     assert!(place.path("s").exists());
     drop(second);
     assert!(!place.path("s").exists());
-    // What is no socket is left alone.
+    // A file that is not a socket is left alone.
     place.write("file", "precious");
     Listener::bind(&place.socket("file")).await.unwrap_err();
     assert_eq!(std::fs::read(place.path("file")).unwrap(), b"precious");
@@ -93,7 +92,7 @@ async fn limits_are_said_and_kept() {
             expect
         );
     }
-    // A list is read as it was when its first page was asked for.
+    // All pages of a list show the state at its first page.
     let first = client.list_instances(page("", 500)).await.unwrap().into_inner();
     sim.clear();
     let second =

@@ -1,4 +1,4 @@
-//! Networks that cannot be trusted.
+//! Untrusted networks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -122,8 +122,8 @@ async fn renewed_certificates_are_picked_up() {
     until("the new authority is trusted", || cloud.instances().ok()).await;
 }
 
-/// Passes bytes on until it is frozen: then connections stay open and nothing moves,
-/// as when a machine or a firewall in between forgets them.
+/// Forwards bytes until it is frozen: then connections stay open without traffic, as when a
+/// machine or a firewall in between drops them.
 struct Network {
     port: u16,
     frozen: Arc<Notify>,
@@ -146,7 +146,7 @@ impl Network {
         Self { port, frozen, _tasks: tasks }
     }
 
-    /// Freezes the connections there are; new ones work.
+    /// Freezes existing connections; new ones work.
     fn forget(&self) {
         self.frozen.notify_waiters();
     }
@@ -156,7 +156,7 @@ async fn pass_on(mut client: TcpStream, target: String, frozen: Arc<Notify>) {
     let mut server = TcpStream::connect(&target).await.unwrap();
     tokio::select! {
         _ = copy_bidirectional(&mut client, &mut server) => {}
-        // Both sockets stay open, and nobody reads them.
+        // Both sockets stay open, and neither is read.
         () = frozen.notified() => std::future::pending().await,
     }
 }
@@ -178,8 +178,8 @@ async fn a_dead_connection_is_given_up() {
         .lookup(&node, Detail::Everything, Call::waiting(Duration::from_millis(300)))
         .await;
     assert_eq!(answers[0].as_ref().unwrap_err().kind, ErrorKind::Timeout);
-    // The keeper finds the connection dead as well and makes a new one. Each round lets
-    // its question run out of time.
+    // The keeper detects the dead connection as well and replaces it. In each round its call
+    // times out.
     for _ in 0..50 {
         tokio::time::sleep(Duration::from_millis(100)).await;
         skip(Duration::from_secs(10)).await;

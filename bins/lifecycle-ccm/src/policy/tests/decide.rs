@@ -60,7 +60,7 @@ fn no_answer_is_no_evidence() {
         assert_eq!(why(&verdict), ("suspect", "no_answer"), "{kind:?}");
     }
     // A name proves nothing about a node that has an ID.
-    for weak in [ProofMethod::ByName, ProofMethod::BySystemUuid] {
+    for weak in [ProofMethod::ByName, ProofMethod::BySystemUuid, ProofMethod::ProvidersWord] {
         let list = Some(lacks(at(20.0), &["a"]));
         let verdict = after_confirmation(&view("a"), gone_by(weak), list);
         assert_eq!(why(&verdict), ("suspect", "no_answer"), "{weak:?}");
@@ -146,6 +146,14 @@ fn protection_ghosts_and_approval() {
         assert_eq!(after_confirmation(&judged, result, list), expect);
     }
     let views = among_ready(NodeView { uninitialised: true, ..ghost });
+    let verdict = decide(
+        &mut Decider::new(),
+        at(0.0),
+        &views,
+        ("a", gone_by(ProofMethod::ProvidersWord)),
+        None,
+    );
+    assert_eq!(verdict, Verdict::Keep(Reason::NoAnswer));
     let mut decider = Decider::new();
     decide(&mut decider, at(0.0), &views, ("a", by_name.clone()), None);
     let list = Some(lacks(at(20.0), &["a"]));

@@ -119,7 +119,7 @@ async fn only_urgency_shortens_a_back_off_and_nothing_a_retry_after() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_that_nobody_means_do_no_harm() {
+async fn absurd_waits_do_no_harm() {
     let queue = queue();
     queue.retry_after("a", Duration::MAX);
     queue.add_after("b", Duration::MAX, Priority::Urgent);

@@ -1,4 +1,4 @@
-//! JSON patches, RFC 6902, as lenient as the library of the real server: `replace` adds
+//! JSON patches, RFC 6902, with the leniency of the real server's library: `replace` adds
 //! what is missing, a missing value is null, and -1 is the end of a list.
 
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub(super) fn apply(target: &mut Value, patch: &Value) -> Result<(), PatchError>
     Ok(())
 }
 
-/// One operation; nothing when it does not apply.
+/// Applies one operation; `None` if it does not apply.
 fn one(target: &mut Value, operation: &Value) -> Option<()> {
     let path = pointer(operation.get("path")?.as_str()?)?;
     let value = || operation.get("value").cloned().unwrap_or(Value::Null);
@@ -32,7 +32,7 @@ fn one(target: &mut Value, operation: &Value) -> Option<()> {
         },
         "move" => {
             let from = from()?;
-            // Into itself makes no sense.
+            // A move into itself is invalid.
             if path.starts_with(&from) && path.len() > from.len() {
                 return None;
             }
@@ -70,7 +70,7 @@ fn parent(path: &[String]) -> Option<&[String]> {
     path.split_last().map(|(_, parent)| parent)
 }
 
-/// A value; null when its parent is there and it is not.
+/// Reads a value; null if only its parent exists.
 fn read(target: &mut Value, path: &[String]) -> Option<Value> {
     let parent_is_map =
         parent(path).and_then(|parent| find(target, parent)).is_some_and(|value| value.is_object());

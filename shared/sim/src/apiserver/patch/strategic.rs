@@ -1,7 +1,7 @@
-//! Strategic merge patches: merge patches that know the types.
+//! Strategic merge patches: typed merge patches.
 //!
-//! Lists of a type with a merge key are merged entry by entry, lists of plain values
-//! that merge are united, all others are replaced. Directives say otherwise: `$patch`,
+//! Lists with a merge key are merged entry by entry, mergeable lists of plain values are
+//! united, all others are replaced. Directives override this: `$patch`,
 //! `$deleteFromPrimitiveList/FIELD`, `$setElementOrder/FIELD` and `$retainKeys`.
 
 use serde_json::{Map, Value};
@@ -66,7 +66,7 @@ fn object(
             continue;
         }
         if let Some(field) = name.strip_prefix(ORDER) {
-            // With values of its own the list is ordered when these are merged.
+            // If the patch also has values, merging them orders the list.
             if !patch.contains_key(field) && target.contains_key(field) {
                 let shape = shape.field(field).unwrap_or(Shape::Any);
                 list(target, field, &[], patch.get(name), &shape)?;
@@ -159,7 +159,7 @@ fn key_in(item: &Value, key: &str) -> Value {
     item.get(key).cloned().unwrap_or(Value::Null)
 }
 
-/// What is wrong with the entries of a patch, whatever they meet.
+/// Checks the entries of a patch, independently of the target.
 fn check_entries(
     patch: &[Value],
     order: Option<&Value>,
@@ -185,7 +185,7 @@ fn check_entries(
     }
 }
 
-/// A list where none was: the entries as they are, even two of one key.
+/// A new list: the entries unchanged, even two with the same key.
 fn fresh(
     patch: &[Value],
     order: Option<&Value>,
@@ -212,7 +212,7 @@ fn keyed(
     if patch.iter().any(|item| directive(item) == Some("replace")) {
         return Ok(patch.iter().filter(|item| directive(item).is_none()).cloned().collect());
     }
-    // Deletions come first, wherever they stand in the patch.
+    // Deletions come first, wherever they are in the patch.
     let (deletions, patch): (Vec<Value>, Vec<Value>) =
         patch.iter().cloned().partition(|item| directive(item) == Some("delete"));
     let mut have = have;
@@ -233,7 +233,7 @@ fn keyed(
     Ok(ordered(merged, order, &have, key_of))
 }
 
-/// An order that is given names all entries of the patch, in the order of the patch.
+/// A given order must name all entries of the patch, in the order of the patch.
 fn check_order(
     patch: &[Value],
     order: Option<&Value>,
@@ -249,8 +249,8 @@ fn check_order(
     Err(PatchError::Order { patch: shown(patch), order: shown(order) })
 }
 
-/// Entries that the patch names come in the patch's order. The others keep their places
-/// before those named entries that they already stood before.
+/// Entries in the patch come in the patch's order. The others keep their places before the
+/// patched entries that they preceded.
 fn ordered(
     merged: Vec<Value>,
     order: &[Value],
@@ -280,7 +280,7 @@ fn ordered(
     result
 }
 
-/// A map as Go prints it: what the real server's message holds.
+/// A map in Go's print format, as in the real server's message.
 pub(super) fn go_map(value: &Value) -> String {
     let map = match value {
         Value::Object(map) => map,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
-/// Hands out cluster IPs and node ports, each once, in order.
+/// Allocates cluster IPs and node ports, each once, in order.
 #[derive(Debug, Default)]
 pub(in super::super) struct Allocator {
     addresses: AtomicU32,
@@ -14,7 +14,7 @@ pub(in super::super) struct Allocator {
 const NODE_PORTS: u32 = 2768;
 
 impl Allocator {
-    /// From 10.96.0.0/16; the first ones are left to the cluster itself.
+    /// From 10.96.0.0/16; the first ones are reserved for the cluster.
     fn address(&self) -> String {
         let next = self.addresses.fetch_add(1, Ordering::Relaxed) % 65_000 + 16;
         format!("10.96.{}.{}", next / 256, next % 256)
@@ -36,7 +36,7 @@ fn remove(object: &mut Value, name: &str) {
     object.as_object_mut().and_then(|map| map.remove(name));
 }
 
-/// Fills in what a Service is given by default, and takes away what its type may not have.
+/// Sets the defaults of a Service and removes fields that its type may not have.
 pub(super) fn defaults(service: &mut Value, allocator: &Allocator) {
     let spec = &mut service["spec"];
     set_default(spec, "type", "ClusterIP");
@@ -116,7 +116,7 @@ fn cluster_ip(spec: &mut Value, allocator: &Allocator) {
     }
 }
 
-/// Indexing makes nulls of fields that are not there.
+/// Indexing creates nulls for missing fields.
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -128,7 +128,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// An update that leaves out what the server allocated keeps it.
+/// An update that omits allocated values keeps them.
 pub(super) fn carry_over(old: &Value, new: &mut Value) {
     if new["spec"]["type"] != "LoadBalancer" {
         new["status"]["loadBalancer"] = json!({});

@@ -22,7 +22,7 @@ enum Operator {
     Less(i64),
 }
 
-/// What the parser stumbled over.
+/// A syntax error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in super::super) enum SelectorError {
     #[error("unable to parse requirement: found '{found}', expected: {expected}")]
@@ -119,7 +119,7 @@ impl Parser {
         Ok(Requirement { key, operator })
     }
 
-    /// What stands after `=`; nothing is the empty value.
+    /// The value after `=`, possibly empty.
     fn value(&mut self) -> Result<String, SelectorError> {
         match self.peek() {
             Token::End | Token::Sign(",") => Ok(String::new()),
@@ -170,7 +170,7 @@ impl Parser {
 }
 
 impl LabelSelector {
-    /// Parses; nothing selects everything.
+    /// Parses; an empty text selects everything.
     pub(in super::super) fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut parser = Parser { tokens: tokens(text).into_iter() };
         let mut requirements = Vec::new();

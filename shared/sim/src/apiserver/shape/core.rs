@@ -87,7 +87,7 @@ const SOURCE: Shape = Shape::Object(&[opt("component", Shape::Text), opt("host",
 const SERIES: Shape =
     Shape::Object(&[opt("count", Shape::Int), always("lastObservedTime", Shape::MicroTime)]);
 
-/// `Event` of core/v1, which is how events are stored.
+/// `Event` of core/v1, the stored form of events.
 pub(in super::super) const EVENT: Shape = Shape::Object(&[
     METADATA,
     always("involvedObject", REFERENCE),
@@ -213,7 +213,7 @@ pub(in super::super) const SERVICE_ACCOUNT: Shape = Shape::Object(&[
     ptr("automountServiceAccountToken", Shape::Bool),
 ]);
 
-/// Types that are stored and served, and not looked into.
+/// Types that are stored and served without checks.
 const OPEN_FIELDS: &[Field] = &[METADATA];
 
 /// Any object with metadata.

@@ -1,4 +1,4 @@
-//! Metadata, which every object has.
+//! The metadata of every object.
 
 use super::{Field, Shape, always, opt, ptr};
 

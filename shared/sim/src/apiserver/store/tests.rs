@@ -70,7 +70,7 @@ fn history_is_bounded_and_says_so() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever was written, a list as of any version shows what the present showed then.
+    /// A list at any version shows what was the present state at that time.
     #[test]
     fn the_past_is_as_it_was(writes in proptest::collection::vec((0_u8..5, any::<bool>()), 1..40)) {
         let store = Store::new(1000);

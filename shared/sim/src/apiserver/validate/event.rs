@@ -8,7 +8,7 @@ pub(super) fn check(resource: &Resource, event: &Value, causes: &mut Vec<Cause>)
     let namespace = event["metadata"]["namespace"].as_str().unwrap_or_default();
     let about = &event["involvedObject"]["namespace"];
     let about_text = about.as_str().unwrap_or_default();
-    // Events about cluster-scoped objects live in the namespace `default`.
+    // Events about cluster-scoped objects are in the namespace `default`.
     let fits = about_text == namespace || (about_text.is_empty() && namespace == "default");
     if !fits {
         causes.push(Cause::invalid(

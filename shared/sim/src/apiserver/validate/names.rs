@@ -1,4 +1,4 @@
-//! Legal names, label keys and label values. Each function gives what is wrong.
+//! Valid names, label keys and label values. Each function returns the problems.
 
 const DNS_LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const DNS_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
@@ -37,7 +37,7 @@ pub(in super::super) fn dns_subdomain(text: &str) -> Vec<String> {
     too_long(text, 253).into_iter().chain(shape).collect()
 }
 
-/// What may stand in a path: the least that any name must fulfil.
+/// A path segment: the minimum for any name.
 pub(in super::super) fn path_segment(text: &str) -> Vec<String> {
     if matches!(text, "." | "..") {
         return vec![format!("may not be '{text}'")];

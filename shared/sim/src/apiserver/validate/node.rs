@@ -9,7 +9,7 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 pub(super) fn check(node: &Value, causes: &mut Vec<Cause>) {
     let taints = node["spec"]["taints"].as_array().map_or(&[][..], Vec::as_slice);
     for (index, taint) in taints.iter().enumerate() {
-        // The real server says metadata here, and means spec.
+        // The real server says metadata here, but means spec.
         check_taint(taint, &format!("metadata.taints[{index}]"), causes);
         let same =
             |other: &&Value| other["key"] == taint["key"] && other["effect"] == taint["effect"];
@@ -72,7 +72,7 @@ fn check_pod_cidrs(cidrs: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Provider ID and pod CIDRs are set once.
+/// Provider ID and pod CIDRs can be set only once.
 pub(super) fn check_update(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
     let (old, new) = (&old["spec"], &new["spec"]);
     let had_cidrs = old["podCIDRs"].as_array().is_some_and(|cidrs| !cidrs.is_empty());

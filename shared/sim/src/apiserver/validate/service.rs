@@ -1,4 +1,4 @@
-//! Services, as far as a load balancer controller meets the rules.
+//! Services, as far as the rules concern a load balancer controller.
 
 use serde_json::Value;
 
@@ -101,7 +101,7 @@ fn check_ingress(point: &Value, field: &str, causes: &mut Vec<Cause>) {
     }
 }
 
-/// A cluster IP stays for as long as the type wants one; the class stays for ever.
+/// A cluster IP stays as long as the type needs one; the class never changes.
 pub(super) fn check_update(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
     let (old, new) = (&old["spec"], &new["spec"]);
     let has_ip = |spec: &Value| spec["type"] != "ExternalName";

@@ -1,4 +1,4 @@
-//! Cases and results as a real kube-apiserver 1.36 gave them.
+//! Cases and results recorded from a real kube-apiserver 1.36.
 
 use serde_json::json;
 
