@@ -190,7 +190,7 @@ async fn draining_is_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_lease_nobody_leads_and_everything_ends() {
+async fn without_a_lease_no_replica_leads_and_everything_ends() {
     let refuses = Action::Status { code: 503, retry_after: None };
     let fault = Some(Fault::new(refuses).resource("leases"));
     let mut process = begin(Script { fault, ..Script::default() }, &[]).await;
@@ -234,7 +234,7 @@ async fn a_change_of_the_file_reaches_the_program() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clouds_are_told_who_asks() {
+async fn the_user_agent_names_the_program() {
     let agent = TemplateCcm::IDENTITY.user_agent();
     let start = format!("template-ccm/{} (linux/", env!("CARGO_PKG_VERSION"));
     assert!(agent.starts_with(&start), "{agent}");

@@ -1,5 +1,5 @@
-//! A process of the program with a simulated API server and a provider that fails as it is told
-//! to.
+//! A process of the program with a simulated API server and a provider that fails on
+//! demand.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

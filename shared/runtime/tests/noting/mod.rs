@@ -1,4 +1,4 @@
-//! A program that fails as it is told to and writes to the cloud, as none does by itself, its
+//! A program that fails on demand and writes to the cloud, as no controller does yet, its
 //! provider, and a process of both.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -224,7 +224,7 @@ pub(crate) struct Process {
     life: JoinHandle<Result<(), Failure>>,
 }
 
-/// Begins one, with an API server that nobody reaches.
+/// Begins one, with an API server that does not answer.
 pub(crate) fn begin(script: Script, arguments: &[&str]) -> Process {
     begin_at("127.0.0.1:9", script, arguments)
 }
