@@ -22,7 +22,7 @@ KUBERNETES = tests/kube-apiserver/build.sh
 
 .DEFAULT_GOAL := help
 .PHONY: help tools demo demo-check test test-cluster test-rights test-manifests test-openstack \
-  test-alerts test-dashboards lint deny fmt build docs dashboards manifests bench model-check clean
+  test-alerts test-dashboards lint deny fmt build docs dashboards manifests bench model-check lines clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -110,6 +110,9 @@ bench: tools ## the figures: requests, calls, bytes, memory, seconds (BENCH=name
 
 model-check: tools ## the whole model of leader election: four minutes, 1 GB
 	$(CARGO) run --locked --release -p ccm-runtime --example model-check
+
+lines: ## code lines by crate and by part of a controller; REV="58d7aa2 ." (HEAD and the working tree)
+	tests/lines.py $(REV)
 
 clean: ## remove what was built here
 	$(CARGO) clean

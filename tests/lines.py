@@ -24,7 +24,7 @@ APART = {
     "shared/sim": "simulator",
     "shared/testing": "helpers of unit tests",
     "bins/playground": "playground",
-    "bins/template": "template of a controller",
+    "bins/template-ccm": "template of a controller",
     "tests": "tests crate",
 }
 TESTS = "tests in the crates"

@@ -10,8 +10,6 @@ mod exit;
 mod life;
 mod provider;
 mod reload;
-#[cfg(test)]
-pub(crate) mod sample;
 mod setup;
 mod shell;
 mod signals;

@@ -8,6 +8,8 @@ mod rates;
 #[cfg(test)]
 mod command_line_tests;
 #[cfg(test)]
+pub(crate) mod sample;
+#[cfg(test)]
 mod tests;
 
 use std::{sync::Arc, time::Duration};

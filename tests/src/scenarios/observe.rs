@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use super::{Env, LIFECYCLE_AGENT, NODE_AGENT, SOON, leadership, lifecycle};
 use crate::{
-    cluster::{self, OBSERVER, Request},
+    cluster::{self, OBSERVER},
     nodes,
 };
 
@@ -133,8 +133,8 @@ async fn the_leader_does(
     sleep(Duration::from_secs(3)).await;
     let later = due(&self::page(observer).await?)?;
     ensure!(later == plans, "the plan changes by itself: {plans:?} {later:?}");
-    let counted = observer.metric("ccm_plan_steps_total").await?;
-    ensure!(counted.total_cmp(&decided).is_eq(), "steps are counted again");
+    let again = observer.metric("ccm_plan_steps_total").await? - decided;
+    ensure!(again < 0.5, "{again} steps are counted again");
     nothing_written(env, &[observer]).await?;
 
     let leader = env.start(&launch.arg("--logging-format=json").arg("-v=4")).await?;
@@ -256,8 +256,5 @@ pub(super) async fn nothing_is_written_beside_a_leader(env: Env) -> Result<()> {
     nothing_written(&env, &[&node, &lifecycle]).await?;
     let leads = futures::future::try_join_all(leaders.iter().map(Program::leads)).await?;
     ensure!(leads == [true, true], "an observer disturbs the leaders: {leads:?}");
-    let writes = env.node_writes("").await?;
-    let refused: Vec<&Request> = writes.iter().filter(|write| write.code != 200).collect();
-    ensure!(refused.is_empty(), "{refused:?}");
     Ok(())
 }

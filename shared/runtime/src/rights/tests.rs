@@ -14,10 +14,7 @@ use super::*;
 use crate::{
     health::{Finding, Health},
     metrics::Metrics,
-    program::{
-        Program as _,
-        sample::{Sample, sample},
-    },
+    settings::sample::sample,
 };
 
 /// An API server that reviews rights: what it does not grant, what it was asked, and the
@@ -216,9 +213,14 @@ async fn it_ends_when_the_process_ends() {
     timeout(Duration::from_secs(1), running.task).await.expect("it hangs").unwrap();
 }
 
+/// Those of a program.
+fn rights() -> Vec<Right> {
+    vec![Right::new("list", "nodes"), Right::new("watch", "nodes")]
+}
+
 #[test]
 fn an_observer_needs_to_read() {
-    let own = [Sample::rights(), vec![Right::new("delete", "nodes")]].concat();
+    let own = [rights(), vec![Right::new("delete", "nodes")]].concat();
     assert_eq!(reads(own), [Right::new("list", "nodes"), Right::new("watch", "nodes")]);
 }
 
@@ -226,8 +228,7 @@ fn an_observer_needs_to_read() {
 fn what_is_needed_follows_the_settings() {
     let check = |arguments: &[&str], expect: &[&str]| {
         let election = &sample(arguments, &[], None).unwrap().common.election;
-        let needed: Vec<_> =
-            needed(Sample::rights(), election).iter().map(ToString::to_string).collect();
+        let needed: Vec<_> = needed(rights(), election).iter().map(ToString::to_string).collect();
         assert_eq!(needed, expect, "{arguments:?}");
     };
     let always = [

@@ -4,14 +4,13 @@ use proptest::prelude::*;
 
 use ccm_settings::{Action, Catalogue, CommandLine, parse};
 
-use super::controllers;
-use crate::program::{
-    Program as _, options_markdown,
-    sample::{Sample, SampleSettings},
+use super::{
+    controllers,
+    sample::{IDENTITY, SampleSettings},
 };
 
 fn catalogue() -> Catalogue {
-    super::catalogue::<SampleSettings>(&Sample::IDENTITY)
+    super::catalogue::<SampleSettings>(&IDENTITY)
 }
 
 fn read(arguments: &[&str]) -> Result<CommandLine, String> {
@@ -204,8 +203,8 @@ fn the_list_of_controllers_decides_as_upstream() {
     let check = |list: &str, expect: bool| {
         let items: Vec<String> =
             list.split(',').filter(|item| !item.is_empty()).map(str::to_owned).collect();
-        assert!(controllers::unknown(&items, &Sample::IDENTITY).is_empty(), "{list:?}");
-        assert_eq!(controllers::enabled(&items, &Sample::IDENTITY), expect, "{list:?}");
+        assert!(controllers::unknown(&items, &IDENTITY).is_empty(), "{list:?}");
+        assert_eq!(controllers::enabled(&items, &IDENTITY), expect, "{list:?}");
     };
     check("*", true);
     check("", false);
@@ -226,10 +225,7 @@ fn the_list_of_controllers_decides_as_upstream() {
 fn unknown_controllers_are_named() {
     let unknown = |list: &[&str]| -> Vec<String> {
         let items: Vec<String> = list.iter().map(|item| (*item).to_owned()).collect();
-        controllers::unknown(&items, &Sample::IDENTITY)
-            .into_iter()
-            .map(|error| error.name)
-            .collect()
+        controllers::unknown(&items, &IDENTITY).into_iter().map(|error| error.name).collect()
     };
     assert_eq!(
         unknown(&["*", "cloud-node", "nodes", "-service-controller", "-route"]),
@@ -266,7 +262,7 @@ fn every_setting_is_documented_once_and_well() {
 
 #[test]
 fn the_table_shows_every_setting() {
-    let table = options_markdown::<Sample>();
+    let table = ccm_settings::markdown(&catalogue());
     let catalogue = catalogue();
     for entry in catalogue.entries() {
         assert!(

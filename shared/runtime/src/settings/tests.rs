@@ -2,15 +2,11 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use ccm_settings::{Invocation, LoadError, Origin, redact};
 
-use super::RateSettings;
-use crate::{
-    logging::LogFormat,
-    plans::Mode,
-    program::{
-        Program as _, load,
-        sample::{Sample, SampleSettings, sample},
-    },
+use super::{
+    RateSettings,
+    sample::{IDENTITY, SampleSettings, sample},
 };
+use crate::{logging::LogFormat, plans::Mode};
 
 /// The problems, with the file's folder cut out of the lines.
 fn problems(arguments: &[&str], environment: &[(&str, &str)], file: Option<&str>) -> Vec<String> {
@@ -119,7 +115,11 @@ fn the_file_may_be_yaml_toml_or_json() {
         std::fs::write(&path, text).unwrap();
         let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
         invocation.environment.insert("CCM__CONFIG".to_owned(), path.display().to_string());
-        assert_eq!(load::<Sample>(&invocation).unwrap().own.syncs, 7, "{name}");
+        assert_eq!(
+            super::load::<SampleSettings>(IDENTITY, Vec::new(), &invocation).unwrap().own.syncs,
+            7,
+            "{name}"
+        );
     };
     check("a.yaml", "concurrent_node_syncs: 7");
     check("a.yml", "concurrent_node_syncs: 7");
@@ -359,7 +359,7 @@ fn the_provider_must_be_one_that_exists() {
     let check = |arguments: &[&str], expect: &str| {
         let (providers, invocation) =
             (vec!["openstack".to_owned()], Invocation::with_arguments(arguments));
-        let read = super::load::<SampleSettings>(Sample::IDENTITY, providers, &invocation);
+        let read = super::load::<SampleSettings>(IDENTITY, providers, &invocation);
         assert_eq!(read.err().map(|error| error.to_string()).unwrap_or_default(), expect);
     };
     check(&["--cloud-provider=openstack"], "");

@@ -195,6 +195,20 @@ fn a_shorter_period_counts_for_those_who_wait_already() {
 
 #[test]
 fn a_refused_deletion_waits_behind_the_others() {
+    let said = after_deletion(Deletion::Refused);
+    assert_eq!(said, [("b".into(), "delete"), ("a".into(), "over_budget")]);
+}
+
+/// Otherwise an observer's plan would name another node each time.
+#[test]
+fn an_observed_deletion_keeps_its_place() {
+    let said = after_deletion(Deletion::Observed);
+    assert_eq!(said, [("a".into(), "delete"), ("b".into(), "over_budget")]);
+}
+
+/// What is decided about two nodes, of which the budget allows one, when they are looked
+/// at again after the deletion of the first has ended so.
+fn after_deletion(outcome: Deletion) -> Vec<(Arc<str>, &'static str)> {
     let policy = Policy { budget: Limit::Count(1), ..Policy::default() };
     let views: Vec<NodeView> = among_ready(view("a")).into_iter().chain([view("b")]).collect();
     let mut decider = Decider::new();
@@ -210,7 +224,7 @@ fn a_refused_deletion_waits_behind_the_others() {
             .into(),
         list: Some(lacks(at(now), &["a", "b"])),
     };
-    let convicted = |decider: &mut Decider, now: f64| -> Vec<(Arc<str>, &str)> {
+    let convicted = |decider: &mut Decider, now: f64| -> Vec<(Arc<str>, &'static str)> {
         decider.agenda(at(now), &views, &policy);
         let decisions = decider.decide(at(now), &views, all(now), &policy);
         decisions
@@ -221,11 +235,10 @@ fn a_refused_deletion_waits_behind_the_others() {
     convicted(&mut decider, 0.0);
     let said = convicted(&mut decider, 20.0);
     assert_eq!(said, [("a".into(), "delete"), ("b".into(), "over_budget")]);
-    decider.deleted(at(20.0), &decision("a"), Deletion::Refused, &policy);
+    decider.deleted(at(20.0), &decision("a"), outcome, &policy);
     let agenda = decider.agenda(at(25.0), &views, &policy);
     assert!(agenda.is_empty(), "neither is asked about in each pass: {agenda:?}");
-    let said = convicted(&mut decider, 30.0);
-    assert_eq!(said, [("b".into(), "delete"), ("a".into(), "over_budget")]);
+    convicted(&mut decider, 30.0)
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::{Look, Reload};
 use crate::{
     health::{Health, Verdict},
     metrics::Metrics,
-    program::sample::{SampleSettings, sample},
+    settings::sample::{SampleSettings, sample},
 };
 
 struct Bench {

@@ -1,5 +1,5 @@
-//! A program that notes what is called, a provider that fails as it is told to, and a
-//! process of both.
+//! A program that fails as it is told to and writes to the cloud, as none does by itself, its
+//! provider, and a process of both.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::{
@@ -36,32 +36,17 @@ use tokio_util::sync::CancellationToken;
 /// What is waited for at most.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// What is wrong with the cloud, until the test says otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Outage {
-    #[default]
-    None,
-    /// The provider cannot be built.
-    Down,
-    /// It does not know yet what it offers.
-    Unknown,
-}
-
 /// What a test wants to happen.
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing that can go wrong")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Script {
-    /// The cloud at the start.
-    pub(crate) outage: Outage,
-    /// The provider's configuration is wrong.
-    pub(crate) invalid: bool,
+    /// The provider does not know yet what it offers.
+    pub(crate) unknown: bool,
     /// The provider offers no instances.
     pub(crate) offers_nothing: bool,
     pub(crate) prepare_fails: bool,
-    pub(crate) prepare_hangs: bool,
     pub(crate) a_task_panics: bool,
     pub(crate) a_task_ends: bool,
-    pub(crate) drain_hangs: bool,
     /// Once it leads it sends a write to the cloud, which takes so long.
     pub(crate) write: Option<Duration>,
 }
@@ -72,7 +57,6 @@ pub(crate) enum Step {
     Prepared,
     Led,
     Working,
-    Settings(u32),
     Sent(Option<u64>),
     Refused,
     Answered,
@@ -83,7 +67,6 @@ pub(crate) enum Step {
 #[derive(Default)]
 struct Case {
     script: Script,
-    outage: Mutex<Outage>,
     gate: Mutex<Option<Arc<dyn CallGate>>>,
     steps: Mutex<Vec<Step>>,
 }
@@ -119,8 +102,6 @@ ccm_settings::settings! {
         case: String = fixed(Text, "case", "");
         /// Whether it needs instances: required, optional, none.
         needs: String = fixed(Text, "needs", "required");
-        /// Something live.
-        workers: u32 = live(Count, "workers", "1");
     }
 }
 
@@ -151,9 +132,6 @@ impl Program for Noting {
 
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
         let case = CASES.lock()[&context.settings.borrow().case].clone();
-        if case.script.prepare_hangs {
-            std::future::pending::<()>().await;
-        }
         if case.script.prepare_fails {
             return Err(Failure::Broken("no room".to_owned()));
         }
@@ -162,22 +140,14 @@ impl Program for Noting {
     }
 
     fn lead(self: Arc<Self>, context: Context<Self>) {
-        assert!(context.leadership.is_leader() != context.plans.is_observing());
+        assert!(context.leadership.is_leader());
         let case = Arc::clone(&self.0);
         case.note(Step::Led);
         let script = case.script.clone();
-        let (token, mut settings) = (context.token.clone(), context.settings.clone());
+        let token = context.token.clone();
         context.supervisor.spawn("worker", async move {
             case.note(Step::Working);
-            loop {
-                tokio::select! {
-                    () = token.cancelled() => break,
-                    Ok(()) = settings.changed() => {
-                        let workers = settings.borrow_and_update().workers;
-                        case.note(Step::Settings(workers));
-                    }
-                }
-            }
+            token.cancelled().await;
             case.note(Step::Cancelled);
         });
         if let Some(takes) = script.write {
@@ -193,9 +163,6 @@ impl Program for Noting {
     }
 
     async fn drain(&self) {
-        if self.0.script.drain_hangs {
-            std::future::pending::<()>().await;
-        }
         self.0.note(Step::Drained);
     }
 }
@@ -212,12 +179,6 @@ impl ProviderFactory for Scripted {
 
     async fn build(&self, context: ProviderContext) -> Result<Arc<dyn Cloud>, CloudError> {
         *self.0.gate.lock() = Some(context.gate);
-        if self.0.script.invalid {
-            return Err(CloudError::new(ErrorKind::Invalid, "region must be set"));
-        }
-        if *self.0.outage.lock() == Outage::Down {
-            return Err(CloudError::new(ErrorKind::Unavailable, "no route"));
-        }
         Ok(Arc::new(self.clone()))
     }
 }
@@ -233,7 +194,7 @@ impl Cloud for Scripted {
     }
 
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
-        if *self.0.outage.lock() == Outage::Unknown {
+        if self.0.script.unknown {
             return Err(CloudError::new(ErrorKind::Timeout, "no answer"));
         }
         Ok((!self.0.script.offers_nothing).then(|| Arc::new(self.clone()) as Arc<dyn Instances>))
@@ -272,8 +233,7 @@ pub(crate) fn begin(script: Script, arguments: &[&str]) -> Process {
 pub(crate) fn begin_at(server: &str, script: Script, arguments: &[&str]) -> Process {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let name = format!("case-{}", free.port());
-    let outage = Mutex::new(script.outage);
-    let case = Arc::new(Case { script, outage, ..Case::default() });
+    let case = Arc::new(Case { script, ..Case::default() });
     CASES.lock().insert(name.clone(), Arc::clone(&case));
     let mut all = vec![
         "--cloud-provider=test".to_owned(),
@@ -295,11 +255,6 @@ pub(crate) fn begin_at(server: &str, script: Script, arguments: &[&str]) -> Proc
 }
 
 impl Process {
-    /// Changes what is wrong with the cloud.
-    pub(crate) fn cloud_is(&self, outage: Outage) {
-        *self.case.outage.lock() = outage;
-    }
-
     /// What was called so far.
     pub(crate) fn steps(&self) -> Vec<Step> {
         self.case.steps.lock().clone()
@@ -308,16 +263,6 @@ impl Process {
     /// Waits until this was called.
     pub(crate) async fn reached(&mut self, step: Step) {
         self.until(&format!("{step:?}"), async |this| this.steps().contains(&step)).await;
-    }
-
-    /// Waits until a page contains this.
-    pub(crate) async fn page_has(&mut self, page: &str, part: &str) {
-        self.until(part, async |this| this.get(page).await.1.contains(part)).await;
-    }
-
-    /// Waits until it is ready.
-    pub(crate) async fn ready(&mut self) {
-        self.until("readiness", async |this| this.get("/readyz").await.0 == 200).await;
     }
 
     async fn until(&mut self, what: &str, holds: impl AsyncFn(&Self) -> bool) {

@@ -1,21 +1,26 @@
-//! A small program for the tests of this crate.
+//! Settings of a program's own for the tests of this crate.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use ccm_base::duration;
-use ccm_cloud::Capability;
 use ccm_settings::{Invocation, LoadError, checked};
 use serde::Serialize;
 
-use super::{Context, Failure, Identity, Loaded, Need, Program, load};
-use crate::{metrics::Metrics, rights::Right};
+use super::{Loaded, load};
+use crate::identity::Identity;
 
-/// The node controller's settings and nothing else of it.
-#[derive(Debug)]
-pub(crate) struct Sample;
+/// Whose settings they are.
+pub(crate) const IDENTITY: Identity = Identity {
+    binary: "node-ccm",
+    controller: "cloud-node-controller",
+    alias: "cloud-node",
+    lease: "node-ccm",
+    port: 10258,
+    event_component: "cloud-node-controller",
+};
 
 ccm_settings::settings! {
-    /// Its settings.
+    /// The settings.
     #[derive(Clone, Debug, PartialEq, Serialize)]
     pub(crate) struct SampleSettings {
         /// Nodes worked on at once.
@@ -33,42 +38,12 @@ fn at_least_one(text: &str, default: &str) -> Result<u32, String> {
     checked("must be at least 1", |number| *number >= 1)(text, default)
 }
 
-impl Program for Sample {
-    const IDENTITY: Identity = Identity {
-        binary: "node-ccm",
-        controller: "cloud-node-controller",
-        alias: "cloud-node",
-        lease: "node-ccm",
-        port: 10258,
-        event_component: "cloud-node-controller",
-    };
-    type Settings = SampleSettings;
-
-    fn needs(_: &Self::Settings) -> Vec<Need> {
-        vec![Need::Required(Capability::Instances)]
-    }
-
-    fn specimens(_: &Metrics) {}
-
-    fn rights() -> Vec<Right> {
-        vec![Right::new("list", "nodes"), Right::new("watch", "nodes")]
-    }
-
-    async fn prepare(_: Context<Self>) -> Result<Self, Failure> {
-        Ok(Self)
-    }
-
-    fn lead(self: Arc<Self>, _: Context<Self>) {}
-
-    async fn drain(&self) {}
-}
-
 /// Settings from arguments, environment variables and the text of a file `ccm.yaml`.
 pub(crate) fn sample(
     arguments: &[&str],
     environment: &[(&str, &str)],
     file: Option<&str>,
-) -> Result<Loaded<Sample>, LoadError> {
+) -> Result<Loaded<SampleSettings>, LoadError> {
     let folder = tempfile::tempdir().unwrap();
     let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
     invocation.arguments.extend(arguments.iter().map(Into::into));
@@ -80,5 +55,5 @@ pub(crate) fn sample(
         std::fs::write(&path, text).unwrap();
         invocation.arguments.push(format!("--config={}", path.display()).into());
     }
-    load::<Sample>(&invocation)
+    load(IDENTITY, Vec::new(), &invocation)
 }

@@ -1,0 +1,172 @@
+//! Looks at one node after another: asks, plans, carries out the plan, and decides when to
+//! look again.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_base::RetryClass;
+use ccm_controller::{
+    queue::Priority,
+    writer::{Stopped, Writer},
+};
+use ccm_kube::{ApiError, write::Patch};
+use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::{
+    plans::{self, Plans},
+    program::{Context, Program},
+};
+use tokio::sync::watch;
+
+use crate::{
+    metrics::TemplateMetrics,
+    observe::Observer,
+    plan::{INSTANCE_NAME, Outcome, Plan, Step, plan},
+    report::NodeReports,
+    settings::TemplateSettings,
+};
+
+/// When to look again at what only a person can mend.
+const RARELY: Duration = Duration::from_mins(5);
+
+/// What a worker does.
+pub(crate) struct Executor {
+    observer: Arc<Observer>,
+    writer: Writer<Node>,
+    reports: NodeReports,
+    plans: Plans,
+    metrics: TemplateMetrics,
+    settings: watch::Receiver<Arc<TemplateSettings>>,
+}
+
+impl Executor {
+    pub(crate) fn new<P>(
+        context: &Context<P>,
+        observer: Arc<Observer>,
+        writer: Writer<Node>,
+    ) -> Self
+    where
+        P: Program<Settings = TemplateSettings>,
+    {
+        Self {
+            observer,
+            writer,
+            reports: NodeReports::new(context.events.clone()),
+            plans: context.plans.clone(),
+            metrics: TemplateMetrics::new(&context.metrics),
+            settings: context.settings.clone(),
+        }
+    }
+
+    /// Looks at the node of this name.
+    pub(crate) async fn work(self: Arc<Self>, name: Name) {
+        let Some((node, answer)) = self.observer.look(&name).await else {
+            self.reports.forget(&name);
+            self.plans.clear("Node", &name);
+            self.observer.queue.forget(&name);
+            return;
+        };
+        self.metrics.answered(&answer);
+        let plan = plan(&node, &answer);
+        self.plans.set(&node.reference(), published(&plan));
+        if self.plans.is_observing() {
+            return self.settled(&node, &plan.outcome);
+        }
+        match self.carry_out(&node, &plan).await {
+            Ok(()) => {
+                self.plans.clear("Node", &name);
+                self.settled(&node, &plan.outcome);
+            }
+            // A term that is merely short gets longer with the next renewal.
+            Err(Stopped::Lost(lost)) => {
+                tracing::debug!(node = &*name, "not written: {lost}");
+                self.observer.queue.retry(name);
+            }
+            Err(Stopped::Refused(error)) => self.refused(&node, &error),
+        }
+    }
+
+    /// One request per step, each to the node as the step before it has left it.
+    async fn carry_out(&self, node: &Arc<Node>, plan: &Plan) -> Result<(), Stopped> {
+        let mut latest = Arc::clone(node);
+        for step in &plan.steps {
+            let answer = self.writer.patch(&latest, &patch(step)).await;
+            match &answer {
+                Ok(_) => self.metrics.written(Ok(())),
+                Err(Stopped::Refused(error)) => self.metrics.written(Err(error)),
+                Err(Stopped::Lost(_)) => {}
+            }
+            latest = answer?;
+            self.reports.written(node, step);
+        }
+        Ok(())
+    }
+
+    /// The plan is carried out. The queue hears of changes of the node; changes in the cloud
+    /// are found by asking again.
+    fn settled(&self, node: &Node, outcome: &Outcome) {
+        let name = &node.name;
+        match outcome {
+            Outcome::Named => self.again(name, self.settings.borrow().instance_name_period),
+            Outcome::LeftAlone(why) => {
+                self.reports.left_alone(node, why);
+                self.again(name, self.settings.borrow().instance_name_period);
+            }
+            Outcome::Waits { class, reason, message } => {
+                self.reports.waits(node, reason, message);
+                self.retry(name, *class);
+            }
+        }
+    }
+
+    fn refused(&self, node: &Node, error: &ApiError) {
+        let name = &node.name;
+        match error {
+            // Deleted meanwhile: the informer will say so.
+            ApiError::NotFound => {}
+            // The plan was made for an older version of the node.
+            ApiError::Conflict => {
+                tracing::debug!(node = &**name, "the node has changed meanwhile, planning again");
+                self.observer.queue.retry(Arc::clone(name));
+            }
+            error => {
+                self.reports.refused(node, error);
+                self.retry(name, error.class());
+            }
+        }
+    }
+
+    fn again(&self, name: &Name, after: Duration) {
+        self.observer.queue.forget(name);
+        self.observer.queue.add_after(Arc::clone(name), after, Priority::Routine);
+    }
+
+    fn retry(&self, name: &Name, class: RetryClass) {
+        let queue = &self.observer.queue;
+        match class {
+            RetryClass::Retry => queue.retry(Arc::clone(name)),
+            RetryClass::RetryAfter(after) => queue.retry_after(Arc::clone(name), after),
+            RetryClass::Permanent => self.again(name, RARELY),
+        }
+    }
+}
+
+/// The steps of a plan as the page `/plan` shows them.
+fn published(plan: &Plan) -> Vec<plans::Step> {
+    let step = |step: &Step| match step {
+        Step::SetName { name, why } => plans::Step {
+            step: "name",
+            changes: vec![format!("annotation {INSTANCE_NAME}={name}")],
+            reason: why.clone(),
+            held: None,
+        },
+    };
+    plan.steps.iter().map(step).collect()
+}
+
+fn patch(step: &Step) -> Patch {
+    match step {
+        Step::SetName { name, .. } => Patch {
+            annotations: [(INSTANCE_NAME.to_owned(), Some(name.clone()))].into(),
+            ..Patch::default()
+        },
+    }
+}

@@ -1,0 +1,116 @@
+//! template-ccm: what the author of a new controller copies. It is complete and is tested
+//! like the others, but not installed: it keeps the annotation `quartet.dev/instance-name` of
+//! each node equal to the name of the node's instance.
+//!
+//! ```text
+//! informer --node changed--> queue --name--> one lookup in the cloud --> plan --> execute --> API server
+//!                              ^                                                     |
+//!                              +------- again: period, conflict, back-off -----------+
+//! ```
+//!
+//! | module | what it holds | what a copy changes |
+//! |---|---|---|
+//! | [`plan`] | what to do about one node: pure | everything; this is the controller |
+//! | `observe` | which nodes are to be looked at, and the cloud's answer about one | the kind, which changes matter, what is asked |
+//! | `execute` | carries out a plan, and decides when to look again | the requests; the endings stay |
+//! | `report` | events and log lines | the texts |
+//! | `settings` | flags | the declarations |
+//! | `metrics` | `ccm_template_*` | the declarations |
+//! | this file | joins the parts: what each replica does, what the leader does, the drain | the kind, rights |
+//!
+//! This is a controller by key: many objects side by side, each on its own. One that compares
+//! all objects at once works in passes ([`ccm_controller::passes`]; lifecycle-ccm is one). A
+//! controller of many objects asks the cloud about many in one call
+//! ([`get_batch`](ccm_controller::queue::WorkQueue::get_batch); node-ccm does).
+
+mod execute;
+mod metrics;
+mod observe;
+pub mod plan;
+mod report;
+mod settings;
+
+use std::sync::Arc;
+
+use ccm_cloud::Capability;
+use ccm_controller::{
+    queue::QueueMetrics,
+    watch::{self, Watches},
+    workers,
+    writer::{self, Writer},
+};
+use ccm_kube::store::Store;
+use ccm_objects::Node;
+use ccm_runtime::{
+    metrics::Metrics,
+    program::{Context, Failure, Identity, Need, Program},
+    rights::Right,
+};
+
+pub use settings::TemplateSettings;
+
+use crate::{
+    execute::Executor,
+    metrics::TemplateMetrics,
+    observe::{Observer, QUEUE},
+};
+
+/// How many nodes are worked on at once.
+const WORKERS: usize = 8;
+
+/// The program.
+pub struct TemplateCcm {
+    observer: Arc<Observer>,
+    store: Store<Node>,
+}
+
+impl Program for TemplateCcm {
+    const IDENTITY: Identity = Identity {
+        binary: "template-ccm",
+        controller: "template-controller",
+        alias: "template",
+        lease: "template-ccm",
+        port: 10298,
+        event_component: "template-controller",
+    };
+    type Settings = TemplateSettings;
+
+    fn needs(_: &Self::Settings) -> Vec<Need> {
+        vec![Need::Required(Capability::Instances)]
+    }
+
+    fn specimens(metrics: &Metrics) {
+        TemplateMetrics::new(metrics).specimens();
+        QueueMetrics::new(metrics).specimens(QUEUE);
+        watch::metrics(metrics).specimens_of::<Node>();
+    }
+
+    /// One line for each kind of request that the modules send.
+    fn rights() -> Vec<Right> {
+        [watch::rights::<Node>().as_slice(), &[writer::patch::<Node>()]].concat()
+    }
+
+    /// On every replica, so that a standby has the nodes when it takes over.
+    async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
+        let store = Store::new();
+        let observer = Arc::new(Observer::new(&context, store.clone()));
+        let listener = Arc::clone(&observer);
+        Watches::new(&context).watch(&store, move |change| listener.changed(&change)).await;
+        Ok(Self { observer, store })
+    }
+
+    fn lead(self: Arc<Self>, context: Context<Self>) {
+        let writer = Writer::new(&context, &self.store);
+        let executor = Arc::new(Executor::new(&context, Arc::clone(&self.observer), writer));
+        let work = move |name| Arc::clone(&executor).work(name);
+        let queue = self.observer.queue.clone();
+        let workers = workers::by_key(queue, || WORKERS, context.token.clone(), work);
+        context.supervisor.spawn("workers", workers);
+        self.observer.take_up();
+    }
+
+    async fn drain(&self) {
+        self.observer.close();
+        self.observer.queue.drained().await;
+    }
+}

@@ -1,0 +1,11 @@
+//! See `template_ccm`. Copied as it is, with the name of the crate and of its program.
+
+use std::process::ExitCode;
+
+/// Returns memory to the system sooner than the system's allocator after large lists.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    ccm_runtime::program::main::<template_ccm::TemplateCcm>(ccm_providers::registry())
+}

@@ -1,0 +1,94 @@
+//! What to do about one node: a pure function from what is known to a list of steps.
+//!
+//! No clock, no I/O, no client: the tidy tests hold this module to that. A [`Plan`] is a
+//! value, so its cases are tested as a table.
+
+use std::fmt;
+
+use ccm_base::RetryClass;
+use ccm_cloud::{Lookup, LookupResult};
+use ccm_objects::Node;
+
+/// The annotation that the controller owns. Nodes as they are kept have those annotations
+/// alone that begin with `quartet.dev/`.
+pub const INSTANCE_NAME: &str = "quartet.dev/instance-name";
+
+/// What is to be done about one node, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What the node is once the steps are done.
+    pub outcome: Outcome,
+    /// The writes, in order.
+    pub steps: Vec<Step>,
+}
+
+/// What a node is to the controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It has the name of its instance.
+    Named,
+    /// It is not for this controller to change, and why.
+    LeftAlone(String),
+    /// The cloud has no answer about it now.
+    Waits {
+        /// When to ask again.
+        class: RetryClass,
+        /// The kind of the error, in one word.
+        reason: &'static str,
+        /// What the cloud said.
+        message: String,
+    },
+}
+
+/// One write to the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Sets the annotation.
+    SetName {
+        /// To this.
+        name: String,
+        /// Why.
+        why: String,
+    },
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SetName { name, why } => write!(f, "{INSTANCE_NAME}={name} ({why})"),
+        }
+    }
+}
+
+/// Decides about a node by the cloud's answer about it.
+pub fn plan(node: &Node, answer: &LookupResult) -> Plan {
+    let without_steps = |outcome| Plan { outcome, steps: Vec::new() };
+    let left_alone = |why: &str| without_steps(Outcome::LeftAlone(why.to_owned()));
+    match answer {
+        _ if node.deleting => left_alone("it is being deleted"),
+        Ok(Lookup::Found(instance)) => {
+            let steps = name(node, &instance.name).into_iter().collect();
+            Plan { outcome: Outcome::Named, steps }
+        }
+        // lifecycle-ccm decides what becomes of the node.
+        Ok(Lookup::Gone(_)) => left_alone("its instance is gone"),
+        Ok(Lookup::NotOurs(why)) => left_alone(why),
+        Err(error) => without_steps(Outcome::Waits {
+            class: error.class(),
+            reason: error.kind.reason(),
+            message: error.to_string(),
+        }),
+    }
+}
+
+fn name(node: &Node, wanted: &str) -> Option<Step> {
+    let why = match node.annotations.get(INSTANCE_NAME) {
+        Some(found) if **found == *wanted => return None,
+        Some(found) => format!("it was {found}"),
+        None => "the node has no such annotation".to_owned(),
+    };
+    Some(Step::SetName { name: wanted.to_owned(), why })
+}
+
+#[cfg(test)]
+mod tests;

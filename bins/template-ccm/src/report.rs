@@ -1,0 +1,68 @@
+//! What a person reads: events on the node, and log lines.
+//!
+//! A state that lasts is reported when it begins, when it changes and every ten minutes.
+
+use std::time::Duration;
+
+use ccm_controller::reports::{Report, Reports, When};
+use ccm_kube::{ApiError, events::EventRecorder};
+use ccm_objects::Node;
+
+use crate::plan::{INSTANCE_NAME, Step};
+
+/// Reports about nodes.
+pub(crate) struct NodeReports(Reports);
+
+impl NodeReports {
+    pub(crate) fn new(events: EventRecorder) -> Self {
+        Self(Reports::new(events, Duration::ZERO))
+    }
+
+    /// Forgets what was reported of a node that is gone.
+    pub(crate) fn forget(&self, name: &str) {
+        self.0.memory().forget(name);
+    }
+
+    /// A step is done.
+    pub(crate) fn written(&self, node: &Node, step: &Step) {
+        let Step::SetName { name, .. } = step;
+        let report = Report {
+            line: format!("written: {step}"),
+            event: Some(("InstanceNamed", format!("The node's instance is called {name}"))),
+            ..Report::default()
+        };
+        self.0.report(&node.reference(), When::Always, report);
+    }
+
+    /// A node is left alone. No event: it may be another controller's.
+    pub(crate) fn left_alone(&self, node: &Node, why: &str) {
+        let line = format!("the node is left alone: {why}");
+        let report = Report { topic: "LeftAlone", state: why, line, ..Report::default() };
+        self.0.report(&node.reference(), When::Changed, report);
+    }
+
+    /// The cloud has no answer.
+    pub(crate) fn waits(&self, node: &Node, reason: &str, message: &str) {
+        let text = format!("The cloud does not say which instance the node has: {message}");
+        self.warn(node, "WaitingForCloud", reason, text);
+    }
+
+    /// The API server does not take a write.
+    pub(crate) fn refused(&self, node: &Node, error: &ApiError) {
+        let text = format!("The annotation {INSTANCE_NAME} could not be written: {error}");
+        self.warn(node, "WriteFailed", error.reason(), text);
+    }
+
+    fn warn(&self, node: &Node, topic: &'static str, reason: &str, text: String) {
+        let report = Report {
+            topic,
+            state: reason,
+            warning: true,
+            line: text.clone(),
+            reason: Some(reason),
+            event: Some((topic, text)),
+            ..Report::default()
+        };
+        self.0.report(&node.reference(), When::Changed, report);
+    }
+}

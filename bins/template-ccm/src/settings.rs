@@ -1,0 +1,29 @@
+//! The settings of template-ccm. Flag, key in the file, environment variable, check and
+//! reference page follow from each declaration.
+
+use std::time::Duration;
+
+use ccm_base::duration;
+use ccm_runtime::settings::cloud_call_timeout;
+use ccm_settings::checked;
+use serde::Serialize;
+
+/// The shortest period: each node costs one call to the cloud.
+const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
+
+ccm_settings::settings! {
+    /// The settings, checked.
+    #[derive(Clone, Debug, PartialEq, Serialize)]
+    pub struct TemplateSettings {
+        /// How often the cloud is asked for the name of each node's instance. At least 1s.
+        #[serde(serialize_with = "duration::serialize")]
+        pub instance_name_period: Duration = live(Duration, "instance-name-period", "10m0s"),
+            checked("must be at least 1s", |period| *period >= SHORTEST_PERIOD);
+        /// How long one lookup may take, retries and waiting for the rate limit included. From 1s to 10m0s.
+        #[serde(serialize_with = "duration::serialize")]
+        pub cloud_call_timeout: Duration = live(Duration, "cloud-call-timeout", "30s"), cloud_call_timeout;
+    }
+}
+
+#[cfg(test)]
+mod tests;

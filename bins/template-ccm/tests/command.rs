@@ -1,0 +1,98 @@
+//! What the built program does that needs no API server, and its exit code.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use std::{path::Path, process::Command};
+
+use tempfile::TempDir;
+
+const DONE: i32 = 0;
+const BROKEN: i32 = 1;
+const USAGE: i32 = 2;
+
+/// Files that settings name.
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    /// The flags for a cloud that does not answer now.
+    fn unavailable(&self) -> Vec<String> {
+        self.cloud("unavailable", "endpoint: unix:///nowhere/cloud.sock\n")
+    }
+
+    /// The flags for a cloud whose configuration is wrong.
+    fn invalid(&self) -> Vec<String> {
+        self.cloud("invalid", "endpoint: nowhere\n")
+    }
+
+    fn cloud(&self, name: &str, text: &str) -> Vec<String> {
+        let config = self.file(name, text);
+        vec!["--cloud-provider=external".to_owned(), format!("--cloud-config={config}")]
+    }
+}
+
+/// Runs the program with these arguments to its end.
+fn check(cloud: &[String], arguments: &[&str], expect: i32) {
+    let out = Command::new(Path::new(env!("CARGO_BIN_EXE_template-ccm")))
+        .env_remove("KUBECONFIG")
+        .args(cloud)
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(expect), "{cloud:?} {arguments:?}: {out:?}");
+}
+
+#[test]
+fn what_needs_no_work_has_its_exit_code() {
+    let files = Files::new();
+    let (invalid, unavailable) = (files.invalid(), files.unavailable());
+    check(&[], &["--version"], DONE);
+    check(&[], &["--help"], DONE);
+    check(&[], &["--print-options-markdown"], DONE);
+    check(&[], &["--no-such-flag"], USAGE);
+    check(&[], &["extra"], USAGE);
+    check(&[], &[], USAGE);
+    check(&[], &["--cloud-provider=unknown"], USAGE);
+    check(&invalid, &["--instance-name-period=0s"], USAGE);
+    check(&invalid, &["--config=/nowhere.yaml"], USAGE);
+    check(&invalid, &["--check-config"], USAGE);
+    check(&unavailable, &["--check-config"], DONE);
+    check(&[], &["--check-config"], USAGE);
+    check(&unavailable, &["--check-config", "--cloud-call-timeout=0s"], USAGE);
+    check(&unavailable, &["--check-config", "--user-agent=a b"], DONE);
+    check(&unavailable, &["--check-config", "--user-agent"], USAGE);
+}
+
+/// What a start would stumble over a moment later is no valid configuration.
+#[test]
+fn files_that_settings_name_are_checked_with_the_exit_code_of_a_start() {
+    let files = Files::new();
+    let check = |arguments: &[String], expect: i32| {
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        check(&files.unavailable(), &[&["--check-config"], &*arguments].concat(), expect);
+    };
+    let kubeconfig = |path: &str| format!("--kubeconfig={path}");
+    let cluster = "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]\n\
+                   contexts: [{name: c, context: {cluster: c, user: u}}]\n\
+                   users: [{name: u, user: {}}]\ncurrent-context: c\n";
+    check(&[kubeconfig(&files.file("good", cluster))], DONE);
+    check(&[kubeconfig("/nowhere/kubeconfig")], USAGE);
+    check(&[kubeconfig(&files.file("bad", "a: ["))], USAGE);
+    check(&["--master=nonsense://".to_owned()], USAGE);
+    let text = files.file("tls.pem", "no certificate");
+    let tls =
+        |path: &str| [format!("--tls-cert-file={path}"), format!("--tls-private-key-file={path}")];
+    check(&tls(&text), BROKEN);
+    check(&tls("/nowhere/tls.pem"), BROKEN);
+    let [certificate, key] = tls(&text);
+    check(&[certificate, key, "--secure-port=0".to_owned()], DONE);
+}

@@ -1,0 +1,257 @@
+//! The whole controller on a simulated API server and a simulated cloud, all in one
+//! process, where time is paused. A copy keeps `Whole` and replaces the tests.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_kube::{
+    client::{ClientConfig, Clients, Unlimited},
+    events::{EventMetrics, EventRecorder},
+    metrics::RestMetrics,
+};
+use ccm_runtime::{
+    health::Health,
+    leadership::Leadership,
+    metrics::Metrics,
+    plans::{Mode, Plans},
+    program::{Context, Program as _, load},
+    supervisor::Supervisor,
+};
+use ccm_settings::Invocation;
+use ccm_sim::{
+    apiserver::{Action, ApiServer, Fault, Options, PatchKind, Verb},
+    cloud::{Operation, SimCloud, SimInstance},
+    faults::{self, Effect},
+};
+use serde_json::{Value, json};
+use template_ccm::{TemplateCcm, plan::INSTANCE_NAME};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// A program, and everything around it.
+struct Whole {
+    api: Arc<ApiServer>,
+    cloud: SimCloud,
+    metrics: Metrics,
+    program: Context<TemplateCcm>,
+    _end: DropGuard,
+}
+
+impl Whole {
+    fn new(arguments: &[&str]) -> Self {
+        let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
+        let config = ClientConfig {
+            kubeconfig: None,
+            master: None,
+            user_agent: "template-ccm/test".to_owned(),
+            request_timeout: Duration::from_secs(5),
+            limiter: Arc::new(Unlimited),
+            metrics: Arc::new(RestMetrics::default()),
+        };
+        let clients = Clients::in_process(api.service(), &config).unwrap();
+        let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
+        invocation.arguments.extend(arguments.iter().map(Into::into));
+        let settings = load::<TemplateCcm>(&invocation).unwrap();
+        let (cloud, metrics, token) = (SimCloud::new(), Metrics::new(), CancellationToken::new());
+        let (events, writer) =
+            EventRecorder::new(clients.events.clone(), "test", EventMetrics::default());
+        let (leadership, events) = match settings.common.mode {
+            Mode::Control => (Leadership::unconditional(), events),
+            Mode::Observe => {
+                (Leadership::observer(), EventRecorder::muted(EventMetrics::default()))
+            }
+        };
+        let program = Context::<TemplateCcm> {
+            clients,
+            cloud: Arc::new(cloud.clone()),
+            leadership,
+            events,
+            plans: Plans::new(settings.common.mode, &metrics),
+            settings: watch::Sender::new(Arc::clone(&settings.own)).subscribe(),
+            common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
+            metrics: metrics.clone(),
+            supervisor: Supervisor::new(token.clone()),
+            health: Health::new(),
+            token: token.clone(),
+        };
+        program.supervisor.spawn("events", writer.run(token.clone()));
+        Self { api, cloud, metrics, program, _end: token.drop_guard() }
+    }
+
+    /// A standby: prepared, and does not lead.
+    async fn standby(&self) -> Arc<TemplateCcm> {
+        Arc::new(TemplateCcm::prepare(self.program.clone()).await.unwrap())
+    }
+
+    async fn lead(&self) -> Arc<TemplateCcm> {
+        let program = self.standby().await;
+        Arc::clone(&program).lead(self.program.clone());
+        program
+    }
+
+    /// Registers a node, and creates its instance.
+    fn add_node(&self, number: usize) -> String {
+        let instance = SimInstance::numbered(number);
+        let (name, id) = (instance.name.clone(), instance.provider_id().to_string());
+        self.cloud.add(instance);
+        self.register(&name, &id);
+        name
+    }
+
+    fn register(&self, name: &str, provider_id: &str) {
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+            "spec": {"providerID": provider_id},
+        });
+        self.api.create(node).unwrap();
+    }
+
+    fn annotation(&self, name: &str) -> Value {
+        self.api.get("nodes", name).unwrap()["metadata"]["annotations"][INSTANCE_NAME].clone()
+    }
+
+    /// The next patches of nodes meet this.
+    fn patches_meet(&self, code: u16, times: usize) {
+        let action = Action::Status { code, retry_after: None };
+        let fault = Fault::new(action).verb(Verb::Patch).resource("nodes").times(times);
+        self.api.faults().add(fault);
+    }
+
+    fn patches(&self) -> usize {
+        self.api.audit().count("template-ccm/", Verb::Patch, "nodes")
+    }
+
+    /// The reasons of the events on this node, in order.
+    fn events(&self, name: &str) -> Vec<String> {
+        let about = |event: &Value| event["involvedObject"]["name"] == name;
+        let events = self.api.list("events").into_iter().filter(about);
+        events.map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_gets_the_name_of_its_instance_and_keeps_it() {
+    let whole = Whole::new(&["--instance-name-period=1m"]);
+    let early = whole.add_node(0);
+    whole.lead().await;
+    let late = whole.add_node(1);
+    sleep(Duration::from_secs(1)).await;
+    for name in [&early, &late] {
+        assert_eq!(whole.annotation(name), json!(name));
+        assert_eq!(whole.events(name), ["InstanceNamed"]);
+    }
+
+    // A person edits it.
+    let edit = json!({"metadata": {"annotations": {INSTANCE_NAME: "mine"}}});
+    whole.api.patch("nodes", &early, "", PatchKind::Merge, edit).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(whole.annotation(&early), json!(early));
+
+    // The cloud changes it: found by the period, by one call and one write.
+    let id = SimInstance::numbered(1).id;
+    assert!(whole.cloud.update(&id, |instance| instance.name = "renamed".to_owned()));
+    let patches = whole.patches();
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(whole.annotation(&late), json!("renamed"));
+    sleep(Duration::from_mins(10)).await;
+    assert_eq!(whole.patches() - patches, 1, "what is right is not written");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_asks_and_writes_nothing() {
+    let whole = Whole::new(&["--instance-name-period=1s"]);
+    let name = whole.add_node(0);
+    let program = whole.standby().await;
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!((whole.cloud.calls().lookup, whole.patches()), (0, 0));
+    program.lead(whole.program.clone());
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(whole.annotation(&name), json!(name));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_publishes_its_plan_and_writes_nothing() {
+    let whole = Whole::new(&["--mode=observe", "--instance-name-period=1m"]);
+    whole.lead().await;
+    let name = whole.add_node(0);
+    sleep(Duration::from_mins(5)).await;
+    let page = whole.program.plans.text(None);
+    assert!(page.contains(&format!("name: annotation {INSTANCE_NAME}={name} (")), "{page}");
+    assert_eq!((whole.patches(), whole.events(&name)), (0, Vec::new()));
+
+    // Another does it.
+    let done = json!({"metadata": {"annotations": {INSTANCE_NAME: name}}});
+    whole.api.patch("nodes", &name, "", PatchKind::Merge, done).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert!(!whole.program.plans.text(None).contains(&name));
+}
+
+#[tokio::test(start_paused = true)]
+async fn foreign_nodes_cost_no_call_and_no_write() {
+    let whole = Whole::new(&["--instance-name-period=1m"]);
+    whole.lead().await;
+    whole.register("foreign", "elsewhere://i-1");
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!((whole.cloud.calls().lookup, whole.patches()), (0, 0));
+    assert!(whole.events("foreign").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn conflicts_are_planned_again_and_refusals_back_off() {
+    let whole = Whole::new(&[]);
+    whole.lead().await;
+    whole.patches_meet(409, 3);
+    let name = whole.add_node(0);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((whole.annotation(&name), whole.patches()), (json!(name), 4));
+    assert_eq!(whole.events(&name), ["InstanceNamed"], "a conflict is not for people");
+
+    whole.patches_meet(403, 10);
+    let name = whole.add_node(1);
+    sleep(Duration::from_mins(5)).await;
+    assert_eq!((whole.annotation(&name), whole.patches()), (json!(name), 4 + 11));
+    assert_eq!(whole.events(&name), ["WriteFailed", "InstanceNamed"]);
+    let text = whole.metrics.encode().unwrap();
+    assert!(text.contains("ccm_template_writes_total{result=\"forbidden\"} 10\n"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_fails_is_asked_at_growing_intervals() {
+    let whole = Whole::new(&[]);
+    whole.lead().await;
+    let fault = faults::Fault::new(Effect::Unavailable).on(Operation::Lookup);
+    let fault = whole.cloud.faults().add(fault);
+    let name = whole.add_node(0);
+    sleep(Duration::from_mins(10)).await;
+    let calls = whole.cloud.calls().lookup;
+    assert!((15..40).contains(&calls), "{calls} calls in ten minutes");
+    assert_eq!(whole.events(&name), ["WaitingForCloud"]);
+    whole.cloud.faults().remove(fault);
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(whole.annotation(&name), json!(name));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_gives_up_the_lookup_and_finishes_the_write() {
+    let whole = Whole::new(&[]);
+    let program = whole.lead().await;
+    whole.cloud.faults().add(faults::Fault::new(Effect::Hang).on(Operation::Lookup));
+    let name = whole.add_node(0);
+    sleep(Duration::from_secs(1)).await;
+    timeout(Duration::from_millis(10), program.drain()).await.unwrap();
+
+    let whole = Whole::new(&[]);
+    let program = whole.lead().await;
+    let slow =
+        Fault::new(Action::Delay(Duration::from_secs(2))).verb(Verb::Patch).resource("nodes");
+    whole.api.faults().add(slow);
+    whole.add_node(0);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(whole.annotation(&name), Value::Null);
+    timeout(Duration::from_secs(2), program.drain()).await.unwrap();
+    assert_eq!(whole.annotation(&name), json!(name));
+}
