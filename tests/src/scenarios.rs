@@ -237,7 +237,7 @@ macro_rules! scenarios {
     ($($on:ident: $($module:ident::$name:ident),+ $(,)?;)+) => {
         vec![$($($crate::scenarios::Scenario {
             name: concat!(stringify!($module), "::", stringify!($name)),
-            on: $on,
+            on: $crate::scenarios::$on,
             run: |env| Box::pin($module::$name(env)),
         }),+),+]
     };

@@ -44,6 +44,7 @@ use ccm_objects::Node;
 use ccm_runtime::{
     metrics::Metrics,
     program::{Context, Failure, Identity, Need, Program},
+    programs,
     rights::Right,
 };
 
@@ -65,14 +66,7 @@ pub struct TemplateCcm {
 }
 
 impl Program for TemplateCcm {
-    const IDENTITY: Identity = Identity {
-        binary: "template-ccm",
-        controller: "template-controller",
-        alias: "template",
-        lease: "template-ccm",
-        port: 10298,
-        event_component: "template-controller",
-    };
+    const IDENTITY: Identity = programs::TEMPLATE_CCM;
     type Settings = TemplateSettings;
 
     fn needs(_: &Self::Settings) -> Vec<Need> {

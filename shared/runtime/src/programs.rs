@@ -47,6 +47,16 @@ pub const LIFECYCLE_CCM: Identity = Identity {
     event_component: "cloud-node-lifecycle-controller",
 };
 
+/// Keeps an annotation of each node equal to its instance's name: the template of a controller.
+pub const TEMPLATE_CCM: Identity = Identity {
+    binary: "template-ccm",
+    controller: "template-controller",
+    alias: "template",
+    lease: "template-ccm",
+    port: 10298,
+    event_component: "template-controller",
+};
+
 /// All programs.
 pub const ALL: &[Listing] = &[
     Listing {
@@ -60,6 +70,7 @@ pub const ALL: &[Listing] = &[
         shipped: true,
         flags: flags!("lifecycle-ccm": value "node-monitor-period"),
     },
+    Listing { identity: TEMPLATE_CCM, shipped: false, flags: &[] },
 ];
 
 /// A controller of cloud-controller-manager that no program here runs yet.

@@ -7,17 +7,10 @@ use ccm_settings::{Invocation, LoadError, checked};
 use serde::Serialize;
 
 use super::{Loaded, load};
-use crate::identity::Identity;
+use crate::{identity::Identity, programs};
 
 /// Whose settings they are.
-pub(crate) const IDENTITY: Identity = Identity {
-    binary: "node-ccm",
-    controller: "cloud-node-controller",
-    alias: "cloud-node",
-    lease: "node-ccm",
-    port: 10258,
-    event_component: "cloud-node-controller",
-};
+pub(crate) const IDENTITY: Identity = programs::NODE_CCM;
 
 ccm_settings::settings! {
     /// The settings.
