@@ -3,7 +3,7 @@
 //! [`cluster`] starts the cluster (the simulated API server, or a real
 //! kube-apiserver with etcd), [`ccm_sim::served`] serves the simulated cloud over the
 //! external protocol, [`ccm_sim::program`] runs the built programs as child processes, and
-//! [`scenarios`] tells what must happen. The same scenarios run on both clusters.
+//! [`mod@scenarios`] lists what must happen. The same scenarios run on both clusters.
 //! [`printed`] asks the built programs what they are, [`measured`] reads what they report, and [`metrics_page`] writes it down.
 //! [`manifests`] reads what an operator installs.
 //! [`prometheus`] looks at the programs as people do who have dashboards and alerts.

@@ -11,7 +11,7 @@
 //! | [`error`] | `ApiError`: every way in which a request can fail, with its retry class |
 //! | [`informer`], [`store`] | list and watch of one kind; the objects, and which of two versions counts |
 //! | [`node`] | how nodes are read: leniently, with shared strings |
-//! | [`write`] | patches and deletions, each with the version and UID that it was decided on |
+//! | [`mod@write`] | patches and deletions, each with the version and UID that it was decided on |
 //! | [`events`] | the event recorder: bounded, folded as client-go does, written by one task |
 //! | [`selector`], [`metrics`] | label selectors; `rest_client_*` |
 
