@@ -103,7 +103,10 @@ pub async fn fleet(arena: &Arena, count: usize) -> Result<()> {
     println!("\n-- {count} nodes of 16 KB: memory, a refresh, a restart");
     let launch = arena.launch().arg("--node-status-update-frequency=20s");
     let program = arena.node_ccm(&launch).await?;
-    println!("resident memory idle, no nodes: {} (wanted: below 10 MB)", mebibytes(&program)?);
+    println!(
+        "resident memory idle, no nodes, every provider built in: {} (wanted: below 12 MB)",
+        mebibytes(&program)?
+    );
     arena.instances(count);
     let untainted = Untainted::watch(&arena.client);
     register(arena, count, 16).await?;
