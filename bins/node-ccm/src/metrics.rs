@@ -131,12 +131,12 @@ metrics! {
 }
 
 impl NodeMetrics {
-    /// A node is in this state from now on.
+    /// Records that a node has entered this state.
     pub(crate) fn entered(&self, state: State) {
         self.count(state, 1);
     }
 
-    /// A node is in this state no more.
+    /// Records that a node has left this state.
     pub(crate) fn left(&self, state: State) {
         self.count(state, -1);
     }
@@ -151,23 +151,23 @@ impl NodeMetrics {
         }
     }
 
-    /// A node of this age was initialised.
+    /// Records that a node of this age was initialised.
     pub(crate) fn initialised(&self, age: Duration) {
         self.taint_removal.observe(age.as_secs_f64());
         self.initial_sync.observe(age.as_secs_f64());
     }
 
-    /// A write of this kind ended.
+    /// Records the end of a write of this kind.
     pub(crate) fn written(&self, kind: &'static str, result: Result<(), &ApiError>) {
         self.writes.of((Written(kind), result.map_err(ApiReason::from))).inc();
     }
 
-    /// One lookup of so many nodes was made.
+    /// Records a lookup with this number of nodes.
     pub(crate) fn looked_up(&self, nodes: usize) {
         self.batches.observe(nodes as f64);
     }
 
-    /// The cloud answered like this about one node.
+    /// Records the cloud's answer about one node.
     pub(crate) fn answered(&self, answer: &LookupResult) {
         let answer = match answer {
             Ok(Lookup::Found(_)) => Ok(Said::Found),
@@ -178,7 +178,7 @@ impl NodeMetrics {
         self.answers.of(answer).inc();
     }
 
-    /// Something was noted about a node for the first time.
+    /// Records a note that is new for its node.
     pub(crate) fn noted(&self, note: &Note) {
         let dropped = |reason| self.label_drops.of(reason).inc();
         let moved = |result| self.internal_ip_changes.of(result).inc();
@@ -192,7 +192,8 @@ impl NodeMetrics {
         };
     }
 
-    /// A list of the fleet ended: how many nodes differ from it, or why it failed.
+    /// Records the end of a list of the fleet: how many nodes differ from it, or why it
+    /// failed.
     pub(crate) fn refreshed(&self, took: Duration, result: Result<usize, ErrorKind>) {
         self.refresh_duration.observe(took.as_secs_f64());
         self.refreshes.of(result.map(drop)).inc();
