@@ -13,7 +13,7 @@ pub enum AddressKind {
     /// An address reachable from outside.
     #[serde(rename = "ExternalIP")]
     ExternalIp,
-    /// The host name as the machine itself reports it.
+    /// The host name that the machine reports.
     Hostname,
     /// A DNS name that resolves to an internal address.
     #[serde(rename = "InternalDNS")]

@@ -107,7 +107,7 @@ proptest! {
     }
 }
 
-/// Only the provider's own word makes a write that failed one that was not done.
+/// Only the provider's explicit statement proves that a failed write was not executed.
 #[test]
 fn a_write_that_ended_in_the_dark_may_be_done() {
     for (status, expect) in [
