@@ -27,7 +27,7 @@ enum Operation {
     InstanceExists,
 }
 
-/// What the cloud says about a node when it answers.
+/// The kinds of the cloud's answers about a node.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum Said {
@@ -36,7 +36,7 @@ enum Said {
     NotOurs,
 }
 
-/// How a node stands.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum State {

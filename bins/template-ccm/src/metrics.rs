@@ -6,7 +6,7 @@ use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{Counter, Family, label, metrics};
 use strum::{IntoStaticStr, VariantNames};
 
-/// What the cloud says about a node when it answers.
+/// The kinds of the cloud's answers about a node.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum Said {

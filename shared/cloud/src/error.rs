@@ -127,7 +127,7 @@ impl CloudError {
         self
     }
 
-    /// What to do about it.
+    /// Whether and when to retry.
     pub fn class(&self) -> RetryClass {
         match (self.kind, self.retry_after) {
             (_, Some(after)) => RetryClass::RetryAfter(after),

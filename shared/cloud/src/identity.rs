@@ -108,7 +108,7 @@ pub enum Claim {
     Ours,
     /// The provider ID is another provider's: the node is counted, never written.
     Foreign,
-    /// The node has no provider ID yet; only a lookup can tell.
+    /// The node has no provider ID yet; only a lookup can decide.
     Unclaimed,
 }
 

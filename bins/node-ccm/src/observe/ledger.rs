@@ -1,5 +1,5 @@
-//! What node-ccm remembers of each node in addition to the API server: its state, and the
-//! cloud's last answer.
+//! The node state that node-ccm remembers in addition to the API server: the sync state and
+//! the cloud's last answer.
 //!
 //! None of it is needed for correctness: a new leader begins with an empty ledger.
 

@@ -8,7 +8,7 @@
 //!   cloud-controller-manager does.
 //! * **Additional labels** are set where the key is free. Those that node-ccm has set
 //!   are recorded in an annotation on the node and follow the cloud from then on, up to
-//!   being removed; all others belong to whoever set them.
+//!   being removed; all others belong to their own writers.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -45,7 +45,8 @@ fn a_status_of_another_server_is_understood_by_its_code() {
     assert!(silent.message.contains("Internal"), "{silent}");
 }
 
-/// What Go's `status.WithDetails(&errdetails.RetryInfo{...}, &errdetails.RequestInfo{...})` sends.
+/// Sent by Go's `status.WithDetails(&errdetails.RetryInfo{...},
+/// &errdetails.RequestInfo{...})`.
 #[test]
 fn the_usual_details_are_read() {
     let retry =
