@@ -1,5 +1,5 @@
-//! The loop: which nodes are to be looked up, one lookup of them all, the policy, and what
-//! it decides carried out.
+//! The loop: selects the due nodes, looks them up in one call, applies the policy, and
+//! executes its decisions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,11 +23,11 @@ use crate::{
     settings::LifecycleSettings,
 };
 
-/// How long to wait when no node is to be looked up; any change wakes.
+/// How long to sleep when no node is due; any change wakes the loop.
 const IDLE: Duration = Duration::from_mins(1);
 
-/// What a leader does. The memory of its policy is a new one: what an earlier leader
-/// suspected is no evidence here.
+/// The leader's work. Its policy starts with an empty memory: the suspicions of an earlier
+/// leader are no evidence.
 pub(crate) struct Controller {
     pub(crate) observer: Arc<Observer>,
     pub(crate) executor: Executor,
@@ -65,7 +65,7 @@ impl Pass for Controller {
         let next = self.agenda(&nodes);
         let now = self.observer.now();
         let due = if !is_done || !next.is_empty() {
-            // What failed or found no place in this pass waits a period.
+            // Nodes that failed or did not fit into this pass wait for a period.
             now + self.period()
         } else {
             next.next.unwrap_or(now + IDLE)
@@ -87,8 +87,7 @@ impl Controller {
         agenda
     }
 
-    /// Decides by what was heard and the nodes as they are now. Returns these nodes, and
-    /// what is to be done.
+    /// Decides from the answers and the current nodes. Returns these nodes and the actions.
     fn decide(&mut self, heard: Heard, settings: &LifecycleSettings) -> (Nodes, Vec<Action>) {
         let nodes = self.observer.look(settings);
         let answers = self.observer.answers(heard, &nodes);

@@ -1,4 +1,4 @@
-//! Carries out what was decided: writes to the API server, and what came of them.
+//! Executes decisions: writes to the API server, and handles their results.
 
 use std::{collections::HashMap, pin::pin, sync::Arc};
 
@@ -28,20 +28,20 @@ use crate::{
     settings::LifecycleSettings,
 };
 
-/// Why something was not carried out.
+/// Why an action was not executed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Stopped {
-    /// Something has changed since it was decided.
+    /// The state has changed since the decision.
     #[error("{0}")]
     Superseded(&'static str),
-    /// It was not written.
+    /// The write failed.
     #[error(transparent)]
     NotWritten(#[from] writer::Stopped),
 }
 
 impl Stopped {
-    /// What it means for a deletion: a request that was answered with an error did
-    /// nothing, but what became of one that was not answered is not known.
+    /// The result for a deletion: a request that was answered with an error did nothing, but
+    /// the effect of an unanswered one is unknown.
     fn outcome(&self) -> Deletion {
         match self.refusal() {
             None | Some(ApiError::Conflict) => Deletion::NotDone,
@@ -55,7 +55,7 @@ impl Stopped {
         }
     }
 
-    /// What the API server answered, if it was asked.
+    /// The API server's response, if it was asked.
     fn refusal(&self) -> Option<&ApiError> {
         match self {
             Self::NotWritten(writer::Stopped::Refused(error)) => Some(error),
@@ -64,7 +64,7 @@ impl Stopped {
     }
 }
 
-/// A change of marks as `/plan` shows it.
+/// A change of marks in `/plan`.
 fn published(action: &Action) -> Step {
     let changes = match action.write {
         Write::Marks(Marks { end_approval: true, .. }) => vec![format!("{APPROVED} removed")],
@@ -74,7 +74,7 @@ fn published(action: &Action) -> Step {
     Step { step, changes, reason, held: None }
 }
 
-/// A deletion, due or held, as `/plan` shows it.
+/// A deletion, due or held, in `/plan`.
 fn deletion(decision: &Decision) -> Option<Step> {
     let held = decision.held();
     let is_deletion = held.is_some() || decision.verdict == Verdict::Delete;
@@ -82,11 +82,11 @@ fn deletion(decision: &Decision) -> Option<Step> {
     is_deletion.then_some(Step { step: "delete", changes, reason, held })
 }
 
-/// Writes nodes, and reports what came of it.
+/// Writes nodes, and reports the results.
 pub(crate) struct Executor {
     writer: Writer<Node>,
     settings: watch::Receiver<Arc<LifecycleSettings>>,
-    /// Cancelled when nothing new is to be begun.
+    /// Cancelled when no new write may start.
     pub(crate) closing: CancellationToken,
     reports: Arc<Reports>,
     metrics: LifecycleMetrics,
@@ -115,12 +115,12 @@ impl Executor {
         }
     }
 
-    /// The settings as they are now.
+    /// The current settings.
     pub(crate) fn settings(&self) -> Arc<LifecycleSettings> {
         Arc::clone(&self.settings.borrow())
     }
 
-    /// Publishes all that is to be done about these nodes.
+    /// Publishes all actions for these nodes.
     pub(crate) fn publish<'a>(
         &self,
         nodes: impl Iterator<Item = &'a Arc<Node>>,
@@ -140,24 +140,24 @@ impl Executor {
             if let Some(steps) = steps {
                 self.plans.set(&node.reference(), steps);
             }
-            // Asked afterwards: a node that vanishes meanwhile must not stay on the page.
+            // Checked afterwards: a node that is deleted in the meantime must not stay on the
+            // page.
             if !has_steps || self.store.get(&node.name).is_none() {
                 self.plans.clear("Node", &node.name);
             }
         }
     }
 
-    /// A case ended without a lookup. What is to be done about a Ready node is published by
-    /// each pass.
+    /// A case ended without a lookup. Each pass publishes the actions for Ready nodes.
     pub(crate) fn withdraw(&self, name: &str) {
         if self.store.get(name).is_none_or(|node| !node.is_ready()) {
             self.plans.clear("Node", name);
         }
     }
 
-    /// Carries out what was decided by these settings: the one place where decisions leave
-    /// for the API server. The policy learns what came of deletions as soon as it is known,
-    /// and returns whether no mark failed; a deletion that did is due again by the policy.
+    /// Executes what was decided with these settings: the only path from decisions to the API
+    /// server. The policy receives the result of each deletion as soon as it is known. Returns
+    /// whether all mark updates succeeded; the policy itself schedules failed deletions again.
     pub(crate) async fn carry_out(
         &self,
         actions: Vec<Action>,
@@ -193,7 +193,7 @@ impl Executor {
         is_done
     }
 
-    /// Each action comes back with its result as soon as that is known.
+    /// Returns each action with its result as soon as that is known.
     fn execute<'a>(
         &'a self,
         actions: Vec<Action>,
@@ -209,7 +209,7 @@ impl Executor {
         stream::iter(writes).buffer_unordered(decided_by.concurrent_node_lifecycle_syncs)
     }
 
-    /// Reports what came of an action.
+    /// Reports the result of an action.
     fn report(&self, action: &Action, result: &Result<(), Stopped>, now: At) {
         let answer = match result {
             Ok(()) => Some(Ok(())),
@@ -237,8 +237,8 @@ impl Executor {
         }
     }
 
-    /// A decision that was not carried out is no failure if the node has changed meanwhile
-    /// or this replica no longer leads: it is looked at again.
+    /// A decision that was not executed is no failure if the node has changed in the meantime
+    /// or this replica no longer leads: the node is looked up again.
     fn report_stopped(&self, node: &Node, write: &Write, stopped: &Stopped) {
         let name = &node.name;
         let report = match stopped.refusal() {
@@ -261,7 +261,7 @@ impl Executor {
         self.reports.report(&node.reference(), When::Changed, report);
     }
 
-    /// Lowering the budget or ending the program also means the deletions that wait.
+    /// A lowered budget and the end of the program also apply to the deletions that wait.
     async fn delete(&self, node: &Node, by: &Arc<LifecycleSettings>) -> Result<(), Stopped> {
         if self.closing.is_cancelled() {
             return Err(Stopped::Superseded("the program ends"));

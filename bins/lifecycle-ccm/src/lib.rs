@@ -1,5 +1,5 @@
-//! lifecycle-ccm: the controller that takes nodes out of the cluster whose instances
-//! are gone for good, and no others; and that taints those whose machines are shut down.
+//! lifecycle-ccm: the controller that deletes nodes whose instances are gone for good, and no
+//! others; and that taints nodes whose machines are shut down.
 //!
 //! ```text
 //! informer --Ready changed--> pass: which are due? --one lookup--> policy --decisions--> API server
@@ -112,7 +112,7 @@ impl Program for LifecycleCcm {
     }
 
     async fn drain(&self) {
-        // A lookup in flight is not worth the wait; a deletion is.
+        // A lookup in flight is not awaited; a deletion is.
         self.passes.drain().await;
     }
 }

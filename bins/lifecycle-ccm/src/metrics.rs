@@ -20,14 +20,14 @@ const TO_DELETION: [f64; 9] = [5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0,
 /// known to do so within a pass, one that is gone after the confirmation period.
 const TO_VERDICT: [f64; 11] = [1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
 
-/// The only operation that upstream's counter knows.
+/// The only operation of upstream's counter.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum Operation {
     InstanceExists,
 }
 
-/// What the cloud says about a node when it answers.
+/// The kinds of the cloud's answers about a node.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum Said {
@@ -36,7 +36,7 @@ enum Said {
     NotOurs,
 }
 
-/// How a node stands.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum State {
@@ -115,7 +115,7 @@ metrics! {
     }
 }
 
-/// How all nodes stand, for the gauge.
+/// The states of all nodes, for the gauge.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct States {
     pub(crate) ready: usize,
@@ -126,12 +126,12 @@ pub(crate) struct States {
 }
 
 impl LifecycleMetrics {
-    /// A pass took so long.
+    /// Records the duration of a pass.
     pub(crate) fn passed(&self, took: Duration) {
         self.passes.observe(took.as_secs_f64());
     }
 
-    /// The cloud answered like this about one node.
+    /// Records the cloud's answer about one node.
     pub(crate) fn answered(&self, result: &LookupResult) {
         let result = match result {
             Ok(Lookup::Found(_)) => Ok(Said::Success),
@@ -142,17 +142,17 @@ impl LifecycleMetrics {
         self.answers.of((Operation::InstanceExists, result)).inc();
     }
 
-    /// The policy said this.
+    /// Records a verdict of the policy.
     pub(crate) fn decided(&self, verdict: &Verdict) {
         self.verdicts.of(*verdict).inc();
     }
 
-    /// A node waited so long until the policy said what is to be done about it.
+    /// Records how long a node waited for its verdict.
     pub(crate) fn settled(&self, verdict: &'static str, waited: Duration) {
         self.to_verdict.of(Settled(verdict)).observe(waited.as_secs_f64());
     }
 
-    /// A deletion ended; `open_for` is how long the case was open.
+    /// Records the end of a deletion; `open_for` is how long the case was open.
     pub(crate) fn deleted(&self, result: Result<(), &ApiError>, open_for: Duration) {
         if result.is_ok() {
             self.to_deletion.observe(open_for.as_secs_f64());
@@ -160,22 +160,22 @@ impl LifecycleMetrics {
         self.deletions.of(result.map_err(ApiReason::from)).inc();
     }
 
-    /// The shutdown taint was written.
+    /// Records a write of the shutdown taint.
     pub(crate) fn tainted(&self, action: &'static str, result: Result<(), &ApiError>) {
         self.taints.of((Action(action), result.map_err(ApiReason::from))).inc();
     }
 
-    /// The breaker opened.
+    /// Records that the breaker opened.
     pub(crate) fn opened(&self, cause: &Cause) {
         self.openings.of(*cause).inc();
     }
 
-    /// The oldest open case has been open for so long; `None` if there is none.
+    /// Sets how long the oldest open case has been open; `None` if there is none.
     pub(crate) fn waits(&self, oldest_case: Option<Duration>) {
         self.oldest_case.set(oldest_case.unwrap_or_default().as_secs_f64());
     }
 
-    /// How things stand after a pass.
+    /// Sets the gauges after a pass.
     pub(crate) fn stand(&self, open: bool, budget: Usage, counts: Counts, states: States) {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.breaker.set(open.into());

@@ -1,5 +1,5 @@
-//! What is known: the nodes as the API server has them, and what the cloud says about
-//! them, as the plain values of the policy.
+//! Converts the nodes in the API server and the cloud's answers about them into the plain
+//! values of the policy.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -34,20 +34,19 @@ use crate::{
     settings::LifecycleSettings,
 };
 
-/// All nodes at one moment, as the policy sees them and as they were read, in the same
-/// order.
+/// All nodes at one moment, as policy views and as objects, in the same order.
 pub(crate) struct Nodes {
     pub(crate) views: Vec<NodeView>,
     pub(crate) nodes: Vec<Arc<Node>>,
 }
 
 impl Nodes {
-    /// Each node with what the policy sees of it.
+    /// Each node with its policy view.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&NodeView, &Arc<Node>)> + Clone {
         self.views.iter().zip(&self.nodes)
     }
 
-    /// How they stand, but for the policy's own view.
+    /// The counts by state, without the policy's own.
     pub(crate) fn states(&self) -> States {
         let count =
             |test: fn(&NodeView) -> bool| self.views.iter().filter(|view| test(view)).count();
@@ -65,19 +64,19 @@ impl Nodes {
         self.nodes.iter().map(|node| (Arc::clone(&node.name), Arc::clone(node))).collect()
     }
 
-    /// Those that are Ready.
+    /// The Ready nodes.
     pub(crate) fn ready(&self) -> impl Iterator<Item = &Arc<Node>> {
         self.iter().filter(|(view, _)| view.ready).map(|(_, node)| node)
     }
 
-    /// What the marks on Ready nodes should become.
+    /// The new marks of Ready nodes.
     pub(crate) fn marks_of_ready(&self, settings: &LifecycleSettings) -> Vec<Action> {
         let ready = self.iter().filter(|(view, _)| view.ready);
         let removal = settings.shutdown_taint_removal;
         ready.filter_map(|(view, node)| action::marks(view, node, None, removal)).collect()
     }
 
-    /// What the marks on nodes that are not Ready should become, by what the cloud said.
+    /// The new marks of nodes that are not Ready, from the cloud's answers.
     pub(crate) fn marks_of_watched(
         &self,
         powers: &Powers,
@@ -93,10 +92,10 @@ impl Nodes {
     }
 }
 
-/// What the cloud said of the machines of nodes, by name and UID.
+/// The states of the machines in the cloud, by name and UID of the node.
 pub(crate) type Powers = HashMap<(Name, Box<str>), PowerState>;
 
-/// Which machines run.
+/// The states of the machines.
 pub(crate) fn powers(lookups: &[LookedUp]) -> Powers {
     let found = lookups.iter().filter_map(|lookup| match &lookup.result {
         Ok(Lookup::Found(instance)) => {
@@ -107,12 +106,12 @@ pub(crate) fn powers(lookups: &[LookedUp]) -> Powers {
     found.collect()
 }
 
-/// What the cloud answered.
+/// The cloud's answers.
 pub(crate) struct Heard {
     asked: Vec<Arc<Node>>,
     answers: Vec<LookupResult>,
     fleet: Option<(Result<Fleet, CloudError>, At)>,
-    /// When the first question was asked and the last lookup answered.
+    /// When the first question was sent and the last lookup was answered.
     times: (At, At),
 }
 
@@ -121,17 +120,17 @@ pub(crate) struct Observer {
     pub(crate) store: Store<Node>,
     cloud: Arc<dyn Cloud>,
     timeline: Timeline,
-    /// Nodes that appeared while this process watched, and when.
+    /// Nodes that were created while this process watched, and when.
     appeared: Mutex<HashMap<Name, Instant>>,
     metrics: LifecycleMetrics,
     /// The line `breaker` of `/readyz?verbose`.
     breaker: Condition,
-    /// The kinds of the cloud's errors that were reported.
+    /// The kinds of cloud errors that were already reported.
     errors: Memory,
 }
 
 impl Observer {
-    /// Has seen nothing yet.
+    /// Starts without any observation.
     pub(crate) fn new<P: Program>(context: &Context<P>, metrics: LifecycleMetrics) -> Self {
         let breaker = context.health.condition("breaker", Scope::Information, "not judged yet");
         breaker.pass("not judged here: this replica does not lead");
@@ -146,27 +145,27 @@ impl Observer {
         }
     }
 
-    /// This replica leads from now on.
+    /// Marks that this replica leads from now on.
     pub(crate) fn leads(&self) {
         self.breaker.pass("closed; no list of the fleet was needed so far");
     }
 
-    /// The moments of this process.
+    /// The clock of this process.
     pub(crate) fn timeline(&self) -> Timeline {
         self.timeline
     }
 
-    /// This moment.
+    /// The current time.
     pub(crate) fn now(&self) -> At {
         self.timeline.now()
     }
 
-    /// Takes notice of a change of a node; says whether it may matter before the next
-    /// pass. Never waits.
+    /// Handles a change of a node; returns whether it may matter before the next pass. Never
+    /// blocks.
     pub(crate) fn changed(&self, change: &Change<Node>) -> bool {
         match change {
             Change::Added(node) => {
-                // What the first list shows may have been there for long.
+                // The nodes of the first list may have existed for long.
                 if self.store.is_synced() {
                     self.appeared.lock().insert(Arc::clone(&node.name), Instant::now());
                 }
@@ -180,8 +179,8 @@ impl Observer {
         }
     }
 
-    /// All nodes as they are now. Those whose provider ID cannot be judged yet, because
-    /// the provider has not said which ones are its own, are left out.
+    /// The current nodes, without those whose provider ID cannot be judged yet, because the
+    /// provider has not reported its schemes.
     pub(crate) fn look(&self, settings: &LifecycleSettings) -> Nodes {
         let (wall, appeared) = (clock::wall(), self.appeared.lock());
         let view = |node: Arc<Node>| {
@@ -195,7 +194,7 @@ impl Observer {
         Nodes { views, nodes }
     }
 
-    /// Asks the cloud. Nothing is decided here.
+    /// Asks the cloud. Decides nothing.
     pub(crate) async fn ask(
         &self,
         agenda: &Agenda,
@@ -222,8 +221,7 @@ impl Observer {
         Heard { asked, answers, fleet, times: (start, answered) }
     }
 
-    /// What the cloud answered, with the list measured by these nodes. Reports what does
-    /// not help.
+    /// The cloud's answers, with the list compared with these nodes. Reports unusable answers.
     pub(crate) fn answers(&self, heard: Heard, nodes: &Nodes) -> Answers {
         let Heard { asked, answers, fleet, times: (start, answered) } = heard;
         let looked_up = |(node, result): (&Arc<Node>, LookupResult)| LookedUp {
@@ -241,7 +239,7 @@ impl Observer {
         Answers { asked: start, answered, lookups, list }
     }
 
-    /// Reports that the list opened the breaker, changed its cause or closed it.
+    /// Reports that the list opened or closed the breaker, or changed its cause.
     pub(crate) fn report_breaker(&self, before: Breaker, after: Breaker) {
         match before.transition(after) {
             Transition::Opened(cause) => {
@@ -287,7 +285,7 @@ impl Observer {
     }
 }
 
-/// Reports a list that does not help, or not wholly.
+/// Reports a list that is unusable, or only partly usable.
 fn report_list(list: &Listing) {
     match list {
         Listing::Failed(error) => {
@@ -303,7 +301,7 @@ fn report_list(list: &Listing) {
     }
 }
 
-/// A node as the policy sees it, given whose it is, whether it is selected, and its age.
+/// The policy's view of a node, given its owner, whether it is selected, and its age.
 fn view(node: &Node, claim: Claim, selected: bool, age: Duration) -> NodeView {
     NodeView {
         name: Arc::clone(&node.name),
@@ -320,8 +318,8 @@ fn view(node: &Node, claim: Claim, selected: bool, age: Duration) -> NodeView {
     }
 }
 
-/// The shortest age that may be true: by the wall clock, which may be wrong, and by how
-/// long this process knows a node that it has seen appear.
+/// The shortest possible age: by the wall clock, which may be wrong, and by the time since
+/// this process saw the node's creation.
 fn age(created: Option<Duration>, seen_for: Option<Duration>) -> Duration {
     let by_clock = created.unwrap_or_default();
     seen_for.map_or(by_clock, |seen| seen.min(by_clock))
@@ -336,7 +334,7 @@ fn wakes(old: &Node, new: &Node) -> bool {
         || old.taints != new.taints
 }
 
-/// What the list says of these nodes. `spell` says how the list spells a provider ID.
+/// Compares the list with these nodes. `spell` returns the list's spelling of a provider ID.
 fn listing(
     fleet: Result<Fleet, CloudError>,
     spell: impl Fn(&str) -> String,
@@ -363,8 +361,8 @@ fn listing(
     Listing::Read { asked, answered, instances, malformed: unreadable.len(), missing }
 }
 
-/// Whether the list shows the node's instance. Two that claim to be it show it, too:
-/// which one is meant cannot be known.
+/// Whether the list shows the node's instance. Two matching instances count as shown: the
+/// right one cannot be determined.
 fn shows(snapshot: &Snapshot, node: &str, id: Option<&str>) -> bool {
     let found = match id {
         Some(id) => snapshot.get(id),
@@ -373,7 +371,7 @@ fn shows(snapshot: &Snapshot, node: &str, id: Option<&str>) -> bool {
     !matches!(found, Ok(None))
 }
 
-/// Whether an entry of the list that could not be understood may be about this node.
+/// Whether an unreadable entry of the list may be about this node.
 fn may_be_in(unreadable: &[String], node: &str, id: Option<&str>) -> bool {
     let id = id.unwrap_or(node);
     // The provider's own part of an ID, as some providers name an instance by it.

@@ -7,12 +7,12 @@
 //! agenda(now, views) -> calls to the cloud -> decide(now, views, answers) -> decisions
 //! ```
 //!
-//! with the views as they are at each of the two moments. A decision that says
-//! [`Verdict::Delete`] has used up budget; [`Decider::deleted`] notes what came of it.
+//! with the views as they are at each of the two moments. A decision with [`Verdict::Delete`]
+//! has taken budget; [`Decider::deleted`] records the result of the deletion.
 //!
-//! What a node must fail before it is deleted, in this order: it is not Ready, selected,
-//! ours and past its grace period; the cloud said twice, a confirmation period apart and
-//! about this very node (UID), that the instance is gone; a list of the fleet read after
+//! A node is deleted only if all of this holds, checked in this order: it is not Ready,
+//! selected, ours and past its grace period; the cloud said twice, a confirmation period apart
+//! and about this very node (UID), that the instance is gone; a list of the fleet read after
 //! the first answer does not show it; the breaker is closed; there is budget.
 //! `docs/deletion-court.md` is the same for operators.
 
@@ -48,25 +48,24 @@ pub use self::{
     parameters::{Ghosts, Policy},
 };
 
-/// How a deletion ended.
+/// The result of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
     /// The node is deleted, though it may still be in the views.
     Done,
-    /// It was not asked for, or the node has changed: the case stays open, its budget is
-    /// free again.
+    /// Not sent, or the node has changed: the case stays open, and its budget is released.
     NotDone,
-    /// The API server refuses it. As [`Deletion::NotDone`], but not soon again, and the
-    /// others come first.
+    /// The API server refuses it. As [`Deletion::NotDone`], but retried later and after the
+    /// other nodes.
     Refused,
-    /// It is not known. The case stays open and paid for.
+    /// Unknown. The case stays open and keeps its budget.
     Uncertain,
-    /// Nothing was sent, since the program only observes. The case stays open, and the
-    /// place in the budget is free again.
+    /// Nothing was sent, since the program only observes. The case stays open, and its budget
+    /// is released.
     Observed,
 }
 
-/// How many nodes are in which state, for gauges.
+/// The number of nodes by state, for gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Nodes that are not Ready and within the policy's reach.
@@ -81,14 +80,14 @@ pub struct Counts {
 pub struct Decider {
     records: HashMap<Arc<str>, Record>,
     brake: Brake<Cause>,
-    /// When the fleet was last asked for, with or without success.
+    /// When the fleet was last listed, with or without success.
     listed: Option<At>,
-    /// The monitor period by which nodes are due.
+    /// The monitor period that determines when nodes are due.
     period: Duration,
 }
 
 impl Decider {
-    /// One that knows nothing.
+    /// An empty memory.
     pub fn new() -> Self {
         Self::default()
     }
@@ -98,12 +97,12 @@ impl Decider {
         self.brake.breaker()
     }
 
-    /// The budget now, for gauges.
+    /// The current budget, for gauges.
     pub fn budget(&self, now: At, views: &[NodeView], policy: &Policy) -> Usage {
         self.brake.usage(now, breaker::known(views, policy).count(), policy.deletions())
     }
 
-    /// How many nodes are watched and suspected.
+    /// The number of watched and suspected nodes.
     pub fn counts(&self) -> Counts {
         Counts {
             watched: self.records.len(),
@@ -111,13 +110,13 @@ impl Decider {
         }
     }
 
-    /// For how long the oldest open case has been open; `None` if there is none.
+    /// How long the oldest open case has been open; `None` if there is none.
     pub fn oldest_case(&self, now: At) -> Option<Duration> {
         let cases = self.records.values().filter_map(|record| record.case.as_ref());
         cases.map(|case| now.since(case.opened())).max()
     }
 
-    /// Notes how a deletion ended.
+    /// Records the result of a deletion.
     pub fn deleted(&mut self, now: At, decision: &Decision, outcome: Deletion, policy: &Policy) {
         if matches!(outcome, Deletion::NotDone | Deletion::Refused | Deletion::Observed) {
             self.brake.release(&decision.uid);
@@ -133,9 +132,9 @@ impl Decider {
         }
     }
 
-    /// Forgets nodes that vanished, turned Ready, came back as another object or left
-    /// the policy's reach, and remembers those that are new in it. Returns a decision for
-    /// each case that this ended.
+    /// Forgets nodes that were deleted, turned Ready, were recreated or left the policy's
+    /// reach, and adds the new ones in reach. Returns a decision for each case that this
+    /// closed.
     fn track(&mut self, views: &[NodeView]) -> Vec<Decision> {
         let by_name: HashMap<&str, &NodeView> =
             views.iter().map(|view| (&*view.name, view)).collect();

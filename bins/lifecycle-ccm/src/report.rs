@@ -1,7 +1,7 @@
-//! What is reported of decisions: events on the node and log lines with the evidence.
+//! Reports of decisions: events on the node and log lines with the evidence.
 //!
-//! A state that lasts is reported when it begins and every ten minutes; one that comes and
-//! goes, once a minute.
+//! A lasting state is reported when it begins and every ten minutes; a flapping one, once a
+//! minute.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,8 +11,8 @@ use ccm_objects::Node;
 
 use crate::policy::{At, Decision, Policy, Reason, Verdict};
 
-/// How long a state that comes back is not reported again: answers that come and go must
-/// not become a flood of events.
+/// How long a recurring state is not reported again, so that flapping answers do not cause a
+/// flood of events.
 const RETURN: Duration = Duration::from_mins(1);
 
 /// The topic of verdicts.
@@ -23,7 +23,7 @@ pub(crate) fn reports(events: EventRecorder) -> Arc<Reports> {
     Arc::new(Reports::new(events, RETURN))
 }
 
-/// Reports what was decided about a node, unless it is nothing.
+/// Reports the decision about a node, unless it is no action.
 pub(crate) fn decided(
     reports: &Reports,
     node: Option<&Node>,
@@ -31,13 +31,13 @@ pub(crate) fn decided(
     (now, policy): (At, &Policy),
 ) {
     let Decision { name, verdict, evidence, since, .. } = decision;
-    // A case may end before its decision, as all do when the breaker closes.
+    // A case may end before its decision, as all cases do when the breaker closes.
     let last = reports.memory().state(name, VERDICT);
     let is_case = since.is_some() || last.is_some_and(|last| !last.starts_with("keep"));
     if matches!(verdict, Verdict::Keep(Reason::Exists | Reason::Ready)) && !is_case {
         return reports.memory().forget(name);
     }
-    // Mostly one that was deleted here a moment ago.
+    // Usually a node that this controller has just deleted.
     let Some(node) = node.filter(|_| *verdict != Verdict::Keep(Reason::AnotherNode)) else {
         return tracing::debug!(node = &**name, "the node has vanished, or another has its name");
     };

@@ -14,14 +14,14 @@ use crate::policy::{Ghosts, Policy, shutdown::Removal};
 /// The settings, checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LifecycleSettings {
-    /// What the deletion policy goes by.
+    /// The parameters of the deletion policy.
     pub policy: Policy,
-    /// The nodes that are judged.
+    /// The selector of the judged nodes.
     #[serde(serialize_with = "as_text")]
     pub node_selector: NodeSelector,
-    /// When the shutdown taint is taken away.
+    /// When the shutdown taint is removed.
     pub shutdown_taint_removal: Removal,
-    /// The longest time for one call to the cloud.
+    /// The time limit of one call to the cloud.
     #[serde(serialize_with = "duration::serialize")]
     pub cloud_call_timeout: Duration,
     /// How many nodes are deleted or tainted at the same time.

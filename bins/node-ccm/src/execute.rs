@@ -1,5 +1,5 @@
-//! Carries out a plan: one request per step, in order, each to the node as the step before
-//! it has left it.
+//! Executes a plan: one request per step, in order, each on the node as the previous step left
+//! it.
 
 pub(crate) mod writers;
 
@@ -17,16 +17,16 @@ use crate::{
     report::NodeReports,
 };
 
-/// Where and why a plan was not carried out to its end.
+/// Where and why the execution of a plan stopped.
 #[derive(Debug)]
 struct Unfinished {
-    /// What was to be written.
+    /// The write that failed.
     what: &'static str,
-    /// Why it was not.
+    /// Why it failed.
     why: Stopped,
 }
 
-/// Carries out plans.
+/// Executes plans.
 struct Executor {
     writer: Writer<Node>,
     metrics: NodeMetrics,
@@ -34,7 +34,7 @@ struct Executor {
 }
 
 impl Executor {
-    /// Carries out a plan that was made for this very version of the node.
+    /// Executes a plan that was made for exactly this version of the node.
     async fn execute(&self, node: &Arc<Node>, plan: &Plan) -> Result<(), Unfinished> {
         let mut latest = Arc::clone(node);
         for step in &plan.steps {
@@ -75,8 +75,8 @@ fn published(plan: &Plan) -> Vec<plans::Step> {
     plan.steps.iter().map(step).collect()
 }
 
-/// New nodes are reported as a whole. A change of an initialised one is news: a person who
-/// sees a label or an address change wants to know what did it and why.
+/// New nodes are reported as a whole. For an initialised node each change is reported, so that
+/// a person who sees a label or an address change can find its cause.
 fn log_written(node: &Node, step: &Step, outcome: &Outcome) {
     let node = &*node.name;
     if *outcome == Outcome::KeptTrue {

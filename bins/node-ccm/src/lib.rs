@@ -1,5 +1,5 @@
-//! node-ccm: the controller that makes new nodes schedulable and keeps them true to
-//! their instances.
+//! node-ccm: the controller that initialises new nodes and keeps them in sync with their
+//! instances.
 //!
 //! ```text
 //! informer -> intake --node changed--> queue --batch--> lookups --answer--> writers --> API server
@@ -64,7 +64,7 @@ pub struct NodeCcm {
     store: Store<Node>,
     intake: Arc<Intake>,
     fleet: Condition,
-    /// Cancelled when no call to the cloud is to be waited for.
+    /// Cancelled when calls to the cloud are no longer awaited.
     closing: CancellationToken,
 }
 
@@ -83,7 +83,7 @@ impl Program for NodeCcm {
         watch::metrics(metrics).specimens_of::<Node>();
         let inventory = Inventory::new();
         inventory.register(metrics);
-        // Its age is not there before the first list.
+        // The age is unknown before the first list.
         inventory.apply(Fleet::default(), Instant::now());
     }
 
@@ -121,7 +121,7 @@ impl Program for NodeCcm {
 
     async fn drain(&self) {
         self.handles.queue.shut_down();
-        // A lookup in flight is not worth the wait: the next leader asks again.
+        // A lookup in flight is not awaited: the next leader asks again.
         self.closing.cancel();
         self.handles.queue.drained().await;
     }

@@ -16,25 +16,25 @@ const REFRESH: [f64; 10] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.
 /// Bounds for the number of nodes in one lookup.
 const BATCH: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0];
 
-/// How a node stands.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum State {
-    /// Not looked at yet, or there is no answer about it.
+    /// Not synced yet, or there is no answer about it.
     #[default]
     Unknown,
     /// It has the taint and is about to be initialised.
     Pending,
-    /// It has the taint, and something keeps it from being initialised.
+    /// It has the taint, and cannot be initialised now.
     Waiting(WaitReason),
-    /// It has the taint, and the API server does not take its writes.
+    /// It has the taint, and the API server rejects its writes.
     #[strum(serialize = "waiting")]
     WriteFailing,
-    /// It is initialised and as its instance.
+    /// It is initialised and in sync with its instance.
     Initialised,
     /// It is initialised and its instance is gone.
     InstanceGone,
-    /// The provider says that it is somebody else's.
+    /// The provider says that it belongs elsewhere.
     NotOurs,
     /// Its provider ID is another provider's.
     Foreign,
@@ -52,7 +52,7 @@ impl State {
     }
 }
 
-/// For what a node waits when the cloud does answer.
+/// The missing condition of a waiting node when the cloud answers.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum WaitsFor {
@@ -61,7 +61,7 @@ enum WaitsFor {
     ApiServer,
 }
 
-/// What the cloud says about a node when it answers.
+/// The kinds of the cloud's answers about a node.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum Said {
@@ -70,7 +70,7 @@ enum Said {
     NotOurs,
 }
 
-/// Why a label is left out.
+/// Why a label is skipped.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum Dropped {
@@ -79,7 +79,7 @@ enum Dropped {
     AlreadyPresent,
 }
 
-/// What becomes of a change of the first InternalIP.
+/// The handling of a change of the first InternalIP.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum Moved {
@@ -131,12 +131,12 @@ metrics! {
 }
 
 impl NodeMetrics {
-    /// A node is in this state from now on.
+    /// Records that a node has entered this state.
     pub(crate) fn entered(&self, state: State) {
         self.count(state, 1);
     }
 
-    /// A node is in this state no more.
+    /// Records that a node has left this state.
     pub(crate) fn left(&self, state: State) {
         self.count(state, -1);
     }
@@ -151,23 +151,23 @@ impl NodeMetrics {
         }
     }
 
-    /// A node of this age was initialised.
+    /// Records that a node of this age was initialised.
     pub(crate) fn initialised(&self, age: Duration) {
         self.taint_removal.observe(age.as_secs_f64());
         self.initial_sync.observe(age.as_secs_f64());
     }
 
-    /// A write of this kind ended.
+    /// Records the end of a write of this kind.
     pub(crate) fn written(&self, kind: &'static str, result: Result<(), &ApiError>) {
         self.writes.of((Written(kind), result.map_err(ApiReason::from))).inc();
     }
 
-    /// One lookup of so many nodes was made.
+    /// Records a lookup with this number of nodes.
     pub(crate) fn looked_up(&self, nodes: usize) {
         self.batches.observe(nodes as f64);
     }
 
-    /// The cloud answered like this about one node.
+    /// Records the cloud's answer about one node.
     pub(crate) fn answered(&self, answer: &LookupResult) {
         let answer = match answer {
             Ok(Lookup::Found(_)) => Ok(Said::Found),
@@ -178,7 +178,7 @@ impl NodeMetrics {
         self.answers.of(answer).inc();
     }
 
-    /// Something was noted about a node for the first time.
+    /// Records a note that is new for its node.
     pub(crate) fn noted(&self, note: &Note) {
         let dropped = |reason| self.label_drops.of(reason).inc();
         let moved = |result| self.internal_ip_changes.of(result).inc();
@@ -192,7 +192,8 @@ impl NodeMetrics {
         };
     }
 
-    /// A list of the fleet ended: how many nodes differ from it, or why it failed.
+    /// Records the end of a list of the fleet: how many nodes differ from it, or why it
+    /// failed.
     pub(crate) fn refreshed(&self, took: Duration, result: Result<usize, ErrorKind>) {
         self.refresh_duration.observe(took.as_secs_f64());
         self.refreshes.of(result.map(drop)).inc();

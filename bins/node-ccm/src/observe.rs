@@ -1,4 +1,4 @@
-//! What is known of nodes and instances, and which nodes are to be looked at.
+//! The known state of nodes and instances, and which nodes need work.
 
 pub(crate) mod intake;
 pub(crate) mod ledger;
@@ -26,7 +26,7 @@ use crate::{metrics::NodeMetrics, plan::pace::RETRY, report::NodeReports, settin
 /// The upstream name of the queue, the label of its metrics.
 pub(crate) const QUEUE: &str = "Nodes";
 
-/// What the parts of the controller are made from; each takes what it needs.
+/// The shared inputs of the controller's parts; each takes those that it needs.
 #[derive(Clone)]
 pub(crate) struct Handles {
     pub(crate) cloud: Arc<dyn Cloud>,
@@ -63,18 +63,18 @@ fn queue_config() -> QueueConfig {
     QueueConfig { waits: RETRY, ..QueueConfig::default() }
 }
 
-/// Whether an answer about one is an answer about the other: they are the same object
-/// and say the same about who they are.
+/// Whether an answer about one also applies to the other: they are the same object with the
+/// same identity.
 pub(crate) fn same_machine(a: &Node, b: &Node) -> bool {
     a.uid == b.uid && a.provider_id == b.provider_id && a.system_uuid == b.system_uuid
 }
 
-/// How soon a node that has changed like this is to be looked at; `None` if nothing has
-/// changed that the plan looks at. Most updates are of that kind.
+/// How soon to sync a node after this change; `None` if the plan reads none of the changed
+/// fields. Most updates are of that kind.
 ///
-/// What a person or kubelet changed in order to mend something is urgent: it also
-/// shortens a back-off. The rest is not, so that a busy node does not drive the calls
-/// to a cloud that fails.
+/// A change that a person or kubelet makes to fix something is urgent: it also shortens a
+/// back-off. Other changes do not, so that a busy node does not cause calls to a failing
+/// cloud.
 fn wakes(old: &Node, new: &Node) -> Option<Priority> {
     let identified = same_machine(old, new);
     let annotated = old.annotations == new.annotations;
@@ -86,7 +86,7 @@ fn wakes(old: &Node, new: &Node) -> Option<Priority> {
         && old.labels == new.labels
         && old.taints == new.taints
         && old.addresses == new.addresses
-        // An InternalIP that is held is let go when the node stops being Ready.
+        // A held InternalIP is released when the node stops being Ready.
         && (new.is_ready() || !old.is_ready());
     (!same).then_some(Priority::Routine)
 }

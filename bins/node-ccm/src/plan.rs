@@ -1,6 +1,6 @@
-//! What to do about one node: a pure function from what is known to a list of steps.
+//! The plan for one node: a pure function from the known state to a list of steps.
 //!
-//! No clock, no I/O, no waiting in here. A [`Plan`] is a value: it can be executed,
+//! It has no clock and no I/O, and never waits. A [`Plan`] is a value: it can be executed,
 //! printed, compared and serialised.
 
 pub mod addresses;
@@ -20,71 +20,71 @@ use serde::Serialize;
 pub use self::labels::OWNED_LABELS;
 use self::{labels::LabelChanges, node_ip::NodeIpError};
 
-/// What to do when the first InternalIP of a Ready node changes in the cloud. Pods,
-/// probes and kubelet's certificate may depend on the old one.
+/// How to handle a change of the first InternalIP of a Ready node in the cloud. Pods, probes
+/// and kubelet's certificate may depend on the old one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InternalIpChange {
-    /// Follow the cloud, and say so.
+    /// Follow the cloud, and report it.
     #[default]
     Apply,
-    /// Keep the node's addresses until it is no longer Ready, and say so.
+    /// Keep the node's addresses until it is no longer Ready, and report it.
     Hold,
 }
 
-/// What is for the operator to decide, or particular to the provider.
+/// Settings of the operator and traits of the provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// See [`InternalIpChange`].
     pub internal_ip_change: InternalIpChange,
-    /// The provider's labels only add: one that it does not name is not taken away.
+    /// The provider's labels are only added: a missing one is not removed.
     pub labels_only_add: bool,
 }
 
-/// What is to be done about one node, and why.
+/// The steps for one node, and their reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Plan {
-    /// What the node is once the steps are done.
+    /// The node's state once the steps are done.
     pub outcome: Outcome,
-    /// The writes, in order. A later one must not happen unless the earlier ones did.
+    /// The writes, in order. A step must not run unless all earlier ones succeeded.
     pub steps: Vec<Step>,
-    /// What a person should know about it.
+    /// Facts to report to the user.
     pub notes: Vec<Note>,
 }
 
-/// What a node is to node-ccm.
+/// The node's state from node-ccm's view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Outcome {
-    /// Its provider ID is another provider's: never touched.
+    /// Its provider ID is another provider's: never written.
     Foreign,
-    /// The provider says that it is somebody else's: left alone.
+    /// The provider says that it belongs elsewhere: skipped.
     NotOurs(String),
     /// It keeps its taint and waits.
     Waits(Wait),
-    /// The steps initialise it.
+    /// The steps initialise the node.
     Initialised,
-    /// It was initialised before; the steps keep it true to its instance.
+    /// It is initialised; the steps keep it in sync with its instance.
     KeptTrue,
-    /// It was initialised before, but its instance is gone. Whether the node goes is
-    /// for lifecycle-ccm to decide.
+    /// It is initialised, but its instance is gone. lifecycle-ccm decides whether to delete
+    /// the node.
     InstanceGone,
-    /// It was initialised before, and the cloud has no answer about it now.
+    /// It is initialised, and the cloud has no answer about it now.
     Unanswered(ErrorKind),
 }
 
-/// Why a node has to wait for its initialisation.
+/// Why a node waits to be initialised.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Wait {
-    /// For what.
+    /// The missing condition.
     pub reason: WaitReason,
-    /// In words, with the cloud's own.
+    /// The message, with the cloud's own words.
     pub message: String,
 }
 
-/// For what a node waits.
+/// The condition that a node waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum WaitReason {
-    /// An answer of the cloud; what came instead was this.
+    /// An answer of the cloud, which returned this error instead.
     Cloud(ErrorKind),
     /// The instance to exist.
     InstanceNotFound,
@@ -102,11 +102,11 @@ pub enum Step {
         /// Why.
         why: String,
     },
-    /// Change metadata and spec, all at once.
+    /// Change metadata and spec in one request.
     ChangeNode(NodeChange),
 }
 
-/// A change of a node's metadata and spec. What is not mentioned stays.
+/// A change of a node's metadata and spec. Unset fields stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NodeChange {
     /// Sets `spec.providerID`.
@@ -117,7 +117,7 @@ pub struct NodeChange {
     pub annotations: BTreeMap<String, Option<String>>,
     /// Replaces `spec.taints`.
     pub taints: Option<Vec<Taint>>,
-    /// Why, one line for each of the above.
+    /// The reasons, one line for each change above.
     pub why: Vec<String>,
 }
 
@@ -131,24 +131,24 @@ impl NodeChange {
     }
 }
 
-/// Something that a person should know, without it being a step.
+/// A fact to report to the user that is not a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Note {
-    /// The cloud names a label that the API server would refuse: it is left out.
+    /// The cloud returns a label that the API server would reject: it is skipped.
     InvalidLabel {
         /// The label's key.
         key: String,
         /// The cloud's value.
         value: String,
-        /// What would be right.
+        /// The rule that it breaks.
         problem: String,
     },
-    /// The cloud names an additional label in a domain of Kubernetes: it is left out.
+    /// The cloud returns an additional label in a Kubernetes domain: it is skipped.
     ReservedLabel {
         /// The label's key.
         key: String,
     },
-    /// The node carries the label with another value that node-ccm has not set: it stays.
+    /// The node has the label with a value that node-ccm did not set: it stays.
     LabelKept {
         /// The label's key.
         key: String,
@@ -157,21 +157,21 @@ pub enum Note {
         /// The cloud's value.
         cloud: String,
     },
-    /// An initialised node's provided-node-ip annotation does not fit its instance: the
+    /// The provided-node-ip annotation of an initialised node does not match its instance: the
     /// addresses stay.
     NodeIpRefused(String),
     /// The first InternalIP of a Ready node changes.
     InternalIpChanged {
-        /// The one it has.
+        /// The old one.
         from: String,
-        /// The one it gets; `None` if it loses it.
+        /// The new one; `None` if it is removed.
         to: Option<String>,
     },
-    /// The same, but the policy is to hold it.
+    /// The same, but the policy keeps the old one.
     InternalIpHeld {
-        /// The one it has and keeps.
+        /// The current one, which stays.
         from: String,
-        /// The one that the cloud names.
+        /// The one that the cloud returns.
         to: Option<String>,
     },
 }
@@ -186,7 +186,7 @@ impl Note {
     }
 }
 
-/// Decides what to do about a node, by what the cloud said about its instance.
+/// Plans the steps for a node from the cloud's answer about its instance.
 pub fn plan(node: &Node, claim: Claim, answer: &LookupResult, policy: Policy) -> Plan {
     if claim == Claim::Foreign {
         return Plan::nothing(Outcome::Foreign);
@@ -211,7 +211,7 @@ fn gone_text(proof: &AbsenceProof) -> String {
     }
 }
 
-/// The plan for a node of ours whose instance is known.
+/// The plan for a node of this provider whose instance is known.
 pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
     let uninitialised = node.is_uninitialised();
     let outcome = if uninitialised { Outcome::Initialised } else { Outcome::KeptTrue };

@@ -1,7 +1,7 @@
-//! What a person is told: events on the node, and log lines.
+//! User-visible reports: events on the node, and log lines.
 //!
-//! A state that lasts is reported when it begins, when it changes and every ten minutes; a
-//! fact is reported once. The recorder folds what is left.
+//! A lasting state is reported when it begins, when it changes and every ten minutes; a single
+//! fact is reported once. The event recorder aggregates the rest.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     plan::{Note, Outcome, Plan, Wait, WaitReason, pace::Pace},
 };
 
-/// Reports about nodes. Clones have one memory.
+/// Reports about nodes. Clones share one memory.
 #[derive(Clone)]
 pub(crate) struct NodeReports {
     reports: Arc<Reports>,
@@ -26,7 +26,7 @@ impl NodeReports {
         Self { reports: Arc::new(Reports::new(events, Duration::ZERO)), metrics }
     }
 
-    /// Forgets what was reported of a node that is gone.
+    /// Forgets the reports about a deleted node.
     pub(crate) fn forget(&self, name: &str) {
         self.reports.memory().forget(name);
     }
@@ -35,7 +35,7 @@ impl NodeReports {
         self.reports.report(&node.reference(), when, report)
     }
 
-    /// A node keeps its taint, why, and how often it is looked at again.
+    /// Reports that a node keeps its taint, the reason, and the retry interval.
     pub(crate) fn wait(&self, node: &Node, Wait { reason, message }: &Wait, pace: Pace) {
         let (event, state, what) = match reason {
             WaitReason::Cloud(kind) => (
@@ -43,7 +43,7 @@ impl NodeReports {
                 kind.reason(),
                 "The node stays tainted until the cloud answers; it said",
             ),
-            // A message that names other facts is worth an event of its own.
+            // A message with different facts gets an event of its own.
             WaitReason::InstanceNotFound => (
                 "InstanceNotFound",
                 &**message,
@@ -67,7 +67,7 @@ impl NodeReports {
         self.report(node, When::Changed, report);
     }
 
-    /// The API server does not take a write.
+    /// Reports that the API server rejects a write.
     pub(crate) fn refused(&self, node: &Node, what: &str, error: &ApiError, pace: Pace) {
         let (name, event) = (&node.name, "WriteFailed");
         let report = Report {
@@ -84,8 +84,8 @@ impl NodeReports {
         self.report(node, When::Changed, report);
     }
 
-    /// A node is another provider's. One that waits gets an event, too, because its taint
-    /// is looked into there.
+    /// Reports that a node is another provider's. A waiting node also gets an event, because
+    /// users debug its taint there.
     pub(crate) fn foreign(&self, node: &Node, schemes: &[String]) {
         let text = format!(
             "provider ID {} is not of this provider's schemes ({}); the node is left to its own controller",
@@ -103,7 +103,8 @@ impl NodeReports {
         self.report(node, When::Once, report);
     }
 
-    /// A node is left alone, and why. No event: most of these nodes are somebody else's.
+    /// Reports that a node is skipped, and why. No event: most of these nodes are another
+    /// provider's.
     pub(crate) fn left_alone(&self, node: &Node, outcome: &Outcome) {
         let text = outcome.to_string();
         let line = format!("Skip sync node {}: {text}", node.name);
@@ -111,7 +112,7 @@ impl NodeReports {
         self.report(node, When::Changed, report);
     }
 
-    /// What the plan notes, each note once.
+    /// Reports the plan's notes, each one once.
     pub(crate) fn notes(&self, node: &Node, plan: &Plan) {
         for note in &plan.notes {
             let text = note.to_string();
@@ -137,7 +138,7 @@ impl NodeReports {
         }
     }
 
-    /// A node is initialised.
+    /// Reports that a node is initialised.
     pub(crate) fn initialised(&self, node: &Node) {
         let report = Report {
             line: format!("Successfully initialized node {} with cloud provider", node.name),

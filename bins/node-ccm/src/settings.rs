@@ -56,7 +56,7 @@ ccm_settings::settings! {
 }
 
 impl NodeSettings {
-    /// What the plan needs to know of the settings.
+    /// The plan's part of the settings.
     pub fn policy(&self) -> Policy {
         Policy { internal_ip_change: self.node_internal_ip_change, ..Policy::default() }
     }

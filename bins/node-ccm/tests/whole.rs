@@ -1,5 +1,5 @@
-//! The whole controller on a simulated API server and a simulated cloud, all in one
-//! process, where time is paused. The numbers are those of docs/parity.md.
+//! The whole controller with a simulated API server and a simulated cloud in one process with
+//! paused time. The numbers are those of docs/parity.md.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -35,7 +35,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// A node-ccm that leads, and everything around it.
+/// A leading node-ccm with its environment.
 struct Whole {
     api: Arc<ApiServer>,
     cloud: SimCloud,
@@ -52,7 +52,7 @@ impl Whole {
         whole
     }
 
-    /// Everything but the program itself.
+    /// The environment without the program.
     fn before_start(arguments: &[String]) -> Self {
         let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
         let config = ClientConfig {
@@ -119,7 +119,7 @@ impl Whole {
         self.node(name)["spec"]["taints"].to_string().contains(UNINITIALIZED)
     }
 
-    /// Waits until this node is initialised, and all that comes of it has been noticed.
+    /// Waits until this node is initialised and all resulting changes are observed.
     async fn initialised(&self, name: &str) {
         let done = async {
             while self.is_tainted(name) {
@@ -130,7 +130,7 @@ impl Whole {
         sleep(Duration::from_millis(100)).await;
     }
 
-    /// The next patches meet this, as often as said.
+    /// The next patches get this response, this number of times.
     fn conflicts(&self, times: usize) {
         let conflict = Action::Status { code: 409, retry_after: None };
         self.api
@@ -167,7 +167,7 @@ impl Whole {
     }
 }
 
-/// Scenarios 39 to 42: upstream asks once per node, whatever the number of workers.
+/// Scenarios 39 to 42: upstream makes one call per node, whatever the number of workers.
 #[tokio::test(start_paused = true)]
 async fn a_refresh_is_one_call_whatever_the_number_of_nodes_and_workers() {
     const NODES: usize = 100;
@@ -213,7 +213,7 @@ async fn a_refresh_leaves_tainted_and_foreign_nodes_alone() {
     assert_eq!(whole.writes().len(), writes);
 }
 
-/// Every write would be refused, so each retry would be in vain.
+/// Every write would be rejected, so retries cannot help.
 #[tokio::test(start_paused = true)]
 async fn an_observer_decides_once_and_follows_what_changes() {
     const NODES: usize = 20;
@@ -229,11 +229,11 @@ async fn an_observer_decides_once_and_follows_what_changes() {
     let asked = whole.cloud.calls();
     sleep(Duration::from_hours(1)).await;
     let calls = whole.cloud.calls().since(&asked);
-    // Each node again every five minutes; with no initialised node there is no list.
+    // Each node is retried every five minutes; without an initialised node there is no list.
     assert!(calls.lookup <= 12 && calls.list == 0, "{calls}");
     assert_eq!(whole.metric("ccm_plan_steps_total{step=\"taint\"}"), NODES as u64);
 
-    // Another does it for the first node, and an instance of another goes.
+    // Another writer initialises the first node, and the instance of another node is deleted.
     let mended = json!({"spec": {"taints": null, "providerID": "sim://i-00000"}});
     whole.api.patch("nodes", &names[0], "", PatchKind::Merge, mended).unwrap();
     whole.cloud.remove(&SimInstance::numbered(1).id).unwrap();
@@ -265,8 +265,8 @@ async fn a_node_whose_addresses_are_refused_keeps_its_taint() {
     }
 }
 
-/// Quirks 6 and 13: a conflict is planned anew, and neither cloud nor API server are
-/// asked again.
+/// Quirks 6 and 13: a conflict is planned again, without new calls to the cloud or the API
+/// server.
 #[tokio::test(start_paused = true)]
 async fn conflicts_cost_no_call_to_the_cloud_and_no_read() {
     for times in [1, 4] {
@@ -304,8 +304,8 @@ async fn a_foreign_node_that_waits_is_told_so_once() {
     assert_eq!(whole.events("foreign").len(), 1);
 }
 
-/// The nodes' back-offs end at different times within a minute, so that some of them
-/// would be late if they were left to it.
+/// The back-offs of the nodes end at different times within a minute, so some nodes would be
+/// late if only the back-off applied.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_shows_the_instance_of_a_waiting_node_ends_its_back_off() {
     let whole = Whole::start(&["--node-status-update-frequency=10s".to_owned()]).await;
@@ -359,7 +359,7 @@ async fn the_page_says_why_the_nodes_are_not_listed() {
     }
 }
 
-/// Without a list of the fleet each node is looked up once per period instead.
+/// Without a list of the fleet, each node is looked up once per period.
 #[tokio::test(start_paused = true)]
 async fn a_cloud_without_a_list_keeps_nodes_true() {
     let whole = Whole::before_start(&[]);
@@ -379,8 +379,8 @@ async fn a_cloud_without_a_list_keeps_nodes_true() {
     assert_eq!(fleet.verdict.detail(), "1 nodes are looked up, because the provider has no list");
 }
 
-/// Without an initialised node the fleet is not listed, so nothing else would end the
-/// memory of an instance.
+/// Without an initialised node the fleet is not listed, so nothing else would expire a
+/// remembered instance.
 #[tokio::test(start_paused = true)]
 async fn instances_of_nodes_that_are_gone_are_forgotten_without_a_list_too() {
     let whole = Whole::start(&["--node-status-update-frequency=1m".to_owned()]).await;

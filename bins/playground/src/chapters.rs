@@ -1,4 +1,4 @@
-//! The story, a chapter for each controller.
+//! The demo, with one chapter for each controller.
 
 pub mod lifecycle;
 pub mod node;
@@ -10,7 +10,7 @@ use ccm_sim::poll;
 
 use crate::stage::Stage;
 
-/// What a program is started with for its chapter, besides where cluster and cloud are.
+/// The arguments of a program for its chapter, besides the addresses of cluster and cloud.
 pub fn arguments(program: &str) -> &'static [&'static str] {
     match program {
         node::PROGRAM => node::ARGUMENTS,
@@ -22,7 +22,7 @@ pub fn arguments(program: &str) -> &'static [&'static str] {
 /// How long a step may take before it counts as failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until one replica of the program leads, and says which.
+/// Waits until one replica of the program leads, and returns its name.
 async fn leader(stage: &Stage, controller: &str) -> Result<String> {
     let name = poll::until("one replica to lead", PATIENCE, || async {
         let leading = stage.leading(controller).await;

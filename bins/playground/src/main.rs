@@ -1,5 +1,5 @@
-//! `make demo`: a simulated cluster and a simulated cloud, the real programs against
-//! them as child processes, and a story on the terminal while it happens.
+//! `make demo`: runs the real programs as child processes against a simulated cluster and a
+//! simulated cloud, and shows each step on the terminal.
 
 use std::process::ExitCode;
 
@@ -62,8 +62,8 @@ async fn run(arguments: &Arguments, story: &mut Story) -> Result<()> {
     stage.strike().await
 }
 
-/// Ctrl-C or SIGTERM. The programs get the terminal's Ctrl-C as well and release
-/// their lease by themselves.
+/// Ctrl-C or SIGTERM. The programs receive the terminal's Ctrl-C as well and release their
+/// lease themselves.
 async fn interrupted() {
     let Ok(mut terminate) = signal(SignalKind::terminate()) else {
         return std::future::pending().await;

@@ -1,5 +1,5 @@
-//! What the story happens on: the simulated API server and cloud in this process, and
-//! the real programs beside it.
+//! The environment of the demo: the simulated API server and cloud in this process, and the
+//! real programs as child processes.
 
 use std::{net::Ipv4Addr, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
 
@@ -35,7 +35,7 @@ pub struct Stage {
     arguments: Arguments,
 }
 
-/// What the program of this name is started with, besides where cluster and cloud are.
+/// The arguments of this program, besides the addresses of cluster and cloud.
 pub type Arguments = fn(&str) -> &'static [&'static str];
 
 impl Stage {
@@ -69,7 +69,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Says how to look at it from another terminal.
+    /// Prints how to look at the environment from another terminal.
     pub fn describe(&self, story: &Story) {
         story.say(format!("kubectl --kubeconfig={} get nodes -w", self.kubeconfig.display()));
         for (name, program) in &self.programs {
@@ -86,20 +86,20 @@ impl Stage {
         self.served.cloud()
     }
 
-    /// How many calls the cloud has had, those for its health left out.
+    /// The number of calls to the cloud, without health checks.
     pub fn cloud_calls(&self) -> u64 {
         let calls = self.cloud().calls();
         calls.lookup + calls.list
     }
 
-    /// Refuses all lookups for a while, as a cloud does whose quota is used up.
+    /// Rejects all lookups for a while, as a cloud with an exhausted quota does.
     pub fn throttle(&self, time: Duration) {
         let effect = Effect::Throttle { retry_after: Some(Duration::from_secs(2)) };
         self.cloud().faults().add(Fault::new(effect).on(Operation::Lookup).lasting(time));
     }
 
-    /// Lets the cloud answer as one does that is asked with the credentials of another
-    /// project: it knows no instance and lists none.
+    /// Makes the cloud answer as if it was called with the credentials of another project: it
+    /// knows no instance and lists none.
     pub fn show_another_project(&self) {
         self.cloud().faults().add(Fault::new(Effect::WrongProject));
     }
@@ -119,7 +119,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Sets the node's condition Ready, as its kubelet does or, when that is silent,
+    /// Sets the node's condition Ready, as its kubelet does or, when kubelet is silent,
     /// kube-controller-manager.
     pub fn set_ready(&self, name: &str, status: &str) -> Result<()> {
         let conditions = json!([{"type": "Ready", "status": status, "reason": "NodeStatus"}]);
@@ -128,7 +128,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The node as the API server has it.
+    /// The node in the API server.
     pub fn node(&self, name: &str) -> Option<Value> {
         self.server.get("nodes", name)
     }
@@ -154,7 +154,7 @@ impl Stage {
         .await
     }
 
-    /// How often the programs have written a node.
+    /// The number of the programs' writes to a node.
     pub fn node_writes(&self) -> usize {
         let audit = self.server.audit();
         [Verb::Patch, Verb::Update].map(|verb| audit.count("node-ccm/", verb, "nodes")).iter().sum()
@@ -173,7 +173,7 @@ impl Stage {
         self.server.list("events").iter().filter(|event| about(event)).map(line).collect()
     }
 
-    /// The replicas of this program that say that they lead.
+    /// The replicas of this program that report that they lead.
     pub async fn leading(&self, controller: &str) -> Vec<String> {
         let mut names = Vec::new();
         for (name, program) in &self.programs {
@@ -184,7 +184,7 @@ impl Stage {
         names
     }
 
-    /// A page of the replica of this program that leads.
+    /// A page of the leading replica of this program.
     pub async fn page(&self, controller: &str, path: &str) -> Result<String> {
         let leader = self.leading(controller).await.into_iter().next();
         let program = self.programs.iter().find(|(name, _)| Some(name) == leader.as_ref());
@@ -192,7 +192,7 @@ impl Stage {
         Ok(program.get(path).await?.1)
     }
 
-    /// Stops a program as Kubernetes does, and says how it ended.
+    /// Stops a program as Kubernetes does, and returns how it ended.
     pub async fn terminate(&mut self, name: &str) -> Result<ExitStatus> {
         let at = self
             .programs
@@ -203,15 +203,15 @@ impl Stage {
         program.terminate().await
     }
 
-    /// Starts a program anew, as a Deployment does.
+    /// Starts a program again, as a Deployment does.
     pub async fn replace(&mut self, name: &str) -> Result<()> {
         self.start(name).await
     }
 
-    /// Ends everything.
+    /// Stops everything.
     pub async fn strike(mut self) -> Result<()> {
         for (_, program) in &self.programs {
-            // One that has ended by itself has nothing left to hear.
+            // A child that has exited needs no signal.
             program.signal(Signal::TERM).ok();
         }
         for (_, program) in &mut self.programs {

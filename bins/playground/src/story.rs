@@ -1,4 +1,4 @@
-//! What the terminal shows: a line for each step, with the time it took.
+//! The terminal output: one line for each step, with its duration.
 
 use std::{
     fmt::Display,
@@ -9,7 +9,7 @@ use std::{
 use anyhow::Result;
 use tokio::time::Instant;
 
-/// The teller.
+/// The narrator.
 pub struct Story {
     terminal: Stdout,
     start: Instant,
@@ -18,12 +18,12 @@ pub struct Story {
 }
 
 impl Story {
-    /// Nothing told yet.
+    /// Starts without any output.
     pub fn new() -> Self {
         Self { terminal: std::io::stdout(), start: Instant::now(), steps: 0, failures: 0 }
     }
 
-    /// How many steps have failed.
+    /// The number of failed steps.
     pub fn failures(&self) -> usize {
         self.failures
     }
@@ -33,13 +33,13 @@ impl Story {
         self.line(&format!("\n== {title}"));
     }
 
-    /// Says something between the steps.
+    /// Prints text between the steps.
     pub fn say(&self, text: impl Display) {
         self.line(&format!("         {text}"));
     }
 
-    /// Does one step and tells how it went. A failed step is told and counted; the
-    /// story goes on, so that one run shows all that is broken.
+    /// Runs one step and prints its result. A failed step is counted; the demo continues, so
+    /// that one run shows all failures.
     pub async fn step<T: Display>(&mut self, what: &str, doing: impl Future<Output = Result<T>>) {
         self.steps += 1;
         match doing.await {
@@ -52,7 +52,7 @@ impl Story {
         }
     }
 
-    /// Tells of an error with its causes, and counts it.
+    /// Prints an error with its causes, and counts it.
     pub fn failed(&mut self, error: &anyhow::Error) {
         self.failures += 1;
         for cause in error.chain() {
@@ -60,7 +60,7 @@ impl Story {
         }
     }
 
-    /// How it all went.
+    /// The overall result.
     pub fn summary(&self) {
         let outcome =
             if self.failures == 0 { "all as it should be" } else { "NOT as it should be" };
@@ -68,7 +68,7 @@ impl Story {
     }
 
     fn line(&self, text: &str) {
-        // A closed terminal is no reason to fail: the story is also the check.
+        // A closed terminal is no failure: the demo is also a test.
         writeln!(self.terminal.lock(), "{text}").ok();
     }
 }

@@ -1,5 +1,5 @@
-//! Looks at one node after another: asks, plans, carries out the plan, and decides when to
-//! look again.
+//! Syncs one node after another: looks it up, plans, executes the plan, and schedules the next
+//! sync.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,10 +24,10 @@ use crate::{
     settings::TemplateSettings,
 };
 
-/// When to look again at what only a person can mend.
+/// Retry interval for errors that need a person.
 const RARELY: Duration = Duration::from_mins(5);
 
-/// What a worker does.
+/// The worker.
 pub(crate) struct Executor {
     observer: Arc<Observer>,
     writer: Writer<Node>,
@@ -56,7 +56,7 @@ impl Executor {
         }
     }
 
-    /// Looks at the node of this name.
+    /// Syncs the node of this name.
     pub(crate) async fn work(self: Arc<Self>, name: Name) {
         let Some((node, answer)) = self.observer.look(&name).await else {
             self.reports.forget(&name);
@@ -75,7 +75,7 @@ impl Executor {
                 self.plans.clear("Node", &name);
                 self.settled(&node, &plan.outcome);
             }
-            // A term that is merely short gets longer with the next renewal.
+            // A term that is only short is extended by the next renewal.
             Err(Stopped::Lost(lost)) => {
                 tracing::debug!(node = &*name, "not written: {lost}");
                 self.observer.queue.retry(name);
@@ -84,7 +84,7 @@ impl Executor {
         }
     }
 
-    /// One request per step, each to the node as the step before it has left it.
+    /// One request per step, each on the node as the previous step left it.
     async fn carry_out(&self, node: &Arc<Node>, plan: &Plan) -> Result<(), Stopped> {
         let mut latest = Arc::clone(node);
         for step in &plan.steps {
@@ -100,8 +100,8 @@ impl Executor {
         Ok(())
     }
 
-    /// The plan is carried out. The queue hears of changes of the node; changes in the cloud
-    /// are found by asking again.
+    /// The plan is executed. The queue receives changes of the node; only polling finds
+    /// changes in the cloud.
     fn settled(&self, node: &Node, outcome: &Outcome) {
         let name = &node.name;
         match outcome {
@@ -120,7 +120,7 @@ impl Executor {
     fn refused(&self, node: &Node, error: &ApiError) {
         let name = &node.name;
         match error {
-            // Deleted meanwhile: the informer will say so.
+            // Deleted in the meantime: the informer reports it.
             ApiError::NotFound => {}
             // The plan was made for an older version of the node.
             ApiError::Conflict => {
@@ -149,7 +149,7 @@ impl Executor {
     }
 }
 
-/// The steps of a plan as the page `/plan` shows them.
+/// The steps of a plan for the page `/plan`.
 fn published(plan: &Plan) -> Vec<plans::Step> {
     let step = |step: &Step| match step {
         Step::SetName { name, why } => plans::Step {

@@ -1,6 +1,6 @@
-//! template-ccm: what the author of a new controller copies. It is complete and is tested
-//! like the others, but not installed: it keeps the annotation `quartet.dev/instance-name` of
-//! each node equal to the name of the node's instance.
+//! template-ccm: the template for new controllers. It is complete and is tested like the
+//! others, but not installed: it keeps the annotation `quartet.dev/instance-name` of each node
+//! equal to the name of the node's instance.
 //!
 //! ```text
 //! informer --node changed--> queue --name--> one lookup in the cloud --> plan --> execute --> API server
@@ -18,10 +18,10 @@
 //! | `metrics` | `ccm_template_*` | the declarations |
 //! | this file | joins the parts: what each replica does, what the leader does, the drain | the kind, rights |
 //!
-//! This is a controller by key: many objects side by side, each on its own. One that compares
-//! all objects at once works in passes ([`ccm_controller::passes`]; lifecycle-ccm is one). A
-//! controller of many objects asks the cloud about many in one call
-//! ([`get_batch`](ccm_controller::queue::WorkQueue::get_batch); node-ccm does).
+//! This controller works by key: it processes many objects concurrently, each on its own. A
+//! controller that compares all objects at once works in passes ([`ccm_controller::passes`];
+//! lifecycle-ccm is one). A controller with many objects looks up many of them in one cloud
+//! call ([`get_batch`](ccm_controller::queue::WorkQueue::get_batch); node-ccm does).
 
 mod execute;
 mod metrics;
@@ -56,7 +56,7 @@ use crate::{
     observe::{Observer, QUEUE},
 };
 
-/// How many nodes are worked on at once.
+/// The number of workers.
 const WORKERS: usize = 8;
 
 /// The program.
@@ -84,7 +84,7 @@ impl Program for TemplateCcm {
         [watch::rights::<Node>().as_slice(), &[writer::patch::<Node>()]].concat()
     }
 
-    /// On every replica, so that a standby has the nodes when it takes over.
+    /// Runs on every replica, so that a standby has the nodes when it takes over.
     async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
         let store = Store::new();
         let observer = Arc::new(Observer::new(&context, store.clone()));

@@ -1,4 +1,4 @@
-//! See `template_ccm`. Copied as it is, with the name of the crate and of its program.
+//! See `template_ccm`. A copy only changes the names of the crate and of its program.
 
 use std::process::ExitCode;
 

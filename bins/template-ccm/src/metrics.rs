@@ -1,12 +1,12 @@
-//! The metrics of template-ccm. Registration and the page of the metrics follow from each
-//! declaration; the values of a label are those of its type.
+//! The metrics of template-ccm. Each declaration generates the registration and the reference
+//! page; the values of a label are those of its type.
 
 use ccm_cloud::{ErrorKind, Lookup, LookupResult};
 use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{Counter, Family, label, metrics};
 use strum::{IntoStaticStr, VariantNames};
 
-/// What the cloud says about a node when it answers.
+/// The kinds of the cloud's answers about a node.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum Said {
@@ -29,7 +29,7 @@ metrics! {
 }
 
 impl TemplateMetrics {
-    /// The cloud answered like this about one node.
+    /// Records the cloud's answer about one node.
     pub(crate) fn answered(&self, answer: &LookupResult) {
         let said = match answer {
             Ok(Lookup::Found(_)) => Ok(Said::Found),
@@ -40,7 +40,7 @@ impl TemplateMetrics {
         self.answers.of(said).inc();
     }
 
-    /// A write ended.
+    /// Records the end of a write.
     pub(crate) fn written(&self, result: Result<(), &ApiError>) {
         self.writes.of(result.map_err(ApiReason::from)).inc();
     }

@@ -1,4 +1,4 @@
-//! Which nodes are to be looked at, and what the cloud says about one.
+//! Selects the nodes that need work, and asks the cloud about one node.
 
 use std::sync::{
     Arc,
@@ -21,16 +21,16 @@ use crate::{plan::INSTANCE_NAME, settings::TemplateSettings};
 /// The queue's name in its metrics.
 pub(crate) const QUEUE: &str = "template";
 
-/// What is known of the nodes.
+/// The known state of the nodes.
 pub(crate) struct Observer {
-    /// The names of the nodes that are to be looked at.
+    /// The names of the nodes that need work.
     pub(crate) queue: WorkQueue<Name>,
     store: Store<Node>,
     cloud: Arc<dyn Cloud>,
     settings: watch::Receiver<Arc<TemplateSettings>>,
-    /// Set once this replica leads: before that nothing is queued.
+    /// Set once this replica leads: nothing is queued before that.
     leads: AtomicBool,
-    /// Cancelled when no answer of the cloud is waited for any more.
+    /// Cancelled when cloud answers are no longer awaited.
     closing: CancellationToken,
 }
 
@@ -52,14 +52,14 @@ impl Observer {
 
     /// Queues every node when this replica begins to lead.
     pub(crate) fn take_up(&self) {
-        // Before the list, so that no node falls between the list and the first change.
+        // Set before listing, so that no node is missed between the list and the first change.
         self.leads.store(true, Ordering::SeqCst);
         for node in self.store.list() {
             self.queue.add(Arc::clone(&node.name), Priority::Routine);
         }
     }
 
-    /// Queues a node that has changed. Called by the informer on every replica; never waits.
+    /// Queues a changed node. The informer calls it on every replica; never blocks.
     pub(crate) fn changed(&self, change: &Change<Node>) {
         if self.leads.load(Ordering::SeqCst)
             && let Some((node, priority)) = wakes(change)
@@ -68,8 +68,8 @@ impl Observer {
         }
     }
 
-    /// The node as it is now, and the cloud's answer about it; `None` if the node is gone or
-    /// the answer is not waited for.
+    /// The current node, and the cloud's answer about it; `None` if the node is gone or the
+    /// call is cancelled.
     pub(crate) async fn look(&self, name: &str) -> Option<(Arc<Node>, LookupResult)> {
         let node = self.store.get(name)?;
         let answer = self.ask(&node).await?;
@@ -84,7 +84,7 @@ impl Observer {
             let why = format!("its provider ID {id} is not of this provider's schemes ({schemes})");
             return Some(Ok(Lookup::NotOurs(why)));
         }
-        // The limit of time comes from the settings at each call, so a new one counts at once.
+        // Each call reads the time limit from the settings, so a new one takes effect at once.
         let call = Call::routine(self.settings.borrow().cloud_call_timeout);
         let asked = [Arc::clone(node)];
         tokio::select! {
@@ -94,15 +94,15 @@ impl Observer {
         }
     }
 
-    /// Hands out no more nodes, and gives up on the cloud: the next leader asks again.
+    /// Stops handing out nodes and cancels calls to the cloud: the next leader asks again.
     pub(crate) fn close(&self) {
         self.queue.shut_down();
         self.closing.cancel();
     }
 }
 
-/// The node that is to be looked at after this change, and how soon; `None` if nothing has
-/// changed that the plan reads. Most updates are of that kind.
+/// The node to sync after this change, and how soon; `None` if the plan reads none of the
+/// changed fields. Most updates are of that kind.
 fn wakes(change: &Change<Node>) -> Option<(&Node, Priority)> {
     match change {
         Change::Added(node) => Some((node, Priority::Urgent)),
@@ -118,7 +118,7 @@ fn wakes(change: &Change<Node>) -> Option<(&Node, Priority)> {
                 (true, true) => None,
             }
         }
-        // What is remembered of it is forgotten by its worker.
+        // The node's worker forgets its state.
         Change::Deleted(node) => Some((node, Priority::Routine)),
     }
 }

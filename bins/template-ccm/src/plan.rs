@@ -1,7 +1,7 @@
-//! What to do about one node: a pure function from what is known to a list of steps.
+//! The plan for one node: a pure function from the known state to a list of steps.
 //!
-//! No clock, no I/O, no client: the tidy tests hold this module to that. A [`Plan`] is a
-//! value, so its cases are tested as a table.
+//! It has no clock, no I/O and no client; the tidy tests enforce this. A [`Plan`] is a value,
+//! so its cases are tested as a table.
 
 use std::fmt;
 
@@ -9,33 +9,33 @@ use ccm_base::RetryClass;
 use ccm_cloud::{Lookup, LookupResult};
 use ccm_objects::Node;
 
-/// The annotation that the controller owns. Nodes as they are kept have those annotations
-/// alone that begin with `quartet.dev/`.
+/// The annotation that the controller owns. The informer keeps only annotations that begin
+/// with `quartet.dev/`.
 pub const INSTANCE_NAME: &str = "quartet.dev/instance-name";
 
-/// What is to be done about one node, and why.
+/// The steps for one node, and their reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What the node is once the steps are done.
+    /// The node's state once the steps are done.
     pub outcome: Outcome,
     /// The writes, in order.
     pub steps: Vec<Step>,
 }
 
-/// What a node is to the controller.
+/// The node's state from the controller's view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It has the name of its instance.
+    /// The annotation equals the instance's name.
     Named,
-    /// It is not for this controller to change, and why.
+    /// The controller must not change it, and why.
     LeftAlone(String),
     /// The cloud has no answer about it now.
     Waits {
         /// When to ask again.
         class: RetryClass,
-        /// The kind of the error, in one word.
+        /// The kind of the error, as one word.
         reason: &'static str,
-        /// What the cloud said.
+        /// The cloud's message.
         message: String,
     },
 }
@@ -45,9 +45,9 @@ pub enum Outcome {
 pub enum Step {
     /// Sets the annotation.
     SetName {
-        /// To this.
+        /// The new value.
         name: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -60,7 +60,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// Decides about a node by the cloud's answer about it.
+/// Plans the steps for a node from the cloud's answer about it.
 pub fn plan(node: &Node, answer: &LookupResult) -> Plan {
     let without_steps = |outcome| Plan { outcome, steps: Vec::new() };
     let left_alone = |why: &str| without_steps(Outcome::LeftAlone(why.to_owned()));
@@ -70,7 +70,7 @@ pub fn plan(node: &Node, answer: &LookupResult) -> Plan {
             let steps = name(node, &instance.name).into_iter().collect();
             Plan { outcome: Outcome::Named, steps }
         }
-        // lifecycle-ccm decides what becomes of the node.
+        // lifecycle-ccm decides whether to delete the node.
         Ok(Lookup::Gone(_)) => left_alone("its instance is gone"),
         Ok(Lookup::NotOurs(why)) => left_alone(why),
         Err(error) => without_steps(Outcome::Waits {

@@ -1,6 +1,6 @@
-//! What a person reads: events on the node, and log lines.
+//! User-visible reports: events on the node, and log lines.
 //!
-//! A state that lasts is reported when it begins, when it changes and every ten minutes.
+//! A lasting state is reported when it begins, when it changes and every ten minutes.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ impl NodeReports {
         Self(Reports::new(events, Duration::ZERO))
     }
 
-    /// Forgets what was reported of a node that is gone.
+    /// Forgets the reports about a deleted node.
     pub(crate) fn forget(&self, name: &str) {
         self.0.memory().forget(name);
     }
 
-    /// A step is done.
+    /// Reports that a step is done.
     pub(crate) fn written(&self, node: &Node, step: &Step) {
         let Step::SetName { name, .. } = step;
         let report = Report {
@@ -34,20 +34,20 @@ impl NodeReports {
         self.0.report(&node.reference(), When::Always, report);
     }
 
-    /// A node is left alone. No event: it may be another controller's.
+    /// Reports that a node is skipped. No event: it may be another controller's.
     pub(crate) fn left_alone(&self, node: &Node, why: &str) {
         let line = format!("the node is left alone: {why}");
         let report = Report { topic: "LeftAlone", state: why, line, ..Report::default() };
         self.0.report(&node.reference(), When::Changed, report);
     }
 
-    /// The cloud has no answer.
+    /// Reports that the cloud has no answer.
     pub(crate) fn waits(&self, node: &Node, reason: &str, message: &str) {
         let text = format!("The cloud does not say which instance the node has: {message}");
         self.warn(node, "WaitingForCloud", reason, text);
     }
 
-    /// The API server does not take a write.
+    /// Reports that the API server rejects a write.
     pub(crate) fn refused(&self, node: &Node, error: &ApiError) {
         let text = format!("The annotation {INSTANCE_NAME} could not be written: {error}");
         self.warn(node, "WriteFailed", error.reason(), text);

@@ -1,5 +1,5 @@
-//! The settings of template-ccm. Flag, key in the file, environment variable, check and
-//! reference page follow from each declaration.
+//! The settings of template-ccm. Each declaration generates the flag, the key in the file, the
+//! environment variable, the check and the reference page.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the built program does that needs no API server, and its exit code.
+//! Commands of the built program that need no API server, and their exit codes.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -10,7 +10,7 @@ const DONE: i32 = 0;
 const BROKEN: i32 = 1;
 const USAGE: i32 = 2;
 
-/// Files that settings name.
+/// The files that the settings refer to.
 struct Files(TempDir);
 
 impl Files {
@@ -72,7 +72,7 @@ fn what_needs_no_work_has_its_exit_code() {
     check(&unavailable, &["--check-config", "--user-agent"], USAGE);
 }
 
-/// What a start would stumble over a moment later is no valid configuration.
+/// A configuration that would fail soon after the start is invalid.
 #[test]
 fn files_that_settings_name_are_checked_with_the_exit_code_of_a_start() {
     let files = Files::new();

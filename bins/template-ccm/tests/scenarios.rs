@@ -1,5 +1,5 @@
-//! The scenarios of template-ccm, on the simulated API server, or with
-//! `QUARTET_CLUSTER=real` on real ones.
+//! The scenarios of template-ccm, on the simulated API server, or with `QUARTET_CLUSTER=real`
+//! on a real cluster.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! The whole controller on a simulated API server and a simulated cloud, all in one
-//! process, where time is paused. A copy keeps `Whole` and replaces the tests.
+//! The whole controller with a simulated API server and a simulated cloud in one process with
+//! paused time. A copy keeps `Whole` and replaces the tests.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -32,7 +32,7 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// A program, and everything around it.
+/// A program with its environment.
 struct Whole {
     api: Arc<ApiServer>,
     cloud: SimCloud,
@@ -82,7 +82,7 @@ impl Whole {
         Self { api, cloud, metrics, program, _end: token.drop_guard() }
     }
 
-    /// A standby: prepared, and does not lead.
+    /// A standby: prepared, but not leading.
     async fn standby(&self) -> Arc<TemplateCcm> {
         Arc::new(TemplateCcm::prepare(self.program.clone()).await.unwrap())
     }
@@ -114,7 +114,7 @@ impl Whole {
         self.api.get("nodes", name).unwrap()["metadata"]["annotations"][INSTANCE_NAME].clone()
     }
 
-    /// The next patches of nodes meet this.
+    /// The next patches of nodes get this response.
     fn patches_meet(&self, code: u16, times: usize) {
         let action = Action::Status { code, retry_after: None };
         let fault = Fault::new(action).verb(Verb::Patch).resource("nodes").times(times);
@@ -151,7 +151,7 @@ async fn a_node_gets_the_name_of_its_instance_and_keeps_it() {
     sleep(Duration::from_secs(1)).await;
     assert_eq!(whole.annotation(&early), json!(early));
 
-    // The cloud changes it: found by the period, by one call and one write.
+    // The cloud changes it: the periodic sync finds the change with one call and one write.
     let id = SimInstance::numbered(1).id;
     assert!(whole.cloud.update(&id, |instance| instance.name = "renamed".to_owned()));
     let patches = whole.patches();
@@ -183,7 +183,7 @@ async fn an_observer_publishes_its_plan_and_writes_nothing() {
     assert!(page.contains(&format!("name: annotation {INSTANCE_NAME}={name} (")), "{page}");
     assert_eq!((whole.patches(), whole.events(&name)), (0, Vec::new()));
 
-    // Another does it.
+    // Another writer does it.
     let done = json!({"metadata": {"annotations": {INSTANCE_NAME: name}}});
     whole.api.patch("nodes", &name, "", PatchKind::Merge, done).unwrap();
     sleep(Duration::from_secs(1)).await;

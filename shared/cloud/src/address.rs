@@ -13,7 +13,7 @@ pub enum AddressKind {
     /// An address reachable from outside.
     #[serde(rename = "ExternalIP")]
     ExternalIp,
-    /// The host name as the machine itself reports it.
+    /// The host name that the machine reports.
     Hostname,
     /// A DNS name that resolves to an internal address.
     #[serde(rename = "InternalDNS")]
@@ -52,7 +52,7 @@ impl fmt::Display for AddressKind {
 /// One address of an instance. Order matters: the first of a kind is the primary one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeAddress {
-    /// What the address is for.
+    /// The kind of the address.
     pub kind: AddressKind,
     /// The address in the cloud's own spelling.
     pub address: String,

@@ -1,5 +1,5 @@
-//! The terms of one call to a cloud (how long it may take, who waits for it), what a
-//! request does there, and the gate that every request passes.
+//! The parameters of one call to a cloud (time limit, urgency), the kind of a request, and the
+//! gate that every request passes.
 
 use std::{any::Any, fmt, time::Duration};
 
@@ -7,49 +7,49 @@ use futures::future::BoxFuture;
 
 use crate::{CloudError, ErrorKind};
 
-/// Who waits for a call. A budget that runs short is spent in this order.
+/// The urgency of a call. A limited budget is spent in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// A user or a new node waits for it.
+    /// A user or a new node waits for the result.
     #[default]
     Waiting,
     /// Routine work: refresh, drift checks.
     Routine,
 }
 
-/// How a call is to be made.
+/// The parameters of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// The whole time the call may take, waiting for the limiter and retries included.
+    /// The time limit of the whole call, including rate limiting and retries.
     pub timeout: Duration,
-    /// Who waits for it.
+    /// The urgency.
     pub priority: Priority,
 }
 
 impl Call {
-    /// A call that somebody waits for.
+    /// An urgent call.
     pub const fn waiting(timeout: Duration) -> Self {
         Self { timeout, priority: Priority::Waiting }
     }
 
-    /// A call of routine work.
+    /// A routine call.
     pub const fn routine(timeout: Duration) -> Self {
         Self { timeout, priority: Priority::Routine }
     }
 }
 
-/// What kind of request goes to the cloud: the label of its metrics, the choice of its
-/// rate limit, and what it does there.
+/// The kind of a request to the cloud: it selects the metrics label and the rate limit, and
+/// defines the effect of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallClass {
     /// The cloud's service, for instance `compute`. Bounded: a constant of the provider.
     pub service: &'static str,
     /// The operation, for instance `list_instances`. Bounded likewise.
     pub operation: &'static str,
-    /// Whether it changes something.
+    /// Whether it changes anything in the cloud.
     pub write: bool,
-    /// Whether it may be sent again when nothing is known of the first time. What creates
-    /// something may not: first ask what is there.
+    /// Whether it may be repeated when the result of the first attempt is unknown. A request
+    /// that creates something may not: first check whether it exists.
     pub repeatable: bool,
 }
 
@@ -59,33 +59,31 @@ impl CallClass {
         Self { service, operation, write: false, repeatable: true }
     }
 
-    /// A request that changes something, and sent twice changes it once: a replacement, a
-    /// deletion by ID.
+    /// An idempotent write: a replacement, a deletion by ID.
     pub const fn write(service: &'static str, operation: &'static str) -> Self {
         Self { service, operation, write: true, repeatable: true }
     }
 
-    /// A request that changes something each time it is sent.
+    /// A write that is not idempotent.
     pub const fn write_once(service: &'static str, operation: &'static str) -> Self {
         Self { repeatable: false, ..Self::write(service, operation) }
     }
 }
 
-/// The gate's word that a request may be sent. Keep it until the answer is there or is not
-/// waited for any longer: a process waits for its writes before it ends, and this is how
-/// it knows of them.
+/// The gate's permission to send a request. Keep it until the answer arrives or is no longer
+/// awaited: a process waits for its writes before it exits, and tracks them by their permits.
 #[must_use = "a request is under way for as long as its permit lives"]
 #[derive(Default)]
 pub struct Permit {
-    /// The term of leadership that covers a write, for the cloud to see. It grows with each
-    /// leader. None for reads, and where there is no election.
+    /// The term of leadership that covers a write, sent to the cloud. It grows with each
+    /// leader. None for reads, and without election.
     pub term: Option<u64>,
-    /// What lives as long as the request.
+    /// A value that lives as long as the request.
     _held: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Permit {
-    /// A permit for a write in this term, which keeps `held` for as long as it lives.
+    /// A permit for a write in this term, which keeps `held` alive.
     pub fn for_write(term: Option<u64>, held: impl Any + Send + Sync) -> Self {
         Self { term, _held: Some(Box::new(held)) }
     }
@@ -97,32 +95,32 @@ impl fmt::Debug for Permit {
     }
 }
 
-/// How one request ended.
+/// The result of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct CallReport {
     /// `None` for success.
     pub error: Option<ErrorKind>,
-    /// The wait that the cloud asked for.
+    /// The delay that the cloud asked for.
     pub retry_after: Option<Duration>,
-    /// From sending to the end of the answer, waiting for the gate excluded.
+    /// From sending the request to the end of the answer, without the wait at the gate.
     pub took: Duration,
 }
 
-/// Every request to a cloud passes this gate, once per request on the wire, so that
-/// rate limits hold and metrics count what the cloud counts.
+/// Every request to a cloud passes this gate, once per request on the wire, so that rate
+/// limits hold and metrics match the cloud's own counts.
 pub trait CallGate: Send + Sync {
-    /// Waits until the request may be sent. An error means that it may not be sent
-    /// within its time, or that the term of leadership does not cover it.
+    /// Waits until the request may be sent. Fails if it may not be sent within its time limit,
+    /// or if the term of leadership does not cover it.
     ///
-    /// A write that was admitted is waited for until its time is over, even beyond the
-    /// term: whoever sends it does not give it up earlier.
+    /// The process waits for an admitted write until the write's time limit, even beyond the
+    /// term: the sender must not abandon it earlier.
     fn admit(&self, class: CallClass, call: Call) -> BoxFuture<'_, Result<Permit, CloudError>>;
 
     /// Reports how the request ended.
     fn report(&self, class: CallClass, report: CallReport);
 }
 
-/// A gate that lets everything through and keeps no count, for tests and tools.
+/// A gate that admits everything and records nothing, for tests and tools.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenGate;
 

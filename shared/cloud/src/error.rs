@@ -1,4 +1,4 @@
-//! What can go wrong between a controller and a cloud.
+//! Errors between a controller and a cloud.
 
 use std::{fmt, time::Duration};
 
@@ -6,7 +6,7 @@ use ccm_base::RetryClass;
 use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr, VariantArray, VariantNames};
 
-/// The kinds of failure that a controller treats differently.
+/// The kinds of error that a controller treats differently.
 #[derive(
     Clone,
     Copy,
@@ -24,28 +24,28 @@ use strum::{Display, IntoStaticStr, VariantArray, VariantNames};
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum ErrorKind {
-    /// Something the call depends on does not exist. Never proof that an instance
-    /// is gone: that is [`crate::Lookup::Gone`].
+    /// A dependency of the call does not exist. Never proof that an instance is gone: that is
+    /// [`crate::Lookup::Gone`].
     NotFound,
-    /// The cloud asks to be called less often.
+    /// The cloud asks for a lower call rate.
     Throttled,
     /// The credentials are missing, wrong or expired.
     Unauthorized,
-    /// The credentials are good, but lack a right.
+    /// The credentials are valid, but lack a permission.
     Forbidden,
     /// A quota of the project is used up.
     QuotaExceeded,
-    /// The request itself is wrong; it fails again until a person changes something.
+    /// The request itself is wrong; it fails until a person changes something.
     Invalid,
-    /// Two things contradict each other, for instance two servers of one name.
+    /// Two facts contradict each other, for instance two servers with one name.
     Conflict,
-    /// The cloud answered that it cannot work now, or the connection failed.
+    /// The cloud answered that it is unavailable, or the connection failed.
     Unavailable,
-    /// No answer within the call's time.
+    /// No answer within the call's time limit.
     Timeout,
     /// The provider does not offer this.
     Unsupported,
-    /// The answer could not be understood.
+    /// The answer could not be parsed.
     Malformed,
 }
 
@@ -61,19 +61,19 @@ impl ErrorKind {
     }
 }
 
-/// An answer of the cloud that is not the wanted one.
+/// An error answer of the cloud.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub struct CloudError {
-    /// What kind of failure it is.
+    /// The kind of the error.
     pub kind: ErrorKind,
     /// The cloud's own words, one line, without secrets.
     pub message: String,
     /// The cloud's ID of the failed request, for its support desk.
     pub request_id: Option<String>,
-    /// How long the cloud asked us to wait.
+    /// The delay that the cloud asked for.
     pub retry_after: Option<Duration>,
-    /// Of a write: what was asked for may have been done all the same. Then ask what is
-    /// there before it is done again.
+    /// For a write: it may have been executed nevertheless. Check the state in the cloud
+    /// before repeating it.
     #[serde(default)]
     pub maybe_done: bool,
 }
@@ -113,21 +113,21 @@ impl CloudError {
         self
     }
 
-    /// Adds the wait that the cloud asked for.
+    /// Adds the delay that the cloud asked for.
     #[must_use]
     pub fn with_retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
     }
 
-    /// Says that what was asked for may have been done all the same.
+    /// Marks that the write may have been executed nevertheless.
     #[must_use]
     pub fn that_may_be_done(mut self) -> Self {
         self.maybe_done = true;
         self
     }
 
-    /// What to do about it.
+    /// Whether and when to retry.
     pub fn class(&self) -> RetryClass {
         match (self.kind, self.retry_after) {
             (_, Some(after)) => RetryClass::RetryAfter(after),

@@ -1,4 +1,4 @@
-//! Who a node says it is, and whose it is.
+//! The identity of a node, and which provider owns it.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -8,7 +8,7 @@ use crate::NodeAddress;
 
 /// A provider ID: `<scheme>://<rest>`, as in `Node.spec.providerID`.
 ///
-/// The scheme names the kind of provider; everything behind `://` belongs to it.
+/// The scheme names the kind of provider; the format after `://` is the provider's.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ProviderId {
@@ -20,7 +20,7 @@ pub struct ProviderId {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("provider ID {text:?} is not of the form <scheme>://<id>")]
 pub struct ProviderIdError {
-    /// The text as it was given.
+    /// The original text.
     pub text: String,
 }
 
@@ -44,7 +44,7 @@ impl ProviderId {
         self.text.get(..self.scheme).unwrap_or_default()
     }
 
-    /// The part behind `://`, which only the provider can read.
+    /// The part after `://`, which only the provider can interpret.
     pub fn rest(&self) -> &str {
         self.text.get(self.scheme + "://".len()..).unwrap_or_default()
     }
@@ -74,7 +74,7 @@ impl From<ProviderId> for String {
     }
 }
 
-/// What a node tells about itself: all that a provider may use to find its instance.
+/// A node's identity: all that a provider may use to find its instance.
 ///
 /// Providers try the provider ID first, then the system UUID, then the exact name.
 /// More than one match is an error ([`crate::ErrorKind::Conflict`]), never a guess.
@@ -95,20 +95,20 @@ pub struct NodeIdentity {
 }
 
 impl NodeIdentity {
-    /// An identity with nothing but a name.
+    /// An identity with only a name.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 }
 
-/// Whose node is this, judged by its provider ID alone and without asking the cloud.
+/// Which provider owns a node, by its provider ID alone and without a cloud call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The provider ID's scheme is this provider's.
     Ours,
-    /// The provider ID is another provider's: the node is counted, never touched.
+    /// The provider ID is another provider's: the node is counted, never written.
     Foreign,
-    /// The node has no provider ID yet; only a lookup can tell.
+    /// The node has no provider ID yet; only a lookup can decide.
     Unclaimed,
 }
 

@@ -17,22 +17,22 @@ use crate::{Call, CloudError, ErrorKind, NodeAddress, NodeIdentity, ProviderId};
 pub enum PowerState {
     /// It runs.
     Running,
-    /// It is shut down and stays so until somebody starts it. It still exists.
+    /// It is shut down until it is started again. It still exists.
     Stopped,
     /// It is between two states (building, rebooting, migrating).
     Changing,
-    /// The cloud does not say, or says something this version does not know.
+    /// The cloud reports no state, or one that this version does not know.
     #[default]
     Unknown,
 }
 
-/// One machine as the cloud describes it.
+/// One machine in the cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
     /// The ID to write into `spec.providerID` of a node that has none.
     pub provider_id: ProviderId,
-    /// Other spellings of the ID that mean this instance, so that a node that was
-    /// registered under an older spelling is still recognised.
+    /// Other forms of the ID for this instance, so that a node that was registered with an
+    /// older form is still recognised.
     pub other_ids: Vec<ProviderId>,
     /// The machine's name in the cloud.
     pub name: String,
@@ -42,16 +42,16 @@ pub struct Instance {
     pub zone: Option<String>,
     /// Its region, for the label `topology.kubernetes.io/region`.
     pub region: Option<String>,
-    /// Its addresses, in the order in which the node should show them.
+    /// Its addresses, in the order for the node.
     pub addresses: Vec<NodeAddress>,
-    /// Further labels that the cloud wants on the node.
+    /// Additional labels for the node.
     pub labels: BTreeMap<String, String>,
     /// Whether it runs.
     pub power: PowerState,
 }
 
 impl Instance {
-    /// An instance of which only ID and name are known.
+    /// An instance with only ID and name.
     pub fn new(provider_id: ProviderId, name: impl Into<String>) -> Self {
         Self {
             provider_id,
@@ -67,50 +67,50 @@ impl Instance {
     }
 }
 
-/// By what the cloud was asked when it said that an instance is gone.
+/// The key of the lookup that found an instance gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProofMethod {
     /// The instance's own ID: the strongest proof.
     ById,
-    /// The system UUID.
+    /// The machine's system UUID.
     BySystemUuid,
     /// The exact name, among all instances that these credentials can see.
     ByName,
-    /// What was asked is not known: a provider that only says yes or no said no. The
-    /// weakest proof, and never one for an instance that was asked for by name.
+    /// The key is unknown: the provider only answers yes or no, and answered no. The weakest
+    /// proof, and none for a lookup by name.
     ProvidersWord,
 }
 
-/// The cloud's own word that an instance does not exist.
+/// The cloud's own statement that an instance does not exist.
 ///
-/// Only an authoritative answer about the object earns one; an error, an empty
-/// list, a cache or a wrong path never does. By its ID or system UUID an instance is gone
-/// only when the cloud was asked for just that. By name it may be proven by a list as
-/// well, if that list was read for this question, is whole, shows other instances, tells
-/// the name of each, and came with the ID of the request where the cloud gives one.
+/// Only an authoritative answer about the object is a proof; an error, an empty list, a cache
+/// or a wrong path never is. By ID or system UUID an instance is gone only if the cloud was
+/// asked for exactly that ID. By name a list may prove it as well, if the list was read for
+/// this lookup, is complete, shows other instances, contains the name of each, and came with
+/// the request ID where the cloud provides one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AbsenceProof {
-    /// By what the cloud was asked.
+    /// The key of the lookup.
     pub method: ProofMethod,
-    /// What was asked for and what came back, in the cloud's words.
+    /// The request and the response, in the cloud's words.
     pub evidence: String,
-    /// The cloud's ID of the request.
+    /// The cloud's request ID.
     pub request_id: Option<String>,
 }
 
-/// What the cloud knows about one node's instance.
+/// The cloud's answer about one node's instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// It exists.
     Found(Box<Instance>),
-    /// It does not exist; here is the proof.
+    /// It does not exist, with the proof.
     Gone(AbsenceProof),
-    /// It is not this provider's, for the reason given.
+    /// It is not this provider's, with the reason.
     NotOurs(String),
 }
 
-/// The answer for one node of a batch: an error concerns this node alone.
+/// The answer for one node of a batch: an error only affects this node.
 pub type LookupResult = Result<Lookup, CloudError>;
 
 /// All instances that the provider can see, read at one time.
@@ -118,27 +118,27 @@ pub type LookupResult = Result<Lookup, CloudError>;
 pub struct Fleet {
     /// The instances that could be read.
     pub instances: Vec<Instance>,
-    /// Entries of the cloud's answer that could not be understood, one line each.
-    /// They never make the rest unusable.
+    /// Entries of the cloud's answer that could not be parsed, one line each. They never
+    /// invalidate the rest.
     ///
-    /// A line must name its instance as a word of its own, by the provider's own part of
-    /// the ID (what follows the last `/` or `:`) or by the name: nodes may be deleted that
-    /// a list does not show, and the node that such a line names counts as shown.
+    /// A line must contain the instance's name, or the provider's own part of the ID (the part
+    /// after the last `/` or `:`), as a separate word: nodes that a list does not show may be
+    /// deleted, and the node that such a line names counts as shown.
     pub malformed: Vec<String>,
 }
 
-/// How much of an instance the caller looks at. A hint: an answer may say more.
+/// The parts of an instance that the caller reads. A hint: an answer may contain more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Detail {
     /// All of it.
     #[default]
     Everything,
-    /// Its IDs and its name, and in a lookup also whether it runs. A provider that can
-    /// spare requests by leaving the rest out should.
+    /// Its IDs and its name, and in a lookup also its power state. A provider should omit the
+    /// rest if that saves requests.
     Presence,
 }
 
-/// What a provider wants to know of a node beyond its name and its IDs.
+/// The parts of a node that a provider needs besides its name and its IDs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Wants {
     /// [`NodeIdentity::uid`].
@@ -149,15 +149,15 @@ pub struct Wants {
     pub addresses: bool,
 }
 
-/// How a provider's instances differ from those of most.
+/// The specifics of a provider's instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InstanceTraits {
     /// Whether the fleet can be listed. Without a list no node is deleted.
     pub lists: bool,
-    /// Whether a label that [`Instance::labels`] lacks only means that the provider has no
-    /// opinion about it: then no label is taken from a node.
+    /// Whether a label that is missing in [`Instance::labels`] only means that the provider
+    /// does not manage it: then no label is removed from a node.
     pub labels_only_add: bool,
-    /// What it wants to know of a node.
+    /// The parts of a node that it needs.
     pub wants: Wants,
 }
 
@@ -167,26 +167,25 @@ impl Default for InstanceTraits {
     }
 }
 
-/// Answers to the nodes of a lookup as they come: the node's place in the question, and
-/// what is known about it.
+/// The answers to a lookup as they arrive: the node's index in the request, and its answer.
 pub type Answers<'a> = BoxStream<'a, (usize, LookupResult)>;
 
 /// The machines behind the nodes.
 #[async_trait]
 pub trait Instances: Send + Sync {
-    /// What is particular to these instances. Cheap, asks nobody, and may change when the
-    /// provider's configuration does.
+    /// The specifics of these instances. Cheap, makes no request, and may change with the
+    /// provider's configuration.
     fn traits(&self) -> InstanceTraits {
         InstanceTraits::default()
     }
 
-    /// Looks up many nodes at once. The answer has exactly one entry per node, in
-    /// the same order. Providers split large requests themselves.
+    /// Looks up many nodes at once. The answer has exactly one entry per node, in the same
+    /// order. Providers split large requests themselves.
     async fn lookup(&self, nodes: &[NodeIdentity], detail: Detail, call: Call)
     -> Vec<LookupResult>;
 
-    /// The same, for callers who need not wait for the last answer to use the first. A
-    /// node that is not answered within the call's time is an error of its own.
+    /// The same as a stream, for callers that can use the first answer before the last. A node
+    /// without an answer within the call's time limit gets an error of its own.
     fn lookup_each<'a>(
         &'a self,
         nodes: &'a [NodeIdentity],
@@ -200,18 +199,18 @@ pub trait Instances: Send + Sync {
         stream::once(all).flatten().boxed()
     }
 
-    /// Reads the whole fleet, page by page as the cloud demands. Called only where
-    /// [`InstanceTraits::lists`] says so.
+    /// Reads the whole fleet, page by page as the cloud requires. Called only if
+    /// [`InstanceTraits::lists`] is true.
     ///
-    /// Confirms presence and shows changes. An instance that is missing here is
-    /// *not* thereby gone: ask [`Instances::lookup`].
+    /// A list confirms presence and shows changes. An instance that is missing here is *not*
+    /// thereby gone: use [`Instances::lookup`].
     async fn list(&self, _detail: Detail, _call: Call) -> Result<Fleet, CloudError> {
         Err(CloudError::new(ErrorKind::Unsupported, "the provider has no list of its instances"))
     }
 }
 
-/// The answers about so many nodes. If the number is wrong, which of them belongs to which
-/// node cannot be known, so none is used.
+/// Checks the number of answers. If it is wrong, answers cannot be assigned to nodes, so all
+/// of them are discarded.
 fn one_each(answers: Vec<LookupResult>, nodes: usize) -> Vec<LookupResult> {
     if answers.len() == nodes {
         return answers;

@@ -1,9 +1,8 @@
-//! The provider contract: what a cloud must answer so that Quartet's
-//! controllers can work with it.
+//! The provider contract: the interface of a cloud for Quartet's controllers.
 //!
-//! Everything here is plain: values, errors and traits. There is no Kubernetes
-//! client, no HTTP and no async runtime in this crate, so a provider can be
-//! written, tested and served (see `ccm-providers`' external protocol) on its own.
+//! It consists of values, errors and traits. This crate has no Kubernetes client, no HTTP and
+//! no async runtime, so a provider can be written, tested and served (see `ccm-providers`'
+//! external protocol) on its own.
 //!
 //! Five rules hold for every capability:
 //!

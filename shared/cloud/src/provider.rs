@@ -1,4 +1,4 @@
-//! A cloud as a whole.
+//! The interface of a cloud provider.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -28,20 +28,20 @@ impl fmt::Display for Capability {
     }
 }
 
-/// One cloud, reached with one set of credentials.
+/// One cloud, accessed with one set of credentials.
 ///
-/// Building one must not need the cloud to answer: a cloud that is down at start is
-/// "not ready", never a crash. What has to be discovered is discovered on first use.
+/// Building one must not require the cloud to answer: a cloud that is down at start is "not
+/// ready", never a crash. Discovery happens on first use.
 #[async_trait]
 pub trait Cloud: Send + Sync {
     /// The provider's name as configured with `--cloud-provider`.
     fn name(&self) -> &str;
 
-    /// The provider ID schemes that are this provider's. Empty while the provider has
-    /// not been able to discover them: then every provider ID counts as foreign.
+    /// The provider ID schemes of this provider. Empty while the provider has not discovered
+    /// them: then every provider ID counts as foreign.
     fn schemes(&self) -> Vec<String>;
 
-    /// Whose node this is, by its provider ID alone. Cheap, asks nobody.
+    /// Which provider owns this node, by its provider ID alone. Cheap, makes no request.
     fn claim(&self, provider_id: Option<&str>) -> Claim {
         let Some(text) = provider_id.filter(|text| !text.is_empty()) else {
             return Claim::Unclaimed;
@@ -52,17 +52,16 @@ pub trait Cloud: Send + Sync {
         }
     }
 
-    /// The spelling in which this cloud's answers show the instance that a node's
-    /// provider ID means: a node may have been registered under an older one, or in
-    /// another case. Texts that are no ID of this provider stay as they are. Cheap, asks
-    /// nobody.
+    /// Normalises a provider ID to the form in this cloud's answers: a node may have been
+    /// registered with an older form, or in another case. A text that is no ID of this
+    /// provider is returned unchanged. Cheap, makes no request.
     fn canonical_id<'a>(&self, provider_id: &'a str) -> Cow<'a, str> {
         Cow::Borrowed(provider_id)
     }
 
     /// The machines behind the nodes, if the provider offers them.
     ///
-    /// `Ok(None)` says "not offered"; an error says that this is not known yet.
+    /// `Ok(None)` means "not offered"; an error means that this is not known yet.
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError>;
 
     /// One cheap call that shows whether the cloud answers and accepts our credentials.

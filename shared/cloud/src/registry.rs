@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::{CallGate, Cloud, CloudError, MetricsSink};
 
-/// Where a provider's own configuration comes from.
+/// The source of a provider's own configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderConfig {
     /// The file of `--cloud-config`, if one is given. The provider reads it itself,
@@ -16,51 +16,50 @@ pub struct ProviderConfig {
     pub cluster_name: String,
 }
 
-/// What a provider is given when it is built.
+/// The inputs for building a provider.
 #[derive(Clone)]
 pub struct ProviderContext {
     /// Its configuration.
     pub config: ProviderConfig,
     /// The gate that each of its requests must pass.
     pub gate: Arc<dyn CallGate>,
-    /// Where it adds metrics of its own. A build that fails is tried again, so it adds
-    /// them when nothing can fail any more.
+    /// The registry for the provider's own metrics. A failed build is retried, so the provider
+    /// registers them only when nothing can fail any more.
     pub metrics: Arc<dyn MetricsSink>,
-    /// What it tells the cloud about itself: `node-ccm/0.1.0`, with what the user wants in
-    /// front of it.
+    /// The user agent for the cloud: `node-ccm/0.1.0`, with the user's own prefix.
     pub user_agent: String,
 }
 
-/// Builds a provider. See [`Cloud`] for what building may and may not do.
+/// Builds a provider. [`Cloud`] documents the rules for building.
 #[async_trait]
 pub trait ProviderFactory: Send + Sync {
     /// The name for `--cloud-provider`.
     fn name(&self) -> &'static str;
 
-    /// Builds the provider. Fails with [`crate::ErrorKind::Invalid`] when the
-    /// configuration is wrong, naming the setting and what would be right.
+    /// Builds the provider. Fails with [`crate::ErrorKind::Invalid`] when the configuration is
+    /// wrong; the error names the setting and the valid values.
     async fn build(&self, context: ProviderContext) -> Result<Arc<dyn Cloud>, CloudError>;
 
-    /// Adds the metrics of its own that a built provider has, and makes one series of each,
-    /// with every value that a label can take. Called for the reference of the metrics
-    /// only. A provider that has none leaves it as it is.
+    /// Registers the metrics of the built provider, with one series for every value of each
+    /// label. Called only to generate the metrics reference. The default is for providers
+    /// without metrics.
     fn specimens(&self, _: &dyn MetricsSink) {}
 }
 
-/// Why a provider could not be had from the registry.
+/// Why the registry could not return a provider.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     /// No provider has this name.
     #[error("unknown cloud provider {name:?}; known are: {}", known.join(", "))]
     Unknown {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The registered names.
         known: Vec<String>,
     },
 }
 
-/// The providers that a program was built with.
+/// The providers that are compiled into a program.
 #[derive(Clone, Default)]
 pub struct ProviderRegistry {
     factories: BTreeMap<&'static str, Arc<dyn ProviderFactory>>,
@@ -72,14 +71,14 @@ impl ProviderRegistry {
         Self::default()
     }
 
-    /// Adds a provider. A second one of the same name replaces the first.
+    /// Adds a provider. A later one replaces an earlier one of the same name.
     #[must_use]
     pub fn with(mut self, factory: impl ProviderFactory + 'static) -> Self {
         self.factories.insert(factory.name(), Arc::new(factory));
         self
     }
 
-    /// The names there are, sorted.
+    /// The registered names, sorted.
     pub fn names(&self) -> Vec<String> {
         self.factories.keys().map(|name| (*name).to_owned()).collect()
     }

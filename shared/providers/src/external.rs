@@ -1,9 +1,9 @@
 //! The provider contract over gRPC.
 //!
-//! [`ExternalCloud`] is the client: it makes a process that speaks the protocol look
-//! like any other provider. [`server`] is the other side: it serves any implementation
-//! of the contract. What one end of the contract promises survives the wire: four
-//! answers per node, typed errors with the cloud's words, deadlines.
+//! [`ExternalCloud`] is the client: it makes a process that speaks the protocol look like any
+//! other provider. [`server`] is the other side: it serves any implementation of the contract.
+//! The protocol preserves the promises of the contract: four answers per node, typed errors
+//! with the cloud's words, deadlines.
 //!
 //! The protocol itself is `proto/quartet/cloud/v1/cloud.proto`.
 
@@ -35,18 +35,18 @@ pub const NAME: &str = "external";
 /// The largest number of nodes in one lookup, and of instances on one page.
 pub const MAX_BATCH: usize = 500;
 
-/// The revision of the protocol that this build speaks.
+/// The protocol revision of this build.
 pub const PROTOCOL_REVISION: u32 = 2;
 
-/// The oldest revision that a provider may have.
+/// The oldest supported revision of a provider.
 const OLDEST_REVISION: u32 = 1;
 
 /// The first revision with lookups that are answered node by node.
 const STREAMS_SINCE: u32 = 2;
 
-/// The largest answer accepted, in bytes: a page of 500 instances has some 200 kB, a
-/// server of another make may send more at once.
+/// The maximum size of an accepted answer, in bytes: a page of 500 instances has about 200 kB,
+/// and other servers may send more at once.
 const MAX_ANSWER: usize = 64 << 20;
 
-/// The largest question accepted by the server side, in bytes.
+/// The maximum size of a request that the server side accepts, in bytes.
 const MAX_QUESTION: usize = 16 << 20;

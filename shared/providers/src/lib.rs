@@ -1,4 +1,4 @@
-//! The clouds that Quartet's programs are built with.
+//! The cloud providers that are compiled into Quartet's programs.
 //!
 //! | name | cloud |
 //! |---|---|
@@ -12,7 +12,7 @@ pub mod openstack;
 
 use ccm_cloud::ProviderRegistry;
 
-/// All providers, by the name that `--cloud-provider` takes.
+/// All providers, by their names for `--cloud-provider`.
 pub fn registry() -> ProviderRegistry {
     ProviderRegistry::new().with(external::ExternalFactory).with(openstack::OpenStackFactory)
 }

@@ -62,7 +62,7 @@ fn what_an_unreadable_entry_names_may_be_there() {
     }
 }
 
-/// The spelling of a cloud whose IDs are in small letters.
+/// The spelling of a cloud with lower-case IDs.
 fn small(id: &str) -> String {
     id.to_lowercase()
 }
@@ -85,7 +85,7 @@ fn a_list_shows_nodes_by_id_and_those_without_by_name() {
         node("loud", Some("sim://I-L")),
         node("ghost", None),
         node("named", None),
-        // Its name is there, its ID is not: another machine of that name.
+        // Its name is listed, its ID is not: another machine of that name.
         node("again", Some("sim://i-old")),
     ]
     .into_iter()

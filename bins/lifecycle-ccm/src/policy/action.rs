@@ -1,4 +1,4 @@
-//! What is to be written to nodes: decided, and not done yet.
+//! Decided writes to nodes that are not executed yet.
 
 use std::{fmt, sync::Arc};
 
@@ -11,37 +11,37 @@ use super::{
     shutdown::{self, Removal},
 };
 
-/// By this annotation a person forbids the deletion of a node.
+/// The annotation with which a person protects a node from deletion.
 pub(crate) const PROTECTED: &str = "quartet.dev/deletion-protected";
-/// By this mark a person approves the deletion of a node, so that no brake holds it,
-/// until it is Ready again.
+/// The mark with which a person approves the deletion of a node, so that breaker and budget do
+/// not hold it, until the node is Ready again.
 pub(crate) const APPROVED: &str = "quartet.dev/deletion-approved";
 
 /// Why a node is deleted.
 pub(crate) const GONE: &str = "the cloud says that its instance is gone";
 
-/// One write to a node as it was when that was decided.
+/// One write to a node, as the node was when the write was decided.
 #[derive(Clone, Debug)]
 pub(crate) struct Action {
     pub(crate) node: Arc<Node>,
     pub(crate) write: Write,
 }
 
-/// What is written.
+/// The write.
 #[derive(Clone, Debug)]
 pub(crate) enum Write {
-    /// The node is deleted.
+    /// Delete the node.
     Delete(Box<Decision>),
-    /// Its marks follow its state.
+    /// Update its marks to match its state.
     Marks(Marks),
 }
 
-/// What changes of the marks on a node; at least one of them does.
+/// The changes of a node's marks; at least one is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
-    /// The shutdown taint, and what the cloud said of the machine, if it was asked.
+    /// The shutdown taint, and the state of the machine, if the cloud was asked.
     pub(crate) taint: Option<(shutdown::Step, Option<PowerState>)>,
-    /// The approval of its deletion ends, since it is Ready.
+    /// The approval of the deletion is removed, since the node is Ready.
     pub(crate) end_approval: bool,
 }
 
@@ -56,7 +56,7 @@ impl Write {
         }
     }
 
-    /// Why it is written.
+    /// The reason for the write.
     pub(crate) const fn reason(&self) -> &'static str {
         match self {
             Self::Delete(_) => GONE,
@@ -68,7 +68,7 @@ impl Write {
         }
     }
 
-    /// The topic of reports that it failed.
+    /// The topic of the reports about its failures.
     pub(crate) const fn failure(&self) -> &'static str {
         match self {
             Self::Delete(_) => "deletion failed",
@@ -87,20 +87,19 @@ impl fmt::Display for Write {
     }
 }
 
-/// Whether a person has approved the node's deletion. A word that is not understood
-/// approves nothing.
+/// Whether a person has approved the node's deletion. An unknown value approves nothing.
 pub(crate) fn is_approved(node: &Node) -> bool {
     node.annotations.get(APPROVED).is_some_and(|value| is_yes(value))
 }
 
-/// The deletion of this node, if that was decided.
+/// The deletion of this node, if it was decided.
 pub(crate) fn deletion(node: Option<&Arc<Node>>, decision: Decision) -> Option<Action> {
     let node = node.filter(|_| decision.verdict == Verdict::Delete)?;
     Some(Action { node: Arc::clone(node), write: Write::Delete(Box::new(decision)) })
 }
 
-/// What the marks on a node should become, given what the cloud said of its machine. A
-/// Ready node loses taint and approval without a question to the cloud.
+/// The new marks of a node, given the state of its machine in the cloud. A Ready node loses
+/// taint and approval without a lookup in the cloud.
 pub(crate) fn marks(
     view: &NodeView,
     node: &Arc<Node>,

@@ -4,34 +4,35 @@ use std::sync::Arc;
 
 use super::{At, Decider, Decision, NodeView, Policy, record::Record};
 
-/// How many nodes one pass looks up at most: two batches of 500.
+/// The maximum number of lookups in one pass: two batches of 500.
 pub const LOOKUPS_PER_PASS: usize = 1000;
 
-/// So many of them are for nodes without a case, however many cases there are.
+/// How many of them are reserved for nodes without a case.
 const FOR_OTHERS: usize = LOOKUPS_PER_PASS / 2;
 
-/// The monitor periods between two lists while the breaker is open, and between two
-/// looks at a node whose deletion breaker or budget holds, or that can never be judged.
+/// The number of monitor periods between two lists while the breaker is open, and between two
+/// lookups of a node whose deletion is held by breaker or budget, or that can never be judged.
 const HELD_PERIODS: u32 = 6;
 
-/// When to look again at a node whose deletion is held: all of them together, because
-/// each look costs a list of the fleet.
+/// When to look up nodes again whose deletion is held: all at the same time, because each
+/// round costs a list of the fleet.
 pub(super) fn held_until(now: At, policy: &Policy) -> At {
     now.next_multiple_of(policy.monitor_period * HELD_PERIODS)
 }
 
-/// What to ask the cloud.
+/// The next questions to the cloud.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Agenda {
     /// The nodes to look up, the most urgent first; at most [`LOOKUPS_PER_PASS`].
     pub look_up: Vec<Arc<str>>,
-    /// Whether to list the fleet. Its first page must not be asked before this agenda.
+    /// Whether to list the fleet. The first page must not be requested before this agenda
+    /// exists.
     pub list: bool,
-    /// When the next agenda may not be empty if no node changes and nothing is asked
-    /// now. After a answers, ask for a new agenda to know.
+    /// When the next agenda may be non-empty if no node changes and nothing is asked now.
+    /// After an answer, request a new agenda.
     pub next: Option<At>,
-    /// Cases that ended without a answers: the node turned Ready, vanished, or left the
-    /// policy's reach. For the log; nothing is to be done.
+    /// Cases that ended without an answer: the node turned Ready, was deleted, or left the
+    /// policy's reach. For the log only.
     pub ended: Vec<Decision>,
 }
 
@@ -43,7 +44,7 @@ impl Agenda {
 }
 
 impl Decider {
-    /// Says what to ask the cloud now.
+    /// The next questions to the cloud.
     pub fn agenda(&mut self, now: At, views: &[NodeView], policy: &Policy) -> Agenda {
         let ended = self.track(views);
         if self.period != policy.monitor_period {
@@ -65,7 +66,7 @@ impl Decider {
             let next = looks.chain(relist.filter(|at| *at > now)).min();
             return Agenda { look_up: Vec::new(), list, next, ended };
         }
-        // Those who are due soon come along: one batch instead of two.
+        // Nodes that are due soon are included: one batch instead of two.
         let horizon = now + policy.monitor_period / 2;
         let later = waiting.iter().map(due).filter(|at| *at > horizon);
         let next = later.chain(relist.filter(|at| *at > now)).min();
@@ -80,16 +81,16 @@ impl Decider {
         }
     }
 
-    /// When an open breaker wants a new list.
+    /// When an open breaker needs a new list.
     fn relist(&self, policy: &Policy) -> Option<At> {
         let pause = policy.monitor_period * HELD_PERIODS;
         self.breaker().is_open().then(|| self.listed.unwrap_or_default() + pause)
     }
 }
 
-/// When the node is to be looked at. One that no answer can bring before the policy is
-/// looked at seldom: only its taint depends on it, and a search by name costs the cloud
-/// more than the look at an ID.
+/// When to look up the node. A node that no answer can bring before the policy is looked up
+/// rarely: only its taint depends on it, and a search by name costs the cloud more than a
+/// lookup by ID.
 fn due(view: &NodeView, record: &Record, policy: &Policy) -> At {
     match record.looked {
         Some(looked) if !view.can_be_judged(policy) => {
@@ -99,8 +100,8 @@ fn due(view: &NodeView, record: &Record, policy: &Policy) -> At {
     }
 }
 
-/// Who finds a place: open cases first, those due longest ago first, then nodes never
-/// looked at, then those looked at longest ago. Neither kind crowds the other out.
+/// Selects the nodes: open cases first, the longest overdue first, then nodes never looked up,
+/// then the least recently looked up. Neither kind displaces the other.
 fn share<'a>(waiting: Vec<(&'a NodeView, &'a Record)>) -> Vec<(&'a NodeView, &'a Record)> {
     let (mut cases, mut others): (Vec<_>, Vec<_>) =
         waiting.into_iter().partition(|(_, record)| record.case.is_some());
@@ -112,7 +113,7 @@ fn share<'a>(waiting: Vec<(&'a NodeView, &'a Record)>) -> Vec<(&'a NodeView, &'a
     cases
 }
 
-/// Whether one more answer "gone" would bring it before the list.
+/// Whether one more answer "gone" would make it need the list.
 fn needs_list(now: At, view: &NodeView, record: &Record, policy: &Policy) -> bool {
     let confirmed = |opened: At| opened + policy.confirmation_period <= now;
     !view.protected

@@ -1,40 +1,40 @@
-//! How long the nodes that are not Ready wait until it is known what to do about them.
+//! How long nodes that are not Ready wait for a decision.
 //!
-//! Nothing here decides anything.
+//! This module decides nothing.
 
 use std::{collections::HashMap, time::Duration};
 
 use super::{At, Decision, NodeView, Reason, Verdict};
 
-/// Which nodes wait, and since when. A new leader begins with an empty one.
+/// The waiting nodes, and since when they wait. A new leader begins with an empty backlog.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    /// By UID; `None` for a node about which all is said for now.
+    /// By UID; `None` for a node that needs no decision for now.
     waiting: HashMap<Box<str>, Option<At>>,
 }
 
-/// How long the line is.
+/// The length of the backlog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// How many nodes wait.
+    /// The number of waiting nodes.
     pub(crate) nodes: usize,
-    /// How long the one that has waited longest has waited; zero if none waits.
+    /// The longest waiting time; zero if no node waits.
     pub(crate) longest: Duration,
 }
 
-/// What a decision means for the wait.
+/// The effect of a decision on the waiting time.
 enum Meaning {
-    /// It is over, by this verdict.
+    /// The wait ends with this verdict.
     Settled(&'static str),
-    /// It goes on, or begins anew.
+    /// The wait continues, or begins again.
     Open,
-    /// The node is not waited for any more.
+    /// The node is no longer tracked.
     Left,
 }
 
 impl Backlog {
-    /// Takes notice of the nodes as they are now: one that is not Ready waits from here
-    /// on, and one that is out of reach is forgotten.
+    /// Updates the nodes: a node that is not Ready waits from now on, and one that is out of
+    /// reach is forgotten.
     pub(crate) fn track(&mut self, now: At, views: &[NodeView]) {
         let mut watched: HashMap<&str, &NodeView> =
             views.iter().filter(|view| view.is_watched()).map(|view| (&*view.uid, view)).collect();
@@ -42,8 +42,8 @@ impl Backlog {
         self.waiting.extend(watched.values().map(|view| (view.uid.clone(), Some(now))));
     }
 
-    /// Notes what was decided. If that ends a wait: `keep` or `delete`, and how
-    /// long the node has waited.
+    /// Records a decision. If it ends a wait, returns `keep` or `delete` and the waiting time
+    /// of the node.
     pub(crate) fn decided(
         &mut self,
         now: At,
@@ -63,7 +63,7 @@ impl Backlog {
         }
     }
 
-    /// How long the line is.
+    /// The length of the backlog.
     pub(crate) fn line(&self, now: At) -> Line {
         let since = self.waiting.values().flatten();
         let longest = since.clone().min().map(|since| now.since(*since));

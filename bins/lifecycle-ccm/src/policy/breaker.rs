@@ -1,7 +1,7 @@
-//! Holds all deletions while the list of the fleet is not believable.
+//! Holds all deletions while the list of the fleet is not plausible.
 //!
-//! The breaker of the brake is a function of the last usable list and the nodes: it
-//! closes by itself when a later list shows the fleet again.
+//! The breaker is a function of the last usable list and the nodes: it closes by itself when a
+//! later list shows the fleet again.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -20,22 +20,22 @@ const READY_SHARE: usize = 10;
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Cause {
-    /// The list shows no instance of any node with a provider ID: another project or
-    /// region, or everything is gone.
+    /// The list shows no instance of any node with a provider ID: wrong project or region, or
+    /// the whole fleet is gone.
     Empty {
-        /// Nodes that should be in it.
+        /// Nodes that should be in the list.
         known: usize,
     },
     /// The list lacks more of the known nodes than the threshold allows.
     Shrunk {
-        /// Nodes that miss.
+        /// Missing nodes.
         missing: usize,
-        /// Nodes that should be in it.
+        /// Nodes that should be in the list.
         known: usize,
     },
     /// The list lacks nodes that are Ready, so their instances run.
     Contradiction {
-        /// Ready nodes that miss.
+        /// Missing Ready nodes.
         ready_missing: usize,
         /// Ready nodes.
         ready: usize,
@@ -52,8 +52,8 @@ impl Cause {
 /// Whether deletions are held.
 pub type Breaker = brake::Breaker<Cause>;
 
-/// The nodes that a list is measured by: all that the policy could ever delete without
-/// the operator's approval, Ready or not.
+/// The nodes that a list is compared with: all that the policy could ever delete without the
+/// operator's approval, Ready or not.
 pub fn known<'a>(
     views: &'a [NodeView],
     policy: &'a Policy,
@@ -67,7 +67,7 @@ pub fn known<'a>(
     })
 }
 
-/// Measures a list that lacks `missing`.
+/// Evaluates a list that lacks `missing`.
 pub fn measure(
     views: &[NodeView],
     missing: &BTreeSet<Arc<str>>,
@@ -94,8 +94,8 @@ fn cause(
     policy: &Policy,
 ) -> Option<Cause> {
     let ListCoverage { known, missing: lacking, .. } = coverage;
-    // Only an ID shows that this is our fleet: names repeat in other projects. The
-    // youngest and the approved serve as well as others.
+    // Only an ID shows that this is our fleet: names repeat in other projects. Very young and
+    // approved nodes count here, too.
     let recognised = views.iter().any(|view| {
         view.in_reach() && view.has_id && view.claim == Claim::Ours && !missing.contains(&view.name)
     });

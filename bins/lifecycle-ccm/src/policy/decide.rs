@@ -1,4 +1,4 @@
-//! The rules, in order: the first that applies decides.
+//! The rules, in order: the first matching rule decides.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -15,15 +15,15 @@ use super::{
 };
 
 impl Decider {
-    /// Decides about the nodes that were asked about by what was answered. `views` are the
-    /// nodes as they are now, not as they were when the cloud was asked; the list's
-    /// `missing` must be measured by the same.
+    /// Decides about the looked-up nodes from the answers. `views` is the current state of the
+    /// nodes, not the state at the time of the lookup; the list's `missing` must be computed
+    /// from the same views.
     ///
-    /// The decisions about cases that ended by themselves come first (the node turned
-    /// Ready, vanished, left the policy's reach), then those about nodes that were looked
-    /// up, and last those about nodes whose instance is proven to be gone, in the order of their cases, then of their
-    /// names, those whose deletion was refused behind the others: the order in which they
-    /// get what budget there is.
+    /// The decisions about cases that ended by themselves come first (the node turned Ready,
+    /// was deleted, left the policy's reach), then those about looked-up nodes, and last those
+    /// about nodes whose instance is proven to be gone. The last group is ordered by case and
+    /// name, with nodes whose deletion was refused at the end: this is the order in which
+    /// nodes receive budget.
     pub fn decide(
         &mut self,
         now: At,
@@ -76,8 +76,8 @@ impl Decider {
         decisions
     }
 
-    /// What a cloud said while its list was not believable is no evidence once it is:
-    /// every case begins anew, but those of approved nodes, which no breaker holds.
+    /// A cloud whose list was not plausible gave no evidence: every case starts again, except
+    /// those of approved nodes, which the breaker does not hold.
     fn forget_evidence(&mut self, views: &[NodeView]) {
         for view in views.iter().filter(|view| !view.approved) {
             if let Some(record) = self.records.get_mut(&view.name) {
@@ -87,7 +87,7 @@ impl Decider {
         }
     }
 
-    /// Held nodes are looked at more seldom.
+    /// Held nodes are looked up less often.
     fn hold(&mut self, now: At, decision: &Decision, policy: &Policy) {
         let until = match decision.verdict {
             Verdict::BreakerOpen => None,
@@ -100,7 +100,7 @@ impl Decider {
         }
     }
 
-    /// The brake; the operator's approval passes it.
+    /// Breaker and budget; the operator's approval bypasses both.
     fn verdict(
         &mut self,
         now: At,
@@ -120,7 +120,7 @@ impl Decider {
     }
 }
 
-/// Why the policy does not apply to this node, if so.
+/// The reason why the policy does not apply to this node, if any.
 pub fn exempt(view: &NodeView) -> Option<Reason> {
     use ccm_cloud::Claim;
     match view {
@@ -132,7 +132,7 @@ pub fn exempt(view: &NodeView) -> Option<Reason> {
     }
 }
 
-/// A list that may be used.
+/// A usable list.
 struct FreshList {
     asked: At,
     missing: BTreeSet<Arc<str>>,
@@ -145,7 +145,7 @@ struct Read {
     missing: BTreeSet<Arc<str>>,
 }
 
-/// A list that failed or took too long says nothing.
+/// A list that failed or took too long proves nothing.
 fn usable(list: Listing, policy: &Policy) -> Option<Read> {
     match list {
         Listing::Read { asked, answered, instances, missing, .. }
@@ -159,14 +159,14 @@ fn usable(list: Listing, policy: &Policy) -> Option<Read> {
 
 enum Judged {
     Decided(Decision),
-    /// The instance is proven to be gone; the verdict is still to be filled in.
+    /// The instance is proven to be gone; the caller sets the verdict.
     Proven {
         decision: Decision,
         approved: bool,
     },
 }
 
-/// What holds for every node of one round of answers.
+/// The values shared by all nodes of one pass.
 struct Round<'a> {
     now: At,
     asked: At,
@@ -218,7 +218,7 @@ impl Round<'_> {
         self.gone(view, record, decision, proof)
     }
 
-    /// The cloud said "gone", and its word counts.
+    /// The cloud said "gone", and the answer counts.
     fn gone(
         &self,
         view: &NodeView,
@@ -245,8 +245,8 @@ impl Round<'_> {
             record.case = None;
             Some(Doubt::Newborn)
         } else if decision.evidence.answers < 2 || self.asked < confirmed_from {
-            // A look that is asked a moment too soon is in vain, and the next one is a period
-            // away: so this one waits for the moment.
+            // A lookup that is sent a moment too early is useless, and the next one is a
+            // period away: so this one is delayed.
             if confirmed_from <= record.look_again + self.policy.monitor_period / 2 {
                 record.look_again = confirmed_from.max(self.now);
             }
@@ -264,7 +264,7 @@ impl Round<'_> {
         }
     }
 
-    /// What the list says against a deletion.
+    /// The reason in the list not to delete the node.
     fn list_doubt(&self, view: &NodeView, record: &mut Record, opened: At) -> Option<Doubt> {
         match self.list.as_ref().filter(|list| list.asked >= opened) {
             None => Some(Doubt::NotListed),
@@ -276,8 +276,8 @@ impl Round<'_> {
         }
     }
 
-    /// Whether an answer "gone" is one: in time, about the ID if there is one, and with a
-    /// word on how it was asked.
+    /// Whether an answer "gone" counts: in time, about the ID if there is one, and with the
+    /// key of the lookup.
     fn counts(&self, view: &NodeView, proof: &AbsenceProof) -> bool {
         let is_proof = match proof.method {
             ProofMethod::ById => true,
@@ -303,7 +303,7 @@ impl Round<'_> {
     }
 }
 
-/// Ends the case, if there is one.
+/// Closes the case, if there is one.
 fn dismiss(record: &mut Record, mut decision: Decision, reason: Reason) -> Judged {
     record.case = None;
     decision.verdict = Verdict::Keep(reason);

@@ -1,4 +1,4 @@
-//! What the policy says.
+//! The decisions of the policy.
 
 use std::{fmt, sync::Arc};
 
@@ -17,26 +17,26 @@ pub enum Reason {
     Ready,
     /// Its instance exists.
     Exists,
-    /// The cloud says that it is somebody else's.
+    /// The cloud says that it belongs elsewhere.
     NotOurs,
     /// It does not match the node selector.
     NotSelected,
     /// Its provider ID is another provider's.
     Foreign,
-    /// Somebody deletes it already.
+    /// It is already being deleted.
     Deleting,
-    /// The answer is about an earlier node of that name, or the node has vanished.
+    /// The answer is about an earlier node of that name, or the node has been deleted.
     AnotherNode,
-    /// The operator forbids its deletion, although its instance is gone.
+    /// The operator protects it from deletion, although its instance is gone.
     Protected,
-    /// It has no provider ID, and such nodes are not judged.
+    /// It has no provider ID, and the policy does not judge such nodes.
     Ghost,
-    /// The cloud did not answer, or not in time, or with a proof too weak.
+    /// The cloud did not answer, or too late, or with too weak a proof.
     NoAnswer,
 }
 
 impl Reason {
-    /// Every one of them.
+    /// All values.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// A short, stable name for metric labels and log fields.
@@ -45,25 +45,25 @@ impl Reason {
     }
 }
 
-/// What is missing until a suspected node can be judged.
+/// The missing condition for judging a suspected node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Doubt {
-    /// The node is within its grace period.
+    /// The node is still in its grace period.
     Newborn,
-    /// The first answer is too fresh.
+    /// The confirmation period has not passed since the first answer.
     Unconfirmed,
-    /// This time the cloud did not answer usably; what it said before still stands.
+    /// The latest answer of the cloud is unusable; the earlier ones still count.
     NoAnswer,
-    /// The fleet was not listed since the first answer.
+    /// The fleet has not been listed since the first answer.
     NotListed,
-    /// The list shows the instance: one of the two answers is wrong, so the case starts anew.
+    /// The list shows the instance: one of the two answers is wrong, so the case starts again.
     Listed,
 }
 
 impl Doubt {
-    /// Every one of them.
+    /// All values.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// A short, stable name for metric labels and log fields.
@@ -72,27 +72,27 @@ impl Doubt {
     }
 }
 
-/// What is to be done about a node.
+/// The action for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Verdict {
-    /// Nothing.
+    /// None.
     Keep(Reason),
-    /// Nothing yet; the cloud said that the instance is gone.
+    /// None yet; the cloud said that the instance is gone.
     Suspect {
-        /// When the node is looked at again.
+        /// When to look the node up again.
         look_again: At,
-        /// What is missing.
+        /// The missing condition.
         why: Doubt,
     },
-    /// Delete it. The budget is taken.
+    /// Delete it. The decision has taken budget.
     Delete,
-    /// It would be deleted, but the breaker is open.
+    /// Delete it, but the breaker is open.
     BreakerOpen,
-    /// It would be deleted, but the budget is used up.
+    /// Delete it, but the budget is used up.
     OverBudget {
-        /// When there is budget again; never by itself if the budget is zero.
+        /// When budget is available again; never by itself if the budget is zero.
         until: Option<At>,
     },
 }
@@ -103,7 +103,7 @@ impl Verdict {
         self.into()
     }
 
-    /// The finer reason, for metric labels and log fields; empty where there is none.
+    /// The detailed reason, for metric labels and log fields; empty where there is none.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Keep(reason) => reason.as_str(),
@@ -113,42 +113,42 @@ impl Verdict {
     }
 }
 
-/// One answer "gone" that counted.
+/// One accepted answer "gone".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Proof {
-    /// When it was asked.
+    /// When the cloud was asked.
     pub asked: At,
-    /// When it was answered.
+    /// When the cloud answered.
     pub answered: At,
-    /// By what the cloud was asked.
+    /// The key of the lookup.
     pub method: ProofMethod,
-    /// What was asked for and what came back, in the cloud's words.
+    /// The request and the response, in the cloud's words.
     pub evidence: String,
-    /// The cloud's ID of the request.
+    /// The cloud's request ID.
     pub request_id: Option<String>,
 }
 
-/// What the last usable list showed.
+/// The result of the last usable list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ListCoverage {
     /// Instances in the list, ours or not.
     pub instances: usize,
-    /// Nodes that should be in it.
+    /// Nodes that should be in the list.
     pub known: usize,
-    /// Those of them that are not.
+    /// Those of them that are missing.
     pub missing: usize,
 }
 
-/// All that speaks against a node.
+/// The evidence against a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Evidence {
     /// The answer that opened the case.
     pub first: Option<Proof>,
     /// The latest answer "gone".
     pub latest: Option<Proof>,
-    /// How many such answers there were.
+    /// The number of such answers.
     pub answers: u32,
-    /// The list of this answers, if it was usable.
+    /// The list of the latest pass, if it was usable.
     pub list: Option<ListCoverage>,
 }
 
@@ -180,18 +180,18 @@ impl fmt::Display for Evidence {
     }
 }
 
-/// What the policy says about one node.
+/// The policy's decision about one node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decision {
     /// The node.
     pub name: Arc<str>,
-    /// The very object that the decision is about; a deletion must demand it.
+    /// The UID of the judged object; a deletion must use it as a precondition.
     pub uid: Box<str>,
-    /// What is to be done.
+    /// The action.
     pub verdict: Verdict,
-    /// When the case was opened: when the first answer "gone" was heard. For a
-    /// [`Verdict::Keep`] it is the case that this decision ended.
+    /// When the case was opened, by the first answer "gone". For a [`Verdict::Keep`] it is the
+    /// case that this decision closed.
     pub since: Option<At>,
-    /// What speaks against the node.
+    /// The evidence against the node.
     pub evidence: Evidence,
 }

@@ -1,4 +1,4 @@
-//! What the policy decides by: the nodes, and what the cloud answered about them.
+//! The input of the policy: the nodes, and the cloud's answers about them.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -6,14 +6,14 @@ use ccm_cloud::{Claim, CloudError, LookupResult};
 
 use super::{At, Ghosts, Policy};
 
-/// One node as it is now.
+/// The current state of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeView {
     /// The node's name.
     pub name: Arc<str>,
     /// `metadata.uid`.
     pub uid: Box<str>,
-    /// Whose node it is by its provider ID.
+    /// Which provider owns the node, by its provider ID.
     pub claim: Claim,
     /// Whether `spec.providerID` is set.
     pub has_id: bool,
@@ -25,16 +25,16 @@ pub struct NodeView {
     pub deleting: bool,
     /// Whether it has the taint `node.cloudprovider.kubernetes.io/uninitialized`.
     pub uninitialised: bool,
-    /// How long the node object exists; where in doubt, the shortest that may be true.
+    /// The age of the node object; where in doubt, the shortest possible age.
     pub age: Duration,
-    /// Whether the operator forbids its deletion.
+    /// Whether the operator protects it from deletion.
     pub protected: bool,
     /// Whether the operator exempts it from breaker and budget.
     pub approved: bool,
 }
 
 impl NodeView {
-    /// Whether the policy may have anything to say about it, Ready or not.
+    /// Whether the policy applies to it, Ready or not.
     pub fn in_reach(&self) -> bool {
         self.selected && !self.deleting && self.claim != Claim::Foreign
     }
@@ -49,19 +49,19 @@ impl NodeView {
         self.age.saturating_sub(now.since(then)) >= policy.grace_period
     }
 
-    /// Whether it may be deleted at all if its instance is gone: it has a provider ID,
-    /// or the policy lets ghosts be judged.
+    /// Whether it may be deleted at all if its instance is gone: it has a provider ID, or the
+    /// policy allows nodes without one to be judged.
     pub(super) fn can_be_judged(&self, policy: &Policy) -> bool {
         self.has_id || (policy.ghosts == Ghosts::Uninitialised && self.uninitialised)
     }
 }
 
-/// What was said about one node.
+/// The cloud's answer about one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookedUp {
-    /// The node that was asked about.
+    /// The node's name in the lookup.
     pub name: Arc<str>,
-    /// Its UID when it was asked about.
+    /// The node's UID at the time of the lookup.
     pub uid: Box<str>,
     /// The answer. An error is never evidence.
     pub result: LookupResult,
@@ -70,32 +70,32 @@ pub struct LookedUp {
 /// The list of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listing {
-    /// It was read.
+    /// It was read completely.
     Read {
-        /// When the first page was asked for.
+        /// When the first page was requested.
         asked: At,
-        /// When the last page was there.
+        /// When the last page arrived.
         answered: At,
-        /// How many instances it shows, ours or not.
+        /// The number of instances in it, ours or not.
         instances: usize,
-        /// How many of its entries could not be understood.
+        /// The number of entries that could not be parsed.
         malformed: usize,
-        /// Which nodes it does not show: by provider ID, or by name those without one.
-        /// Every view in reach that is not in here is shown.
+        /// The nodes that are missing: by provider ID, or by name for nodes without one. Every
+        /// other view in reach is shown.
         missing: BTreeSet<Arc<str>>,
     },
-    /// It could not be read, which says nothing.
+    /// It could not be read, which proves nothing.
     Failed(CloudError),
 }
 
 /// The answers of one pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answers {
-    /// When the first lookup was asked.
+    /// When the first lookup was sent.
     pub asked: At,
     /// When the last lookup was answered.
     pub answered: At,
-    /// What the lookups said.
+    /// The answers to the lookups.
     pub lookups: Vec<LookedUp>,
     /// The list, if the agenda asked for one.
     pub list: Option<Listing>,

@@ -1,45 +1,45 @@
-//! What is for the operator to decide.
+//! The operator's parameters.
 
 use std::time::Duration;
 
 use ccm_controller::brake::{Budget, Limit};
 use serde::Serialize;
 
-/// What becomes of nodes without a provider ID whose name the cloud does not know.
+/// The policy for nodes without a provider ID whose name the cloud does not know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ghosts {
-    /// They are judged as long as they are uninitialised.
+    /// Judge them while they are uninitialised.
     #[default]
     Uninitialised,
-    /// They are kept.
+    /// Keep them.
     Never,
 }
 
-/// The operator's decisions. They may change between two calls.
+/// The operator's parameters. They may change between two calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Policy {
-    /// How long after the first answer "gone" was heard the last one must be asked.
+    /// The minimum time between the first answer "gone" and the last question.
     pub confirmation_period: Duration,
     /// How old a node must be before an answer "gone" counts. Must be longer than the
     /// cloud takes to show a new instance everywhere.
     pub grace_period: Duration,
     /// How often a node that is not Ready is looked up.
     pub monitor_period: Duration,
-    /// How many nodes may be deleted per [`Policy::budget_window`].
+    /// The maximum number of deleted nodes per [`Policy::budget_window`].
     pub budget: Limit,
     /// The sliding window of the budget.
     pub budget_window: Duration,
-    /// Percent of the known nodes; if more of them than this miss in a list, the breaker opens.
+    /// Percent of the known nodes; if a list lacks more of them, the breaker opens.
     pub shrink_threshold: u8,
-    /// What becomes of nodes without a provider ID.
+    /// The policy for nodes without a provider ID.
     pub ghosts: Ghosts,
-    /// How long an answer may take and still be evidence.
+    /// The maximum duration of a call whose answer still counts as evidence.
     pub evidence_age: Duration,
 }
 
 impl Policy {
-    /// How many nodes may be deleted, for the brake.
+    /// The maximum number of deleted nodes, for the budget.
     pub(super) const fn deletions(&self) -> Budget {
         Budget { limit: self.budget, window: self.budget_window }
     }

@@ -1,29 +1,29 @@
-//! What the policy remembers of one node.
+//! The policy's memory of one node.
 
 use super::{At, Evidence, ListCoverage, NodeView, Proof};
 
 /// A node that is not Ready.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The object that all of this is about.
+    /// The object that this record is about.
     pub uid: Box<str>,
-    /// Whether it had a provider ID: an answer by name is none about an ID.
+    /// Whether it had a provider ID: an answer by name is no evidence about an ID.
     pub has_id: bool,
-    /// What the operator said of it: whether it is protected, and approved.
+    /// The operator's marks: protected, and approved.
     pub orders: (bool, bool),
-    /// Its deletion was carried out; it is waited for to vanish.
+    /// Its deletion was executed; the node is still in the views.
     pub deleted: bool,
-    /// Its deletion was refused.
+    /// The API server refused its deletion.
     pub refused: bool,
-    /// When it was last looked at.
+    /// When it was last looked up.
     pub looked: Option<At>,
-    /// When it is due.
+    /// When the next lookup is due.
     pub look_again: At,
     /// Open from the first answer "gone" that counted.
     pub case: Option<Case>,
 }
 
-/// What speaks against a node.
+/// The evidence against a node.
 #[derive(Clone, Debug)]
 pub struct Case {
     first: Proof,
@@ -32,7 +32,7 @@ pub struct Case {
 }
 
 impl Record {
-    /// A node that was never looked at.
+    /// A node that was never looked up.
     pub fn new(node: &NodeView) -> Self {
         Self {
             uid: node.uid.clone(),
@@ -46,8 +46,8 @@ impl Record {
         }
     }
 
-    /// Takes notice of the node as it is now. A new word of the operator is acted on at
-    /// once; with its provider ID set, everything begins anew.
+    /// Updates the record from the current node. A new mark of the operator takes effect at
+    /// once; once the provider ID is set, the case starts again.
     pub fn update(&mut self, node: &NodeView) {
         if self.has_id != node.has_id {
             *self = Self::new(node);
@@ -64,23 +64,23 @@ const fn orders(node: &NodeView) -> (bool, bool) {
 }
 
 impl Case {
-    /// A case that this answer opens.
+    /// A case opened by this answer.
     pub fn open(proof: Proof) -> Self {
         Self { first: proof.clone(), latest: proof, answers: 1 }
     }
 
-    /// When the answer that opened the case was heard.
+    /// When the answer that opened the case arrived.
     pub fn opened(&self) -> At {
         self.first.answered
     }
 
-    /// Takes down one more answer "gone".
+    /// Adds one more answer "gone".
     pub fn add(&mut self, proof: Proof) {
         self.latest = proof;
         self.answers = self.answers.saturating_add(1);
     }
 
-    /// For the decision.
+    /// The evidence for a decision.
     pub fn evidence(&self, list: Option<ListCoverage>) -> Evidence {
         Evidence {
             first: Some(self.first.clone()),

@@ -1,8 +1,8 @@
-//! What becomes of the taint that marks a node whose machine is shut down: pure.
+//! The policy for the taint of a node whose machine is shut down: pure.
 //!
-//! The taint lets the cluster move volumes and pods away from a machine that is certainly
-//! off. Upstream takes it away only when the node is Ready again; here it follows the
-//! cloud, because a machine that runs may need its volumes to become Ready.
+//! The taint lets the cluster move volumes and pods away from a machine that is certainly off.
+//! Upstream removes it only when the node is Ready again; lifecycle-ccm follows the cloud,
+//! because a running machine may need its volumes to become Ready.
 
 use ccm_cloud::PowerState;
 use ccm_objects::Taint;
@@ -13,18 +13,18 @@ pub(crate) const KEY: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// The effect of the taint.
 pub(crate) const EFFECT: &str = "NoSchedule";
 
-/// When the taint is taken away.
+/// When the taint is removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Removal {
-    /// As soon as the cloud says that the machine runs.
+    /// When the cloud says that the machine runs.
     #[default]
     Cloud,
     /// When the node is Ready, as upstream does.
     Ready,
 }
 
-/// What is to be done about the taint.
+/// The change of the taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Add,
@@ -40,7 +40,7 @@ impl Step {
     }
 }
 
-/// Decides by the node and, if it was asked for, what the cloud says of its machine.
+/// Decides from the node and, if it was looked up, the state of its machine in the cloud.
 pub(crate) fn plan(
     ready: bool,
     taints: &[Taint],
@@ -56,7 +56,7 @@ pub(crate) fn plan(
     }
 }
 
-/// The whole new list of taints.
+/// The complete new list of taints.
 pub(crate) fn apply(taints: &[Taint], step: Step) -> Vec<Taint> {
     let mut new: Vec<Taint> = taints.iter().filter(|taint| !is_shutdown(taint)).cloned().collect();
     if step == Step::Add {
@@ -65,7 +65,7 @@ pub(crate) fn apply(taints: &[Taint], step: Step) -> Vec<Taint> {
     new
 }
 
-/// Two taints are the same for Kubernetes if key and effect are.
+/// Kubernetes identifies a taint by key and effect.
 fn is_shutdown(taint: &Taint) -> bool {
     &*taint.key == KEY && &*taint.effect == EFFECT
 }
@@ -94,7 +94,7 @@ mod tests {
         for removal in [Removal::Cloud, Removal::Ready] {
             check(false, false, Some(Stopped), removal, add);
             check(true, false, Some(Stopped), removal, None);
-            // A Ready node is never asked about, and what the cloud says does not count.
+            // A Ready node is never looked up, so the cloud's state is ignored.
             check(false, true, Some(Stopped), removal, None);
             check(true, true, Some(Stopped), removal, remove);
             check(true, true, None, removal, remove);

@@ -1,4 +1,4 @@
-//! Each rule on its own; what they do together is for the random histories.
+//! Each rule alone; the random histories test the rules together.
 
 mod breaker;
 mod decide;
@@ -32,7 +32,7 @@ fn ready(name: &str) -> NodeView {
     NodeView { ready: true, ..view(name) }
 }
 
-/// The node that is judged, among ten that are Ready.
+/// The judged node, among ten that are Ready.
 fn among_ready(judged: NodeView) -> Vec<NodeView> {
     (0..10).map(|number| ready(&format!("ready-{number}"))).chain([judged]).collect()
 }
@@ -64,13 +64,13 @@ fn error(kind: ErrorKind) -> LookupResult {
     Err(CloudError::new(kind, "odd"))
 }
 
-/// A list that was read at once and lacks these nodes.
+/// A list that was read at once, without these nodes.
 fn lacks(asked: At, missing: &[&str]) -> Listing {
     let missing = missing.iter().map(|name| Arc::from(*name)).collect();
     Listing::Read { asked, answered: asked, instances: 11, malformed: 0, missing }
 }
 
-/// Decides by one answer about one node, given at once.
+/// Decides from one answer about one node, given at once.
 fn decide(
     decider: &mut Decider,
     now: At,
@@ -88,7 +88,7 @@ fn decide(
     decision.map(|decision| decision.verdict).unwrap()
 }
 
-/// The decision by which the node was deleted.
+/// The decision that deleted the node.
 fn decision(name: &str) -> Decision {
     Decision {
         name: name.into(),

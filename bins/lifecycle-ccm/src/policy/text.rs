@@ -1,4 +1,4 @@
-//! Decisions in words, for events and log lines.
+//! Decisions as text, for events and log lines.
 
 use std::fmt::{self, Write as _};
 
@@ -10,7 +10,7 @@ use super::{
     shutdown::Step,
 };
 
-/// What is reported of a verdict.
+/// The report of a verdict.
 pub(crate) struct Words {
     pub(crate) text: String,
     /// The reason of its event, if it has one.
@@ -19,7 +19,7 @@ pub(crate) struct Words {
 }
 
 impl Decision {
-    /// Why its node is not deleted now although the cloud says that the instance is gone.
+    /// Why the node is not deleted now although the cloud says that the instance is gone.
     pub(crate) fn held(&self) -> Option<String> {
         let why = match self.verdict {
             Verdict::Suspect { why, .. } => return Some(why.to_string()),
@@ -33,7 +33,7 @@ impl Decision {
         Some(why.to_owned())
     }
 
-    /// What is reported of it at this moment.
+    /// The report at this moment.
     pub(crate) fn words(&self, now: At, policy: &Policy) -> Words {
         let seconds = |at: At| at.since(now).as_secs_f64().ceil();
         match self.verdict {
@@ -102,7 +102,7 @@ fn kept(reason: Reason) -> Words {
     Words { text: text.to_owned(), event, warning }
 }
 
-/// The event for a node that was deleted.
+/// The event for a deleted node.
 pub(crate) fn deleted(node: &Node, decision: &Decision) -> (&'static str, String) {
     let (name, evidence) = (&node.name, &decision.evidence);
     let mut text =
@@ -113,7 +113,7 @@ pub(crate) fn deleted(node: &Node, decision: &Decision) -> (&'static str, String
     ("DeletingNode", text)
 }
 
-/// The events for a node whose marks were changed.
+/// The events for a node with changed marks.
 pub(crate) fn marked(marks: Marks) -> impl Iterator<Item = (&'static str, String)> {
     let taint = marks.taint.map(|(step, power)| match (step, power) {
         (Step::Add, _) => ("NodeShutdown", "the machine is shut down; taint added".to_owned()),

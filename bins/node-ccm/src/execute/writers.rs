@@ -1,7 +1,7 @@
-//! Second stage: plans and writes, many nodes at a time.
+//! Second stage: plans and writes many nodes concurrently.
 //!
-//! Two pools, as upstream has two kinds of worker: one for new nodes, one for those
-//! that are kept true, so that a change of the whole fleet never holds up a new node.
+//! There are two worker pools, as upstream has two kinds of worker: one for new nodes, one for
+//! updates of initialised nodes. A change of the whole fleet never delays a new node.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,17 +33,17 @@ use crate::{
     settings::NodeSettings,
 };
 
-/// How many answered nodes may wait for a writer; more than the writers hold, so that
-/// none of them waits for the next one.
+/// How many answered nodes may wait for a writer; more than the number of writers, so that no
+/// writer is idle.
 const OUTLET: usize = 64;
-/// When to look again at what only a person can mend, or what is somebody else's.
+/// Retry interval for errors that need a person, and for another provider's nodes.
 const RARELY: Duration = Duration::from_mins(5);
-/// When to look again at an annotation that does not fit: the cloud may attach the
-/// address later. A change of the node is looked at at once.
+/// Retry interval for an annotation that does not match: the cloud may attach the address
+/// later. A change of the node triggers a sync at once.
 const NODE_IP_RECHECK: Duration = Duration::from_secs(30);
-/// The wait after a conflict: the informer needs a moment to see who was faster.
+/// Delay after a conflict, so that the informer receives the other writer's change.
 const AFTER_CONFLICT: Duration = Duration::from_millis(20);
-/// After so many conflicts in a row the usual back-off takes over.
+/// After this number of consecutive conflicts the usual back-off applies.
 const MANY_CONFLICTS: u32 = 8;
 
 /// The stage.
@@ -64,7 +64,7 @@ impl Writers {
         Arc::new(Self { intake, executor, queue, ledger, reports, plans, settings })
     }
 
-    /// Starts both pools. Returns where their work is sent to.
+    /// Starts both pools. Returns their channels.
     pub(crate) fn start(self: &Arc<Self>, tasks: &Supervisor) -> Outlets {
         let (new, new_work) = mpsc::channel(OUTLET);
         let (settled, settled_work) = mpsc::channel(OUTLET);
@@ -93,11 +93,11 @@ impl Writers {
         workers::pool(work, limit, token, settle).await;
     }
 
-    /// Plans for the node as it is now, and carries the plan out.
+    /// Plans from the current state of the node, and executes the plan.
     async fn settle(&self, Work { node: asked, answer }: &Work) {
         let Some(node) = self.intake.get(&asked.name) else { return };
         if !same_machine(asked, &node) {
-            // The answer is about another one.
+            // The answer is about another object.
             self.queue.add(Arc::clone(&node.name), Priority::Urgent);
             return;
         }
@@ -115,8 +115,8 @@ impl Writers {
         }
     }
 
-    /// Nothing is left to do for an observer until something changes. No list of the fleet
-    /// speaks of a node that waits, so that one is looked at again.
+    /// In observe mode, nothing is left to do until something changes. A list of the fleet
+    /// does not cover a waiting node, so that one is retried.
     fn observed(&self, node: &Node, plan: &Plan) {
         self.reports.notes(node, plan);
         let name = &node.name;
@@ -144,7 +144,7 @@ impl Writers {
                 self.queue.forget(name);
             }
             Err(Unfinished { why: Stopped::Lost(lost), .. }) => {
-                // A term that is merely short gets longer with the next renewal.
+                // A term that is only short is extended by the next renewal.
                 tracing::debug!(node = &**name, "not written: {lost}");
                 self.queue.retry(Arc::clone(name));
             }
@@ -157,7 +157,7 @@ impl Writers {
     fn refused(&self, node: &Node, what: &'static str, error: &ApiError) {
         let name = &node.name;
         match error {
-            // Deleted meanwhile: the informer will say so.
+            // Deleted in the meantime: the informer reports it.
             ApiError::NotFound => return,
             ApiError::Conflict => {
                 let conflicts = self.ledger.conflict(name);
@@ -191,8 +191,8 @@ impl Writers {
             _ if wait.reason == WaitReason::NodeIp => self.again(name, NODE_IP_RECHECK),
             _ => self.retry(name, RetryClass::Retry),
         };
-        // A new node can be faster than the cloud's own list, and the node of another
-        // cloud is tainted for a moment, too: the first time is no news.
+        // A new node can register before the cloud's own list shows its instance, and another
+        // provider's node is tainted for a moment, too: the first time is not reported.
         let news = wait.reason != WaitReason::InstanceNotFound || self.queue.failures(name) > 1;
         if news {
             self.reports.wait(node, wait, pace);
@@ -219,7 +219,7 @@ impl Writers {
         }
     }
 
-    /// Has the node looked at again as this kind of failure asks for. Tells how often.
+    /// Schedules a retry of the node for this kind of failure. Returns the interval.
     fn retry(&self, name: &Name, class: RetryClass) -> Pace {
         match class {
             RetryClass::RetryAfter(after) => {
@@ -234,7 +234,7 @@ impl Writers {
         }
     }
 
-    /// Has the node looked at again after this time; a change of the node comes first.
+    /// Schedules a retry of the node after this time; a change of the node comes first.
     fn again(&self, name: &Name, after: Duration) -> Pace {
         self.queue.add_after(Arc::clone(name), after, Priority::Routine);
         Pace::Every(after)

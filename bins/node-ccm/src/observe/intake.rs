@@ -1,5 +1,5 @@
-//! Takes notice of the nodes and their changes, knows whose they are, and queues those
-//! that are to be looked at.
+//! Receives node events, determines which provider owns each node, and queues the nodes that
+//! need work.
 
 use std::sync::{
     Arc,
@@ -18,7 +18,7 @@ use ccm_runtime::plans::Plans;
 use super::{Handles, ledger::Ledger, wakes};
 use crate::{metrics::State, plan::Policy, report::NodeReports, settings::NodeSettings};
 
-/// The nodes, and what is wanted of them.
+/// The nodes, and the queue of those that need work.
 pub(crate) struct Intake {
     store: Store<Node>,
     cloud: Arc<dyn Cloud>,
@@ -26,7 +26,7 @@ pub(crate) struct Intake {
     ledger: Ledger,
     reports: NodeReports,
     plans: Plans,
-    /// Set once this replica leads: before that nothing is queued.
+    /// Set once this replica leads: nothing is queued before that.
     leads: AtomicBool,
 }
 
@@ -43,16 +43,16 @@ impl Intake {
         }
     }
 
-    /// What the plan needs to know besides the node and the answer about it.
+    /// The plan's input besides the node and the cloud's answer.
     pub(crate) fn policy(&self, settings: &NodeSettings) -> Policy {
         let labels_only_add = instances::traits(&*self.cloud).labels_only_add;
         Policy { labels_only_add, ..settings.policy() }
     }
 
-    /// Takes up work: every node that waits is looked at now. The others are compared
-    /// with the fleet by the first refresh.
+    /// Starts leading: queues every node that waits. The first refresh compares the other
+    /// nodes with the fleet.
     pub(crate) fn take_up(&self) {
-        // Before the list, so that no node falls between the list and the first change.
+        // Set before listing, so that no node is missed between the list and the first change.
         self.leads.store(true, Ordering::SeqCst);
         for node in self.store.list() {
             self.classify(&node);
@@ -62,7 +62,7 @@ impl Intake {
         }
     }
 
-    /// Takes notice of a change of a node. Never waits.
+    /// Handles a change of a node. Never blocks.
     pub(crate) fn changed(&self, change: &Change<Node>) {
         if !self.leads() {
             return;
@@ -91,29 +91,29 @@ impl Intake {
         self.leads.load(Ordering::SeqCst)
     }
 
-    /// The node as it is now.
+    /// The current state of the node.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Node>> {
         self.store.get(name)
     }
 
-    /// All nodes as they are now.
+    /// The current state of all nodes.
     pub(crate) fn list(&self) -> Vec<Arc<Node>> {
         self.store.list()
     }
 
-    /// Whose node it is; `None` while that cannot be told.
+    /// Which provider owns the node; `None` while this is unknown.
     pub(crate) fn claim(&self, node: &Node) -> Option<Claim> {
         instances::claim(&*self.cloud, node)
     }
 
-    /// Counts a node as another provider's, and reports that once.
+    /// Counts a node as another provider's, and reports it once.
     pub(crate) fn foreign(&self, node: &Node) {
         self.ledger.set_state(&node.name, State::Foreign);
         self.plans.clear("Node", &node.name);
         self.reports.foreign(node, &self.cloud.schemes());
     }
 
-    /// Gives a node back to the queue.
+    /// Returns a node to the queue.
     pub(crate) fn done(&self, name: &Name) {
         if self.store.get(name).is_none() {
             self.forget(name);

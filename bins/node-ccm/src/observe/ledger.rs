@@ -1,7 +1,7 @@
-//! What node-ccm remembers of each node beside what the API server keeps: how it
-//! stands, and what the cloud said a moment ago.
+//! The node state that node-ccm remembers in addition to the API server: the sync state and
+//! the cloud's last answer.
 //!
-//! Nothing here is needed for correctness: a new leader begins with an empty ledger.
+//! None of it is needed for correctness: a new leader begins with an empty ledger.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -13,11 +13,10 @@ use tokio::time::Instant;
 use super::same_machine;
 use crate::metrics::{NodeMetrics, State};
 
-/// How long an answer of the cloud serves again for the same node, for instance after a
-/// conflict.
+/// How long an answer of the cloud is reused for the same node, for instance after a conflict.
 const FRESH: Duration = Duration::from_secs(30);
 
-/// What is remembered. Clones share it.
+/// The remembered state. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Ledger {
     shared: Arc<Shared>,
@@ -31,7 +30,7 @@ struct Shared {
 #[derive(Default)]
 struct Entry {
     state: State,
-    /// The next look at this node asks the cloud, whatever the inventory knows.
+    /// The next sync of this node asks the cloud, even if the inventory has an answer.
     ask: bool,
     answer: Option<Kept>,
     conflicts: u32,
@@ -57,31 +56,31 @@ impl Ledger {
         change(entry)
     }
 
-    /// Notes how the node stands.
+    /// Records the node's state.
     pub(crate) fn set_state(&self, name: &Arc<str>, state: State) {
         let old = self.with(name, |entry| std::mem::replace(&mut entry.state, state));
         self.shared.metrics.left(old);
         self.shared.metrics.entered(state);
     }
 
-    /// How the node stands, if anything is known of it.
+    /// The node's state, if it is known.
     pub(crate) fn state(&self, name: &str) -> Option<State> {
         self.shared.nodes.lock().get(name).map(|entry| entry.state)
     }
 
-    /// Forgets a node that is no more.
+    /// Forgets a deleted node.
     pub(crate) fn forget(&self, name: &str) {
         if let Some(entry) = self.shared.nodes.lock().remove(name) {
             self.shared.metrics.left(entry.state);
         }
     }
 
-    /// Lets the next look at this node ask the cloud.
+    /// Makes the next sync of this node ask the cloud.
     pub(crate) fn demand(&self, name: &Arc<str>) {
         self.with(name, |entry| entry.ask = true);
     }
 
-    /// Whether the cloud is to be asked about this node; the demand is met with that.
+    /// Whether the next sync must ask the cloud about this node; clears the request.
     pub(crate) fn take_demand(&self, name: &Arc<str>) -> bool {
         self.with(name, |entry| std::mem::take(&mut entry.ask))
     }
@@ -92,8 +91,8 @@ impl Ledger {
         self.with(&name, |entry| entry.answer = Some(Kept { node, answer, at }));
     }
 
-    /// The cloud's last answer about this node, if it is fresh and the node is still the
-    /// one that was asked about.
+    /// The cloud's last answer about this node, if it is fresh and the node is still the same
+    /// object.
     pub(crate) fn remembered(&self, node: &Node) -> Option<LookupResult> {
         self.with(&node.name, |entry| {
             entry
@@ -103,7 +102,7 @@ impl Ledger {
         })
     }
 
-    /// The node is as it should be: answers and conflicts matter no more.
+    /// The node is up to date: drops its answer and its conflict count.
     pub(crate) fn settled(&self, name: &Arc<str>) {
         self.with(name, |entry| {
             entry.answer = None;
@@ -111,7 +110,7 @@ impl Ledger {
         });
     }
 
-    /// Counts a conflict and tells how many there have been in a row.
+    /// Counts a conflict and returns the number of consecutive conflicts.
     pub(crate) fn conflict(&self, name: &Arc<str>) -> u32 {
         self.with(name, |entry| {
             entry.conflicts = entry.conflicts.saturating_add(1);

@@ -1,5 +1,5 @@
-//! First stage: takes nodes from the queue in batches, asks the cloud once per batch
-//! about those that need it, and hands all of them to the writers.
+//! First stage: takes nodes from the queue in batches, looks up those that need it with one
+//! cloud call per batch, and sends all of them to the writers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,37 +24,37 @@ use crate::{metrics::NodeMetrics, settings::NodeSettings};
 
 /// The most nodes in one batch.
 const BATCH: usize = 500;
-/// The most lookups in flight: a slow one must not hold up the next.
+/// The maximum number of lookups in flight: a slow lookup must not block the next one.
 const IN_FLIGHT: usize = 4;
 
-/// How long the first node of a burst waits for others. A cloud takes longer than this for
-/// an answer, and nodes that are created together register within about so long.
+/// How long a batch stays open after its first node. A cloud call takes longer than this, and
+/// nodes that are created together register within about this time.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
-/// One node and what the cloud said about it.
+/// One node and the cloud's answer about it.
 #[derive(Debug)]
 pub(crate) struct Work {
-    /// The node as it was asked about.
+    /// The node as it was when the cloud was asked.
     pub(crate) node: Arc<Node>,
     /// The answer.
     pub(crate) answer: LookupResult,
 }
 
-/// Where nodes go from here.
+/// The channels to the writers.
 pub(crate) struct Outlets {
-    /// Nodes that wait for their initialisation.
+    /// Nodes that wait to be initialised.
     pub(crate) new: mpsc::Sender<Work>,
     /// All others.
     pub(crate) settled: mpsc::Sender<Work>,
 }
 
-/// What is to be done with a node from the queue.
+/// The next step for a node from the queue.
 enum Next {
-    /// Nothing: it is gone, foreign, or nothing can be said about it now.
+    /// None: the node is gone, foreign, or cannot be judged yet.
     Nothing,
-    /// Everything needed is known.
+    /// Plan it: the answer is known.
     Known(LookupResult),
-    /// The cloud has to be asked.
+    /// Look it up in the cloud.
     Ask,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Lookups {
     settings: watch::Receiver<Arc<NodeSettings>>,
     metrics: NodeMetrics,
     outlets: Outlets,
-    /// Cancelled when no call to the cloud is to be waited for.
+    /// Cancelled when calls to the cloud are no longer awaited.
     closing: CancellationToken,
 }
 
@@ -85,7 +85,7 @@ impl Lookups {
         Arc::new(this)
     }
 
-    /// Runs until the token is cancelled; takes nothing any more once the queue is shut down.
+    /// Runs until the token is cancelled; takes no more nodes once the queue is shut down.
     pub(crate) async fn run(self: Arc<Self>, token: CancellationToken) {
         let stage = async {
             let mut tasks = Tasks::default();
@@ -95,8 +95,8 @@ impl Lookups {
         until_cancelled(&token, stage).await;
     }
 
-    /// Takes batches until the queue is shut down. While all slots are taken nodes gather in
-    /// the queue, and the next batch is the larger.
+    /// Takes batches until the queue is shut down. While all slots are taken, nodes collect in
+    /// the queue and the next batch is larger.
     async fn take_batches(self: &Arc<Self>, tasks: &mut Tasks) {
         let mut batch_window = BatchWindow::new(BatchWindowConfig {
             first: FIRST_WAIT,
@@ -119,7 +119,7 @@ impl Lookups {
                 let started = Instant::now();
                 let ask = async {
                     this.ask(asked, sender).await;
-                    // A slot is for the cloud; writing has limits of its own.
+                    // A slot limits cloud calls only; the writers have their own limits.
                     drop(slot);
                 };
                 let hand_on = async {
@@ -134,19 +134,19 @@ impl Lookups {
         }
     }
 
-    /// Hands nodes to the writers, at the pace at which they work.
+    /// Passes nodes to the writers, at the writers' pace.
     async fn send_all(&self, all: Vec<Work>) {
         let Outlets { new, settled } = &self.outlets;
         for work in all {
             let outlet = if work.node.is_uninitialised() { new } else { settled };
             if let Err(lost) = outlet.send(work).await {
-                // The writers have ended, and so does the process.
+                // The writers have ended, so the process is ending too.
                 self.intake.done(&lost.0.node.name);
             }
         }
     }
 
-    /// The nodes about which everything needed is known, and those to ask the cloud about.
+    /// Splits the nodes into those whose answer is known and those to look up in the cloud.
     fn sort_out(&self, batch: &[Name]) -> (Vec<Work>, Vec<Arc<Node>>) {
         let (mut known, mut asked) = (Vec::new(), Vec::new());
         for name in batch {
@@ -184,8 +184,8 @@ impl Lookups {
         if uninitialised || demanded {
             return Next::Ask;
         }
-        // What the last list and lookups showed is enough to put back what another has
-        // changed; what they did not show waits for the next refresh.
+        // The last list and lookups are enough to revert another writer's change. Anything
+        // they do not show waits for the next refresh.
         let known = instances::canonical_id(&*self.cloud, node).map(|id| self.inventory.get(&id));
         match known {
             Some(Ok(Some(instance))) => {
@@ -195,8 +195,7 @@ impl Lookups {
         }
     }
 
-    /// Asks the cloud about these nodes in one call, and sends each with its answer as it
-    /// comes.
+    /// Looks up these nodes in one call, and sends each node with its answer as it arrives.
     async fn ask(&self, nodes: Vec<Arc<Node>>, answered: mpsc::UnboundedSender<Work>) {
         let urgent = nodes.iter().any(|node| node.is_uninitialised());
         let time = self.settings.borrow().cloud_call_timeout;
@@ -204,7 +203,7 @@ impl Lookups {
         let mut waiting: Vec<_> = nodes.iter().cloned().map(Some).collect();
         let pass_on = |place: usize, answer| {
             if let Some(node) = waiting.get_mut(place).and_then(Option::take) {
-                // Who receives ends after this.
+                // The receiver ends after this task.
                 answered.send(Work { node, answer }).ok();
             }
         };
@@ -220,7 +219,7 @@ impl Lookups {
         }
     }
 
-    /// Remembers what the cloud answered since `started`.
+    /// Stores the cloud's answers to calls made since `started`.
     fn take_in(&self, works: &[Work], started: Instant) {
         let found = works.iter().filter_map(|work| match &work.answer {
             Ok(Lookup::Found(instance)) => Some(Instance::clone(instance)),

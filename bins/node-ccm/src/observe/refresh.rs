@@ -1,5 +1,5 @@
-//! Keeps initialised nodes true to their instances: one list of the fleet per period,
-//! and work only for nodes that differ.
+//! Keeps initialised nodes in sync with their instances: lists the fleet once per period and
+//! queues only the nodes that differ.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -62,7 +62,7 @@ impl Refresh {
         Self { intake, cloud, queue, inventory, ledger, reports, plans, settings, metrics, health }
     }
 
-    /// Lists the fleet and queues what differs from it. Tells in a line what came of it.
+    /// Lists the fleet and queues the nodes that differ from it. Logs the result in one line.
     async fn refresh(&self) -> Result<String, CloudError> {
         if !self.has_settled_nodes() {
             self.prune();
@@ -91,8 +91,8 @@ impl Refresh {
         }
     }
 
-    /// Whether there is a node for which a list of the fleet is worth its calls: one
-    /// that has been initialised and is not another provider's.
+    /// Whether any node justifies a list of the fleet: it has been initialised and is not
+    /// another provider's.
     fn has_settled_nodes(&self) -> bool {
         let settled = |node: &Arc<Node>| {
             !node.is_uninitialised() && self.intake.claim(node) != Some(Claim::Foreign)
@@ -100,7 +100,7 @@ impl Refresh {
         self.intake.list().iter().any(settled)
     }
 
-    /// Forgets the instances of nodes that are gone: no list shows which ones exist.
+    /// Forgets the instances of deleted nodes: no list shows which ones exist.
     fn prune(&self) {
         let (cloud, nodes) = (&*self.cloud, self.intake.list());
         let ids: HashSet<_> =
@@ -112,8 +112,8 @@ impl Refresh {
         });
     }
 
-    /// Takes over the list and queues the nodes that differ from it. Returns how many nodes
-    /// there are, and how many of them differ.
+    /// Stores the list and queues the nodes that differ from it. Returns the number of nodes,
+    /// and how many of them differ.
     fn compare(&self, fleet: Fleet, started: Instant) -> (usize, usize) {
         let changes = self.inventory.apply(fleet, started);
         let news = News::of(&changes);
@@ -122,7 +122,7 @@ impl Refresh {
         (nodes.len(), differing)
     }
 
-    /// Where the provider has no list each node is looked up. Tells it in a line.
+    /// Looks up each node, where the provider has no list. Logs this in one line.
     fn look_all_up(&self) -> String {
         let mut count = 0;
         for node in self.intake.list().iter().filter(|node| !node.is_uninitialised()) {
@@ -139,18 +139,18 @@ impl Refresh {
         format!("{count} nodes are looked up, because the provider has no list")
     }
 
-    /// Queues the node for a question to the cloud.
+    /// Queues the node for a lookup in the cloud.
     fn look_up(&self, node: &Node) {
         self.ledger.demand(&node.name);
         self.queue.add(Arc::clone(&node.name), Priority::Routine);
     }
 
-    /// Whether the node is to be looked at; if so, it is queued.
+    /// Queues the node if it needs work; returns whether it does.
     fn differs(&self, node: &Arc<Node>, news: &News) -> bool {
         let id = instances::canonical_id(&*self.cloud, node);
         if node.is_uninitialised() {
-            // It is on its way through the queue, but may be waiting for what the list
-            // has just shown.
+            // It is already queued, but may be waiting for something that the list has just
+            // shown.
             if news.concern(&node.name, id.as_deref()) {
                 self.queue.add(Arc::clone(&node.name), Priority::Urgent);
             }
@@ -166,7 +166,7 @@ impl Refresh {
         }
         let known = id.as_deref().map(|id| self.inventory.get(id));
         let Some(Ok(Some(instance))) = known else {
-            // Not in the list, or not to be told apart in it: that proves nothing.
+            // Missing from the list, or ambiguous in it: that proves nothing.
             self.look_up(node);
             return true;
         };
@@ -179,7 +179,7 @@ impl Refresh {
             return false;
         }
         if is_new {
-            // Nothing is taken from a node on the word of a list alone.
+            // A list alone never removes anything from a node.
             self.ledger.demand(&node.name);
         }
         self.queue.add(Arc::clone(&node.name), Priority::Routine);
@@ -187,7 +187,7 @@ impl Refresh {
     }
 }
 
-/// The instances that the last list showed for the first time, or otherwise than before.
+/// The instances that are new or changed in the last list.
 #[derive(Default)]
 struct News {
     ids: HashSet<ProviderId>,
@@ -209,7 +209,7 @@ impl News {
         self.ids.contains(id)
     }
 
-    /// Whether one of them is the instance of this node, as far as a list can tell: by
+    /// Whether one of them is the instance of this node, as far as a list can show: by
     /// provider ID, or by name while the node has none.
     fn concern(&self, node: &str, id: Option<&str>) -> bool {
         match id {

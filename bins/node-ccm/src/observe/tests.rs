@@ -36,13 +36,13 @@ fn node() -> Node {
     }
 }
 
-/// An annotation that the plan reads must be among those that the informer keeps.
+/// The informer must keep every annotation that the plan reads.
 #[test]
 fn the_informer_keeps_the_record_of_labels() {
     assert!(OWNED_LABELS.starts_with(ccm_objects::OWN_ANNOTATIONS));
 }
 
-/// Quirk 14: most updates of a node concern nobody here.
+/// Quirk 14: most updates of a node do not concern this controller.
 #[test]
 fn only_what_the_plan_looks_at_wakes() {
     let changed = |change: fn(&mut Node)| {
@@ -68,7 +68,7 @@ fn only_what_the_plan_looks_at_wakes() {
     assert_eq!(changed(|node| node.taints.push(taint(UNINITIALIZED))), Some(Priority::Urgent));
 }
 
-/// Quirk 15: events of a waiting node must not drive the calls to a failing cloud.
+/// Quirk 15: events of a waiting node must not cause calls to a failing cloud.
 #[test]
 fn a_waiting_node_is_urgent_only_when_something_was_mended() {
     let mut waiting = node();

@@ -1,8 +1,8 @@
-//! `ccm_node_oldest_waiting_seconds`: how long the node that has waited longest has been
+//! `ccm_node_oldest_waiting_seconds`: how long the longest-waiting node has been
 //! unschedulable.
 //!
-//! The histograms know only of nodes that were initialised in the end. This is what shows
-//! the one that never is.
+//! The histograms only count nodes that were initialised. This gauge shows a node that never
+//! is.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,8 +21,8 @@ computed! {
     }
 }
 
-/// Reads the age when it is asked for. A replica that stands by reports zero: it does not
-/// know whose nodes they are.
+/// Computes the age on each scrape. A standby replica reports zero: it does not know which
+/// nodes are its provider's.
 pub(crate) fn collect(metrics: &Metrics, intake: Arc<Intake>, ledger: Ledger) {
     metrics.collect(WAITING.collector(move || {
         let oldest = if intake.leads() {
@@ -35,7 +35,7 @@ pub(crate) fn collect(metrics: &Metrics, intake: Arc<Intake>, ledger: Ledger) {
     }));
 }
 
-/// A series of it without a controller, for the reference of the metrics.
+/// One series without a controller, for the metrics reference.
 pub(crate) fn specimen(metrics: &Metrics) {
     metrics.collect(WAITING.collector(|| vec![(Vec::new(), Duration::ZERO)]));
 }

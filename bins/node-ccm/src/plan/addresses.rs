@@ -1,4 +1,4 @@
-//! The addresses that a node should show.
+//! The addresses of a node.
 
 use ccm_cloud::{AddressKind, Instance, NodeAddress};
 use ccm_objects::{Address, Node};
@@ -8,11 +8,11 @@ use super::{
     node_ip::{self, NodeIpError},
 };
 
-/// The whole list for `status.addresses`; `None` if the cloud names no address at all:
-/// then the node keeps what it has.
+/// The whole list for `status.addresses`; `None` if the cloud returns no address: then the
+/// node keeps its addresses.
 ///
-/// An annotation that cannot be followed is an error even when the cloud names no
-/// address, because a node whose IP was asked for must not start with another one.
+/// An annotation that cannot be satisfied is an error even when the cloud returns no address,
+/// because a node with a requested IP must not start with another one.
 pub fn desired(node: &Node, instance: &Instance) -> Result<Option<Vec<Address>>, NodeIpError> {
     let list = with_hostname(node, instance);
     if let Some(annotation) = node.annotation(PROVIDED_NODE_IP) {
@@ -22,10 +22,10 @@ pub fn desired(node: &Node, instance: &Instance) -> Result<Option<Vec<Address>>,
     Ok((!instance.addresses.is_empty()).then_some(list))
 }
 
-/// The cloud's list and, if it has no host name, kubelet's own at its end. Of several
-/// that kubelet left, the first: one machine has one name.
+/// The cloud's list and, if it has no host name, kubelet's own at its end. If kubelet set
+/// several, the first one is used: one machine has one name.
 ///
-/// The API server refuses a list with the same entry twice, so it is kept once.
+/// The API server rejects a list with duplicate entries, so duplicates are dropped.
 fn with_hostname(node: &Node, instance: &Instance) -> Vec<Address> {
     let mut unique = Vec::new();
     NodeAddress::append_new(&mut unique, instance.addresses.iter().cloned());

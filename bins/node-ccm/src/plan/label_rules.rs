@@ -1,11 +1,11 @@
-//! What the API server accepts as a label, and which keys are Kubernetes' own.
+//! Which labels the API server accepts, and which keys belong to Kubernetes.
 
 /// Most characters of a name or a value.
 const NAME_LIMIT: usize = 63;
 /// Most characters of a prefix.
 const PREFIX_LIMIT: usize = 253;
 
-/// Checks a label as the API server will. The error says what would be right.
+/// Validates a label as the API server does. The error states the rule.
 pub fn check(key: &str, value: &str) -> Result<(), &'static str> {
     check_key(key)?;
     check_value(value)
@@ -39,7 +39,7 @@ pub fn check_value(value: &str) -> Result<(), &'static str> {
 }
 
 /// Whether the key belongs to Kubernetes: its prefix is `kubernetes.io`, `k8s.io` or a
-/// domain below them. A provider must not set such labels by way of additional ones.
+/// subdomain of either. A provider must not set such keys as additional labels.
 pub fn is_reserved(key: &str) -> bool {
     ["kubernetes.io/", "k8s.io/"].iter().any(|domain| {
         key.match_indices(domain).any(|(at, _)| {

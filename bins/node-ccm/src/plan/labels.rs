@@ -1,4 +1,4 @@
-//! The labels that a node should carry.
+//! The labels of a node.
 //!
 //! Two kinds, with different owners:
 //!
@@ -8,7 +8,7 @@
 //!   cloud-controller-manager does.
 //! * **Additional labels** are set where the key is free. Those that node-ccm has set
 //!   are recorded in an annotation on the node and follow the cloud from then on, up to
-//!   being removed; all others belong to whoever set them.
+//!   being removed; all others belong to their own writers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,9 +17,9 @@ use ccm_objects::Node;
 
 use super::{Note, Policy, label_rules};
 
-/// The annotation that records which additional labels node-ccm has set: their keys,
-/// sorted, separated by commas. Only these follow the cloud; all others belong to
-/// whoever set them.
+/// The annotation that records the additional labels that node-ccm has set: their keys,
+/// sorted, separated by commas. Only these follow the cloud; all others belong to their own
+/// writers.
 pub const OWNED_LABELS: &str = "quartet.dev/owned-labels";
 
 /// Beta and GA key of each label that belongs to the cloud.
@@ -43,7 +43,7 @@ pub fn format_owned(keys: &BTreeSet<String>) -> String {
     keys.iter().map(String::as_str).collect::<Vec<_>>().join(",")
 }
 
-/// What has to change on the node's labels.
+/// The changes of the node's labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelChanges {
     /// Label values to set, `None` for those to remove.
@@ -51,7 +51,7 @@ pub struct LabelChanges {
     /// The additional labels that node-ccm owns from now on, if that differs from what
     /// is recorded.
     pub owned: Option<BTreeSet<String>>,
-    /// What a person should know.
+    /// Facts to report to the user.
     pub notes: Vec<Note>,
 }
 
@@ -113,7 +113,8 @@ impl LabelChanges {
             }
             owned.insert(key.clone());
         }
-        // A reserved key gets into the record only by hand; it is not ours to remove.
+        // A reserved key is in the record only if a person added it; node-ccm does not remove
+        // it.
         let dropped = recorded
             .iter()
             .filter(|key| !wanted.contains_key(*key) && !label_rules::is_reserved(key));

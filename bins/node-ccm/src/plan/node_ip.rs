@@ -1,11 +1,11 @@
-//! The annotation `alpha.kubernetes.io/provided-node-ip`: which of the cloud's
-//! addresses kubelet was told to use (`--node-ip`).
+//! The annotation `alpha.kubernetes.io/provided-node-ip`: the addresses passed to kubelet with
+//! `--node-ip`.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use ccm_objects::Address;
 
-/// Why the annotation cannot be followed.
+/// Why the annotation cannot be satisfied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeIpError {
     /// A part of the annotation is not an IP address.
@@ -31,8 +31,8 @@ fn join(addresses: &[Address]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Reads the annotation: one address, or one of each family. Strict: no blanks, no
-/// names, no networks. Leading zeros in IPv4 octets are decimal, as kubelet reads them.
+/// Parses the annotation: one address, or one of each family. Strict: no blanks, no names, no
+/// networks. Leading zeros in IPv4 octets are decimal, as in kubelet.
 pub fn parse(text: &str) -> Result<Vec<IpAddr>, NodeIpError> {
     let ips: Vec<IpAddr> = text
         .split(',')
@@ -50,11 +50,11 @@ pub fn parse(text: &str) -> Result<Vec<IpAddr>, NodeIpError> {
     }
 }
 
-/// Chooses from the cloud's addresses: for each wanted IP the entries equal to it, then
-/// the entries of those kinds that no wanted IP has matched.
+/// Selects from the cloud's addresses: for each wanted IP the entries equal to it, then all
+/// entries of the kinds that no wanted IP has matched.
 ///
-/// So a wanted InternalIP drops the other InternalIPs and keeps names and ExternalIPs.
-/// Entries keep the cloud's spelling and, among themselves, the cloud's order.
+/// A wanted InternalIP therefore drops the other InternalIPs and keeps names and ExternalIPs.
+/// Entries keep the cloud's spelling and relative order.
 pub fn select(addresses: &[Address], wanted: &[IpAddr]) -> Result<Vec<Address>, NodeIpError> {
     let mut chosen: Vec<Address> = Vec::new();
     for ip in wanted {

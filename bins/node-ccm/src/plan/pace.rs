@@ -1,31 +1,31 @@
-//! When a node that could not be finished is looked at again.
+//! When an unfinished node is retried.
 
 use std::{fmt, time::Duration};
 
 use ccm_base::{Backoff, duration};
 
-/// The waits after failures. Upstream begins with 5 ms, which is eight questions to a
+/// The back-off after failures. Upstream begins with 5 ms, which makes eight calls to a
 /// failing cloud within a second.
 pub const RETRY: Backoff =
     Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(1) };
 
-/// How often a node is looked at while nothing changes. Displayed as the end of
-/// "looked at again", and so that it stays true for as long as an event is read.
+/// How often a node is retried while nothing changes. Its text completes "looked at again",
+/// and stays true for as long as an event is readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// After so many failures, and ever more seldom.
+    /// Exponential back-off after this number of failures.
     Growing {
-        /// Failures in a row.
+        /// Consecutive failures.
         failures: u32,
     },
-    /// Each time after this long.
+    /// At this interval.
     Every(Duration),
-    /// Once, after the time that whoever refused has asked for.
+    /// Once, after the delay that the refusing side asked for.
     Asked(Duration),
 }
 
 impl Pace {
-    /// About how long it is until the next look.
+    /// Approximate time until the next retry.
     pub fn next(self) -> Duration {
         match self {
             Self::Growing { failures } => RETRY.after(failures),
@@ -49,7 +49,7 @@ impl fmt::Display for Pace {
     }
 }
 
-/// Whole seconds, at least one: more exact than that would be a promise.
+/// Whole seconds, at least one: the timing is not more exact than that.
 fn rounded(wait: Duration) -> Duration {
     Duration::from_secs((wait + Duration::from_millis(500)).as_secs().max(1))
 }

@@ -23,7 +23,7 @@ fn ready(status: &str) -> Vec<Condition> {
     vec![Condition { kind: "Ready".into(), status: status.into(), reason: None }]
 }
 
-/// The node with this annotation, too.
+/// Adds this annotation to the node.
 fn annotated(mut node: Node, key: &str, value: &str) -> Node {
     node.annotations.insert(key.into(), value.into());
     node
@@ -88,7 +88,7 @@ fn a_new_node_is_initialised_addresses_first_and_taint_last() {
     ");
 }
 
-/// Scenarios 6, 16, 20: foreign taints, and a provider ID that is there already.
+/// Scenarios 6, 16, 20: foreign taints, and a provider ID that is already set.
 #[test]
 fn foreign_taints_and_a_present_provider_id_are_kept() {
     let mut node = tainted();
@@ -128,7 +128,7 @@ fn the_annotation_chooses_among_the_clouds_addresses() {
     ");
 }
 
-/// Scenarios 8 and 9: nothing is written, the node stays tainted.
+/// Scenarios 8 and 9: nothing is written, and the node stays tainted.
 #[test]
 fn an_annotation_that_does_not_fit_blocks_the_initialisation() {
     for annotation in ["invalid-ip", "10.0.0.2", ""] {
@@ -140,7 +140,7 @@ fn an_annotation_that_does_not_fit_blocks_the_initialisation() {
     }
 }
 
-/// Scenarios 11 and 34: a cloud without addresses does not keep a node from starting.
+/// Scenarios 11 and 34: missing addresses in the cloud do not block initialisation.
 #[test]
 fn without_addresses_of_the_cloud_the_node_keeps_its_own() {
     let mut instance = instance();
@@ -153,7 +153,7 @@ fn without_addresses_of_the_cloud_the_node_keeps_its_own() {
     ");
 }
 
-/// Scenarios 10, 12 and 22, quirk 3: no answer and no instance are outcomes, not accidents.
+/// Scenarios 10, 12 and 22, quirk 3: "no answer" and "no instance" are regular outcomes.
 #[test]
 fn a_node_without_an_answer_waits_and_says_why() {
     let gone = |request: Option<&str>| {
@@ -201,13 +201,13 @@ fn a_foreign_node_is_left_alone_whatever_the_cloud_says() {
     );
 }
 
-/// An initialised node that is as it should be.
+/// An initialised node that is up to date.
 fn settled(instance: &Instance) -> Node {
     properties::after(&tainted(), &plan_for(&tainted(), instance.clone()))
 }
 
-/// Scenarios 4 and 14, quirk 11: untouched while nothing differs, true to the instance
-/// when something does.
+/// Scenarios 4 and 14, quirk 11: not written while nothing differs, and updated from the
+/// instance when something does.
 #[test]
 fn an_initialised_node_follows_its_instance() {
     let node = settled(&full_instance());

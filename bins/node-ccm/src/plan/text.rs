@@ -83,7 +83,7 @@ impl Step {
         }
     }
 
-    /// What it changes, one line each.
+    /// The changes, one line each.
     pub fn changes(&self) -> Vec<String> {
         match self {
             Self::SetAddresses { addresses, .. } => {
@@ -93,7 +93,7 @@ impl Step {
         }
     }
 
-    /// Why it is done.
+    /// The reason for the write.
     pub fn reason(&self) -> String {
         match self {
             Self::SetAddresses { why, .. } => why.clone(),
@@ -103,7 +103,7 @@ impl Step {
 }
 
 impl NodeChange {
-    /// What it changes, one line each.
+    /// The changes, one line each.
     fn lines(&self) -> Vec<String> {
         let mut lines: Vec<_> =
             self.provider_id.iter().map(|id| format!("providerID: {id}")).collect();

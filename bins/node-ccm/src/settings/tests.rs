@@ -27,7 +27,7 @@ fn defaults_are_those_of_the_table() {
     assert_eq!(settings, expect);
 }
 
-/// Both worker counts as `syncs/updates`, or parts of the complaint.
+/// Both worker counts as `syncs/updates`, or parts of the error message.
 #[test]
 fn worker_counts_are_checked() {
     for (number, syncs, updates, expect) in [

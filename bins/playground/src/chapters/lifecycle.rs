@@ -1,4 +1,4 @@
-//! lifecycle-ccm: nodes leave with their instances, and never because the cloud errs.
+//! lifecycle-ccm: deletes nodes whose instances are gone, but not because of cloud errors.
 
 use std::{future::Future, time::Duration};
 
@@ -16,29 +16,29 @@ use crate::{
 /// The program of this chapter.
 pub const PROGRAM: &str = "lifecycle-ccm";
 
-/// How it is started.
+/// Its arguments.
 pub const ARGUMENTS: &[&str] = &[
     "--node-monitor-period=1s",
     "--node-deletion-confirmation-period=2s",
     "--node-grace-period=1s",
 ];
 
-/// How long the cloud must say here that an instance is gone; 20 seconds by default elsewhere.
+/// The confirmation period in the demo; the default is 20 seconds.
 const CONFIRMATION: &str = "2s";
 
 /// The taint of a node whose machine is shut down.
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
-/// The nodes of this chapter, each with its part.
+/// The nodes of this chapter, each with its role.
 const TERMINATED: &str = "node-9001";
 const GONE: &str = "node-9002";
 const SILENT: [&str; 2] = ["node-9003", "node-9004"];
 const STOPPED: &str = "node-9005";
 
-/// Longer than the cloud must say that an instance is gone.
+/// Longer than the confirmation period.
 const LONG_ENOUGH: Duration = Duration::from_millis(3500);
 
-/// Tells the chapter.
+/// Runs the chapter.
 pub async fn tell(stage: &Stage, story: &mut Story) -> Result<()> {
     story.chapter("lifecycle-ccm: a node leaves with its instance");
     story.step("two replicas run, one leads", super::leader(stage, PROGRAM)).await;
@@ -69,12 +69,12 @@ async fn join(stage: &Stage) -> Result<String> {
     for name in [TERMINATED, GONE, SILENT[0], SILENT[1], STOPPED] {
         stage.untainted(name, PATIENCE).await?;
     }
-    // They are to be older than the grace period.
+    // The nodes must be older than the grace period.
     tokio::time::sleep(Duration::from_secs(2)).await;
     Ok("node-ccm initialised them".to_owned())
 }
 
-/// Terminates a node's machine; its kubelet is heard of no more.
+/// Terminates a node's machine; its kubelet stops reporting.
 fn lose(stage: &Stage, name: &str) -> Result<()> {
     stage.cloud().remove(&stage::instance(name).id).context("it has an instance")?;
     stage.set_ready(name, "Unknown")
@@ -89,7 +89,7 @@ async fn terminate(stage: &Stage) -> Result<String> {
     ))
 }
 
-/// Waits until there is no node of this name, and says how many seconds that took.
+/// Waits until there is no node of this name, and returns the seconds that it took.
 async fn gone(stage: &Stage, name: &str) -> Result<f64> {
     let ((), took) = timed(poll::until(&format!("{name} to leave"), PATIENCE, || async {
         Ok(stage.node(name).is_none().then_some(()))
@@ -111,7 +111,7 @@ async fn timed<T>(what: impl Future<Output = Result<T>>) -> Result<(T, f64)> {
     Ok((done, start.elapsed().as_secs_f64()))
 }
 
-/// Waits until the breaker is open or closed, and gives its line of `/readyz?verbose`.
+/// Waits until the breaker is open or closed, and returns its line of `/readyz?verbose`.
 async fn breaker(stage: &Stage, open: bool) -> Result<String> {
     let wanted = if open { "open" } else { "closed" };
     poll::until(&format!("the breaker to be {wanted}"), PATIENCE, || async {

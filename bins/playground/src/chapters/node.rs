@@ -1,4 +1,4 @@
-//! node-ccm: nodes become schedulable and stay true to their instances.
+//! node-ccm: initialises nodes and keeps them in sync with their instances.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::{
 /// The program of this chapter.
 pub const PROGRAM: &str = "node-ccm";
 
-/// How it is started.
+/// Its arguments.
 pub const ARGUMENTS: &[&str] = &["--node-status-update-frequency=10s"];
 
-/// How often it lists the fleet here; five minutes by default elsewhere.
+/// Its refresh period in the demo; the default is five minutes.
 const REFRESH: &str = "10s";
 
-/// Tells the chapter.
+/// Runs the chapter.
 pub async fn tell(stage: &mut Stage, story: &mut Story, count: usize) -> Result<()> {
     story.chapter("node-ccm: new nodes become schedulable");
     story.step("two replicas run, one leads", super::leader(stage, PROGRAM)).await;

@@ -22,7 +22,7 @@ fn failed(kind: ErrorKind) -> CloudError {
     CloudError::new(kind, "no route")
 }
 
-/// A plan as a line: its steps, then what the node is.
+/// A plan as a line: its steps, then the node's state.
 fn line(plan: &Plan) -> String {
     let steps: Vec<_> = plan.steps.iter().map(ToString::to_string).collect();
     let outcome = match &plan.outcome {

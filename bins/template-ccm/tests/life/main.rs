@@ -1,5 +1,5 @@
-//! The life of a process, shown by this program: what happens when, what the pages say
-//! meanwhile, and how it ends.
+//! The life cycle of a process, tested with this program: the order of its phases, its admin
+//! pages in each phase, and its end.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -13,12 +13,12 @@ use process::{Outage, Process, Script, begin};
 use template_ccm::TemplateCcm;
 use tokio::time::timeout;
 
-/// What a process is that runs without election.
+/// The identity of a process that runs without election.
 async fn alone(script: Script) -> Process {
     begin(script, &["--leader-elect=false"]).await
 }
 
-/// Patches of nodes meet this.
+/// Patches of nodes get this response.
 fn patches(action: Action) -> Fault {
     Fault::new(action).verb(Verb::Patch).resource("nodes")
 }
@@ -47,7 +47,7 @@ async fn the_steps_come_in_order() {
     let (_, settings) = process.get("/configz").await;
     assert!(settings.contains("\"origin\": \"flag\""), "{settings}");
 
-    // What was begun is finished before the work is cancelled.
+    // Running work is finished before it is cancelled.
     let slow = patches(Action::Delay(Duration::from_secs(1)));
     let slow = process.api.faults().add(slow);
     process.register("node-2");

@@ -25,21 +25,21 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// What is waited for at most.
+/// The time limit of each wait.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// What is wrong with the cloud, until the test says otherwise.
+/// The fault of the cloud, until the test changes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Outage {
     #[default]
     None,
     /// The provider cannot be built.
     Down,
-    /// It does not know yet what it offers.
+    /// It does not know its capabilities yet.
     Unknown,
 }
 
-/// What a test wants to happen.
+/// The faults that a test injects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Script {
     /// The cloud at the start.
@@ -50,13 +50,13 @@ pub(crate) struct Script {
     pub(crate) offers_nothing: bool,
     /// A lookup panics.
     pub(crate) lookup_panics: bool,
-    /// Nothing answers under the address of the API server.
+    /// No server listens on the address of the API server.
     pub(crate) no_server: bool,
-    /// What goes wrong at the API server.
+    /// The fault of the API server.
     pub(crate) fault: Option<Fault>,
 }
 
-/// The provider `test`, and what it noted.
+/// The provider `test`, with its recorded calls.
 #[derive(Clone)]
 struct Scripted {
     script: Script,
@@ -67,7 +67,7 @@ struct Scripted {
 struct Shared {
     outage: Mutex<Outage>,
     user_agent: Mutex<String>,
-    /// The longest times of the lookups.
+    /// The time limits of the lookups.
     lookups: Mutex<Vec<Duration>>,
 }
 
@@ -138,7 +138,7 @@ pub(crate) struct Process {
     life: JoinHandle<Result<(), Failure>>,
 }
 
-/// Begins one in a cluster with one node, `node-1`.
+/// Starts one in a cluster with one node, `node-1`.
 pub(crate) async fn begin(script: Script, arguments: &[&str]) -> Process {
     let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
     let listener = api.listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
@@ -171,7 +171,7 @@ pub(crate) async fn begin(script: Script, arguments: &[&str]) -> Process {
 }
 
 impl Process {
-    /// Changes what is wrong with the cloud.
+    /// Changes the fault of the cloud.
     pub(crate) fn cloud_is(&self, outage: Outage) {
         *self.shared.outage.lock() = outage;
     }
@@ -192,25 +192,25 @@ impl Process {
         self.until(&format!("{name} named"), async |this| this.is_named(name)).await;
     }
 
-    /// The requests to the API server about objects of this kind, as `patch nodes`.
+    /// The requests to the API server for objects of this kind, as `patch nodes`.
     pub(crate) fn requests(&self, plural: &str) -> Vec<String> {
         let records = self.api.audit().records();
         let about = records.iter().filter(|record| record.resource == plural);
         about.map(ccm_sim::apiserver::Record::what).collect()
     }
 
-    /// Waits until the API server was sent a request like this.
+    /// Waits until the API server has received a request like this.
     pub(crate) async fn requested(&mut self, plural: &str, what: &str) {
         let is_there = async |this: &Self| this.requests(plural).iter().any(|sent| sent == what);
         self.until(what, is_there).await;
     }
 
-    /// The longest times of the lookups so far.
+    /// The time limits of the lookups so far.
     pub(crate) fn lookups(&self) -> Vec<Duration> {
         self.shared.lookups.lock().clone()
     }
 
-    /// Waits until the provider is built, and says under which name it asks its cloud.
+    /// Waits until the provider is built, and returns its user agent.
     pub(crate) async fn user_agent(&mut self) -> String {
         self.until("provider", async |this| !this.shared.user_agent.lock().is_empty()).await;
         self.shared.user_agent.lock().clone()
@@ -239,7 +239,7 @@ impl Process {
         panic!("{what}: {:?}", self.get("/readyz?verbose").await);
     }
 
-    /// Status and text of a page, once the pages are there.
+    /// Status and body of a page, once the server is up.
     pub(crate) async fn get(&self, page: &str) -> (u16, String) {
         let mut stream = loop {
             match TcpStream::connect(self.pages).await {
@@ -267,7 +267,7 @@ impl Process {
         timeout(LIMIT * 2, &mut self.life).await.unwrap().unwrap()
     }
 
-    /// Checks that none of its tasks goes on: a watch that is cut is not opened again.
+    /// Checks that all its tasks have stopped: a watch that is cut is not opened again.
     pub(crate) async fn is_silent(&self) {
         let sent = self.api.audit().records().len();
         self.api.cut_watches("", true);

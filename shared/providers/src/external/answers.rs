@@ -1,4 +1,4 @@
-//! Answers that are passed on as they come.
+//! Streams of answers that are forwarded as they arrive.
 
 use futures::{
     FutureExt as _, Stream, StreamExt as _,
@@ -6,8 +6,8 @@ use futures::{
     stream,
 };
 
-/// The stream of what `work` sends, which goes on while somebody reads. What is sent is
-/// bounded by what was asked.
+/// The stream of the values that `work` sends; `work` runs while the stream is read. The size
+/// of the request limits the number of values.
 pub(super) fn flowing<T, F: Future<Output = ()>>(
     work: impl FnOnce(UnboundedSender<T>) -> F,
 ) -> impl Stream<Item = T> {

@@ -1,4 +1,4 @@
-//! [`ExternalCloud`]: a provider that is a process of its own.
+//! [`ExternalCloud`]: a provider in a separate process.
 
 use std::sync::Arc;
 
@@ -34,19 +34,18 @@ impl ProviderFactory for ExternalFactory {
 
 /// The client of the external protocol.
 ///
-/// It connects on first use and again whenever the connection breaks. What the
-/// provider says about itself is asked in the background until it answers, after each
-/// new connection and once a minute, so that [`Cloud::schemes`] and
-/// [`Cloud::instances`] answer at once. The configuration file and the PEM files that
-/// it names are read again when they change.
+/// It connects on first use and again whenever the connection breaks. A background task
+/// requests the provider's description until it is answered, after each new connection and
+/// once a minute, so that [`Cloud::schemes`] and [`Cloud::instances`] return at once. The
+/// configuration file and its PEM files are read again when they change.
 pub struct ExternalCloud {
     shared: Arc<Shared>,
-    /// Ends with this value.
+    /// Stopped when this value is dropped.
     _keeper: Mutex<JoinSet<()>>,
 }
 
 impl ExternalCloud {
-    /// Reads the configuration and starts the keeper. The provider need not be there.
+    /// Reads the configuration and starts the keeper. The provider need not be running.
     pub async fn build(context: ProviderContext) -> Result<Self, CloudError> {
         let connection = Connection::configure(context.config.path, context.user_agent).await?;
         let wire = Wire { connection, gate: context.gate };

@@ -22,7 +22,7 @@ const CA_MISSING: &str = "missing; an https endpoint needs the PEM file of the a
                           that signed the server's certificate";
 const MAX_CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Where the provider listens.
+/// The provider's endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A unix socket.
@@ -64,19 +64,19 @@ pub struct TlsFiles {
     pub server_name: Option<String>,
 }
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalConfig {
-    /// Where the provider listens.
+    /// The provider's endpoint.
     pub target: Target,
     /// The TLS files, with [`Target::Tls`] only.
     pub tls: Option<TlsFiles>,
-    /// How long one attempt to connect may take.
+    /// The time limit of one attempt to connect.
     pub connect_timeout: Duration,
 }
 
 impl ExternalConfig {
-    /// Reads the file. Every problem is reported at once, in one line of kind
+    /// Reads the file. All problems are reported together, in one line of kind
     /// [`ErrorKind::Invalid`].
     pub async fn read(path: Option<&Path>) -> Result<Self, CloudError> {
         let path = path.ok_or_else(|| {
@@ -90,8 +90,8 @@ impl ExternalConfig {
         Self::parse(path, &text)
     }
 
-    /// Understands the text of the file at `path`. Relative paths in it begin at the
-    /// file's folder.
+    /// Parses the text of the file at `path`. Relative paths in it are relative to the file's
+    /// directory.
     pub fn parse(path: &Path, text: &str) -> Result<Self, CloudError> {
         let wrong = |what: String| invalid(format!("--cloud-config {}: {what}", path.display()));
         let value: Value = serde_yaml_ng::from_str(text).map_err(|error| {
@@ -134,14 +134,14 @@ impl ExternalConfig {
 }
 
 impl TlsFiles {
-    /// With relative paths beginning at this folder.
+    /// Resolves relative paths against this directory.
     fn within(self, folder: &Path) -> Self {
         let identity = self.identity.map(|(cert, key)| (folder.join(cert), folder.join(key)));
         Self { ca: folder.join(self.ca), identity, server_name: self.server_name }
     }
 }
 
-/// The file's text, or why it cannot be had, in words.
+/// The file's text, or why it cannot be read, in words.
 async fn read_file(path: &Path) -> Result<String, String> {
     tokio::fs::read_to_string(path).await.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => "there is no such file".to_owned(),
@@ -207,12 +207,12 @@ settings! {
     }
 }
 
-/// Every key, with those of `tls` behind a dot.
+/// Every key; the keys of `tls` have its prefix and a dot.
 fn table() -> impl Iterator<Item = &'static Setting> {
     [Place::TABLE, TlsFiles::TABLE, Patience::TABLE].into_iter().flatten()
 }
 
-/// The known keys of the mapping that this prefix leads to.
+/// The known keys of the mapping at this prefix.
 fn keys(prefix: &str) -> Vec<&'static str> {
     let behind = |setting: &'static Setting| setting.flag.strip_prefix(prefix)?.split('.').next();
     let mut keys: Vec<_> = table().filter_map(behind).collect();
@@ -220,8 +220,7 @@ fn keys(prefix: &str) -> Vec<&'static str> {
     keys
 }
 
-/// The mapping that this prefix leads to, none where nothing is. Unknown keys in it are
-/// problems.
+/// The mapping at this prefix, or none if it is missing. Unknown keys in it are problems.
 fn mapping<'a>(
     value: Option<&'a Value>,
     prefix: &str,
@@ -247,7 +246,7 @@ fn mapping<'a>(
     Ok(Some(map))
 }
 
-/// The text of a value, if there is one, or what would be right.
+/// The text of a value, if there is one, or the expected form.
 fn text_of(kind: Kind, value: Option<&Value>) -> Result<Option<String>, String> {
     match (kind, value) {
         (_, None | Some(Value::Null)) => Ok(None),
@@ -262,7 +261,7 @@ fn text_of(kind: Kind, value: Option<&Value>) -> Result<Option<String>, String> 
     }
 }
 
-/// Understands an endpoint, or says what is wrong with it.
+/// Parses an endpoint, or returns the problem.
 pub(super) fn parse_target(text: &str) -> Result<Target, String> {
     let (scheme, rest) = text
         .split_once("://")

@@ -1,5 +1,5 @@
-//! The connection to the provider: made on first use, made again when it breaks, and
-//! replaced when the configuration changes.
+//! The connection to the provider: opened on first use, reopened when it breaks, and replaced
+//! when the configuration changes.
 
 use std::{
     io,
@@ -24,8 +24,8 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 
 use super::config::{ExternalConfig, Target, TlsFiles};
 
-/// Everything that the configuration says, its files' contents included: two of them
-/// are equal exactly if nothing changed on disk.
+/// The complete configuration with the contents of its files: two values are equal exactly if
+/// nothing changed on disk.
 #[derive(Clone, PartialEq)]
 struct Settings {
     path: PathBuf,
@@ -39,14 +39,14 @@ struct Pem {
     identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// How often a connection came about. A new one may lead to another process.
+/// Counts the connections. A new one may lead to another process.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     count: AtomicU64,
     /// Wakes the keeper of the description: there is a new connection.
     pub(super) changed: Notify,
-    /// Wakes the keeper: a call was not answered, perhaps because the connection is
-    /// dead without knowing it.
+    /// Wakes the keeper: a call was not answered, perhaps because the connection is dead and
+    /// not yet closed.
     pub(super) suspect: Notify,
 }
 
@@ -61,7 +61,7 @@ impl Connections {
     }
 }
 
-/// The connection and what it was made from.
+/// The connection and its configuration.
 pub(super) struct Connection {
     path: Option<PathBuf>,
     user_agent: String,
@@ -86,7 +86,7 @@ impl Connection {
         Ok(Self { path, user_agent, open: RwLock::new((Arc::new(settings), channel)), connections })
     }
 
-    /// A handle on which calls can be made.
+    /// A handle for calls.
     pub(super) fn channel(&self) -> Channel {
         self.open.read().1.clone()
     }
@@ -96,8 +96,8 @@ impl Connection {
         self.open.read().0.config.target.to_string()
     }
 
-    /// Reads the configuration again. `true` if it changed and is in use now; after
-    /// an error the old one stays.
+    /// Reads the configuration again. `true` if it changed and is now in use; after an error
+    /// the old one stays.
     pub(super) async fn reload(&self) -> Result<bool, CloudError> {
         let settings = Settings::read(self.path.as_deref()).await?;
         if settings == *self.open.read().0 {
@@ -108,8 +108,8 @@ impl Connection {
         Ok(true)
     }
 
-    /// Gives up the connection, which may be dead without knowing it: the next call
-    /// makes a new one. Calls under way are not cut off.
+    /// Drops the connection, which may be dead and not yet closed: the next call opens a new
+    /// one. Running calls are not cut off.
     pub(super) fn renew(&self) -> Result<(), CloudError> {
         let settings = self.open.read().0.clone();
         let channel = settings.channel(&self.user_agent, &self.connections)?;
@@ -150,7 +150,7 @@ impl Settings {
     }
 
     fn endpoint(&self, user_agent: &str) -> Result<Endpoint, tonic::transport::Error> {
-        // A unix socket has no host; HTTP wants one.
+        // A unix socket has no host, but HTTP requires one.
         let address = match &self.config.target {
             Target::Unix(_) => "http://localhost".to_owned(),
             target => target.to_string(),
@@ -171,7 +171,7 @@ impl Settings {
 }
 
 impl Pem {
-    /// Reads the files and looks whether they hold what they should.
+    /// Reads the files and checks their contents.
     async fn read(files: &TlsFiles) -> Result<Self, String> {
         let ca = read(&files.ca, "tls.ca").await?;
         require_certificate(&ca, &files.ca, "tls.ca")?;

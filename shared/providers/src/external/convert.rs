@@ -1,6 +1,6 @@
-//! The contract's values as messages, and back. Reading is strict where a wrong value
-//! could harm a node and lenient where it cannot. Values are taken apart without `..`, so
-//! that a field that only one side has does not compile.
+//! Converts the contract's values to messages and back. Parsing is strict where a wrong value
+//! could harm a node and lenient elsewhere. Values are destructured without `..`, so that a
+//! field that only one side has does not compile.
 
 use std::fmt::Display;
 
@@ -34,14 +34,14 @@ impl From<proto::NodeIdentity> for NodeIdentity {
     fn from(node: proto::NodeIdentity) -> Self {
         let proto::NodeIdentity { name, provider_id, system_uuid, uid, labels, addresses } = node;
         let name = name.unwrap_or_default();
-        // An address that makes no sense is none that the provider could use.
+        // An invalid address is useless to the provider, so it is omitted.
         let addresses =
             addresses.iter().filter_map(|address| address_from_wire(address).ok()).collect();
         Self { name, provider_id, system_uuid, uid, labels, addresses }
     }
 }
 
-/// Who waits, as the wire says it.
+/// The urgency on the wire.
 pub(super) fn priority_to_wire(priority: Priority) -> i32 {
     match priority {
         Priority::Waiting => proto::Priority::Waiting.into(),
@@ -49,7 +49,7 @@ pub(super) fn priority_to_wire(priority: Priority) -> i32 {
     }
 }
 
-/// Who waits. What this version does not know is taken for the more urgent one.
+/// The urgency. A value unknown to this version counts as the more urgent one.
 pub(super) fn priority_from_wire(priority: proto::Priority) -> Priority {
     match priority {
         proto::Priority::Unspecified | proto::Priority::Waiting => Priority::Waiting,
@@ -57,7 +57,7 @@ pub(super) fn priority_from_wire(priority: proto::Priority) -> Priority {
     }
 }
 
-/// What is wanted of an instance, as the wire says it.
+/// The requested parts of an instance, on the wire.
 pub(super) fn detail_to_wire(detail: Detail) -> i32 {
     match detail {
         Detail::Everything => proto::Detail::Everything.into(),
@@ -65,7 +65,7 @@ pub(super) fn detail_to_wire(detail: Detail) -> i32 {
     }
 }
 
-/// What is wanted of an instance. What this version does not know is everything.
+/// The requested parts of an instance. A value unknown to this version means all.
 pub(super) fn detail_from_wire(detail: proto::Detail) -> Detail {
     match detail {
         proto::Detail::Unspecified | proto::Detail::Everything => Detail::Everything,
@@ -73,7 +73,7 @@ pub(super) fn detail_from_wire(detail: proto::Detail) -> Detail {
     }
 }
 
-/// What a provider wants to know of a node, as the wire says it.
+/// The parts of a node that a provider needs, on the wire.
 pub(super) fn wants_to_wire(wants: Wants) -> Vec<i32> {
     let Wants { uid, labels, addresses } = wants;
     let fields = [
@@ -84,7 +84,7 @@ pub(super) fn wants_to_wire(wants: Wants) -> Vec<i32> {
     fields.into_iter().filter(|(wanted, _)| *wanted).map(|(_, field)| field.into()).collect()
 }
 
-/// What a provider wants to know of a node. What this version does not know it does not get.
+/// The parts of a node that a provider needs. Values unknown to this version are not sent.
 pub(super) fn wants_from_wire(fields: &[i32]) -> Wants {
     let mut wants = Wants::default();
     for field in fields.iter().filter_map(|field| proto::NodeField::try_from(*field).ok()) {
@@ -155,7 +155,7 @@ impl TryFrom<proto::Instance> for Instance {
             instance_type: text(instance_type),
             zone: text(zone),
             region: text(region),
-            // A state that this version does not know is what `Unknown` is for.
+            // A state unknown to this version becomes `Unknown`.
             power: proto::PowerState::try_from(power.unwrap_or_default())
                 .map_or(PowerState::Unknown, power_from_wire),
             name,
@@ -212,7 +212,7 @@ fn power_from_wire(power: proto::PowerState) -> PowerState {
     }
 }
 
-/// The answer for the node of this name.
+/// The answer for the node with this name.
 pub(super) fn answer_to_wire(node: &str, result: &LookupResult) -> proto::LookupAnswer {
     let answer = match result {
         Ok(Lookup::Found(instance)) => Answer::Found(instance.as_ref().into()),
@@ -225,7 +225,7 @@ pub(super) fn answer_to_wire(node: &str, result: &LookupResult) -> proto::Lookup
     proto::LookupAnswer { node: Some(node.to_owned()), answer: Some(answer) }
 }
 
-/// The answer about `node`. What cannot be understood is an error for this node alone.
+/// The answer about `node`. An invalid answer is an error for this node alone.
 pub(super) fn answer_from_wire(node: &NodeIdentity, wire: proto::LookupAnswer) -> LookupResult {
     if wire.node() != node.name {
         return Err(malformed(format!(
@@ -267,7 +267,7 @@ fn absence_to_wire(proof: &AbsenceProof) -> proto::Absence {
     }
 }
 
-/// Nodes are deleted on this word, so half a proof is none.
+/// Nodes are deleted because of this proof, so an incomplete one is rejected.
 fn absence_from_wire(wire: proto::Absence) -> Result<AbsenceProof, CloudError> {
     let proto::Absence { method, evidence, request_id } = wire;
     let (number, evidence) = (method.unwrap_or_default(), evidence.unwrap_or_default());

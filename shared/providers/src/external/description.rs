@@ -1,4 +1,4 @@
-//! What a provider says about itself.
+//! The provider's description of itself.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use ccm_cloud::{Capability, CloudError, ErrorKind, InstanceTraits, ProviderId};
 
 use super::{MAX_BATCH, OLDEST_REVISION, STREAMS_SINCE, convert::wants_from_wire, proto};
 
-/// The answer of `Describe`, checked.
+/// The checked answer of `Describe`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Description {
     pub(super) provider: String,
@@ -19,7 +19,7 @@ pub(super) struct Description {
 }
 
 impl Description {
-    /// Whether lookups may be answered node by node.
+    /// Whether lookups support one answer per node.
     pub(super) fn streams(&self) -> bool {
         self.revision >= STREAMS_SINCE
     }

@@ -19,14 +19,14 @@ use super::{
     shared::Shared,
 };
 
-/// How many parts of a large lookup are under way at once.
+/// The number of concurrent parts of a large lookup.
 const PARTS_AT_ONCE: usize = 4;
-/// More pages than this are a server that does not come to an end.
+/// The maximum number of pages; a server with more never ends its list.
 const MAX_PAGES: usize = 10_000;
-/// No more lines about malformed entries are kept than this; the rest is counted.
+/// The maximum number of kept lines about malformed entries; the rest is counted.
 const MAX_MALFORMED: usize = 1_000;
 
-/// [`Instances`] on the other side of the wire.
+/// [`Instances`] of a remote provider.
 pub(super) struct ExternalInstances {
     pub(super) shared: Arc<Shared>,
 }
@@ -88,10 +88,10 @@ impl Instances for ExternalInstances {
     }
 }
 
-/// Some of the nodes of a lookup, and where their answers go.
+/// Some of the nodes of a lookup, and the channel for their answers.
 struct Part<'a> {
     nodes: &'a [NodeIdentity],
-    /// The place of the first of them in the whole lookup.
+    /// The index of the first node in the whole lookup.
     first: usize,
     detail: Detail,
     sender: UnboundedSender<(usize, LookupResult)>,
@@ -106,7 +106,7 @@ impl Part<'_> {
         }
     }
 
-    /// Passes the answer about a node on. Gives back the error in it, if there is one.
+    /// Forwards the answer about a node. Returns the error in it, if there is one.
     fn answer(&self, place: usize, wire: proto::LookupAnswer) -> Option<CloudError> {
         let node = self.nodes.get(place)?;
         let said = match &wire.answer {
@@ -118,13 +118,13 @@ impl Part<'_> {
     }
 
     fn send(&self, place: usize, answer: LookupResult) {
-        // Nobody reads any more: then nobody misses it.
+        // The receiver is gone and needs no answer.
         self.sender.unbounded_send((self.first + place, answer)).ok();
     }
 }
 
 impl ExternalInstances {
-    /// Looks up some nodes, one by one where the provider can.
+    /// Looks up some nodes, with one answer per node if the provider supports it.
     async fn lookup_part(&self, part: Part<'_>, deadline: Deadline) {
         let mut left: BTreeSet<usize> = (0..part.nodes.len()).collect();
         let streams = self.shared.description().is_some_and(|description| description.streams());
@@ -143,8 +143,8 @@ impl ExternalInstances {
         }
     }
 
-    /// Passes each answer on as it comes and takes its place out of `left`. Gives back
-    /// what is to be said of the others.
+    /// Forwards each answer as it arrives and removes its index from `left`. Returns the
+    /// answer for the remaining nodes.
     async fn lookup_as_they_come(
         &self,
         part: &Part<'_>,
@@ -170,7 +170,7 @@ impl ExternalInstances {
             match open.hear(answers.message()).await {
                 Ok(Some(item)) => {
                     let place = item.place.and_then(|place| usize::try_from(place).ok());
-                    // An answer to what was not asked, or a second one, is none.
+                    // An answer that was not requested, or a second one, is ignored.
                     if let Some(place) = place.filter(|place| left.remove(place)) {
                         errors.push(part.answer(place, item.answer.unwrap_or_default()));
                     }
@@ -179,13 +179,13 @@ impl ExternalInstances {
                 Err(error) => break error,
             }
         };
-        // Those that were answered show that the provider works.
+        // The answered nodes show that the provider works.
         let failed = if errors.is_empty() { Some(end.clone()) } else { error_of_all(&errors) };
         open.close(failed.filter(|_| !part.nodes.is_empty()));
         end
     }
 
-    /// One call, one answer: what goes wrong with the call goes wrong for each node.
+    /// One call with one answer: an error of the call applies to each node.
     async fn lookup_at_once(&self, part: &Part<'_>, deadline: Deadline) -> Result<(), CloudError> {
         let message = part.request(deadline);
         let send = |channel, terms| async move {
@@ -201,7 +201,7 @@ impl ExternalInstances {
         let wire = &self.shared.wire;
         let response = wire.call_within(read("lookup_instances"), deadline, send, within).await?;
         if response.answers.len() != part.nodes.len() {
-            // Which answer is missing cannot be known, so none can be trusted.
+            // The missing answer cannot be identified, so all are discarded.
             return Err(CloudError::new(
                 ErrorKind::Malformed,
                 format!(
@@ -238,9 +238,9 @@ impl ExternalInstances {
     }
 }
 
-/// What the cloud said to the provider while it looked nodes up: that it is asked too much,
-/// be it for one node; anything else only if no node was spared, because an error of one
-/// node is that node's.
+/// The error of the cloud behind the provider during a lookup: throttling, even for a single
+/// node; any other error only if all nodes failed, because an error of one node only concerns
+/// that node.
 fn error_of_all(errors: &[Option<CloudError>]) -> Option<CloudError> {
     let throttled = errors.iter().flatten().filter(|error| error.kind == ErrorKind::Throttled);
     throttled.max_by_key(|error| error.retry_after).cloned().or_else(|| {
@@ -249,12 +249,12 @@ fn error_of_all(errors: &[Option<CloudError>]) -> Option<CloudError> {
     })
 }
 
-/// The provider said that it is done, and left out a node.
+/// The provider ended the stream without an answer for some node.
 fn unanswered() -> CloudError {
     CloudError::new(ErrorKind::Malformed, "the provider gave no answer about this node")
 }
 
-/// A list while its pages come in.
+/// A list while its pages arrive.
 #[derive(Default)]
 struct Reading {
     fleet: Fleet,

@@ -1,4 +1,4 @@
-//! Keeps what is known about the provider true, in the background.
+//! Keeps the provider's description up to date, in the background.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,17 +9,17 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{rpc::Deadline, shared::Shared};
 
-/// How long to wait for an answer to `Describe`.
+/// The time limit of a `Describe` call.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a provider that answers is asked about itself.
+/// The interval of `Describe` calls while the provider answers.
 const REFRESH: Duration = Duration::from_mins(1);
-/// The waits after failures. The longest is short, because asking a neighbour is cheap
-/// and everything waits for the answer.
+/// The back-off after failures. The longest is short, because a call to a local provider is
+/// cheap and all work waits for it.
 const RETRY: Backoff =
     Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(5) };
-/// How often the configuration files are read again.
+/// The interval of reading the configuration files.
 const RELOAD: Duration = Duration::from_secs(10);
-/// Never asked more often than this, however often the connection breaks.
+/// The minimum interval of calls, even if the connection breaks often.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Runs until it is aborted.
@@ -49,8 +49,8 @@ pub(super) async fn run(shared: Arc<Shared>) {
                         break;
                     }
                 }
-                // After a failure the question is repeated soon anyhow, and the
-                // connection that the question itself made tells nothing new.
+                // After a failure the call is repeated soon anyway, and the connection opened
+                // by that call needs no further one.
                 () = connections.changed.notified() => {
                     if outcome.is_ok() && connections.count() != described {
                         break;
@@ -67,7 +67,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Reads the configuration again; `true` if there is a new one. An error is told once.
+/// Reads the configuration again; `true` if it is new. An error is logged once.
 async fn reload(shared: &Shared, told: &mut Option<CloudError>) -> bool {
     match shared.wire.connection.reload().await {
         Ok(changed) => {
@@ -100,7 +100,7 @@ fn pause_after(error: &CloudError, failures: u32) -> Duration {
     jittered(RETRY.after(failures)).max(error.retry_after.unwrap_or_default().min(REFRESH))
 }
 
-/// Within a tenth around `wait`, so that many processes do not ask in step.
+/// Randomises `wait` by a tenth, so that many processes do not call in step.
 fn jittered(wait: Duration) -> Duration {
     wait.mul_f64(rand::rng().random_range(0.9..1.1))
 }

@@ -1,4 +1,4 @@
-//! One call on the wire: through the gate, under the deadline, with typed errors.
+//! One call on the wire: through the gate, with a deadline and typed errors.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use super::{
     status,
 };
 
-/// No call waits longer than this, whatever it was given: the timers need a bound.
+/// The maximum time limit of a call, whatever its caller asks for: the timers need a bound.
 const LONGEST: Duration = Duration::from_hours(24);
 
 /// The end of a whole operation, which may take several calls.
@@ -24,42 +24,42 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// Starts the clock of `call`.
+    /// Starts the time limit of `call`.
     pub(super) fn start(call: Call) -> Self {
         Self { at: Instant::now() + call.timeout.min(LONGEST), call }
     }
 
-    /// What is left, as the terms of the next call.
+    /// The remaining time, as the parameters of the next call.
     pub(super) fn rest(&self) -> Call {
         Call { timeout: self.at.saturating_duration_since(Instant::now()), ..self.call }
     }
 }
 
-/// What each call needs.
+/// The shared inputs of all calls.
 pub(super) struct Wire {
     pub(super) connection: Connection,
     pub(super) gate: Arc<dyn CallGate>,
 }
 
-/// The terms of one call on the wire.
+/// The parameters of one call on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
-    /// What is left of the time.
+    /// The remaining time.
     timeout: Duration,
-    /// The term of leadership, for calls that change something.
+    /// The term of leadership, for writes.
     term: Option<u64>,
 }
 
-/// The metadata that holds the term.
+/// The metadata key of the term.
 const TERM: &str = "quartet-term";
 
-/// A call that changes nothing.
+/// A read.
 pub(super) const fn read(operation: &'static str) -> CallClass {
     CallClass::read(super::NAME, operation)
 }
 
-/// A question with its terms written on it: the deadline, so that the server can stop
-/// working when nobody listens any more, and the term.
+/// A request with its parameters as metadata: the deadline, so that the server can stop work
+/// that no client waits for, and the term.
 pub(super) fn question<Q>(message: Q, terms: Terms) -> tonic::Request<Q> {
     let mut request = tonic::Request::new(message);
     request.set_timeout(terms.timeout);
@@ -78,7 +78,7 @@ pub(super) fn instances_client(channel: Channel) -> InstancesClient<Channel> {
 }
 
 impl Wire {
-    /// Makes one call: `send` is given the channel and the terms.
+    /// Makes one call: `send` receives the channel and the parameters.
     pub(super) async fn call<A, F>(
         &self,
         class: CallClass,
@@ -91,8 +91,8 @@ impl Wire {
         self.call_within(class, deadline, send, |_| None).await
     }
 
-    /// The same for an answer that may hold an error in itself: what `within` finds there
-    /// is reported to the gate, so that limits and metrics see it.
+    /// The same for an answer that may contain an error: the error that `within` finds there
+    /// is reported to the gate, so that limits and metrics count it.
     pub(super) async fn call_within<A, F>(
         &self,
         class: CallClass,
@@ -128,7 +128,7 @@ impl Wire {
     }
 }
 
-/// A call that may be sent, or is under way.
+/// A call that may be sent, or is running.
 pub(super) struct OpenCall<'a> {
     wire: &'a Wire,
     class: CallClass,
@@ -139,8 +139,8 @@ pub(super) struct OpenCall<'a> {
 }
 
 impl OpenCall<'_> {
-    /// Waits for an answer, or for the next part of one. A provider that is silent is
-    /// looked after.
+    /// Waits for an answer, or for the next part of one. A silent provider is checked by the
+    /// keeper.
     pub(super) async fn hear<T>(
         &self,
         answer: impl Future<Output = Result<T, Status>>,
@@ -156,7 +156,7 @@ impl OpenCall<'_> {
         Err(if self.class.write && may_be_done { error.that_may_be_done() } else { error })
     }
 
-    /// Reports how the call ended.
+    /// Reports the result of the call.
     pub(super) fn close(self, error: Option<CloudError>) {
         let report = CallReport {
             error: error.as_ref().map(|error| error.kind),
@@ -173,13 +173,13 @@ impl OpenCall<'_> {
     }
 
     fn understand(&self, status: &Status) -> CloudError {
-        // tonic says "cancelled" when a deadline that it was given itself has passed.
+        // tonic reports "cancelled" when its own deadline has passed.
         if status.code() == Code::Cancelled && is_timer(status) {
             return self.silence();
         }
         let mut error = status::from_status(status);
         if let Some(cause) = std::error::Error::source(status) {
-            // The library's own word for a failed connection names no endpoint.
+            // The library's own message for a failed connection names no endpoint.
             error.message = one_line(
                 &format!("{}: {}", self.wire.connection.endpoint(), message::chain(cause)),
                 LONGEST_LINE,

@@ -1,4 +1,4 @@
-//! The other side of the wire: serves any implementation of the contract.
+//! The server of the protocol: serves any implementation of the contract.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -37,7 +37,7 @@ use super::{
 
 pub use listener::Listener;
 
-/// How long calls under way may go on after the stop.
+/// The time that running calls get after the stop.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Certificate and key of the server, as PEM.
@@ -47,19 +47,19 @@ pub struct ServerTls {
     pub cert: Vec<u8>,
     /// Its private key.
     pub key: Vec<u8>,
-    /// If given, only clients with a certificate of this authority are served.
+    /// If set, only clients with a certificate of this authority are served.
     pub client_ca: Option<Vec<u8>>,
 }
 
 /// Why a provider cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The endpoint is not one.
+    /// The endpoint is invalid.
     #[error("endpoint {endpoint:?} {what}")]
     Endpoint {
-        /// The endpoint as given.
+        /// The endpoint.
         endpoint: String,
-        /// What is wrong and what would be right.
+        /// The problem and the valid forms.
         what: String,
     },
     /// The endpoint cannot be listened on.
@@ -67,19 +67,19 @@ pub enum ServeError {
     Bind {
         /// The endpoint.
         endpoint: String,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
     /// Certificate and key cannot be used.
     #[error("the server's certificate cannot be used: {0}")]
     Tls(String),
-    /// The server ended by itself.
+    /// The server ended unexpectedly.
     #[error("the server failed: {0}")]
     Server(String),
 }
 
-/// Serves `cloud` on `listener` until `stop` is cancelled, then lets calls under way
-/// end for at most five seconds. Dropping the future cuts all connections at once.
+/// Serves `cloud` on `listener` until `stop` is cancelled, then lets running calls finish for
+/// at most five seconds. Dropping the future cuts all connections at once.
 pub async fn serve(
     cloud: Arc<dyn Cloud>,
     listener: Listener,
@@ -111,8 +111,8 @@ pub async fn serve(
     }
 }
 
-/// The connections that clients make. The socket's file goes with the stream, so that
-/// nobody finds a file on which nobody listens.
+/// The incoming connections. Dropping the stream removes the socket's file, so that no client
+/// finds a file without a server.
 fn incoming(
     listener: Listener,
     cut: CancellationToken,

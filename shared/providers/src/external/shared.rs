@@ -1,4 +1,4 @@
-//! What is known about the provider, and the wire to it.
+//! The provider's description, and the connection to it.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::{
     rpc::{Deadline, Wire, provider_client, question, read},
 };
 
-/// What the cloud, its capabilities and its keeper share.
+/// The state shared by the cloud, its capabilities and its keeper.
 pub(super) struct Shared {
     pub(super) wire: Wire,
     known: RwLock<Known>,
 }
 
-/// What was learned about the provider.
+/// The known description of the provider.
 #[derive(Default)]
 struct Known {
     description: Option<Arc<Description>>,
@@ -34,12 +34,12 @@ impl Shared {
         self.known.read().description.clone()
     }
 
-    /// How many nodes the provider takes in one lookup.
+    /// The maximum number of nodes in one lookup.
     pub(super) fn max_batch(&self) -> usize {
         self.description().map_or(MAX_BATCH, |description| description.max_batch)
     }
 
-    /// Why nothing is known about the provider yet.
+    /// Why the provider's description is not known yet.
     pub(super) fn unknown(&self) -> CloudError {
         let why = match &self.known.read().last_error {
             Some(error) => format!("has not described itself yet: {error}"),
@@ -51,8 +51,8 @@ impl Shared {
         )
     }
 
-    /// Asks the provider about itself and remembers the answer. What is known already
-    /// stays known while the provider does not answer.
+    /// Requests the provider's description and stores it. The stored one stays valid while the
+    /// provider does not answer.
     pub(super) async fn describe(&self, deadline: Deadline) -> Result<(), CloudError> {
         let answer = self.wire.call(read("describe"), deadline, |channel, terms| async move {
             provider_client(channel).describe(question(proto::DescribeRequest {}, terms)).await

@@ -9,15 +9,15 @@ use tonic::{Code, Status};
 
 use super::proto;
 
-/// Waits beyond this are not a wait but an outage; longer ones are cut.
+/// A longer delay is an outage; delays are limited to this.
 const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
 
 const ERROR_TYPE: &str = "type.googleapis.com/quartet.cloud.v1.Error";
 const RETRY_INFO_TYPE: &str = "type.googleapis.com/google.rpc.RetryInfo";
 const REQUEST_INFO_TYPE: &str = "type.googleapis.com/google.rpc.RequestInfo";
 
-/// `google.rpc.Status`, the form of `grpc-status-details-bin` that gRPC libraries of
-/// all languages write and read.
+/// `google.rpc.Status`, the content of `grpc-status-details-bin` that gRPC libraries of all
+/// languages write and read.
 #[derive(Clone, PartialEq, Message)]
 struct RpcStatus {
     #[prost(int32, tag = "1")]
@@ -74,8 +74,8 @@ impl From<proto::Error> for CloudError {
     }
 }
 
-/// A wait that makes sense; a negative one does not. By hand, because the library's
-/// own conversion overflows for the smallest number of seconds.
+/// A valid delay; negative ones are ignored. Converted by hand, because the library's own
+/// conversion overflows for the smallest number of seconds.
 fn wait(duration: prost_types::Duration) -> Option<Duration> {
     let seconds = u64::try_from(duration.seconds).ok()?;
     let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
@@ -102,7 +102,7 @@ fn kind_from_wire(kind: proto::ErrorKind) -> Option<ErrorKind> {
     ErrorKind::ALL.iter().copied().find(|known| kind_to_wire(*known) == kind)
 }
 
-/// The status of a call that failed as a whole.
+/// The status of a failed call.
 pub(super) fn to_status(error: &CloudError) -> Status {
     let code = match error.kind {
         ErrorKind::NotFound => Code::NotFound,
@@ -124,16 +124,16 @@ pub(super) fn to_status(error: &CloudError) -> Status {
     Status::with_details(code, message, status.encode_to_vec().into())
 }
 
-/// Whether a call that changes something and ended like this may have done it: unless the
-/// provider says otherwise, or has no such call.
+/// Whether a write that ended with this error may have been executed: yes, unless the provider
+/// says otherwise, or has no such method.
 pub(super) fn may_be_done(status: &Status) -> bool {
     let details = RpcStatus::decode(status.details()).unwrap_or_default().details;
     let has_word = details.iter().any(|any| any.type_url == ERROR_TYPE);
     !has_word && status.code() != Code::Unimplemented
 }
 
-/// What a failed call means. The details of our own protocol are believed first, then
-/// those that gRPC servers commonly send, then the bare code.
+/// Converts a failed call. The details of our own protocol take precedence, then those that
+/// gRPC servers commonly send, then the bare code.
 pub(super) fn from_status(status: &Status) -> CloudError {
     let details = RpcStatus::decode(status.details()).unwrap_or_default().details;
     let part =
@@ -159,7 +159,7 @@ pub(super) fn from_status(status: &Status) -> CloudError {
     error
 }
 
-/// What a bare code means. `Unavailable` is for everything that may pass by itself.
+/// The kind of a bare code. `Unavailable` stands for every transient error.
 fn kind_of(code: Code) -> ErrorKind {
     match code {
         Code::NotFound => ErrorKind::NotFound,
@@ -170,7 +170,7 @@ fn kind_of(code: Code) -> ErrorKind {
         Code::AlreadyExists | Code::Aborted | Code::FailedPrecondition => ErrorKind::Conflict,
         Code::DeadlineExceeded => ErrorKind::Timeout,
         Code::Unimplemented => ErrorKind::Unsupported,
-        // OutOfRange is how the client's own library reports an oversized answer.
+        // The client's own library reports OutOfRange for an oversized answer.
         Code::Ok | Code::DataLoss | Code::OutOfRange => ErrorKind::Malformed,
         Code::Cancelled | Code::Unknown | Code::Internal | Code::Unavailable => {
             ErrorKind::Unavailable

@@ -1,6 +1,6 @@
 use super::{super::breaker::measure, *};
 
-/// So many nodes that are not Ready and so many that are, of which so many miss.
+/// The counts of nodes that are not Ready and Ready, and how many of each are missing.
 fn cause(others: (usize, usize), ready_nodes: (usize, usize)) -> Option<&'static str> {
     let named = |kind: &str, count: usize| -> Vec<String> {
         (0..count).map(|number| format!("{kind}-{number}")).collect()
@@ -19,7 +19,7 @@ fn a_list_is_believed_or_not() {
     for (others, ready, expect) in [
         ((0, 0), (0, 0), None),
         ((5, 0), (5, 0), None),
-        // None of ours: even one node is enough.
+        // No node of ours is listed: one node is enough.
         ((1, 1), (0, 0), Some("empty")),
         ((0, 0), (1, 1), Some("empty")),
         ((50, 50), (50, 50), Some("empty")),
@@ -29,7 +29,7 @@ fn a_list_is_believed_or_not() {
         ((7, 4), (0, 0), Some("shrunk")),
         ((100, 50), (0, 0), None),
         ((100, 51), (0, 0), Some("shrunk")),
-        // A Ready node runs. Few may have stopped a moment ago.
+        // The instance of a Ready node runs. A few may have stopped a moment ago.
         ((0, 0), (10, 2), None),
         ((0, 0), (10, 3), Some("contradiction")),
         ((0, 0), (30, 3), None),
@@ -82,7 +82,7 @@ fn when_the_breaker_closes(judged: &NodeView) -> Verdict {
 #[test]
 fn what_was_heard_while_it_was_open_is_no_evidence() {
     assert_eq!(why(&when_the_breaker_closes(&view("n"))), ("suspect", "unconfirmed"));
-    // No breaker ever held this one.
+    // The breaker never held this one.
     let approved = NodeView { approved: true, ..view("n") };
     assert_eq!(when_the_breaker_closes(&approved), Verdict::Delete);
 }

@@ -33,7 +33,7 @@ fn a_gone_node_is_convicted_when_the_confirmation_period_is_over() {
     assert_eq!(decide(&mut decider, at(20.0), &views, ("a", gone()), list), Verdict::Delete);
 }
 
-/// Opens a case at zero, then hears this after the confirmation period.
+/// Opens a case at zero, then gives this answer after the confirmation period.
 fn after_confirmation(judged: &NodeView, answer: LookupResult, list: Option<Listing>) -> Verdict {
     let views = among_ready(judged.clone());
     let mut decider = Decider::new();
@@ -59,7 +59,7 @@ fn no_answer_is_no_evidence() {
         let verdict = after_confirmation(&view("a"), error(kind), list());
         assert_eq!(why(&verdict), ("suspect", "no_answer"), "{kind:?}");
     }
-    // A name proves nothing about a node that has an ID.
+    // A lookup by name proves nothing about a node that has an ID.
     for weak in [ProofMethod::ByName, ProofMethod::BySystemUuid, ProofMethod::ProvidersWord] {
         let list = Some(lacks(at(20.0), &["a"]));
         let verdict = after_confirmation(&view("a"), gone_by(weak), list);

@@ -21,8 +21,8 @@ fn a_node_is_due_at_once_and_then_every_period() {
     assert_eq!((names(&due), due.list), (vec!["a"], false));
 }
 
-/// Answers take 0.1 s each, so the looks of every 5 s drift until one would come just
-/// before the period is over, to no avail.
+/// Answers take 0.1 s each, so lookups every 5 s drift until one would come just before the
+/// period ends, without effect.
 #[test]
 fn the_look_that_can_confirm_is_not_missed_by_a_moment() {
     let views = among_ready(view("a"));
@@ -73,7 +73,7 @@ fn the_fleet_is_listed_only_for_a_conviction_and_while_the_breaker_is_open() {
     let list = Some(lacks(at(20.0), &all));
     decide(&mut decider, at(20.0), &views, ("a", gone()), list);
     assert!(decider.breaker().is_open());
-    // Everybody is Ready again, and still the breaker wants to know.
+    // All nodes are Ready again, and the breaker still needs a list.
     let well: Vec<NodeView> = views.iter().map(|view| ready(&view.name)).collect();
     let agenda = decider.agenda(at(49.9), &well, &policy);
     assert_eq!((agenda.list, agenda.next), (false, Some(at(50.0))));
@@ -150,7 +150,7 @@ fn who_cannot_be_judged_is_looked_at_seldom() {
         assert_eq!((names(&next), next.next), (vec![], Some(at(60.0 + pause))), "{node:?}");
         assert_eq!(names(&decider.agenda(at(60.0 + pause), &views, &policy)), ["a"], "{node:?}");
     }
-    // It can be judged from now on, so it is due when the others are.
+    // It can be judged from now on, so it is due together with the others.
     let mut decider = Decider::new();
     let before = among_ready(nameless(false));
     decide(&mut decider, at(60.0), &before, ("a", running()), None);
@@ -199,15 +199,15 @@ fn a_refused_deletion_waits_behind_the_others() {
     assert_eq!(said, [("b".into(), "delete"), ("a".into(), "over_budget")]);
 }
 
-/// Otherwise an observer's plan would name another node each time.
+/// Otherwise the plan in observe mode would name another node each time.
 #[test]
 fn an_observed_deletion_keeps_its_place() {
     let said = after_deletion(Deletion::Observed);
     assert_eq!(said, [("a".into(), "delete"), ("b".into(), "over_budget")]);
 }
 
-/// What is decided about two nodes, of which the budget allows one, when they are looked
-/// at again after the deletion of the first has ended so.
+/// The decisions about two nodes with budget for one, when they are looked up again after the
+/// deletion of the first ended with this result.
 fn after_deletion(outcome: Deletion) -> Vec<(Arc<str>, &'static str)> {
     let policy = Policy { budget: Limit::Count(1), ..Policy::default() };
     let views: Vec<NodeView> = among_ready(view("a")).into_iter().chain([view("b")]).collect();

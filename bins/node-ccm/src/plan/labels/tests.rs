@@ -215,7 +215,7 @@ fn illegal_labels_are_left_out_and_told() {
     );
 }
 
-/// Go's providers leave out a label that the node has already.
+/// The Go providers omit a label that the node already has.
 #[test]
 fn labels_that_only_add_take_nothing_away() {
     let policy = Policy { labels_only_add: true, ..Policy::default() };

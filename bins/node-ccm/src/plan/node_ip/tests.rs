@@ -96,7 +96,7 @@ fn families_are_told_apart_and_spellings_are_not() {
     check(0, "int=::ffff:10.0.0.1 int=10.0.0.2", "10.0.0.1", Some("int=::ffff:10.0.0.1"));
 }
 
-/// What the annotation is read as: addresses, or the start of the complaint.
+/// The parsed addresses, or the start of the error message.
 #[test]
 fn annotations_are_read_strictly() {
     let unparsable = Err("could not parse");

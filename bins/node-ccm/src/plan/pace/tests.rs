@@ -10,7 +10,7 @@ fn waits_double_from_a_second_to_a_minute() {
     }
 }
 
-/// An event is written once and read for as long as the node waits.
+/// An event is written once and stays readable while the node waits.
 #[test]
 fn what_is_told_stays_true_while_the_waits_grow() {
     let tell = |pace: Pace| pace.to_string();

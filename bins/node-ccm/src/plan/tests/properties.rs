@@ -1,11 +1,11 @@
-//! What holds for every node and every answer.
+//! Properties that hold for every node and every answer.
 
 use ccm_objects::Shared;
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use super::*;
 
-/// The node as the API server has it after the plan's steps.
+/// The node as the API server stores it after the plan's steps.
 pub(super) fn after(node: &Node, plan: &Plan) -> Node {
     let mut node = node.clone();
     for step in &plan.steps {

@@ -40,8 +40,7 @@ fn understands_good_files() {
     assert_eq!(parse(text), Ok(expect));
 }
 
-/// Each bad file and what its message must say: the key, what is wrong, what would be
-/// right.
+/// Each invalid file and its error message: the key, the problem and the valid values.
 #[test]
 fn refuses_bad_files_with_a_line_that_helps() {
     let good = "endpoint: unix:///s";
@@ -82,7 +81,7 @@ fn refuses_bad_files_with_a_line_that_helps() {
         (format!("{https}\ntls: {{ca: x, cert: y}}"), vec!["tls.key: missing"]),
         (format!("{https}\ntls: {{ca: x, key: y}}"), vec!["tls.cert: missing"]),
         (format!("{https}\ntls: {{ca: x, servername: y}}"), vec!["did you mean tls.serverName?"]),
-        // Everything at once.
+        // All errors at once.
         (
             "endpoint: nowhere\nconnectTimeout: never\ntls: {cert: y}\nfoo: 1".into(),
             vec![

@@ -59,7 +59,7 @@ fn answers_survive_the_wire_whole() {
     }
 }
 
-/// Every way to spoil an instance makes it an error that says which and what.
+/// Every invalid instance is an error that names the instance and the problem.
 #[test]
 fn spoilt_instances_are_malformed() {
     type Spoil = fn(&mut proto::Instance);
@@ -90,7 +90,7 @@ fn harmless_oddities_are_read_leniently() {
     assert_eq!((read.power, read.zone), (PowerState::Unknown, None));
 }
 
-/// Nodes are deleted on the word "gone": half of it must not count.
+/// Nodes are deleted because of "gone": an incomplete proof must not count.
 #[test]
 fn an_answer_that_is_not_whole_is_malformed() {
     let gone = |method, evidence: &str| {

@@ -1,4 +1,4 @@
-//! Where a provider listens.
+//! The listening socket of a provider.
 
 use std::{
     io,
@@ -21,8 +21,8 @@ use tonic::transport::server::Connected;
 use super::ServeError;
 use crate::external::config::{Target, parse_target};
 
-/// A bound socket: clients can connect from now on and are served once
-/// [`serve`](super::serve) runs.
+/// A bound socket: clients can connect immediately and are served once [`serve`](super::serve)
+/// runs.
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
@@ -36,15 +36,14 @@ pub(super) enum Socket {
     Tcp(TcpListener),
 }
 
-/// Removes a unix socket's file at the end, unless another process has put its own
-/// in that place.
+/// Removes a unix socket's file at the end, unless another process has replaced it.
 #[derive(Debug)]
 pub(super) struct Unlink {
     path: PathBuf,
     file: (u64, u64),
 }
 
-/// What makes a file this file.
+/// The identity of a file.
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
@@ -59,10 +58,9 @@ impl Drop for Unlink {
 }
 
 impl Listener {
-    /// Listens on an endpoint in the spelling of the client's configuration. Port 0
-    /// takes a free one.
+    /// Listens on an endpoint in the client's notation. Port 0 selects a free port.
     pub async fn bind(endpoint: &str) -> Result<Self, ServeError> {
-        // The client's parser refuses port 0, to which nobody can connect.
+        // The client's parser rejects port 0, to which no client can connect.
         let (text, any_port) = match endpoint.strip_suffix(":0") {
             Some(start) => (format!("{start}:1"), true),
             None => (endpoint.to_owned(), false),
@@ -86,7 +84,7 @@ impl Listener {
         })
     }
 
-    /// What a client writes into its configuration to get here.
+    /// The endpoint for a client's configuration.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
@@ -112,8 +110,8 @@ async fn bind_unix(path: PathBuf) -> io::Result<Listener> {
     })
 }
 
-/// Whether this is the socket of a process that is no more. Anything else, and a
-/// socket on which somebody answers, is left alone.
+/// Whether this is the socket of a dead process. Any other file, and a socket with a live
+/// server, is kept.
 async fn is_abandoned(path: &Path) -> bool {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     is_socket
@@ -133,8 +131,8 @@ impl Accepted {
         Self { stream, cut: Box::pin(cut.clone().cancelled_owned()) }
     }
 
-    /// Fails once the connection is cut. Called on every read, and somebody always
-    /// waits to read, so that a silent connection ends as well.
+    /// Fails once the connection is cut. Every read calls it, and a read is always pending, so
+    /// that an idle connection ends as well.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         match self.cut.as_mut().poll(cx) {
             Poll::Ready(()) => Err(io::ErrorKind::ConnectionAborted.into()),

@@ -1,4 +1,4 @@
-//! The protocol's services, answered by a [`Cloud`].
+//! The gRPC services, implemented with a [`Cloud`].
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -19,9 +19,10 @@ use crate::external::{
     status::to_status,
 };
 
-/// The time of a call whose client gave none.
+/// The time limit of a call without a client deadline.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-/// The client's deadline less this is ours, so that it hears of a timeout from us.
+/// The server's deadline is shorter than the client's by this, so that the client receives the
+/// server's timeout error.
 const HEAD_START: Duration = Duration::from_millis(20);
 
 pub(super) struct ProviderService {
@@ -86,7 +87,7 @@ impl InstancesService {
         self.cloud.instances()?.ok_or_else(none)
     }
 
-    /// The list that a page belongs to, with its number and the page's beginning.
+    /// The list of a page, with its number and the start of the page.
     async fn list(
         &self,
         page_token: &str,
@@ -109,7 +110,7 @@ impl InstancesService {
     }
 }
 
-/// A lookup as the client asked for it.
+/// A lookup requested by the client.
 struct Lookup {
     nodes: Vec<NodeIdentity>,
     detail: Detail,
@@ -131,7 +132,7 @@ impl Lookup {
         Ok(Self { nodes, detail, call })
     }
 
-    /// Sends each answer as the cloud gives it, and what has not come in time as errors.
+    /// Sends each answer when the cloud returns it, and an error for each late one.
     async fn answer(
         self,
         instances: Arc<dyn Instances>,
@@ -168,7 +169,7 @@ impl instances_server::Instances for InstancesService {
         let instances = self.instances().map_err(|error| to_status(&error))?;
         let mut answers = within(call, instances.lookup(&nodes, detail, call)).await?;
         if answers.len() != nodes.len() {
-            // Which answer is missing cannot be known, so none is passed on.
+            // The missing answer cannot be identified, so none is sent.
             let what =
                 format!("the cloud gave {} answers about {} nodes", answers.len(), nodes.len());
             answers = vec![Err(CloudError::new(ErrorKind::Malformed, what)); nodes.len()];
@@ -191,7 +192,7 @@ impl instances_server::Instances for InstancesService {
             lookup.answer(instances, move |place, node, answer| {
                 let answer = Some(answer_to_wire(&node.name, answer));
                 let item = proto::LookupInstancesItem { place: u32::try_from(place).ok(), answer };
-                // The client has gone: then nobody misses it.
+                // The client has disconnected and needs no answer.
                 sender.unbounded_send(Ok(item)).ok();
             })
         });
@@ -227,7 +228,7 @@ impl instances_server::Instances for InstancesService {
     }
 }
 
-/// How the client wants the call made.
+/// The client's parameters of the call.
 fn terms(metadata: &MetadataMap, priority: proto::Priority) -> Call {
     let given =
         metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).and_then(parse_timeout);
@@ -236,7 +237,7 @@ fn terms(metadata: &MetadataMap, priority: proto::Priority) -> Call {
     Call { timeout, priority: priority_from_wire(priority) }
 }
 
-/// Reads `grpc-timeout`: at most eight digits and a unit.
+/// Parses `grpc-timeout`: at most eight digits and a unit.
 fn parse_timeout(text: &str) -> Option<Duration> {
     let unit = text.chars().last()?;
     let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
@@ -251,7 +252,7 @@ fn parse_timeout(text: &str) -> Option<Duration> {
     })
 }
 
-/// Holds the cloud to the deadline, whether it keeps it by itself or not.
+/// Enforces the deadline, even if the cloud does not.
 async fn within<T>(call: Call, work: impl Future<Output = T>) -> Result<T, Status> {
     timeout(call.timeout, work).await.map_err(|_| to_status(&too_late(call)))
 }

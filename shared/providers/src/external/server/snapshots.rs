@@ -1,4 +1,4 @@
-//! Lists that are being read page by page.
+//! Lists that clients are reading page by page.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -6,9 +6,9 @@ use ccm_cloud::Fleet;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// So many lists are kept at once; the oldest goes first.
+/// The maximum number of lists kept; the oldest is dropped first.
 const KEPT: usize = 16;
-/// A list of which no page was asked for in this time is forgotten.
+/// A list is dropped if no page is requested for this time.
 const LIFETIME: Duration = Duration::from_mins(2);
 
 struct Snapshot {
@@ -17,15 +17,15 @@ struct Snapshot {
     used: Instant,
 }
 
-/// The lists, each under the number that its page tokens carry.
+/// The lists, by the number in their page tokens.
 #[derive(Default)]
 pub(super) struct Snapshots {
     kept: Mutex<VecDeque<Snapshot>>,
 }
 
 impl Snapshots {
-    /// Keeps a list. The number is random, so that a token given out by a process
-    /// before this one is not taken for one of ours.
+    /// Keeps a list. The number is random, so that a token of an earlier process does not
+    /// match a list of this one.
     pub(super) fn keep(&self, fleet: Arc<Fleet>) -> u64 {
         let id = rand::random();
         let mut kept = self.kept.lock();
@@ -37,7 +37,7 @@ impl Snapshots {
         id
     }
 
-    /// The list of this number, if it is still kept.
+    /// The list with this number, if it is still kept.
     pub(super) fn get(&self, id: u64) -> Option<Arc<Fleet>> {
         let mut kept = self.kept.lock();
         kept.retain(|snapshot| snapshot.used.elapsed() < LIFETIME);
@@ -46,18 +46,18 @@ impl Snapshots {
         Some(Arc::clone(&snapshot.fleet))
     }
 
-    /// Forgets a list whose last page was given out.
+    /// Drops a list whose last page was sent.
     pub(super) fn drop(&self, id: u64) {
         self.kept.lock().retain(|snapshot| snapshot.id != id);
     }
 }
 
-/// A page token: which list, and where the page begins.
+/// A page token: the list, and the start of the page.
 pub(super) fn token(id: u64, offset: usize) -> String {
     format!("{id:016x}.{offset}")
 }
 
-/// Reads a page token of [`token`].
+/// Parses a page token of [`token`].
 pub(super) fn parse(token: &str) -> Option<(u64, usize)> {
     let (id, offset) = token.split_once('.')?;
     Some((u64::from_str_radix(id, 16).ok()?, offset.parse().ok()?))

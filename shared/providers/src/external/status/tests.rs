@@ -45,7 +45,8 @@ fn a_status_of_another_server_is_understood_by_its_code() {
     assert!(silent.message.contains("Internal"), "{silent}");
 }
 
-/// What Go's `status.WithDetails(&errdetails.RetryInfo{...}, &errdetails.RequestInfo{...})` sends.
+/// Sent by Go's `status.WithDetails(&errdetails.RetryInfo{...},
+/// &errdetails.RequestInfo{...})`.
 #[test]
 fn the_usual_details_are_read() {
     let retry =
@@ -107,7 +108,7 @@ proptest! {
     }
 }
 
-/// Only the provider's own word makes a write that failed one that was not done.
+/// Only the provider's explicit statement proves that a failed write was not executed.
 #[test]
 fn a_write_that_ended_in_the_dark_may_be_done() {
     for (status, expect) in [
