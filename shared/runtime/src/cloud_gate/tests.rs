@@ -33,7 +33,7 @@ fn guarded_gate(per_second: f64, burst: f64, guard: Option<WriteGuard>) -> (Clou
     (CloudGate::new(limits, &metrics, guard), metrics)
 }
 
-/// Builds the gate as the process does ([`crate::program`]).
+/// Builds the guard as the process does ([`crate::program`]).
 #[tokio::test(start_paused = true)]
 async fn an_observer_sends_no_write() {
     let leadership = crate::leadership::Leadership::observer();

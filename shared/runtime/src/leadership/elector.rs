@@ -386,8 +386,8 @@ impl Elector {
     }
 }
 
-/// A number that grows with each leader: the Lease's transitions, below its creation time,
-/// because a recreated Lease counts from zero again.
+/// A number that grows with each leader: the Lease's creation time in the high bits, its
+/// transitions in the low bits, because a recreated Lease counts from zero again.
 fn term_number(lease: &Lease) -> u64 {
     const COUNT: u64 = (1 << 20) - 1;
     let created = lease.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
