@@ -1,5 +1,5 @@
-//! The gate that every request to a cloud passes: limits, metrics, and what `/readyz`
-//! tells about each of the cloud's services.
+//! The gate for all requests to a cloud: limits, metrics, and the state of each cloud service
+//! for `/readyz`.
 
 mod metrics;
 mod writes;
@@ -21,16 +21,16 @@ use crate::{
 };
 use ccm_base::later;
 
-/// Says whether a write to the cloud may begin, and in which term of leadership. An error
-/// says in one line why not.
+/// Checks whether a write to the cloud may start, and returns the term of leadership. The
+/// error is the reason in one line.
 pub type WriteGuard = Box<dyn Fn() -> Result<Option<u64>, String> + Send + Sync>;
 
-/// The gate. Clones are the same gate.
+/// The gate. Clones share it.
 ///
-/// A request waits for its turn in the bucket of its service and kind, and fails with
-/// [`ErrorKind::Throttled`] as soon as it is certain that its turn does not come
-/// within its time. A 429 of a service slows down that service's bucket, and its
-/// `Retry-After` closes that bucket; other services go on.
+/// A request waits for its turn in the bucket of its service and class, and fails with
+/// [`ErrorKind::Throttled`] as soon as it is certain that its turn comes too late. A 429 from a
+/// service slows down that service's bucket, and its `Retry-After` closes it; other services
+/// are not affected.
 #[derive(Clone)]
 pub struct CloudGate {
     shared: Arc<Shared>,
@@ -44,12 +44,12 @@ struct Shared {
     writes: Writes,
 }
 
-/// How a service of the cloud has been answering.
+/// The last results of a cloud service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServiceState {
-    /// When it last did what was asked, or said that what was asked for is not there.
+    /// Time of the last success; "not found" and "unsupported" count as success.
     pub last_success: Option<Instant>,
-    /// When it last did not, and how.
+    /// Time and kind of the last failure.
     pub last_failure: Option<(Instant, ErrorKind)>,
 }
 
@@ -60,16 +60,16 @@ impl fmt::Debug for CloudGate {
 }
 
 impl CloudGate {
-    /// A gate with these limits. Registers its metrics, so once per registry. With a
-    /// guard, writes are let through only while it agrees.
+    /// A gate with these limits. Registers its metrics, so create it once per registry. With a
+    /// guard, writes pass only while the guard permits them.
     pub fn new(limits: CloudLimits, metrics: &Metrics, guard: Option<WriteGuard>) -> Self {
         let metrics = GateMetrics::new(metrics);
         let (services, writes) = (Mutex::default(), Writes::default());
         Self { shared: Arc::new(Shared { limits, metrics, guard, services, writes }) }
     }
 
-    /// Makes one series of everything, with every value that a label can take: what the
-    /// reference of the metrics is printed from.
+    /// Creates one series per metric and label value. The metrics reference is generated from
+    /// them.
     pub fn specimens(&self) {
         self.shared.metrics.specimens();
         for write in [false, true] {
@@ -77,25 +77,25 @@ impl CloudGate {
         }
     }
 
-    /// Each service that was called so far, by name, and how it has been answering.
+    /// The services called so far, by name, with their last results.
     pub fn services(&self) -> Vec<(&'static str, ServiceState)> {
         self.shared.services.lock().iter().map(|(name, state)| (*name, *state)).collect()
     }
 
-    /// Lets no write begin any more, and waits for those under way until the time of each is
-    /// over: a write that was sent cannot be called back.
+    /// Lets no new write start, and waits for each write in flight until its deadline: a sent
+    /// write cannot be cancelled.
     pub async fn end_writes(&self) {
         self.shared.writes.end().await;
     }
 
-    /// The limits, to change their rates.
+    /// The limits, for changing their rates.
     pub fn limits(&self) -> &CloudLimits {
         &self.shared.limits
     }
 }
 
 impl Shared {
-    /// The term that covers a request of this kind.
+    /// The term that covers a request of this class.
     fn guarded(&self, class: CallClass) -> Result<Option<u64>, CloudError> {
         let Some(guard) = self.guard.as_ref().filter(|_| class.write) else { return Ok(None) };
         guard().map_err(|why| self.not_covered(class, &why))
@@ -183,7 +183,7 @@ impl Shared {
         let mut services = self.services.lock();
         let state = services.entry(class.service).or_default();
         match report.error {
-            // What a service says of itself is an answer: it is there, and this it has not.
+            // Both errors are responses: the service is up.
             None | Some(ErrorKind::NotFound | ErrorKind::Unsupported) => {
                 state.last_success = Some(now);
             }

@@ -1,35 +1,35 @@
-//! Named checks with real content.
+//! Named health checks that report real state.
 //!
-//! A check reads state that its owner keeps up to date; it never waits and never
-//! asks anybody, so that a probe costs nothing and cannot hang.
+//! A check reads state that its owner maintains; it never waits and makes no request, so that
+//! a probe is cheap and cannot hang.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use parking_lot::RwLock;
 
-/// Where a check counts.
+/// The endpoints that a check affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The process itself is broken when it fails: `/healthz`, `/livez` and `/readyz`.
+    /// A failure means that the process is broken: `/healthz`, `/livez` and `/readyz`.
     Liveness,
-    /// The process cannot do its work now; restarting it would not help: `/readyz`.
+    /// A failure means that the process cannot work now, and a restart would not help: `/readyz`.
     Readiness,
     /// Shown by `/readyz?verbose`, never fails a probe.
     Information,
 }
 
-/// What a check found, with the details a person wants to read.
+/// The result of a check, with details for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Good.
+    /// Passed, with details.
     Passed(String),
-    /// Bad, and why.
+    /// Failed, with the reason.
     Failed(String),
 }
 
 impl Verdict {
-    /// Whether it is good.
+    /// Whether the check passed.
     pub fn is_passed(&self) -> bool {
         matches!(self, Self::Passed(_))
     }
@@ -47,9 +47,9 @@ impl Verdict {
 pub struct Finding {
     /// The check's name.
     pub name: String,
-    /// Where it counts.
+    /// The endpoints that it affects.
     pub scope: Scope,
-    /// What it found.
+    /// Its verdict.
     pub verdict: Verdict,
 }
 
@@ -74,7 +74,7 @@ impl Health {
         Self::default()
     }
 
-    /// Adds a check, or replaces the one of this name in its place.
+    /// Adds a check, or replaces the one of this name.
     pub fn add(
         &self,
         name: impl Into<String>,
@@ -89,7 +89,7 @@ impl Health {
         }
     }
 
-    /// Adds a check whose verdict its owner sets. It starts as failed with `until_set`.
+    /// Adds a check with a verdict set by its owner. It starts as failed with `until_set`.
     pub fn condition(
         &self,
         name: impl Into<String>,
@@ -104,9 +104,9 @@ impl Health {
         condition
     }
 
-    /// Runs all checks, in the order in which they were added.
+    /// Runs all checks, in the order of their registration.
     pub fn findings(&self) -> Vec<Finding> {
-        // Checks run without the lock: one of them may look at this very list.
+        // Checks run without the lock: a check may read this list itself.
         let checks = self.checks.read().clone();
         checks
             .into_iter()
@@ -114,7 +114,7 @@ impl Health {
             .collect()
     }
 
-    /// Whether all checks that count for readiness pass.
+    /// Whether all readiness checks pass.
     pub fn is_ready(&self) -> bool {
         self.findings()
             .iter()
@@ -122,24 +122,24 @@ impl Health {
     }
 }
 
-/// A verdict that its owner sets. Clones share it.
+/// A verdict set by its owner. Clones share it.
 #[derive(Clone)]
 pub struct Condition {
     verdict: Arc<ArcSwap<Verdict>>,
 }
 
 impl Condition {
-    /// Good, with details.
+    /// Sets the verdict to passed, with details.
     pub fn pass(&self, detail: impl Into<String>) {
         self.verdict.store(Arc::new(Verdict::Passed(detail.into())));
     }
 
-    /// Bad, and why.
+    /// Sets the verdict to failed, with the reason.
     pub fn fail(&self, reason: impl Into<String>) {
         self.verdict.store(Arc::new(Verdict::Failed(reason.into())));
     }
 
-    /// What was set last.
+    /// The current verdict.
     pub fn verdict(&self) -> Verdict {
         Verdict::clone(&self.verdict.load())
     }

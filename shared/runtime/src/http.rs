@@ -1,9 +1,8 @@
-//! The HTTP pages: `/healthz`, `/livez`, `/readyz`, `/metrics`, `/configz`,
-//! `/plan`.
+//! The admin pages over HTTP: `/healthz`, `/livez`, `/readyz`, `/metrics`, `/configz`, `/plan`.
 //!
-//! Plain HTTP/1.1 by default, so that a scraper needs neither a token nor a CA; TLS
-//! with files that are read again when they change. The pages show no secrets and
-//! change nothing; those with details of settings and objects answer on loopback only.
+//! Plain HTTP/1.1 by default, so that a scraper needs neither a token nor a CA; TLS with
+//! files that are reloaded when they change. The pages are read-only and show no secrets;
+//! those with details of settings and objects respond on loopback only.
 
 mod pages;
 mod server;

@@ -1,8 +1,8 @@
-//! Who a program is.
+//! The identity of a program.
 
 use ccm_cloud::Capability;
 
-/// Who a program is. Constants, because manifests and dashboards rely on them.
+/// The identity of a program. Constants, because manifests and dashboards rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The binary's name, for instance `node-ccm`.
@@ -15,16 +15,16 @@ pub struct Identity {
     pub lease: &'static str,
     /// The default port of its HTTP pages.
     pub port: u16,
-    /// The component of its events, the same as upstream's.
+    /// The component of its events, same as upstream's.
     pub event_component: &'static str,
 }
 
-/// What a program needs of the cloud, by its settings.
+/// A cloud capability that a program needs, depending on its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Without it the program idles.
     Required(Capability),
-    /// Without it the program does less.
+    /// Without it the program has fewer functions.
     Optional(Capability),
 }
 
@@ -40,7 +40,7 @@ impl Identity {
         )
     }
 
-    /// What the program tells servers about itself: `node-ccm/0.1.0 (linux/amd64)`.
+    /// The user agent for all servers: `node-ccm/0.1.0 (linux/amd64)`.
     pub fn user_agent(&self) -> String {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",

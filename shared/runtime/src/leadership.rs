@@ -1,21 +1,21 @@
-//! Who leads.
+//! Leader election.
 //!
-//! `kube-leader-election` speaks the protocol (read the Lease, decide, patch it); alone
-//! it can make two leaders, because it trusts wall clocks and patches without a
-//! precondition. Three things around it make it safe, and none of them is optional
-//! (the model in `tests/model_check.rs` finds two leaders when one is left out):
+//! `kube-leader-election` implements the protocol (read the Lease, decide, patch it). On its
+//! own it can elect two leaders, because it trusts wall clocks and patches without a
+//! precondition. Three mechanisms around it make it safe, and all three are required (the
+//! model in `tests/model_check.rs` finds two leaders when one is left out):
 //!
-//! 1. **Compare-and-swap**: a patch carries the version of the Lease that it was
-//!    decided on ([`guard`]).
-//! 2. **Monotonic observation**: a Lease has expired when *we* have seen it unchanged for
-//!    its whole duration, whatever its timestamps say ([`guard`]).
-//! 3. **A local deadline**: a leader's term ends by its own clock before others may take
-//!    over, counted from before the request was sent ([`term`]). Each write asks whether
-//!    the term outlives the write's own time limit.
+//! 1. **Compare-and-swap**: a patch carries the resource version of the Lease that the
+//!    decision was based on ([`guard`]).
+//! 2. **Monotonic observation**: a Lease has expired when *this process* has seen it unchanged
+//!    for its whole duration, whatever its timestamps say ([`guard`]).
+//! 3. **A local deadline**: a leader's term ends by its own clock before another replica may
+//!    take over, counted from before the request was sent ([`term`]). Each write checks
+//!    that the term outlives the write's own time limit.
 //!
 //! Like client-go's election this assumes that clocks run at equal *rates*, within the
-//! ratio of lease to deadline (3 : 2). A request that has been sent cannot be called
-//! back; that is what the time between deadline and lease is for.
+//! ratio of lease to deadline (3 : 2). A request that has been sent cannot be cancelled;
+//! the time between deadline and lease covers it.
 
 mod complaint;
 mod elector;

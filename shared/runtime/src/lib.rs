@@ -1,16 +1,16 @@
-//! The process of a controller program: everything but its kinds of objects and its plan.
+//! The process of a controller program: everything except its object kinds and its plan.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
-//! | [`program`] | the trait `Program` and its life: `start`, `check`, `shell`, `provider`, `election`, `reload`, `signals` |
-//! | [`programs`] | the list of programs: the one place, besides its crate, where a controller is added |
-//! | [`settings`] | the settings that every program has; flags that are accepted without effect |
+//! | [`program`] | the trait `Program` and its lifecycle: `start`, `check`, `shell`, `provider`, `election`, `reload`, `signals` |
+//! | [`programs`] | the list of programs: the only place, besides its crate, where a controller is added |
+//! | [`settings`] | the settings common to all programs; flags accepted without effect |
 //! | [`leadership`] | the election: `guard`, `observed`, `elector`, `term`, `standby` |
 //! | [`limits`] | token buckets for the API server and the cloud, with `Retry-After` and adaptive rates |
 //! | [`cloud_gate`] | the `CallGate` of a process: limits, metrics, and the term for writes to the cloud |
-//! | [`plans`] | what the program has decided to do, for `/plan` |
-//! | [`health`], [`http`] | named checks; the pages, their server and its TLS |
-//! | [`rights`] | what a program needs of the API server, and its review at the start |
+//! | [`plans`] | the decided steps of the program, for `/plan` |
+//! | [`health`], [`http`] | health checks; the admin pages, their server and its TLS |
+//! | [`rights`] | the API server permissions of a program, and their review at startup |
 //! | [`supervisor`] | named tasks; an unexpected end ends the process |
 //! | [`logging`], [`metrics`], [`process`] | log format and levels; the registry; `process_*` |
 

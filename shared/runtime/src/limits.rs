@@ -1,13 +1,12 @@
-//! Limits on the rate of requests: to the API server, and to each service of a cloud.
+//! Request rate limits: for the API server, and for each service of a cloud.
 //!
-//! A [`TokenBucket`] is one limit. Its rate and burst can be changed while requests
-//! wait. Waiters are served in the order in which they came, those that somebody
-//! waits for before routine ones (which get a share all the same). The other side
-//! has its say: a `Retry-After` closes the bucket for that time, a 429 halves its
-//! rate, and success restores the rate over a minute.
+//! A [`TokenBucket`] is one limit. Its rate and burst can change while requests wait. Waiters
+//! are served in order of arrival, urgent ones before routine ones (which get a share all the
+//! same). The server influences the rate: a `Retry-After` closes the bucket for that time, a
+//! 429 halves its rate, and success restores the rate over a minute.
 //!
-//! [`ApiLimits`] and [`CloudLimits`] say which request pays from which bucket.
-//! `bucket` holds the arithmetic and knows no clock; `token_bucket` waits and wakes.
+//! [`ApiLimits`] and [`CloudLimits`] map a request to its bucket. `bucket` is pure arithmetic
+//! without a clock; `token_bucket` waits and wakes.
 
 mod api;
 mod bucket;

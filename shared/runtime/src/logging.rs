@@ -16,7 +16,7 @@ use tracing_subscriber::{
     reload,
 };
 
-/// How lines are written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
@@ -41,29 +41,28 @@ ccm_settings::settings! {
     }
 }
 
-/// The libraries' own lines, which only a person who looks for a defect in them wants.
-/// Each warning of kube_runtime is about an error that the informer tells in its own words.
-/// kube_client logs whole bodies, Secrets included, when one cannot be read: errors
-/// only, whatever else is asked for.
+/// Levels for the libraries' own lines, which help only in debugging a library. Each warning of
+/// kube_runtime is about an error that the informer also logs. kube_client logs whole bodies,
+/// Secrets included, when it cannot parse one: errors only, whatever the filter.
 const LIBRARIES: &str = "kube_client=error,kube_runtime=error,hyper=warn,hyper_util=warn,rustls=warn,tower=warn,h2=warn,tonic=warn";
 
-/// Logging could not be set up.
+/// The logger cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The process has a logger already.
+    /// The process already has a logger.
     #[error("logging is set up already")]
     AlreadySet,
-    /// The filter cannot be read.
+    /// The filter is invalid.
     #[error("--log-filter={filter}: {rule}")]
     Filter {
-        /// As given.
+        /// The filter as given.
         filter: String,
-        /// What would be right.
+        /// The valid form.
         rule: String,
     },
 }
 
-/// The levels that these settings stand for.
+/// The filter directives for these settings.
 fn directives(settings: &LogSettings) -> String {
     let level = match settings.verbosity {
         0..=3 => "info",
@@ -71,7 +70,7 @@ fn directives(settings: &LogSettings) -> String {
         6.. => "trace",
     };
     let chosen = settings.filter.clone().unwrap_or_else(|| level.to_owned());
-    // What the person says about a library comes after, and so wins.
+    // The user's directive for a library comes later and takes precedence.
     format!("{LIBRARIES},{chosen}")
 }
 
@@ -80,12 +79,12 @@ fn read_filter(filter: &str, _: &str) -> Result<Option<String>, String> {
     if filter.is_empty() { Ok(None) } else { check_filter(filter).map(|()| Some(filter.into())) }
 }
 
-/// Whether this is a filter. The error says what would be right.
+/// Validates a filter. The error names the valid form.
 fn check_filter(filter: &str) -> Result<(), String> {
     let is_level =
         |word: &str| matches!(word, "off" | "error" | "warn" | "info" | "debug" | "trace");
-    // The library takes a lone misspelt level for the name of a module, and would then
-    // log nothing else.
+    // The library parses a lone misspelt level as a module name, and would then log nothing
+    // else.
     let is_part =
         |part: &str| !part.contains(' ') && is_level(part.rsplit('=').next().unwrap_or(part));
     if filter.split(',').all(is_part) && filter.parse::<Targets>().is_ok() {
@@ -96,8 +95,8 @@ fn check_filter(filter: &str) -> Result<(), String> {
         .to_owned())
 }
 
-/// By modules only: filters by spans and fields would bring regular expressions, half a
-/// megabyte of them.
+/// Filters by module only: filters by span and field would add regular expressions, half a
+/// megabyte of code.
 fn filter(settings: &LogSettings) -> Result<Targets, LogError> {
     directives(settings).parse().map_err(|_| LogError::Filter {
         filter: settings.filter.clone().unwrap_or_default(),
@@ -105,12 +104,12 @@ fn filter(settings: &LogSettings) -> Result<Targets, LogError> {
     })
 }
 
-/// Never bodies: what kube_client says below an error may contain them.
+/// Drops bodies: kube_client's lines below level error may contain them.
 fn without_bodies(metadata: &Metadata<'_>) -> bool {
     *metadata.level() == Level::ERROR || !metadata.target().starts_with("kube_client")
 }
 
-/// Changes the levels of a running process. Clones act on the same one.
+/// Changes the levels of a running process. Clones control the same logger.
 #[derive(Clone)]
 pub struct LogControl {
     set: Arc<dyn Fn(Targets) -> bool + Send + Sync>,
@@ -124,19 +123,19 @@ impl fmt::Debug for LogControl {
 }
 
 impl LogControl {
-    /// Acts on nothing, for a process whose logger is somebody else's.
+    /// Has no effect; for a process that uses another logger.
     pub fn detached() -> Self {
         Self { set: Arc::new(|_| true), current: Arc::default() }
     }
 
-    /// Takes over the levels of these settings. The format stays.
+    /// Applies the levels of these settings. The format stays.
     pub fn apply(&self, settings: &LogSettings) -> Result<(), LogError> {
         let mut current = self.current.lock();
         if current.as_ref() == Some(settings) {
             return Ok(());
         }
         let filter = filter(settings)?;
-        // False only when the logger is gone, and then there is nobody to tell.
+        // False only when the logger is gone, and then nothing can be logged.
         if (self.set)(filter) {
             *current = Some(settings.clone());
         }
@@ -144,7 +143,7 @@ impl LogControl {
     }
 }
 
-/// A logger that writes to `writer`, and the control of its levels.
+/// A logger that writes to `writer`, and its level control.
 pub(crate) fn logger<W>(
     settings: &LogSettings,
     writer: W,
@@ -174,7 +173,7 @@ where
     }
 }
 
-/// Sets up the logger of the process, once. Panics become one line of it.
+/// Sets up the logger of the process, once. A panic becomes one log line.
 pub fn init(settings: &LogSettings) -> Result<LogControl, LogError> {
     let (subscriber, control) = logger(settings, std::io::stderr)?;
     tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::AlreadySet)?;

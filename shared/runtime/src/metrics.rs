@@ -1,10 +1,10 @@
-//! The registry behind `/metrics`, and what every program reports about itself.
+//! The registry behind `/metrics`, and the metrics common to all programs.
 //!
-//! Names are upstream's where upstream has one, so that dashboards keep working;
-//! new ones begin with `ccm_`. A help text begins with the metric's stability in
-//! brackets, as the Kubernetes components do it. Each component owns a struct of its
-//! metrics and registers it here; there are no global metrics, so tests have
-//! registries of their own. An object's name is never a label.
+//! A metric has upstream's name where upstream has one, so that dashboards keep working; new
+//! names start with `ccm_`. A help text starts with the metric's stability in brackets, as in
+//! Kubernetes components. Each component owns a struct of its metrics and registers it here;
+//! there are no global metrics, so each test has its own registry. An object's name is never
+//! a label.
 
 use std::{env::consts, fmt, sync::Arc};
 
@@ -14,27 +14,27 @@ use prometheus_client::{collector::Collector, encoding::text};
 
 use crate::process;
 
-/// Histogram bounds in seconds for one request over the network, as client-go has
-/// them for `rest_client_request_duration_seconds`.
+/// Histogram buckets in seconds for one network request, same as client-go's
+/// `rest_client_request_duration_seconds`.
 pub const REQUEST_SECONDS: [f64; 12] =
     [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
-/// The value of the label `manager` of [`RunningController`]: what dashboards for the
-/// monolithic cloud controller manager select on.
+/// The value of the label `manager` of [`RunningController`]: dashboards for the monolithic
+/// cloud controller manager select on it.
 pub const MANAGER: &str = "cloud-controller-manager";
 
-/// What this program was built from. The image build passes what the compiler cannot
-/// know in the environment variables `QUARTET_GIT_COMMIT`, `QUARTET_GIT_TREE_STATE`
-/// and `QUARTET_BUILD_DATE`; without them the values are empty.
+/// The build information of this program. The image build passes commit, tree state and date
+/// in the environment variables `QUARTET_GIT_COMMIT`, `QUARTET_GIT_TREE_STATE` and
+/// `QUARTET_BUILD_DATE`; without them the values are empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildInfo {
     /// The version, without a leading `v`.
     pub version: &'static str,
-    /// The commit, in full.
+    /// The full commit hash.
     pub commit: &'static str,
     /// `clean` or `dirty`.
     pub tree_state: &'static str,
-    /// When it was built, RFC 3339.
+    /// The build date, RFC 3339.
     pub date: &'static str,
 }
 
@@ -47,7 +47,7 @@ const fn given(value: Option<&'static str>) -> &'static str {
 }
 
 impl BuildInfo {
-    /// What is running now.
+    /// The running build.
     pub const CURRENT: Self = Self {
         version: env!("CARGO_PKG_VERSION"),
         commit: given(option_env!("QUARTET_GIT_COMMIT")),
@@ -89,7 +89,7 @@ impl ProgramMetrics {
     }
 }
 
-/// The registry, shared by all components of a process. Clones are the same registry.
+/// The registry, shared by all components of a process. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
@@ -108,9 +108,8 @@ impl Metrics {
         Self::of("")
     }
 
-    /// The registry of the program of this name, which is a label of `ccm_build_info`:
-    /// by it dashboards tell one program's processes from another's, however they are
-    /// scraped.
+    /// The registry of the program of this name, which is a label of `ccm_build_info`: with it
+    /// dashboards distinguish the programs, however they are scraped.
     pub fn of(program: &'static str) -> Self {
         let own = ProgramMetrics::default();
         own.built(program, BuildInfo::CURRENT);
@@ -125,20 +124,19 @@ impl Metrics {
         add(&mut self.registry.lock())
     }
 
-    /// Adds a collector, which computes its values when they are asked for.
+    /// Adds a collector, which computes its values at each scrape.
     pub fn collect(&self, collector: impl Collector) {
         self.with(|registry| registry.register_collector(Box::new(collector)));
     }
 
-    /// Everything in the OpenMetrics text format. Its media type is
-    /// [`Metrics::CONTENT_TYPE`].
+    /// All metrics in the OpenMetrics text format. The media type is [`Metrics::CONTENT_TYPE`].
     pub fn encode(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         text::encode(&mut text, &self.registry.lock())?;
         Ok(text)
     }
 
-    /// The media type of what [`Metrics::encode`] returns.
+    /// The media type of [`Metrics::encode`].
     pub const CONTENT_TYPE: &'static str =
         "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -156,7 +154,7 @@ impl MetricsSink for Metrics {
     }
 }
 
-/// Keeps `running_managed_controllers` at 1 while it lives.
+/// Keeps `running_managed_controllers` at 1 until dropped.
 #[derive(Debug)]
 pub struct RunningController {
     gauge: Gauge,

@@ -1,9 +1,9 @@
-//! What controllers have decided and not done yet: the page `/plan`, its metrics and its
-//! log lines.
+//! Plans: the steps that controllers have decided and not done yet, for the page `/plan`, its
+//! metrics and log lines.
 //!
-//! A controller publishes an object's steps before it carries them out, and clears them
-//! afterwards. With `--mode=observe` it stops after the first, so that the page shows what
-//! the program would do.
+//! A controller publishes an object's steps before it executes them, and clears them
+//! afterwards. With `--mode=observe` it only publishes, so that the page shows the changes
+//! that the program would make.
 
 use std::{
     collections::BTreeMap,
@@ -23,34 +23,34 @@ use serde::Serialize;
 
 use crate::metrics::Metrics;
 
-/// Whether a program acts.
+/// Whether a program makes changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Stands for election and, as the leader, writes.
+    /// Takes part in the election and, as the leader, writes.
     Control,
-    /// Reads and decides as the leader does, takes no Lease and writes nothing.
+    /// Reads and decides like the leader, but takes no Lease and writes nothing.
     Observe,
 }
 
-/// The most objects on one page; `/plan?name=` finds the others.
+/// Maximum number of objects on a page; `/plan?name=` finds the others.
 const SHOWN: usize = 1000;
 
 /// One decided change of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// Its kind: a constant of the program, the label of `ccm_plan_steps_total`.
+    /// The kind of step: a constant of the program, the label of `ccm_plan_steps_total`.
     pub step: &'static str,
-    /// What it changes, one line each.
+    /// The changes, one per line.
     pub changes: Vec<String>,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Why it is not carried out now; `None` if it is due.
+    /// Why the step is held; `None` if it is due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
 }
 
-/// As a person reads it: `delete (its instance is gone), held: the budget is used up`.
+/// In words: `delete (its instance is gone), held: the budget is used up`.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.step)?;
@@ -65,11 +65,11 @@ impl fmt::Display for Step {
     }
 }
 
-/// What is decided about one object.
+/// The decided steps for one object.
 #[derive(Clone, Debug, Serialize)]
 struct Plan {
     kind: &'static str,
-    /// With the namespace and a slash before it if it has one.
+    /// With the namespace as a prefix (`namespace/name`) if it has one.
     name: String,
     since: Timestamp,
     steps: Vec<Step>,
@@ -104,40 +104,40 @@ struct Shared {
 struct Page {
     mode: Mode,
     objects: usize,
-    /// How many of them are left out here.
+    /// The number of objects omitted here.
     omitted: usize,
-    /// The steps of all objects by their kind, held ones left out.
+    /// The number of due steps of all objects by kind.
     due: BTreeMap<&'static str, usize>,
-    /// The held ones.
+    /// The number of held steps by kind.
     held: BTreeMap<&'static str, usize>,
     plans: Vec<Plan>,
 }
 
 impl Plans {
-    /// No plans yet. Registers its metrics, so once per registry.
+    /// No plans yet. Registers its metrics, so create it once per registry.
     pub fn new(mode: Mode, metrics: &Metrics) -> Self {
         let metrics = PlanMetrics::new(metrics);
         metrics.observing.set((mode == Mode::Observe).into());
         Self { shared: Arc::new(Shared { mode, plans: Mutex::default(), metrics }) }
     }
 
-    /// Whether the program acts.
+    /// Whether the program makes changes.
     pub fn mode(&self) -> Mode {
         self.shared.mode
     }
 
-    /// Whether a controller has done its part once it has published its steps.
+    /// Whether a controller must stop after it has published its steps.
     pub fn is_observing(&self) -> bool {
         self.shared.mode == Mode::Observe
     }
 
-    /// Publishes all steps that are to be done about an object; none clears it. Steps that
-    /// are those of before change nothing.
+    /// Publishes all steps for an object; an empty list clears it. Unchanged steps have no
+    /// effect.
     pub fn set(&self, object: &ObjectRef, steps: Vec<Step>) {
         self.replace(object.kind, object.key(), steps);
     }
 
-    /// Nothing is to be done about this object, or it is done.
+    /// Removes an object's plan: nothing to do, or done.
     pub fn clear(&self, kind: &'static str, key: &str) {
         self.replace(kind, key.to_owned(), Vec::new());
     }
@@ -165,7 +165,7 @@ impl Plans {
         self.shared.metrics.objects.set(i64::try_from(plans.len()).unwrap_or(i64::MAX));
     }
 
-    /// What a leader does its controller logs itself.
+    /// A leader's steps are logged by its controller.
     fn log(&self, kind: &str, object: &str, steps: &[Step]) {
         let text = match steps {
             [] => "nothing".to_owned(),
@@ -177,7 +177,7 @@ impl Plans {
         }
     }
 
-    /// The page as JSON, of the objects of this name or of all.
+    /// The page as JSON, for the objects of this name or for all.
     pub fn json(&self, name: Option<&str>) -> String {
         serde_json::to_string_pretty(&self.page(name)).unwrap_or_default() + "\n"
     }

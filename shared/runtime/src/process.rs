@@ -1,4 +1,4 @@
-//! `process_*`: what the kernel says about this process, read when it is asked for.
+//! `process_*`: the kernel's data about this process, read at each scrape.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use ccm_metrics::computed;
 use prometheus_client::collector::Collector;
 use tokio::runtime::{Handle, RuntimeMetrics};
 
-/// The fields of `/proc/self/stat` that are reported (proc_pid_stat(5)).
+/// The reported fields of `/proc/self/stat` (proc_pid_stat(5)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     /// User and system time, in clock ticks.
@@ -18,12 +18,12 @@ struct Stat {
 }
 
 impl Stat {
-    /// The program's name (field 2) may hold blanks and brackets: fields are counted
-    /// behind the last closing bracket.
+    /// The program's name (field 2) may contain blanks and brackets: fields are counted after the
+    /// last closing bracket.
     fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        // The first one here is field 3.
+        // The first element is field 3.
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         Some(Self {
             cpu_ticks: field(14)?.saturating_add(field(15)?),
@@ -43,13 +43,13 @@ fn limit(text: &str, name: &str) -> Option<f64> {
     }
 }
 
-/// When the machine was started, in seconds since the epoch, from `/proc/stat`.
+/// The boot time, in seconds since the epoch, from `/proc/stat`.
 fn boot_time(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
 }
 
-/// Bytes received and sent, from the `IpExt` lines of `/proc/self/net/netstat`: one
-/// names the columns, the next holds the values.
+/// Bytes received and sent, from the `IpExt` lines of `/proc/self/net/netstat`: the first line
+/// has the column names, the second the values.
 fn network_bytes(text: &str) -> Option<(u64, u64)> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("IpExt:"));
     let (names, values) = (lines.next()?, lines.next()?);
@@ -64,11 +64,11 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// What could be read; what is not known is left out.
+/// The data that could be read; unknown values are omitted.
 struct Process {
     stat: Option<Stat>,
     limits: String,
-    /// Start of the machine, seconds since the epoch.
+    /// Boot time, seconds since the epoch.
     boot: Option<u64>,
     open: Option<usize>,
     network: Option<(u64, u64)>,
@@ -127,8 +127,8 @@ computed! {
     }
 }
 
-/// Reads `/proc/self` at each scrape and reports what could be read. On systems
-/// without `/proc` it reports nothing but the async runtime's gauges.
+/// Reads `/proc/self` at each scrape and reports the values that it could read. On systems
+/// without `/proc` it reports only the gauges of the async runtime.
 pub(crate) fn collector() -> impl Collector {
     PROCESS.collector(|| vec![(Vec::new(), Process::read())])
 }

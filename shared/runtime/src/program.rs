@@ -1,8 +1,8 @@
-//! A controller program and its life.
+//! A controller program and its lifecycle.
 //!
-//! In this order: command line and settings ([`main()`]), log, clients of the API server,
-//! pages, provider, [`Program::prepare`], election, [`Program::lead`], and at a signal
-//! [`Program::drain`], the end of the work, the Lease given back, events written.
+//! The order: command line and settings ([`main()`]), log, API server clients, admin pages,
+//! provider, [`Program::prepare`], election, [`Program::lead`]. At a signal:
+//! [`Program::drain`], stop the tasks, release the Lease, flush the events.
 
 mod check;
 mod election;
@@ -43,46 +43,44 @@ use crate::{
     supervisor::Supervisor,
 };
 
-/// A controller. The runtime owns the life of the process; a program says what it
-/// is, which settings it has and what it does once it leads.
+/// A controller. The runtime owns the process lifecycle; a program defines its identity, its
+/// settings and its work as the leader.
 pub trait Program: Send + Sync + Sized + 'static {
-    /// Who it is.
+    /// The program's identity.
     const IDENTITY: Identity;
 
-    /// Its own settings.
+    /// The program's own settings.
     type Settings: Schema + Clone + Send + Sync + PartialEq + Debug + Serialize + 'static;
 
-    /// What it needs of the cloud with these settings, which may be nothing. Asked once, at
-    /// the start.
+    /// The cloud capabilities that the program needs with these settings; may be empty. Called
+    /// once, at startup.
     fn needs(settings: &Self::Settings) -> Vec<Need>;
 
-    /// Registers all that it measures beyond what every program does, and makes one series
-    /// of everything, with every value that a label can take. Called for the reference of
-    /// the metrics only, never in a running process.
+    /// Registers the program's own metrics and creates one series per metric and label value.
+    /// Called only for the metrics reference, never in a running process.
     fn specimens(metrics: &Metrics);
 
-    /// What it needs of the API server besides what every program needs
-    /// ([`needed`](crate::rights::needed)): exactly what its manifests grant.
+    /// The API server permissions that the program needs besides the common ones
+    /// ([`needed`](crate::rights::needed)): exactly those that its manifests grant.
     fn rights() -> Vec<Right>;
 
-    /// Called on every replica: start informers and whatever keeps warm. Returns the
-    /// thing that leads. Waiting for the API server here is fine: the replica is then
-    /// live, but not ready.
+    /// Called on every replica: starts informers and fills caches. Returns the program that will
+    /// lead. It may wait for the API server: the replica is then live, but not ready.
     fn prepare(context: Context<Self>) -> impl Future<Output = Result<Self, Failure>> + Send;
 
-    /// Called once this replica leads, or when it observes. Starts its workers on `context.supervisor`; they
-    /// check `context.leadership` at each write.
+    /// Called once this replica leads, or when it observes. Starts the workers on
+    /// `context.supervisor`; they check `context.leadership` at each write.
     fn lead(self: Arc<Self>, context: Context<Self>);
 
-    /// Called at shutdown while still leading: stop taking work, and return when what
-    /// was begun has ended. The runtime bounds it with `--drain-timeout`.
+    /// Called at shutdown while still leading: stops accepting work and returns when work in
+    /// progress has finished. The runtime limits it to `--drain-timeout`.
     fn drain(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// The settings of a program, read once: what every program has, and its own.
+/// The settings of a program, read once: the common ones and its own.
 pub type Loaded<P> = settings::Loaded<<P as Program>::Settings>;
 
-/// Reads the settings of a program from all layers. Any name of a cloud provider will do.
+/// Reads the settings of a program from all layers. Accepts any cloud provider name.
 pub fn load<P: Program>(invocation: &Invocation) -> Result<Loaded<P>, LoadError> {
     settings::load(P::IDENTITY, Vec::new(), invocation)
 }
@@ -92,40 +90,40 @@ pub fn options_markdown<P: Program>() -> String {
     ccm_settings::markdown(&settings::catalogue::<P::Settings>(&P::IDENTITY))
 }
 
-/// Why a program cannot go on.
+/// The error that stops a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The settings or the command line are wrong: exit code 2.
+    /// The settings or the command line are invalid: exit code 2.
     #[error("{0}")]
     Usage(String),
-    /// Anything else: exit code 1.
+    /// Any other error: exit code 1.
     #[error("{0}")]
     Broken(String),
 }
 
-/// What a program is given.
+/// The runtime objects passed to a program.
 pub struct Context<P: Program> {
-    /// Clients of the API server.
+    /// API server clients.
     pub clients: Clients,
-    /// The cloud. It offers what the program needs.
+    /// The cloud, which has the capabilities that the program needs.
     pub cloud: Arc<dyn Cloud>,
-    /// Whether this replica leads: asked before each write.
+    /// Whether this replica leads: checked before each write.
     pub leadership: Leadership,
     /// Records events.
     pub events: EventRecorder,
-    /// Takes what was decided and is not done yet. An observer stops there.
+    /// The published plans: decided steps that are not done yet. An observer only publishes.
     pub plans: Plans,
     /// The program's own settings; a new value appears when the file changes.
     pub settings: watch::Receiver<Arc<P::Settings>>,
-    /// The settings that every program has; likewise.
+    /// The common settings; likewise.
     pub common: watch::Receiver<Arc<CommonSettings>>,
-    /// Where metrics are registered.
+    /// The metrics registry.
     pub metrics: Metrics,
     /// Owns the program's tasks.
     pub supervisor: Supervisor,
     /// The checks behind `/healthz`, `/livez` and `/readyz`.
     pub health: Health,
-    /// Cancelled when the program's tasks are to end; the supervisor's own token.
+    /// Cancelled when the program's tasks must stop; the supervisor's own token.
     pub token: CancellationToken,
 }
 

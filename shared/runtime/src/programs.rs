@@ -1,8 +1,8 @@
-//! The list of programs: the one place, besides its own crate, that a new controller is
-//! added to.
+//! The list of programs: the only place, besides its own crate, where a new controller is
+//! added.
 //!
-//! Identities, the names that `--controllers` takes, the flags of siblings that are accepted
-//! without effect, and what the tests start, compare and print follow from it.
+//! It determines the identities, the names for `--controllers`, the siblings' flags that are
+//! accepted without effect, and the programs that the tests start, compare and print.
 
 use ccm_settings::Foreign;
 
@@ -11,23 +11,23 @@ use crate::identity::Identity;
 /// A program of this repository.
 #[derive(Clone, Copy, Debug)]
 pub struct Listing {
-    /// Who it is.
+    /// The program's identity.
     pub identity: Identity,
     /// Whether it has manifests, a role and a dashboard. The template has none.
     pub shipped: bool,
-    /// Flags of its own that its siblings accept with a warning, because a manifest of
-    /// cloud-controller-manager may carry them.
+    /// Its own flags, which its siblings accept with a warning, because a manifest of
+    /// cloud-controller-manager may contain them.
     flags: &'static [Foreign],
 }
 
-/// Flags that belong to a program.
+/// Flags of a program.
 macro_rules! flags {
     ($binary:literal: $($kind:ident $flag:literal),*) => {
         &[$(Foreign::$kind($flag, concat!("it belongs to ", $binary))),*]
     };
 }
 
-/// Initialises nodes and keeps them true to their instances.
+/// Initialises nodes and keeps them in sync with their instances.
 pub const NODE_CCM: Identity = Identity {
     binary: "node-ccm",
     controller: "cloud-node-controller",
@@ -47,7 +47,7 @@ pub const LIFECYCLE_CCM: Identity = Identity {
     event_component: "cloud-node-lifecycle-controller",
 };
 
-/// Keeps an annotation of each node equal to its instance's name: the template of a controller.
+/// Keeps an annotation of each node in sync with its instance's name: the controller template.
 pub const TEMPLATE_CCM: Identity = Identity {
     binary: "template-ccm",
     controller: "template-controller",
@@ -94,7 +94,7 @@ const PLANNED: &[Planned] = &[
     },
 ];
 
-/// The programs that are installed, in the order of the list.
+/// The installed programs, in the order of the list.
 pub fn shipped() -> impl Iterator<Item = Identity> + Clone {
     ALL.iter().filter(|listing| listing.shipped).map(|listing| listing.identity)
 }

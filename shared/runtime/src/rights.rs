@@ -1,8 +1,8 @@
-//! What a program may ask of the API server.
+//! The API server permissions of a program.
 //!
-//! What is needed is data, written down next to the code that asks for it. At the start
-//! [`Review`] asks the API server which of it is granted. The roles in `manifests/` grant
-//! exactly this list; `tests/tests/rights.rs` holds one against the other.
+//! Permissions are data, declared next to the code that uses them. At startup [`Review`] asks
+//! the API server which of them are granted. The roles in `manifests/` grant exactly this list;
+//! `tests/tests/rights.rs` compares both.
 
 mod review;
 
@@ -14,7 +14,7 @@ pub(crate) use review::{Review, RightsMetrics};
 
 use crate::settings::ElectionSettings;
 
-/// One verb on one resource, as RBAC has it.
+/// One verb on one resource, as in RBAC.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Right {
     /// `get`, `list`, `watch`, `create`, `patch` or `delete`.
@@ -23,21 +23,21 @@ pub struct Right {
     pub group: Cow<'static, str>,
     /// The resource, in the plural.
     pub resource: Cow<'static, str>,
-    /// Such as `status`; empty for the object itself.
+    /// For instance `status`; empty for the object itself.
     pub subresource: &'static str,
-    /// Empty for resources that are in no namespace, and for all namespaces.
+    /// Empty for cluster-scoped resources, and for all namespaces.
     pub namespace: Cow<'static, str>,
-    /// The one object that is concerned; empty for all.
+    /// The name of a single object; empty for all.
     pub name: Cow<'static, str>,
 }
 
 impl Right {
-    /// A verb on all objects of a resource of the core group that is in no namespace.
+    /// A verb on all objects of a cluster-scoped resource of the core group.
     pub const fn new(verb: &'static str, resource: &'static str) -> Self {
         Self::on_part(verb, resource, "")
     }
 
-    /// The same on a subresource of all of them.
+    /// A verb on a subresource of all of them.
     pub const fn on_part(
         verb: &'static str,
         resource: &'static str,
@@ -53,14 +53,14 @@ impl Right {
         }
     }
 
-    /// The same in one namespace only.
+    /// The same permission in one namespace only.
     #[must_use]
     pub fn within(self, namespace: impl Into<Cow<'static, str>>) -> Self {
         Self { namespace: namespace.into(), ..self }
     }
 }
 
-/// As a person says it: `patch nodes/status`, `create events in namespace default`.
+/// In words: `patch nodes/status`, `create events in namespace default`.
 impl fmt::Display for Right {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb, self.resource)?;
@@ -76,7 +76,7 @@ impl fmt::Display for Right {
     }
 }
 
-/// All that a program needs whose own rights are these.
+/// All permissions of a program with these own permissions.
 pub fn needed(own: Vec<Right>, election: &ElectionSettings) -> Vec<Right> {
     let mut all = own;
     all.extend(of_events());
@@ -86,20 +86,20 @@ pub fn needed(own: Vec<Right>, election: &ElectionSettings) -> Vec<Right> {
     all
 }
 
-/// Those of a program's own rights that it needs where it only observes.
+/// The program's own permissions that an observer needs.
 pub fn reads(mut own: Vec<Right>) -> Vec<Right> {
     own.retain(|right| matches!(right.verb, "get" | "list" | "watch"));
     own
 }
 
-/// Events about what is in no namespace, which are kept in `default`; one that repeats is
+/// Events about cluster-scoped objects, which are stored in `default`; a repeated event is
 /// patched (`ccm_kube::events`).
 fn of_events() -> [Right; 2] {
     ["create", "patch"].map(|verb| Right::new(verb, "events").within("default"))
 }
 
-/// The Lease by the election library and the standby's watch, and the events about it,
-/// which do not repeat ([`leadership`](crate::leadership)).
+/// The Lease, for the election library and the standby's watch, and its events, which do not
+/// repeat ([`leadership`](crate::leadership)).
 fn of_election(election: &ElectionSettings) -> Vec<Right> {
     let lease = |verb| Right {
         group: Cow::Borrowed("coordination.k8s.io"),
@@ -107,9 +107,9 @@ fn of_election(election: &ElectionSettings) -> Vec<Right> {
         ..Right::new(verb, "leases").within(election.namespace.clone())
     };
     let mut all: Vec<Right> = ["get", "list", "watch", "patch"].map(lease).into();
-    // What is created has no name yet where rights are looked up.
+    // RBAC cannot restrict `create` by object name.
     all.push(Right { name: Cow::Borrowed(""), ..lease("create") });
-    // Those in `default` are in the list anyway.
+    // The permissions for `default` are in the list already.
     if election.namespace != "default" {
         all.push(Right::new("create", "events").within(election.namespace.clone()));
     }

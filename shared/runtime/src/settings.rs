@@ -1,4 +1,4 @@
-//! The settings of a process: what every program has, and the program's own.
+//! The settings of a process: the common ones, and the program's own.
 
 mod common;
 mod controllers;
@@ -22,12 +22,12 @@ pub use rates::RateSettings;
 
 use crate::identity::{Identity, VERSION};
 
-/// What every program has, and the settings of one.
+/// The common settings, and the settings of one program.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings<S> {
-    /// What every program has.
+    /// The common settings.
     pub common: Arc<CommonSettings>,
-    /// The program's own.
+    /// The program's own settings.
     #[serde(rename = "program")]
     pub own: Arc<S>,
 }
@@ -35,8 +35,7 @@ pub struct Settings<S> {
 /// The settings of a process, read once.
 pub type Loaded<S> = ccm_settings::Loaded<Settings<S>>;
 
-/// Everything that may be set for a program with these settings of its own, which come
-/// first.
+/// All settings of a program; its own settings come first.
 pub(crate) fn catalogue<S: Schema>(identity: &Identity) -> Catalogue {
     let about = About { binary: identity.binary, summary: identity.summary(), version: VERSION };
     let own = [(identity.binary, S::TABLE)];
@@ -45,7 +44,7 @@ pub(crate) fn catalogue<S: Schema>(identity: &Identity) -> Catalogue {
         .with_default("leader-elect-resource-name", identity.lease)
 }
 
-/// Reads all layers for a process with these cloud providers; of any when there are none.
+/// Reads all layers for a process with these cloud providers; an empty list accepts any.
 pub(crate) fn load<S: Schema + 'static>(
     identity: Identity,
     providers: Vec<String>,
@@ -58,8 +57,8 @@ pub(crate) fn load<S: Schema + 'static>(
     })
 }
 
-/// Reads `--cloud-call-timeout`, the longest time for one call to the cloud. Each
-/// controller declares it, because its meaning differs; what is allowed does not.
+/// Reads `--cloud-call-timeout`, the longest time for one call to the cloud. Each controller
+/// declares it, because its meaning differs; the valid values are the same.
 pub fn cloud_call_timeout(text: &str, default: &str) -> Result<Duration, String> {
     let bounds = Duration::from_secs(1)..=Duration::from_mins(10);
     checked("must be from 1s to 10m0s", |time| bounds.contains(time))(text, default)

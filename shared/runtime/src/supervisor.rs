@@ -1,7 +1,7 @@
 //! Named tasks with one token: no task is detached, and none ends unnoticed.
 //!
-//! A process that has lost one of its tasks looks alive and does half its work.
-//! Here an unexpected end or a panic of any task is a failure of the whole:
+//! A process that has lost one of its tasks appears alive but does only part of its work. So
+//! an unexpected end or a panic of any task fails the whole process:
 //! [`Supervisor::failed`] reports the first one, and the program ends.
 
 use std::{
@@ -22,13 +22,13 @@ use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument as _;
 
-/// The first task that ended as it must not.
+/// The first task that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("task {task} {what}")]
 pub struct TaskFailure {
     /// The task's name.
     pub task: Cow<'static, str>,
-    /// What it did: ended, panicked.
+    /// The failure: ended or panicked.
     pub what: String,
 }
 
@@ -36,9 +36,9 @@ pub struct TaskFailure {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("still running after {} s: {}", waited.as_secs_f64(), tasks.join(", "))]
 pub struct StillRunning {
-    /// How long they were waited for.
+    /// The wait time.
     pub waited: Duration,
-    /// Their names.
+    /// The names of the tasks.
     pub tasks: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ struct Group {
 }
 
 impl Supervisor {
-    /// A group whose tasks are to end when `token` is cancelled.
+    /// A group of tasks that must stop when `token` is cancelled.
     pub fn new(token: CancellationToken) -> Self {
         let group = Group {
             token,
@@ -69,13 +69,13 @@ impl Supervisor {
         Self { group: Arc::new(group) }
     }
 
-    /// The token that tells the tasks to end.
+    /// The token that stops the tasks.
     pub fn token(&self) -> &CancellationToken {
         &self.group.token
     }
 
-    /// Starts a task that runs until the token is cancelled. Ending earlier and a panic
-    /// are failures.
+    /// Starts a task that runs until the token is cancelled. An earlier end and a panic are
+    /// failures.
     pub fn spawn<F>(&self, name: impl Into<Cow<'static, str>>, future: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -120,7 +120,7 @@ impl Supervisor {
         self.group.tracker.spawn(watched.instrument(span));
     }
 
-    /// Waits for the first failure. Never returns while all tasks do as they must.
+    /// Waits for the first failure. Never returns while no task fails.
     pub async fn failed(&self) -> TaskFailure {
         let mut failure = self.group.failure.subscribe();
         loop {
@@ -134,7 +134,7 @@ impl Supervisor {
         }
     }
 
-    /// The names of the tasks that run now.
+    /// The names of the running tasks.
     pub fn running(&self) -> Vec<String> {
         self.group.names.lock().values().map(ToString::to_string).collect()
     }
@@ -143,13 +143,13 @@ impl Supervisor {
     pub async fn wait_all(&self, deadline: Duration) -> Result<(), StillRunning> {
         self.group.tracker.close();
         let ended = tokio::time::timeout(deadline, self.group.tracker.wait()).await;
-        // Tasks may be started while others drain, so the group opens again.
+        // Tasks may be started during a drain, so the group must reopen.
         self.group.tracker.reopen();
         ended.map_err(|_| StillRunning { waited: deadline, tasks: self.running() })
     }
 }
 
-/// The words of a panic, where it has any.
+/// The message of a panic, if it has one.
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&'static str>()

@@ -8,22 +8,22 @@ use strum::{IntoStaticStr, VariantNames};
 
 use crate::metrics::REQUEST_SECONDS;
 
-/// That a request ended well.
+/// The result of a successful request.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum Done {
     Success,
 }
 
-/// Why a request was not sent.
+/// The reason for which a request was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub(super) enum RefusalLabel {
-    /// The limit gives it no turn in its time.
+    /// The rate limit has no token for it in time.
     RateLimit,
-    /// The cloud asked for a pause that lasts longer than its time.
+    /// The cloud requested a pause that is longer than the request's time limit.
     Closed,
-    /// The term of leadership does not cover it.
+    /// The term of leadership is too short for it.
     Leadership,
 }
 
@@ -61,8 +61,8 @@ impl GateMetrics {
 
     pub(super) fn answered(&self, class: CallClass, report: &CallReport) {
         let CallClass { service, operation, .. } = class;
-        // All errors of an operation are shown from its first call on: a series that is
-        // born with the first error hides that error from `rate`.
+        // Create all error series at the first call of an operation: `rate` misses the first error
+        // of a series that starts with it.
         if !self.durations.is_there((service, operation)) {
             for kind in ErrorKind::ALL {
                 drop(self.requests.of((service, operation, Err(*kind))));

@@ -33,7 +33,7 @@ fn guarded_gate(per_second: f64, burst: f64, guard: Option<WriteGuard>) -> (Clou
     (CloudGate::new(limits, &metrics, guard), metrics)
 }
 
-/// As the process builds it ([`crate::program`]).
+/// Builds the guard as the process does ([`crate::program`]).
 #[tokio::test(start_paused = true)]
 async fn an_observer_sends_no_write() {
     let leadership = crate::leadership::Leadership::observer();
@@ -271,7 +271,7 @@ async fn the_end_waits_for_writes_under_way_and_lets_none_begin() {
         drop(gate.admit(LIST, call(1000)).await.unwrap());
     };
     tokio::join!(gate.end_writes(), answer);
-    // As long as the longest of them may take, because one is never answered.
+    // The longest time limit of the writes, because one is never answered.
     assert_eq!(began.elapsed(), ms(30_000));
     drop((lost, read));
     gate.end_writes().await;

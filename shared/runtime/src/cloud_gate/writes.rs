@@ -1,4 +1,4 @@
-//! The writes to the cloud that are under way.
+//! The writes to the cloud that are in flight.
 
 use std::sync::Arc;
 
@@ -7,8 +7,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Counts the writes under way. They outlive the term that they began in, and the process
-/// outlives them.
+/// Tracks the writes in flight. They may outlive their term; the process waits for them.
 #[derive(Default)]
 pub(super) struct Writes {
     state: Arc<watch::Sender<State>>,
@@ -18,11 +17,11 @@ pub(super) struct Writes {
 struct State {
     ended: bool,
     under_way: usize,
-    /// When the time of each of them is over.
+    /// The latest deadline of these writes.
     until: Option<Instant>,
 }
 
-/// A write under way, until it is dropped.
+/// A write in flight, until dropped.
 pub(super) struct Write(Arc<watch::Sender<State>>);
 
 impl Drop for Write {
@@ -32,7 +31,7 @@ impl Drop for Write {
 }
 
 impl Writes {
-    /// A write begins, unless all have to end. Its time is over at `deadline`.
+    /// Starts a write, unless the gate is closing. `deadline` is its time limit.
     pub(super) fn begin(&self, deadline: Instant) -> Option<Write> {
         let begun = self.state.send_if_modified(|state| {
             if !state.ended {
@@ -44,7 +43,7 @@ impl Writes {
         begun.then(|| Write(Arc::clone(&self.state)))
     }
 
-    /// Lets none begin any more and waits for those under way, at most for their time.
+    /// Lets no new write start, and waits for those in flight, at most until their deadlines.
     pub(super) async fn end(&self) {
         self.state.send_modify(|state| state.ended = true);
         let mut state = self.state.subscribe();

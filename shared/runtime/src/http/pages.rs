@@ -1,4 +1,4 @@
-//! What each path answers.
+//! The response for each path.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     plans::Plans,
 };
 
-/// What the pages are made of. Clones share it.
+/// The data behind the pages. Clones share it.
 #[derive(Clone)]
 pub struct Pages {
     /// The checks.
@@ -26,9 +26,9 @@ pub struct Pages {
     pub metrics: Metrics,
     /// The text of `/configz`, JSON.
     pub configz: Arc<ArcSwap<String>>,
-    /// What `/plan` shows.
+    /// The plans for `/plan`.
     pub plans: Plans,
-    /// The [`LOCAL_PAGES`] that answer to any peer.
+    /// The [`LOCAL_PAGES`] that are open to any peer.
     pub open: Vec<String>,
 }
 
@@ -39,9 +39,9 @@ const JSON: &str = "application/json";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HealthPage {
     name: &'static str,
-    /// Whether checks count that say "cannot work now".
+    /// Whether readiness checks count.
     readiness: bool,
-    /// Whether the answer says why. `/healthz` never did, and people compare.
+    /// Whether the response includes reasons. Upstream's `/healthz` omits them.
     reasons: bool,
 }
 
@@ -52,7 +52,7 @@ const HEALTH_PAGES: [HealthPage; 3] = [
 ];
 
 impl Pages {
-    /// The answer to a request, which may come from loopback.
+    /// The response to a request; `is_local` for a peer on loopback.
     pub fn answer<B>(&self, request: &Request<B>, is_local: bool) -> Response<Full<Bytes>> {
         let (method, path) = (request.method(), request.uri().path());
         if let Some(name) = self.closed(path, is_local) {
@@ -76,7 +76,7 @@ impl Pages {
         page
     }
 
-    /// The page, if it is not for this peer.
+    /// The page's name, if it is closed to this peer.
     fn closed(&self, path: &str, is_local: bool) -> Option<&'static str> {
         let page = LOCAL_PAGES.into_iter().find(|page| path.strip_prefix('/') == Some(page))?;
         (!is_local && !self.open.iter().any(|open| open == page)).then_some(page)
@@ -170,7 +170,7 @@ impl Pages {
     }
 }
 
-/// Whether a finding makes its page fail.
+/// Whether a finding fails its page.
 fn fails(finding: &Finding) -> bool {
     finding.scope != Scope::Information && !finding.verdict.is_passed()
 }
@@ -181,8 +181,8 @@ impl HealthPage {
         self.readiness || finding.scope == Scope::Liveness
     }
 
-    /// The finding's line. What `kubectl get --raw` users and probes' logs look for is
-    /// the beginning; the details follow it.
+    /// The finding's line. It starts as upstream's does, for `kubectl get --raw` and probe logs;
+    /// the details follow.
     fn line(self, text: &mut String, finding: &Finding, excluded: bool) {
         let name = &finding.name;
         let detail = finding.verdict.detail();
@@ -201,7 +201,7 @@ impl HealthPage {
     }
 }
 
-/// The part of a URL behind the question mark.
+/// The query of a URL.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Query<'a> {
     verbose: bool,

@@ -1,4 +1,4 @@
-//! The server behind the pages.
+//! The HTTP server of the admin pages.
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -19,18 +19,18 @@ use super::{
     tls::{Certificate, TlsError},
 };
 
-/// Connections at one time. Probes and a few scrapers need a handful; further ones
-/// wait in the system's queue.
+/// Maximum number of connections. Probes and a few scrapers need a handful; others wait in the
+/// kernel's queue.
 const CONNECTIONS: usize = 64;
-/// From the connection, or the end of the last answer, to the end of the next
-/// request's header.
+/// Time from the connection, or the end of the last response, to the end of the next request's
+/// header.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// For the handshake.
+/// Time limit for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The life of a connection, so that a client that never reads its answer does not
-/// hold one for ever.
+/// Maximum lifetime of a connection, so that a client that never reads its response cannot
+/// hold it.
 const CONNECTION_LIFE: Duration = Duration::from_mins(10);
-/// What an answer that was begun gets at the end.
+/// Time to finish a response at shutdown.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
 /// Largest request header.
 const HEADER_BYTES: usize = 16 * 1024;
@@ -38,12 +38,12 @@ const HEADER_BYTES: usize = 16 * 1024;
 /// The pages cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("--bind-address and --secure-port: cannot listen on {address}{}", hint(source))]
     Listen {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The certificate cannot be used.
@@ -62,7 +62,7 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// A server with an address.
+/// A server bound to an address.
 pub struct Server {
     listener: TcpListener,
     certificate: Option<Certificate>,
@@ -70,13 +70,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Reads the certificate, if there is one, and leaves the address alone.
+    /// Reads the certificate, if there is one, and does not bind the address.
     pub(crate) fn check(settings: &PageSettings) -> Result<(), ServeError> {
         settings.tls.as_ref().map(Certificate::read).transpose()?;
         Ok(())
     }
 
-    /// Takes the address and reads the certificate.
+    /// Binds the address and reads the certificate.
     pub async fn bind(settings: &PageSettings, pages: Pages) -> Result<Self, ServeError> {
         let certificate = settings.tls.as_ref().map(Certificate::read).transpose()?;
         let address = settings.address;
@@ -86,12 +86,12 @@ impl Server {
         Ok(Self { listener, certificate, pages })
     }
 
-    /// The address, with the port that port 0 became.
+    /// The bound address, with the port that the system chose for port 0.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until the token is cancelled, then ends what was begun.
+    /// Serves until the token is cancelled, then finishes responses in progress.
     pub async fn run(self, token: CancellationToken) {
         let Self { listener, certificate, pages } = self;
         let acceptor = certificate.as_ref().map(Certificate::acceptor);
@@ -105,7 +105,7 @@ impl Server {
             let (stream, is_local, slot) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of file descriptors, most likely: give others time to close theirs.
+                    // Most likely out of file descriptors: wait for some to be closed.
                     tracing::warn!(%error, "cannot accept a connection to the HTTP pages");
                     sleep(Duration::from_secs(1)).await;
                     continue;
@@ -128,14 +128,14 @@ impl Server {
     }
 }
 
-/// The next connection, once there is a slot for it, and whether it comes from loopback.
+/// The next connection, once a slot is free, and whether it comes from loopback.
 async fn next(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
 ) -> io::Result<(TcpStream, bool, OwnedSemaphorePermit)> {
     let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
     let (stream, peer) = listener.accept().await?;
-    // A listener for both families shows an IPv4 peer as an IPv6 address.
+    // A dual-stack listener shows an IPv4 peer as an IPv6 address.
     Ok((stream, peer.ip().to_canonical().is_loopback(), slot))
 }
 
@@ -153,7 +153,7 @@ async fn secure(
     }
 }
 
-/// Answers the requests of one connection.
+/// Serves the requests of one connection.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     is_local: bool,

@@ -1,4 +1,4 @@
-//! Where the pages are served, and with which certificate.
+//! The address and the certificate of the admin pages.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -8,24 +8,24 @@ use std::{
 use ccm_settings::{checked, one_of};
 use serde::Serialize;
 
-/// The HTTP pages.
+/// The admin pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PageSettings {
-    /// Where they are served.
+    /// The address to serve them on.
     pub address: SocketAddr,
-    /// With which certificate; `None` for plain HTTP.
+    /// The certificate; `None` for plain HTTP.
     pub tls: Option<TlsSettings>,
-    /// Those of [`LOCAL_PAGES`] that answer to any peer.
+    /// The [`LOCAL_PAGES`] that are open to any peer.
     pub open: Vec<String>,
 }
 
-/// The pages that answer to loopback peers only, unless `--open-pages` names them.
+/// The pages for loopback peers only, unless `--open-pages` names them.
 pub(super) const LOCAL_PAGES: [&str; 2] = ["configz", "plan"];
 
-/// The certificate of the HTTP pages.
+/// The certificate of the admin pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TlsSettings {
-    /// The chain.
+    /// The certificate chain.
     pub certificate: PathBuf,
     /// Its key.
     pub key: PathBuf,
@@ -40,7 +40,7 @@ fn local_pages(text: &str, default: &str) -> Result<Vec<String>, String> {
     )
 }
 
-/// The HTTP pages, if there are any.
+/// The admin pages, if enabled.
 pub(crate) struct Served(pub(crate) Option<PageSettings>);
 
 ccm_settings::settings! {

@@ -37,9 +37,9 @@ fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -
     }
 }
 
-/// The answer to a peer on loopback.
+/// The response to a peer on loopback.
 fn answer(pages: &Pages, method: &Method, target: &str) -> Response<Full<bytes::Bytes>> {
-    // A request that hyper has read always has a target like this.
+    // Hyper only passes on requests with such a target.
     let target = if target.starts_with('/') { target } else { "*" };
     let request = Request::builder().method(method).uri(target).body(()).unwrap();
     pages.answer(&request, true)
@@ -197,11 +197,11 @@ async fn pages_with_details_answer_on_loopback_only_unless_they_are_opened() {
     check(&pages, Method::GET, "/configz", 403).await;
 }
 
-/// A peer is what the system says it is, also where one socket serves both families.
+/// The peer's address comes from the system, also on a dual-stack socket.
 #[tokio::test]
 async fn a_socket_knows_its_peer() {
     let others = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
-    // Sends nothing: the system only chooses the address that it would send from.
+    // Sends nothing: the system only selects the source address.
     let own = others.connect("192.0.2.1:9").and_then(|()| others.local_addr());
     let settings = PageSettings { address: SocketAddr::from(([0; 16], 0)), ..local(None) };
     let server = Server::bind(&settings, pages(&[])).await.unwrap();
@@ -221,12 +221,12 @@ async fn a_socket_knows_its_peer() {
     token.cancel();
 }
 
-/// Pages on a free port of the loopback.
+/// Settings for a free port on loopback.
 fn local(tls: Option<TlsSettings>) -> PageSettings {
     PageSettings { address: SocketAddr::from(([127, 0, 0, 1], 0)), tls, open: Vec::new() }
 }
 
-/// A server on a free port of the loopback.
+/// A server on a free port on loopback.
 async fn serve(
     tls: Option<TlsSettings>,
 ) -> (SocketAddr, CancellationToken, tokio::task::JoinSet<()>) {
@@ -237,8 +237,8 @@ async fn serve(
     (address, token, tasks)
 }
 
-/// Sends a text and reads until the other side ends, which it may do before it has
-/// read everything.
+/// Sends a text and reads until the server closes, which it may do before it has read
+/// everything.
 async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> String {
     stream.write_all(request.as_bytes()).await.ok();
     let mut answer = Vec::new();
@@ -360,7 +360,7 @@ async fn a_new_certificate_is_taken_over_while_serving() {
     let settings = write(folder.path(), &first.certificate, &first.key);
     let mut certificate = super::tls::Certificate::read(&settings).unwrap();
     assert!(!certificate.look().unwrap(), "nothing is new");
-    // Only one of the two files is new: they do not fit, the old pair stays.
+    // Only one of the two files is new: they do not match, the old pair stays.
     write(folder.path(), &second.certificate, &first.key);
     certificate.look().unwrap_err();
     write(folder.path(), &second.certificate, &second.key);

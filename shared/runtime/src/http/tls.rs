@@ -1,4 +1,4 @@
-//! The certificate of the pages, read again when its files change.
+//! The certificate of the admin pages, reloaded when its files change.
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::TlsSettings;
 
-/// How often the files are looked at.
+/// Poll interval for the files.
 const PERIOD: Duration = Duration::from_secs(5);
 
 /// The certificate cannot be used.
@@ -29,37 +29,37 @@ pub enum TlsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// No certificate, or none that can be read, in the file.
+    /// The file has no valid certificate.
     #[error("{} must contain certificates (PEM)", path.display())]
     Certificate {
         /// The file.
         path: PathBuf,
     },
-    /// No key, or none that can be read, in the file.
+    /// The file has no valid key.
     #[error("{} must contain a private key (PEM)", path.display())]
     Key {
         /// The file.
         path: PathBuf,
     },
-    /// Key and certificate are of different pairs, or of an unknown kind.
+    /// Key and certificate do not match, or their type is unknown.
     #[error("{} must be the key of the first certificate in {}", key.display(), certificate.display())]
     Pair {
         /// The file of the key.
         key: PathBuf,
         /// The file of the certificate.
         certificate: PathBuf,
-        /// What the TLS library says.
+        /// The TLS library's error.
         source: rustls::Error,
     },
-    /// The TLS library refuses the versions asked for.
+    /// The TLS library rejects the requested versions.
     #[error("TLS cannot be set up")]
     Setup(#[source] rustls::Error),
 }
 
-/// A certificate that follows its files.
+/// A certificate that is reloaded from its files.
 #[derive(Clone)]
 pub(super) struct Certificate {
     files: TlsSettings,
@@ -106,7 +106,7 @@ impl Content {
             .ok()
             .filter(|chain: &Vec<_>| !chain.is_empty())
             .ok_or_else(|| TlsError::Certificate { path: files.certificate.clone() })?;
-        // The parser's words about a private key may quote it, so they are not passed on.
+        // The parser's error may quote the private key, so it is dropped.
         let key = PrivateKeyDer::from_pem_slice(&self.key)
             .map_err(|_| TlsError::Key { path: files.key.clone() })?;
         CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|source| {
@@ -134,12 +134,12 @@ impl Certificate {
         Ok(Self { files: files.clone(), current, config: Arc::new(config), seen: content.digest() })
     }
 
-    /// What makes TLS of a connection.
+    /// Accepts TLS on a connection.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.config))
     }
 
-    /// Looks at the files until the token is cancelled.
+    /// Polls the files until the token is cancelled.
     pub(super) async fn follow(mut self, token: CancellationToken) {
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -164,8 +164,8 @@ impl Certificate {
         }
     }
 
-    /// Takes over new files, if there are any. While one of the two is new and the
-    /// other still old, they do not fit and the old pair stays.
+    /// Loads new files, if there are any. While only one of the two is new, they do not match and
+    /// the old pair stays.
     pub(super) fn look(&mut self) -> Result<bool, TlsError> {
         let content = Content::read(&self.files)?;
         if content.digest() == self.seen {

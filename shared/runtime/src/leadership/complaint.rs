@@ -1,20 +1,20 @@
-//! What fails again and again is said now and then.
+//! Throttles log lines about a failure that repeats.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// At most this often.
+/// Minimum time between two log lines.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// One subject of complaint.
+/// The throttle for one kind of failure.
 #[derive(Default)]
 pub(super) struct Complaint {
     last: Option<Instant>,
 }
 
 impl Complaint {
-    /// Whether it is time to complain, which this call counts as done.
+    /// Whether to log now; `true` starts the next period.
     pub(super) fn is_due(&mut self) -> bool {
         let due = self.last.is_none_or(|last| last.elapsed() >= EVERY);
         if due {

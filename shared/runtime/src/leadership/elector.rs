@@ -1,4 +1,4 @@
-//! The candidate: takes the Lease, renews it, gives it back.
+//! The candidate: acquires, renews and releases the Lease.
 
 use std::time::Duration;
 
@@ -23,17 +23,17 @@ use super::{
     term::{Leadership, Moment},
 };
 
-/// No single attempt takes longer.
+/// Upper limit for a single attempt.
 const CALL: Duration = Duration::from_secs(5);
-/// Standbys that hear of a released Lease together do not all ask at the same moment.
+/// Spreads the attempts of standbys that see the same Lease released at the same time.
 const HASTE_JITTER: Duration = Duration::from_millis(100);
-/// Between two attempts to release a Lease that somebody else touches meanwhile.
+/// Pause between two attempts to release a Lease that another client modifies meanwhile.
 const RELEASE_AGAIN: Duration = Duration::from_millis(50);
-/// The longest holder identity: it doubles as a field manager, which may have 128 bytes.
+/// Maximum length of the holder identity, which is also a field manager (128 bytes).
 const IDENTITY_LIMIT: usize = 128;
 
-/// The terms of an election, already validated: lease > deadline > 1.2 × retry, whole
-/// seconds for the lease.
+/// The validated parameters of an election: lease > deadline > 1.2 × retry, whole seconds for
+/// the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectionConfig {
     /// The Lease's name.
@@ -44,7 +44,7 @@ pub struct ElectionConfig {
     pub lease_duration: Duration,
     /// How long a term lasts without renewal.
     pub renew_deadline: Duration,
-    /// Between two attempts.
+    /// Time between two attempts.
     pub retry_period: Duration,
 }
 
@@ -54,7 +54,7 @@ impl ElectionConfig {
         self.renew_deadline.min(CALL)
     }
 
-    /// The time limit for writes that a term in good order covers.
+    /// The time limit for writes that a regularly renewed term covers.
     fn write_timeout(&self) -> Duration {
         self.renew_deadline.saturating_sub(self.retry_period) / 2
     }
@@ -63,9 +63,9 @@ impl ElectionConfig {
 /// How an election ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// By [`Election::release`]: the Lease is free if it was ours.
+    /// By [`Election::release`]: the Lease is free if this process held it.
     Released,
-    /// The term could not be renewed: the process is to end.
+    /// The term could not be renewed: the process must exit.
     Lost,
 }
 
@@ -77,19 +77,18 @@ pub struct Election {
 }
 
 impl Election {
-    /// What the rest of the process asks.
+    /// The leadership state for the rest of the process.
     pub fn leadership(&self) -> &Leadership {
         &self.leadership
     }
 
-    /// Gives the Lease back and ends the election. Everything that writes must have
-    /// stopped before.
+    /// Releases the Lease and ends the election. All writers must have stopped before.
     pub fn release(&self) {
         self.release.cancel();
     }
 }
 
-/// One candidate. [`Elector::run`] is its whole life.
+/// One candidate, driven by [`Elector::run`].
 pub struct Elector {
     config: ElectionConfig,
     identity: String,
@@ -101,32 +100,32 @@ pub struct Elector {
     metrics: LeadershipMetrics,
     events: EventRecorder,
     complaint: Complaint,
-    /// The Lease may be ours: an attempt took it, or what an attempt did is not known.
+    /// This process may hold the Lease: an attempt acquired it, or its result is unknown.
     may_hold: bool,
 }
 
 /// How a term ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
-    /// The API server did not confirm the Lease in time. It may be ours still.
+    /// The API server did not confirm the Lease in time. This process may still hold it.
     NotRenewed,
-    /// The Lease names somebody else.
+    /// The Lease names another holder.
     Taken,
 }
 
-/// What an attempt came to.
+/// The result of an attempt.
 enum Attempt {
-    /// The Lease is ours, counted from this moment, in the term of this number.
+    /// This process holds the Lease from this moment, in the term of this number.
     Ours(Moment, u64),
-    /// Somebody else's.
+    /// Another candidate holds the Lease.
     Theirs,
     /// Unknown: the request failed or was not answered in time.
     Failed,
 }
 
 impl Elector {
-    /// A candidate with an identity of its own. `guarded` makes the client that writes
-    /// the Lease; `watcher` watches it.
+    /// A candidate with a generated identity. `guarded` makes the client that writes the Lease;
+    /// `watcher` watches it.
     pub fn new(
         config: ElectionConfig,
         guarded: impl FnOnce(LeaseGuard) -> Client,
@@ -137,7 +136,7 @@ impl Elector {
         Self::with_identity(identity(), config, guarded, watcher, metrics, events)
     }
 
-    /// The same with a given identity, which must be this process's alone.
+    /// A candidate with a given identity, which must be unique to this process.
     pub fn with_identity(
         identity: String,
         config: ElectionConfig,
@@ -173,7 +172,7 @@ impl Elector {
         (elector, election)
     }
 
-    /// Who this candidate is.
+    /// This candidate's holder identity.
     pub fn identity(&self) -> &str {
         &self.identity
     }
@@ -201,7 +200,7 @@ impl Elector {
         self.lead().await
     }
 
-    /// Tries until this candidate leads.
+    /// Tries to acquire the Lease until this candidate leads.
     async fn stand(&mut self, free: &Notify) {
         tracing::info!(identity = self.identity, lease = self.config.name, "waiting to lead");
         let mut holder = String::new();
@@ -235,7 +234,7 @@ impl Elector {
         }
     }
 
-    /// Leads from here on; `false` if the term is over before it could begin.
+    /// Starts to lead; `false` if the term has already expired.
     fn begin(&self, since: Moment, term: u64) -> bool {
         if !self.leadership.renew(since, self.config.renew_deadline, term) {
             return false;
@@ -246,7 +245,7 @@ impl Elector {
         true
     }
 
-    /// Renews for as long as that works in time.
+    /// Renews the Lease until a renewal fails to complete in time.
     async fn lead(&mut self) -> Loss {
         loop {
             sleep(self.config.retry_period).await;
@@ -256,7 +255,7 @@ impl Elector {
         }
     }
 
-    /// Renews within what is left of the term.
+    /// Renews within the remaining term.
     async fn renew(&mut self) -> Result<(), Loss> {
         let (start, remaining) = (Instant::now(), self.leadership.remaining());
         let mut tries = 0;
@@ -280,7 +279,7 @@ impl Elector {
         }
     }
 
-    /// One call of the library. The term counts from before it was made.
+    /// One call of the library. The term counts from before the call.
     async fn attempt(&mut self, limit: Duration) -> Attempt {
         self.may_hold = true;
         let since = Moment::now();
@@ -298,7 +297,7 @@ impl Elector {
             Err(_) => Problem::Late,
         };
         self.metrics.failed(problem.reason());
-        // Losing a race is how elections go.
+        // Losing a race is normal in an election.
         if problem.reason() != Reason::Conflict && self.complaint.is_due() {
             let Self { config, identity, .. } = self;
             let lease = format!("{}/{}", config.namespace, config.name);
@@ -307,13 +306,13 @@ impl Elector {
         Attempt::Failed
     }
 
-    /// The library does not look at whom the Lease names after its patch.
+    /// Checks the holder; the library does not check it after its patch.
     fn holds(&self, lease: &Lease) -> bool {
         lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()) == Some(&self.identity)
     }
 
-    /// Ends the term, then gives the Lease back: in this order, so that nobody leads here
-    /// once somebody else can.
+    /// Ends the term, then releases the Lease: in this order, so that this process no longer leads
+    /// when another one can.
     async fn end(&self, loss: Option<Loss>) {
         let led = self.leadership.end();
         self.metrics.set_leading(false);
@@ -350,7 +349,7 @@ impl Elector {
         let lease = &self.config.name;
         let problem = match timeout(self.config.call_timeout(), self.free()).await {
             Ok(Ok(())) => return tracing::info!(lease, "released the lease"),
-            Ok(Err(Error::ReleaseLockWhenNotLeading { .. })) => return, // Nothing to give back.
+            Ok(Err(Error::ReleaseLockWhenNotLeading { .. })) => return, // Nothing to release.
             Ok(Err(error)) => Problem::from(error),
             Err(_) => Problem::Late,
         };
@@ -358,7 +357,7 @@ impl Elector {
         tracing::warn!(lease, error = %problem, "the lease is not released; it runs out by itself");
     }
 
-    /// Frees the Lease. Who touches it meanwhile costs another read.
+    /// Releases the Lease. A concurrent modification costs another read.
     async fn free(&self) -> Result<(), Error> {
         loop {
             match self.lock.step_down().await {
@@ -387,8 +386,8 @@ impl Elector {
     }
 }
 
-/// A number that grows with each leader: how often the Lease has changed hands, below when
-/// it was created, because one that was deleted begins to count anew.
+/// A number that grows with each leader: the Lease's creation time in the high bits, its
+/// transitions in the low bits, because a recreated Lease counts from zero again.
 fn term_number(lease: &Lease) -> u64 {
     const COUNT: u64 = (1 << 20) - 1;
     let created = lease.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
@@ -397,7 +396,7 @@ fn term_number(lease: &Lease) -> u64 {
     (positive(created) * (COUNT + 1)) | positive(count.into()).min(COUNT)
 }
 
-/// An identity that no other process has: two replicas may share a host's name.
+/// A unique identity for this process: two replicas may share a host name.
 fn identity() -> String {
     let host = hostname::get().ok().and_then(|name| name.into_string().ok());
     identity_on(host.as_deref().unwrap_or("localhost"))

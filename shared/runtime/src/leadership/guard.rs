@@ -1,7 +1,7 @@
-//! What stands between `kube-leader-election` and the API server.
+//! The layer between `kube-leader-election` and the API server.
 //!
-//! The library sees a Lease on which its own test by the wall clock comes out as our
-//! observation says, and its patches get the precondition that they lack.
+//! It rewrites each Lease that the library reads, so that the library's wall clock test gives
+//! the result of our observation, and adds the missing precondition to the library's patches.
 
 use std::{
     sync::Arc,
@@ -21,15 +21,14 @@ use tower::{BoxError, Layer, Service};
 
 use super::observed::{Observed, holder};
 
-/// The renewal shown of a Lease that may be taken: expired by anybody's clock.
+/// The renew time shown for a Lease that may be taken: expired by any clock.
 const LONG_AGO: &str = "1970-01-01T00:00:00.000000Z";
-/// The renewal shown of a Lease that must be respected: in the future by anybody's clock.
+/// The renew time shown for a Lease that must be respected: in the future by any clock.
 const FAR_AHEAD: &str = "9000-01-01T00:00:00.000000Z";
-/// The duration shown; between those two times any will do.
+/// The duration shown; any value works between those two times.
 const SHOWN_SECONDS: u32 = 1;
 
-/// A layer for the client that writes the Lease, and nothing else. Clones share what
-/// has been observed.
+/// A layer only for the client that writes the Lease. Clones share the observation.
 #[derive(Clone)]
 pub struct LeaseGuard {
     shared: Arc<Mutex<Shared>>,
@@ -38,42 +37,42 @@ pub struct LeaseGuard {
 
 struct Shared {
     observed: Observed,
-    /// The version of the last read, until a patch uses it up. Only a read by the
-    /// library sets it: the version must be the one that it decided on.
+    /// The version of the last read, until a patch consumes it. Only a read by the library sets
+    /// it: the version must be the one that the library decided on.
     version: Option<String>,
 }
 
 impl LeaseGuard {
-    /// Guards the candidate `me`, which respects an unchanged Lease for `duration`, or
-    /// for the record's own duration where that is longer.
+    /// Guards the candidate `me`, which respects an unchanged Lease for `duration`, or for the
+    /// record's own duration where that is longer.
     pub fn new(me: &str, duration: Duration) -> Self {
         let shared = Shared { observed: Observed::new(me, duration), version: None };
         Self { shared: Arc::new(Mutex::new(shared)), me: me.into() }
     }
 
-    /// When another candidate's Lease will have been unchanged for long enough; `None`
-    /// if nobody else is known to hold it.
+    /// When another candidate's Lease will have been unchanged for long enough; `None` if no
+    /// other candidate is known to hold it.
     pub fn expires_at(&self) -> Option<Instant> {
         self.shared.lock().observed.expires_at()
     }
 
-    /// Who held the Lease when it was last seen; empty for nobody.
+    /// The holder of the Lease when last seen; empty for none.
     pub fn holder(&self) -> String {
         self.shared.lock().observed.holder().to_owned()
     }
 
-    /// How often the Lease has changed hands by its own count; `None` if it was never seen.
+    /// The Lease's transitions as last seen; `None` if it was never seen.
     pub(super) fn transitions(&self) -> Option<i64> {
         self.shared.lock().observed.transitions()
     }
 
-    /// Notes a record that was seen outside of an attempt. It counts as an observation;
-    /// nothing is ever decided on it.
+    /// Records a Lease seen outside of an attempt. It counts as an observation; no decision is
+    /// based on it.
     pub(super) fn heard(&self, record: &Value) {
         self.shared.lock().observed.saw(record, Instant::now());
     }
 
-    /// The Lease as the library is to see it: complete, and expired exactly when we say so.
+    /// The Lease as shown to the library: complete, and expired exactly when we decide so.
     fn present(&self, mut lease: Value) -> Value {
         let free = {
             let (now, mut shared) = (Instant::now(), self.shared.lock());
@@ -105,8 +104,8 @@ impl LeaseGuard {
         lease
     }
 
-    /// There is no Lease. If there was one a moment ago, somebody may still lead by it:
-    /// for as long as it has to be respected, a candidate is shown the one that it knew.
+    /// The Lease does not exist. If it existed before, its holder may still lead: as long as it
+    /// must be respected, the candidate is shown the last known Lease.
     fn present_absent(&self) -> Option<Value> {
         let (now, mut shared) = (Instant::now(), self.shared.lock());
         shared.version = None;
@@ -123,7 +122,7 @@ impl LeaseGuard {
         )
     }
 
-    /// Gives a patch the version of the read that led to it, which serves once.
+    /// Gives a patch the version of the read that led to it, which is valid once.
     fn stamp(&self, request: Request<Body>) -> Result<Request<Body>, BoxError> {
         let version = self.shared.lock().version.take();
         let version =

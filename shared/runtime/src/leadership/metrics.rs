@@ -6,7 +6,7 @@ use ccm_metrics::{Counter, Family, FloatGauge, Gauge, Histogram, Registry, Text,
 
 use super::problem::Reason;
 
-/// The bounds of the renewals' time, in seconds.
+/// The buckets of the renewal duration, in seconds.
 const RENEWALS: [f64; 9] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0];
 
 metrics! {
@@ -39,18 +39,18 @@ impl LeadershipMetrics {
     /// The metrics of the Lease of this name.
     pub fn new(name: &str) -> Self {
         let metrics = Self { name: name.to_owned().into(), of: Elections::default() };
-        // There from the start, so that "no leader" can be told from "no data".
+        // Present from the start, so that "no leader" differs from "no data".
         metrics.set_leading(false);
         metrics
     }
 
-    /// Adds them to a registry.
+    /// Adds the metrics to a registry.
     pub fn register(&self, registry: &mut Registry) {
         self.of.register(registry);
     }
 
-    /// Makes one series of everything, with every value that a label can take: what the
-    /// reference of the metrics is printed from.
+    /// Creates one series per metric and label value. The metrics reference is generated from
+    /// them.
     pub fn specimens(&self) {
         self.of.specimens();
     }
@@ -67,8 +67,8 @@ impl LeadershipMetrics {
         self.of.transitions.of(self.name()).inc();
     }
 
-    /// What the Lease says of how often it has changed hands. A process that loses it ends,
-    /// so that only the Lease can count across processes.
+    /// Sets the Lease's own count of transitions. A process that loses the Lease exits, so only
+    /// the Lease can count across processes.
     pub(super) fn read_transitions(&self, count: Option<i64>) {
         if let Some(count) = count {
             self.of.lease_transitions.of(self.name()).set(count);

@@ -1,13 +1,13 @@
-//! What a candidate knows of the Lease from having looked at it.
+//! A candidate's observation of the Lease.
 
 use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// The Lease's record as last seen, and since when it has been like that *for us*.
+/// The Lease's record as last seen, and since when *this process* has seen it unchanged.
 ///
-/// Only that a record changes matters, never what its timestamps say: clocks differ.
+/// Only a change of the record matters, never its timestamps: clocks differ.
 pub(super) struct Observed {
     me: Arc<str>,
     duration: Duration,
@@ -15,21 +15,21 @@ pub(super) struct Observed {
 }
 
 struct Seen {
-    /// The `spec` of the Lease, as the API server has it.
+    /// The `spec` of the Lease, as stored in the API server.
     record: Value,
-    /// The Lease is gone since.
+    /// Whether the Lease was deleted since.
     absent: bool,
     /// Since when the record has been unchanged, or the Lease absent.
     since: Instant,
 }
 
 impl Observed {
-    /// Nothing seen yet by the candidate `me`, which respects a record for `duration` at least.
+    /// No observation yet, for the candidate `me`, which respects a record for at least `duration`.
     pub(super) fn new(me: &str, duration: Duration) -> Self {
         Self { me: me.into(), duration, last: None }
     }
 
-    /// Notes that the Lease holds `record`.
+    /// Records that the Lease contains `record`.
     pub(super) fn saw(&mut self, record: &Value, now: Instant) {
         let unchanged = |seen: &Seen| !seen.absent && seen.record == *record;
         if !self.last.as_ref().is_some_and(unchanged) {
@@ -37,8 +37,8 @@ impl Observed {
         }
     }
 
-    /// Notes that there is no Lease. Whoever held it may have renewed it just before it
-    /// was deleted and leads on, so the time that it is respected begins anew.
+    /// Records that the Lease does not exist. Its holder may have renewed it just before it was
+    /// deleted and still lead, so the time for which it is respected restarts.
     pub(super) fn missed(&mut self, now: Instant) {
         if let Some(seen) = self.last.as_mut().filter(|seen| !seen.absent) {
             seen.absent = true;
@@ -46,25 +46,25 @@ impl Observed {
         }
     }
 
-    /// Who held the Lease when it was last seen; empty for nobody.
+    /// The holder of the Lease when last seen; empty for none.
     pub(super) fn holder(&self) -> &str {
         self.last.as_ref().map_or("", |seen| holder(&seen.record))
     }
 
-    /// How often the Lease has changed hands by its own count; `None` if it was never seen.
+    /// The Lease's transitions as last seen; `None` if it was never seen.
     pub(super) fn transitions(&self) -> Option<i64> {
         let seen = self.last.as_ref()?;
         Some(seen.record.get("leaseTransitions").and_then(Value::as_i64).unwrap_or_default())
     }
 
-    /// When another candidate's Lease need no longer be respected. `None` if nobody else
-    /// is known to hold it, and for a time beyond what the clock can tell.
+    /// When another candidate's Lease need no longer be respected. `None` if no other candidate
+    /// is known to hold it, and for a time beyond the clock's range.
     pub(super) fn expires_at(&self) -> Option<Instant> {
         let seen = self.last.as_ref().filter(|_| self.is_held_by_other())?;
         seen.since.checked_add(self.respected(&seen.record))
     }
 
-    /// Whether a candidate may take the Lease, or make one.
+    /// Whether a candidate may acquire or create the Lease.
     pub(super) fn is_free(&self, now: Instant) -> bool {
         !self.is_held_by_other() || self.expires_at().is_some_and(|expiry| now >= expiry)
     }
@@ -73,15 +73,15 @@ impl Observed {
         !self.holder().is_empty() && self.holder() != &*self.me
     }
 
-    /// The longer of the record's own duration and ours, so that replicas with different
-    /// settings are safe from each other.
+    /// The longer of the record's duration and our own, so that replicas with different settings
+    /// cannot lead at the same time.
     fn respected(&self, record: &Value) -> Duration {
         let own = record.get("leaseDurationSeconds").and_then(Value::as_u64);
         own.map_or(self.duration, |seconds| Duration::from_secs(seconds).max(self.duration))
     }
 }
 
-/// Who holds the Lease with this record; empty for nobody.
+/// The holder in this record; empty for none.
 pub(super) fn holder(record: &Value) -> &str {
     record.get("holderIdentity").and_then(Value::as_str).unwrap_or("")
 }
@@ -127,7 +127,7 @@ mod tests {
         let start = Instant::now();
         let mut observed = Observed::new("me", OURS);
         observed.saw(&json!({"holderIdentity": "other", "renewTime": "b"}), start);
-        // A time that goes backwards is a change like any other.
+        // A timestamp that goes backwards is a change, too.
         observed.saw(&json!({"holderIdentity": "other", "renewTime": "a"}), start + seconds(14));
         assert!(!observed.is_free(start + seconds(28)));
         assert_eq!(observed.expires_at(), Some(start + seconds(29)));

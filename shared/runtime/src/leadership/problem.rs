@@ -4,21 +4,21 @@ use ccm_kube::ApiError;
 use kube_leader_election::Error;
 use strum::{IntoStaticStr, VariantNames};
 
-/// The kinds of failure that are counted.
+/// The failure reasons of the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub(super) enum Reason {
     /// No answer in time.
     Timeout,
-    /// Somebody else was faster.
+    /// Another client modified the Lease first.
     Conflict,
-    /// A right is missing.
+    /// An RBAC permission is missing.
     Forbidden,
-    /// The credentials are not accepted, or there are none.
+    /// The credentials are missing or rejected.
     Unauthorized,
-    /// The API server cannot be reached, or cannot work.
+    /// The API server is unreachable or cannot serve.
     Unavailable,
-    /// Anything else.
+    /// Any other error.
     Other,
 }
 
@@ -27,13 +27,13 @@ ccm_metrics::label!(Reason);
 /// A failed attempt.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Problem {
-    /// Nothing was answered within the attempt's time.
+    /// No response within the attempt's time limit.
     #[error("no answer in time")]
     Late,
-    /// What the API server answered.
+    /// The API server's error.
     #[error(transparent)]
     Api(ApiError),
-    /// The library itself could not go on.
+    /// An error of the library itself.
     #[error("{0}")]
     Library(String),
 }
@@ -53,7 +53,7 @@ impl Problem {
         }
     }
 
-    /// What the person who reads the log can do, where there is something.
+    /// A hint for the operator, if there is one.
     pub(super) fn remedy(&self) -> &'static str {
         match self.reason() {
             Reason::Forbidden => {

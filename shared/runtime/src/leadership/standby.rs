@@ -1,7 +1,7 @@
-//! Watches the Lease so that a standby need not wait for its next attempt.
+//! Watches the Lease, so that a standby can act before its next attempt.
 //!
-//! A hint and nothing more: whether the Lease may be taken is decided on the read
-//! inside the attempt. A watch that is dead costs time, not safety.
+//! The watch is only a hint: the read inside the attempt decides whether the Lease may be
+//! taken. A dead watch costs time, not safety.
 
 use std::convert::Infallible;
 
@@ -20,15 +20,15 @@ use tokio::sync::Notify;
 
 use super::{complaint::Complaint, guard::LeaseGuard, observed::holder};
 
-/// The server ends a watch after this many seconds, so that a dead connection is noticed.
+/// The server ends a watch after this many seconds, so that a dead connection is detected.
 const WATCH_SECONDS: u32 = 60;
-/// What it means that the watch fails.
+/// The consequence of a failing watch.
 const BLIND: &str = "cannot watch the lease, so a takeover may take some seconds longer; \
                      the rights to list and watch leases are needed";
 
-/// Keeps `guard` informed about the Lease, so that the time an unchanged record is
-/// respected counts from its last change instead of from the next attempt after that.
-/// Tells `free` whenever the Lease is seen released or deleted. Never ends.
+/// Keeps `guard` informed about the Lease, so that the time for which an unchanged record is
+/// respected counts from its last change, not from the next attempt after it. Notifies `free`
+/// when the Lease is released or deleted. Never returns.
 pub(super) async fn watch(
     client: Client,
     namespace: &str,

@@ -1,4 +1,4 @@
-//! How long this process leads.
+//! The term of leadership of this process.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
-/// A moment on three clocks. A leader believes the one that has gone furthest: the
-/// monotonic clock stands still while a machine sleeps, the wall clock steps.
+/// A moment on three clocks. A leader uses the one that advanced most: the monotonic clock
+/// stops while the machine is suspended, and the wall clock can step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     monotonic: Instant,
@@ -21,8 +21,7 @@ impl Moment {
         Self { monotonic: Instant::now(), since_boot: clock::since_boot(), wall: clock::wall() }
     }
 
-    /// The longest that may have passed from here to `later`. A clock that has stepped
-    /// back says nothing.
+    /// The longest time that may have passed until `later`. A clock that stepped back is ignored.
     fn until(&self, later: &Self) -> Duration {
         let monotonic = later.monotonic.saturating_duration_since(self.monotonic);
         let since_boot = later.since_boot.saturating_sub(self.since_boot);
@@ -30,23 +29,23 @@ impl Moment {
         monotonic.max(since_boot).max(wall)
     }
 
-    /// The longest that may have passed since then.
+    /// The longest time that may have passed since then.
     pub(super) fn elapsed(&self) -> Duration {
         self.until(&Self::now())
     }
 }
 
-/// A term of leadership that covers what was asked for.
+/// A term of leadership that covers the requested time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// How much of it is left at least.
+    /// The minimum remaining time.
     pub remaining: Duration,
-    /// Grows with each leader, so that a cloud can tell a write of an earlier one. None
-    /// where there is no election.
+    /// Grows with each leader, so that a cloud can detect a write of an earlier one. `None`
+    /// without election.
     pub number: Option<u64>,
 }
 
-/// This process does not lead, or not for long enough.
+/// This process does not lead, or its term ends too soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
     /// It does not lead.
@@ -55,11 +54,11 @@ pub enum Lost {
     /// It never writes.
     #[error("this process only observes (--mode=observe)")]
     Observing,
-    /// It leads, but its term may end before the write does. The next renewal may
-    /// change that: try again shortly.
+    /// It leads, but its term may end before the write does. Retry shortly: the next renewal may
+    /// extend it.
     #[error("the term of leadership ends in {} ms, too soon for this write", .remaining.as_millis())]
     TooShort {
-        /// What is left of the term.
+        /// The remaining term.
         remaining: Duration,
     },
 }
@@ -77,7 +76,7 @@ impl Current {
     }
 }
 
-/// What the rest of the process knows of the election. Clones share it.
+/// The leadership state, for the rest of the process. Clones share it.
 #[derive(Clone)]
 pub struct Leadership {
     inner: Arc<Inner>,
@@ -95,13 +94,13 @@ enum Tenure {
     None,
     /// Leads for a term.
     Term(Current),
-    /// Leads without an end, because there is no election.
+    /// Leads without a limit, because there is no election.
     Unlimited,
-    /// Works as if it led, but may not write.
+    /// Works like a leader, but may not write.
     Observer,
 }
 
-/// What those who wait are told. Nobody leads twice.
+/// State published to waiters; `Leads` is entered once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Standby,
@@ -109,16 +108,16 @@ enum Phase {
     Ended,
 }
 
-/// How long a write may take where there is no election.
+/// The time limit for a write without election.
 const UNBOUNDED_WRITE: Duration = Duration::from_secs(10);
 
 impl Leadership {
-    /// Leads for ever: `--leader-elect=false`.
+    /// Always leads: `--leader-elect=false`.
     pub fn unconditional() -> Self {
         Self::with(Tenure::Unlimited, UNBOUNDED_WRITE)
     }
 
-    /// Works as if it led and may write nothing: `--mode=observe`.
+    /// Works like a leader, but may not write: `--mode=observe`.
     pub fn observer() -> Self {
         Self::with(Tenure::Observer, UNBOUNDED_WRITE)
     }
@@ -128,7 +127,7 @@ impl Leadership {
         Self::with(Tenure::None, write_timeout)
     }
 
-    /// Leads from now on for this long, or not if that is nothing: for tests of writers.
+    /// Leads for this time from now on; a zero length does not lead. For tests of writers.
     pub fn for_a_term(length: Duration) -> Self {
         let leadership = Self::standby(length);
         leadership.renew(Moment::now(), length, 1);
@@ -141,7 +140,7 @@ impl Leadership {
         Self { inner: Arc::new(Inner { tenure: Mutex::new(tenure), phase, write_timeout }) }
     }
 
-    /// Whether a write that takes at most `need` may begin now.
+    /// Whether a write that takes at most `need` may start now.
     pub fn check(&self, need: Duration) -> Result<Term, Lost> {
         let tenure = *self.inner.tenure.lock();
         let current = match tenure {
@@ -160,33 +159,33 @@ impl Leadership {
         Ok(Term { remaining, number: Some(current.number) })
     }
 
-    /// Whether a write to the cloud may begin now: while [`Leadership::write_timeout`] is
-    /// left of the term. A cloud takes longer than any term for some answers, so such a
-    /// write is waited for beyond the term: it is harmless late, because it can be repeated,
-    /// carries a precondition, or is found again by its owner's tag.
+    /// Whether a write to the cloud may start now: while [`Leadership::write_timeout`] is left of
+    /// the term. Some cloud calls take longer than any term, so the caller waits for such a write
+    /// beyond the term. A late write is harmless, because it is idempotent, carries a
+    /// precondition, or can be found by its owner tag.
     pub fn check_cloud_write(&self) -> Result<Term, Lost> {
         self.check(self.write_timeout())
     }
 
-    /// Whether this process leads at this moment.
+    /// Whether this process leads now.
     pub fn is_leader(&self) -> bool {
         self.check(Duration::ZERO).is_ok()
     }
 
-    /// The time limit that writes should have, so that a term in good order covers them:
-    /// half of what is left of it just before a renewal.
+    /// The time limit for writes that a regularly renewed term covers: half of its remaining time
+    /// just before a renewal.
     pub fn write_timeout(&self) -> Duration {
         self.inner.write_timeout
     }
 
-    /// Waits until this process leads; an observer does not wait. For ever, if it has led
-    /// before.
+    /// Waits until this process leads; an observer does not wait. Never returns once leadership
+    /// was lost.
     pub async fn wait_leading(&self) {
         self.reach(Phase::Leading).await;
     }
 
-    /// Waits until this process has led and does so no more. Where time is short ask
-    /// [`Leadership::check`]: a term is over by the clock before anybody can be told.
+    /// Waits until leadership is lost. Time-critical code calls [`Leadership::check`] instead: a
+    /// term expires by the clock before waiters are notified.
     pub async fn lost(&self) {
         self.reach(Phase::Ended).await;
     }
@@ -196,20 +195,20 @@ impl Leadership {
         self.inner.phase.subscribe().wait_for(|now| *now == phase).await.ok();
     }
 
-    /// Whether a term has ended while the process still believes that it leads: then
-    /// something is stuck, and the process is better restarted.
+    /// Whether a term has expired while the process still considers itself leader: a task is
+    /// stuck, and the process should be restarted.
     pub fn is_overdue(&self) -> bool {
         *self.inner.phase.borrow() == Phase::Leading
             && self.check(Duration::ZERO) == Err(Lost::NotLeading)
     }
 
-    /// What is left of the term; zero when not leading.
+    /// The remaining term; zero when not leading.
     pub fn remaining(&self) -> Duration {
         self.check(Duration::ZERO).map_or(Duration::ZERO, |term| term.remaining)
     }
 
-    /// The term of this number now lasts for `length` from `since`. `false` if that is over already:
-    /// then there is no such term.
+    /// The term of this number now lasts for `length` from `since`. `false` if it has already
+    /// expired: then the term does not start.
     pub(super) fn renew(&self, since: Moment, length: Duration, number: u64) -> bool {
         let current = Current { since, length, number };
         if current.remaining().is_zero() {
@@ -220,7 +219,7 @@ impl Leadership {
         true
     }
 
-    /// This process leads no more. Whether it did.
+    /// Ends leadership. Returns whether this process led.
     pub(super) fn end(&self) -> bool {
         *self.inner.tenure.lock() = Tenure::None;
         self.inner.phase.send_if_modified(|phase| {
@@ -256,9 +255,9 @@ mod tests {
         assert_eq!(leadership.check(Duration::ZERO), Err(Lost::NotLeading));
     }
 
-    /// The rule of upstream's health check: it fails only for a process that believes
-    /// that it leads by a term that is over. Upstream allows 20 s more; here nothing can
-    /// delay the end of a term, because everything that writes asks the clock.
+    /// Same rule as upstream's health check: it fails only for a process that considers itself
+    /// leader after its term expired. Upstream allows 20 s more; here nothing can delay the end of
+    /// a term, because each write checks the clock.
     #[tokio::test(start_paused = true)]
     async fn only_a_leader_whose_term_is_over_is_overdue() {
         let leadership = standby();
@@ -286,9 +285,9 @@ mod tests {
         let check =
             |then: Moment, expect: u64| assert_eq!(now.until(&then), Duration::from_secs(expect));
         check(later(3, 3, 3), 3);
-        check(later(3, 300, 3), 300); // a machine that slept
-        check(later(3, 3, 300), 300); // a machine that slept unnoticed, or a clock that was set
-        check(later(3, 3, -300), 3); // a clock that was set back
+        check(later(3, 300, 3), 300); // a suspended machine
+        check(later(3, 3, 300), 300); // an undetected suspend, or a clock set forward
+        check(later(3, 3, -300), 3); // a clock set back
     }
 
     #[tokio::test(start_paused = true)]
@@ -328,6 +327,6 @@ mod tests {
         };
         tokio::join!(first.lost(), second.lost(), story);
         assert!(!leadership.is_leader());
-        leadership.lost().await; // who asks late is told as well
+        leadership.lost().await; // a late waiter returns at once
     }
 }

@@ -1,4 +1,4 @@
-//! The limits of requests to the API server.
+//! Rate limits for requests to the API server.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use futures::future::BoxFuture;
 
 use super::{LimitMetrics, Rate, TokenBucket, Tuning, metrics::ClassLabel};
 
-/// The rates of the classes of request. Reads, writes and events do not take from
-/// each other; watches and the lease are not limited at all.
+/// The rates per request class. Reads, writes and events have separate buckets; watches and
+/// Lease requests have no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ApiRates {
     /// Lists and single reads.
     pub read: Rate,
-    /// Patches and everything else that changes an object.
+    /// Patches and all other changes of objects.
     pub write: Rate,
     /// Events.
     pub event: Rate,
@@ -27,7 +27,7 @@ impl ApiRates {
     }
 }
 
-/// One bucket per class of request to the API server. Clones are the same buckets.
+/// One bucket per class of API server request. Clones share the buckets.
 #[derive(Clone, Debug)]
 pub struct ApiLimits {
     read: TokenBucket,
@@ -36,7 +36,7 @@ pub struct ApiLimits {
 }
 
 impl ApiLimits {
-    /// Full buckets of these rates.
+    /// Full buckets with these rates.
     pub fn new(rates: ApiRates, metrics: &LimitMetrics) -> Self {
         let bucket = |class, rate| metrics.bucket(("apiserver", class), rate, Tuning::default());
         Self {
@@ -46,7 +46,7 @@ impl ApiLimits {
         }
     }
 
-    /// Changes the rates, for requests that wait as well.
+    /// Changes the rates, also for waiting requests.
     pub fn configure(&self, rates: ApiRates) {
         self.read.configure(rates.read);
         self.write.configure(rates.write);

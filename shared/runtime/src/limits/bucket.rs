@@ -1,4 +1,4 @@
-//! A token bucket as arithmetic: what the rate is now, and when the next token is there.
+//! The arithmetic of a token bucket: its current rate, and the time of the next token.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use tokio::time::Instant;
 
 use ccm_base::later;
 
-/// How far ahead a token may lie. Beyond it a waiter looks again, so that tiny rates
-/// cannot overflow the clock.
+/// Upper limit for the wait for a token. A waiter then checks again, so that tiny rates cannot
+/// overflow the clock.
 const HORIZON: Duration = Duration::from_hours(24);
 
-/// Less than this is missing only because of rounding.
+/// A shortfall below this is a rounding error.
 const EPSILON: f64 = 1e-9;
 
-/// How often something may happen.
+/// A request rate with a burst.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Requests per second in the long run; 0 or less is no limit.
+    /// Requests per second on average; 0 or less means no limit.
     pub per_second: f64,
-    /// Requests at once after a quiet time; at least 1.
+    /// Requests at once after an idle period; at least 1.
     pub burst: f64,
 }
 
@@ -26,7 +26,7 @@ impl Rate {
     /// No limit.
     pub const UNLIMITED: Self = Self { per_second: 0.0, burst: 1.0 };
 
-    /// So many a second, so many at once.
+    /// A rate of `per_second` with a burst.
     pub const fn new(per_second: f64, burst: f64) -> Self {
         Self { per_second, burst }
     }
@@ -37,21 +37,21 @@ impl Rate {
     }
 }
 
-/// How a bucket follows what the other side says.
+/// How a bucket reacts to the server's responses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tuning {
-    /// The share of the configured rate that remains whatever the other side says,
-    /// above 0 and at most 1.
+    /// The minimum share of the configured rate, however often the server refuses; above 0 and
+    /// at most 1.
     pub floor: f64,
-    /// How long the way back from nothing to the full rate takes while all goes well.
+    /// Time to recover from nothing to the full rate while requests succeed.
     pub restore: Duration,
-    /// Refusals that come within this time of a halving do not halve again: they
-    /// answer requests that were sent before it.
+    /// Refusals within this time after a halving do not halve again: they answer requests that
+    /// were sent before it.
     pub halve_gap: Duration,
-    /// The longest time for which a bucket closes, so that a wrong `Retry-After`
-    /// cannot stop a service for days.
+    /// The longest time for which a bucket closes, so that a wrong `Retry-After` cannot block a
+    /// service for days.
     pub max_closed: Duration,
-    /// After so many waiters that somebody waits for, one routine waiter gets a turn.
+    /// After this many urgent waiters, one routine waiter gets a turn.
     pub urgent_streak: u32,
 }
 
@@ -71,10 +71,10 @@ impl Default for Tuning {
 pub(super) struct Bucket {
     rate: Rate,
     tuning: Tuning,
-    /// The share of the rate that is in force.
+    /// The current share of the configured rate.
     share: f64,
     tokens: f64,
-    /// Up to when tokens have been added.
+    /// The time up to which tokens have been added.
     filled: Instant,
     closed_until: Option<Instant>,
     halved: Option<Instant>,
@@ -100,12 +100,12 @@ impl Bucket {
         }
     }
 
-    /// The rate in force; `None` if there is no limit.
+    /// The current rate; `None` if there is no limit.
     pub(super) fn in_force(&self) -> Option<f64> {
         (!self.rate.is_unlimited()).then_some(self.rate.per_second * self.share)
     }
 
-    /// The rate and burst that were asked for; `None` if there is no limit.
+    /// The configured rate and burst; `None` if there is no limit.
     pub(super) fn configured(&self) -> Option<Rate> {
         (!self.rate.is_unlimited()).then_some(self.rate)
     }
@@ -119,14 +119,14 @@ impl Bucket {
         self.throttled
     }
 
-    /// For how much longer the bucket is closed.
+    /// The remaining time for which the bucket is closed.
     pub(super) fn closed_for(&self, now: Instant) -> Option<Duration> {
         self.closed_until
             .and_then(|until| until.checked_duration_since(now))
             .filter(|left| !left.is_zero())
     }
 
-    /// Takes a token, or tells when there may be one.
+    /// Takes a token, or returns the time to try again.
     pub(super) fn take(&mut self, now: Instant) -> Result<(), Instant> {
         let earliest = self.earliest(0, now);
         if earliest > now {
@@ -138,7 +138,7 @@ impl Bucket {
         Ok(())
     }
 
-    /// When the request behind `ahead` others can start at the earliest, as things are.
+    /// The earliest start of a request behind `ahead` others, in the current state.
     pub(super) fn earliest(&mut self, ahead: usize, now: Instant) -> Instant {
         self.fill(now);
         let opens = self.closed_until.map_or(now, |until| until.max(now));
@@ -149,7 +149,7 @@ impl Bucket {
         }
         let wait = Duration::try_from_secs_f64(missing / per_second)
             .map_or(HORIZON, |wait| wait.min(HORIZON));
-        // Rounded up: at the time told the token is there.
+        // Rounded up: at the returned time the token exists.
         opens.max(now + wait + Duration::from_nanos(1))
     }
 
@@ -162,8 +162,8 @@ impl Bucket {
         self.rate = rate;
     }
 
-    /// Nothing before this time has passed. An end that was later stays. Returns
-    /// whether the bucket was open.
+    /// Closes the bucket for this time. Never shortens an earlier closing. Returns whether the
+    /// bucket was open.
     pub(super) fn close(&mut self, time: Duration, now: Instant) -> bool {
         let was_open = self.closed_for(now).is_none();
         let until = later(now, time.min(self.tuning.max_closed));
@@ -171,7 +171,7 @@ impl Bucket {
         was_open
     }
 
-    /// The other side said that this is too much.
+    /// The server refused a request as too many.
     pub(super) fn refused(&mut self, now: Instant) {
         self.throttled += 1;
         self.fill(now);
@@ -183,8 +183,8 @@ impl Bucket {
         self.adjusted = now;
     }
 
-    /// The other side did what was asked: raises the share by the time since the last
-    /// change, but by no more than a second's worth for one answer.
+    /// The server processed a request: raises the share by the time since the last change, but by
+    /// at most one second's worth per response.
     pub(super) fn succeeded(&mut self, now: Instant) {
         if self.share >= 1.0 {
             return;
@@ -196,7 +196,7 @@ impl Bucket {
         self.adjusted = now;
     }
 
-    /// Adds the tokens of the time that has passed, at the rate that was in force.
+    /// Adds the tokens for the elapsed time, at the rate then in force.
     fn fill(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.filled);
         self.filled = self.filled.max(now);
@@ -206,7 +206,7 @@ impl Bucket {
     }
 }
 
-/// A burst below 1 would never let anything through.
+/// A burst below 1 would block all requests.
 fn sane(rate: Rate) -> Rate {
     Rate { per_second: rate.per_second, burst: if rate.burst >= 1.0 { rate.burst } else { 1.0 } }
 }

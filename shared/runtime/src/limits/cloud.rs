@@ -1,4 +1,4 @@
-//! The limits of requests to a cloud.
+//! Rate limits for requests to a cloud.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,17 +9,17 @@ use super::{
     metrics::{ClassLabel, LimiterLabels},
 };
 
-/// The rates for each service of a cloud.
+/// The rates for each cloud service.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CloudRates {
-    /// Requests that change nothing.
+    /// Read requests.
     pub read: Rate,
-    /// Requests that change something.
+    /// Write requests.
     pub write: Rate,
 }
 
-/// Two buckets for each service of a cloud, one for reads and one for writes, made
-/// when the first request comes. Clones are the same buckets.
+/// Two buckets per cloud service, one for reads and one for writes, created at the first
+/// request. Clones share the buckets.
 #[derive(Clone, Debug)]
 pub struct CloudLimits {
     shared: Arc<Shared>,
@@ -47,13 +47,13 @@ impl CloudRates {
 }
 
 impl CloudLimits {
-    /// Limits of these rates.
+    /// Limits with these rates.
     pub fn new(rates: CloudRates, metrics: &LimitMetrics) -> Self {
         let state = Mutex::new(State { rates, buckets: BTreeMap::new() });
         Self { shared: Arc::new(Shared { state, metrics: metrics.clone() }) }
     }
 
-    /// Changes the rates of all services, for requests that wait as well.
+    /// Changes the rates of all services, also for waiting requests.
     pub fn configure(&self, rates: CloudRates) {
         let mut state = self.shared.state.lock();
         state.rates = rates;
@@ -62,7 +62,7 @@ impl CloudLimits {
         }
     }
 
-    /// The bucket of this service's reads or writes.
+    /// The bucket for this service's reads or writes.
     pub fn bucket(&self, service: &'static str, write: bool) -> TokenBucket {
         let class = if write { ClassLabel::Write } else { ClassLabel::Read };
         let labels = (service, class);

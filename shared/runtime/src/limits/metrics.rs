@@ -9,7 +9,7 @@ use strum::{IntoStaticStr, VariantNames};
 use super::{Rate, TokenBucket, Tuning, token_bucket::Standing};
 use crate::metrics::{Metrics, REQUEST_SECONDS};
 
-/// What kind of request a bucket is for.
+/// The request class of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub(super) enum ClassLabel {
@@ -20,7 +20,7 @@ pub(super) enum ClassLabel {
 
 label!(ClassLabel);
 
-/// Which bucket: the service is `apiserver`, or the name of a cloud's service.
+/// Identifies a bucket: the service is `apiserver`, or the name of a cloud service.
 pub(super) type LimiterLabels = (&'static str, ClassLabel);
 
 metrics! {
@@ -67,7 +67,7 @@ impl LimitMetrics {
         this
     }
 
-    /// A bucket whose metrics are these. It is reported for as long as the process runs.
+    /// A bucket with these metrics. It is reported until the process ends.
     pub(super) fn bucket(&self, labels: LimiterLabels, rate: Rate, tuning: Tuning) -> TokenBucket {
         let bucket = TokenBucket::new(rate, tuning, self.waits.seconds.of(labels));
         self.buckets.lock().push((labels, bucket.clone()));

@@ -1,4 +1,4 @@
-//! A bucket that callers wait at.
+//! A token bucket with waiting callers.
 
 use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
 
@@ -13,21 +13,21 @@ use tokio::{
 use super::bucket::{Bucket, Rate, Tuning};
 use ccm_base::FairOrder;
 
-/// Why a request may not be sent within its time.
+/// The error for a request that cannot be sent within its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The other side asked for a pause.
+    /// The server requested a pause.
     #[error("the other side asked for a pause that lasts {} s more", left.as_secs_f64())]
     Closed {
-        /// How long it lasts yet.
+        /// The remaining time of the pause.
         left: Duration,
     },
-    /// There is no turn in time.
+    /// No token is available in time.
     #[error("no turn in time")]
     NoTurn,
 }
 
-/// A limit of requests per second, at which callers wait. Clones are the same limit.
+/// A limit of requests per second with waiting callers. Clones share the limit.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     shared: Arc<Shared>,
@@ -36,11 +36,11 @@ pub struct TokenBucket {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// How long those waited who were let through, in seconds.
+    /// The wait time of admitted requests, in seconds.
     waits: Histogram,
 }
 
-/// Waiters in the order in which they are served; the first of each priority may be next.
+/// Waiters in their order of service; the first of each priority may be next.
 type Line = BTreeMap<(Priority, u64), Arc<Notify>>;
 
 #[derive(Debug)]
@@ -51,12 +51,12 @@ struct State {
     last: u64,
 }
 
-/// How a bucket stands.
+/// The state of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Standing {
     /// `None` for no limit.
     pub(super) per_second: Option<f64>,
-    /// What the settings ask for; `None` for no limit.
+    /// The configured rate; `None` for no limit.
     pub(super) configured: Option<Rate>,
     pub(super) tokens: f64,
     pub(super) closed_for: Duration,
@@ -70,21 +70,21 @@ fn first(line: &Line, priority: Priority) -> Option<(&(Priority, u64), &Arc<Noti
 }
 
 impl State {
-    /// Whose turn it is.
+    /// The waiter whose turn it is.
     fn head(&self) -> Option<(&(Priority, u64), &Arc<Notify>)> {
         let (urgent, routine) =
             (first(&self.line, Priority::Waiting), first(&self.line, Priority::Routine));
         if self.turns.urgent_next(urgent.is_some(), routine.is_some()) { urgent } else { routine }
     }
 
-    /// Lets the one whose turn it is look again.
+    /// Wakes the waiter whose turn it is.
     fn wake(&self) {
         if let Some((_, notify)) = self.head() {
             notify.notify_one();
         }
     }
 
-    /// Lets all look again: what they were told about their time no longer holds.
+    /// Wakes all waiters: their computed times are outdated.
     fn wake_all(&self) {
         self.line.values().for_each(|notify| notify.notify_one());
     }
@@ -95,8 +95,8 @@ impl State {
         }
     }
 
-    /// Tries to let this waiter through. An error tells when to look again, unless
-    /// woken before; `None` if only a wake-up can help.
+    /// Tries to admit this waiter. An error holds the time to try again, unless woken before;
+    /// `None` means that only a wake-up can help.
     fn turn(&mut self, ticket: (Priority, u64), now: Instant) -> Result<(), Option<Instant>> {
         if self.head().is_none_or(|(head, _)| *head != ticket) {
             return Err(None);
@@ -108,7 +108,7 @@ impl State {
         Ok(())
     }
 
-    /// Why this waiter cannot be through by the deadline, if that is certain already.
+    /// Why this waiter cannot be admitted by the deadline, if that is already certain.
     fn hopeless(
         &mut self,
         ticket: (Priority, u64),
@@ -123,7 +123,7 @@ impl State {
     }
 }
 
-/// A place in the line, given up when dropped.
+/// A place in the line, released when dropped.
 struct Place<'a> {
     shared: &'a Shared,
     ticket: (Priority, u64),
@@ -148,7 +148,7 @@ impl Drop for Place<'_> {
 }
 
 impl TokenBucket {
-    /// A bucket that is full. The histogram takes the seconds that each request waited.
+    /// A full bucket. The histogram records the seconds that each request waited.
     pub fn new(rate: Rate, tuning: Tuning, waits: Histogram) -> Self {
         let state = State {
             bucket: Bucket::new(rate, tuning, Instant::now()),
@@ -159,19 +159,18 @@ impl TokenBucket {
         Self { shared: Arc::new(Shared { state: Mutex::new(state), waits }) }
     }
 
-    /// Waits for a turn, however long, and returns how long it was. Who gives up
-    /// waiting has taken nothing.
+    /// Waits for a turn without a time limit, and returns the wait time. A caller that gives up
+    /// takes no token.
     pub async fn admit(&self, priority: Priority) -> Duration {
         loop {
-            // Without a deadline there is no refusal.
+            // Without a deadline a request is never refused.
             if let Ok(waited) = self.enter(priority, None).await {
                 return waited;
             }
         }
     }
 
-    /// Waits for a turn, and fails as soon as it is certain that there is none by the
-    /// deadline.
+    /// Waits for a turn, and fails as soon as it is certain that there is none by the deadline.
     pub async fn admit_by(
         &self,
         priority: Priority,
@@ -224,35 +223,35 @@ impl TokenBucket {
         result
     }
 
-    /// Changes rate and burst, for those who wait as well.
+    /// Changes rate and burst, also for waiting requests.
     pub fn configure(&self, rate: Rate) {
         self.change(|bucket, now| bucket.configure(rate, now));
     }
 
-    /// Lets nothing through for so long, or for [`Tuning::max_closed`] if that is
-    /// shorter. Does not shorten a closing that lasts longer. Returns whether the
-    /// bucket was open, so that a volley of refusals can be logged as one.
+    /// Closes the bucket for this time, at most [`Tuning::max_closed`]. Never shortens an earlier
+    /// closing. Returns whether the bucket was open, so that a burst of refusals can be logged
+    /// once.
     pub fn close_for(&self, time: Duration) -> bool {
         self.change(|bucket, now| bucket.close(time, now))
     }
 
-    /// Reports that the other side refused a request because there were too many.
+    /// Reports that the server refused a request as too many.
     pub fn refused(&self) {
         self.change(Bucket::refused);
     }
 
-    /// Reports that the other side did not find a request too much.
+    /// Reports that the server processed a request.
     pub fn succeeded(&self) {
-        // The rate can only grow by this: who waits looks again soon enough.
+        // This can only raise the rate: waiters check again soon enough.
         self.shared.state.lock().bucket.succeeded(Instant::now());
     }
 
-    /// The requests per second that are let through now; `None` for no limit.
+    /// The current requests per second; `None` for no limit.
     pub fn in_force(&self) -> Option<f64> {
         self.shared.state.lock().bucket.in_force()
     }
 
-    /// How many wait.
+    /// The number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.shared.state.lock().line.len()
     }

@@ -16,7 +16,7 @@ fn held(step: &'static str) -> Step {
     Step { step, changes, reason, held: Some("the breaker is open".to_owned()) }
 }
 
-/// The page without its times.
+/// The page without timestamps.
 fn json(plans: &Plans, name: Option<&str>) -> Value {
     let mut page: Value = serde_json::from_str(&plans.json(name)).unwrap();
     for plan in page["plans"].as_array_mut().unwrap() {
@@ -90,7 +90,7 @@ fn a_step_is_counted_and_logged_once() {
     for _ in 0..3 {
         plans.set(&node("node-1"), vec![step("labels", "a=b")]);
     }
-    // One more step: the first is known already.
+    // One more step: the first one is not new.
     plans.set(&node("node-1"), vec![step("labels", "a=b"), held("delete")]);
     plans.clear("Node", "node-1");
     plans.clear("Node", "node-1");

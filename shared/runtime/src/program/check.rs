@@ -1,4 +1,4 @@
-//! `--check-config`: everything that can be checked without asking a server.
+//! `--check-config`: checks everything that needs no server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,27 +25,27 @@ use crate::{
     settings::CommonSettings,
 };
 
-/// How long is waited for what reads a part of the configuration: the provider, and an
-/// exec plugin that a kubeconfig names.
+/// Time limit for each part that reads configuration: the provider, and an exec plugin of a
+/// kubeconfig.
 const CHECK: Duration = Duration::from_secs(10);
 
-/// What was found.
+/// The findings.
 #[derive(Default)]
 struct Found {
-    /// What a start would end with, in its order.
+    /// The failures that a start would report, in its order.
     failures: Vec<Failure>,
     warnings: Vec<String>,
 }
 
-/// Checks the settings and all files that they name, and says what came of it. The exit
-/// code is that of a start with the same settings.
+/// Checks the settings and all files that they name, and prints the result. The exit code is
+/// that of a start with the same settings.
 pub(super) fn check<P: Program>(invocation: &Invocation, providers: &ProviderRegistry) -> Exit {
     let loaded = match load_for::<P>(invocation, providers) {
         Ok(loaded) => loaded,
         Err(error) => return refuse::<P>(&error.to_string()),
     };
     install_tls();
-    // What a provider has to say about its file it says in the log.
+    // The provider reports problems of its file in the log.
     let said =
         LogSettings { verbosity: 0, filter: Some("warn".to_owned()), format: LogFormat::Text };
     let _said = match logging::logger(&said, std::io::stderr) {
@@ -85,12 +85,12 @@ async fn look_at_kubeconfig<P: Program>(common: &CommonSettings, found: &mut Fou
     let metrics = Arc::new(RestMetrics::default());
     let config = client_config::<P>(common, Arc::new(Unlimited), metrics);
     match timeout(CHECK, Clients::connect(config)).await {
-        // Settings for a pod are checked elsewhere: in a pipeline, on a desk.
+        // In-cluster settings may be checked outside a pod, for instance in a pipeline.
         Ok(Err(error @ ClientError::NotConfigured { .. })) => {
             found.warnings.push(format!("here a start would fail: {}", chain(&error)));
         }
         Ok(Err(error)) => found.failures.push(Failure::Usage(chain(&error))),
-        // A plugin that does not answer now says nothing about the configuration.
+        // A plugin that does not respond now does not make the configuration invalid.
         Ok(Ok(_)) | Err(_) => {}
     }
 }
@@ -110,7 +110,7 @@ async fn look_at_provider<P: Program>(
             let problem = provider::configuration_problem(factory.name(), &context, &error);
             found.failures.push(Failure::Usage(problem));
         }
-        // A cloud that does not answer now says nothing about the configuration.
+        // A cloud that does not respond now does not make the configuration invalid.
         Ok(_) => {}
         Err(_) => found.warnings.push(format!(
             "the configuration of the provider {} could not be checked within {} s",

@@ -1,4 +1,4 @@
-//! This process in the election, if there is one.
+//! The election task of this process, if election is enabled.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::{
     supervisor::Supervisor,
 };
 
-/// What giving the Lease back may take. It expires by itself if that fails.
+/// Time limit for releasing the Lease. The Lease expires by itself if that fails.
 const RELEASE: Duration = Duration::from_secs(6);
 
-/// This process as a candidate. Without election it leads from the start, and an observer
-/// never does.
+/// This process as a candidate. Without election it leads from the start; an observer never
+/// leads.
 pub(super) struct Candidacy {
     leadership: Leadership,
     election: Option<Election>,
@@ -29,7 +29,7 @@ pub(super) struct Candidacy {
 }
 
 impl Candidacy {
-    /// A candidate that does not stand yet.
+    /// A candidate that has not started.
     pub(super) fn new(
         common: &CommonSettings,
         clients: &Clients,
@@ -70,12 +70,12 @@ impl Candidacy {
         }
     }
 
-    /// What the program asks before each write.
+    /// The leadership state that the program checks before each write.
     pub(super) fn leadership(&self) -> &Leadership {
         &self.leadership
     }
 
-    /// Stands for election. Its check appears on the pages.
+    /// Starts the election and adds its health check.
     pub(super) fn start(&self, tasks: &Supervisor, health: &Health) {
         let Some(elector) = self.waiting.lock().take() else { return };
         show(health, &self.leadership, &self.lease, elector.identity());
@@ -97,7 +97,7 @@ impl Candidacy {
         self.ended.subscribe().wait_for(|ended| *ended == Some(Ended::Lost)).await.ok();
     }
 
-    /// Gives the Lease back, if it is ours. Everything that writes must have ended.
+    /// Releases the Lease if this process holds it. All writers must have stopped.
     pub(super) async fn release(&self) {
         let never_stood = self.waiting.lock().is_some();
         let Some(election) = self.election.as_ref().filter(|_| !never_stood) else { return };
@@ -109,7 +109,7 @@ impl Candidacy {
     }
 }
 
-/// Upstream's check: a process that believes in a term that has ended is broken.
+/// Upstream's check: fails for a process that still leads after its term expired.
 fn show(health: &Health, leadership: &Leadership, lease: &str, identity: &str) {
     let (leadership, lease, me) = (leadership.clone(), lease.to_owned(), identity.to_owned());
     health.add("leaderElection", Scope::Liveness, move || {

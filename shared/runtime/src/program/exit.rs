@@ -1,4 +1,4 @@
-//! How a process ends, and what it prints before there is a log.
+//! Exit codes, and messages before the logger exists.
 
 use std::io::Write as _;
 
@@ -7,18 +7,18 @@ use super::{Failure, Program};
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// In order.
+    /// Successful shutdown.
     Done,
-    /// Leadership lost, a task ended unexpectedly, or the like.
+    /// Leadership lost, a task ended unexpectedly, or another error.
     Broken,
-    /// The command line or the settings are wrong.
+    /// The command line or the settings are invalid.
     Usage,
     /// A second signal.
     Signal(u8),
 }
 
 impl Exit {
-    /// The code that the parent process sees.
+    /// The exit code.
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -38,7 +38,7 @@ impl From<&Failure> for Exit {
     }
 }
 
-/// Prints lines about a wrong command line or wrong settings; the logger is not there yet.
+/// Prints errors of the command line or the settings; the logger does not exist yet.
 pub(super) fn refuse<P: Program>(lines: &str) -> Exit {
     for line in lines.lines() {
         eprintln!("{}: {line}", P::IDENTITY.binary);
@@ -46,7 +46,7 @@ pub(super) fn refuse<P: Program>(lines: &str) -> Exit {
     Exit::Usage
 }
 
-/// Prints a text on stdout. A reader that has gone, as `head` does, is no error.
+/// Prints a text on stdout. A closed pipe, as with `head`, is no error.
 pub(super) fn print(text: &str) -> Exit {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Exit::Broken,

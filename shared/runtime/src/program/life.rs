@@ -1,4 +1,4 @@
-//! The life of a process in one place.
+//! The lifecycle of a process in one place.
 
 use ccm_base::message::chain;
 use ccm_cloud::ProviderRegistry;
@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Failure, Loaded, Program, shell::Shell};
 use crate::logging::LogControl;
 
-/// Runs a program until `stop` is cancelled or something ends it, which is logged.
-/// `main` puts the command line, the logger and the signals around it.
+/// Runs a program until `stop` is cancelled or an error ends it, which is logged. `main` adds
+/// the command line, the logger and the signals.
 pub async fn run<P: Program>(
     loaded: Loaded<P>,
     providers: &ProviderRegistry,
@@ -21,7 +21,7 @@ pub async fn run<P: Program>(
     };
     let mut leading = None;
     let outcome = shell.watch(&stop, shell.live(providers, &mut leading)).await;
-    // At once: the end in order takes its time, and may be cut short from outside.
+    // Log first: the orderly shutdown takes time, and may be killed.
     let outcome = outcome.inspect_err(say);
     shell.end(outcome, leading).await
 }

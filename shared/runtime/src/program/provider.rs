@@ -1,4 +1,4 @@
-//! From the provider's name to a cloud whose capability is known.
+//! Builds the cloud provider and waits until its capabilities are known.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,16 +13,16 @@ use tokio::time::{sleep, timeout};
 use super::{Failure, Need, Program};
 use crate::{health::Condition, settings::CommonSettings};
 
-/// From one failure to the next try.
+/// Pause between a failure and the next attempt.
 const WAIT: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
-/// The longest wait that a cloud may ask for.
+/// Upper limit for a pause requested by the cloud.
 const LONGEST_ASKED: Duration = Duration::from_mins(1);
-/// From one look at what the provider knows to the next.
+/// Poll interval for capabilities that the provider learns by itself.
 const GLANCE: Duration = Duration::from_secs(1);
-/// How long the question whether the cloud answers may take.
+/// Time limit for the probe of the cloud.
 const PROBE: Call = Call::routine(Duration::from_secs(10));
 
-/// What a provider is built from, but for the gate and the metrics of a running process.
+/// The provider's build context, without the gate and the metrics of a running process.
 pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderContext {
     let agents = common.cloud.user_agents.iter().cloned().chain([P::IDENTITY.user_agent()]);
     ProviderContext {
@@ -36,7 +36,7 @@ pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderC
     }
 }
 
-/// The wait after the last of so many failures; a cloud that names one gets at least that.
+/// The pause after this many consecutive failures; at least the one the cloud requested.
 fn wait(error: &CloudError, failures: u32) -> Duration {
     let wait = WAIT.after(failures);
     match error.class() {
@@ -45,8 +45,8 @@ fn wait(error: &CloudError, failures: u32) -> Duration {
     }
 }
 
-/// Builds the provider. A mistake in its configuration is a failure; a cloud that does
-/// not answer is waited for, and shown as not ready meanwhile.
+/// Builds the provider. A configuration error is a failure; while the cloud does not respond,
+/// the process waits and is not ready.
 pub(super) async fn build(
     factory: &dyn ProviderFactory,
     context: &ProviderContext,
@@ -68,7 +68,7 @@ pub(super) async fn build(
     }
 }
 
-/// The provider's complaint, with the setting it is about.
+/// The provider's error, with the setting that causes it.
 pub(super) fn configuration_problem(
     name: &str,
     context: &ProviderContext,
@@ -76,21 +76,21 @@ pub(super) fn configuration_problem(
 ) -> String {
     let message = &error.message;
     match &context.config.path {
-        // The provider names the setting itself.
+        // The provider already names the setting.
         _ if message.contains("--cloud-") => message.clone(),
         Some(path) => format!("--cloud-config={}: {message}", path.display()),
         None => format!("--cloud-provider={name} without --cloud-config: {message}"),
     }
 }
 
-/// What the provider knows by itself, which costs no call.
+/// The capabilities that the provider knows without a call.
 fn offered(cloud: &dyn Cloud, needs: Capability) -> Result<bool, CloudError> {
     match needs {
         Capability::Instances => cloud.instances().map(|offered| offered.is_some()),
     }
 }
 
-/// Waits until the provider knows by itself.
+/// Waits until the provider knows its capabilities without a call.
 async fn known(cloud: &dyn Cloud, needs: Capability) {
     loop {
         sleep(GLANCE).await;
@@ -100,8 +100,8 @@ async fn known(cloud: &dyn Cloud, needs: Capability) {
     }
 }
 
-/// What the program cannot do without and the provider does not offer; waits until that is
-/// known. What it can do without is not waited for.
+/// The required capabilities that the provider lacks; waits until they are known. Does not
+/// wait for optional capabilities.
 pub(super) async fn missing(
     cloud: &dyn Cloud,
     needs: &[Need],
@@ -122,7 +122,7 @@ pub(super) async fn missing(
     None
 }
 
-/// Waits until it is known whether the provider offers what the program needs.
+/// Waits until it is known whether the provider has the capabilities that the program needs.
 async fn offers(cloud: &dyn Cloud, needs: Capability, startup: &Condition) -> bool {
     let mut failures = 0;
     let mut logged = String::new();
@@ -136,19 +136,19 @@ async fn offers(cloud: &dyn Cloud, needs: Capability, startup: &Condition) -> bo
             "not known yet whether the cloud provider {} offers {needs}: {error}",
             cloud.name()
         ));
-        // Once per kind of trouble: this may last as long as the cloud is down.
+        // Log once per error kind: an outage of the cloud may be long.
         let line = error.kind.to_string();
         if !asked {
-            // Every start goes through this, for as long as it takes to ask.
+            // Every start gets here, and stays for the duration of the probe.
             tracing::info!(provider = cloud.name(), capability = %needs, "asking the cloud what it offers");
         } else if line != logged {
             tracing::warn!(provider = cloud.name(), capability = %needs, %error, "the cloud does not say yet what it offers");
             logged = line;
         }
-        // Perhaps it becomes known meanwhile: by settings that were mended, for instance.
+        // The capabilities may become known meanwhile, for instance after a configuration fix.
         failures += 1;
         timeout(wait(&error, failures), known(cloud, needs)).await.ok();
-        // Providers discover on use; a failure shows at the next turn of this loop.
+        // Providers discover on use; a failure appears in the next iteration.
         asked = true;
         if let Err(error) = cloud.health(PROBE).await {
             tracing::debug!(provider = cloud.name(), %error, "the cloud does not answer");

@@ -1,7 +1,7 @@
-//! The configuration file while the program runs.
+//! Reloads the configuration file while the program runs.
 //!
-//! The content is polled, not the file watched: a mounted ConfigMap swaps a symbolic
-//! link, and a watch on the file goes blind after the first change.
+//! It polls the content instead of watching the file: a mounted ConfigMap replaces a symbolic
+//! link, and a watch on the file misses all changes after the first.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,10 +24,10 @@ use crate::{
     settings::{CommonSettings, Loaded},
 };
 
-/// How often the content of the file is looked at.
+/// Poll interval for the content of the file.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// How one new version of the file ended.
+/// The outcome of a new version of the file.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum Outcome {
@@ -47,21 +47,21 @@ metrics! {
     }
 }
 
-/// What came of one look at the file.
+/// The result of one poll of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// The content is what it was.
+    /// The content is unchanged.
     Same,
-    /// A new version was taken over, as far as that is possible without a restart.
+    /// A new version was applied, except for settings that need a restart.
     Taken(Changes),
-    /// A new version was refused; the old one stays.
+    /// A new version was rejected; the previous one stays in force.
     Refused(Problems),
 }
 
 /// Keeps a program's settings up to date with its file.
 pub(crate) struct Reload<S> {
     loaded: Loaded<S>,
-    /// The last content looked at, good or bad; an error is content, too.
+    /// The last content read, valid or not; a read error counts as content.
     seen: Result<[u8; 32], String>,
     common: watch::Sender<Arc<CommonSettings>>,
     own: watch::Sender<Arc<S>>,
@@ -71,7 +71,7 @@ pub(crate) struct Reload<S> {
 }
 
 impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
-    /// Begins with what was loaded at the start.
+    /// Starts with the settings loaded at startup.
     pub(crate) fn new(loaded: Loaded<S>, health: &Health, metrics: &Metrics) -> Self {
         let condition = health.condition("config", Scope::Information, "not read");
         let page = loaded.configz();
@@ -89,25 +89,25 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
         this
     }
 
-    /// The common settings as they change.
+    /// The common settings, updated on reload.
     pub(crate) fn common(&self) -> watch::Receiver<Arc<CommonSettings>> {
         self.common.subscribe()
     }
 
-    /// The program's own settings as they change.
+    /// The program's own settings, updated on reload.
     pub(crate) fn own(&self) -> watch::Receiver<Arc<S>> {
         self.own.subscribe()
     }
 
-    /// The page `/configz`, kept up to date.
+    /// The page `/configz`, updated on reload.
     pub(crate) fn page(&self) -> Arc<ArcSwap<String>> {
         Arc::clone(&self.page)
     }
 
-    /// Looks at the file until the token is cancelled.
+    /// Polls the file until the token is cancelled.
     pub(crate) async fn run(mut self, token: CancellationToken) {
         let Some(path) = self.loaded.config_path().map(str::to_owned) else {
-            // The senders live here, so that receivers never see them closed.
+            // Keeps the senders alive, so that receivers never see them closed.
             token.cancelled().await;
             return;
         };
@@ -143,7 +143,7 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
         }
     }
 
-    /// Judges the content of the file.
+    /// Validates the content of the file and applies it.
     pub(crate) fn look(&mut self, content: Result<String, String>) -> Look {
         let seen = content.as_deref().map(digest).map_err(Clone::clone);
         if seen == self.seen {

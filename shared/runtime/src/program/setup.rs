@@ -1,4 +1,4 @@
-//! What a start and `--check-config` both need: settings, TLS, threads.
+//! Setup shared by a start and `--check-config`: settings, TLS, threads.
 
 use std::thread::available_parallelism;
 
@@ -9,11 +9,11 @@ use tokio::runtime::{Builder, Runtime};
 use super::{Loaded, Program};
 use crate::settings;
 
-/// A controller works in few tasks at a time; a machine with many processors is no
-/// reason for as many threads.
+/// Upper limit for worker threads: a controller runs few tasks at a time, also on a machine
+/// with many processors.
 const THREADS: usize = 4;
 
-/// Reads the settings of a program from all layers for a process with these providers.
+/// Reads the settings of a program from all layers, for a process with these providers.
 pub(super) fn load_for<P: Program>(
     invocation: &Invocation,
     providers: &ProviderRegistry,
@@ -31,7 +31,7 @@ pub(super) fn runtime<P: Program>() -> std::io::Result<Runtime> {
         .build()
 }
 
-/// One TLS library for the whole process. Fails only if one is there already.
+/// Installs one TLS library for the whole process. Fails only if one is already installed.
 pub(super) fn install_tls() {
     rustls::crypto::ring::default_provider().install_default().ok();
 }

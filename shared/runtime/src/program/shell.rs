@@ -1,4 +1,4 @@
-//! What lives as long as the process, around the program's own work.
+//! The parts that live as long as the process, around the program's own work.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,16 +34,16 @@ use crate::{
     supervisor::Supervisor,
 };
 
-/// How often a provider is asked again whether it offers now what it did not before.
+/// Interval for checking again whether a provider has gained a missing capability.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
-/// What work gets to notice that it is to end, when nothing is left of its time.
+/// Minimum time for tasks to notice the cancellation, after the deadline.
 const NOTICE: Duration = Duration::from_secs(1);
-/// What work gets when the process ends because something broke.
+/// Time for tasks to stop when the process ends because of an error.
 const ABANDON: Duration = Duration::from_millis(2500);
-/// What the event writer gets for what is still queued, a little above its own limit.
+/// Time for the event writer to flush its queue, a little above its own limit.
 const FLUSH: Duration = Duration::from_secs(3);
 
-/// What an observer says of itself.
+/// The message of an observer.
 const OBSERVES: &str = "observes: takes no Lease and writes nothing; /plan shows what it would do";
 
 /// A program that leads or observes.
@@ -53,13 +53,13 @@ pub(super) struct Leading<P> {
     _running: Option<RunningController>,
 }
 
-/// What lives as long as the process.
+/// The parts that live as long as the process.
 pub(super) struct Shell<P: Program> {
     /// The runtime's own tasks: pages, settings, election.
     tasks: Supervisor,
-    /// The program's tasks. They end first.
+    /// The program's tasks, which stop first.
     work: Supervisor,
-    /// The writer of events, which ends after the work that records them.
+    /// The event writer, which stops after the tasks that record events.
     events_task: Supervisor,
     events: EventRecorder,
     plans: Plans,
@@ -74,8 +74,8 @@ pub(super) struct Shell<P: Program> {
 }
 
 impl<P: Program> Shell<P> {
-    /// Builds everything that needs no answer from anybody, and starts the pages. The
-    /// election does not run yet.
+    /// Builds everything that needs no response from a server, and starts the admin pages. Does
+    /// not start the election.
     pub(super) async fn start(loaded: Loaded<P>, log: LogControl) -> Result<Self, Failure> {
         let (health, metrics) = (Health::new(), Metrics::of(P::IDENTITY.binary));
         let startup = health.condition("startup", Scope::Readiness, "starting");
@@ -138,7 +138,7 @@ impl<P: Program> Shell<P> {
         Ok(shell)
     }
 
-    /// Goes on with `life` until `stop` is cancelled or a task ends as it must not.
+    /// Runs `life` until `stop` is cancelled or a task fails.
     pub(super) async fn watch(
         &self,
         stop: &CancellationToken,
@@ -154,8 +154,8 @@ impl<P: Program> Shell<P> {
         }
     }
 
-    /// From the provider to the end of leadership. Returns only when that is lost or
-    /// something is wrong.
+    /// From building the provider to the end of leadership. Returns only when leadership is lost
+    /// or an error occurs.
     pub(super) async fn live(
         &self,
         providers: &ProviderRegistry,
@@ -189,7 +189,7 @@ impl<P: Program> Shell<P> {
         Err(Failure::Broken("leaderelection lost".to_owned()))
     }
 
-    /// Finds out beside everything else which rights this program has.
+    /// Reviews the program's permissions in the background.
     fn review_rights(&self) {
         let needed = match self.plans.mode() {
             Mode::Control => rights::needed(P::rights(), &self.common.borrow().election),
@@ -200,7 +200,7 @@ impl<P: Program> Shell<P> {
         self.tasks.spawn_job("rights", review.run(self.tasks.token().clone()));
     }
 
-    /// The cloud, once it is known to offer what the program needs.
+    /// The cloud, once it has the capabilities that the program needs.
     async fn cloud(&self, providers: &ProviderRegistry) -> Result<Arc<dyn Cloud>, Failure> {
         let settings = Arc::clone(&self.common.borrow());
         let factory = providers
@@ -216,7 +216,7 @@ impl<P: Program> Shell<P> {
         let mut said = String::new();
         while let Some(missing) = provider::missing(cloud.as_ref(), &needs, &self.startup).await {
             let idle = format!("the cloud provider {} does not offer {missing}", cloud.name());
-            // Shown each time, because a look that fails shows its failure.
+            // Set each time, because a failed probe replaces the message.
             self.startup.pass(format!("idle: {idle}"));
             if idle != said {
                 tracing::info!("idle: {idle}");
@@ -243,7 +243,7 @@ impl<P: Program> Shell<P> {
         }
     }
 
-    /// The check that upstream names after the controller.
+    /// The health check that upstream names after the controller.
     fn show_work(&self) {
         let work = self.work.clone();
         self.health.add(P::IDENTITY.controller, Scope::Liveness, move || {
@@ -251,8 +251,8 @@ impl<P: Program> Shell<P> {
         });
     }
 
-    /// Ends in order: no longer ready, drained, work ended, lease given back, events
-    /// written, pages closed.
+    /// Orderly shutdown: not ready, drain, stop the tasks, release the Lease, flush the events,
+    /// close the pages.
     pub(super) async fn end(
         self,
         outcome: Result<(), Failure>,
@@ -261,8 +261,8 @@ impl<P: Program> Shell<P> {
         self.startup.fail("ending");
         let time = if outcome.is_ok() { self.common.borrow().drain_timeout } else { ABANDON };
         let ended = self.end_work(outcome.is_ok(), leading, Instant::now() + time).await;
-        // While something may still be written, the lease must not pass to another one
-        // before its time; it expires by itself.
+        // While a write may still be in flight, the Lease must not be released early; it expires
+        // by itself.
         if ended {
             self.candidacy.release().await;
         }
@@ -275,7 +275,7 @@ impl<P: Program> Shell<P> {
         outcome
     }
 
-    /// Ends the program's work. Says whether all of it has ended.
+    /// Stops the program's tasks. Returns whether all of them have ended.
     async fn end_work(&self, drain: bool, leading: Option<Leading<P>>, deadline: Instant) -> bool {
         if let Some(leading) = leading.filter(|_| drain && self.candidacy.leadership().is_leader())
         {
@@ -288,7 +288,7 @@ impl<P: Program> Shell<P> {
             }
         }
         self.work.token().cancel();
-        // Not bounded by the deadline: they cannot be called back.
+        // Not limited by the deadline: a sent write cannot be cancelled.
         self.gate.end_writes().await;
         let left = deadline.saturating_duration_since(Instant::now()).max(NOTICE);
         match self.work.wait_all(left).await {
@@ -301,7 +301,7 @@ impl<P: Program> Shell<P> {
     }
 }
 
-/// The recorder of events, with its writer unless this process only observes.
+/// The event recorder, with its writer unless this process only observes.
 fn record_events<P: Program>(
     settings: &CommonSettings,
     clients: &Clients,
@@ -327,11 +327,11 @@ async fn connect<P: Program>(
     let rest = Arc::new(RestMetrics::default());
     metrics.with(|registry| rest.register(registry));
     let config = client_config::<P>(settings, Arc::new(limits.clone()), rest);
-    // What can fail here is the kubeconfig; the server is not asked.
+    // Only the kubeconfig can fail here; this makes no request.
     Clients::connect(config).await.map_err(|error| Failure::Usage(chain(&error)))
 }
 
-/// What the clients are built from.
+/// The configuration of the API server clients.
 pub(super) fn client_config<P: Program>(
     settings: &CommonSettings,
     limiter: Arc<dyn RequestLimiter>,
@@ -347,7 +347,7 @@ pub(super) fn client_config<P: Program>(
     }
 }
 
-/// How each service of the cloud has been answering, for `/readyz?verbose`.
+/// The last results of each cloud service, for `/readyz?verbose`.
 fn show_cloud(health: &Health, gate: &CloudGate) {
     let gate = gate.clone();
     health.add("cloud", Scope::Information, move || {
@@ -376,7 +376,7 @@ fn show_cloud(health: &Health, gate: &CloudGate) {
     });
 }
 
-/// Takes over live settings as they change.
+/// Applies live settings as they change.
 async fn apply(
     mut common: watch::Receiver<Arc<CommonSettings>>,
     api: ApiLimits,

@@ -1,46 +1,46 @@
-//! SIGTERM and SIGINT: the first one ends the program in order, the second at once.
+//! SIGTERM and SIGINT: the first shuts the program down, the second exits at once.
 
 use std::io;
 
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// A request to end.
+/// A request to end the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// SIGINT, Ctrl-C.
     Interrupt,
-    /// SIGTERM, what Kubernetes sends.
+    /// SIGTERM, sent by Kubernetes.
     Terminate,
 }
 
-/// What a signal leads to.
+/// The reaction to a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reaction {
-    /// Drain, give the Lease back, end.
+    /// Drain, release the Lease, exit.
     Drain,
-    /// End now with this exit code.
+    /// Exit now with this code.
     EndNow(u8),
 }
 
-/// What this signal leads to, when so many came before it.
+/// The reaction to this signal after `earlier` signals.
 pub(crate) fn reaction(earlier: usize, signal: Signal) -> Reaction {
     match (earlier, signal) {
         (0, _) => Reaction::Drain,
-        // 128 and the signal's number, as a shell reports it.
+        // 128 plus the signal number, as a shell reports it.
         (_, Signal::Interrupt) => Reaction::EndNow(130),
         (_, Signal::Terminate) => Reaction::EndNow(143),
     }
 }
 
-/// The signals of this process.
+/// The signal handlers of this process.
 pub(crate) struct Signals {
     interrupt: Stream,
     terminate: Stream,
 }
 
 impl Signals {
-    /// From now on the two signals no longer end the process by themselves.
+    /// Installs handlers for both signals, which then no longer kill the process.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,

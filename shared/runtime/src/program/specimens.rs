@@ -1,4 +1,4 @@
-//! What a process of a program measures, without running one.
+//! The metrics of a program, without running it.
 
 use ccm_kube::{events::EventMetrics, metrics::RestMetrics};
 
@@ -12,12 +12,12 @@ use crate::{
     rights::RightsMetrics,
 };
 
-/// A registry as a process of this program has it, with one series of every metric for
-/// every value that a label can take. A value that depends on the cluster or the cloud
-/// stands there once, with an example. The metrics of providers are not among them.
+/// The registry of this program's process, with one series per metric and label value. A label
+/// that depends on the cluster or the cloud has one example value. Providers' metrics are not
+/// included.
 ///
-/// The reference of the metrics is printed from it; a scenario compares it with what
-/// running programs report.
+/// The metrics reference is generated from it; an end-to-end test compares it with the metrics
+/// of running programs.
 pub fn specimens<P: Program>() -> Metrics {
     let metrics = Metrics::of(P::IDENTITY.binary);
     drop(metrics.running(P::IDENTITY.alias));

@@ -1,4 +1,4 @@
-//! From the command line to a running process, and from its end to an exit code.
+//! From the command line to a running process, and from its end to the exit code.
 
 use std::process::ExitCode;
 
@@ -21,9 +21,9 @@ use crate::{
     settings,
 };
 
-/// Runs a program: the whole of a binary's `main`. Exit codes: 0 for an end in order
-/// (also `--help`, `--version`), 2 for a wrong command line or wrong settings, 130 or
-/// 143 for a second signal, 1 for everything else.
+/// Runs a program: the whole `main` of a binary. Exit codes: 0 for an orderly shutdown (also
+/// `--help`, `--version`), 2 for an invalid command line or settings, 130 or 143 for a second
+/// signal, 1 for everything else.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "a binary has no use for its providers afterwards"
@@ -51,15 +51,15 @@ pub(super) fn start<P: Program>(invocation: &Invocation, providers: &ProviderReg
     }
 }
 
-/// Prints what the reference of the metrics is written from.
+/// Prints the input of the metrics reference.
 fn print_metrics<P: Program>() -> Exit {
-    // The gauges of the async runtime are there only within one.
+    // The async runtime's gauges exist only inside a runtime.
     let Ok(runtime) = runtime::<P>() else { return Exit::Broken };
     let _within = runtime.enter();
     specimens::<P>().encode().map_or(Exit::Broken, |text| print(&text))
 }
 
-/// Prints what the roles in `manifests/` are compared with.
+/// Prints the permissions that the roles in `manifests/` are compared with.
 fn print_rights<P: Program>(invocation: &Invocation, providers: &ProviderRegistry) -> Exit {
     let loaded = match load_for::<P>(invocation, providers) {
         Ok(loaded) => loaded,
@@ -86,7 +86,7 @@ fn work<P: Program>(loaded: Loaded<P>, providers: &ProviderRegistry) -> Exit {
         }
     };
     let exit = runtime.block_on(until_signalled::<P>(loaded, providers, log));
-    // Whatever a library still does in the background must not hold up the end.
+    // Background work of libraries must not delay the exit.
     runtime.shutdown_background();
     exit
 }
@@ -118,7 +118,7 @@ async fn until_signalled<P: Program>(
     }
 }
 
-/// The first lines of the log: who this is, what was set, and what has no effect.
+/// The first log lines: the program, its settings, and settings without effect.
 fn introduce<P: Program>(loaded: &Loaded<P>) {
     let set: Vec<String> = loaded
         .raw

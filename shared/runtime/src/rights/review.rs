@@ -1,8 +1,8 @@
-//! Asks the API server which rights this program has, until it has all.
+//! Reviews the program's permissions until the API server grants all of them.
 //!
-//! A program with a right too few starts and does what it can, but is not ready: a rollout
-//! with a role that is too small stops there, and the replicas that work stay. That the
-//! review itself fails says nothing about rights, and keeps nobody from being ready.
+//! A program without a permission starts and works as far as it can, but is not ready: a
+//! rollout with an insufficient role stops there, and the old replicas stay. A failure of the
+//! review itself proves nothing about permissions and does not affect readiness.
 
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ use crate::{
     metrics::Metrics,
 };
 
-/// How many questions are under way at once.
+/// Maximum number of concurrent requests.
 const AT_ONCE: usize = 4;
-/// What one round of questions may take; nobody is ready before the first has ended.
+/// Time limit for one round; the program is not ready before the first round has ended.
 const ROUND: Duration = Duration::from_secs(5);
-/// Between two rounds.
+/// Pause between two rounds.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// What is known of one right.
+/// The state of one permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Unknown,
@@ -38,20 +38,20 @@ enum Answer {
     Denied,
 }
 
-/// The rights of one program, and what is known of them.
+/// The permissions of one program, and their states.
 pub(crate) struct Review {
     program: &'static str,
     api: Api<SelfSubjectAccessReview>,
     rights: Vec<(Right, Answer)>,
     check: Condition,
     metrics: RightsMetrics,
-    /// What was logged last.
+    /// The last verdict logged.
     said: Option<Verdict>,
 }
 
 impl Review {
-    /// A review of these rights. Its check and its metric appear at once; nobody is asked
-    /// before [`Review::run`].
+    /// A review of these permissions. Its check and its metric appear at once; the first request
+    /// is made by [`Review::run`].
     pub(crate) fn new(
         program: &'static str,
         rights: Vec<Right>,
@@ -69,8 +69,8 @@ impl Review {
         }
     }
 
-    /// Asks for each right once, and every 30 s again for those that are not granted.
-    /// Ends when all are, when this API server reviews nothing, or when cancelled.
+    /// Requests a review of each permission once, and every 30 s again while it is not granted.
+    /// Ends when all are granted, when this API server does not support reviews, or when cancelled.
     pub(crate) async fn run(mut self, token: CancellationToken) {
         token.run_until_cancelled(self.rounds()).await;
     }
@@ -82,7 +82,7 @@ impl Review {
             self.show(verdict);
             let done = self.rights.iter().all(|(_, answer)| *answer == Answer::Granted);
             let is_useless = trouble.as_ref().is_some_and(is_final);
-            // What was denied before may be granted later, and the review with it.
+            // A denied permission may be granted later, and the review with it.
             if done || is_useless && self.missing().next().is_none() {
                 return;
             }
@@ -90,7 +90,7 @@ impl Review {
         }
     }
 
-    /// Asks for what is not granted, up to the first question that is not answered.
+    /// Reviews all permissions not granted yet, up to the first request that fails.
     async fn round(&mut self) -> Result<(), ApiError> {
         let open = self.rights.iter().enumerate();
         let open = open.filter(|(_, (_, answer))| *answer != Answer::Granted);
@@ -167,8 +167,8 @@ metrics! {
     }
 }
 
-/// Whether asking again is pointless: whoever is signed in may ask, unless a cluster's
-/// owner has taken that away.
+/// Whether a retry is pointless: every authenticated client may request a review, unless the
+/// cluster's administrator has revoked that.
 fn is_final(error: &ApiError) -> bool {
     matches!(error, ApiError::Forbidden(_) | ApiError::NotFound | ApiError::Invalid(_))
 }

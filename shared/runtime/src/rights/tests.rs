@@ -17,8 +17,8 @@ use crate::{
     settings::sample::sample,
 };
 
-/// An API server that reviews rights: what it does not grant, what it was asked, and the
-/// status with which it refuses to review, if it does.
+/// An API server that reviews permissions: the denied ones, the received requests, and the
+/// status of a refused review, if it refuses.
 #[derive(Default)]
 struct Reviewer {
     denied: BTreeSet<String>,
@@ -69,7 +69,7 @@ impl Reviewer {
     }
 }
 
-/// A running review, and where it shows what it found.
+/// A running review and its outputs.
 struct Running {
     server: Shared,
     health: Health,
@@ -79,7 +79,7 @@ struct Running {
 }
 
 impl Running {
-    /// Reviews four rights against this server.
+    /// Reviews four permissions against this server.
     fn start(server: Reviewer) -> Self {
         let (health, metrics) = (Health::new(), Metrics::new());
         let server = Shared::new(Mutex::new(server));
@@ -168,7 +168,7 @@ async fn a_review_that_fails_keeps_nobody_from_being_ready() {
         assert!(running.health.is_ready(), "{found:?}");
         assert!(found.verdict.detail().starts_with(detail), "{found:?}");
         assert_eq!(running.task.is_finished(), ends, "{found:?}");
-        // What stays unknown is asked for again, and then counts.
+        // A permission in unknown state is reviewed again, and then counts.
         {
             let mut server = running.server.lock();
             (server.refuses, server.hangs) = (None, false);
@@ -195,7 +195,7 @@ async fn a_failure_of_a_later_review_does_not_hide_what_is_missing() {
     sleep(Duration::from_mins(2)).await;
     assert!(!running.health.is_ready(), "{:?}", running.check());
     assert_eq!(running.missing(), "ccm_missing_rights 1");
-    // Nor does a server that reviews nothing for a while end the asking.
+    // A server that temporarily refuses reviews does not end them, either.
     running.server.lock().refuses = Some(403);
     sleep(Duration::from_mins(2)).await;
     assert!(!running.health.is_ready(), "{:?}", running.check());
@@ -213,7 +213,7 @@ async fn it_ends_when_the_process_ends() {
     timeout(Duration::from_secs(1), running.task).await.expect("it hangs").unwrap();
 }
 
-/// Those of a program.
+/// The permissions of a program.
 fn rights() -> Vec<Right> {
     vec![Right::new("list", "nodes"), Right::new("watch", "nodes")]
 }

@@ -121,8 +121,8 @@ fn flags_of_siblings_and_of_upstream_warn_once() {
     );
 }
 
-/// The command line of upstream's own test of its options, as far as its flags exist
-/// in more than one release.
+/// The command line of upstream's own options test, limited to flags that exist in more than
+/// one release.
 #[test]
 fn a_manifest_of_the_monolith_is_accepted() {
     let arguments = [
@@ -178,7 +178,7 @@ fn help_and_version_are_texts() {
     let version = format!("node-ccm {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(text("--version"), version);
     assert_eq!(text("--version=raw"), version);
-    // Where a line is broken depends on the terminal.
+    // Line breaks depend on the terminal.
     let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
     for help in [words(text("--help")), words(text("-h"))] {
         for part in [

@@ -1,4 +1,4 @@
-//! The settings that every program has.
+//! The settings common to all programs.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -20,8 +20,8 @@ use crate::{
     plans::Mode,
 };
 
-/// The common settings in the order of `--help` and the reference pages, with the heading
-/// above each section.
+/// The common settings in the order of `--help` and the reference pages, with the heading of
+/// each section.
 pub(super) const SECTIONS: [(&str, &[Setting]); 6] = [
     ("Process", Process::TABLE),
     ("Kubernetes API", KubeSettings::TABLE),
@@ -31,20 +31,20 @@ pub(super) const SECTIONS: [(&str, &[Setting]); 6] = [
     ("Logging", LogSettings::TABLE),
 ];
 
-/// The settings that every program has.
+/// The settings common to all programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CommonSettings {
-    /// Whether `--controllers` switches this program's controller on.
+    /// Whether `--controllers` enables this program's controller.
     pub enabled: bool,
-    /// Whether it acts or only observes.
+    /// Whether it makes changes or only observes.
     pub mode: Mode,
-    /// How long work that was begun may take to end at shutdown.
+    /// Time limit at shutdown for work in progress.
     #[serde(serialize_with = "duration::serialize")]
     pub drain_timeout: Duration,
     /// Accepted and shown by `/configz`, without effect: see its text.
     #[serde(serialize_with = "duration::serialize")]
     pub min_resync: Duration,
-    /// How the API server is reached.
+    /// The connection to the API server.
     pub kube: KubeSettings,
     /// The cloud provider.
     pub cloud: CloudSettings,
@@ -57,15 +57,14 @@ pub struct CommonSettings {
 }
 
 impl CommonSettings {
-    /// Converts the merged layers for a process with these cloud providers. Records every
-    /// problem.
+    /// Converts the merged layers for a process with these cloud providers. Records all problems.
     pub(super) fn read(
         raw: &RawSettings,
         identity: &Identity,
         providers: &[String],
         problems: &mut Problems,
     ) -> Option<Self> {
-        // Each part is read before the first `?`, so that all problems are found at once.
+        // Each part is read before the first `?`, so that all problems are reported at once.
         let enabled = enabled(raw, identity, problems);
         let process = Process::read(raw, problems);
         let kube = KubeSettings::read(raw, problems);
@@ -124,7 +123,7 @@ fn enabled(raw: &RawSettings, identity: &Identity, problems: &mut Problems) -> O
     unknown.is_empty().then(|| controllers::enabled(&list, identity))
 }
 
-/// The provider must be one of these; of none, any name will do.
+/// The provider must be in this list; an empty list accepts any name.
 fn check_provider(raw: &RawSettings, known: &[String], problems: &mut Problems) {
     let rule = match known {
         [] => "must be the name of a cloud provider".to_owned(),
@@ -137,20 +136,20 @@ fn check_provider(raw: &RawSettings, known: &[String], problems: &mut Problems) 
     raw.read("cloud-provider", |name| is_known(name).then_some(()).ok_or(rule), problems);
 }
 
-/// How the API server is reached.
+/// The connection to the API server.
 #[derive(Clone, PartialEq, Serialize)]
 pub struct KubeSettings {
     /// `--kubeconfig`.
     pub kubeconfig: Option<PathBuf>,
-    /// `--master`. Not shown: a URL may hold a password.
+    /// `--master`. Not serialised: a URL may contain a password.
     #[serde(skip)]
     pub master: Option<String>,
-    /// One request, retries included.
+    /// Time limit for one request, retries included.
     #[serde(serialize_with = "duration::serialize")]
     pub timeout: Duration,
-    /// Reads and writes, each.
+    /// The rate of reads and of writes, each.
     pub requests: RateSettings,
-    /// Events.
+    /// The rate of events.
     pub events: RateSettings,
 }
 
@@ -204,11 +203,11 @@ pub struct CloudSettings {
     pub config: Option<PathBuf>,
     /// `--cluster-name`.
     pub cluster_name: String,
-    /// `--user-agent`: what the cloud is told in front of the program's own name.
+    /// `--user-agent`: precedes the program's name in the user agent for the cloud.
     pub user_agents: Vec<String>,
-    /// Reads of each service.
+    /// The rate of reads of each service.
     pub reads: RateSettings,
-    /// Writes to each service.
+    /// The rate of writes to each service.
     pub writes: RateSettings,
 }
 
@@ -246,7 +245,7 @@ ccm_settings::settings! {
 /// Leader election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ElectionSettings {
-    /// Whether there is one.
+    /// Whether election is enabled.
     pub enabled: bool,
     /// The Lease's name.
     pub lease: String,
@@ -255,10 +254,10 @@ pub struct ElectionSettings {
     /// How long an unchanged Lease is respected.
     #[serde(serialize_with = "duration::serialize")]
     pub lease_duration: Duration,
-    /// How long a leader may fail to renew.
+    /// How long a leader may fail to renew the Lease.
     #[serde(serialize_with = "duration::serialize")]
     pub renew_deadline: Duration,
-    /// Between two attempts.
+    /// Time between two attempts.
     #[serde(serialize_with = "duration::serialize")]
     pub retry_period: Duration,
 }
@@ -321,7 +320,7 @@ impl ElectionSettings {
     }
 }
 
-/// Reads the name of an object in Kubernetes.
+/// Reads the name of a Kubernetes object.
 fn object_name(text: &str, default: &str) -> Result<String, String> {
     const RULE: &str = "must be a Kubernetes object name: lower-case letters, digits, '-' and '.', at most 253 characters";
     checked(RULE, |name: &String| {

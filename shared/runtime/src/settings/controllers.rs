@@ -1,8 +1,8 @@
-//! The list of `--controllers`.
+//! The item list of `--controllers`.
 
 use crate::{identity::Identity, programs};
 
-/// An item of the list that names nothing.
+/// An item that names no known controller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not in the list of known controllers: {}", known().collect::<Vec<_>>().join(", "))]
 pub struct UnknownController {
@@ -21,8 +21,8 @@ fn canonical(name: &str) -> &str {
         .map_or(name, |(canonical, _)| canonical)
 }
 
-/// Whether the list switches this program's controller on: the first item that names
-/// it decides; otherwise it runs if the list has a `*`.
+/// Whether the list enables this program's controller: the first item that names it decides;
+/// otherwise a `*` in the list enables it.
 pub fn enabled(list: &[String], identity: &Identity) -> bool {
     let named = list.iter().find_map(|item| {
         let (name, on) = signed(item);
@@ -44,7 +44,7 @@ pub fn unknown(list: &[String], identity: &Identity) -> Vec<UnknownController> {
         .collect()
 }
 
-/// An item without its sign, and whether it switches on.
+/// An item without its sign, and whether it enables the controller.
 fn signed(item: &str) -> (&str, bool) {
     match item.strip_prefix('-') {
         Some(name) => (name, false),

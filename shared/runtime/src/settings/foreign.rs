@@ -1,11 +1,11 @@
-//! Flags that existing manifests carry and this program has no use for. They are
-//! accepted with a warning, so that a manifest of cloud-controller-manager works.
+//! Flags of existing manifests that have no effect in this program. They are accepted with a
+//! warning, so that a manifest of cloud-controller-manager works.
 
 use ccm_settings::Foreign;
 
 use crate::programs;
 
-/// All flags without effect: those of the siblings first.
+/// All flags without effect, the siblings' flags first.
 pub(crate) fn all() -> impl Iterator<Item = &'static Foreign> {
     programs::flags().chain(UPSTREAM)
 }
@@ -19,7 +19,7 @@ const NO_WEBHOOKS: &str = "there are no webhooks";
 const GO_ONLY: &str = "it is about the Go runtime";
 const NOT_BUFFERED: &str = "logs are written to stderr at once";
 
-/// What only cloud-controller-manager has.
+/// Flags that only cloud-controller-manager has.
 const UPSTREAM: &[Foreign] = &[
     Foreign::value("controller-start-interval", ONE_CONTROLLER),
     Foreign::switch("use-service-account-credentials", ONE_CONTROLLER),

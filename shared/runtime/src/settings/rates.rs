@@ -1,4 +1,4 @@
-//! Rates as client-go reads them.
+//! Rates with client-go's conventions.
 
 use ccm_settings::SettingValue;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use serde::Serialize;
 pub struct RateSettings {
     /// Per second; `None` for no limit.
     pub per_second: Option<f64>,
-    /// How many may go at once.
+    /// Maximum number of requests at once.
     pub burst: u32,
 }
 
@@ -17,7 +17,7 @@ pub(super) fn per_second(text: &str, default: &str) -> Result<Option<f64>, Strin
     zero_is_default(text, default).map(|number: f64| (number >= 0.0).then_some(number))
 }
 
-/// Reads a number of which 0 means the default.
+/// Reads a number; 0 means the default.
 pub(super) fn zero_is_default<T>(text: &str, default: &str) -> Result<T, String>
 where
     T: SettingValue + Default + PartialEq,

@@ -1,4 +1,4 @@
-//! Settings of a program's own for the tests of this crate.
+//! A sample of a program's own settings, for the tests of this crate.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Loaded, load};
 use crate::{identity::Identity, programs};
 
-/// Whose settings they are.
+/// The program of these settings.
 pub(crate) const IDENTITY: Identity = programs::NODE_CCM;
 
 ccm_settings::settings! {

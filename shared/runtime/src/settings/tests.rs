@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{logging::LogFormat, plans::Mode};
 
-/// The problems, with the file's folder cut out of the lines.
+/// The problems, without the folder of the file.
 fn problems(arguments: &[&str], environment: &[(&str, &str)], file: Option<&str>) -> Vec<String> {
     match sample(arguments, environment, file) {
         Ok(loaded) => panic!("no problem with {arguments:?} {environment:?} {file:?}: {loaded:?}"),

@@ -6,7 +6,7 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Takes what there is, and returns how much that was.
+/// Takes all available tokens, and returns their number.
 fn drain(bucket: &mut Bucket, now: Instant) -> usize {
     (0..1000).take_while(|_| bucket.take(now).is_ok()).count()
 }
@@ -76,7 +76,7 @@ fn refusals_halve_the_rate_down_to_the_floor() {
     let mut bucket = Bucket::new(Rate::new(100.0, 10.0), Tuning::default(), now);
     let mut rates = Vec::new();
     for _ in 0..6 {
-        // A volley of refusals answers one rate: it halves once.
+        // A burst of refusals belongs to one rate: it halves once.
         (0..5).for_each(|_| bucket.refused(now));
         rates.push(bucket.in_force().unwrap());
         now += ms(1000);
@@ -159,7 +159,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A moment in which a token was taken, and what the rates up to then allow in total.
+/// The time of a grant, and the total that the rates up to then allow.
 #[derive(Clone, Copy, Debug)]
 struct Grant {
     /// The integral of the configured rate over time.
@@ -170,8 +170,8 @@ struct Grant {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// In no window are there more grants than the largest burst in it and what the
-    /// rate earned in it. Time is counted in microseconds.
+    /// No window has more grants than its largest burst plus its earned tokens. Time is counted
+    /// in microseconds.
     #[test]
     fn never_more_than_burst_and_rate(ops in prop::collection::vec(op(), 1..200)) {
         let start = Instant::now();

@@ -69,10 +69,10 @@ fn live_settings_change_and_are_published() {
     assert_eq!(common.borrow().kube.requests.per_second, Some(7.0));
     assert_eq!(bench.counts(), (1, 0, 1));
     assert!(bench.reload.page().load().contains("\"value\": \"3\""));
-    // Taken out of the file: the default again.
+    // Removed from the file: back to the default.
     assert_eq!(bench.look("kube_api_qps: 7"), taken(&["concurrent_node_syncs"], &[]));
     assert_eq!(own.borrow_and_update().syncs, 32);
-    // Another text with the same values publishes nothing.
+    // A new text with the same values publishes nothing.
     assert_eq!(bench.look("kube_api_qps: 7 # as before"), taken(&[], &[]));
     assert!(!own.has_changed().unwrap());
 }
@@ -92,10 +92,10 @@ fn an_invalid_version_is_refused_as_a_whole() {
     let Verdict::Failed(reason) = bench.condition() else { panic!("must be shown") };
     assert!(reason.contains("no_such_thing") && reason.contains("page_size: 0"), "{reason}");
     assert!(bench.health.is_ready(), "an invalid file must not make a working process unready");
-    // The same bad content again is no news.
+    // The same invalid content is not reported again.
     assert_eq!(bench.look("concurrent_node_syncs: 3\npage_size: 0\nno_such_thing: 1"), Look::Same);
     assert_eq!(bench.counts(), (0, 1, 0));
-    // Back to the first version: good again.
+    // Back to the first version: valid again.
     assert_eq!(bench.look("concurrent_node_syncs: 2"), taken(&[], &[]));
     assert_eq!(bench.counts(), (1, 1, 1));
     assert!(bench.condition().is_passed());
@@ -153,7 +153,7 @@ async fn the_file_is_followed_while_the_program_runs() {
     let token = tokio_util::sync::CancellationToken::new();
     let run = reload.run(token.clone());
     let scenario = async {
-        // A reader never sees half a file: the first look is under way.
+        // Rename, so that a reader never sees a partial file: the first poll is under way.
         let aside = folder.path().join("new.yaml");
         std::fs::write(&aside, "concurrent_node_syncs: 3").unwrap();
         std::fs::rename(&aside, &path).unwrap();
