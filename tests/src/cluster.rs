@@ -67,7 +67,7 @@ impl Cluster {
         })
     }
 
-    /// The file that programs and kubectl reach it with.
+    /// The kubeconfig for programs and kubectl.
     pub fn kubeconfig(&self) -> &Path {
         match self {
             Self::Simulated(cluster) => cluster.kubeconfig(),
@@ -80,8 +80,8 @@ impl Cluster {
         client_of(self.kubeconfig()).await
     }
 
-    /// The requests that the server itself has recorded, in order, of all user agents
-    /// that start with `user_agent`.
+    /// The requests in the server's own record, in order, of all user agents that start with
+    /// `user_agent`.
     pub async fn requests(&self, user_agent: &str) -> Result<Vec<Request>> {
         let all = match self {
             Self::Simulated(cluster) => cluster.requests(),
@@ -128,8 +128,8 @@ pub async fn client_of(kubeconfig: &Path) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// The token and the name of a second user with all rights, so that the audit log tells a
-/// program that observes from the leader beside it.
+/// The token and the name of a second user with all rights. The audit log uses it to
+/// distinguish an observing program from the leader beside it.
 pub const OBSERVER: &str = "observer";
 
 /// Writes the kubeconfig of [`OBSERVER`], made from that of another user, into `path`.
@@ -141,7 +141,7 @@ pub fn write_observers_kubeconfig(kubeconfig: &Path, path: &Path) -> Result<()> 
     Ok(std::fs::write(path, serde_json::to_vec(&config)?)?)
 }
 
-/// Removes what an earlier scenario left in the cluster.
+/// Removes the objects of earlier scenarios from the cluster.
 pub async fn clear(client: &Client) -> Result<()> {
     let (delete, all) = (DeleteParams::default(), ListParams::default());
     let nodes = Api::<Node>::all(client.clone());
@@ -168,7 +168,7 @@ pub fn repository() -> PathBuf {
         .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
-/// The folder with kube-apiserver, etcd and kubectl; builds them when they are missing.
+/// The folder with kube-apiserver, etcd and kubectl; builds missing binaries.
 pub fn assets() -> Result<PathBuf> {
     let script = repository().join("tests/kube-apiserver/build.sh");
     let out = std::process::Command::new(&script)

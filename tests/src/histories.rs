@@ -1,5 +1,5 @@
-//! Random histories of a small fleet, judged by the deletion policy: what must never
-//! happen, and what must happen in time. A history comes from a seed and replays.
+//! Random histories of a small fleet, judged by the deletion policy: safety (no wrong
+//! deletion) and liveness (deletion in time). A history comes from a seed and replays.
 
 mod dice;
 mod weather;
@@ -18,7 +18,7 @@ use self::{
     world::{Kind, START, World},
 };
 
-/// A rule that is taken away from the policy, to see that it is missed.
+/// A rule that a test removes from the policy, and expects a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     /// No confirmation period.
@@ -31,7 +31,7 @@ pub enum Sabotage {
     Budget,
 }
 
-/// What happened in one history, or in many.
+/// Counts of one history, or of many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Passes.
@@ -47,7 +47,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds another one.
+    /// Adds the counts of another history.
     pub fn add(&mut self, more: &Self) {
         self.steps += more.steps;
         self.deletions += more.deletions;
@@ -64,7 +64,7 @@ struct Run {
     policy: Policy,
     told: Policy,
     decider: Decider,
-    /// What every lookup shows that finds something.
+    /// The detail of every lookup that finds an instance.
     instance: Instance,
     /// Budgeted deletions of this leader.
     spent: Vec<u64>,
@@ -154,7 +154,7 @@ impl Run {
         Ok(self.tally)
     }
 
-    /// Until the next agenda: a second at least, then what is due or what changes.
+    /// Time to the next agenda: at least a second, then the next due case or change.
     fn sleep(&self, now: u64, next: Option<At>, was_empty: bool) -> u64 {
         if !was_empty {
             return now + 1000;
@@ -183,7 +183,7 @@ impl Run {
         self.world.nodes.iter().position(|node| &*node.uid == uid)
     }
 
-    /// One pass: calls, and the answers. Returns when it ended.
+    /// One pass: calls, and the answers. Returns the time of its end.
     fn pass(&mut self, asked: u64, look_up: &[Arc<str>], list: bool) -> Result<u64, String> {
         self.tally.steps += 1;
         let before = self.views(asked);
@@ -232,11 +232,11 @@ impl Run {
         LookedUp { name: Arc::clone(&view.name), uid: view.uid.clone(), result }
     }
 
-    /// A list asked at `asked`, read by `now`, after lookups in that mood.
+    /// A list requested at `asked` and read by `now`, after lookups in that mood.
     fn list(&mut self, asked: u64, now: u64, lookups: Mood) -> (Option<Listing>, Mood) {
         let mut mood = self.weather.mood(&mut self.dice, asked);
         let zone = world::within((self.weather.zone.0, self.weather.zone.1 + 120_000), asked);
-        // One liar at a time: see `weather`.
+        // Only one of lookups and list lies at a time: see `weather`.
         if mood == Mood::Shrunken && (lookups == Mood::Wrong || zone) {
             mood = Mood::True;
         }
@@ -262,8 +262,8 @@ impl Run {
         (Some(listing), mood)
     }
 
-    /// Whether so many nodes miss that nobody may believe it: a zone that is out of sight
-    /// cannot be told from machines that are gone if it holds but one or two.
+    /// True if the list lacks too many nodes to be credible: an invisible zone of only one or
+    /// two nodes looks the same as deleted machines.
     fn is_mass(&self, _now: u64, views: &[NodeView], missing: &BTreeSet<Arc<str>>) -> bool {
         let known = views.iter().filter(|node| {
             node.in_reach() && !node.approved && node.age >= self.policy.grace_period
@@ -355,7 +355,7 @@ impl Run {
         Ok(())
     }
 
-    /// A judged node is deleted within a confirmation period, three monitor periods and
+    /// A judged node must be deleted within a confirmation period, three monitor periods and
     /// ten seconds of truthful answers, a closed breaker and free budget.
     fn nobody_is_lost(&self, now: u64) -> Result<(), String> {
         let bound = ms(self.policy.confirmation_period + 3 * self.policy.monitor_period) + 10_000;

@@ -1,8 +1,8 @@
 //! Clusters for tests that run side by side.
 //!
-//! A simulated cluster is cheap: each test has its own. Real API servers stand on one
-//! etcd, each under a prefix of its own, and serve one test after another. There each
-//! shipped program runs under the role that its manifests give it.
+//! A simulated cluster is cheap: each test has its own. Real API servers share one etcd, each
+//! under a prefix of its own, and each serves one test after another. Each shipped program
+//! runs with the role of its manifests there.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use crate::{
     scenarios::Env,
 };
 
-/// How many API servers run side by side: tests wait more than they work, but each API
-/// server works for its own sake, too.
+/// Number of API servers side by side. Tests mostly wait, but each API server has background
+/// work of its own.
 pub const REAL: usize = 4;
 
 /// A cluster that serves one test at a time.
@@ -75,13 +75,13 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Clusters of this kind; none is started yet.
+    /// Clusters of this kind; they start on demand.
     pub fn new(kind: Kind) -> Self {
         let slots = Semaphore::new(if kind == Kind::Real { REAL } else { Semaphore::MAX_PERMITS });
         Self { kind, etcd: OnceCell::new(), free: Mutex::default(), slots }
     }
 
-    /// Runs a test on a cluster that is free, or on a new one.
+    /// Runs a test on a free cluster, or on a new one.
     pub async fn run<T>(&self, test: impl AsyncFnOnce(&Lane) -> Result<T>) -> Result<T> {
         if self.kind == Kind::Simulated {
             return test(&Lane::simulated().await?).await;
@@ -101,7 +101,7 @@ impl Lanes {
         outcome
     }
 
-    /// Ends them all.
+    /// Ends all clusters.
     pub async fn stop(self) -> Result<()> {
         for Lane { cluster, accounts, .. } in self.free.into_inner() {
             drop(accounts);

@@ -1,12 +1,12 @@
 //! End-to-end tests: the built programs against a cluster and a simulated cloud.
 //!
-//! [`cluster`] starts the cluster (the simulated API server, or a real
-//! kube-apiserver with etcd), [`ccm_sim::served`] serves the simulated cloud over the
-//! external protocol, [`ccm_sim::program`] runs the built programs as child processes, and
-//! [`mod@scenarios`] lists what must happen. The same scenarios run on both clusters.
-//! [`printed`] asks the built programs what they are, [`measured`] reads what they report, and [`metrics_page`] writes it down.
-//! [`manifests`] reads what an operator installs.
-//! [`prometheus`] looks at the programs as people do who have dashboards and alerts.
+//! [`cluster`] starts the cluster (the simulated API server, or a real kube-apiserver with
+//! etcd), [`ccm_sim::served`] serves the simulated cloud over the external protocol,
+//! [`ccm_sim::program`] runs the built programs as child processes, and [`mod@scenarios`]
+//! lists the scenarios. The same scenarios run on both clusters. [`printed`] reads the output
+//! of the built programs about themselves, [`measured`] parses their metrics, and
+//! [`metrics_page`] writes the page of metrics. [`manifests`] reads the manifests.
+//! [`prometheus`] evaluates dashboards and alerts against the programs.
 
 pub mod cluster;
 pub mod histories;

@@ -1,5 +1,5 @@
-//! The Kubernetes objects of `manifests/`: found, rendered by the real kubectl, checked by
-//! themselves, by the programs that they start, and by a real API server.
+//! The Kubernetes objects of `manifests/`: found, rendered by the real kubectl, and checked
+//! as rendered, by the programs that they start, and by a real API server.
 
 pub mod checks;
 pub mod kubectl;

@@ -1,4 +1,4 @@
-//! What a program measures, read from the text that it reports.
+//! Metrics of a program, parsed from its report.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,27 +12,27 @@ pub struct Family {
     pub name: String,
     /// `counter`, `gauge` or `histogram`.
     pub kind: String,
-    /// What the program says about it.
+    /// The help text.
     pub help: String,
-    /// The label names, each with the values that were seen; without `le`.
+    /// The label names, each with the values seen; without `le`.
     pub labels: BTreeMap<String, BTreeSet<String>>,
-    /// How many lines there are.
+    /// Number of lines.
     pub samples: usize,
 }
 
 impl Family {
-    /// `ALPHA`, `BETA`, or upstream's silence.
+    /// `ALPHA`, `BETA`, or empty as upstream leaves it.
     pub fn stability(&self) -> &str {
         let rest = self.help.strip_prefix('[').and_then(|rest| rest.split_once(']'));
         rest.map_or("", |(stability, _)| stability)
     }
 
-    /// What it tells, in one sentence.
+    /// Its meaning, in one sentence.
     pub fn meaning(&self) -> &str {
         self.help.split_once("] ").map_or(self.help.as_str(), |(_, meaning)| meaning)
     }
 
-    /// What its values count, by the field's rules for names.
+    /// The unit, derived from Prometheus' naming rules.
     pub fn unit(&self) -> &'static str {
         let base = self.name.trim_end_matches("_total");
         match base.rsplit('_').next() {
@@ -94,7 +94,7 @@ fn labels(line: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Where the quoted text ends; a backslash takes the character behind it along.
+/// The end of the quoted text; a backslash escapes the next character.
 fn closing_quote(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.char_indices().find_map(|(at, letter)| {
@@ -104,7 +104,7 @@ fn closing_quote(text: &str) -> Option<usize> {
     })
 }
 
-/// What this provider measures beyond what every provider does.
+/// The metrics that this provider adds to the common ones.
 pub fn of_provider(factory: &dyn ProviderFactory) -> anyhow::Result<Vec<Family>> {
     let metrics = Metrics::new();
     let common: Vec<_> =

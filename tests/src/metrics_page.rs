@@ -1,4 +1,4 @@
-//! `docs/metrics.md`, written from what the programs register.
+//! Generates `docs/metrics.md` from the registered metrics.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,8 +13,8 @@ use crate::{
     printed,
 };
 
-/// Labels whose values depend on the cluster, the cloud or the build, and what they say.
-/// Every other label has the values of the page and no others.
+/// Labels whose values depend on the cluster, the cloud or the build, with their
+/// descriptions. Every other label has exactly the values of the page.
 pub const OPEN: [(&str, &str); 18] = [
     ("build_date", "when it was built, RFC 3339; empty in a build by hand"),
     ("code", "HTTP status of the answer; `<error>` without one"),
@@ -42,9 +42,9 @@ pub const OPEN: [(&str, &str); 18] = [
     ("version", "Quartet's version"),
 ];
 
-/// Whether the page lists all values of this label of this metric.
+/// True if the page lists all values of this label of this metric.
 pub fn is_closed(family: &Family, label: &str) -> bool {
-    // lifecycle-ccm's metric has one operation, named by upstream.
+    // lifecycle-ccm's metric has a single operation, named by upstream.
     let own = label == "operation" && !family.name.starts_with("ccm_cloud_");
     own || OPEN.iter().all(|(open, _)| *open != label)
 }
@@ -136,7 +136,7 @@ fn section(page: &mut String, title: &str, about: &str, families: &[&Family]) {
     values(page, families);
 }
 
-/// What the labels can say; metrics with the same values share a row.
+/// The possible values of the labels; metrics with the same values share a row.
 fn values(page: &mut String, families: &[&Family]) {
     let mut rows: BTreeMap<(&str, &BTreeSet<String>), Vec<&str>> = BTreeMap::new();
     for family in families {

@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 /// The taint of a node whose machine is shut down.
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
-/// The taint that kubelet sets with `--cloud-provider=external`.
+/// The taint that the kubelet sets with `--cloud-provider=external`.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// A node that kubelet has just registered, without addresses of its own.
+/// A node that the kubelet has just registered, without addresses of its own.
 pub fn fresh(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -54,7 +54,7 @@ fn conditions(ready: &str) -> Value {
     json!([{"type": "Ready", "status": ready, "reason": "ScenarioSaysSo"}])
 }
 
-/// The machine behind the node of this name, with everything that a machine has.
+/// The instance behind the node of this name, with all fields set.
 pub fn instance(name: &str) -> SimInstance {
     let uuid = uuid_of(name);
     let mut instance = SimInstance::new(format!("i-{name}"), name);
@@ -69,14 +69,14 @@ pub fn instance(name: &str) -> SimInstance {
     instance
 }
 
-/// The last three parts of an IPv4 address, which depend on the name alone.
+/// The last three parts of an IPv4 address, derived from the name.
 fn address_of(name: &str) -> String {
     let number =
         name.bytes().fold(7u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     format!("{}.{}.{}", number >> 16 & 0xff, number >> 8 & 0xff, number & 0xff)
 }
 
-/// A system UUID that depends on the name alone.
+/// A system UUID, derived from the name.
 pub fn uuid_of(name: &str) -> String {
     uuid::Uuid::from_u128(
         name.bytes().fold(0, |sum: u128, byte| sum.wrapping_mul(257).wrapping_add(byte.into())),
@@ -84,8 +84,8 @@ pub fn uuid_of(name: &str) -> String {
     .to_string()
 }
 
-/// A node as large as those of a busy cluster: about `kib` KiB of JSON, most of it the
-/// images that kubelet lists.
+/// A node as large as those of a busy cluster: about `kib` KiB of JSON, most of it the list
+/// of images.
 pub fn realistic(name: &str, kib: usize) -> Value {
     const PER_IMAGE: usize = 200;
     let mut node = fresh(name);
@@ -110,7 +110,7 @@ pub async fn register(client: &Client, node: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Registers many, `at_once` at a time.
+/// Registers several nodes, `at_once` at a time.
 pub async fn register_all(client: &Client, nodes: Vec<Value>, at_once: usize) -> Result<()> {
     stream::iter(nodes)
         .map(|node| async move { register(client, &node).await })
@@ -120,7 +120,7 @@ pub async fn register_all(client: &Client, nodes: Vec<Value>, at_once: usize) ->
     Ok(())
 }
 
-/// The node as the API server has it.
+/// The node, read from the API server.
 pub async fn get(client: &Client, name: &str) -> Result<Node> {
     Ok(Api::<Node>::all(client.clone()).get(name).await?)
 }
@@ -132,14 +132,14 @@ pub async fn patch(client: &Client, name: &str, patch: Value) -> Result<Node> {
         .await?)
 }
 
-/// Sets the node's condition Ready, as a kubelet or kube-controller-manager does.
+/// Sets the node's condition Ready, as the kubelet or kube-controller-manager does.
 pub async fn set_ready(client: &Client, name: &str, status: &str) -> Result<()> {
     let patch = Patch::Strategic(json!({"status": {"conditions": conditions(status)}}));
     Api::<Node>::all(client.clone()).patch_status(name, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
-/// Deletes the node, as a kubelet's operator does before the node is registered anew.
+/// Deletes the node, as an operator does before the kubelet registers it again.
 pub async fn delete(client: &Client, name: &str) -> Result<()> {
     Api::<Node>::all(client.clone()).delete(name, &DeleteParams::default()).await?;
     Ok(())
@@ -164,7 +164,7 @@ pub async fn gone(client: &Client, name: &str, limit: Duration) -> Result<()> {
     }
 }
 
-/// Checks all through `time` that none of these nodes goes, not even to come back.
+/// Checks during `time` that none of these nodes is deleted, even if it is registered again.
 pub async fn stay(client: &Client, names: &[&str], time: Duration) -> Result<()> {
     let uids = async || {
         let list = Api::<Node>::all(client.clone()).list_metadata(&ListParams::default()).await?;
@@ -185,13 +185,13 @@ pub async fn stay(client: &Client, names: &[&str], time: Duration) -> Result<()>
     .await
 }
 
-/// Whether the node has a taint of this key.
+/// True if the node has a taint of this key.
 pub fn has_taint(node: &Node, key: &str) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
     taints.is_some_and(|taints| taints.iter().any(|taint| taint.key == key))
 }
 
-/// Whether the node still carries the uninitialized taint.
+/// True if the node still has the uninitialized taint.
 pub fn is_tainted(node: &Node) -> bool {
     has_taint(node, UNINITIALIZED)
 }
@@ -208,7 +208,7 @@ pub fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
     node.metadata.labels.as_ref()?.get(key).map(String::as_str)
 }
 
-/// Waits until the node is as wanted and returns it.
+/// Waits until the node meets the condition and returns it.
 pub async fn wait_for(
     client: &Client,
     name: &str,
@@ -230,7 +230,7 @@ pub async fn wait_for(
     anyhow::bail!("node {name}: after {limit:?} not yet: {what}; it is {seen}")
 }
 
-/// Waits until no node is tainted any more and returns how many nodes there are.
+/// Waits until no node is tainted and returns the number of nodes.
 pub async fn all_initialised(client: &Client, limit: Duration) -> Result<usize> {
     let api = Api::<Node>::all(client.clone());
     poll::until("all nodes to be initialised", limit, || async {
@@ -252,7 +252,7 @@ pub async fn events(client: &Client, name: &str) -> Result<Vec<String>> {
     Ok(list.items.into_iter().map(line).collect())
 }
 
-/// Waits for an event about this object that holds `part`.
+/// Waits for an event about this object that contains `part`.
 pub async fn event(client: &Client, name: &str, part: &str, limit: Duration) -> Result<String> {
     poll::until(&format!("an event about {name} with {part:?}"), limit, || async {
         let lines = events(client, name).await?;

@@ -1,9 +1,9 @@
 //! The provider `openstack` against real OpenStack services.
 //!
-//! [`services`] starts Keystone, Nova and Neutron by the scripts of `tests/openstack`,
-//! [`proxy`] stands before them, counts and spoils, [`admin`] does what a cloud's user
-//! and operator do, and [`scenarios`] tells what must happen. A [`rig`] is what one
-//! scenario works with.
+//! [`services`] starts Keystone, Nova and Neutron by the scripts of `tests/openstack`.
+//! [`proxy`] stands before each service, counts requests and injects faults. [`admin`] acts
+//! as a cloud's user and operator. [`scenarios`] holds the scenarios, and a [`rig`] is the
+//! fixture of one scenario.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ pub mod rig;
 pub mod scenarios;
 pub mod services;
 
-/// One of the services that the programs speak with.
+/// A service that the programs use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Service {
-    /// Keystone: who one is, and where the other services are.
+    /// Keystone: authentication, and the service catalog.
     Identity,
     /// Nova: servers and flavors.
     Compute,

@@ -1,4 +1,4 @@
-//! What the built programs print about themselves.
+//! The output of the built programs about themselves.
 
 use std::{collections::BTreeSet, process::Command};
 
@@ -25,7 +25,7 @@ pub fn metrics_page(program: &str) -> Result<String> {
     printed(program, &["--print-metrics"])
 }
 
-/// What the code of this program says that it needs, with its default settings.
+/// The rights that this program's code declares, with its default settings.
 pub fn rights(program: &str) -> Result<BTreeSet<Grant>> {
     let text = printed(program, &["--print-rights", "--cloud-provider=external"])?;
     serde_json::from_str(&text).with_context(|| text)

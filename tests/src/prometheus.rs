@@ -1,4 +1,4 @@
-//! What people see of the programs, with a real Prometheus between.
+//! Dashboards and alerts, evaluated by a real Prometheus.
 //!
 //! [`story`] lets the built programs live through everything that a dashboard shows, while
 //! [`server`] runs a Prometheus that scrapes them. [`dashboards`] reads the dashboards as

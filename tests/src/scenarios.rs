@@ -1,4 +1,4 @@
-//! What must happen, told as scenarios that run on any cluster.
+//! The scenarios, which run on any cluster.
 
 use std::{
     collections::BTreeMap,
@@ -47,7 +47,7 @@ pub const NODE_AGENT: &str = "node-ccm/";
 /// The user agent that all clients of lifecycle-ccm start with.
 pub const LIFECYCLE_AGENT: &str = "lifecycle-ccm/";
 
-/// What a scenario works with: a cluster without nodes and a cloud without instances.
+/// The fixture of a scenario: a cluster without nodes and a cloud without instances.
 pub struct Env {
     /// The cluster.
     pub cluster: Arc<Cluster>,
@@ -60,16 +60,16 @@ pub struct Env {
     mark: usize,
 }
 
-/// The kubeconfigs of programs that are not to be the admin, by the program's name.
+/// The kubeconfigs of programs with accounts of their own, by the program's name.
 pub type Accounts = BTreeMap<&'static str, PathBuf>;
 
 impl Env {
-    /// Clears the cluster and starts a cloud. Programs are the admin.
+    /// Empties the cluster and starts a cloud. Programs use the admin's account.
     pub async fn new(cluster: Arc<Cluster>) -> Result<Self> {
         Self::with_accounts(cluster, Accounts::new()).await
     }
 
-    /// The same where these programs come as who they are.
+    /// The same; these programs use their own accounts.
     pub async fn with_accounts(cluster: Arc<Cluster>, accounts: Accounts) -> Result<Self> {
         let client = cluster.client().await?;
         cluster::clear(&client).await?;
@@ -152,7 +152,7 @@ impl Env {
         Ok(())
     }
 
-    /// Deletes the instance of the node of this name, whose kubelet is then heard of no more.
+    /// Deletes the instance of the node of this name, whose kubelet then stops reporting.
     pub async fn lose(&self, name: &str) -> Result<()> {
         self.cloud().remove(&nodes::instance(name).id).context("it has an instance")?;
         nodes::set_ready(&self.client, name, "Unknown").await
@@ -166,7 +166,7 @@ impl Env {
         .await
     }
 
-    /// What the API server recorded of all clients whose user agent starts so, since the
+    /// The API server's record of all clients with this prefix of the user agent, since the
     /// scenario began.
     pub async fn requests(&self, user_agent: &str) -> Result<Vec<Request>> {
         let all = self.cluster.requests("").await?;
@@ -209,7 +209,7 @@ pub struct Scenario {
     pub name: &'static str,
     /// The clusters it runs on.
     pub on: &'static [Kind],
-    /// What it does.
+    /// The scenario's function.
     pub run: fn(Env) -> Running,
 }
 

@@ -20,7 +20,7 @@ pub fn kind() -> Result<Kind> {
     env::var("QUARTET_CLUSTER").unwrap_or_else(|_| "sim".to_owned()).parse()
 }
 
-/// What tests on clusters share.
+/// The shared state of tests on clusters.
 #[derive(Clone)]
 pub struct Trials {
     runtime: Arc<Runtime>,

@@ -12,7 +12,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 const RULES: &str = "grafana/alerts";
 const RUNBOOKS: &str = "docs/runbooks";
 
-/// What every runbook answers, in this order.
+/// The headings of every runbook, in this order.
 const CHAPTERS: [&str; 6] = [
     "## What it means",
     "## What users notice",
@@ -268,8 +268,8 @@ fn rules_for_every_controller_name_none() {
     check("what is particular to a controller has a file of its own", &broken);
 }
 
-/// A condition that holds for one scrape wakes nobody; where a rule has no `for`, its
-/// window does that.
+/// A condition that holds for one scrape must not page anyone; where a rule has no `for`, its
+/// window ensures that.
 #[test]
 fn no_alert_fires_on_a_single_sample() {
     let broken: Vec<String> = alerts()

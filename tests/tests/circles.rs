@@ -57,7 +57,7 @@ fn circles(modules: &Modules) -> Vec<Circle> {
     circles.iter().filter(|modules| !modules.is_empty()).map(|c| of(c, &siblings)).collect()
 }
 
-/// What a module uses, and what that uses, and so on.
+/// The modules that a module uses, directly or indirectly.
 fn reached<'a>(from: &'a Path, siblings: &'a Siblings) -> BTreeSet<&'a Path> {
     let mut reached = BTreeSet::new();
     let mut open = vec![from];

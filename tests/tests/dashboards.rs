@@ -52,7 +52,7 @@ fn main() -> Result<ExitCode> {
     Ok(conclusion.exit_code())
 }
 
-/// Leaves Prometheus and the programs running for somebody who wants to look.
+/// Leaves Prometheus and the programs running for inspection.
 fn stay(seen: &Told) -> Result<()> {
     let (address, span) = (seen.server.address(), seen.span);
     eprintln!(

@@ -1,7 +1,7 @@
-//! What an operator installs: every base, overlay and choice of `manifests/`, rendered by the
-//! real kubectl, applied to a real API server with strict validation, and started by the
-//! programs' own parser. Needs `QUARTET_CLUSTER=real`; otherwise one line says that it is
-//! left out.
+//! Every base, overlay and combination of components of `manifests/`, rendered by the real
+//! kubectl, applied to a real API server with strict validation, and checked by the programs'
+//! own parser. Needs `QUARTET_CLUSTER=real`; otherwise one line says that the tests are
+//! skipped.
 
 use std::{env, process::ExitCode, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Rules of the house that a compiler does not check.
+//! Rules of this repository that the compiler does not check.
 
 use std::{
     fs,
@@ -58,7 +58,7 @@ fn programs() -> Vec<String> {
     names.filter(|name| name.ends_with("-ccm")).collect()
 }
 
-/// Who may not import what: the arrows of ARCHITECTURE.md.
+/// Forbidden imports: the arrows of ARCHITECTURE.md.
 fn bans() -> Vec<(String, &'static [&'static str])> {
     const CONTRACT: &[&str] = &[
         "kube::",
@@ -130,8 +130,8 @@ fn arrows_point_down_only() {
     check("a module names something that its layer must not know", &broken);
 }
 
-/// Whether `word` stands in `code` as a path of its own and not as the end of another
-/// one (`ccm_kube::` holds `kube::`).
+/// True if `word` is a whole path in `code` and not the end of another one (`ccm_kube::`
+/// holds `kube::`).
 fn mentions(code: &str, word: &str) -> bool {
     code.match_indices(word).any(|(at, _)| {
         let before = code.get(..at).and_then(|text| text.chars().next_back());

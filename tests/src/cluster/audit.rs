@@ -1,4 +1,4 @@
-//! What an API server recorded about the requests it was sent.
+//! The requests in an API server's audit log.
 
 use std::collections::HashSet;
 
@@ -19,22 +19,23 @@ pub struct Request {
     pub name: String,
     /// The client's user agent.
     pub user_agent: String,
-    /// Who the client is.
+    /// The client's user name.
     pub user: String,
     /// The HTTP status of the answer.
     pub code: u16,
-    /// The UID that a deletion of a node is bound to. Only a real API server records it.
+    /// The UID precondition of a node's deletion. Only a real API server records it.
     pub uid: Option<String>,
 }
 
 impl Request {
-    /// Whether it changes something. A review of rights is created and stays nowhere.
+    /// True if the request changes a stored object. A review of rights is created but not
+    /// stored.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch")
             && self.resource != "selfsubjectaccessreviews"
     }
 
-    /// `patch nodes/status`: the form that counts are printed in.
+    /// `patch nodes/status`: the key of printed counts.
     pub fn what(&self) -> String {
         match self.subresource.as_str() {
             "" => format!("{} {}", self.verb, self.resource),
@@ -96,8 +97,8 @@ struct ResponseStatus {
     code: u16,
 }
 
-/// Reads an audit log of JSON lines. A request has up to three lines, one a stage: it
-/// counts once. A last line that is still being written is left out.
+/// Reads an audit log of JSON lines. A request has up to three lines, one for each stage: it
+/// counts once. An incomplete last line is left out.
 pub fn parse(log: &str) -> Vec<Request> {
     let mut seen = HashSet::new();
     log.lines()

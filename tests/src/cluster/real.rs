@@ -17,12 +17,12 @@ use tokio::process::{Child, Command};
 
 use super::audit::{self, Request};
 
-/// What a test may choose about the API server.
+/// Options of a test's API server.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Further flags of kube-apiserver.
     pub apiserver_flags: Vec<String>,
-    /// Without an audit log the server has a little more time for the requests.
+    /// Without an audit log the server spends slightly less time on each request.
     pub no_audit: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct RealCluster {
     options: Options,
 }
 
-/// Everyone's token in the test cluster.
+/// The token of every user in the test cluster.
 const ADMIN_TOKEN: &str = "scenario-admin";
 
 const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1
@@ -79,8 +79,8 @@ impl RealCluster {
         Self::start_on(Arc::new(Etcd::start().await?), options).await
     }
 
-    /// Starts an API server on this etcd, where it shares nothing with others, and waits
-    /// until it is ready.
+    /// Starts an API server on this etcd, under a prefix of its own, and waits until it is
+    /// ready.
     pub async fn start_on(etcd: Arc<Etcd>, options: &Options) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("quartet-cluster-").tempdir()?;
         write_files(folder.path())?;
@@ -101,19 +101,19 @@ impl RealCluster {
         &self.kubeconfig
     }
 
-    /// The kubectl that was built with the server, as the admin.
+    /// The kubectl that was built with the server, with the admin's kubeconfig.
     pub fn kubectl(&self) -> Command {
         let mut command = Command::new(self.etcd.assets.join("kubectl"));
         command.arg(format!("--kubeconfig={}", self.kubeconfig.display())).kill_on_drop(true);
         command
     }
 
-    /// The requests of the audit log. The server writes it behind its answers, so this
-    /// waits a moment for it to settle.
+    /// The requests of the audit log. The server writes the log after it answers, so this
+    /// waits until the log stops growing.
     pub async fn requests(&self) -> Result<Vec<Request>> {
         let path = self.folder.path().join("audit.log");
         let mut size = None;
-        // Programs may go on with requests of their own for as long as they like.
+        // Programs may go on sending requests of their own.
         for _ in 0..10 {
             let now = tokio::fs::metadata(&path).await.map(|meta| meta.len()).ok();
             if now == size {
@@ -126,12 +126,12 @@ impl RealCluster {
         Ok(audit::parse(&String::from_utf8_lossy(&log)))
     }
 
-    /// Freezes (`SIGSTOP`) the API server: connections stay open and nothing answers.
+    /// Freezes (`SIGSTOP`) the API server: connections stay open without answers.
     pub fn freeze(&self) -> Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets a frozen API server go on.
+    /// Resumes a frozen API server.
     pub fn thaw(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
@@ -145,7 +145,7 @@ impl RealCluster {
         self.start_apiserver().await
     }
 
-    /// The processor time that the API server has used so far, in seconds.
+    /// The CPU time of the API server so far, in seconds.
     pub fn apiserver_cpu_seconds(&self) -> Result<f64> {
         let pid = self
             .apiserver
@@ -156,7 +156,7 @@ impl RealCluster {
         program::cpu_seconds(pid)
     }
 
-    /// Ends the API server first: with etcd gone it would hang on SIGTERM.
+    /// Ends the API server first: without etcd it would hang on SIGTERM.
     pub async fn stop(self) -> Result<()> {
         let child = self.apiserver.lock().take();
         if let Some(child) = child {
@@ -164,7 +164,7 @@ impl RealCluster {
         }
         match Arc::into_inner(self.etcd) {
             Some(etcd) => etcd.stop().await,
-            // Other API servers stand on it.
+            // Other API servers use this etcd.
             None => Ok(()),
         }
     }
@@ -299,7 +299,7 @@ fn write_kubeconfig(path: &Path, port: u16, authority: &str) -> Result<()> {
     Ok(())
 }
 
-/// SIGTERM, and SIGKILL when that is not heard within five seconds.
+/// Sends SIGTERM, and SIGKILL if the process does not exit within five seconds.
 async fn end(mut child: Child) -> Result<()> {
     if let Some(id) = child.id() {
         kill_process(pid(id)?, Signal::CONT).ok();

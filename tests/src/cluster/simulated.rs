@@ -35,7 +35,7 @@ impl SimulatedCluster {
         &self.kubeconfig
     }
 
-    /// What goes wrong there, to add to and to clear.
+    /// The faults in force, to add to and to clear.
     pub fn faults(&self) -> &FaultPlan {
         self.server.faults()
     }
@@ -45,7 +45,7 @@ impl SimulatedCluster {
         self.server.cut_watches("", true);
     }
 
-    /// What it was asked.
+    /// The requests so far.
     pub fn requests(&self) -> Vec<Request> {
         let request = |record: ccm_sim::apiserver::Record| Request {
             verb: record.verb.as_str().to_owned(),

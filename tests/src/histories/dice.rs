@@ -1,12 +1,12 @@
-//! A small random number generator (SplitMix64) whose numbers stay the same in every
-//! version, so that a seed replays for ever.
+//! A small random number generator (SplitMix64) whose numbers are the same in every version,
+//! so that a seed always replays the same history.
 
 /// The dice of one history.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice that always fall the same way for one seed.
+    /// Dice with the same numbers for the same seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -24,12 +24,12 @@ impl Dice {
         low + self.next() % (high - low).max(1)
     }
 
-    /// True in so many of a hundred cases.
+    /// True with this probability in percent.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.within(0, 100) < percent
     }
 
-    /// One of them.
+    /// A random element.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
         let index = self.within(0, of.len() as u64);
         of.get(usize::try_from(index).ok()?).copied()

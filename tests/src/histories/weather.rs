@@ -1,8 +1,8 @@
 //! How the cloud answers: truthfully or in one of the ways clouds are known to fail.
 //!
-//! One thing is ruled out, because nothing could tell it from the truth: that the lookups
-//! lie about a node for longer than the confirmation period *and* the list shows most of
-//! the fleet, but not this node.
+//! One case is ruled out, because no policy could distinguish it from the truth: the lookups
+//! lie about a node for longer than the confirmation period *and* the list shows most of the
+//! fleet, but not this node.
 
 use std::collections::BTreeSet;
 
@@ -16,26 +16,26 @@ use super::{
 /// How one call is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
-    /// As it is.
+    /// The present state.
     True,
-    /// As it was so many milliseconds before.
+    /// The state of this many milliseconds ago.
     Stale(u64),
-    /// Not at all.
+    /// No answer.
     Error(ErrorKind),
-    /// By another project: everything of ours is gone.
+    /// The answer of another project: all of our instances are missing.
     Wrong,
-    /// Nothing, though the call succeeded. Lookups are true.
+    /// The call succeeds and the list is empty. Lookups are true.
     Empty,
-    /// A random part misses. Lookups are true.
+    /// A random part of the list is missing. Lookups are true.
     Shrunken,
 }
 
 /// The weather of one history.
 #[derive(Clone, Debug)]
 pub struct Weather {
-    /// Calls in a hundred that do not go well.
+    /// Percentage of calls with a fault.
     trouble: u64,
-    /// A mood that lasts.
+    /// A mood for a span of time.
     spell: ((u64, u64), Mood),
     /// When all machines but one are invisible to lookups and lists.
     pub zone: (u64, u64),
@@ -51,7 +51,8 @@ const ERRORS: [ErrorKind; 5] = [
 ];
 
 impl Weather {
-    /// Draws it; `grace` in milliseconds is longer than anything stale.
+    /// Draws the weather; `grace`, in milliseconds, is longer than the age of any stale
+    /// answer.
     pub fn draw(dice: &mut Dice, start: u64, end: u64, grace: u64) -> Self {
         let trouble = dice.pick(&[0, 5, 30, 80]).unwrap_or(0);
         let staleness = dice.within(1, grace);
@@ -82,7 +83,7 @@ impl Weather {
         }
     }
 
-    /// How a call asked at `at` is answered.
+    /// The mood of a call at `at`.
     pub fn mood(&self, dice: &mut Dice, at: u64) -> Mood {
         if within(self.spell.0, at) && dice.percent(85) {
             self.spell.1
@@ -99,18 +100,18 @@ pub fn error(kind: ErrorKind) -> CloudError {
     CloudError::new(kind, "simulated")
 }
 
-/// So far apart are two lies of different causes, in milliseconds.
+/// The minimum distance between two lies of different causes, in milliseconds.
 const APART: u64 = 90_000;
 
-/// Whether a machine is seen by a call asked at `at`.
+/// True if a call at `at` sees the machine.
 pub fn sees(world: &World, weather: &Weather, index: usize, at: u64, mood: Mood) -> bool {
     let Some(node) = world.nodes.get(index) else { return false };
     match mood {
         Mood::Stale(by) => node.lives(at - by),
         Mood::Wrong | Mood::Error(_) => false,
         Mood::True | Mood::Empty | Mood::Shrunken => {
-            // Two lies of different causes that agree about one node cannot be told from the
-            // truth: an instance does not blink around a zone's outage.
+            // Two lies of different causes about the same node look like the truth: an
+            // instance does not blink around a zone's outage.
             let around = (weather.zone.0.saturating_sub(APART), weather.zone.1 + APART);
             let blinks = within(node.blink, at) && !within(around, at);
             let hidden = blinks || (within(weather.zone, at) && index > 0);
@@ -119,7 +120,7 @@ pub fn sees(world: &World, weather: &Weather, index: usize, at: u64, mood: Mood)
     }
 }
 
-/// The UIDs of the machines that a list shows.
+/// The UIDs of the machines in a list.
 pub fn list(
     world: &World,
     weather: &Weather,
@@ -133,7 +134,7 @@ pub fn list(
             let kind = world.nodes.get(*index).map(|node| node.kind);
             match mood {
                 Mood::Empty => false,
-                // Somebody else's machines may have the names of ours.
+                // Another project's machines may have the same names as ours.
                 Mood::Wrong => twins && kind == Some(Kind::Ghost),
                 Mood::Shrunken => sees(world, weather, *index, at, mood) && dice.percent(50),
                 _ => sees(world, weather, *index, at, mood),

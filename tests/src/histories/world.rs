@@ -1,6 +1,6 @@
-//! What is true: machines with lifetimes, and nodes whose readiness lags behind them.
-//! Everything is a function of time, in milliseconds; time starts at [`START`], so that
-//! there are nodes that are older than the process.
+//! The true state: machines with lifetimes, and nodes whose readiness lags behind them.
+//! Everything is a function of time, in milliseconds. Time starts at [`START`], so that some
+//! nodes are older than the process.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,19 +9,19 @@ use lifecycle_ccm::policy::NodeView;
 
 use super::dice::Dice;
 
-/// When the first leader starts.
+/// Start of the first leader.
 pub const START: u64 = 10_000_000;
 
-/// What kind of node it is.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It has a provider ID of ours.
     Ours,
     /// It never got a provider ID and is uninitialised.
     Ghost,
-    /// It is another provider's.
+    /// It has the provider ID of another provider.
     Foreign,
-    /// The node selector leaves it out.
+    /// The node selector excludes it.
     Unselected,
 }
 
@@ -34,48 +34,49 @@ pub struct Node {
     pub uid: Box<str>,
     /// Its kind.
     pub kind: Kind,
-    /// When the machine starts to exist, a little before the node.
+    /// Start of the machine, a little before the node registers.
     pub born: u64,
-    /// When the node registers.
+    /// Registration of the node.
     pub created: u64,
-    /// When the machine stops to exist.
+    /// End of the machine.
     pub died: u64,
-    /// When the node object goes without the policy: a person replaces it.
+    /// Deletion of the node object by the operator, who replaces it.
     pub removed: u64,
     ready_from: u64,
     ready_until: u64,
     outages: Vec<(u64, u64)>,
     protected: (u64, u64),
     approved_from: u64,
-    /// When all of the cloud does not see the machine though it runs; shorter than the
+    /// The span in which no cloud API shows the running machine; shorter than the
     /// confirmation period.
     pub blink: (u64, u64),
 }
 
 impl Node {
-    /// Whether its machine exists.
+    /// True if its machine exists.
     pub fn lives(&self, at: u64) -> bool {
         self.born <= at && at < self.died
     }
 
-    /// Whether the node object exists.
+    /// True if the node object exists.
     pub fn registered(&self, at: u64) -> bool {
         self.created <= at && at < self.removed
     }
 
-    /// Whether it is Ready.
+    /// True if it is Ready.
     pub fn ready(&self, at: u64) -> bool {
         self.ready_from <= at
             && at < self.ready_until
             && !self.outages.iter().any(|o| within(*o, at))
     }
 
-    /// Whether the operator protects it.
+    /// True if the operator protects it.
     pub fn protected(&self, at: u64) -> bool {
         within(self.protected, at)
     }
 
-    /// Whether the operator approved its deletion; only ever of a machine that is gone.
+    /// True if the operator approved its deletion, which happens only after the machine is
+    /// gone.
     pub fn approved(&self, at: u64) -> bool {
         self.approved_from <= at
     }
@@ -107,25 +108,25 @@ impl Node {
     }
 }
 
-/// Whether `at` is in `span`.
+/// True if `at` is in `span`.
 pub fn within(span: (u64, u64), at: u64) -> bool {
     span.0 <= at && at < span.1
 }
 
-/// All nodes that ever are in one history.
+/// All nodes of one history.
 #[derive(Clone, Debug)]
 pub struct World {
     /// The nodes.
     pub nodes: Vec<Node>,
-    /// When the history ends.
+    /// End of the history.
     pub end: u64,
-    /// When a node changes in a way that wakes the controller, sorted.
+    /// The times of changes that wake the controller, sorted.
     pub changes: Vec<u64>,
 }
 
 impl World {
-    /// Whether a machine is out of sight within a minute and a half of `at`: two lies of
-    /// different causes that follow each other look like one long lie.
+    /// True if a machine is invisible within a minute and a half of `at`: two consecutive
+    /// lies of different causes look like one long lie.
     pub fn blinks_near(&self, at: u64) -> bool {
         let near = 90_000;
         self.nodes

@@ -1,4 +1,4 @@
-//! What must hold of rendered objects by themselves. Each check names what is wrong.
+//! Rules for rendered objects. Each check reports all violations.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use super::objects::{
     Objects, arguments, at, containers, controller, identity, list, name_of, selects,
 };
 
-/// Objects that a pod names and somebody else makes.
+/// Objects that a pod references and the manifests do not create.
 const MADE_ELSEWHERE: [&str; 3] =
     ["ConfigMap kube-root-ca.crt", "ConfigMap kubernetes-services-endpoint", "Secret cloud-config"];
 
-/// Taints of a cluster that comes up.
+/// Taints of a cluster during bootstrap.
 const TAINTS: [&str; 4] = [
     "node-role.kubernetes.io/control-plane",
     "node.cloudprovider.kubernetes.io/uninitialized",
@@ -21,7 +21,7 @@ const TAINTS: [&str; 4] = [
     "node.kubernetes.io/not-ready",
 ];
 
-/// Fails with everything that is wrong with the objects.
+/// Fails with all violations.
 pub fn check(objects: &Objects) -> Result<()> {
     let checks = [
         rights_read_no_secrets,
@@ -127,8 +127,8 @@ fn services_and_budgets_select_their_pods(objects: &Objects) -> Vec<String> {
     problems
 }
 
-/// The port stands in the arguments, the container and the Service; on the host's network
-/// each controller needs one of its own.
+/// The port appears in the arguments, the container and the Service; on the host network each
+/// controller needs a different one.
 fn ports_agree(objects: &Objects) -> Vec<String> {
     let mut problems = Vec::new();
     let mut taken = BTreeMap::new();
@@ -178,7 +178,7 @@ fn probes_look_at_the_pages(objects: &Objects) -> Vec<String> {
     problems
 }
 
-/// The API server's own check (PodSecurity `restricted`) covers the rest.
+/// The API server's own check (PodSecurity `restricted`) covers the other fields.
 fn containers_are_locked_up(objects: &Objects) -> Vec<String> {
     let mut problems = Vec::new();
     for deployment in objects.of("Deployment") {

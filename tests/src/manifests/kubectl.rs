@@ -19,10 +19,10 @@ pub struct Kubectl {
     cache: PathBuf,
 }
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Clone, Debug)]
 pub struct Told {
-    /// Whether it ended with 0.
+    /// True if the exit code is 0.
     pub good: bool,
     /// Its standard output.
     pub stdout: String,
@@ -31,7 +31,7 @@ pub struct Told {
 }
 
 impl Kubectl {
-    /// The kubectl `program` for the cluster of `kubeconfig`; it keeps what it caches in `cache`.
+    /// The kubectl `program` for the cluster of `kubeconfig`, with its cache folder `cache`.
     pub fn new(program: PathBuf, kubeconfig: &Path, cache: &Path) -> Self {
         Self { program, kubeconfig: kubeconfig.to_owned(), cache: cache.to_owned() }
     }
@@ -44,12 +44,12 @@ impl Kubectl {
         Ok(told.stdout)
     }
 
-    /// Applies objects, as strict as the server can be. `flags` are further ones.
+    /// Applies objects with strict validation and with these further flags.
     pub fn apply(&self, text: &str, flags: &[&str]) -> Result<Told> {
         self.run(["apply", "--validate=strict", "-f", "-"].iter().chain(flags), Some(text))
     }
 
-    /// The same, where anything but success without a warning is a failure.
+    /// The same; a warning is a failure, too.
     pub fn apply_well(&self, text: &str, flags: &[&str]) -> Result<String> {
         let told = self.apply(text, flags)?;
         ensure!(told.good, "kubectl apply {flags:?}: {}", told.stderr);
@@ -64,7 +64,7 @@ impl Kubectl {
         Ok(())
     }
 
-    /// What the server holds of these objects; all of them must be there.
+    /// These objects as the server stores them; all of them must exist.
     pub fn get(&self, text: &str) -> Result<Objects> {
         let told = self.run(["get", "-o", "yaml", "-f", "-"], Some(text))?;
         ensure!(told.good, "kubectl get: {}", told.stderr);
@@ -89,7 +89,7 @@ impl Kubectl {
             .spawn()
             .with_context(|| self.program.display().to_string())?;
         let mut input = child.stdin.take().context("stdin is piped")?;
-        // kubectl reads all of it before it prints.
+        // kubectl reads all of its input before it prints.
         input.write_all(stdin.unwrap_or_default().as_bytes())?;
         drop(input);
         let out = child.wait_with_output()?;

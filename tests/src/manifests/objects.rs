@@ -25,18 +25,18 @@ impl Objects {
         Ok(Self(objects))
     }
 
-    /// Those of this kind.
+    /// The objects of this kind.
     pub fn of(&self, kind: &str) -> impl Iterator<Item = &Value> {
         let kind = kind.to_owned();
         self.0.iter().filter(move |object| at(object, "/kind") == kind)
     }
 
-    /// The one of this kind and name.
+    /// The object of this kind and name.
     pub fn named(&self, kind: &str, name: &str) -> Option<&Value> {
         self.of(kind).find(|object| name_of(object) == name)
     }
 
-    /// The version that the server gave each of them.
+    /// The resource version of each object.
     pub fn versions(&self) -> BTreeMap<String, String> {
         let version = |object| at(object, "/metadata/resourceVersion").to_owned();
         self.0.iter().map(|object| (identity(object), version(object))).collect()
@@ -82,8 +82,8 @@ pub fn arguments(container: &Value) -> Vec<&str> {
     list(container, "/args").iter().filter_map(Value::as_str).collect()
 }
 
-/// Whether a selector's labels are all among `labels`. An empty selector selects nothing
-/// that was meant.
+/// True if all labels of a selector are among `labels`. An empty selector counts as a mistake
+/// and selects nothing.
 pub fn selects(selector: Option<&Value>, labels: Option<&Value>) -> bool {
     let (Some(wanted), Some(labels)) = (selector.and_then(Value::as_object), labels) else {
         return false;
@@ -91,7 +91,7 @@ pub fn selects(selector: Option<&Value>, labels: Option<&Value>) -> bool {
     !wanted.is_empty() && wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
-/// The pod that a Deployment would start, in another namespace.
+/// The pod of a Deployment, in another namespace.
 pub fn pod_of(deployment: &Value, namespace: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",

@@ -1,5 +1,5 @@
-//! The command line of a Deployment, given to the built program that it would start, with
-//! the pod's paths led into a folder.
+//! The command line of a Deployment, for the built program that it would start, with the
+//! pod's paths mapped into a folder.
 
 use std::{
     fs,
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use super::objects::{Objects, arguments, at, controller, identity, list};
 
-/// How long `--check-config` may take; it gives a provider ten seconds.
+/// Time limit of `--check-config`, which allows a provider ten seconds.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A cloud.conf as an operator writes one; nobody answers there.
+/// A cloud.conf as an operator writes it; its Keystone does not answer.
 const CLOUD_CONF: &str = "[Global]
 auth-url = http://127.0.0.1:1/v3
 region = RegionOne
@@ -24,14 +24,14 @@ application-credential-id = 3a1c0de5f0b14b5e8d6f2d7c9b8a7e6f
 application-credential-secret = \"not one\"
 ";
 
-/// What a Deployment runs, on this machine.
+/// The program and arguments of a Deployment, on this machine.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// The program's name, by its image.
+    /// The program's name, from its image.
     pub program: String,
-    /// Its arguments, with paths in the folder.
+    /// Its arguments, with paths mapped into the folder.
     pub arguments: Vec<String>,
-    /// Where the file of settings lies.
+    /// The path of the settings file.
     pub settings: PathBuf,
 }
 
@@ -65,7 +65,7 @@ impl Command {
         Ok(Self { program, arguments, settings })
     }
 
-    /// Whether it says where the cloud is.
+    /// True if it names the cloud's configuration.
     pub fn has_provider(&self) -> bool {
         self.arguments.iter().any(|word| word.starts_with("--cloud-provider="))
     }
@@ -76,7 +76,7 @@ impl Command {
         self.arguments.iter().fold(launch, Launch::arg)
     }
 
-    /// Lets the program's own parser judge command line and files.
+    /// Checks command line and files with the program's own parser.
     pub async fn check(&self, kubeconfig: &Path) -> Result<Finished> {
         let launch = self
             .launch()
@@ -86,7 +86,7 @@ impl Command {
     }
 }
 
-/// The files of a volume; nothing where the pod's surroundings make them.
+/// The files of a volume; none if the kubelet provides them.
 fn files(
     deployment: &Value,
     objects: &Objects,

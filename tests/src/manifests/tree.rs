@@ -1,4 +1,4 @@
-//! The folders of `manifests/`, and how they can be put together.
+//! The folders of `manifests/`, and their possible combinations.
 
 use std::{
     collections::BTreeSet,
@@ -10,15 +10,15 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use walkdir::WalkDir;
 
-/// What every controller has; not to be applied by itself.
+/// The common base of all controllers; not applied by itself.
 const COMMON: &str = "common";
-/// Components of which a deployment takes one: where the cloud is.
+/// Components for the cloud; a deployment uses exactly one.
 const PROVIDERS: [&str; 2] = ["external-provider", "openstack"];
-/// Components that may be added.
+/// Optional components.
 const OPTIONS: [&str; 4] =
     ["control-plane-only", "host-network", "one-replica", "prometheus-operator"];
 
-/// What `manifests/` holds.
+/// The contents of `manifests/`.
 #[derive(Clone, Debug)]
 pub struct Tree {
     root: PathBuf,
@@ -29,7 +29,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Walks the tree. Fails at a folder that this test would leave out.
+    /// Walks the tree. Fails at a folder that no test covers.
     pub fn read() -> Result<Self> {
         let root = crate::cluster::repository().join("manifests").canonicalize()?;
         let mut tree = Self { root, controllers: Vec::new(), overlays: Vec::new() };
@@ -104,7 +104,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The path from `folder` to the tree: kustomize takes no absolute ones.
+    /// The path from `folder` to the tree: kustomize accepts only relative paths.
     pub fn seen_from(&self, folder: &Path) -> Result<String> {
         let up = folder.canonicalize()?.components().count() - 1;
         let down = self.root.strip_prefix("/")?.display();
@@ -112,7 +112,7 @@ impl Tree {
     }
 }
 
-/// What somebody might install.
+/// A possible installation.
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// The controllers.
@@ -122,7 +122,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Whether the pods are on the host's network.
+    /// True if the pods use the host network.
     pub fn has(&self, component: &str) -> bool {
         self.components.contains(&component)
     }
@@ -134,7 +134,7 @@ impl std::fmt::Display for Choice {
     }
 }
 
-/// All subsets but the empty one.
+/// All non-empty subsets.
 fn subsets(all: &[String]) -> Vec<Vec<String>> {
     let mut found = vec![Vec::new()];
     for item in all {

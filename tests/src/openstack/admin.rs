@@ -1,4 +1,4 @@
-//! What a cloud's user or operator does: servers, floating IPs, accounts.
+//! Actions of a cloud's user or operator: servers, floating IPs, accounts.
 
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
@@ -17,13 +17,13 @@ pub use compute::{NewServer, Server};
 pub use identity::{ApplicationCredential, User};
 pub use network::FloatingIp;
 
-/// Everybody's password, as `tests/openstack` sets it.
+/// The password of every user, as `tests/openstack` sets it.
 pub const PASSWORD: &str = "quartet";
 
 /// The cloud's only region.
 pub const REGION: &str = "RegionOne";
 
-/// Who logs in, and for which project. All are of the domain Default.
+/// A user and its project. All are of the domain Default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// The user's name.
@@ -45,7 +45,7 @@ impl Account {
     }
 }
 
-/// Somebody who is logged in.
+/// A logged-in user.
 pub struct Admin {
     http: Http,
     token: String,
@@ -58,7 +58,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Logs in at Keystone, which says where the other services are.
+    /// Logs in at Keystone, which returns the catalog of services.
     pub async fn login(auth_url: &str, account: &Account) -> Result<Self> {
         let http = Http::new();
         let url = format!("{auth_url}/auth/tokens");
@@ -85,22 +85,22 @@ impl Admin {
         })
     }
 
-    /// This one's token.
+    /// The user's token.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// Where this one's Nova is, as the catalog says.
+    /// The URL of Nova, from the catalog.
     pub fn compute_url(&self) -> &str {
         &self.compute
     }
 
-    /// Where this one's Neutron is, with the version.
+    /// The URL of Neutron, from the catalog, with the version.
     pub fn network_url(&self) -> &str {
         &self.network
     }
 
-    /// A call with this one's token: any answer is one.
+    /// A call with this token; returns any answer.
     pub async fn call(&self, method: Method, url: &str, body: Option<&Value>) -> Result<Answer> {
         let headers = [
             ("x-auth-token", self.token.as_str()),
@@ -126,7 +126,7 @@ impl Admin {
         self.done(Method::POST, url, Some(&body)).await
     }
 
-    /// Deletes what is there; what is not is fine.
+    /// Deletes an object; a missing one is no failure.
     async fn delete(&self, url: &str) -> Result<()> {
         let answer = self.call(Method::DELETE, url, None).await?;
         let fine = answer.status.is_success() || answer.status.as_u16() == 404;
@@ -134,7 +134,7 @@ impl Admin {
         Ok(())
     }
 
-    /// The ID of the one thing of this name in a list such as `{"flavors": [..]}`.
+    /// The ID of the only object of this name in a list such as `{"flavors": [..]}`.
     async fn id_by_name(&self, url: &str, name: &str) -> Result<String> {
         let document = self.get(url).await?;
         let lists = document.as_object().into_iter().flat_map(|document| document.values());
@@ -164,7 +164,7 @@ fn endpoint(login: &Value, kind: &str) -> Result<String> {
     text(service.with_context(|| format!("no {kind} in the catalog"))?, "/url")
 }
 
-/// A text in a document, by JSON pointer.
+/// The string at a JSON pointer.
 fn text(document: &Value, pointer: &str) -> Result<String> {
     let value = document.pointer(pointer).and_then(Value::as_str);
     value.map(str::to_owned).with_context(|| format!("no {pointer} in {document}"))

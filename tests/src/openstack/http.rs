@@ -12,17 +12,17 @@ use hyper_util::{
 };
 use serde_json::Value;
 
-/// Who the tests say they are. The fault proxy leaves them out of its counts.
+/// The user agent of the tests. The fault proxy leaves it out of its counts.
 pub const USER_AGENT: &str = "scenario";
 
-/// No call of the tests takes longer; Nova may be busy creating servers.
+/// Time limit of the tests' calls; Nova may be busy creating servers.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A client. Clones share connections.
 #[derive(Clone)]
 pub struct Http(Client<HttpConnector, Full<Bytes>>);
 
-/// What came back.
+/// An answer.
 #[derive(Debug)]
 pub struct Answer {
     /// The status.
@@ -41,13 +41,13 @@ impl Answer {
 }
 
 impl Http {
-    /// A client without connections as yet.
+    /// A client without open connections.
     pub fn new() -> Self {
-        // The services close each connection after its answer.
+        // The services close each connection after the answer.
         Self(Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http())
     }
 
-    /// Sends a request and reads the whole answer, whatever its status.
+    /// Sends a request and reads the whole answer, of any status.
     pub async fn send(
         &self,
         method: Method,

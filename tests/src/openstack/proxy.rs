@@ -1,8 +1,8 @@
-//! A reverse proxy before each service, on loopback: it counts what the programs ask,
-//! and answers badly when it is told to.
+//! A reverse proxy before each service, on loopback: it counts the programs' requests and
+//! injects faults on request.
 //!
-//! Keystone's catalog leads through the proxy: the addresses of the services in its
-//! answers are those of the proxy, so the programs believe in them.
+//! Keystone's answers pass through the proxy, which replaces the services' addresses with its
+//! own. So the programs send all requests to the proxy.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -39,19 +39,19 @@ mod tests;
 pub use fault::{Effect, Fault, FaultId, Faults};
 pub use log::{Log, Request, tally};
 
-/// Before which services, and what goes wrong there.
+/// The proxied services, and the faults.
 pub struct FaultProxy {
     shared: Arc<Shared>,
-    /// The running ones.
+    /// The running listeners.
     listeners: Mutex<BTreeMap<Service, JoinSet<()>>>,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 struct Shared {
     faults: Faults,
     log: Log,
     upstream: forward::Upstream,
-    /// Where the proxy of each service listens, and where the service itself does.
+    /// The address of the proxy for each service, and that of the service itself.
     places: BTreeMap<Service, Place>,
 }
 
@@ -62,13 +62,13 @@ struct Place {
 }
 
 impl FaultProxy {
-    /// Before the services that `tests/openstack/up` has started.
+    /// Stands before the services that `tests/openstack/up` has started.
     pub async fn start() -> Result<Self> {
         let at = |service: Service| (service, ([127, 0, 0, 1], service.port()).into());
         Self::before(Service::ALL.map(at).into()).await
     }
 
-    /// Before services at these addresses.
+    /// Stands before services at these addresses.
     pub async fn before(upstream: BTreeMap<Service, SocketAddr>) -> Result<Self> {
         let mut places = BTreeMap::new();
         let mut bound = Vec::new();
@@ -90,28 +90,28 @@ impl FaultProxy {
         Ok(Self { shared, listeners: Mutex::new(listeners) })
     }
 
-    /// Where it listens for a service: scheme, address and port, without a path.
+    /// The proxy's URL for a service: scheme, address and port, without a path.
     pub fn url(&self, service: Service) -> Result<String> {
         Ok(format!("http://{}", self.shared.place(service)?.own))
     }
 
-    /// What `auth-url` is for the programs.
+    /// The `auth-url` for the programs.
     pub fn auth_url(&self) -> Result<String> {
         Ok(format!("{}/v3", self.url(Service::Identity)?))
     }
 
-    /// What goes wrong, to add to and to clear.
+    /// The faults in force, to add to and to clear.
     pub fn faults(&self) -> &Faults {
         &self.shared.faults
     }
 
-    /// What it was asked.
+    /// The requests so far.
     pub fn log(&self) -> &Log {
         &self.shared.log
     }
 
-    /// Refuses connections to this service and cuts those that are open, as a host does
-    /// on which the service has ended.
+    /// Refuses new connections to this service and cuts open ones, like a host without the
+    /// service.
     pub async fn pause(&self, service: Service) {
         let running = self.listeners.lock().remove(&service);
         if let Some(mut running) = running {
@@ -127,7 +127,7 @@ impl FaultProxy {
         Ok(())
     }
 
-    /// Everything works again: no faults, and every service is listened for.
+    /// Removes all faults and listens for every service.
     pub async fn mend(&self) -> Result<()> {
         self.faults().clear();
         for service in self.shared.places.keys().copied() {

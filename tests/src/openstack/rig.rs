@@ -1,4 +1,4 @@
-//! What a scenario works with.
+//! The fixture of a scenario.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -18,21 +18,21 @@ use crate::{
     nodes,
 };
 
-/// How long a scenario waits for what should take moments: Nova and Neutron are slow,
-/// and share two cores with the programs.
+/// Time limit for quick operations: Nova and Neutron are slow, and share two cores with the
+/// programs.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// What the names of all users start with that scenarios make.
+/// The prefix of the names of all users that scenarios create.
 const USER_PREFIX: &str = "scenario-";
 
-/// What the names of the crowd's servers start with.
+/// The prefix of the names of the crowd's servers.
 const CROWD: &str = "many-";
 
-/// The cloud, which all scenarios share: its servers are slow to create.
+/// The cloud, which all scenarios share: servers are slow to create.
 pub struct Cloud {
     /// The services' processes.
     pub services: Services,
-    /// Before the services: what the programs are told to use.
+    /// The proxy before the services, which the programs use.
     pub proxy: FaultProxy,
     /// The operator.
     pub operator: Admin,
@@ -42,13 +42,14 @@ pub struct Cloud {
     pub other: Admin,
     /// Servers that no scenario changes: one in each zone.
     pub fleet: Vec<Server>,
-    /// Servers for those who want many.
+    /// Servers for scenarios with many nodes.
     pub crowd: Vec<Server>,
 }
 
 impl Cloud {
-    /// Starts the services, removes what an earlier run left there, and makes the fleet and
-    /// a crowd of this size. An earlier run's fleet and crowd are kept: they are slow to make.
+    /// Starts the services, removes leftovers of an earlier run, and creates the fleet and a
+    /// crowd of this size. An earlier run's fleet and crowd are kept: servers are slow to
+    /// create.
     pub async fn start(flavour: Flavour, crowd: usize) -> Result<Self> {
         let services = Services::up(flavour).await?;
         let proxy = FaultProxy::start().await?;
@@ -77,9 +78,9 @@ impl Cloud {
     }
 }
 
-/// Deletes all servers and floating IPs of a project, but for so many of a crowd, and for
-/// the wanted servers if all of them are there and as they were made; those it returns,
-/// in this order.
+/// Deletes all servers and floating IPs of a project, except this number of the crowd, and
+/// except the wanted servers if all of them exist unchanged. Returns the wanted servers, in
+/// this order.
 async fn clear(user: &Admin, wanted: &[NewServer], crowd: usize) -> Result<Vec<Server>> {
     for id in user.floating_ips().await? {
         user.delete_floating_ip(&id).await?;
@@ -96,8 +97,8 @@ async fn clear(user: &Admin, wanted: &[NewServer], crowd: usize) -> Result<Vec<S
     Ok(kept)
 }
 
-/// A cluster without nodes, the cloud without faults, and the configuration that leads
-/// from the one to the other.
+/// A cluster without nodes, the cloud without faults, and the configuration of the programs
+/// for both.
 pub struct Rig {
     /// The cloud.
     pub cloud: Arc<Cloud>,
@@ -109,7 +110,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Clears the cluster and mends the proxy.
+    /// Empties the cluster and removes the proxy's faults.
     pub async fn new(cloud: Arc<Cloud>, cluster: Arc<Cluster>) -> Result<Self> {
         cloud.proxy.mend().await?;
         let client = cluster.client().await?;
@@ -125,17 +126,17 @@ impl Rig {
         self.folder.path().join("cloud.conf")
     }
 
-    /// Lets the programs log in with a password, also those that run.
+    /// Writes a cloud.conf with a password; running programs reload it.
     pub fn log_in_as(&self, account: &Account) -> Result<()> {
         self.configure(&by_password(account))
     }
 
-    /// The same, and no region is named.
+    /// The same, without a region.
     pub fn log_in_without_region(&self, account: &Account) -> Result<()> {
         self.write(&by_password(account))
     }
 
-    /// Lets the programs log in with an application credential, also those that run.
+    /// Writes a cloud.conf with an application credential; running programs reload it.
     pub fn log_in_with(&self, credential: &ApplicationCredential) -> Result<()> {
         let ApplicationCredential { id, secret } = credential;
         self.configure(&format!(
@@ -143,7 +144,7 @@ impl Rig {
         ))
     }
 
-    /// Lets the programs log in as the trustee of a trust, also those that run.
+    /// Writes a cloud.conf with a trust's ID and its trustee; running programs reload it.
     pub fn log_in_by_trust(&self, trust: &str, trustee: &User) -> Result<()> {
         let User { id, account } = trustee;
         let password = &account.password;
@@ -152,7 +153,7 @@ impl Rig {
         ))
     }
 
-    /// Lets the programs log in with a token that is there, also those that run.
+    /// Writes a cloud.conf with a token; running programs reload it.
     pub fn log_in_by_token(&self, token: &str) -> Result<()> {
         self.configure(&format!(
             "token = {token}\ntenant-name = k8s\ntenant-domain-name = Default\n"
@@ -167,7 +168,7 @@ impl Rig {
     fn write(&self, lines: &str) -> Result<()> {
         let auth_url = self.cloud.proxy.auth_url()?;
         let text = format!("[Global]\nauth-url = {auth_url}\n{lines}");
-        // A reader never sees half a file.
+        // The file is replaced atomically: a reader never sees half of it.
         let aside = self.folder.path().join("cloud.conf.new");
         std::fs::write(&aside, text)?;
         Ok(std::fs::rename(aside, self.config())?)
@@ -178,7 +179,7 @@ impl Rig {
         self.controller("node-ccm")
     }
 
-    /// lifecycle-ccm for this cluster and cloud, with quick periods.
+    /// lifecycle-ccm for this cluster and cloud, with short periods.
     pub fn lifecycle_ccm(&self) -> Launch {
         self.controller("lifecycle-ccm")
             .arg("--node-monitor-period=1s")
@@ -186,7 +187,7 @@ impl Rig {
             .arg("--node-grace-period=1s")
     }
 
-    /// A program for this cluster and cloud, with the settings it comes with.
+    /// A program for this cluster and cloud, with its default settings.
     pub fn controller(&self, name: &str) -> Launch {
         Launch::controller(name, self.cluster.kubeconfig(), "openstack", &self.config())
     }
@@ -199,40 +200,40 @@ impl Rig {
         Ok(program)
     }
 
-    /// Starts it and waits for nothing.
+    /// Starts it without waiting.
     pub fn start_only(&self, launch: &Launch) -> Result<Program> {
         launch.start(self.folder.path())
     }
 
-    /// One of the servers that stay as they are.
+    /// One of the unchanging servers.
     pub fn fleet(&self, number: usize) -> Result<&Server> {
         self.cloud.fleet.get(number).context("the fleet is not that large")
     }
 
-    /// A new server of the cluster's project. Who asks for it deletes it; what is left over
-    /// is deleted when the next run begins.
+    /// A new server of the cluster's project. The scenario deletes it; the next run deletes
+    /// leftovers.
     pub async fn server(&self, name: &str) -> Result<Server> {
         self.cloud.user.new_server(&NewServer::named(name)).await
     }
 
-    /// Waits until every node that is there is past its grace period, a second with
-    /// [`Rig::lifecycle_ccm`]. The API server cuts the time of creation to whole seconds.
+    /// Waits until every node is past its grace period, a second with [`Rig::lifecycle_ccm`].
+    /// The API server truncates the creation time to whole seconds.
     pub async fn past_grace(&self) {
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
 
-    /// Waits until a token that has been ended is refused everywhere: services believe in
-    /// one for a second after they have asked Keystone.
+    /// Waits until every service refuses a revoked token: services cache Keystone's answer
+    /// for one second.
     pub async fn past_token_caches(&self) {
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
 
-    /// A user of the cluster's project for this scenario alone.
+    /// A user of the cluster's project, for this scenario only.
     pub async fn own_user(&self, name: &str) -> Result<User> {
         self.own_user_of("k8s", name).await
     }
 
-    /// The same of another project.
+    /// A user of another project, for this scenario only.
     pub async fn own_user_of(&self, project: &str, name: &str) -> Result<User> {
         let account = Account {
             user: format!("{USER_PREFIX}{name}"),
@@ -242,7 +243,7 @@ impl Rig {
         self.cloud.operator.create_user(&account).await
     }
 
-    /// Registers the node of a server as its kubelet does: by its name and UUID.
+    /// Registers the node of a server as the kubelet does: with its name and UUID.
     pub async fn register(&self, server: &Server) -> Result<()> {
         nodes::register(&self.client, &fresh(server)).await
     }
@@ -257,7 +258,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Waits until the node has lost its taint, for longer than the longest wait between
+    /// Waits until the node has lost its taint, for longer than the longest back-off between
     /// two attempts.
     pub async fn initialised(&self, name: &str) -> Result<Node> {
         nodes::wait_for(&self.client, name, "no longer tainted", 3 * SOON, |node| {
@@ -267,7 +268,7 @@ impl Rig {
     }
 }
 
-/// What a cloud.conf says of an account.
+/// The lines of a cloud.conf for an account.
 fn by_password(account: &Account) -> String {
     let Account { user, password, project } = account;
     format!(
@@ -275,7 +276,7 @@ fn by_password(account: &Account) -> String {
     )
 }
 
-/// The node of a server that its kubelet has just registered.
+/// The node of a server, just registered by the kubelet.
 pub fn fresh(server: &Server) -> Value {
     let mut node = nodes::fresh(&server.name);
     node["status"]["nodeInfo"]["systemUUID"] = server.id.clone().into();

@@ -1,4 +1,4 @@
-//! What must happen with real OpenStack services.
+//! The scenarios with real OpenStack services.
 
 use std::{future::Future, pin::Pin};
 
@@ -33,7 +33,7 @@ impl Scenario {
     }
 }
 
-/// Names each function once: the test is called as the function is.
+/// Names each function once: it is also the name of the test.
 macro_rules! scenarios {
     ($($module:ident::$name:ident),+ $(,)?) => {
         vec![$(Scenario {

@@ -25,7 +25,7 @@ pub struct Query {
     pub panel: String,
     /// As it stands in the file, with variables.
     pub expression: String,
-    /// Whether it is asked for one moment instead of for the whole time.
+    /// True for an instant query, false for a range query.
     pub instant: bool,
 }
 

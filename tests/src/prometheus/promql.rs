@@ -36,8 +36,7 @@ const WORDS: [&str; 27] = [
 /// Words that are followed by labels in parentheses.
 const BEFORE_LABELS: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
 
-/// The names of the metrics that an expression asks for. It must be a valid one:
-/// whoever wants to know whether it is asks Prometheus.
+/// The names of the metrics in an expression. It must be valid; only Prometheus checks that.
 pub fn metrics(expression: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut rest = expression.chars().peekable();

@@ -15,7 +15,7 @@ pub struct Rule {
     pub name: String,
     /// The name of the series that it writes, if it is a recording rule.
     pub record: Option<String>,
-    /// What it evaluates.
+    /// The expression.
     pub expression: String,
 }
 

@@ -113,20 +113,20 @@ impl Server {
         &self.address
     }
 
-    /// What an expression is now.
+    /// The present value of an expression.
     pub async fn query(&self, expression: &str) -> Result<Value> {
         let data = self.get("query", &[("query", expression)]).await?;
         Ok(data["result"].clone())
     }
 
-    /// What an expression was at one moment.
+    /// The value of an expression at one moment.
     pub async fn query_at(&self, expression: &str, at: u64) -> Result<Value> {
         let at = at.to_string();
         let data = self.get("query", &[("query", expression), ("time", &at)]).await?;
         Ok(data["result"].clone())
     }
 
-    /// What an expression was, second by second.
+    /// The values of an expression, second by second.
     pub async fn query_range(&self, expression: &str, span: Span) -> Result<Value> {
         let (start, end) = (span.start.to_string(), span.end.to_string());
         let step = SCRAPE_SECONDS.to_string();

@@ -30,7 +30,7 @@ const SETTLE: Duration = Duration::from_secs(3 * SCRAPE_SECONDS);
 /// A scrape that is under way writes no further back than this.
 const UNDER_WAY: u64 = 2 * SCRAPE_SECONDS;
 
-/// What the story leaves behind: the Prometheus that saw it. The programs run on.
+/// The result of the story: its Prometheus. The programs run on.
 pub struct Told {
     /// It answers questions about the story.
     pub server: Server,
@@ -49,8 +49,8 @@ struct World {
     _second: Env,
 }
 
-/// Tells the story. `prometheus` is the folder of that program; the rules of these files
-/// are evaluated.
+/// Runs the story. `prometheus` is the folder of that program, which evaluates the rules of
+/// these files.
 pub async fn tell(prometheus: &Path, rules: &[std::path::PathBuf]) -> Result<Told> {
     let mut world = World::set().await?;
     let folder = world.env.path("prometheus");
@@ -117,8 +117,8 @@ impl World {
         ])
     }
 
-    /// A moment, just past, at which all programs that run had answered: whoever misses a
-    /// scrape has no value until the next.
+    /// A moment, just past, at which all running programs had answered: a missed scrape
+    /// leaves no value until the next.
     async fn scraped(&self, server: &Server) -> Result<u64> {
         let programs = self.node.len() + self.lifecycle.len() + self.other.len();
         poll::until("all programs to be scraped", SOON, || async {

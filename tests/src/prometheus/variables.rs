@@ -1,4 +1,4 @@
-//! What Grafana puts in the place of a query's variables.
+//! Grafana's substitution of a query's variables.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;

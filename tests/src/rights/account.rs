@@ -87,7 +87,7 @@ impl Account {
         self.wait_until(grant, false).await
     }
 
-    /// Whether the API server lets the account do this.
+    /// True if the API server permits this to the account.
     pub async fn may(&self, grant: &Grant) -> Result<bool> {
         let attributes = ResourceAttributes {
             verb: Some(grant.verb.clone()),
@@ -134,7 +134,7 @@ fn real(cluster: &Cluster) -> Result<&RealCluster> {
     cluster.real().context("rights are what a real API server grants")
 }
 
-/// What a command prints; its errors are its failure.
+/// The output of a command; a failed command is an error.
 async fn run(command: &mut Command, input: &str) -> Result<String> {
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = pipes.spawn().context("starting kubectl")?;

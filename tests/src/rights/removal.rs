@@ -15,7 +15,7 @@ use crate::{
     scenarios::{Env, SOON},
 };
 
-/// How long is waited until somebody misses a right.
+/// Time limit until the program needs the missing right.
 const MISSED: Duration = Duration::from_secs(40);
 /// A right that is granted meanwhile is noticed within this time.
 const AGAIN: Duration = Duration::from_secs(45);
@@ -92,7 +92,8 @@ async fn named(program: &Program, name: &str, grant: &Grant) -> Result<()> {
     Ok(())
 }
 
-/// Goes on until the API server has refused what needs the right, and the log tells.
+/// Works until the API server has refused a request that needs the right, and the log names
+/// it.
 async fn missed(env: &Env, program: &Program, story: &Story, grant: &Grant) -> Result<()> {
     let name = story.program.binary;
     let agent = format!("{name}/");
@@ -126,7 +127,7 @@ fn refuses(request: &Request, grant: &Grant) -> bool {
         && request.namespace == grant.namespace
 }
 
-/// What must not have happened without the right.
+/// The effect that must not occur without the right.
 async fn harm(env: &Env, program: &Program, story: &Story, grant: &Grant) -> Result<()> {
     match (grant.verb.as_str(), grant.resource.as_str()) {
         ("list" | "patch" | "delete", "nodes") => {

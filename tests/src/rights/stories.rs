@@ -1,4 +1,4 @@
-//! What makes a program do everything that it can do.
+//! Work that needs each right of a program.
 
 use std::pin::Pin;
 
@@ -17,7 +17,7 @@ use crate::{
     scenarios::{Env, quick_lifecycle, quick_node},
 };
 
-/// What a step of a story returns.
+/// The result of a story's step.
 pub type Step<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// A program's story: with it each of the program's rights is needed.
@@ -29,7 +29,7 @@ pub struct Story {
     pub quick: fn(&Env) -> Launch,
     /// One step, by its number, that makes work; called again and again.
     pub stir: for<'a> fn(&'a Env, u32) -> Step<'a, ()>,
-    /// Whether the nodes are as they are while the program may not do this.
+    /// True if the nodes show that the program lacks this right.
     pub is_undone: for<'a> fn(&'a Env, &'a Grant) -> Step<'a, bool>,
 }
 

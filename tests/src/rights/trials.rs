@@ -1,9 +1,9 @@
 //! The tests of the programs' rights.
 //!
-//! What the roles say is compared with what the code says in any case. The rest runs with
-//! `QUARTET_CLUSTER=real` only: one right after another is taken away, each of which must
-//! be missed. With all of its rights each program runs every scenario on the real API
-//! server ([`crate::lanes`]).
+//! The roles are always compared with the rights that the code declares. The rest runs with
+//! `QUARTET_CLUSTER=real` only: it removes one right at a time, and the program must fail
+//! without it. With all of its rights each program runs every scenario on the real API server
+//! ([`crate::lanes`]).
 
 use std::process::ExitCode;
 

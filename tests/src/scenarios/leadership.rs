@@ -1,4 +1,4 @@
-//! Who leads, and for how long nobody does.
+//! Leader election, and the time without a leader.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) fn quick(env: &Env) -> Launch {
     with_short_terms(env.node_ccm())
 }
 
-/// What the Lease of this program says.
+/// The spec of this program's Lease.
 pub(super) async fn lease(env: &Env, program: &str) -> Result<LeaseSpec> {
     let api = Api::<Lease>::namespaced(env.client.clone(), "kube-system");
     api.get(program).await?.spec.context("a Lease has a spec")

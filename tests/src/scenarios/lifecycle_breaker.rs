@@ -1,4 +1,4 @@
-//! The cloud errs and lies about the fleet, and no node leaves for that.
+//! The cloud errs and lies about the fleet, and no node is deleted.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub(super) async fn an_erring_cloud_deletes_nobody(env: Env) -> Result<()> {
         all(Effect::Unauthorized),
         all(error(ErrorKind::NotFound)),
         all(Effect::Hang).on(Operation::Lookup),
-        // The lookups may say what they like: without a list nobody is convicted.
+        // Whatever the lookups answer: without a list no node is deleted.
         all(Effect::Unavailable).on(Operation::List),
     ] {
         env.cloud().faults().clear();
@@ -113,7 +113,7 @@ pub(super) async fn the_breaker_closes_when_the_fleet_is_seen_again(env: Env) ->
     breaker(&program, true, SOON).await?;
     nodes::stay(&env.client, &FLEET, DELETION).await?;
 
-    // Nobody is suspected any more: it closes by the list that an open breaker asks for.
+    // No node is suspected any more: the list that an open breaker requests closes it.
     env.cloud().faults().clear();
     env.cloud().add(nodes::instance("node-0"));
     nodes::set_ready(&env.client, "node-0", "True").await?;

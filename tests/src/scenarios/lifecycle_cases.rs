@@ -1,5 +1,5 @@
-//! What the court has heard of a node counts for this very node only, and only with the
-//! leader that heard it.
+//! The court's evidence about a node counts only for this very node, and only with the leader
+//! that collected it.
 
 use std::time::Duration;
 

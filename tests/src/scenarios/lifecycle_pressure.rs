@@ -21,7 +21,7 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("node-{number}")).collect()
 }
 
-/// So many initialised nodes, past their grace period.
+/// The number of initialised nodes, past their grace period.
 async fn fleet(env: &Env, count: usize) -> Result<()> {
     let names = names(count);
     env.add_initialised(&names.iter().map(String::as_str).collect::<Vec<_>>()).await?;

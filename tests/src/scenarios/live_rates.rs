@@ -18,7 +18,7 @@ use crate::nodes;
 const IN_FORCE: Duration = Duration::from_secs(10);
 /// Nodes that register while the limit is narrow. Each one costs two writes.
 const NODES: usize = 10;
-/// What the narrow limit lets through at once; then nothing for 100 s.
+/// The burst of the narrow limit; the next request would follow after 100 s.
 const NARROW_BURST: usize = 4;
 const NARROW: &str = "kube_api_qps: 0.01\nkube_api_burst: 4\n";
 const WIDE: &str = "kube_api_qps: 500\nkube_api_burst: 1000\n";
@@ -62,7 +62,7 @@ impl Mount {
     }
 }
 
-/// What must stay as it is whatever the file says.
+/// The values that no file may change.
 #[derive(Debug, PartialEq)]
 struct Unmoved {
     processes: [u32; 2],

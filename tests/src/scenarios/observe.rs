@@ -17,7 +17,7 @@ use crate::{
     nodes,
 };
 
-/// What is to be done, node by node: the names of the steps, and their text.
+/// The steps of a plan, node by node: their names and their text.
 type Plans = BTreeMap<String, (Vec<String>, String)>;
 
 /// Starts an observer, which comes as another user than the leader.
@@ -74,7 +74,7 @@ fn due(page: &Value) -> Result<Plans> {
     Ok(plans)
 }
 
-/// What a leader says in its log that it is going to do now.
+/// The steps that a leader logs before it executes them.
 fn announced(leader: &Program) -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in leader.log().lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
@@ -119,8 +119,8 @@ async fn nothing_written(env: &Env, observers: &[&Program]) -> Result<()> {
     Ok(())
 }
 
-/// What a leader does, started beside an observer with this plan, is that plan, and nothing
-/// is left of it then.
+/// A leader beside an observer executes exactly the observer's plan, which is empty
+/// afterwards.
 async fn the_leader_does(
     env: &mut Env,
     launch: Launch,
@@ -163,7 +163,7 @@ async fn the_leader_does(
 
 pub(super) async fn the_leaders_steps_are_the_plan_of_node_ccm(mut env: Env) -> Result<()> {
     let often = "--node-status-update-frequency=10s";
-    // What an initialised node has just got is right but for what is changed here.
+    // A freshly initialised node is correct except for the changes here.
     let settled = env.start(&env.node_ccm()).await?;
     for name in ["moved", "edited", "right"] {
         env.add_node(name).await?;

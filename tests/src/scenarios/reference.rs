@@ -1,4 +1,4 @@
-//! What running programs report is what `docs/metrics.md` says.
+//! The metrics of running programs match `docs/metrics.md`.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! A program says which rights it lacks.
+//! A program names the rights that it lacks.
 
 use std::time::Duration;
 

@@ -28,7 +28,7 @@ pub struct Modules(BTreeMap<Path, Module>);
 #[derive(Default)]
 struct Module {
     children: BTreeSet<String>,
-    /// What `use` brings into scope: names and paths.
+    /// The names and paths that `use` brings into scope.
     imports: BTreeMap<String, Path>,
     /// Paths of two segments or more outside of `use`.
     paths: BTreeSet<Path>,
@@ -37,7 +37,7 @@ struct Module {
 /// Names that modules import from each other in a circle are defined nowhere.
 const DEEPEST: usize = 16;
 
-/// What a path leads to.
+/// The target of a path.
 enum Target {
     Module(Path),
     /// An item, by the module that defines it.
@@ -79,8 +79,8 @@ impl Modules {
         matches!(self.resolve(from, &path[..1], 0), Target::Module(_))
     }
 
-    /// What a path in code leads to. It cannot end at a module: where it seems to, an
-    /// item has the module's name.
+    /// The target of a path in code. It cannot be a module: where it seems to be, an item has
+    /// the module's name.
     fn item(&self, from: &Path, path: &Path) -> Target {
         match self.resolve(from, path, 0) {
             Target::Module(mut module) => {
@@ -109,7 +109,7 @@ impl Modules {
         Target::Module(at)
     }
 
-    /// What the first name of a path means in the code of `at`.
+    /// The target of a path's first name in the code of `at`.
     fn in_scope(&self, at: &Path, name: &str, depth: usize) -> Target {
         let module = &self.0[at];
         match module.imports.get(name) {
@@ -120,8 +120,8 @@ impl Modules {
         }
     }
 
-    /// What `name` means behind the path of the module `at`; an item goes before a
-    /// module of its name where the path ends.
+    /// The target of `name` in a path behind the module `at`; at the end of a path an item
+    /// precedes a module of the same name.
     fn member(&self, at: &Path, name: &str, last: bool, depth: usize) -> Target {
         let module = &self.0[at];
         let imported = match module.imports.get(name) {

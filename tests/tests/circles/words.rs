@@ -24,7 +24,7 @@ impl Words {
         Self(words)
     }
 
-    /// Whether these words come next.
+    /// True if these words come next.
     pub fn begin_with(&self, words: &[&str]) -> bool {
         self.0.iter().take(words.len()).eq(words)
     }

@@ -1,4 +1,4 @@
-//! What Prometheus answers.
+//! Checks with Prometheus' answers.
 
 use std::collections::BTreeSet;
 

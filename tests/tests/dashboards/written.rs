@@ -1,4 +1,4 @@
-//! What can be said of a dashboard without asking anybody.
+//! Checks of the dashboards without Prometheus.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -74,7 +74,7 @@ fn linked(all: &[Arc<Dashboard>]) -> Vec<String> {
     of_panels.into_iter().chain(of_boards).collect()
 }
 
-/// Why a link leads nowhere.
+/// The reason why a link is broken.
 fn dead(link: &Value) -> Option<String> {
     let url = text(&link["url"]);
     if link["type"] == "dashboards" {

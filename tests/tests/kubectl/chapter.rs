@@ -10,11 +10,11 @@ pub struct Chapter {
     pub name: String,
     /// The simulated API server cannot do this.
     pub real_only: bool,
-    /// What to do, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// What a step does.
+/// The kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Runs a command to its end.
@@ -30,11 +30,11 @@ pub enum Action {
 pub struct Step {
     /// The line of the file that it begins on.
     pub line: usize,
-    /// What it does.
+    /// The kind.
     pub action: Action,
     /// The arguments, without the program.
     pub arguments: Vec<String>,
-    /// What the command reads.
+    /// Standard input.
     pub input: String,
     /// The lines that standard output must have.
     pub output: Vec<String>,
@@ -134,7 +134,7 @@ fn words(line: &str) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// Whether these lines are what is expected.
+/// True if these lines match the expected ones.
 pub fn fits(expected: &[String], actual: &[String]) -> bool {
     let Some((first, rest)) = expected.split_first() else { return actual.is_empty() };
     if first == "..." {

@@ -14,7 +14,7 @@ use crate::chapter::{Action, Chapter, Step, fits};
 /// How long a command, or a watch's line, may take.
 const SOON: Duration = Duration::from_secs(20);
 
-/// What a command runs with.
+/// The environment of a command.
 pub struct Runner<'a> {
     kubectl: &'a Path,
     kubeconfig: &'a Path,
@@ -29,7 +29,7 @@ impl<'a> Runner<'a> {
         Ok(Self { kubectl, kubeconfig, home })
     }
 
-    /// Does all steps, and tells all that did not come out as expected.
+    /// Runs all steps, and reports all unexpected results.
     pub async fn run(&self, chapter: &Chapter) -> Result<()> {
         let mut watch = None;
         let mut wrong = Vec::new();
@@ -96,8 +96,8 @@ impl<'a> Runner<'a> {
     async fn start(&self, step: &Step) -> Result<Child> {
         let file = std::fs::File::create(self.printed())?;
         let child = self.program(step).stdout(file.try_clone()?).stderr(file).spawn()?;
-        // What is written before the watch began is none of its changes. A watch that
-        // begins with nothing to print has no sign of its own.
+        // Output from before the watch began is not part of its changes. A watch without
+        // initial output gives no sign that it has begun.
         let began = poll::until("the watch to print", Duration::from_secs(2), || async {
             Ok((!self.read()?.is_empty()).then_some(()))
         });

@@ -1,4 +1,4 @@
-//! What a real API server says to the objects.
+//! Answers of a real API server to the objects.
 
 use anyhow::{Context as _, Result, ensure};
 

@@ -1,4 +1,4 @@
-//! What is in the objects, whatever is put together.
+//! Contents of the objects, for every combination.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
@@ -107,8 +107,8 @@ pub fn a_third_controller_is_a_folder(rig: &Rig, _: &str) -> Result<()> {
     Ok(())
 }
 
-/// What docs/installation.md tells an operator to write: images, settings and the Prometheus
-/// operator in a kustomization of his own.
+/// The kustomization of docs/installation.md, with the operator's own images and settings and
+/// with the Prometheus operator.
 pub fn an_operators_own_settings_win(rig: &Rig, _: &str) -> Result<()> {
     let folder = rig.empty("own")?;
     let page = ccm_tests::cluster::repository().join("docs/installation.md");

@@ -1,4 +1,4 @@
-//! What the pods would run, and whether the API server lets them.
+//! The programs of the pods, and the admission of the pods by the API server.
 
 use std::{fs, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the tests work with: a real cluster, the real kubectl, and a folder.
+//! The fixture of the tests: a real cluster, the real kubectl, and a folder.
 
 use std::{
     fs,

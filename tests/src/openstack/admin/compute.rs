@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 
 use super::{Admin, text};
 
-/// How long Nova may take for one change of a server on a busy machine.
+/// Time limit for one change of a server by Nova on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long one of many may take: two a second, on a machine that does nothing else.
+/// Time limit for each of many servers: Nova creates two a second on an idle machine.
 const EACH: Duration = Duration::from_secs(3);
 
 /// A server to create, on the project's network.
 #[derive(Clone, Debug)]
 pub struct NewServer {
-    /// Its name, which the node is to have as well.
+    /// Its name, also that of the node.
     pub name: String,
     /// The flavor's name.
     pub flavor: String,
@@ -40,7 +40,7 @@ impl NewServer {
     }
 }
 
-/// A server that is there.
+/// An existing server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     /// Its UUID.
@@ -55,7 +55,7 @@ pub struct Server {
     pub zone: String,
     /// Its addresses on networks.
     pub fixed: Vec<String>,
-    /// Those that lead to it from outside.
+    /// Its floating IPs.
     pub floating: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ impl Server {
         })
     }
 
-    /// Whether it is what this made, and runs.
+    /// True if the server matches this request and runs.
     pub fn is_like(&self, new: &NewServer) -> bool {
         let made = (&self.name, &self.flavor, &self.zone) == (&new.name, &new.flavor, &new.zone);
         made && self.status == "ACTIVE" && self.floating.is_empty()
@@ -91,14 +91,14 @@ impl Server {
 }
 
 impl Admin {
-    /// Asks for a server and returns its ID. It is `BUILD` for some seconds.
+    /// Requests a server and returns its ID. Its status is `BUILD` for some seconds.
     pub async fn create_server(&self, new: &NewServer) -> Result<String> {
         let created = self.create(new, 1).await?;
         text(&created, "/server/id")
     }
 
-    /// Sees to it that there are so many servers whose names start with this prefix, and
-    /// waits until all of them are `ACTIVE`; those it returns. More are left alone.
+    /// Creates servers until this number of them has this prefix, waits until all with the
+    /// prefix are `ACTIVE`, and returns them. It deletes none.
     pub async fn crowd(&self, prefix: &str, count: usize) -> Result<Vec<Server>> {
         let ours = async || {
             let mut servers = self.servers().await?;
@@ -107,7 +107,7 @@ impl Admin {
         };
         let there = ours().await?.len();
         if there < count {
-            // Nova adds a number to the name; what is there already has had others.
+            // Nova appends a number to the name; existing servers have other numbers.
             let now = std::time::UNIX_EPOCH.elapsed()?.as_secs();
             let new = NewServer::named(&format!("{prefix}{now:x}"));
             self.create(&new, count - there).await?;
@@ -127,7 +127,7 @@ impl Admin {
     async fn create(&self, new: &NewServer, count: usize) -> Result<Value> {
         let flavors = format!("{}/flavors", self.compute);
         let image = self.image().await?;
-        // Each project has one network, of its own name.
+        // Each project has one network, named after the project.
         let networks = format!("{}/networks", self.network);
         let network = self.id_by_name(&networks, &self.project).await;
         let body = json!({"server": {
@@ -160,7 +160,7 @@ impl Admin {
         Ok(servers)
     }
 
-    /// The image that servers are made of, from Nova's own list, which 2.35 has still.
+    /// The image of all servers, from Nova's own list, which still exists in 2.35.
     async fn image(&self) -> Result<String> {
         let headers = [("x-auth-token", self.token.as_str())];
         let url = format!("{}/images", self.compute);
@@ -168,7 +168,7 @@ impl Admin {
         text(&answer.json()?, "/images/0/id")
     }
 
-    /// The server, if there is one of this ID.
+    /// The server, or none if no server has this ID.
     pub async fn server(&self, id: &str) -> Result<Option<Server>> {
         let answer = self.call(Method::GET, &self.server_url(id), None).await?;
         if answer.status.as_u16() == 404 {
@@ -188,7 +188,7 @@ impl Admin {
     /// Waits until the server has this status.
     pub async fn wait_for(&self, id: &str, status: &str) -> Result<Server> {
         poll::until(&format!("server {id} to be {status}"), PATIENCE, || async {
-            // Nova has two workers, and others ask as well.
+            // Nova has two workers, which other clients use as well.
             tokio::time::sleep(Duration::from_millis(200)).await;
             let server = self.server(id).await?.context("there is no such server")?;
             anyhow::ensure!(server.status == status, "it is {}", server.status);
@@ -209,7 +209,7 @@ impl Admin {
         self.wait_for(id, "ACTIVE").await
     }
 
-    /// Gives the server another flavor, confirms it and waits for the end of that.
+    /// Resizes the server, confirms the resize and waits for its end.
     pub async fn resize_server(&self, id: &str, flavor: &str) -> Result<Server> {
         let flavor = self.id_by_name(&format!("{}/flavors", self.compute), flavor).await?;
         self.act(id, json!({"resize": {"flavorRef": flavor}})).await?;

@@ -8,21 +8,21 @@ use serde_json::{Value, json};
 
 use super::{Account, Admin, text};
 
-/// A user that a test has made.
+/// A user that a test created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// Its ID.
     pub id: String,
-    /// What it logs in with.
+    /// Its credentials.
     pub account: Account,
 }
 
-/// An application credential: what a program logs in with instead of its user's password.
+/// An application credential: a program logs in with it instead of its user's password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplicationCredential {
     /// Its ID.
     pub id: String,
-    /// Its secret, which Keystone shows once.
+    /// Its secret, which Keystone returns only once.
     pub secret: String,
 }
 
@@ -45,7 +45,7 @@ impl Admin {
         self.delete(&self.identity_url(&format!("users/{id}"))).await
     }
 
-    /// The IDs of all users whose names start so. Only for the operator.
+    /// The IDs of all users whose names start with this prefix. Only for the operator.
     pub async fn users(&self, prefix: &str) -> Result<Vec<String>> {
         let document = self.get(&self.identity_url("users")).await?;
         let all = document["users"].as_array().context("an answer without users")?;
@@ -58,20 +58,20 @@ impl Admin {
         let url = self.identity_url(&format!("users/{}", user.id));
         let body = json!({"user": {"password": password}});
         self.done(Method::PATCH, &url, Some(&body)).await?;
-        // Keystone ends the tokens up to this whole second, also those issued after this.
+        // Keystone revokes tokens up to this whole second, including those issued after this.
         tokio::time::sleep(Duration::from_millis(1100)).await;
         let mut user = user.clone();
         password.clone_into(&mut user.account.password);
         Ok(user)
     }
 
-    /// Makes an application credential of one's own.
+    /// Creates an application credential for this user.
     pub async fn create_application_credential(&self, name: &str) -> Result<ApplicationCredential> {
         self.create_credential(json!({"name": name})).await
     }
 
-    /// Makes one that is good only for what the rules name: each with `service`, `method`
-    /// and `path`.
+    /// Creates an application credential with access rules, each with `service`, `method` and
+    /// `path`.
     pub async fn create_application_credential_for(
         &self,
         name: &str,
@@ -89,12 +89,13 @@ impl Admin {
         })
     }
 
-    /// Deletes an application credential of one's own, which ends its tokens.
+    /// Deletes an application credential of this user, which revokes its tokens.
     pub async fn delete_application_credential(&self, id: &str) -> Result<()> {
         self.delete(&format!("{}/{id}", self.credentials_url())).await
     }
 
-    /// Lets this user act as oneself in one's project. Returns the trust's ID.
+    /// Creates a trust: the other user may act as this one in its project. Returns the
+    /// trust's ID.
     pub async fn trust(&self, trustee: &User) -> Result<String> {
         let body = json!({"trust": {
             "trustor_user_id": self.user_id,
@@ -106,12 +107,12 @@ impl Admin {
         text(&self.post(&self.identity_url("OS-TRUST/trusts"), body).await?, "/trust/id")
     }
 
-    /// Ends a trust of one's own, and the tokens that were had by it.
+    /// Deletes a trust of this user, which revokes its tokens.
     pub async fn delete_trust(&self, id: &str) -> Result<()> {
         self.delete(&self.identity_url(&format!("OS-TRUST/trusts/{id}"))).await
     }
 
-    /// Ends a token before its time, its owner's or, for the operator, anybody's.
+    /// Revokes a token: this user's own or, as the operator, any.
     pub async fn revoke_token(&self, token: &str) -> Result<()> {
         let headers = [("x-auth-token", self.token.as_str()), ("x-subject-token", token)];
         let url = self.identity_url("auth/tokens");

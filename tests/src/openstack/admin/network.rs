@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Admin, text};
 
-/// A floating IP that leads to a server.
+/// A floating IP of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FloatingIp {
     /// Its UUID.
@@ -15,7 +15,7 @@ pub struct FloatingIp {
 }
 
 impl Admin {
-    /// Makes a floating IP that leads to the server's first port.
+    /// Creates a floating IP for the server's first port.
     pub async fn add_floating_ip(&self, server: &str) -> Result<FloatingIp> {
         let ports = self.ports(server).await?;
         let port = text(ports.first().context("a server without a port")?, "/id")?;
@@ -41,7 +41,7 @@ impl Admin {
         list.iter().map(|entry| text(entry, "/id")).collect()
     }
 
-    /// The ports of a server, as Neutron shows them.
+    /// The ports of a server, from Neutron.
     pub async fn ports(&self, server: &str) -> Result<Vec<Value>> {
         let document = self.get(&format!("{}/ports?device_id={server}", self.network)).await?;
         Ok(document["ports"].as_array().context("no ports")?.clone())

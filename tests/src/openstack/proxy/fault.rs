@@ -1,4 +1,4 @@
-//! What goes wrong, where, and how often.
+//! Faults: their effects, the requests they apply to, and their number.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ use serde_json::json;
 
 use crate::openstack::Service;
 
-/// What happens to a request.
+/// The effect of a fault on a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// The proxy answers in the service's place.
+    /// The proxy answers instead of the service.
     Answer {
         /// The status.
         status: StatusCode,
-        /// Headers beside those that HTTP demands.
+        /// Headers in addition to HTTP's mandatory ones.
         headers: Vec<(&'static str, String)>,
         /// The body.
         body: String,
     },
-    /// It is never answered; the caller's deadline ends it.
+    /// No answer; the caller's deadline ends the request.
     Hang,
-    /// The connection is cut without an answer.
+    /// The proxy cuts the connection without an answer.
     Cut,
-    /// The service's own answer comes this much later.
+    /// The proxy delays the service's answer by this much.
     Slow(Duration),
-    /// Every list in the service's answer is empty; its status and the rest are true.
+    /// Every list in the service's answer is empty; its status and the rest are unchanged.
     EmptyList,
-    /// Half of the service's answer comes, then the connection is cut.
+    /// The proxy sends half of the service's answer, then cuts the connection.
     Truncated,
-    /// Half of the service's answer comes as if it were the whole one.
+    /// The proxy sends half of the service's answer as a complete one.
     HalfJson,
 }
 
@@ -45,7 +45,7 @@ impl Effect {
         Self::Answer { status: StatusCode::TOO_MANY_REQUESTS, headers, body: body.to_string() }
     }
 
-    /// 401, as every service answers to a token that it does not believe.
+    /// 401, as every service answers to an invalid token.
     pub fn unauthorized() -> Self {
         let error = json!({"code": 401, "title": "Unauthorized", "message": "The request you have made requires authentication."});
         Self::Answer {
@@ -68,7 +68,7 @@ impl Effect {
         }
     }
 
-    /// 404 as a web server before the services answers, which knows nothing of servers.
+    /// 404 of a web server before the services, not of Nova itself.
     pub fn html_not_found() -> Self {
         Self::Answer {
             status: StatusCode::NOT_FOUND,
@@ -85,7 +85,7 @@ fn json_type() -> (&'static str, String) {
     ("content-type", "application/json".to_owned())
 }
 
-/// One thing that goes wrong.
+/// One fault.
 #[derive(Clone, Debug)]
 pub struct Fault {
     effect: Effect,
@@ -108,20 +108,20 @@ impl Fault {
         self
     }
 
-    /// Only requests whose path starts so, `/v2.1/servers` for example.
+    /// Only requests whose path has this prefix, `/v2.1/servers` for example.
     #[must_use]
     pub fn path(mut self, prefix: &str) -> Self {
         prefix.clone_into(&mut self.path);
         self
     }
 
-    /// Only requests with this very path; the query does not count.
+    /// Only requests with exactly this path; the query does not count.
     #[must_use]
     pub fn exactly(self, path: &str) -> Self {
         Self { whole_path: true, ..self.path(path) }
     }
 
-    /// Only the next so many requests that it applies to.
+    /// Only this number of the requests that it applies to.
     #[must_use]
     pub fn times(mut self, requests: u64) -> Self {
         self.times = Some(requests);
@@ -163,7 +163,7 @@ struct State {
 struct InForce {
     id: FaultId,
     fault: Fault,
-    /// How many requests it has hit.
+    /// The number of requests it has hit.
     hits: usize,
 }
 
@@ -173,7 +173,7 @@ impl Faults {
         self.0.lock().add(fault)
     }
 
-    /// Puts a fault in force in the place of all others, without a moment in between.
+    /// Replaces all faults by this one atomically.
     pub fn replace(&self, fault: Fault) -> FaultId {
         let mut state = self.0.lock();
         state.faults.clear();
@@ -185,19 +185,19 @@ impl Faults {
         self.0.lock().faults.retain(|other| other.id != id);
     }
 
-    /// How many requests this fault has hit so far; none if it is no longer in force.
+    /// The number of requests this fault has hit; none if it is no longer in force.
     pub fn hits(&self, id: FaultId) -> usize {
         let state = self.0.lock();
         let mut all = state.faults.iter();
         all.find(|fault| fault.id == id).map_or(0, |fault| fault.hits)
     }
 
-    /// Ends all faults. What hangs goes on hanging until its caller gives up.
+    /// Ends all faults. Hanging requests stay open until their callers give up.
     pub fn clear(&self) {
         self.0.lock().faults.clear();
     }
 
-    /// What happens to this request, which then counts as one of the fault's times.
+    /// The effect on this request, which counts as one of the fault's times.
     pub(super) fn hit(&self, service: Service, path: &str) -> Option<Effect> {
         let mut state = self.0.lock();
         let found = state.faults.iter_mut().find(|known| known.fault.applies(service, path))?;

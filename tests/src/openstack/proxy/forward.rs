@@ -1,4 +1,4 @@
-//! Asking the service itself, and bending its addresses to those of the proxy.
+//! Forwards requests to the service, and replaces its addresses with those of the proxy.
 
 use std::net::SocketAddr;
 
@@ -13,8 +13,8 @@ use hyper_util::{
 
 use super::Place;
 
-/// Headers that concern one connection only (RFC 9110, section 7.6.1), and the length,
-/// which is set anew.
+/// Headers of a single connection (RFC 9110, section 7.6.1), and the length, which is set
+/// again.
 const OWN: [HeaderName; 5] = [
     header::CONNECTION,
     header::TRANSFER_ENCODING,
@@ -23,17 +23,17 @@ const OWN: [HeaderName; 5] = [
     header::CONTENT_LENGTH,
 ];
 
-/// The way to the services.
+/// The client for the services.
 pub(super) struct Upstream(Client<HttpConnector, Full<Bytes>>);
 
 impl Upstream {
     pub(super) fn new() -> Self {
-        // The services close each connection after its answer.
+        // The services close each connection after the answer.
         Self(Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http())
     }
 
-    /// The service's whole answer. `Host` stays that of the proxy, so that the links
-    /// that services make of it lead back here.
+    /// The service's whole answer. `Host` stays that of the proxy, so that the links in the
+    /// answers lead to the proxy.
     pub(super) async fn ask(
         &self,
         at: SocketAddr,
@@ -62,7 +62,7 @@ pub(super) fn readdress<'a>(body: Bytes, places: impl Iterator<Item = &'a Place>
     let Ok(text) = std::str::from_utf8(&body) else { return body };
     let mut text = text.to_owned();
     for place in places {
-        // A quote or a slash follows, never another digit of the port.
+        // The next character is a quote or a slash, never another digit of the port.
         for end in ['/', '"'] {
             let own = format!("http://{}{end}", place.own);
             text = text.replace(&format!("http://{}{end}", place.upstream), &own);

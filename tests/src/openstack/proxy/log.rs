@@ -1,4 +1,4 @@
-//! What the proxy was asked, in order.
+//! The requests to the proxy, in order.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 use crate::openstack::Service;
 
-/// One request that has reached the proxy.
+/// One request to the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Whom it was for.
+    /// The service.
     pub service: Service,
     /// GET, POST ..
     pub method: Method,
@@ -19,16 +19,16 @@ pub struct Request {
     pub path: String,
     /// The query without its question mark; empty if there is none.
     pub query: String,
-    /// Who asked.
+    /// The user agent.
     pub user_agent: String,
     /// When.
     pub at: Instant,
-    /// The answer's status; none while there is none, or when the connection was cut.
+    /// The answer's status; none before the answer, or if the connection was cut.
     pub status: Option<u16>,
 }
 
 impl Request {
-    /// Service, method and path with `{id}` for every ID: what requests are counted by.
+    /// Service, method and path with `{id}` for every ID: the key of counts.
     pub fn pattern(&self) -> String {
         let parts: Vec<_> =
             self.path.split('/').map(|part| if is_id(part) { "{id}" } else { part }).collect();
@@ -36,13 +36,13 @@ impl Request {
     }
 }
 
-/// Whether a part of a path is a number or a UUID, with or without hyphens.
+/// True if a path segment is a number or a UUID, with or without hyphens.
 fn is_id(part: &str) -> bool {
     let digits = !part.is_empty() && part.bytes().all(|letter| letter.is_ascii_digit());
     digits || uuid::Uuid::try_parse(part).is_ok()
 }
 
-/// How many requests of each pattern.
+/// The number of requests of each pattern.
 pub fn tally(requests: &[Request]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for request in requests {
@@ -51,7 +51,7 @@ pub fn tally(requests: &[Request]) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The requests so far, and the tokens that Keystone gave out.
+/// The requests so far, and the tokens that Keystone issued.
 #[derive(Debug, Default)]
 pub struct Log(Mutex<Entries>);
 
@@ -62,25 +62,25 @@ struct Entries {
 }
 
 impl Log {
-    /// All requests of callers whose user agent does not start with `scenario`, which is
-    /// that of the tests themselves, from the one of this number on.
+    /// The requests from this number on whose user agent does not start with `scenario`, that
+    /// of the tests.
     pub fn since(&self, mark: usize) -> Vec<Request> {
         let entries = self.0.lock();
         let later = entries.requests.iter().skip(mark);
         later.filter(|request| !is_ours(&request.user_agent)).cloned().collect()
     }
 
-    /// The requests of everybody, from the one of this number on.
+    /// All requests from this number on.
     pub fn of_all_since(&self, mark: usize) -> Vec<Request> {
         self.0.lock().requests.iter().skip(mark).cloned().collect()
     }
 
-    /// How many requests there were, to give to [`Log::since`] later.
+    /// The number of requests so far, for [`Log::since`].
     pub fn mark(&self) -> usize {
         self.0.lock().requests.len()
     }
 
-    /// The token that was given out last, but for those of the tests themselves.
+    /// The last token that Keystone issued to a program, not to the tests.
     pub fn last_token(&self) -> Option<String> {
         let entries = self.0.lock();
         let theirs = entries.tokens.iter().rev().find(|(user_agent, _)| !is_ours(user_agent));
@@ -101,7 +101,7 @@ impl Log {
         }
     }
 
-    /// Notes a token, and to whom it was given.
+    /// Records a token, and its user agent.
     pub(super) fn issued(&self, user_agent: &str, token: &str) {
         self.0.lock().tokens.push((user_agent.to_owned(), token.to_owned()));
     }

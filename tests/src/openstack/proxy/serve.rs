@@ -1,4 +1,4 @@
-//! Listening, and the way of a request through the proxy.
+//! Listeners, and the handling of each request.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -57,13 +57,13 @@ async fn connection(stream: TcpStream, service: Service, shared: Arc<Shared>) {
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .serve_connection(TokioIo::new(stream), answer);
-    // Clients that go away and faults that break connections end here.
+    // Clients that disconnect and faults that break connections end here.
     if let Err(error) = served.await {
         tracing::debug!(%error, "a connection ended early");
     }
 }
 
-/// An answer that fails ends the connection, which is what a service that is gone does.
+/// A failed answer ends the connection, as a stopped service does.
 fn cut(error: anyhow::Error) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, error.to_string())
 }
@@ -127,7 +127,7 @@ async fn treat(
     })
 }
 
-/// The service's answer, with the proxy's addresses in it.
+/// The service's answer, with its addresses replaced by the proxy's.
 async fn ask(
     shared: &Shared,
     service: Service,

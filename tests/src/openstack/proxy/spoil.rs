@@ -1,4 +1,4 @@
-//! How a true answer is spoiled.
+//! Corruption of a true answer.
 
 use std::{io, time::Duration};
 
@@ -17,7 +17,7 @@ pub(super) fn whole(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Every list in the answer's document emptied. What is no JSON stays as it is.
+/// Empties every list in the answer's document. A body that is not JSON stays unchanged.
 pub(super) fn without_lists(bytes: Bytes) -> Bytes {
     let Ok(Value::Object(mut document)) = serde_json::from_slice(&bytes) else { return bytes };
     for value in document.values_mut() {
@@ -33,14 +33,14 @@ pub(super) fn half(bytes: &Bytes) -> Bytes {
     bytes.slice(..bytes.len() / 2)
 }
 
-/// An answer that announces all of its body, sends half and then breaks off.
+/// An answer that announces its full length, sends half and then breaks off.
 pub(super) fn truncated(answer: Response<Bytes>) -> Response<Body> {
     let (mut parts, bytes) = answer.into_parts();
     parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
     let cut = io::Error::new(io::ErrorKind::ConnectionAborted, "cut by the fault proxy");
     let sent = half(&bytes);
     let broken = async move {
-        // What is announced and half of it must be on the wire first.
+        // The headers and the first half must be sent first.
         tokio::time::sleep(Duration::from_millis(50)).await;
         Err(cut)
     };

@@ -47,7 +47,7 @@ impl Bed {
     }
 }
 
-/// Answers with the text, and with a header that shows the `Host` it was asked by.
+/// Answers with the text, and with the request's `Host` in a header.
 async fn serve(listener: TcpListener, text: String) {
     let mut connections = JoinSet::new();
     loop {
@@ -65,7 +65,7 @@ async fn serve(listener: TcpListener, text: String) {
             async move { anyhow::Ok(answer) }
         });
         connections.spawn(async move {
-            // A client that goes away is no failure of the test.
+            // A client that disconnects does not fail the test.
             http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await.ok();
         });
     }
@@ -89,7 +89,7 @@ async fn keystones_answers_lead_through_the_proxy() {
     let catalog = json!({"catalog": [{"url": "http://UPSTREAM"}, {"url": "http://UPSTREAM/v2.1"}, {"url": "http://UPSTREAM1"}]});
     let bed = Bed::new(catalog).await;
     let text = bed.get(Service::Identity, "/v3").await.unwrap().text;
-    // Two services at one address: the first proxy's address takes the place of both.
+    // Two services at one address: the first proxy's address replaces both.
     assert_eq!(text.matches(&bed.upstream.to_string()).count(), 1, "only the longer port: {text}");
     assert!(text.contains(&bed.proxy.url(Service::Identity).unwrap()), "{text}");
     let text = bed.get(Service::Compute, "/").await.unwrap().text;

@@ -1,5 +1,4 @@
-//! An application credential that is good for what the provider's page lists, and for
-//! nothing else.
+//! An application credential that is restricted to the access rules of the provider's page.
 
 use std::time::Duration;
 
@@ -81,7 +80,7 @@ pub(super) async fn a_rule_that_is_missing_is_told_and_nothing_is_half_done(
     rig.past_grace().await;
     rig.cloud.user.delete_server(&lost.id).await?;
     nodes::set_ready(&rig.client, &lost.name, "Unknown").await?;
-    // Who is there is Nova's to say.
+    // Nova alone decides which instances exist.
     nodes::gone(&rig.client, &lost.name, 2 * SOON).await?;
     let names = [new.name.as_str(), rig.fleet(1)?.name.as_str()];
     nodes::stay(&rig.client, &names, Duration::from_secs(4)).await?;

@@ -1,4 +1,4 @@
-//! Tokens end, passwords are wrong and change.
+//! Tokens expire; passwords are wrong and change.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// How often the programs have logged in since this mark of the proxy's log.
+/// The number of logins since this mark of the proxy's log.
 fn logins(rig: &Rig, mark: usize) -> usize {
     let counts = tally(&rig.cloud.proxy.log().since(mark));
     counts.get("identity POST /v3/auth/tokens").copied().unwrap_or_default()
@@ -94,7 +94,7 @@ pub(super) async fn a_wrong_password_is_told_and_not_hammered(rig: &Rig) -> Resu
     ensure!(!log.contains("no-such"), "the log never shows a password: {log}");
 
     rig.log_in_as(&Account::of("k8s"))?;
-    // What was refused is not tried again for half a minute at first, and a program that has not
+    // A rejected login is not retried for half a minute at first, and a program that has not
     // started yet waits as long.
     poll::until("the right password to be taken up", 2 * SOON, || async {
         Ok((program.get("/readyz").await?.0 == 200).then_some(()))
@@ -137,7 +137,7 @@ pub(super) async fn application_credentials_are_rotated(rig: &Rig) -> Result<()>
 
 pub(super) async fn a_trust_is_enough_and_its_end_is_told(rig: &Rig) -> Result<()> {
     let trustor = rig.own_user("trustor").await?;
-    // Of itself it sees no server of the cluster's project.
+    // The trustee's own project has none of the cluster's servers.
     let trustee = rig.own_user_of("other", "trustee").await?;
     let own = Admin::login(rig.cloud.keystone(), &trustor.account).await?;
     let trust = own.trust(&trustee).await?;
@@ -169,7 +169,7 @@ pub(super) async fn a_token_serves_until_it_ends(rig: &Rig) -> Result<()> {
     let user = rig.cloud.operator.change_password(&user, "another").await?;
     rig.past_token_caches().await;
     rig.register(rig.fleet(1)?).await?;
-    // Keystone answers 404 to a token that it does not know any more.
+    // Keystone answers 404 for a revoked token.
     let log = refused(&program).await?;
     ensure!(!log.contains(first.token()), "the log never shows a token: {log}");
     ensure!(nodes::is_tainted(&nodes::get(&rig.client, &rig.fleet(1)?.name).await?), "it waits");

@@ -1,4 +1,4 @@
-//! The cloud errs while nodes are judged, and no node leaves for that.
+//! The cloud errs while nodes are judged, and no node is deleted.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use crate::{
     },
 };
 
-/// Long enough for a deletion by the rig's lifecycle-ccm: a look, the confirmation,
-/// another look.
+/// Long enough for a deletion by the rig's lifecycle-ccm: a lookup, the confirmation, another
+/// lookup.
 const DELETION: Duration = Duration::from_secs(4);
 
-/// What one call may take. All answers of one look must come within it to count together,
-/// and Nova takes most of a second for those of three servers on a machine that is busy.
+/// Time limit of one call. All answers of one pass must arrive within it to count together,
+/// and Nova takes most of a second for those of three servers on a busy machine.
 const CALL: Duration = Duration::from_secs(3);
 
 /// The same as [`DELETION`] where each look takes as long as it may: nothing is answered,
@@ -33,8 +33,8 @@ const SLOW_DELETION: Duration = Duration::from_secs(9);
 /// Where lifecycle-ccm lists servers.
 const LIST: &str = "/v2.1/servers";
 
-/// All that may go wrong without an end of its own. Last comes what opens the breaker,
-/// behind which nobody is convicted whatever the answers are worth.
+/// All faults that do not end by themselves. The last one opens the breaker, which then holds
+/// all deletions.
 fn faults() -> Vec<Fault> {
     let services = |effect: Effect| Fault::new(effect).on(Service::Compute);
     vec![
@@ -44,18 +44,18 @@ fn faults() -> Vec<Fault> {
         services(Effect::internal_error()),
         services(Effect::html_not_found()),
         services(Effect::Hang),
-        // One server is there, and the list is not: without it nobody is convicted.
+        // One server exists, and the list fails: without it no node is deleted.
         services(Effect::internal_error()).exactly(LIST),
         services(Effect::Truncated),
         services(Effect::HalfJson),
         Fault::new(Effect::Cut),
-        // Credentials that were refused are not shown again for half a minute at first.
+        // Rejected credentials are not retried for half a minute at first.
         Fault::new(Effect::unauthorized()),
         services(Effect::EmptyList).exactly(LIST),
     ]
 }
 
-/// Whether the breaker is this one: 1 is open, behind which nobody is convicted.
+/// True if the breaker has this state: 1 is open, which holds all deletions.
 async fn breaker_is(program: &Program, wanted: f64) -> Result<()> {
     poll::until(&format!("the breaker to be {wanted}"), SOON, || async {
         let is = program.metrics().await?.get("ccm_lifecycle_breaker_open").copied();
@@ -90,7 +90,7 @@ pub(super) async fn no_fault_deletes_a_node(rig: &Rig) -> Result<()> {
     let names: Vec<_> = fleet.iter().map(|server| server.name.as_str()).collect();
     rig.past_grace().await;
 
-    // Nobody is asked about nodes that are Ready, so the first fault is there before them.
+    // Ready nodes are not looked up, so the first fault precedes them.
     rig.cloud.proxy.faults().replace(Fault::new(Effect::Hang));
     rig.cloud.user.delete_server(&lost.id).await?;
     nodes::set_ready(&rig.client, &lost.name, "Unknown").await?;

@@ -1,4 +1,4 @@
-//! Neutron alone is out of order, and Nova goes on.
+//! Neutron alone fails, and Nova works.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) async fn a_neutron_that_errs_is_waited_for(rig: &Rig) -> Result<()> {
     out_of_order(rig, Effect::internal_error()).await
 }
 
-/// How often the programs have asked Nova since this mark of the proxy's log.
+/// The number of Nova requests since this mark of the proxy's log.
 fn asked_nova(rig: &Rig, mark: usize) -> usize {
     let counts = tally(&rig.cloud.proxy.log().since(mark));
     let of_nova = counts.iter().filter(|(pattern, _)| pattern.starts_with("compute "));
@@ -54,7 +54,7 @@ async fn out_of_order(rig: &Rig, effect: Effect) -> Result<()> {
     rig.register(new).await?;
     rig.cloud.user.delete_server(&lost.id).await?;
     nodes::set_ready(&rig.client, &lost.name, "Unknown").await?;
-    // Who is there is Nova's to say.
+    // Nova alone decides which instances exist.
     nodes::gone(&rig.client, &lost.name, 2 * SOON).await?;
     let names = [settled.name.as_str(), new.name.as_str()];
     nodes::stay(&rig.client, &names, Duration::from_secs(10)).await?;
@@ -74,7 +74,7 @@ async fn out_of_order(rig: &Rig, effect: Effect) -> Result<()> {
     nodes::stay(&rig.client, &names, Duration::from_secs(2)).await
 }
 
-/// Neutron answers, and its answers lack ports: what a node has is not taken from it.
+/// Neutron's answers lack ports: the node keeps its addresses.
 pub(super) async fn spoiled_lists_of_neutron_take_no_address(rig: &Rig) -> Result<()> {
     let server = rig.server("addressed").await?;
     let floating = rig.cloud.user.add_floating_ip(&server.id).await?;
@@ -84,7 +84,7 @@ pub(super) async fn spoiled_lists_of_neutron_take_no_address(rig: &Rig) -> Resul
     for server in [&server, other] {
         rig.register(server).await?;
     }
-    // Nova tells of a floating IP some time after Neutron.
+    // Nova shows a floating IP some time after Neutron.
     let shown = nodes::wait_for(&rig.client, &server.name, "its floating IP", 2 * SOON, |node| {
         nodes::addresses(node).contains(&external)
     });

@@ -1,4 +1,4 @@
-//! A server's ID may be written in several ways, and stays as it is written.
+//! A server's ID has several spellings, and the node keeps its own.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ pub(super) async fn another_regions_node_stays_where_no_region_is_named(rig: &Ri
     nodes::set_ready(&rig.client, elsewhere, "Unknown").await?;
     rig.cloud.user.delete_server(&lost.id).await?;
     nodes::set_ready(&rig.client, &lost.name, "Unknown").await?;
-    // Somebody can be convicted here, and so could the other one.
+    // One node can be deleted here, so the other one could be as well.
     nodes::gone(&rig.client, &lost.name, SOON).await?;
     let stays = nodes::stay(&rig.client, &[elsewhere], Duration::from_secs(8)).await;
     stays.map_err(|error| error.context(program.log()))
