@@ -58,7 +58,7 @@ fn methods(source: &str, name: &str) -> BTreeSet<String> {
 fn trait_and_protocol_have_the_same_methods() {
     let (describe, health) = ("Provider.Describe", "Provider.Health");
     let pairs = [
-        // What a provider knows by itself is told once, by `Describe`.
+        // Traits of the provider are reported once, by `Describe`.
         ("Cloud.name", describe),
         ("Cloud.schemes", describe),
         ("Cloud.instances", describe),

@@ -119,7 +119,7 @@ async fn recovered(stage: &Stage) -> Result<String> {
 }
 
 async fn takeover(stage: &mut Stage) -> Result<String> {
-    let old = stage.leading(PROGRAM).await.into_iter().next().context("somebody leads")?;
+    let old = stage.leading(PROGRAM).await.into_iter().next().context("no replica leads")?;
     let start = Instant::now();
     let ended = stage.terminate(&old).await?;
     ensure!(ended.success(), "{old} ended with {ended}");
@@ -127,7 +127,7 @@ async fn takeover(stage: &mut Stage) -> Result<String> {
     stage.register("node-new")?;
     stage.untainted("node-new", PATIENCE).await?;
     let gap = start.elapsed();
-    let new = stage.leading(PROGRAM).await.into_iter().next().context("somebody leads again")?;
+    let new = stage.leading(PROGRAM).await.into_iter().next().context("no replica leads again")?;
     ensure!(new != old, "the stopped one leads");
     ensure!(gap < Duration::from_secs(5), "the gap was {gap:?}: the lease was not released");
     stage.replace(&old).await?;

@@ -51,7 +51,7 @@ ccm_settings::settings! {
         /// HTTP unless a certificate is given, and ask for no token: they show no secrets and change nothing. /configz
         /// and /plan answer on loopback only (kubectl port-forward), see --open-pages.
         port: u16 = fixed(Count, "secure-port", "");
-        /// Pages that answer to any peer and not on loopback only: configz, plan. Whoever reaches the port then reads the
+        /// Pages that answer to any peer and not on loopback only: configz, plan. Any client of the port can then read the
         /// settings, or the names of nodes and what is about to happen to them.
         open: Vec<String> = fixed(List, "open-pages", ""), local_pages;
         /// Certificate chain (PEM) for the pages. The file is read again when it changes. Needs --tls-private-key-file.
