@@ -34,15 +34,15 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// One node and the cloud's answer about it.
 #[derive(Debug)]
 pub(crate) struct Work {
-    /// The node as it was when the cloud was asked.
+    /// The node as it was when the lookup began.
     pub(crate) node: Arc<Node>,
     /// The answer.
     pub(crate) answer: LookupResult,
 }
 
 /// The channels to the writers.
-pub(crate) struct Outlets {
-    /// Nodes that wait to be initialised.
+pub(crate) struct WorkSenders {
+    /// Nodes with the uninitialized taint.
     pub(crate) new: mpsc::Sender<Work>,
     /// All others.
     pub(crate) settled: mpsc::Sender<Work>,
@@ -50,9 +50,9 @@ pub(crate) struct Outlets {
 
 /// The next step for a node from the queue.
 enum Next {
-    /// None: the node is gone, foreign, or cannot be judged yet.
+    /// None: the node is gone or foreign, or its owner is not known yet.
     Nothing,
-    /// Plan it: the answer is known.
+    /// Plan it with this answer.
     Known(LookupResult),
     /// Look it up in the cloud.
     Ask,
@@ -67,8 +67,8 @@ pub(crate) struct Lookups {
     ledger: Ledger,
     settings: watch::Receiver<Arc<NodeSettings>>,
     metrics: NodeMetrics,
-    outlets: Outlets,
-    /// Cancelled when calls to the cloud are no longer awaited.
+    senders: WorkSenders,
+    /// Cancelled by the drain: pending cloud calls are dropped.
     closing: CancellationToken,
 }
 
@@ -76,12 +76,12 @@ impl Lookups {
     pub(crate) fn new(
         handles: &Handles,
         intake: Arc<Intake>,
-        outlets: Outlets,
+        senders: WorkSenders,
         closing: CancellationToken,
     ) -> Arc<Self> {
         let Handles { cloud, queue, inventory, ledger, settings, metrics, .. } = handles.clone();
         let this =
-            Self { intake, cloud, queue, inventory, ledger, settings, metrics, outlets, closing };
+            Self { intake, cloud, queue, inventory, ledger, settings, metrics, senders, closing };
         Arc::new(this)
     }
 
@@ -104,7 +104,7 @@ impl Lookups {
         });
         let slots = Arc::new(Semaphore::new(IN_FLIGHT));
         while let Some(batch) = tasks.until(self.queue.get_batch(BATCH, &mut batch_window)).await {
-            let (known, asked) = self.sort_out(&batch);
+            let (known, asked) = self.partition(&batch);
             if !known.is_empty() {
                 let this = Arc::clone(self);
                 tasks.spawn(async move { this.send_all(known).await });
@@ -125,7 +125,7 @@ impl Lookups {
                 let hand_on = async {
                     let mut works = Vec::new();
                     while answered.recv_many(&mut works, BATCH).await > 0 {
-                        this.take_in(&works, started);
+                        this.store_answers(&works, started);
                         this.send_all(std::mem::take(&mut works)).await;
                     }
                 };
@@ -136,18 +136,18 @@ impl Lookups {
 
     /// Passes nodes to the writers, at the writers' pace.
     async fn send_all(&self, all: Vec<Work>) {
-        let Outlets { new, settled } = &self.outlets;
+        let WorkSenders { new, settled } = &self.senders;
         for work in all {
-            let outlet = if work.node.is_uninitialised() { new } else { settled };
-            if let Err(lost) = outlet.send(work).await {
+            let sender = if work.node.is_uninitialised() { new } else { settled };
+            if let Err(lost) = sender.send(work).await {
                 // The writers have ended, so the process is ending too.
                 self.intake.done(&lost.0.node.name);
             }
         }
     }
 
-    /// Splits the nodes into those whose answer is known and those to look up in the cloud.
-    fn sort_out(&self, batch: &[Name]) -> (Vec<Work>, Vec<Arc<Node>>) {
+    /// Splits the nodes into those with a known answer and those to look up in the cloud.
+    fn partition(&self, batch: &[Name]) -> (Vec<Work>, Vec<Arc<Node>>) {
         let (mut known, mut asked) = (Vec::new(), Vec::new());
         for name in batch {
             let Some(node) = self.intake.get(name) else {
@@ -173,15 +173,15 @@ impl Lookups {
                 self.intake.foreign(node);
                 return Next::Nothing;
             }
-            None if uninitialised => return Next::Known(Err(schemes_unknown())),
+            None if uninitialised => return Next::Known(Err(unknown_schemes_error())),
             None => return Next::Nothing,
             Some(Claim::Ours | Claim::Unclaimed) => {}
         }
-        let demanded = self.ledger.take_demand(&node.name);
-        if !demanded && let Some(answer) = self.ledger.remembered(node) {
+        let required = self.ledger.take_required_lookup(&node.name);
+        if !required && let Some(answer) = self.ledger.remembered(node) {
             return Next::Known(answer);
         }
-        if uninitialised || demanded {
+        if uninitialised || required {
             return Next::Ask;
         }
         // The last list and lookups are enough to revert another writer's change. Anything
@@ -220,7 +220,7 @@ impl Lookups {
     }
 
     /// Stores the cloud's answers to calls made since `started`.
-    fn take_in(&self, works: &[Work], started: Instant) {
+    fn store_answers(&self, works: &[Work], started: Instant) {
         let found = works.iter().filter_map(|work| match &work.answer {
             Ok(Lookup::Found(instance)) => Some(Instance::clone(instance)),
             _ => None,
@@ -235,8 +235,8 @@ impl Lookups {
     }
 }
 
-/// The answer for a node whose provider ID cannot be judged yet.
-fn schemes_unknown() -> CloudError {
-    let message = "the cloud provider has not said yet which provider IDs are its own";
+/// The answer for a node while the provider has not reported its schemes.
+fn unknown_schemes_error() -> CloudError {
+    let message = "the cloud provider has not reported its provider ID schemes yet";
     CloudError::new(ErrorKind::Unavailable, message)
 }
