@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::{
     execute::Executor,
     metrics::{LifecycleMetrics, States},
-    observe::{self, CloudAnswers, Nodes, Observer},
+    observe::{self, Nodes, Observer, Replies},
     policy::{
         Agenda, At, Decider, Decision, Policy,
         action::{self, Action},
@@ -88,11 +88,7 @@ impl Controller {
     }
 
     /// Decides from the answers and the current nodes. Returns these nodes and the actions.
-    fn decide(
-        &mut self,
-        answers: CloudAnswers,
-        settings: &LifecycleSettings,
-    ) -> (Nodes, Vec<Action>) {
+    fn decide(&mut self, answers: Replies, settings: &LifecycleSettings) -> (Nodes, Vec<Action>) {
         let nodes = self.observer.look(settings);
         let answers = self.observer.answers(answers, &nodes);
         let mut actions = nodes.marks_of_watched(&observe::powers(&answers.lookups), settings);

@@ -107,7 +107,7 @@ pub(crate) fn powers(lookups: &[LookedUp]) -> Powers {
 }
 
 /// The cloud's answers.
-pub(crate) struct CloudAnswers {
+pub(crate) struct Replies {
     asked: Vec<Arc<Node>>,
     answers: Vec<LookupResult>,
     fleet: Option<(Result<Fleet, CloudError>, At)>,
@@ -132,12 +132,8 @@ pub(crate) struct Observer {
 impl Observer {
     /// Starts without any observation.
     pub(crate) fn new<P: Program>(context: &Context<P>, metrics: LifecycleMetrics) -> Self {
-        let breaker = context.health.condition(
-            "breaker",
-            Scope::Information,
-            "no list of the fleet has been needed yet",
-        );
-        breaker.pass("not evaluated: this replica does not lead");
+        let breaker = context.health.condition("breaker", Scope::Information, "not checked yet");
+        breaker.pass("not checked: this replica does not lead");
         Self {
             store: Store::new(),
             cloud: Arc::clone(&context.cloud),
@@ -203,7 +199,7 @@ impl Observer {
         agenda: &Agenda,
         nodes: &Nodes,
         settings: &LifecycleSettings,
-    ) -> CloudAnswers {
+    ) -> Replies {
         let by_name = nodes.by_name();
         let asked: Vec<Arc<Node>> =
             agenda.look_up.iter().filter_map(|name| by_name.get(name).cloned()).collect();
@@ -221,12 +217,12 @@ impl Observer {
             Some((fleet, self.now()))
         };
         let ((answers, answered), fleet) = tokio::join!(lookup, list);
-        CloudAnswers { asked, answers, fleet, times: (start, answered) }
+        Replies { asked, answers, fleet, times: (start, answered) }
     }
 
     /// The cloud's answers, with the list compared with these nodes. Reports unusable answers.
-    pub(crate) fn answers(&self, answers: CloudAnswers, nodes: &Nodes) -> Answers {
-        let CloudAnswers { asked, answers, fleet, times: (start, answered) } = answers;
+    pub(crate) fn answers(&self, answers: Replies, nodes: &Nodes) -> Answers {
+        let Replies { asked, answers, fleet, times: (start, answered) } = answers;
         let looked_up = |(node, result): (&Arc<Node>, LookupResult)| LookedUp {
             name: Arc::clone(&node.name),
             uid: node.uid.clone(),
@@ -247,28 +243,19 @@ impl Observer {
         match before.transition(after) {
             Transition::Opened(cause) => {
                 self.metrics.opened(&cause);
-                tracing::error!(
-                    cause = cause.as_str(),
-                    "breaker opened, no node is deleted: {cause}"
-                );
+                tracing::error!(cause = cause.as_str(), "no node is deleted: {cause}");
             }
             Transition::StaysOpen(known, cause) if known.as_str() != cause.as_str() => {
-                tracing::error!(
-                    cause = cause.as_str(),
-                    "breaker stays open, no node is deleted: {cause}"
-                );
+                tracing::error!(cause = cause.as_str(), "still no node is deleted: {cause}");
             }
             Transition::Closed => {
-                tracing::warn!(
-                    "breaker closed: the cloud's list shows the fleet again; every case starts over"
-                );
+                tracing::warn!("breaker closed: the list shows the fleet again; cases start over");
             }
             Transition::StaysOpen(..) | Transition::StaysClosed => {}
         }
         match after {
             Breaker::Open { cause, .. } => {
-                self.breaker
-                    .fail(format!("open, no node is deleted except approved ones: {cause}"));
+                self.breaker.fail(format!("open, no node is deleted unless approved: {cause}"));
             }
             Breaker::Closed => self.breaker.pass("closed"),
         }

@@ -39,10 +39,7 @@ pub(crate) fn decided(
     }
     // Usually a node that this controller has just deleted.
     let Some(node) = node.filter(|_| *verdict != Verdict::Keep(Reason::AnotherNode)) else {
-        return tracing::debug!(
-            node = &**name,
-            "the node was deleted or replaced by another node of the same name"
-        );
+        return tracing::debug!(node = &**name, "the node was deleted or replaced");
     };
     let message = decision.message(now, policy);
     let text = match evidence.first {

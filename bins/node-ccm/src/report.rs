@@ -86,7 +86,7 @@ impl NodeReports {
     /// users debug its taint there.
     pub(crate) fn foreign(&self, node: &Node, schemes: &[String]) {
         let text = format!(
-            "provider ID {} does not have a scheme of this provider ({}); the node is skipped",
+            "provider ID {} has no scheme of this provider ({}); the node is skipped",
             node.provider_id.as_deref().unwrap_or_default(),
             schemes.join(", ")
         );

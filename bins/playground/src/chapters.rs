@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use ccm_sim::poll;
 
-use crate::environment::Environment;
+use crate::demo::Demo;
 
 /// The arguments of a program for its chapter, besides the addresses of cluster and cloud.
 pub fn arguments(program: &str) -> &'static [&'static str] {
@@ -23,9 +23,9 @@ pub fn arguments(program: &str) -> &'static [&'static str] {
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Waits until one replica of the program leads, and returns its name.
-async fn leader(environment: &Environment, controller: &str) -> Result<String> {
+async fn leader(demo: &Demo, controller: &str) -> Result<String> {
     let name = poll::until("one replica to lead", STEP_TIMEOUT, || async {
-        let leading = environment.leading(controller).await;
+        let leading = demo.leading(controller).await;
         ensure!(leading.len() < 2, "two leaders: {leading:?}");
         Ok(leading.into_iter().next())
     })

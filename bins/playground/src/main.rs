@@ -8,10 +8,10 @@ use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
 mod chapters;
-mod environment;
+mod demo;
 mod output;
 
-use environment::Environment;
+use demo::Demo;
 use output::Output;
 
 /// Runs Quartet on a simulated cluster and cloud, and shows each step.
@@ -42,13 +42,13 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: &Arguments, output: &mut Output) -> Result<()> {
-    let mut environment = tokio::select! {
-        environment = Environment::start_all(output, chapters::arguments) => environment?,
+    let mut demo = tokio::select! {
+        demo = Demo::start_all(output, chapters::arguments) => demo?,
         () = interrupted() => return Ok(()),
     };
     let chapters = async {
-        chapters::node::run(&mut environment, output, arguments.nodes.into()).await?;
-        chapters::lifecycle::run(&environment, output).await
+        chapters::node::run(&mut demo, output, arguments.nodes.into()).await?;
+        chapters::lifecycle::run(&demo, output).await
     };
     tokio::select! {
         result = chapters => result?,
@@ -56,10 +56,10 @@ async fn run(arguments: &Arguments, output: &mut Output) -> Result<()> {
     }
     output.summary();
     if !arguments.check {
-        environment.describe(output);
+        demo.describe(output);
         interrupted().await;
     }
-    environment.stop_all().await
+    demo.stop_all().await
 }
 
 /// Ctrl-C or SIGTERM. The programs receive the terminal's Ctrl-C as well and release their

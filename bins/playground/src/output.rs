@@ -9,7 +9,7 @@ use std::{
 use anyhow::Result;
 use tokio::time::Instant;
 
-/// The output of the demo.
+/// The terminal output.
 pub struct Output {
     terminal: Stdout,
     start: Instant,

@@ -124,10 +124,7 @@ impl Executor {
             ApiError::NotFound => {}
             // The plan was made for an older version of the node.
             ApiError::Conflict => {
-                tracing::debug!(
-                    node = &**name,
-                    "the node has changed since the plan was made, planning again"
-                );
+                tracing::debug!(node = &**name, "the node has changed, planning again");
                 self.observer.queue.retry(Arc::clone(name));
             }
             error => {

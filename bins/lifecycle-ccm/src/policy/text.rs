@@ -27,9 +27,7 @@ impl Decision {
             Verdict::OverBudget { until: Some(_) } => "--node-deletion-budget is used up",
             Verdict::OverBudget { until: None } => "--node-deletion-budget allows no deletion",
             Verdict::Keep(Reason::Protected) => PROTECTED,
-            Verdict::Keep(Reason::Ghost) => {
-                "--ghost-deletion excludes this node, which has no provider ID"
-            }
+            Verdict::Keep(Reason::Ghost) => "--ghost-deletion excludes the node",
             Verdict::Delete | Verdict::Keep(_) => return None,
         };
         Some(why.to_owned())
@@ -95,15 +93,11 @@ fn kept(reason: Reason) -> Message {
         Reason::NoAnswer => ("the lookup gave no usable answer; the node is kept", None, false),
         Reason::Exists => ("its instance exists; the node is kept", Some("NodeKept"), false),
         Reason::Ready => ("it is Ready again; the node is kept", Some("NodeKept"), false),
-        Reason::NotOurs => {
-            ("the cloud reports that another controller is responsible for it", None, false)
-        }
+        Reason::NotOurs => ("another controller is responsible for it", None, false),
         Reason::NotSelected => ("it does not match --node-selector", None, false),
         Reason::Foreign => ("its provider ID is another provider's", None, false),
         Reason::Deleting => ("it is already being deleted", None, false),
-        Reason::AnotherNode => {
-            ("it was deleted or replaced by another node of the same name", None, false)
-        }
+        Reason::AnotherNode => ("it was deleted or replaced by another node", None, false),
     };
     Message { text: text.to_owned(), event, warning }
 }

@@ -167,7 +167,7 @@ impl Writers {
                     tracing::debug!(
                         node = &**name,
                         conflicts,
-                        "the node has changed since the plan was made, planning again"
+                        "the node has changed, planning again"
                     );
                     self.queue.add_after(Arc::clone(name), AFTER_CONFLICT * conflicts, priority);
                     return;
@@ -193,9 +193,8 @@ impl Writers {
         };
         // A new node can register before the cloud's own list shows its instance, and another
         // provider's node is tainted for a moment, too: the first time is not reported.
-        let is_reported =
-            wait.reason != WaitReason::InstanceNotFound || self.queue.failures(name) > 1;
-        if is_reported {
+        let is_new = wait.reason != WaitReason::InstanceNotFound || self.queue.failures(name) > 1;
+        if is_new {
             self.reports.wait(node, wait, pace);
         }
     }

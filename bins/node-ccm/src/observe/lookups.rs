@@ -10,11 +10,11 @@ use ccm_controller::{
     instances,
     inventory::Inventory,
     queue::{BatchWindow, BatchWindowConfig, WorkQueue},
-    workers::{Tasks, until_cancelled},
+    workers::{self, Source},
 };
 use ccm_objects::{Node, Shared as Name};
 use tokio::{
-    sync::{Semaphore, mpsc, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -58,6 +58,23 @@ enum Next {
     Ask,
 }
 
+/// Takes batches from the queue, each with a slot for its cloud call. While all slots are
+/// taken, nodes collect in the queue and the next batch is larger.
+struct Batches {
+    queue: WorkQueue<Name>,
+    window: BatchWindow,
+    slots: Arc<Semaphore>,
+}
+
+impl Source for Batches {
+    type Item = (OwnedSemaphorePermit, Vec<Name>);
+
+    async fn next(&mut self) -> Option<Self::Item> {
+        let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
+        Some((slot, self.queue.get_batch(BATCH, &mut self.window).await?))
+    }
+}
+
 /// The stage.
 pub(crate) struct Lookups {
     intake: Arc<Intake>,
@@ -87,51 +104,33 @@ impl Lookups {
 
     /// Runs until the token is cancelled; takes no more nodes once the queue is shut down.
     pub(crate) async fn run(self: Arc<Self>, token: CancellationToken) {
-        let stage = async {
-            let mut tasks = Tasks::default();
-            self.take_batches(&mut tasks).await;
-            tasks.drained().await;
+        let config = BatchWindowConfig { first: FIRST_WAIT, ..BatchWindowConfig::default() };
+        let batches = Batches {
+            queue: self.queue.clone(),
+            window: BatchWindow::new(config),
+            slots: Arc::new(Semaphore::new(IN_FLIGHT)),
         };
-        until_cancelled(&token, stage).await;
+        let work = |(slot, batch)| Arc::clone(&self).process(slot, batch);
+        workers::pool(batches, || usize::MAX, token, work).await;
     }
 
-    /// Takes batches until the queue is shut down. While all slots are taken, nodes collect in
-    /// the queue and the next batch is larger.
-    async fn take_batches(self: &Arc<Self>, tasks: &mut Tasks) {
-        let mut batch_window = BatchWindow::new(BatchWindowConfig {
-            first: FIRST_WAIT,
-            ..BatchWindowConfig::default()
-        });
-        let slots = Arc::new(Semaphore::new(IN_FLIGHT));
-        while let Some(batch) = tasks.until(self.queue.get_batch(BATCH, &mut batch_window)).await {
-            let (known, asked) = self.partition(&batch);
-            if !known.is_empty() {
-                let this = Arc::clone(self);
-                tasks.spawn(async move { this.send_all(known).await });
+    async fn process(self: Arc<Self>, slot: OwnedSemaphorePermit, batch: Vec<Name>) {
+        let (known, asked) = self.partition(&batch);
+        let (sender, mut answered) = mpsc::unbounded_channel();
+        let started = Instant::now();
+        let ask = async {
+            self.ask(asked, sender).await;
+            // A slot limits cloud calls only; the writers have their own limits.
+            drop(slot);
+        };
+        let pass_on = async {
+            let mut works = Vec::new();
+            while answered.recv_many(&mut works, BATCH).await > 0 {
+                self.store_answers(&works, started);
+                self.send_all(std::mem::take(&mut works)).await;
             }
-            if asked.is_empty() {
-                continue;
-            }
-            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-            let this = Arc::clone(self);
-            tasks.spawn(async move {
-                let (sender, mut answered) = mpsc::unbounded_channel();
-                let started = Instant::now();
-                let ask = async {
-                    this.ask(asked, sender).await;
-                    // A slot limits cloud calls only; the writers have their own limits.
-                    drop(slot);
-                };
-                let hand_on = async {
-                    let mut works = Vec::new();
-                    while answered.recv_many(&mut works, BATCH).await > 0 {
-                        this.store_answers(&works, started);
-                        this.send_all(std::mem::take(&mut works)).await;
-                    }
-                };
-                tokio::join!(ask, hand_on);
-            });
-        }
+        };
+        tokio::join!(ask, self.send_all(known), pass_on);
     }
 
     /// Passes nodes to the writers, at the writers' pace.
@@ -197,6 +196,9 @@ impl Lookups {
 
     /// Looks up these nodes in one call, and sends each node with its answer as it arrives.
     async fn ask(&self, nodes: Vec<Arc<Node>>, answered: mpsc::UnboundedSender<Work>) {
+        if nodes.is_empty() {
+            return;
+        }
         let urgent = nodes.iter().any(|node| node.is_uninitialised());
         let time = self.settings.borrow().cloud_call_timeout;
         let call = if urgent { Call::waiting(time) } else { Call::routine(time) };

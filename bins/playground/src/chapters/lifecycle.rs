@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::STEP_TIMEOUT;
 use crate::{
-    environment::{self, Environment},
+    demo::{self, Demo},
     output::Output,
 };
 
@@ -39,36 +39,35 @@ const STOPPED: &str = "node-9005";
 const PAST_CONFIRMATION: Duration = Duration::from_millis(3500);
 
 /// Runs the chapter.
-pub async fn run(environment: &Environment, output: &mut Output) -> Result<()> {
+pub async fn run(demo: &Demo, output: &mut Output) -> Result<()> {
     output.chapter("lifecycle-ccm: a node is deleted after its instance");
-    output.step("two replicas run, one leads", super::leader(environment, PROGRAM)).await;
-    output.step("five nodes register and become schedulable", join(environment)).await;
-    let what =
-        format!("the instance of {TERMINATED} is terminated, and its kubelet stops reporting");
-    output.step(&what, terminate(environment)).await;
+    output.step("two replicas run, one leads", super::leader(demo, PROGRAM)).await;
+    output.step("five nodes register and become schedulable", join(demo)).await;
+    let what = format!("the instance of {TERMINATED} is terminated; its kubelet stops reporting");
+    output.step(&what, terminate(demo)).await;
 
     output.chapter("lifecycle-ccm: the cloud shows another project, without any of the instances");
     let what = format!(
         "{GONE} is terminated, the kubelets of {} and {} stop reporting; no node is deleted",
         NOT_REPORTING[0], NOT_REPORTING[1]
     );
-    output.step(&what, wrong_project(environment)).await;
+    output.step(&what, wrong_project(demo)).await;
     let what = format!("the cloud shows the fleet again: only {GONE} is deleted");
-    output.step(&what, recovery(environment)).await;
+    output.step(&what, recovery(demo)).await;
 
     output.chapter("lifecycle-ccm: the shutdown taint follows the machine");
-    output.step(&format!("the machine of {STOPPED} is stopped"), stop(environment)).await;
-    output.step("it is started; its kubelet does not report yet", start(environment)).await;
+    output.step(&format!("the machine of {STOPPED} is stopped"), stop(demo)).await;
+    output.step("it is started; its kubelet does not report yet", start(demo)).await;
     Ok(())
 }
 
-async fn join(environment: &Environment) -> Result<String> {
+async fn join(demo: &Demo) -> Result<String> {
     for name in [TERMINATED, GONE, NOT_REPORTING[0], NOT_REPORTING[1], STOPPED] {
-        environment.cloud().add(environment::instance(name));
-        environment.register(name)?;
+        demo.cloud().add(demo::instance(name));
+        demo.register(name)?;
     }
     for name in [TERMINATED, GONE, NOT_REPORTING[0], NOT_REPORTING[1], STOPPED] {
-        environment.untainted(name, STEP_TIMEOUT).await?;
+        demo.untainted(name, STEP_TIMEOUT).await?;
     }
     // The nodes must be older than the grace period.
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -76,32 +75,32 @@ async fn join(environment: &Environment) -> Result<String> {
 }
 
 /// Terminates a node's machine; its kubelet stops reporting.
-fn terminate_machine(environment: &Environment, name: &str) -> Result<()> {
-    environment.cloud().remove(&environment::instance(name).id).context("it has an instance")?;
-    environment.set_ready(name, "Unknown")
+fn terminate_machine(demo: &Demo, name: &str) -> Result<()> {
+    demo.cloud().remove(&demo::instance(name).id).context("it has an instance")?;
+    demo.set_ready(name, "Unknown")
 }
 
-async fn terminate(environment: &Environment) -> Result<String> {
-    terminate_machine(environment, TERMINATED)?;
-    let took = gone(environment, TERMINATED).await?;
-    let event = event(environment, TERMINATED, "DeletingNode").await?;
+async fn terminate(demo: &Demo) -> Result<String> {
+    terminate_machine(demo, TERMINATED)?;
+    let took = gone(demo, TERMINATED).await?;
+    let event = event(demo, TERMINATED, "DeletingNode").await?;
     Ok(format!(
         "node deleted after {took:.1} s, of which {CONFIRMATION} for confirmation; \"{event}\""
     ))
 }
 
 /// Waits until there is no node of this name, and returns the seconds that it took.
-async fn gone(environment: &Environment, name: &str) -> Result<f64> {
+async fn gone(demo: &Demo, name: &str) -> Result<f64> {
     let ((), took) = timed(poll::until(&format!("{name} to be deleted"), STEP_TIMEOUT, || async {
-        Ok(environment.node(name).is_none().then_some(()))
+        Ok(demo.node(name).is_none().then_some(()))
     }))
     .await?;
     Ok(took)
 }
 
-async fn event(environment: &Environment, name: &str, reason: &str) -> Result<String> {
+async fn event(demo: &Demo, name: &str, reason: &str) -> Result<String> {
     poll::until(&format!("an event {reason} on {name}"), STEP_TIMEOUT, || async {
-        Ok(environment.events(name).into_iter().find(|line| line.starts_with(reason)))
+        Ok(demo.events(name).into_iter().find(|line| line.starts_with(reason)))
     })
     .await
 }
@@ -113,26 +112,26 @@ async fn timed<T>(what: impl Future<Output = Result<T>>) -> Result<(T, f64)> {
 }
 
 /// Waits until the breaker is open or closed, and returns its line of `/readyz?verbose`.
-async fn breaker(environment: &Environment, open: bool) -> Result<String> {
+async fn breaker(demo: &Demo, open: bool) -> Result<String> {
     let wanted = if open { "open" } else { "closed" };
     poll::until(&format!("the breaker to be {wanted}"), STEP_TIMEOUT, || async {
-        let page = environment.page(PROGRAM, "/readyz?verbose").await?;
+        let page = demo.page(PROGRAM, "/readyz?verbose").await?;
         let line = page.lines().find(|line| line.contains("breaker")).context("a breaker")?;
         Ok(line.contains(wanted).then(|| line.to_owned()))
     })
     .await
 }
 
-async fn wrong_project(environment: &Environment) -> Result<String> {
-    environment.show_another_project();
-    terminate_machine(environment, GONE)?;
+async fn wrong_project(demo: &Demo) -> Result<String> {
+    demo.show_another_project();
+    terminate_machine(demo, GONE)?;
     for name in NOT_REPORTING {
-        environment.set_ready(name, "Unknown")?;
+        demo.set_ready(name, "Unknown")?;
     }
-    let line = breaker(environment, true).await?;
+    let line = breaker(demo, true).await?;
     poll::always("no node is deleted", PAST_CONFIRMATION, || async {
         for name in [GONE, NOT_REPORTING[0], NOT_REPORTING[1]] {
-            ensure!(environment.node(name).is_some(), "{name} was deleted");
+            ensure!(demo.node(name).is_some(), "{name} was deleted");
         }
         Ok(())
     })
@@ -140,36 +139,36 @@ async fn wrong_project(environment: &Environment) -> Result<String> {
     Ok(format!("/readyz shows {line:?}"))
 }
 
-async fn recovery(environment: &Environment) -> Result<String> {
-    environment.cloud().faults().clear();
-    let (_, closed) = timed(breaker(environment, false)).await?;
-    let left = gone(environment, GONE).await?;
+async fn recovery(demo: &Demo) -> Result<String> {
+    demo.cloud().faults().clear();
+    let (_, closed) = timed(breaker(demo, false)).await?;
+    let left = gone(demo, GONE).await?;
     for name in NOT_REPORTING {
-        event(environment, name, "NodeKept").await?;
-        ensure!(environment.node(name).is_some(), "{name} was deleted");
+        event(demo, name, "NodeKept").await?;
+        ensure!(demo.node(name).is_some(), "{name} was deleted");
     }
     Ok(format!(
         "breaker closed after {closed:.1} s, {GONE} was deleted {left:.1} s later; the others were kept"
     ))
 }
 
-async fn stop(environment: &Environment) -> Result<String> {
-    environment.cloud().set_power(&environment::instance(STOPPED).id, PowerState::Stopped);
-    environment.set_ready(STOPPED, "Unknown")?;
-    let ((), took) = timed(tainted(environment, true)).await?;
+async fn stop(demo: &Demo) -> Result<String> {
+    demo.cloud().set_power(&demo::instance(STOPPED).id, PowerState::Stopped);
+    demo.set_ready(STOPPED, "Unknown")?;
+    let ((), took) = timed(tainted(demo, true)).await?;
     Ok(format!("taint {SHUTDOWN} after {took:.1} s"))
 }
 
-async fn start(environment: &Environment) -> Result<String> {
-    environment.cloud().set_power(&environment::instance(STOPPED).id, PowerState::Running);
-    let ((), took) = timed(tainted(environment, false)).await?;
+async fn start(demo: &Demo) -> Result<String> {
+    demo.cloud().set_power(&demo::instance(STOPPED).id, PowerState::Running);
+    let ((), took) = timed(tainted(demo, false)).await?;
     Ok(format!("taint gone after {took:.1} s"))
 }
 
-async fn tainted(environment: &Environment, wanted: bool) -> Result<()> {
+async fn tainted(demo: &Demo, wanted: bool) -> Result<()> {
     poll::until(&format!("{STOPPED} to be tainted: {wanted}"), STEP_TIMEOUT, || async {
-        ensure!(environment.node(STOPPED).is_some(), "{STOPPED} was deleted");
-        Ok((environment.has_taint(STOPPED, SHUTDOWN) == wanted).then_some(()))
+        ensure!(demo.node(STOPPED).is_some(), "{STOPPED} was deleted");
+        Ok((demo.has_taint(STOPPED, SHUTDOWN) == wanted).then_some(()))
     })
     .await
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::STEP_TIMEOUT;
 use crate::{
-    environment::{self, Environment},
+    demo::{self, Demo},
     output::Output,
 };
 
@@ -23,51 +23,49 @@ pub const ARGUMENTS: &[&str] = &["--node-status-update-frequency=10s"];
 const REFRESH: &str = "10s";
 
 /// Runs the chapter.
-pub async fn run(environment: &mut Environment, output: &mut Output, count: usize) -> Result<()> {
+pub async fn run(demo: &mut Demo, output: &mut Output, count: usize) -> Result<()> {
     output.chapter("node-ccm: new nodes become schedulable");
-    output.step("two replicas run, one leads", super::leader(environment, PROGRAM)).await;
-    output
-        .step(&format!("{count} nodes register, tainted"), async { register(environment, count) })
-        .await;
-    output.step("they become schedulable", initialised(environment, count)).await;
+    output.step("two replicas run, one leads", super::leader(demo, PROGRAM)).await;
+    output.step(&format!("{count} nodes register, tainted"), async { register(demo, count) }).await;
+    output.step("they become schedulable", initialised(demo, count)).await;
 
     output.chapter("node-ccm: a node follows its instance");
-    output.step("node-000 is resized and moves", change(environment)).await;
+    output.step("node-000 is resized and moves", change(demo)).await;
 
     output.chapter("node-ccm: the cloud throttles");
     output
         .step(
             "the cloud answers 429 for five seconds; a new node gets an event with the reason",
-            throttled(environment),
+            throttled(demo),
         )
         .await;
-    output.step("the cloud recovers, and the node is initialised", recovered(environment)).await;
+    output.step("the cloud recovers, and the node is initialised", recovered(demo)).await;
 
     output.chapter("node-ccm: the leader is stopped");
-    output.step("SIGTERM to the leader; the standby takes over", takeover(environment)).await;
+    output.step("SIGTERM to the leader; the standby takes over", takeover(demo)).await;
     Ok(())
 }
 
-fn register(environment: &Environment, count: usize) -> Result<String> {
+fn register(demo: &Demo, count: usize) -> Result<String> {
     for number in 0..count {
         let name = name(number);
-        environment.cloud().add(environment::instance(&name));
-        environment.register(&name)?;
+        demo.cloud().add(demo::instance(&name));
+        demo.register(&name)?;
     }
-    Ok(format!("taint {} on each", environment::TAINT))
+    Ok(format!("taint {} on each", demo::TAINT))
 }
 
-async fn initialised(environment: &Environment, count: usize) -> Result<String> {
-    let before = environment.node_writes();
+async fn initialised(demo: &Demo, count: usize) -> Result<String> {
+    let before = demo.node_writes();
     let start = Instant::now();
     poll::until("all nodes to lose their taint", STEP_TIMEOUT, || async {
-        let waiting = (0..count).filter(|number| environment.is_tainted(&name(*number))).count();
+        let waiting = (0..count).filter(|number| demo.is_tainted(&name(*number))).count();
         ensure!(waiting == 0, "{waiting} nodes are still tainted");
         Ok(Some(()))
     })
     .await?;
-    let node = environment.node("node-000").context("node-000 is there")?;
-    let writes = environment.node_writes();
+    let node = demo.node("node-000").context("node-000 is there")?;
+    let writes = demo.node_writes();
     ensure!(
         writes == 2 * count,
         "{writes} writes ({before} of them before) instead of two per node"
@@ -80,18 +78,18 @@ async fn initialised(environment: &Environment, count: usize) -> Result<String> 
     Ok(format!(
         "after {:.0} ms, {writes} writes, {} cloud calls; node-000 is {id} in {zone}",
         start.elapsed().as_secs_f64() * 1000.0,
-        environment.cloud_calls()
+        demo.cloud_calls()
     ))
 }
 
-async fn change(environment: &Environment) -> Result<String> {
-    let mut instance = environment::instance("node-000");
+async fn change(demo: &Demo) -> Result<String> {
+    let mut instance = demo::instance("node-000");
     instance.instance_type = Some("m1.xlarge".to_owned());
     instance.addresses = vec![NodeAddress::new(AddressKind::InternalIp, "10.200.0.1")];
-    environment.cloud().add(instance);
+    demo.cloud().add(instance);
     let start = Instant::now();
     poll::until("node-000 to follow", STEP_TIMEOUT, || async {
-        let node = environment.node("node-000").context("node-000 is there")?;
+        let node = demo.node("node-000").context("node-000 is there")?;
         let kind = node["metadata"]["labels"]["node.kubernetes.io/instance-type"].as_str()
             == Some("m1.xlarge");
         let address = node["status"]["addresses"][0]["address"].as_str() == Some("10.200.0.1");
@@ -105,38 +103,37 @@ async fn change(environment: &Environment) -> Result<String> {
     ))
 }
 
-async fn throttled(environment: &Environment) -> Result<String> {
-    environment.throttle(Duration::from_secs(5));
-    environment.cloud().add(environment::instance("node-late"));
-    environment.register("node-late")?;
+async fn throttled(demo: &Demo) -> Result<String> {
+    demo.throttle(Duration::from_secs(5));
+    demo.cloud().add(demo::instance("node-late"));
+    demo.register("node-late")?;
     let event = poll::until("an event on node-late", STEP_TIMEOUT, || async {
-        Ok(environment.events("node-late").into_iter().find(|line| line.contains("throttled")))
+        Ok(demo.events("node-late").into_iter().find(|line| line.contains("throttled")))
     })
     .await?;
-    ensure!(environment.is_tainted("node-late"), "it waits");
+    ensure!(demo.is_tainted("node-late"), "it waits");
     Ok(format!("\"{event}\""))
 }
 
-async fn recovered(environment: &Environment) -> Result<String> {
+async fn recovered(demo: &Demo) -> Result<String> {
     let start = Instant::now();
-    environment.untainted("node-late", STEP_TIMEOUT).await?;
+    demo.untainted("node-late", STEP_TIMEOUT).await?;
     Ok(format!("schedulable after another {:.1} s", start.elapsed().as_secs_f64()))
 }
 
-async fn takeover(environment: &mut Environment) -> Result<String> {
-    let old = environment.leading(PROGRAM).await.into_iter().next().context("no replica leads")?;
+async fn takeover(demo: &mut Demo) -> Result<String> {
+    let old = demo.leading(PROGRAM).await.into_iter().next().context("no replica leads")?;
     let start = Instant::now();
-    let ended = environment.terminate(&old).await?;
+    let ended = demo.terminate(&old).await?;
     ensure!(ended.success(), "{old} ended with {ended}");
-    environment.cloud().add(environment::instance("node-new"));
-    environment.register("node-new")?;
-    environment.untainted("node-new", STEP_TIMEOUT).await?;
+    demo.cloud().add(demo::instance("node-new"));
+    demo.register("node-new")?;
+    demo.untainted("node-new", STEP_TIMEOUT).await?;
     let gap = start.elapsed();
-    let new =
-        environment.leading(PROGRAM).await.into_iter().next().context("no replica leads again")?;
+    let new = demo.leading(PROGRAM).await.into_iter().next().context("no replica leads again")?;
     ensure!(new != old, "{old} still leads");
     ensure!(gap < Duration::from_secs(5), "the gap was {gap:?}: the lease was not released");
-    environment.replace(&old).await?;
+    demo.replace(&old).await?;
     Ok(format!(
         "{:.0} ms from the signal to the new leader's first node; {new} leads",
         gap.as_secs_f64() * 1000.0

@@ -184,11 +184,7 @@ fn the_oldest_case_is_the_first_that_is_still_open() {
     decide(&mut decider, at(40.0), &views, ("b", gone()), None);
     assert_eq!(decider.oldest_case(at(100.0)), Some(Duration::from_secs(90)));
     decide(&mut decider, at(101.0), &views, ("a", running()), None);
-    assert_eq!(
-        decider.oldest_case(at(101.0)),
-        Some(Duration::from_secs(61)),
-        "the case of a is closed"
-    );
+    assert_eq!(decider.oldest_case(at(101.0)), Some(Duration::from_secs(61)), "a is closed");
     let all_ready = among_ready(ready("a"));
     decider.agenda(at(102.0), &all_ready, &Policy::default());
     assert_eq!(decider.oldest_case(at(102.0)), None);

@@ -1,4 +1,4 @@
-//! The environment of the demo: the simulated API server and cloud in this process, and the
+//! The processes of the demo: the simulated API server and cloud in this process, and the
 //! real programs as child processes.
 
 use std::{net::Ipv4Addr, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
@@ -25,7 +25,7 @@ pub const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const STEP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The simulated API server and cloud, and the running programs.
-pub struct Environment {
+pub struct Demo {
     folder: tempfile::TempDir,
     server: Arc<ApiServer>,
     listener: ListenHandle,
@@ -38,7 +38,7 @@ pub struct Environment {
 /// The arguments of this program, besides the addresses of cluster and cloud.
 pub type Arguments = fn(&str) -> &'static [&'static str];
 
-impl Environment {
+impl Demo {
     /// Starts everything and waits until all programs are ready.
     pub async fn start_all(output: &Output, arguments: Arguments) -> Result<Self> {
         output.chapter("a simulated cluster, a simulated cloud, and the real programs");
@@ -51,7 +51,7 @@ impl Environment {
         let kubeconfig = folder.path().join("kubeconfig");
         tokio::fs::write(&kubeconfig, server.kubeconfig(listener.addr)).await?;
         let cloud = ServedCloud::start(folder.path()).await?;
-        let mut environment = Self {
+        let mut demo = Self {
             folder,
             server,
             listener,
@@ -62,14 +62,14 @@ impl Environment {
         };
         for program in programs::shipped() {
             for replica in ["a", "b"] {
-                environment.start(&format!("{}-{replica}", program.binary)).await?;
+                demo.start(&format!("{}-{replica}", program.binary)).await?;
             }
         }
-        environment.describe(output);
-        Ok(environment)
+        demo.describe(output);
+        Ok(demo)
     }
 
-    /// Prints how to look at the environment from another terminal.
+    /// Prints the commands to inspect the demo from another terminal.
     pub fn describe(&self, output: &Output) {
         output.say(format!("kubectl --kubeconfig={} get nodes -w", self.kubeconfig.display()));
         for (name, program) in &self.programs {
