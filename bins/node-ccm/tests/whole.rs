@@ -376,10 +376,7 @@ async fn nodes_stay_in_sync_without_lists() {
     assert_eq!(whole.cloud.calls().list, 0);
     let findings = whole.program.health.findings();
     let fleet = findings.iter().find(|finding| finding.name == "fleet").unwrap();
-    assert_eq!(
-        fleet.verdict.detail(),
-        "1 nodes are looked up, because the provider cannot list instances"
-    );
+    assert_eq!(fleet.verdict.detail(), "1 nodes are looked up, because the provider cannot list");
 }
 
 /// Without an initialised node the fleet is not listed, so nothing else would expire a

@@ -136,7 +136,7 @@ impl Refresh {
             }
         }
         tracing::info!("the provider cannot list instances: looking up {count} nodes");
-        format!("{count} nodes are looked up, because the provider cannot list instances")
+        format!("{count} nodes are looked up, because the provider cannot list")
     }
 
     /// Queues the node for a lookup in the cloud.

@@ -66,10 +66,7 @@ async fn initialised(demo: &Demo, count: usize) -> Result<String> {
     .await?;
     let node = demo.node("node-000").context("node-000 is there")?;
     let writes = demo.node_writes();
-    ensure!(
-        writes == 2 * count,
-        "{writes} writes ({before} of them before) instead of two per node"
-    );
+    ensure!(writes == 2 * count, "{writes} writes ({before} before) instead of two a node");
     let zone = node["metadata"]["labels"]["topology.kubernetes.io/zone"]
         .as_str()
         .unwrap_or("none")
