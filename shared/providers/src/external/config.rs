@@ -12,7 +12,7 @@ use ccm_base::{
 };
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_settings::{
-    Kind, Problems, RawSettings, Schema as _, Setting, SettingValue as _, settings,
+    Kind, Problems, RawSettings, RawValue, Schema as _, Setting, SettingValue as _, settings,
 };
 use rustls::pki_types::ServerName;
 use serde_yaml_ng::{Mapping, Value};
@@ -102,7 +102,7 @@ impl ExternalConfig {
         let config = Self::convert(map, path.parent().unwrap_or(Path::new("")), &mut problems);
         match config {
             Some(config) if problems.is_empty() => Ok(config),
-            _ => Err(wrong(problems.to_string().replace('\n', "; "))),
+            _ => Err(wrong(problems.in_one_line())),
         }
     }
 
@@ -114,11 +114,14 @@ impl ExternalConfig {
             problems.add("tls", rule);
             None
         });
-        let find = |setting: &Setting| match setting.flag.strip_prefix("tls.") {
-            Some(key) => text_of(setting.kind, tls_map.and_then(|map| map.get(key))),
-            None => text_of(setting.kind, at(setting.flag)),
+        let find = |Setting { flag, kind, .. }: &Setting| {
+            let value = match flag.strip_prefix("tls.") {
+                Some(key) => tls_map.and_then(|map| map.get(key)),
+                None => at(flag),
+            };
+            Ok(text_of(*kind, value)?.map(|text| RawValue::at(flag, *kind, text)))
         };
-        let raw = RawSettings::of_file(table(), find, problems);
+        let raw = RawSettings::of_file("", table(), find, problems);
         let target = Place::read(&raw, problems).map(|place| place.target);
         let patience = Patience::read(&raw, problems);
         let wanted = matches!(target, Some(Target::Tls { .. }));
@@ -160,7 +163,7 @@ settings! {
         /// Where the provider listens: unix:///path/to.sock, http://host:port or https://host:port.
         target: Target = fixed(Text, "endpoint", ""), |text: &str, _: &str| match text {
             "" => Err(format!("missing; expected {ENDPOINT_FORMS}")),
-            text => parse_target(text).map_err(|why| format!("{text:?} {why}")),
+            text => parse_target(text),
         };
     }
 }
@@ -176,8 +179,8 @@ settings! {
         /// The name in the server's certificate, where it is not the endpoint's host.
         server_name: Option<String> = fixed(Text, "tls.serverName", "");
     } => |raw, problems| {
-        if let Some(name) = server_name.as_deref().filter(|name| ServerName::try_from(*name).is_err()) {
-            raw.reject("tls.serverName", format!("{name:?} is no host name or address"), problems);
+        if server_name.as_deref().is_some_and(|name| ServerName::try_from(name).is_err()) {
+            raw.reject("tls.serverName", "is no host name or address", problems);
         }
         if ca.is_none() {
             raw.reject("tls.ca", CA_MISSING, problems);

@@ -202,11 +202,11 @@ fn a_broken_file_is_refused_without_its_text() {
         ("clouds: {c: {<<: hush}}", "not valid YAML"),
         (
             "clouds: {c: {interface: other, auth: {auth_url: 'http://k', user_id: u, password: hush}}}",
-            "interface \"other\" must be public or internal or admin",
+            "interface = \"other\": must be public or internal or admin",
         ),
         (
             "clouds: {c: {auth: {auth_url: 'http://me:hush@k', user_id: u, password: hush}}}",
-            "auth_url of clouds.yaml must not hold a user or a password",
+            "clouds.yaml: auth_url: must not hold a user or a password",
         ),
         (
             "clouds: {c: {auth: {auth_url: 'http://k', user_id: u, token: hush, project_id: p, password: hush}}}",
