@@ -56,7 +56,7 @@ impl Problems {
 
     /// Adds a warning: the settings can be used.
     pub fn warn(&mut self, warning: impl Into<String>) {
-        let warning = warning.into();
+        let warning = one_line(&warning.into(), LONGEST_LINE);
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
@@ -70,9 +70,9 @@ impl Problems {
     /// All problems in one line, for an error with a single text. The warnings follow: a misspelt
     /// key is often the reason why another one is missing.
     pub fn in_one_line(&self) -> String {
-        let short = |text: &str| one_line(text, LONGEST_LINE);
-        let problems = self.list.iter().map(|problem| short(&problem.to_string()));
-        let warnings = self.warnings.iter().map(|warning| format!("also {}", short(warning)));
+        let short = |problem: &Problem| one_line(&problem.to_string(), LONGEST_LINE);
+        let problems = self.list.iter().map(short);
+        let warnings = self.warnings.iter().map(|warning| format!("also {warning}"));
         problems.chain(warnings).collect::<Vec<_>>().join("; ")
     }
 

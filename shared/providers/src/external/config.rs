@@ -119,7 +119,11 @@ impl ExternalConfig {
                 Some(key) => tls_map.and_then(|map| map.get(key)),
                 None => at(flag),
             };
-            Ok(text_of(*kind, value)?.map(|text| RawValue::at(flag, *kind, text)))
+            let text = text_of(*kind, value)?.map(|text| match kind {
+                Kind::Path => folder.join(text).display().to_string(),
+                _ => text,
+            });
+            Ok(text.map(|text| RawValue::at(flag, *kind, text)))
         };
         let raw = RawSettings::of_file("", table(), find, problems);
         let target = Place::read(&raw, problems).map(|place| place.target);
@@ -131,16 +135,11 @@ impl ExternalConfig {
         }
         let is_read = !is_shapeless && (wanted || tls_map.is_some());
         let tls = is_read.then(|| TlsFiles::read(&raw, problems));
-        let tls = tls.flatten().map(|files| files.within(folder));
-        Some(Self { target: target?, tls, connect_timeout: patience?.connect_timeout })
-    }
-}
-
-impl TlsFiles {
-    /// Resolves relative paths against this directory.
-    fn within(self, folder: &Path) -> Self {
-        let identity = self.identity.map(|(cert, key)| (folder.join(cert), folder.join(key)));
-        Self { ca: folder.join(self.ca), identity, server_name: self.server_name }
+        Some(Self {
+            target: target?,
+            tls: tls.flatten(),
+            connect_timeout: patience?.connect_timeout,
+        })
     }
 }
 

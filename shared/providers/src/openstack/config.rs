@@ -15,7 +15,6 @@ mod credentials;
 mod environment;
 pub(crate) mod files;
 mod ini;
-mod page;
 mod secret;
 mod sections;
 mod values;
@@ -31,17 +30,16 @@ use ccm_settings::{Problems, RawSettings, Schema as _, one_of, settings};
 use ipnet::IpNet;
 use url::Url;
 
-pub use self::page::reference;
+pub use self::sections::reference;
 pub(crate) use self::{
     balancer::{LoadBalancer, LoadBalancerClass},
     credentials::{ApplicationCredential, Credentials, Domain, Scope, User},
-    environment::{Environment, Process},
+    environment::Environment,
     secret::Secret,
 };
 use self::{
     clouds::Wanted,
     credentials::Login,
-    environment::resolved,
     sections::{CLASSES, GLOBAL, Given, Sections, merged},
     values::{duration, flag, networks, patterns, repeated, search_order, url},
 };
@@ -221,7 +219,7 @@ pub(crate) struct Unusable {
 impl Config {
     /// Reads the file of `--cloud-config` and those that it leads to. Blocks while it
     /// reads.
-    pub(crate) fn load(path: &Path, env: &dyn Environment) -> Result<Loaded, Unusable> {
+    pub(crate) fn load(path: &Path, env: &Environment) -> Result<Loaded, Unusable> {
         let unusable = |why: String, files| {
             let error = CloudError::new(ErrorKind::Invalid, format!("--cloud-config {why}"));
             Unusable { error, files }
@@ -231,14 +229,10 @@ impl Config {
         Self::parse(path, &text, env).map_err(|(why, files)| unusable(why, files))
     }
 
-    fn parse(
-        path: &Path,
-        text: &str,
-        env: &dyn Environment,
-    ) -> Result<Loaded, (String, Vec<PathBuf>)> {
+    fn parse(path: &Path, text: &str, env: &Environment) -> Result<Loaded, (String, Vec<PathBuf>)> {
         let (mut problems, mut files) = (Problems::new(), vec![path.to_owned()]);
         let folder = path.parent().unwrap_or(Path::new(""));
-        let resolve = |text: &str| resolved(text, folder, env);
+        let resolve = |text: &str| env.resolved(text, folder);
         let sections = Sections::read(text, &resolve, &mut problems);
         let config = Self::convert(&sections, env, &mut files, &mut problems);
         let path = path.display();
@@ -255,7 +249,7 @@ impl Config {
     /// it would give.
     fn convert(
         sections: &Sections,
-        env: &dyn Environment,
+        env: &Environment,
         files: &mut Vec<PathBuf>,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -265,39 +259,39 @@ impl Config {
         let access = Access::read(&global, problems);
         let credentials = Login::read(&global, problems)?.decide(problems);
         let tls = Tls::read(&global, problems);
-        let networking = Networking::read(&sections.raw("Networking", problems), problems);
-        let labels = Labels::read(&sections.raw("Labels", problems), problems);
-        let route = Route::read(&sections.raw("Route", problems), problems);
-        let metadata = Metadata::read(&sections.raw("Metadata", problems), problems);
-        let balancer = sections.raw("LoadBalancer", problems);
-        let load_balancer = LoadBalancer::read(&balancer, problems);
-        let networks = LoadBalancerClass::read(&balancer, problems);
+        let networking = sections.typed("Networking", problems);
+        let labels = sections.typed("Labels", problems);
+        let route = sections.typed("Route", problems);
+        let metadata: Option<Metadata> = sections.typed("Metadata", problems);
+        let load_balancer = sections.typed("LoadBalancer", problems);
+        let networks = sections.typed("LoadBalancer", problems);
         let mut class = |(name, given): (&str, &Given)| {
             let raw = merged(CLASSES, given, problems);
             Some((name.to_owned(), LoadBalancerClass::read(&raw, problems)?))
         };
         let classes = sections.classes().filter_map(&mut class).collect();
-        let regional_ids = env.variable("OS_CCM_REGIONAL").as_deref() == Some("true");
-        let (access, tls) = (access?, tls?);
+        let regional_ids = env.variable("OS_CCM_REGIONAL") == Some("true");
+        if let Some(tls) = &tls {
+            files.extend(tls.ca_file.clone());
+            files.extend(tls.client.iter().flat_map(|(cert, key)| [cert.clone(), key.clone()]));
+        }
+        let access = access?;
         if regional_ids && access.region.is_none() {
             let what = "not set, so provider IDs have none although OS_CCM_REGIONAL is true";
             global.warn("region", what, problems);
         }
-        files.extend(tls.ca_file.clone());
-        files.extend(tls.client.iter().flat_map(|(cert, key)| [cert.clone(), key.clone()]));
-        let is_own = own.contains_key("request-timeout");
+        let request_timeout = match own.contains_key("request-timeout") {
+            true => access.request_timeout,
+            false => metadata?.request_timeout,
+        };
         Some(Self {
             auth_url: auth_url?,
             interface: access.interface,
             region: access.region,
             regional_ids,
             credentials: credentials?,
-            tls,
-            request_timeout: if is_own {
-                access.request_timeout
-            } else {
-                metadata?.request_timeout
-            },
+            tls: tls?,
+            request_timeout,
             networking: networking?,
             labels: labels?,
             route: route?,
@@ -311,7 +305,7 @@ impl Config {
 /// `[Global]` with the entry of `clouds.yaml` below it. None if the entry cannot be had.
 fn global(
     own: &Given,
-    env: &dyn Environment,
+    env: &Environment,
     files: &mut Vec<PathBuf>,
     problems: &mut Problems,
 ) -> Option<RawSettings> {

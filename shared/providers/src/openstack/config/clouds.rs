@@ -13,7 +13,7 @@ use serde_yaml_ng::Value;
 
 use super::{
     credentials::Login,
-    environment::{Environment, resolved},
+    environment::Environment,
     files,
     sections::{GLOBAL, Given, keys},
     values::flag,
@@ -67,7 +67,7 @@ type Texts = BTreeMap<String, String>;
 /// `files` gets every file that was read, and every one that would have been if it were there.
 pub(super) fn read(
     wanted: &Wanted,
-    environment: &dyn Environment,
+    environment: &Environment,
     files: &mut Vec<PathBuf>,
     problems: &mut Problems,
 ) -> Option<Given> {
@@ -84,7 +84,7 @@ pub(super) fn read(
 }
 
 struct Reader<'a> {
-    environment: &'a dyn Environment,
+    environment: &'a Environment,
     problems: &'a mut Problems,
     files: &'a mut Vec<PathBuf>,
 }
@@ -92,9 +92,9 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// The folders that are looked in, in their order.
     fn folders(&self) -> Vec<PathBuf> {
-        let own = self.environment.home().map(|home| home.join(".config/openstack"));
-        let system = self.environment.system_folder();
-        self.environment.working_folder().into_iter().chain(own).chain([system]).collect()
+        let own = self.environment.home.as_ref().map(|home| home.join(".config/openstack"));
+        let system = self.environment.system_folder.clone();
+        self.environment.working_folder.clone().into_iter().chain(own).chain([system]).collect()
     }
 
     fn find(&mut self, folders: &[PathBuf], stem: &str) -> Option<PathBuf> {
@@ -117,8 +117,8 @@ impl Reader<'_> {
     fn find_clouds(&mut self, wanted: &Wanted) -> Option<PathBuf> {
         let named = || {
             let text = self.environment.variable("OS_CLIENT_CONFIG_FILE")?;
-            let folder = self.environment.working_folder().unwrap_or_default();
-            Some(resolved(&text, &folder, self.environment))
+            let folder = self.environment.working_folder.clone().unwrap_or_default();
+            Some(self.environment.resolved(text, &folder))
         };
         let folders = self.folders();
         let found = wanted.file.clone().or_else(named).or_else(|| self.find(&folders, "clouds"));
@@ -176,19 +176,15 @@ impl Reader<'_> {
 }
 
 /// The name of the entry, or why there is none.
-fn choice(
-    names: &[&str],
-    wanted: &Wanted,
-    environment: &dyn Environment,
-) -> Result<String, String> {
+fn choice(names: &[&str], wanted: &Wanted, environment: &Environment) -> Result<String, String> {
     let known = names.join(", ");
-    let by_key = wanted.cloud.clone().map(|name| ("[Global] cloud", name));
+    let by_key = wanted.cloud.as_deref().map(|name| ("[Global] cloud", name));
     let by_variable = || Some(("OS_CLOUD", environment.variable("OS_CLOUD")?));
     match (by_key.or_else(by_variable), names) {
         (_, []) => Err("has no entry under clouds".to_owned()),
-        (Some((_, name)), names) if names.contains(&name.as_str()) => Ok(name),
+        (Some((_, name)), names) if names.contains(&name) => Ok(name.to_owned()),
         (Some((by, name)), names) => {
-            let near = nearest(&name, names).map(|near| format!("did you mean {near}?"));
+            let near = nearest(name, names).map(|near| format!("did you mean {near}?"));
             let hint = near.unwrap_or_else(|| format!("known are {known}"));
             Err(format!("has no entry {name:?}, which {by} asks for; {hint}"))
         }
@@ -210,7 +206,7 @@ fn texts(entry: Option<Option<Entry>>) -> Texts {
 }
 
 /// The texts of an entry of this file by the keys of `[Global]`.
-fn given(file: &Path, texts: &Texts, environment: &dyn Environment) -> Given {
+fn given(file: &Path, texts: &Texts, environment: &Environment) -> Given {
     let folder = file.parent().unwrap_or(Path::new(""));
     let value = |(name, text): (&String, &String)| {
         let key = match name.as_str() {
@@ -222,7 +218,7 @@ fn given(file: &Path, texts: &Texts, environment: &dyn Environment) -> Given {
         };
         let setting = keys(GLOBAL).find(|setting| setting.flag == key)?;
         let text = match setting.kind {
-            Kind::Path => resolved(text, folder, environment).display().to_string(),
+            Kind::Path => environment.resolved(text, folder).display().to_string(),
             // Older tools wrote publicURL.
             _ if name == "interface" => text.strip_suffix("URL").unwrap_or(text).to_owned(),
             _ => text.clone(),

@@ -158,25 +158,11 @@ const PAIRS: [[&str; 2]; 6] = [
     ["application-credential-id", "application-credential-name"],
 ];
 
-/// The ways to log in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Method {
-    Trust,
-    ApplicationCredential,
-    Token,
-    Password,
-}
-
-impl Method {
-    const fn key(self) -> &'static str {
-        match self {
-            Self::Trust => "trust-id",
-            Self::ApplicationCredential => "application-credential-*",
-            Self::Token => "token",
-            Self::Password => "password",
-        }
-    }
-}
+/// The ways to log in, by what messages call their keys.
+const TRUST: &str = "trust-id";
+const APPLICATION_CREDENTIAL: &str = "application-credential-*";
+const TOKEN: &str = "token";
+const PASSWORD: &str = "password";
 
 impl Login {
     /// Takes out of `theirs` what goes against `own`, from which this was read: an ID from there would
@@ -189,9 +175,9 @@ impl Login {
                 pair.contains(key) && pair.iter().any(|name| own.contains_key(name))
             };
             let is_open = match *key {
-                "token" => open(Method::Token),
-                "password" => open(Method::Password) || open(Method::Trust),
-                key if key.starts_with("application-") => open(Method::ApplicationCredential),
+                "token" => open(TOKEN),
+                "password" => open(PASSWORD) || open(TRUST),
+                key if key.starts_with("application-") => open(APPLICATION_CREDENTIAL),
                 _ => true,
             };
             is_open && !PAIRS.iter().any(is_paired)
@@ -199,17 +185,17 @@ impl Login {
     }
 
     /// The ways to log in that something is set for.
-    fn methods(&self) -> Vec<Method> {
+    fn methods(&self) -> Vec<&'static str> {
         let application = self.application_credential_id.is_some()
             || self.application_credential_name.is_some()
             || self.application_credential_secret.is_some();
         let trust = self.trust_id.is_some();
         [
-            (trust, Method::Trust),
-            (application, Method::ApplicationCredential),
-            (self.token.is_some(), Method::Token),
+            (trust, TRUST),
+            (application, APPLICATION_CREDENTIAL),
+            (self.token.is_some(), TOKEN),
             // A trust is used with a password.
-            (self.password.is_some() && !trust, Method::Password),
+            (self.password.is_some() && !trust, PASSWORD),
         ]
         .into_iter()
         .filter_map(|(is_set, method)| is_set.then_some(method))
@@ -224,15 +210,14 @@ impl Login {
                             application-credential-secret, or trust-id, or token";
                 need(None, what, problems)
             }
-            [Method::Trust] => self.by_trust(problems),
-            [Method::ApplicationCredential] => self.by_application_credential(problems),
-            [Method::Token] => self.by_token(problems),
-            [Method::Password] => self.by_password(problems),
+            [TRUST] => self.by_trust(problems),
+            [APPLICATION_CREDENTIAL] => self.by_application_credential(problems),
+            [TOKEN] => self.by_token(problems),
+            [PASSWORD] => self.by_password(problems),
             methods @ [first, ..] => {
-                let keys: Vec<_> = methods.iter().map(|method| method.key()).collect();
-                let (keys, first) = (keys.join(" and "), first.key());
                 let what = format!(
-                    "credentials contradict each other: {keys} are set; keep only those of one, such as {first}"
+                    "credentials contradict each other: {} are set; keep only those of one, such as {first}",
+                    methods.join(" and ")
                 );
                 need(None, &what, problems)
             }

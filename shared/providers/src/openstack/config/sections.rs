@@ -1,9 +1,9 @@
 //! The sections of `cloud.conf`: which keys they have, and what the file gives.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
 use ccm_base::nearest;
-use ccm_settings::{Kind, Problems, RawSettings, RawValue, Schema as _, Setting};
+use ccm_settings::{Kind, Problems, RawSettings, RawValue, Schema, Setting};
 
 use super::{
     Access, Labels, Metadata, Networking, Route, Tls,
@@ -85,9 +85,13 @@ impl Sections {
         self.given.get(&(section, String::new())).cloned().unwrap_or_default()
     }
 
-    /// The section over its defaults.
-    pub(super) fn raw(&self, section: &'static str, problems: &mut Problems) -> RawSettings {
-        merged(section, &self.given(section), problems)
+    /// A section as its typed value, or a part of it.
+    pub(super) fn typed<T: Schema>(
+        &self,
+        section: &'static str,
+        problems: &mut Problems,
+    ) -> Option<T> {
+        T::read(&merged(section, &self.given(section), problems), problems)
     }
 
     /// The names of the classes, each with what is set in it.
@@ -167,4 +171,17 @@ fn unknown(section: &str, Entry { key, value, .. }: &Entry) -> String {
         (None, None) => String::new(),
     };
     format!("[{section}] {key}: unknown key{hint}")
+}
+
+/// The keys of all sections, as tables for the reference page.
+pub fn reference() -> String {
+    let mut page = String::new();
+    for (section, _) in SECTIONS {
+        let name = if section == CLASSES { " \"name\"" } else { "" };
+        let table = ccm_settings::keys(keys(section));
+        // Writing to a String cannot fail.
+        write!(page, "### `[{section}{name}]`\n\n{table}\n").unwrap_or_default();
+    }
+    let ignored = IGNORED.map(|name| format!("`[{name}]`")).join(" and ");
+    page + &ignored + " belong to other programs and are passed over in silence.\n"
 }

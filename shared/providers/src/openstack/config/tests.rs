@@ -13,7 +13,7 @@ const LOGIN: &str = "[Global]\nauth-url = https://k:5000/v3\nuser-id = u\npasswo
 /// Surroundings with folders of their own.
 struct Place {
     folder: TempDir,
-    variables: BTreeMap<&'static str, String>,
+    variables: BTreeMap<String, String>,
 }
 
 impl Place {
@@ -25,8 +25,8 @@ impl Place {
         Self { folder, variables: BTreeMap::new() }
     }
 
-    fn with(mut self, name: &'static str, value: &str) -> Self {
-        self.variables.insert(name, value.to_owned());
+    fn with(mut self, name: &str, value: &str) -> Self {
+        self.variables.insert(name.to_owned(), value.to_owned());
         self
     }
 
@@ -38,8 +38,18 @@ impl Place {
         fs::write(self.path(name), text).unwrap();
     }
 
+    fn environment(&self) -> Environment {
+        Environment {
+            variables: self.variables.clone(),
+            home: Some(self.path("home")),
+            working_folder: Some(self.path("work")),
+            system_folder: self.path("system"),
+        }
+    }
+
     fn load(&self) -> Result<Loaded, CloudError> {
-        Config::load(&self.path("etc/cloud.conf"), self).map_err(|unusable| unusable.error)
+        Config::load(&self.path("etc/cloud.conf"), &self.environment())
+            .map_err(|unusable| unusable.error)
     }
 
     /// The error for a file of this text, without the path that it must begin with.
@@ -53,26 +63,9 @@ impl Place {
     }
 }
 
-impl Environment for Place {
-    fn variable(&self, name: &str) -> Option<String> {
-        self.variables.get(name).cloned()
-    }
-
-    fn home(&self) -> Option<PathBuf> {
-        Some(self.path("home"))
-    }
-
-    fn working_folder(&self) -> Option<PathBuf> {
-        Some(self.path("work"))
-    }
-
-    fn system_folder(&self) -> PathBuf {
-        self.path("system")
-    }
-}
-
 fn parsed(text: &str) -> Result<Loaded, String> {
-    Config::parse(Path::new("/etc/cloud.conf"), text, &Place::new()).map_err(|(why, _)| why)
+    Config::parse(Path::new("/etc/cloud.conf"), text, &Place::new().environment())
+        .map_err(|(why, _)| why)
 }
 
 fn good(rest: &str) -> Loaded {
@@ -252,9 +245,9 @@ fn what_is_wrong_is_refused_and_all_of_it_is_told() {
         ("password = \"hush\n", "line 5: a double quote is not closed on its line; write \\\" for a quote that belongs to the value".to_owned()),
         ("password = hu\\sh\n", "line 5: an unknown escape; write \\\\ for a backslash (known are \\\\ \\\" \\n \\t \\b)".to_owned()),
         ("hush hush\n", "line 5: expected = behind the key".to_owned()),
-        ("[Metadata]\nsearch-order =\n", "line 6: [Metadata] search-order: is empty; must be one or two of configDrive, metadataService, separated by a comma".to_owned()),
-        ("[Metadata]\nsearch-order = a,b,c\n", "line 6: [Metadata] search-order = \"a,b,c\": has 3 elements; must be one or two of configDrive, metadataService, separated by a comma".to_owned()),
-        ("[Metadata]\nsearch-order = configdrive\n", "line 6: [Metadata] search-order = \"configdrive\": has the unknown element \"configdrive\"; must be one or two of configDrive, metadataService, separated by a comma".to_owned()),
+        ("[Metadata]\nsearch-order =\n", "line 6: [Metadata] search-order: must be one or two of configDrive, metadataService, separated by a comma".to_owned()),
+        ("[Metadata]\nsearch-order = a,b,c\n", "line 6: [Metadata] search-order = \"a,b,c\": must be one or two of configDrive, metadataService, separated by a comma".to_owned()),
+        ("[Metadata]\nsearch-order = configdrive\n", "line 6: [Metadata] search-order = \"configdrive\": must be one or two of configDrive, metadataService, separated by a comma".to_owned()),
     ] {
         let said = place.refused(&format!("{LOGIN}{rest}"));
         let (problem, odd) = said.split_once("; also ").unwrap_or((&said, ""));
@@ -354,15 +347,16 @@ fn no_secret_is_printed() {
     let loaded = good("");
     assert!(!format!("{loaded:?}").contains("hush"));
     let secret = Secret::new("hush");
-    assert_eq!((format!("{secret:?}"), secret.to_string()), ("***".to_owned(), "***".to_owned()));
+    assert_eq!(format!("{secret:?}"), "***");
 }
 
 #[test]
 fn the_process_is_an_environment() {
-    assert_eq!(Process.variable("CARGO_PKG_NAME").as_deref(), Some("ccm-providers"));
-    assert_eq!(Process.variable("NO_SUCH_VARIABLE_AT_ALL"), None);
-    assert!(Process.working_folder().unwrap().is_absolute());
-    assert_eq!(Process.system_folder(), Path::new("/etc/openstack"));
+    let process = Environment::of_process();
+    assert_eq!(process.variable("CARGO_PKG_NAME"), Some("ccm-providers"));
+    assert_eq!(process.variable("NO_SUCH_VARIABLE_AT_ALL"), None);
+    assert!(process.working_folder.unwrap().is_absolute());
+    assert_eq!(process.system_folder, Path::new("/etc/openstack"));
 }
 
 proptest! {
@@ -370,7 +364,7 @@ proptest! {
 
     #[test]
     fn no_file_panics(text in any::<String>()) {
-        let _read = Config::parse(Path::new("c"), &text, &Environmentless);
+        let _read = Config::parse(Path::new("c"), &text, &Environment::default());
     }
 
     #[test]
@@ -381,32 +375,11 @@ proptest! {
         let (section, setting) = settings()[index];
         let flag = setting.flag;
         let text = format!("{LOGIN}[{section}]\n{flag} = {value}q7x\n[Global]\npassword = q8x\n");
-        let said = match Config::parse(Path::new("c"), &text, &Environmentless) {
+        let said = match Config::parse(Path::new("c"), &text, &Environment::default()) {
             Ok(loaded) => format!("{} {:?}", loaded.warnings.join(" "), loaded.config.credentials),
             Err((why, _)) => why,
         };
         prop_assert!(!said.contains("q8x"));
         prop_assert!(setting.kind != Kind::Secret || !said.contains("q7x"));
-    }
-}
-
-/// Nothing around us.
-struct Environmentless;
-
-impl Environment for Environmentless {
-    fn variable(&self, _: &str) -> Option<String> {
-        None
-    }
-
-    fn home(&self) -> Option<PathBuf> {
-        None
-    }
-
-    fn working_folder(&self) -> Option<PathBuf> {
-        None
-    }
-
-    fn system_folder(&self) -> PathBuf {
-        PathBuf::from("/no/such/folder")
     }
 }
