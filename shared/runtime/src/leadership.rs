@@ -26,6 +26,6 @@ mod problem;
 mod standby;
 pub mod term;
 
-pub use elector::{Election, ElectionConfig, Elector, Ended};
+pub use elector::{Elector, Ended};
 pub use metrics::LeadershipMetrics;
 pub use term::{Leadership, Lost, Term};
