@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Context, Failure, Loaded, Program,
-    parts::Parts,
+    parts::{OBSERVES, Parts},
     provider::{self, provider_context},
 };
 use crate::{
@@ -29,10 +29,6 @@ const ABANDON: Duration = Duration::from_millis(2500);
 const RELEASE: Duration = Duration::from_secs(6);
 const FLUSH: Duration = Duration::from_secs(3);
 
-/// The message of an observer.
-pub(super) const OBSERVES: &str =
-    "observes: takes no Lease and writes nothing; /plan shows what it would do";
-
 /// Runs a program until `stop` is cancelled or an error ends it, which is logged. `main` adds
 /// the command line, the logger and the signals.
 pub async fn run<P: Program>(
@@ -50,7 +46,7 @@ pub async fn run<P: Program>(
         biased;
         failure = parts.tasks.failed() => Err(Failure::Broken(failure)),
         () = stop.cancelled() => Ok(()),
-        failure = parts.live(providers, elector, &mut leading) => Err(failure),
+        ended = parts.live(providers, elector, &mut leading) => ended,
     };
     // Log first: the orderly shutdown takes time, and may be killed.
     let outcome = outcome.inspect_err(log_failure);
@@ -70,22 +66,18 @@ impl<P: Program> Parts<P> {
         providers: &ProviderRegistry,
         elector: Option<Elector>,
         leading: &mut Option<Arc<P>>,
-    ) -> Failure {
+    ) -> Result<(), Failure> {
         if !self.common.borrow().enabled {
-            self.idle(&format!("--controllers switches {} off", P::IDENTITY.controller));
+            let idle = format!("idle: --controllers switches {} off", P::IDENTITY.controller);
+            tracing::info!("{idle}");
+            self.startup.pass(idle);
             pending::<()>().await;
         }
         self.review_rights();
-        let prepared = async {
-            let cloud = self.cloud(providers).await?;
-            self.startup.fail("preparing");
-            let context = self.context(cloud);
-            Ok((Arc::new(P::prepare(&context).await?), context))
-        };
-        let (program, context) = match prepared.await {
-            Ok(prepared) => prepared,
-            Err(failure) => return failure,
-        };
+        let cloud = self.cloud(providers).await?;
+        self.startup.fail("preparing");
+        let context = self.context(cloud);
+        let program = Arc::new(P::prepare(&context).await?);
         self.startup.pass("prepared");
         if let Some(elector) = elector {
             self.stand(elector);
@@ -103,12 +95,7 @@ impl<P: Program> Parts<P> {
         });
         program.lead(&context);
         self.leadership.lost().await;
-        Failure::Broken("leaderelection lost".to_owned())
-    }
-
-    fn idle(&self, why: &str) {
-        tracing::info!("idle: {why}");
-        self.startup.pass(format!("idle: {why}"));
+        Err(Failure::Broken("leaderelection lost".to_owned()))
     }
 
     /// Reviews the program's permissions in the background.

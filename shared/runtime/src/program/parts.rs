@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tower::layer::layer_fn;
 
-use super::{Failure, Loaded, Program, life::OBSERVES, reload::Reload};
+use super::{Failure, Loaded, Program, reload::Reload};
 use crate::{
     cloud_gate::CloudGate,
     health::{Condition, Health, Scope},
@@ -25,6 +25,10 @@ use crate::{
     settings::CommonSettings,
     supervisor::Supervisor,
 };
+
+/// The message of an observer.
+pub(super) const OBSERVES: &str =
+    "observes: takes no Lease and writes nothing; /plan shows what it would do";
 
 /// The parts that live as long as the process.
 pub(super) struct Parts<P: Program> {
