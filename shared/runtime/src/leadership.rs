@@ -17,9 +17,9 @@
 //! ratio of lease to deadline (3 : 2). A request that has been sent cannot be cancelled;
 //! the time between deadline and lease covers it.
 
-mod complaint;
 mod elector;
 pub mod guard;
+mod log_throttle;
 mod metrics;
 mod observed;
 mod problem;

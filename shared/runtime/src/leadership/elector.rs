@@ -18,8 +18,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    complaint::Complaint,
     guard::LeaseGuard,
+    log_throttle::LogThrottle,
     metrics::LeadershipMetrics,
     problem::{Reason, api_error},
     standby,
@@ -55,7 +55,7 @@ pub struct Elector {
     leadership: Leadership,
     metrics: LeadershipMetrics,
     events: EventRecorder,
-    complaint: Complaint,
+    throttle: LogThrottle,
     /// This process may hold the Lease: an attempt acquired it, or its result is unknown.
     may_hold: bool,
 }
@@ -108,7 +108,7 @@ impl Elector {
             leadership: Leadership::standby(write_timeout),
             metrics,
             events,
-            complaint: Complaint::default(),
+            throttle: LogThrottle::default(),
             may_hold: false,
         }
     }
@@ -239,7 +239,7 @@ impl Elector {
         let reason = Reason::from(&error);
         self.metrics.failed(reason);
         // Losing a race is normal in an election.
-        if reason != Reason::Conflict && self.complaint.is_due() {
+        if reason != Reason::Conflict && self.throttle.is_due() {
             let Self { config, identity, .. } = self;
             let lease = format!("{}/{}", config.namespace, config.lease);
             tracing::warn!(identity, lease, %error, "cannot take or renew the lease; {}", reason.remedy());

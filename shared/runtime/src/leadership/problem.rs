@@ -42,12 +42,12 @@ impl Reason {
     pub(super) fn remedy(self) -> &'static str {
         match self {
             Self::Forbidden => {
-                "trying on; the rights to get, create, patch, list and watch leases are needed"
+                "retrying; the rights to get, create, patch, list and watch leases are needed"
             }
             Self::Unauthorized => {
-                "trying on; check the credentials in the kubeconfig or the service account"
+                "retrying; check the credentials in the kubeconfig or the service account"
             }
-            _ => "trying on",
+            _ => "retrying",
         }
     }
 }

@@ -18,7 +18,7 @@ use kube::{
 use serde_json::Value;
 use tokio::{sync::Notify, time::Instant};
 
-use super::{complaint::Complaint, guard::LeaseGuard, observed::holder};
+use super::{guard::LeaseGuard, log_throttle::LogThrottle, observed::holder};
 use crate::settings::ElectionSettings;
 
 /// The server ends a watch after this many seconds, so that a dead connection is detected.
@@ -41,7 +41,7 @@ pub(super) async fn watch(
     let api = Api::<DynamicObject>::namespaced_with(client, &namespace, &resource);
     let config = Config::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
     let mut events = std::pin::pin!(watcher::watcher(api, config).default_backoff());
-    let mut complaint = Complaint::default();
+    let mut throttle = LogThrottle::default();
     loop {
         match events.try_next().await {
             Ok(Some(Event::Apply(lease) | Event::InitApply(lease))) => {
@@ -55,7 +55,7 @@ pub(super) async fn watch(
             Ok(Some(_)) => (),
             Ok(None) => std::future::pending().await,
             Err(error) => {
-                if complaint.is_due() {
+                if throttle.is_due() {
                     let lease = format!("{namespace}/{name}");
                     tracing::warn!(lease, error = %error, "{BLIND}");
                 }
