@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_runs_or_not() {
+    fn a_controller_runs_until_it_stops() {
         let metrics = Metrics::new();
         let line = |value: u8| {
             format!(

@@ -98,7 +98,7 @@ fn work<P: Program>(
 
 /// Cancels `stop` at the first signal; returns the exit code at the second. SIGINT is Ctrl-C,
 /// Kubernetes sends SIGTERM.
-async fn signalled(stop: &CancellationToken) -> io::Result<u8> {
+pub(super) async fn signalled(stop: &CancellationToken) -> io::Result<u8> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     loop {
