@@ -79,9 +79,9 @@ impl Program for LifecycleCcm {
         [watch::rights::<Node>(), [writer::patch::<Node>(), writer::delete::<Node>()]].concat()
     }
 
-    async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
+    async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
         let metrics = LifecycleMetrics::new(&context.metrics);
-        let observer = Arc::new(Observer::new(&context, metrics.clone()));
+        let observer = Arc::new(Observer::new(context, metrics.clone()));
         let reports = report::reports(context.events.clone());
         let passes = Passes::default();
         let (watcher, reporter, waker) = (observer.clone(), reports.clone(), passes.clone());
@@ -95,19 +95,20 @@ impl Program for LifecycleCcm {
                 waker.wake();
             }
         };
-        Watches::new(&context).watch(&observer.store, on_change).await;
+        Watches::new(context).watch(&observer.store, on_change).await;
         Ok(Self { observer, reports, metrics, passes })
     }
 
-    fn lead(self: Arc<Self>, context: Context<Self>) {
+    fn lead(self: Arc<Self>, context: &Context<Self>) {
         self.observer.start_leading();
         let (reports, metrics) = (Arc::clone(&self.reports), self.metrics.clone());
         let (reporting, closing) = ((reports.clone(), metrics.clone()), self.passes.closing());
-        let executor = Executor::new(&context, &self.observer, reporting, closing.clone());
+        let executor = Executor::new(context, &self.observer, reporting, closing.clone());
         let observer = Arc::clone(&self.observer);
         let (decider, backlog) = (Decider::new(), Backlog::default());
         let controller = Controller { observer, executor, reports, metrics, decider, backlog };
-        let passes = self.passes.clone().run(controller, context.settings, context.token.clone());
+        let passes =
+            self.passes.clone().run(controller, context.settings.clone(), context.token.clone());
         context.supervisor.spawn("passes", passes);
     }
 

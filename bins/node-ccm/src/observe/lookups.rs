@@ -10,9 +10,10 @@ use ccm_controller::{
     instances,
     inventory::Inventory,
     queue::{BatchWindow, BatchWindowConfig, WorkQueue},
-    workers::{self, Source},
+    workers,
 };
 use ccm_objects::{Node, Shared as Name};
+use futures::stream;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
     time::Instant,
@@ -58,23 +59,6 @@ enum Next {
     Ask,
 }
 
-/// Takes batches from the queue, each with a slot for its cloud call. While all slots are
-/// taken, nodes collect in the queue and the next batch is larger.
-struct Batches {
-    queue: WorkQueue<Name>,
-    window: BatchWindow,
-    slots: Arc<Semaphore>,
-}
-
-impl Source for Batches {
-    type Item = (OwnedSemaphorePermit, Vec<Name>);
-
-    async fn next(&mut self) -> Option<Self::Item> {
-        let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
-        Some((slot, self.queue.get_batch(BATCH, &mut self.window).await?))
-    }
-}
-
 /// The stage.
 pub(crate) struct Lookups {
     intake: Arc<Intake>,
@@ -105,11 +89,13 @@ impl Lookups {
     /// Runs until the token is cancelled; takes no more nodes once the queue is shut down.
     pub(crate) async fn run(self: Arc<Self>, token: CancellationToken) {
         let config = BatchWindowConfig { first: FIRST_WAIT, ..BatchWindowConfig::default() };
-        let batches = Batches {
-            queue: self.queue.clone(),
-            window: BatchWindow::new(config),
-            slots: Arc::new(Semaphore::new(IN_FLIGHT)),
-        };
+        let start = (BatchWindow::new(config), Arc::new(Semaphore::new(IN_FLIGHT)));
+        // While all slots are taken, nodes collect in the queue and the next batch is larger.
+        let batches = stream::unfold(start, async |(mut window, slots)| {
+            let slot = Arc::clone(&slots).acquire_owned().await.ok()?;
+            let batch = self.queue.get_batch(BATCH, &mut window).await?;
+            Some(((slot, batch), (window, slots)))
+        });
         let work = |(slot, batch)| Arc::clone(&self).process(slot, batch);
         workers::pool(batches, || usize::MAX, token, work).await;
     }
