@@ -75,9 +75,9 @@ metrics! {
     pub(crate) struct PlanMetrics {
         /// Whether the process only observes (--mode=observe) and writes nothing
         [ALPHA] ccm_observing => observing: Gauge;
-        /// Steps that were decided, by kind; an observer does not carry them out
+        /// Decided steps, by kind; an observer does not execute them
         [ALPHA] ccm_plan_steps { step } => decided: Family<Counter, &'static str>;
-        /// Objects with steps that are decided and not carried out; /plan shows them
+        /// Objects with decided steps that are not executed yet; /plan shows them
         [ALPHA] ccm_plan_objects => objects: Gauge;
     }
 }

@@ -47,12 +47,12 @@ ccm_settings::settings! {
     impl Served {
         /// IP address on which the HTTP pages are served.
         address: IpAddr = fixed(Text, "bind-address", "0.0.0.0");
-        /// Port of /healthz, /livez, /readyz, /metrics, /configz and /plan. 0 means no pages at all. The pages are plain
-        /// HTTP unless a certificate is given, and ask for no token: they show no secrets and change nothing. /configz
-        /// and /plan answer on loopback only (kubectl port-forward), see --open-pages.
+        /// Port of /healthz, /livez, /readyz, /metrics, /configz and /plan. 0 disables the pages. The pages use plain
+        /// HTTP unless a certificate is configured, and require no token: they contain no secrets and are read-only.
+        /// /configz and /plan are served on loopback only (kubectl port-forward), see --open-pages.
         port: u16 = fixed(Count, "secure-port", "");
-        /// Pages that answer to any peer and not on loopback only: configz, plan. Any client of the port can then read the
-        /// settings, or the names of nodes and what is about to happen to them.
+        /// Pages that are served to any client and not on loopback only: configz, plan. Any client of the port can
+        /// then read the settings, or the names of nodes and the planned changes.
         open: Vec<String> = fixed(List, "open-pages", ""), local_pages;
         /// Certificate chain (PEM) for the pages. The file is read again when it changes. Needs --tls-private-key-file.
         certificate: Option<PathBuf> = fixed(Path, "tls-cert-file", "");

@@ -40,9 +40,9 @@ label!(Outcome);
 metrics! {
     /// `ccm_config_*`.
     pub(crate) struct ConfigMetrics {
-        /// New versions of the configuration file, by whether they were taken over
+        /// New versions of the configuration file, by whether they were loaded
         [ALPHA] ccm_config_reloads { result } => reloads: Family<Counter, Outcome>, begin Every;
-        /// Whether the configuration file as it is now is valid: 1, or 0 while an older version is used
+        /// Whether the current configuration file is valid: 1, or 0 while an older version is in use
         [ALPHA] ccm_config_valid => valid: Gauge;
     }
 }
