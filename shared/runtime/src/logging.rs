@@ -45,7 +45,7 @@ const LIBRARIES: &str = "kube_client=error,kube_runtime=error,hyper=warn,hyper_u
 
 /// The process already has a logger.
 #[derive(Debug, thiserror::Error)]
-#[error("logging is set up already")]
+#[error("logging is already set up")]
 pub struct AlreadySet;
 
 /// Reads a filter; empty is none.

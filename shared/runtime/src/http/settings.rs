@@ -35,9 +35,9 @@ pub struct TlsSettings {
 
 fn local_pages(text: &str, default: &str) -> Result<Vec<String>, String> {
     let is_one = |name: &String| LOCAL_PAGES.contains(&name.as_str());
-    checked("must name pages out of configz, plan", |names: &Vec<String>| names.iter().all(is_one))(
-        text, default,
-    )
+    checked("must be a list of the pages configz, plan", |names: &Vec<String>| {
+        names.iter().all(is_one)
+    })(text, default)
 }
 
 /// The admin pages, if enabled.
@@ -66,11 +66,11 @@ ccm_settings::settings! {
             (Some(certificate), Some(key)) => Some(TlsSettings { certificate, key, only_tls13 }),
             (None, None) => None,
             (Some(_), None) => {
-                raw.reject("tls-cert-file", "needs --tls-private-key-file beside it", problems);
+                raw.reject("tls-cert-file", "requires --tls-private-key-file", problems);
                 None
             }
             (None, Some(_)) => {
-                raw.reject("tls-private-key-file", "needs --tls-cert-file beside it", problems);
+                raw.reject("tls-private-key-file", "requires --tls-cert-file", problems);
                 None
             }
         };

@@ -235,7 +235,7 @@ ccm_settings::settings! {
         /// operator of the cloud can identify the client. Printable ASCII. May be repeated; the values are used in
         /// order.
         user_agents: Vec<String> = fixed(List, "user-agent", ""),
-            checked("must be printable ASCII, as a header of HTTP is", |names: &Vec<String>| {
+            checked("must be printable ASCII, as in HTTP headers", |names: &Vec<String>| {
                 names.iter().flat_map(|name| name.bytes()).all(|byte| matches!(byte, b' '..=b'~'))
             });
         /// Read requests per second to each service of the cloud. A negative number means no limit. One list covers
@@ -291,7 +291,7 @@ ccm_settings::settings! {
         retry_period: Duration = fixed(Duration, "leader-elect-retry-period", "2s"), positive;
         /// Kind of the lock; must be leases.
         _lock: String = fixed(Text, "leader-elect-resource-lock", "leases"),
-            checked("must be leases, the only kind of lock there is", |lock: &String| lock == "leases");
+            checked("must be leases, the only supported lock", |lock: &String| lock == "leases");
         /// Name of the Lease. To replace another controller manager without both working at the same time, use the
         /// name of its Lease.
         lease: String = fixed(Text, "leader-elect-resource-name", ""), object_name;
