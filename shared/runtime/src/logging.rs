@@ -40,7 +40,7 @@ ccm_settings::settings! {
 
 /// Levels for the libraries' own lines, which help only in debugging a library. Each warning of
 /// kube_runtime is about an error that the informer also logs. kube_client logs whole bodies,
-/// Secrets included, when it cannot parse one: errors only, whatever the filter.
+/// Its messages may contain secrets that it cannot parse: only errors are logged.
 const LIBRARIES: &str = "kube_client=error,kube_runtime=error,hyper=warn,hyper_util=warn,rustls=warn,tower=warn,h2=warn,tonic=warn";
 
 /// The process already has a logger.
