@@ -4,7 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use hyper_util::client::proxy::matcher::Intercept;
 use kube::client::{ConfigExt as _, middleware::AuthLayer};
-use rustls::{client::Resumption, crypto::CryptoProvider, pki_types::ServerName};
+use rustls::{
+    client::Resumption,
+    crypto::{CryptoProvider, ring},
+    pki_types::ServerName,
+};
 use tokio::{task::spawn_blocking, time::timeout};
 
 use super::{
@@ -34,18 +38,12 @@ impl Plan {
     pub(super) async fn make(found: Found, no_proxy: Option<String>) -> Result<Self, ClientError> {
         let origin = found.origin.clone();
         let plan = timeout(PREPARE, spawn_blocking(move || read(found, no_proxy.as_deref()))).await;
-        let problem = match plan {
-            Ok(Ok(Ok(plan))) => return Ok(plan),
-            Ok(Ok(Err(problem))) => problem,
-            Ok(Err(_ended)) => {
-                Problem::new("reading the credentials failed", "see the log before this line")
-            }
-            Err(_elapsed) => Problem::new(
-                format!("the exec plugin gave no credentials within {} s", PREPARE.as_secs()),
-                "name one in users[].user.exec that needs no terminal",
-            ),
-        };
-        Err(problem.of(&origin))
+        let plan = plan.ok().and_then(Result::ok).unwrap_or_else(|| {
+            let what =
+                format!("the exec plugin gave no credentials within {} s", PREPARE.as_secs());
+            Err(Problem::new(what, "name one in users[].user.exec that needs no terminal"))
+        });
+        plan.map_err(|problem| problem.of(&origin))
     }
 
     /// A separate connector, so that clients do not share connections.
@@ -90,13 +88,7 @@ fn tls(config: &kube::Config) -> Result<rustls::ClientConfig, Problem> {
 
 /// The process's cryptography provider; rustls refuses to choose if several are linked.
 fn provider() -> Arc<CryptoProvider> {
-    if let Some(provider) = CryptoProvider::get_default() {
-        return Arc::clone(provider);
-    }
-    // If another thread has installed one meanwhile, that one is used.
-    let mine = Arc::new(rustls::crypto::ring::default_provider());
-    match rustls::crypto::ring::default_provider().install_default() {
-        Ok(()) => mine,
-        Err(theirs) => theirs,
-    }
+    // Fails if there is one already, which then is used.
+    ring::default_provider().install_default().ok();
+    CryptoProvider::get_default().map_or_else(|| Arc::new(ring::default_provider()), Arc::clone)
 }
