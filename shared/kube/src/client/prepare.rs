@@ -4,11 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use hyper_util::client::proxy::matcher::Intercept;
 use kube::client::{ConfigExt as _, middleware::AuthLayer};
-use rustls::{
-    client::Resumption,
-    crypto::{CryptoProvider, ring},
-    pki_types::ServerName,
-};
+use rustls::{client::Resumption, crypto::CryptoProvider, pki_types::ServerName};
 use tokio::{task::spawn_blocking, time::timeout};
 
 use super::{
@@ -88,7 +84,13 @@ fn tls(config: &kube::Config) -> Result<rustls::ClientConfig, Problem> {
 
 /// The process's cryptography provider; rustls refuses to choose if several are linked.
 fn provider() -> Arc<CryptoProvider> {
-    // Fails if there is one already, which then is used.
-    ring::default_provider().install_default().ok();
-    CryptoProvider::get_default().map_or_else(|| Arc::new(ring::default_provider()), Arc::clone)
+    if let Some(provider) = CryptoProvider::get_default() {
+        return Arc::clone(provider);
+    }
+    // If another thread has installed one meanwhile, that one is used.
+    let mine = Arc::new(rustls::crypto::ring::default_provider());
+    match rustls::crypto::ring::default_provider().install_default() {
+        Ok(()) => mine,
+        Err(theirs) => theirs,
+    }
 }
