@@ -6,7 +6,7 @@
 //! no `Accept-Encoding`.
 
 use http::{HeaderValue, Request, Response, header::ACCEPT_ENCODING};
-use http_body_util::BodyExt as _;
+use http_body_util::BodyExt;
 use kube::client::Body;
 use tower::ServiceBuilder;
 use tower_http::decompression::{DecompressionBody, DecompressionLayer};
@@ -24,7 +24,7 @@ pub(super) fn decompressed(gzip: bool, next: Next) -> Next {
             request
         })
         .map_response(|response: Response<DecompressionBody<_>>| {
-            response.map(|body| body.boxed_unsync())
+            response.map(BodyExt::boxed_unsync)
         })
         .layer(DecompressionLayer::new().no_br().no_deflate().no_zstd().gzip(gzip))
         .service(next);
