@@ -195,6 +195,7 @@ fn choice(names: &[&str], wanted: &Wanted, environment: &Environment) -> Result<
     }
 }
 
+/// The names and texts of an entry. `interface` comes after its older name and so wins.
 fn texts(entry: Option<Option<Entry>>) -> Texts {
     let entry = serde_json::to_value(entry.flatten()).unwrap_or_default();
     let mappings = [&entry["auth"], &entry].into_iter().filter_map(serde_json::Value::as_object);
