@@ -19,7 +19,6 @@ use crate::{
     limits::{CloudLimits, Refused},
     metrics::Metrics,
 };
-use ccm_base::later;
 
 /// Checks whether a write to the cloud may start, and returns the term of leadership. The
 /// error is the reason in one line.
@@ -112,8 +111,7 @@ impl Shared {
     async fn admit(&self, class: CallClass, call: Call) -> Result<Permit, CloudError> {
         self.guarded(class)?;
         let bucket = self.limits.bucket(class.service, class.write);
-        let deadline = later(Instant::now(), call.timeout);
-        match bucket.admit_by(call.priority, deadline).await {
+        match bucket.admit_by(call.priority, call.end).await {
             Ok(waited) => {
                 self.metrics.waited(class, waited);
                 if !class.write {
@@ -121,7 +119,7 @@ impl Shared {
                 }
                 // The term may have ended during the wait.
                 let term = self.guarded(class)?;
-                let held = self.writes.begin(deadline);
+                let held = self.writes.begin(call.end);
                 let held = held.ok_or_else(|| self.not_covered(class, "the process is ending"))?;
                 Ok(Permit::for_write(term, held))
             }
@@ -138,7 +136,7 @@ impl Shared {
     ) -> CloudError {
         let what = format!("{} {} not sent", class.service, class.operation);
         let (kind, timeout) =
-            (if class.write { "writes" } else { "reads" }, call.timeout.as_secs_f64());
+            (if class.write { "writes" } else { "reads" }, call.left().as_secs_f64());
         let (label, message, retry_after) = match refused {
             Refused::Closed { left } => (
                 RefusalLabel::Closed,

@@ -20,7 +20,7 @@ const LONGEST_ASKED: Duration = Duration::from_mins(1);
 /// Poll interval for capabilities that the provider learns by itself.
 const GLANCE: Duration = Duration::from_secs(1);
 /// Time limit for the probe of the cloud.
-const PROBE: Call = Call::routine(Duration::from_secs(10));
+const PROBE: Duration = Duration::from_secs(10);
 
 /// The provider's build context, without the gate and the metrics of a running process.
 pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderContext {
@@ -150,7 +150,7 @@ async fn offers(cloud: &dyn Cloud, needs: Capability, startup: &Condition) -> bo
         timeout(wait(&error, failures), known(cloud, needs)).await.ok();
         // Providers discover on use; a failure appears in the next iteration.
         asked = true;
-        if let Err(error) = cloud.health(PROBE).await {
+        if let Err(error) = cloud.health(Call::routine(PROBE)).await {
             tracing::debug!(provider = cloud.name(), %error, "the cloud does not answer");
         }
     }
