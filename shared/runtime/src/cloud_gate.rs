@@ -127,7 +127,7 @@ impl CloudGate {
         let Some(end) = end.filter(|_| !writes.is_empty()) else { return };
         tracing::info!(writes = writes.len(), "waiting for the writes to the cloud in flight");
         if timeout_at(end, writes.wait()).await.is_err() {
-            tracing::warn!("writes to the cloud were not answered in their time");
+            tracing::warn!("no response to pending writes to the cloud within their timeout");
         }
     }
 }
@@ -165,7 +165,7 @@ impl Shared {
                 let term = self.guarded(class)?;
                 let held = self.writes.token();
                 if self.writes.is_closed() {
-                    return Err(self.not_covered(class, "the process is ending"));
+                    return Err(self.not_covered(class, "the process is shutting down"));
                 }
                 let mut end = self.writes_end.lock();
                 *end = (*end).max(Some(call.end));
@@ -189,7 +189,7 @@ impl Shared {
             Refused::Closed { left } => (
                 RefusalLabel::Closed,
                 format!(
-                    "{what}: the cloud asked for a pause of {kind}, which lasts longer than the {timeout} s that the call has"
+                    "{what}: the Retry-After pause of {kind} lasts longer than the {timeout} s left for the call"
                 ),
                 Some(left),
             ),
@@ -197,7 +197,7 @@ impl Shared {
                 let rate = in_force
                     .map_or_else(|| "no limit".to_owned(), |rate| format!("{rate} requests/s"));
                 let why = format!(
-                    "{what}: the limit of {kind}, {rate} now, gives it no turn within its {timeout} s"
+                    "{what}: the rate limit of {kind}, now {rate}, does not admit it within its {timeout} s"
                 );
                 (RefusalLabel::RateLimit, why, None)
             }
@@ -222,7 +222,7 @@ impl Shared {
                 service,
                 operation,
                 seconds = time.as_secs_f64(),
-                "the cloud asks for a pause"
+                "Retry-After of the cloud"
             );
         }
         let now = Instant::now();

@@ -57,7 +57,7 @@ impl Pages {
         let (method, path) = (request.method(), request.uri().path());
         if let Some(name) = self.closed(path, is_local) {
             let why = format!(
-                "/{name} answers on loopback only: use kubectl port-forward, or --open-pages={name}\n"
+                "/{name} is served on loopback only: use kubectl port-forward, or --open-pages={name}\n"
             );
             return reply(StatusCode::FORBIDDEN, TEXT, why);
         }

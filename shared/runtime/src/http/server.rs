@@ -47,17 +47,17 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The certificate cannot be used.
-    #[error("the certificate of the HTTP pages cannot be used")]
+    #[error("invalid certificate of the HTTP pages")]
     Tls(#[from] TlsError),
 }
 
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::AddrInUse => ", which another process uses; give --secure-port another port",
+        io::ErrorKind::AddrInUse => ": the port is in use; choose another --secure-port",
         io::ErrorKind::PermissionDenied => {
-            "; ports below 1024 need a right that this process lacks"
+            ": ports below 1024 need the capability CAP_NET_BIND_SERVICE"
         }
-        io::ErrorKind::AddrNotAvailable => "; --bind-address must be an address of this machine",
+        io::ErrorKind::AddrNotAvailable => ": --bind-address must be an address of this machine",
         _ => "",
     }
 }
@@ -123,7 +123,7 @@ impl Server {
         let ended =
             timeout(LAST_ANSWER, async { while tasks.join_next().await.is_some() {} }).await;
         if ended.is_err() {
-            tracing::debug!(connections = tasks.len(), "cut connections to the HTTP pages");
+            tracing::debug!(connections = tasks.len(), "closed connections to the HTTP pages");
         }
     }
 }
@@ -149,7 +149,7 @@ async fn secure(
     match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => converse(stream, is_local, pages, token).await,
         Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
-        Err(_) => tracing::debug!("TLS handshake took too long"),
+        Err(_) => tracing::debug!("TLS handshake timed out"),
     }
 }
 
@@ -178,6 +178,6 @@ async fn converse(
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection to the HTTP pages ended early");
+        tracing::debug!(%error, "connection to the HTTP pages failed");
     }
 }

@@ -177,7 +177,7 @@ async fn pages_with_details_answer_on_loopback_only_unless_they_are_opened() {
         let text = answer.into_body().collect().await.unwrap().to_bytes();
         let name = path.trim_start_matches('/').split('?').next().unwrap();
         let expect = format!(
-            "/{name} answers on loopback only: use kubectl port-forward, or --open-pages={name}\n"
+            "/{name} is served on loopback only: use kubectl port-forward, or --open-pages={name}\n"
         );
         assert_eq!(text == expect, status == 403, "{method} {path}: {text:?}");
     };
@@ -301,7 +301,7 @@ async fn a_port_in_use_gives_one_clear_line() {
         panic!("two servers on {address}")
     };
     let expect = format!(
-        "--bind-address and --secure-port: cannot listen on {address}, which another process uses; give --secure-port another port"
+        "--bind-address and --secure-port: cannot listen on {address}: the port is in use; choose another --secure-port"
     );
     assert_eq!(error.to_string(), expect);
 }

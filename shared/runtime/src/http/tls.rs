@@ -45,7 +45,7 @@ pub enum TlsError {
         path: PathBuf,
     },
     /// Key and certificate do not match, or their type is unknown.
-    #[error("{} must be the key of the first certificate in {}", key.display(), certificate.display())]
+    #[error("{} must be the private key of the first certificate in {}", key.display(), certificate.display())]
     Pair {
         /// The file of the key.
         key: PathBuf,
@@ -149,13 +149,13 @@ impl Certificate {
                 Ok(false) => {}
                 Ok(true) => {
                     last_problem.clear();
-                    tracing::info!(file = %self.files.certificate.display(), "took over a new certificate of the HTTP pages");
+                    tracing::info!(file = %self.files.certificate.display(), "loaded a new certificate of the HTTP pages");
                 }
                 Err(error) => {
                     let problem = ccm_base::message::chain(&error);
                     if problem != last_problem {
                         tracing::error!(
-                            "refused the new certificate of the HTTP pages, the old one stays: {problem}"
+                            "rejected the new certificate of the HTTP pages, the old one stays in use: {problem}"
                         );
                         last_problem = problem;
                     }

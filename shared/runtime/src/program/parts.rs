@@ -28,7 +28,7 @@ use crate::{
 
 /// The message of an observer.
 pub(super) const OBSERVES: &str =
-    "observes: takes no Lease and writes nothing; /plan shows what it would do";
+    "observe mode: no Lease and no writes; /plan shows the planned changes";
 
 /// The parts that live as long as the process.
 pub(super) struct Parts<P: Program> {

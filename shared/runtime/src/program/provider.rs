@@ -63,7 +63,7 @@ pub(super) async fn build(
         if error.class() == RetryClass::Permanent {
             return Err(Failure::Usage(configuration_problem(factory.name(), context, &error)));
         }
-        startup.fail(format!("the cloud provider {} cannot be built yet: {error}", factory.name()));
+        startup.fail(format!("cannot build the cloud provider {} yet: {error}", factory.name()));
         tracing::warn!(provider = factory.name(), %error, "cannot build the cloud provider yet");
         failures += 1;
         sleep(wait(&error, failures)).await;
@@ -118,7 +118,7 @@ async fn missing(cloud: &dyn Cloud, needs: &[Need], startup: &Condition) -> Opti
             }
             Need::Optional(capability) if matches!(offered(cloud, capability), Ok(false)) => {
                 let provider = cloud.name();
-                tracing::info!(provider, %capability, "not offered; going on without");
+                tracing::info!(provider, %capability, "the cloud does not offer an optional capability; continuing without it");
             }
             Need::Required(_) | Need::Optional(_) => {}
         }
@@ -142,9 +142,9 @@ async fn offers(cloud: &dyn Cloud, capability: Capability, startup: &Condition) 
         // The first failure is normal: a provider discovers on use. Later ones are logged once per
         // kind: an outage of the cloud may be long.
         if failures == 0 {
-            tracing::info!(provider, %capability, "asking the cloud what it offers");
+            tracing::info!(provider, %capability, "discovering the capabilities of the cloud");
         } else if logged != Some(error.kind) {
-            tracing::warn!(provider, %capability, %error, "the cloud does not say yet what it offers");
+            tracing::warn!(provider, %capability, %error, "the capabilities of the cloud are not known yet");
             logged = Some(error.kind);
         }
         failures += 1;

@@ -40,9 +40,9 @@ label!(Outcome);
 metrics! {
     /// `ccm_config_*`.
     pub(crate) struct ConfigMetrics {
-        /// New versions of the configuration file, by whether they were taken over
+        /// New versions of the configuration file, by whether they were loaded
         [ALPHA] ccm_config_reloads { result } => reloads: Family<Counter, Outcome>, begin Every;
-        /// Whether the configuration file as it is now is valid: 1, or 0 while an older version is used
+        /// Whether the current configuration file is valid: 1, or 0 while an older version is in use
         [ALPHA] ccm_config_valid => valid: Gauge;
     }
 }
@@ -121,7 +121,7 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
                     tracing::info!(
                         file = path,
                         changed = changed.join(","),
-                        "took over a new version of the configuration file"
+                        "loaded a new version of the configuration file"
                     );
                     if !restart.is_empty() {
                         tracing::warn!(
@@ -135,7 +135,7 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
                     for problem in problems.iter() {
                         tracing::error!(
                             file = path,
-                            "refused the new version of the configuration file: {problem}"
+                            "rejected the new version of the configuration file: {problem}"
                         );
                     }
                 }
@@ -165,7 +165,7 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
                 self.metrics.valid.set(0);
                 let lines = problems.to_string().replace('\n', "; ");
                 self.condition
-                    .fail(format!("the new version is refused, the old one stays: {lines}"));
+                    .fail(format!("the new version is invalid, the old one stays in use: {lines}"));
                 Look::Refused(problems)
             }
         }
