@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`clock`], [`At`] | the only module that reads clocks; a moment as a value |
 //! | [`duration`] | Go's durations as text |
-//! | [`Backoff`], [`RetryClass`] | exponential back-off; how a caller should react to an error |
+//! | [`Backoff`], [`jittered`], [`RetryClass`] | exponential back-off; random waits; how a caller should react to an error |
 //! | [`FairOrder`], [`later`] | the order of urgent and routine work; times in the future |
 //! | [`message`] | sanitises external text for logs, events and errors |
 //! | [`nearest()`] | "did you mean ...?" for misspelt names |
@@ -25,7 +25,7 @@ mod retry_after;
 mod retry_class;
 
 pub use at::At;
-pub use backoff::Backoff;
+pub use backoff::{Backoff, jittered};
 pub use fair_order::FairOrder;
 pub use later::later;
 pub use loopback::is_loopback;

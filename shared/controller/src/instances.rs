@@ -10,7 +10,7 @@ use ccm_cloud::{
 };
 use ccm_objects::Node;
 use futures::StreamExt as _;
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 /// How far a call may exceed its own time before it is cut off, for providers that ignore
 /// their deadline.
@@ -91,7 +91,7 @@ pub async fn lookup_each(
         }
         Err(CloudError::new(ErrorKind::Malformed, "the provider returned no answer for this node"))
     };
-    let ended = timeout(call.timeout + GRACE, ask).await;
+    let ended = timeout_at(call.end + GRACE, ask).await;
     let missing = ended.unwrap_or_else(|_| Err::<(), _>(late(call)));
     if let Err(error) = missing {
         for place in left {
@@ -140,7 +140,7 @@ pub async fn list(cloud: &dyn Cloud, detail: Detail, call: Call) -> Result<Fleet
         let what = "the provider cannot list instances";
         return Err(CloudError::new(ErrorKind::Unsupported, what));
     }
-    let listed = timeout(call.timeout + GRACE, instances.list(detail, call)).await;
+    let listed = timeout_at(call.end + GRACE, instances.list(detail, call)).await;
     let fleet = listed.map_err(|_| late(call))??;
     if let Some(first) = fleet.malformed.first() {
         tracing::warn!(

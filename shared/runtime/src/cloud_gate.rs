@@ -5,7 +5,6 @@ mod metrics;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use ccm_base::later;
 use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind, Permit};
 use ccm_kube::client::RequestClass;
 use futures::future::BoxFuture;
@@ -156,8 +155,7 @@ impl Shared {
     async fn admit(&self, class: CallClass, call: Call) -> Result<Permit, CloudError> {
         self.guarded(class)?;
         let bucket = self.bucket(class);
-        let deadline = later(Instant::now(), call.timeout);
-        match bucket.admit_by(call.priority, deadline).await {
+        match bucket.admit_by(call.priority, call.end).await {
             Ok(waited) => {
                 self.metrics.waited(class, waited);
                 if !class.write {
@@ -170,7 +168,7 @@ impl Shared {
                     return Err(self.not_covered(class, "the process is shutting down"));
                 }
                 let mut end = self.writes_end.lock();
-                *end = (*end).max(Some(deadline));
+                *end = (*end).max(Some(call.end));
                 Ok(Permit::for_write(term, held))
             }
             Err(refused) => Err(self.refusal(class, call, refused, bucket.in_force())),
@@ -186,7 +184,7 @@ impl Shared {
     ) -> CloudError {
         let what = format!("{} {} not sent", class.service, class.operation);
         let (kind, timeout) =
-            (if class.write { "writes" } else { "reads" }, call.timeout.as_secs_f64());
+            (if class.write { "writes" } else { "reads" }, call.left().as_secs_f64());
         let (label, message, retry_after) = match refused {
             Refused::Closed { left } => (
                 RefusalLabel::Closed,

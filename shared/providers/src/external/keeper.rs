@@ -1,13 +1,12 @@
 //! Keeps the provider's description up to date, in the background.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
-use ccm_base::Backoff;
+use ccm_base::{Backoff, jittered};
 use ccm_cloud::{Call, CloudError, ErrorKind};
-use rand::Rng;
 use tokio::time::{Instant, sleep_until};
 
-use super::{rpc::Deadline, shared::Shared};
+use super::shared::Shared;
 
 /// The time limit of a `Describe` call.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -22,6 +21,9 @@ const RELOAD: Duration = Duration::from_secs(10);
 /// The minimum interval of calls, even if the connection breaks often.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// The factors of waits, so that many processes do not call in step.
+const SPREAD: Range<f64> = 0.9..1.1;
+
 /// Runs until it is aborted.
 pub(super) async fn run(shared: Arc<Shared>) {
     let connections = Arc::clone(&shared.wire.connection.connections);
@@ -29,7 +31,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     let mut reload_error = None;
     let mut next_reload = Instant::now() + RELOAD;
     loop {
-        let outcome = shared.describe(Deadline::start(Call::routine(DESCRIBE_TIMEOUT))).await;
+        let outcome = shared.describe(Call::routine(DESCRIBE_TIMEOUT)).await;
         let described = connections.count();
         failures = if outcome.is_ok() { 0 } else { failures.saturating_add(1) };
         if let Err(CloudError { kind: ErrorKind::Timeout, .. }) = &outcome {
@@ -39,7 +41,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         let again = asked
             + outcome
                 .as_ref()
-                .map_or_else(|error| pause_after(error, failures), |()| jittered(REFRESH));
+                .map_or_else(|error| pause_after(error, failures), |()| jittered(REFRESH, SPREAD));
         loop {
             tokio::select! {
                 () = sleep_until(again) => break,
@@ -97,10 +99,5 @@ fn renew(shared: &Shared) {
 }
 
 fn pause_after(error: &CloudError, failures: u32) -> Duration {
-    jittered(RETRY.after(failures)).max(error.retry_after.unwrap_or_default().min(REFRESH))
-}
-
-/// Randomises `wait` by a tenth, so that many processes do not call in step.
-fn jittered(wait: Duration) -> Duration {
-    wait.mul_f64(rand::rng().random_range(0.9..1.1))
+    jittered(RETRY.after(failures), SPREAD).max(error.retry_after.unwrap_or_default().min(REFRESH))
 }

@@ -53,6 +53,11 @@ impl Shape {
         Ok(instance)
     }
 
+    /// The provider ID of this server as text.
+    pub(super) fn spelt(&self, id: &ServerId) -> String {
+        ids::format(self.regional_ids, self.region.as_deref(), id)
+    }
+
     /// The provider ID in this spelling.
     fn provider_id(&self, regional: bool, id: &ServerId) -> Result<ProviderId, String> {
         let text = ids::format(regional, self.region.as_deref(), id);

@@ -32,7 +32,6 @@ use super::{
     addresses::{Known, networks_to_name},
     client::Api,
     config::Config,
-    deadline::Deadline,
     describe::{Shape, describe, presence},
     ids::ServerId,
     neutron::{NetworkNames, Neutron, Port, Ports},
@@ -59,7 +58,7 @@ pub(super) struct OpenStackInstances {
     flavors: Flavors,
     neutron: Arc<Neutron>,
     names: Arc<NetworkNames>,
-    shape: Shape,
+    pub(super) shape: Shape,
     /// How many servers the project had when it was last listed.
     project_size: AtomicUsize,
     /// Which ones those were, so that their ports can be asked for together with the next
@@ -77,7 +76,6 @@ impl Instances for OpenStackInstances {
         detail: Detail,
         call: Call,
     ) -> Vec<LookupResult> {
-        let deadline = Deadline::start(call);
         let questions: Vec<_> =
             nodes.iter().map(|node| Question::of(node, self.shape.region.as_deref())).collect();
         let open = questions.iter().filter(|question| question.asks_the_cloud()).count();
@@ -87,27 +85,26 @@ impl Instances for OpenStackInstances {
             true => questions.iter().filter_map(Question::server).cloned().collect(),
             false => BTreeSet::new(),
         };
-        let find = self.find(&questions, should_list, deadline);
-        let (found, early) = tokio::join!(find, self.early(Arc::new(early), deadline));
+        let find = self.find(&questions, should_list, call);
+        let (found, early) = tokio::join!(find, self.early(Arc::new(early), call));
         if wants_ports(detail) {
-            return self.describe_found(found, early, deadline).await;
+            return self.describe_found(found, early, call).await;
         }
         found.into_iter().map(|found| self.present(found)).collect()
     }
 
     async fn list(&self, detail: Detail, call: Call) -> Result<Fleet, CloudError> {
-        let deadline = Deadline::start(call);
         if !wants_ports(detail) {
-            return self.roll(deadline).await;
+            return self.roll(call).await;
         }
         let known = Arc::clone(&self.project.lock());
         let listing = async {
-            let listing = self.nova.all_servers(deadline).await?;
+            let listing = self.nova.all_servers(call).await?;
             self.remember(&listing);
             Ok::<_, CloudError>(listing)
         };
-        let (listing, early) = tokio::join!(listing, self.early(known, deadline));
-        self.fleet(listing?, early, deadline).await
+        let (listing, early) = tokio::join!(listing, self.early(known, call));
+        self.fleet(listing?, early, call).await
     }
 }
 
@@ -142,9 +139,9 @@ impl OpenStackInstances {
     }
 
     /// The fleet by IDs and names alone: one list of Nova's, and a short one.
-    async fn roll(&self, deadline: Deadline) -> Result<Fleet, CloudError> {
+    async fn roll(&self, call: Call) -> Result<Fleet, CloudError> {
         let mut fleet = Fleet::default();
-        let entries = self.nova.all_names(deadline).await?;
+        let entries = self.nova.all_names(call).await?;
         self.project_size.store(entries.len(), Ordering::Relaxed);
         for entry in entries {
             match entry.and_then(|(id, name)| self.shape.named(&id, &name)) {
@@ -157,23 +154,17 @@ impl OpenStackInstances {
     }
 
     /// Reads ports of servers before it is known that those exist.
-    async fn early(&self, servers: Arc<BTreeSet<ServerId>>, deadline: Deadline) -> Early {
-        let ports = self.neutron.ports_of(&servers, deadline).await;
+    async fn early(&self, servers: Arc<BTreeSet<ServerId>>, call: Call) -> Early {
+        let ports = self.neutron.ports_of(&servers, call).await;
         Early { servers, ports }
     }
 
-    async fn find(
-        &self,
-        questions: &[Question],
-        should_list: bool,
-        deadline: Deadline,
-    ) -> Vec<Found> {
-        let finder = if should_list {
-            let listing = self.nova.all_servers(deadline).await;
-            Finder::with_listing(&self.nova, deadline, listing)
-        } else {
-            Finder::new(&self.nova, deadline)
+    async fn find(&self, questions: &[Question], should_list: bool, call: Call) -> Vec<Found> {
+        let listing = match should_list {
+            true => Some(self.nova.all_servers(call).await),
+            false => None,
         };
+        let finder = Finder::new(&self.nova, call, listing);
         let found: Vec<_> = questions.iter().map(|question| finder.answer(question)).collect();
         let found: Vec<Found> = stream::iter(found).buffered(AT_ONCE).collect().await;
         if let Some(size) = finder.listed() {
@@ -203,7 +194,7 @@ impl OpenStackInstances {
         &self,
         found: Vec<Found>,
         early: Early,
-        deadline: Deadline,
+        call: Call,
     ) -> Vec<LookupResult> {
         let servers: BTreeMap<ServerId, Arc<Server>> = found
             .iter()
@@ -213,7 +204,7 @@ impl OpenStackInstances {
             })
             .collect();
         let servers: Vec<_> = servers.into_values().collect();
-        let surroundings = self.surroundings(&servers, early, deadline).await;
+        let surroundings = self.surroundings(&servers, early, call).await;
         let answers = found.into_iter().map(|found| match (found, &surroundings) {
             (Found::Settled(answer), _) => answer,
             (Found::Server(_), Err(error)) => Err(error.clone()),
@@ -224,12 +215,7 @@ impl OpenStackInstances {
         answers.collect()
     }
 
-    async fn fleet(
-        &self,
-        listing: Listing,
-        early: Early,
-        deadline: Deadline,
-    ) -> Result<Fleet, CloudError> {
+    async fn fleet(&self, listing: Listing, early: Early, call: Call) -> Result<Fleet, CloudError> {
         let mut fleet = Fleet::default();
         let mut servers = Vec::new();
         for row in listing.rows {
@@ -240,7 +226,7 @@ impl OpenStackInstances {
                 row => fleet.malformed.extend(row.trouble()),
             }
         }
-        let around = self.surroundings(&servers, early, deadline).await?;
+        let around = self.surroundings(&servers, early, call).await?;
         for server in &servers {
             match self.describe(server, &around) {
                 Ok(instance) => fleet.instances.push(instance),
@@ -257,7 +243,7 @@ impl OpenStackInstances {
         &self,
         servers: &[Arc<Server>],
         early: Early,
-        deadline: Deadline,
+        call: Call,
     ) -> Result<Surroundings, CloudError> {
         if servers.is_empty() {
             return Ok(Surroundings::default());
@@ -265,8 +251,8 @@ impl OpenStackInstances {
         let mut ports = early.ports?;
         let ids = servers.iter().map(|server| &server.id);
         let late = ids.filter(|id| !early.servers.contains(*id)).cloned().collect();
-        let late = self.neutron.ports_of(&late, deadline);
-        let (late, flavors) = tokio::join!(late, self.flavors.learn(servers, deadline));
+        let late = self.neutron.ports_of(&late, call);
+        let (late, flavors) = tokio::join!(late, self.flavors.learn(servers, call));
         flavors?;
         ports.add(late?);
         self.seen.note(&ports);
@@ -276,7 +262,7 @@ impl OpenStackInstances {
             let networks = networks_to_name(server, own, &subs, &self.shape.networking);
             unnamed.extend(networks.map(str::to_owned));
         }
-        let names = self.names.of(&unnamed, &self.neutron, deadline).await?;
+        let names = self.names.of(&unnamed, &self.neutron, call).await?;
         Ok(Surroundings { ports, names })
     }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use ccm_base::message::one_line;
-use ccm_cloud::CloudError;
+use ccm_cloud::{Call, CloudError};
 use futures::{StreamExt, TryStreamExt, stream};
 
 pub(super) use names::NetworkNames;
@@ -17,7 +17,6 @@ pub(super) use port::Port;
 
 use super::{
     client::{Api, Service},
-    deadline::Deadline,
     ids::ServerId,
     page::Collection,
     text::{MAX_MESSAGE, query},
@@ -62,11 +61,11 @@ impl Neutron {
     pub(super) async fn ports_of(
         &self,
         servers: &BTreeSet<ServerId>,
-        deadline: Deadline,
+        call: Call,
     ) -> Result<Ports, CloudError> {
         let ids = servers.iter().map(ServerId::as_str);
         let mut ports = Ports::default();
-        for entry in self.entries("ports", PORT_FIELDS, "device_id", ids, deadline).await? {
+        for entry in self.entries("ports", PORT_FIELDS, "device_id", ids, call).await? {
             match Port::read(&entry) {
                 Ok(port) => ports.of_servers.entry(port.device_id.clone()).or_default().push(port),
                 Err(trouble) => ports.note(trouble),
@@ -74,7 +73,7 @@ impl Neutron {
         }
         let subs: BTreeSet<_> = ports.sub_port_ids().map(str::to_owned).collect();
         let subs = subs.iter().map(String::as_str);
-        for entry in self.entries("ports", PORT_FIELDS, "id", subs, deadline).await? {
+        for entry in self.entries("ports", PORT_FIELDS, "id", subs, call).await? {
             match Port::read(&entry) {
                 Ok(port) => drop(ports.carried.insert(port.id.clone(), port)),
                 Err(trouble) => ports.note_sub(trouble),
@@ -88,10 +87,10 @@ impl Neutron {
     pub(super) async fn network_names(
         &self,
         networks: &BTreeSet<String>,
-        deadline: Deadline,
+        call: Call,
     ) -> Result<BTreeMap<String, String>, CloudError> {
         let ids = networks.iter().map(String::as_str);
-        let entries = self.entries("networks", NETWORK_FIELDS, "id", ids, deadline).await?;
+        let entries = self.entries("networks", NETWORK_FIELDS, "id", ids, call).await?;
         Ok(entries.iter().filter_map(|entry| port::read_network(entry).ok()).collect())
     }
 
@@ -103,7 +102,7 @@ impl Neutron {
         fields: &str,
         filter: &str,
         values: impl Iterator<Item = &str>,
-        deadline: Deadline,
+        call: Call,
     ) -> Result<Vec<String>, CloudError> {
         let operation = if key == "ports" { "port_list" } else { "network_list" };
         let parts =
@@ -115,7 +114,7 @@ impl Neutron {
                     entries.push(entry.to_owned());
                     port::id_of(entry)
                 };
-                collection.read(&*self.api, deadline, take).await.map(|_| entries)
+                collection.read(&*self.api, call, take).await.map(|_| entries)
             });
         let parts = stream::iter(parts.collect::<Vec<_>>()).buffered(AT_ONCE);
         let parts: Vec<Vec<String>> = parts.try_collect().await?;

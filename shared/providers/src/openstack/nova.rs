@@ -8,7 +8,7 @@ mod server;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ccm_base::message::one_line;
-use ccm_cloud::CloudError;
+use ccm_cloud::{Call, CloudError};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -19,7 +19,6 @@ pub(super) use server::{Address, Row, Server};
 
 use super::{
     client::{Answer, Api, Get, Service},
-    deadline::Deadline,
     discovery::Microversion,
     ids::ServerId,
     page::{Collection, Read, malformed},
@@ -75,15 +74,11 @@ impl Nova {
     }
 
     /// Asks for the server of this ID. A 404 that is not Nova's own is an error.
-    pub(super) async fn server(
-        &self,
-        id: &ServerId,
-        deadline: Deadline,
-    ) -> Result<Asked, CloudError> {
+    pub(super) async fn server(&self, id: &ServerId, call: Call) -> Result<Asked, CloudError> {
         let operation = "server_get";
         let path = format!("/servers/{id}");
         let get = Get { service: Service::Compute, operation, path: &path };
-        let answer = self.api.get(get, deadline.rest()).await?;
+        let answer = self.api.get(get, call).await?;
         let row = match answer.status {
             404 => None,
             _ => Some(one_server(operation, id, &answer)?),
@@ -106,17 +101,17 @@ impl Nova {
     pub(super) async fn servers_by_name(
         &self,
         name: &str,
-        deadline: Deadline,
+        call: Call,
     ) -> Result<Listing, CloudError> {
         let path = format!("{LIST}?name={}", query(&exactly(name)));
-        let (rows, Read { request_id, .. }) = self.list(&path, deadline).await?;
+        let (rows, Read { request_id, .. }) = self.list(&path, call).await?;
         let gap = Some("it shows servers of one name only".to_owned());
         Ok(Listing { rows, request_id, gap })
     }
 
     /// All servers of the project.
-    pub(super) async fn all_servers(&self, deadline: Deadline) -> Result<Listing, CloudError> {
-        let (rows, Read { request_id, pages }) = self.list(LIST, deadline).await?;
+    pub(super) async fn all_servers(&self, call: Call) -> Result<Listing, CloudError> {
+        let (rows, Read { request_id, pages }) = self.list(LIST, call).await?;
         *self.long.lock() = (pages > 1).then(|| (Instant::now(), pages));
         let gap = match self.gap() {
             Some(gap) => Some(gap),
@@ -131,14 +126,8 @@ impl Nova {
     /// entry. What waits to be reclaimed is not among them.
     pub(super) async fn all_names(
         &self,
-        deadline: Deadline,
+        call: Call,
     ) -> Result<Vec<Result<(ServerId, String), String>>, CloudError> {
-        let collection = Collection {
-            service: Service::Compute,
-            operation: "server_list",
-            path: SHORT_LIST,
-            key: "servers",
-        };
         let (mut seen, mut entries) = (BTreeSet::new(), Vec::new());
         let take = |entry: &str| {
             let entry = server::read_name(entry);
@@ -148,7 +137,7 @@ impl Nova {
             }
             id.map(|id| id.to_string())
         };
-        collection.read(&*self.api, deadline, take).await?;
+        servers(SHORT_LIST).read(&*self.api, call, take).await?;
         Ok(entries)
     }
 
@@ -171,31 +160,27 @@ impl Nova {
         ))
     }
 
-    async fn list(&self, path: &str, deadline: Deadline) -> Result<(Vec<Row>, Read), CloudError> {
-        let collection = Collection {
-            service: Service::Compute,
-            operation: "server_list",
-            path,
-            key: "servers",
-        };
+    async fn list(&self, path: &str, call: Call) -> Result<(Vec<Row>, Read), CloudError> {
         let mut seen = BTreeSet::new();
         let mut rows = Vec::new();
-        let read = collection
-            .read(&*self.api, deadline, |entry| {
-                let row = Row::read(entry);
-                // Nova finds no page behind a server whose cell is down.
-                let marker = match &row {
-                    Row::Partial { .. } => None,
-                    row => row.id().map(ToString::to_string),
-                };
-                if row.id().is_none_or(|id| seen.insert(id.clone())) {
-                    rows.push(row);
-                }
-                marker
-            })
-            .await?;
+        let take = |entry: &str| {
+            let row = Row::read(entry);
+            // Nova finds no page behind a server whose cell is down.
+            let is_partial = matches!(row, Row::Partial { .. });
+            let marker = row.id().filter(|_| !is_partial).map(ToString::to_string);
+            if row.id().is_none_or(|id| seen.insert(id.clone())) {
+                rows.push(row);
+            }
+            marker
+        };
+        let read = servers(path).read(&*self.api, call, take).await?;
         Ok((rows, read))
     }
+}
+
+/// A list of servers.
+const fn servers(path: &str) -> Collection<'_> {
+    Collection { service: Service::Compute, operation: "server_list", path, key: "servers" }
 }
 
 /// Reads the answer about one server, and sees that it is about this one.

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{Call, CloudError, ErrorKind};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{
-    client::{Answer, Api, Get, Service},
-    deadline::Deadline,
-};
+use super::client::{Answer, Api, Get, Service};
 
 /// More pages than this are a service that does not come to an end.
 const MAX_PAGES: usize = 1_000;
@@ -51,14 +48,14 @@ impl Collection<'_> {
     pub(super) async fn read(
         &self,
         api: &dyn Api,
-        deadline: Deadline,
+        call: Call,
         mut take: impl FnMut(&str) -> Option<String> + Send,
     ) -> Result<Read, CloudError> {
         let mut marker: Option<String> = None;
         for pages in 1..=MAX_PAGES {
             let path = self.page_path(marker.as_deref());
             let get = Get { service: self.service, operation: self.operation, path: &path };
-            let answer = api.get(get, deadline.rest()).await?;
+            let answer = api.get(get, call).await?;
             let page = self.page(&answer)?;
             let last = page.entries.iter().filter_map(|entry| take(entry.get())).last();
             match last {
@@ -83,7 +80,7 @@ impl Collection<'_> {
     fn page<'a>(&self, answer: &'a Answer) -> Result<Page<'a>, CloudError> {
         if answer.status == 404 {
             let what = format!("{}: the service knows no {}", self.operation, self.path);
-            return Err(with_request_id(CloudError::new(ErrorKind::NotFound, what), answer));
+            return Err(answer.error(ErrorKind::NotFound, what));
         }
         let mut body: BTreeMap<String, &RawValue> = serde_json::from_slice(&answer.body)
             .map_err(|error| self.malformed(answer, &error.to_string()))?;
@@ -95,9 +92,9 @@ impl Collection<'_> {
             .map_err(|error| self.malformed(answer, &format!("{:?}: {error}", self.key)))?;
         let links = body.remove(format!("{}_links", self.key).as_str());
         let links: Vec<Link> =
-            links.map_or(Ok(Vec::new()), |links| serde_json::from_str(links.get())).map_err(
-                |error| self.malformed(answer, &format!("links of {:?}: {error}", self.key)),
-            )?;
+            serde_json::from_str(links.map_or("[]", RawValue::get)).map_err(|error| {
+                self.malformed(answer, &format!("links of {:?}: {error}", self.key))
+            })?;
         let goes_on = links.iter().any(|link| link.rel.as_deref() == Some("next"));
         Ok(Page { entries, goes_on })
     }
@@ -115,13 +112,5 @@ struct Page<'a> {
 /// The error for an answer that is not what it should be.
 pub(super) fn malformed(operation: &str, answer: &Answer, what: &str) -> CloudError {
     let message = format!("{operation}: the answer cannot be understood: {what}");
-    with_request_id(CloudError::new(ErrorKind::Malformed, message), answer)
-}
-
-/// Adds the ID of the request that was answered.
-fn with_request_id(error: CloudError, answer: &Answer) -> CloudError {
-    match &answer.request_id {
-        Some(id) => error.with_request_id(id),
-        None => error,
-    }
+    answer.error(ErrorKind::Malformed, message)
 }

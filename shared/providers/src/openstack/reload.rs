@@ -27,7 +27,7 @@ use super::{
 /// From one look at the files to the next.
 const PERIOD: Duration = Duration::from_secs(5);
 /// How long the new settings are tried.
-const TRIAL: Call = Call::routine(Duration::from_secs(30));
+const TRIAL: Duration = Duration::from_secs(30);
 /// When settings that the cloud did not take are tried again: a region, for instance, can
 /// come into the catalog later. Credentials that Keystone refused wait longer each time.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -165,7 +165,7 @@ async fn adopt(
             tracing::warn!("{warning}");
         }
     }
-    cloud.replace(&config, TRIAL).await.inspect_err(|error| again.later(error))?;
+    cloud.replace(&config, Call::routine(TRIAL)).await.inspect_err(|error| again.later(error))?;
     cloud.introduce("the changed cloud configuration is in use");
     Ok(())
 }

@@ -22,7 +22,7 @@ const GLANCE: Duration = Duration::from_secs(1);
 /// Interval for checking again whether a provider has gained a missing capability.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// Time limit for the probe of the cloud.
-const PROBE: Call = Call::routine(Duration::from_secs(10));
+const PROBE: Duration = Duration::from_secs(10);
 
 /// The provider's build context, without the gate and the metrics of a running process.
 pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderContext {
@@ -155,7 +155,7 @@ async fn offers(cloud: &dyn Cloud, capability: Capability, startup: &Condition) 
             }
         };
         timeout(wait(&error, failures), known).await.ok();
-        if let Err(error) = cloud.health(PROBE).await {
+        if let Err(error) = cloud.health(Call::routine(PROBE)).await {
             tracing::debug!(provider, %error, "the cloud does not answer");
         }
     }

@@ -10,10 +10,7 @@ fn supervisor() -> Supervisor {
 }
 
 async fn first_failure(supervisor: &Supervisor) -> Option<String> {
-    timeout(Duration::from_secs(5), supervisor.failed())
-        .await
-        .ok()
-        .map(|failure| failure.to_string())
+    timeout(Duration::from_secs(5), supervisor.failed()).await.ok()
 }
 
 #[tokio::test(start_paused = true)]

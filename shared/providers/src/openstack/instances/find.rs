@@ -2,12 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ccm_cloud::{CloudError, ErrorKind, LookupResult};
+use ccm_cloud::{Call, CloudError, ErrorKind, LookupResult};
 use tokio::sync::OnceCell;
 
 use super::{
     super::{
-        deadline::Deadline,
         ids::ServerId,
         nova::{Listing, Nova, Row, Server},
     },
@@ -32,7 +31,7 @@ impl From<CloudError> for Found {
 /// Answers the questions of one lookup. The project is listed once at most.
 pub(super) struct Finder<'a> {
     nova: &'a Nova,
-    deadline: Deadline,
+    call: Call,
     index: OnceCell<Index>,
     /// Why there is no list although one was wanted.
     failed: Option<CloudError>,
@@ -63,22 +62,17 @@ enum Entry {
 }
 
 impl<'a> Finder<'a> {
-    /// Asks for one server after the other.
-    pub(super) fn new(nova: &'a Nova, deadline: Deadline) -> Self {
-        Self { nova, deadline, index: OnceCell::new(), failed: None }
-    }
-
-    /// Looks into a list first. What is not in it is asked for.
-    pub(super) fn with_listing(
+    /// Looks into the list first, if there is one; what is not in it is asked for.
+    pub(super) fn new(
         nova: &'a Nova,
-        deadline: Deadline,
-        listing: Result<Listing, CloudError>,
+        call: Call,
+        listing: Option<Result<Listing, CloudError>>,
     ) -> Self {
-        let (index, failed) = match listing {
-            Ok(listing) => (OnceCell::new_with(Some(Index::of(listing))), None),
+        let (index, failed) = match listing.transpose() {
+            Ok(listing) => (OnceCell::new_with(listing.map(Index::of)), None),
             Err(error) => (OnceCell::new(), Some(error)),
         };
-        Self { nova, deadline, index, failed }
+        Self { nova, call, index, failed }
     }
 
     /// How many servers were listed, if they were.
@@ -101,7 +95,7 @@ impl<'a> Finder<'a> {
         if let Some(server) = self.index.get().and_then(|index| index.server(id)) {
             return server.map(Found::Server);
         }
-        let asked = self.nova.server(id, self.deadline).await?;
+        let asked = self.nova.server(id, self.call).await?;
         match asked.row {
             Some(Row::Whole(server)) if server.exists() => Ok(Found::Server(Arc::from(server))),
             Some(Row::Whole(_)) | None => {
@@ -125,7 +119,7 @@ impl<'a> Finder<'a> {
         if let Some(server) = self.by_uuid(uuid).await? {
             return Ok(Found::Server(server));
         }
-        let named = Index::of(self.nova.servers_by_name(name, self.deadline).await?);
+        let named = Index::of(self.nova.servers_by_name(name, self.call).await?);
         if let Some(found) = named.named(name) {
             return found;
         }
@@ -134,7 +128,7 @@ impl<'a> Finder<'a> {
         if let Some(gap) = self.nova.gap() {
             return Err(prove::unproven(name, &gap));
         }
-        let list = || async { self.nova.all_servers(self.deadline).await.map(Index::of) };
+        let list = || async { self.nova.all_servers(self.call).await.map(Index::of) };
         let index = self.index.get_or_try_init(list).await?;
         index.search(uuid, name).unwrap_or_else(|| prove::gone_by_name(name, index))
     }
@@ -142,7 +136,7 @@ impl<'a> Finder<'a> {
     /// The server with the ID that is a node's system UUID, if there is one.
     async fn by_uuid(&self, uuid: Option<&ServerId>) -> Result<Option<Arc<Server>>, CloudError> {
         let Some(uuid) = uuid else { return Ok(None) };
-        match self.nova.server(uuid, self.deadline).await?.row {
+        match self.nova.server(uuid, self.call).await?.row {
             Some(Row::Whole(server)) => Ok(server.exists().then(|| Arc::from(server))),
             Some(row) => Err(unreadable(&row)),
             None => Ok(None),

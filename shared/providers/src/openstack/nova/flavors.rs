@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{Call, CloudError, ErrorKind};
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -20,7 +20,6 @@ use tokio::time::Instant;
 use super::{
     super::{
         client::{Api, Get, Service},
-        deadline::Deadline,
         page::{Collection, malformed},
         text::{is_label_value, label_value, query},
     },
@@ -96,7 +95,7 @@ impl Flavors {
     pub(crate) async fn learn(
         &self,
         servers: &[Arc<Server>],
-        deadline: Deadline,
+        call: Call,
     ) -> Result<(), CloudError> {
         let unknown: BTreeSet<String> = {
             let names = self.names.lock();
@@ -108,7 +107,7 @@ impl Flavors {
             };
             ids.filter(is_open).map(str::to_owned).collect()
         };
-        let asked = unknown.iter().map(|id| async move { (id, self.name_of(id, deadline).await) });
+        let asked = unknown.iter().map(|id| async move { (id, self.name_of(id, call).await) });
         let asked: Vec<_> =
             stream::iter(asked.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect().await;
         for (id, name) in asked {
@@ -122,15 +121,15 @@ impl Flavors {
                 }
             }
         }
-        self.learn_ids(servers, deadline).await
+        self.learn_ids(servers, call).await
     }
 
     /// The flavor's name; `None` if the cloud refuses to show this flavor.
-    async fn name_of(&self, id: &str, deadline: Deadline) -> Result<Option<String>, CloudError> {
+    async fn name_of(&self, id: &str, call: Call) -> Result<Option<String>, CloudError> {
         let operation = "flavor_get";
         let path = format!("/flavors/{}", query(id));
         let get = Get { service: Service::Compute, operation, path: &path };
-        let answer = match self.api.get(get, deadline.rest()).await {
+        let answer = match self.api.get(get, call).await {
             Ok(answer) if answer.status == 404 => return Ok(None),
             Ok(answer) => answer,
             Err(error) if is_refusal(&error) => return Ok(None),
@@ -143,16 +142,12 @@ impl Flavors {
 
     /// Embedded flavors come without their ID, so it is looked up by the name, which
     /// Nova keeps unique.
-    async fn learn_ids(
-        &self,
-        servers: &[Arc<Server>],
-        deadline: Deadline,
-    ) -> Result<(), CloudError> {
+    async fn learn_ids(&self, servers: &[Arc<Server>], call: Call) -> Result<(), CloudError> {
         let mut names = servers.iter().filter_map(|server| embedded(server));
         if !names.any(|name| self.needs_id_of(name)) {
             return Ok(());
         }
-        match self.listed(deadline).await {
+        match self.listed(call).await {
             Ok(listed) => self.keep(listed),
             Err(error) if is_refusal(&error) => {
                 tracing::warn!(%error, "flavors cannot be listed: what is known of their IDs stays");
@@ -166,7 +161,7 @@ impl Flavors {
     }
 
     /// The IDs of all flavors by name.
-    async fn listed(&self, deadline: Deadline) -> Result<BTreeMap<String, String>, CloudError> {
+    async fn listed(&self, call: Call) -> Result<BTreeMap<String, String>, CloudError> {
         let collection = Collection {
             service: Service::Compute,
             operation: "flavor_list",
@@ -179,7 +174,7 @@ impl Flavors {
             by_name.insert(flavor.name, flavor.id.clone());
             Some(flavor.id)
         };
-        collection.read(&*self.api, deadline, take).await?;
+        collection.read(&*self.api, call, take).await?;
         Ok(by_name)
     }
 

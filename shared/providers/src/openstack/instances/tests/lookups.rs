@@ -122,7 +122,7 @@ async fn missing_in_a_list_is_not_gone() {
             assert_eq!(found(&answer), "node-00010");
         }
     }
-    assert_eq!(rig.instances.list(Detail::Everything, CALL).await.unwrap().instances, []);
+    assert_eq!(rig.instances.list(Detail::Everything, call()).await.unwrap().instances, []);
 }
 
 #[tokio::test]
