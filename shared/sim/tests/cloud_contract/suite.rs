@@ -276,17 +276,17 @@ pub async fn a_deadline_holds(way: Way) {
     let nodes: Vec<_> =
         (0..600).map(|number| NodeIdentity::named(format!("node-{number:05}"))).collect();
     rig.sim.faults().add(Fault::new(Effect::Hang));
-    let call = Call::routine(Duration::from_millis(250));
+    let hasty = || Call::routine(Duration::from_millis(250));
     let (cloud, instances) = (Arc::clone(&rig.cloud), instances(&rig));
     let is_timeout = |error: CloudError| assert_eq!(error.kind, ErrorKind::Timeout, "{error}");
     let started = Instant::now();
-    let answers = instances.lookup(&nodes, Detail::Everything, call).await;
+    let answers = instances.lookup(&nodes, Detail::Everything, hasty()).await;
     assert_eq!(answers.len(), nodes.len());
     for answer in answers {
         is_timeout(answer.unwrap_err());
     }
-    is_timeout(instances.list(Detail::Everything, call).await.unwrap_err());
-    is_timeout(cloud.health(call).await.unwrap_err());
+    is_timeout(instances.list(Detail::Everything, hasty()).await.unwrap_err());
+    is_timeout(cloud.health(hasty()).await.unwrap_err());
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     rig.sim.faults().clear();
     // A timeout of zero fails without a call.
