@@ -38,7 +38,6 @@
 //! is read once.
 
 mod class;
-mod connector;
 mod deadline;
 mod encoding;
 mod identity;
@@ -48,7 +47,6 @@ mod measure;
 mod middleware;
 mod prepare;
 mod problem;
-mod proxy;
 mod retry;
 mod retry_after;
 mod source;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_base::Backoff;
+use ccm_base::{Backoff, Files};
 use ccm_cloud::{Call, CloudError, ErrorKind};
 use rand::Rng;
 use tokio::time::{Instant, sleep_until};
@@ -17,17 +17,13 @@ const REFRESH: Duration = Duration::from_mins(1);
 /// cheap and all work waits for it.
 const RETRY: Backoff =
     Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(5) };
-/// The interval of reading the configuration files.
-const RELOAD: Duration = Duration::from_secs(10);
 /// The minimum interval of calls, even if the connection breaks often.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Runs until it is aborted.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<Shared>, mut files: Files) {
     let connections = Arc::clone(&shared.wire.connection.connections);
     let mut failures = 0_u32;
-    let mut reload_error = None;
-    let mut next_reload = Instant::now() + RELOAD;
     loop {
         let outcome = shared.describe(Deadline::start(Call::routine(DESCRIBE_TIMEOUT))).await;
         let described = connections.count();
@@ -43,9 +39,8 @@ pub(super) async fn run(shared: Arc<Shared>) {
         loop {
             tokio::select! {
                 () = sleep_until(again) => break,
-                () = sleep_until(next_reload) => {
-                    next_reload = Instant::now() + RELOAD;
-                    if reload(&shared, &mut reload_error).await {
+                () = files.changed() => {
+                    if reload(&shared, &mut files).await {
                         break;
                     }
                 }
@@ -67,27 +62,19 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Reads the configuration again; `true` if it is new. An error is logged once.
-async fn reload(shared: &Shared, told: &mut Option<CloudError>) -> bool {
-    match shared.wire.connection.reload().await {
-        Ok(changed) => {
-            *told = None;
-            if changed {
-                tracing::info!(
-                    endpoint = shared.wire.connection.endpoint(),
-                    "provider configuration changed"
-                );
-            }
-            changed
+/// Reads the changed configuration; `true` if it is in use.
+async fn reload(shared: &Shared, files: &mut Files) -> bool {
+    let connection = &shared.wire.connection;
+    let outcome = connection.reload(files).await;
+    match &outcome {
+        Ok(()) => {
+            tracing::info!(endpoint = connection.endpoint(), "provider configuration changed");
         }
         Err(error) => {
-            if told.as_ref() != Some(&error) {
-                tracing::warn!(error = %error, "provider configuration refused; the one before stays in use");
-                *told = Some(error);
-            }
-            false
+            tracing::warn!(%error, "provider configuration refused; the one before stays in use");
         }
     }
+    outcome.is_ok()
 }
 
 fn renew(shared: &Shared) {
