@@ -66,10 +66,11 @@ impl Files {
     pub async fn changed(&mut self) {
         loop {
             sleep_until(self.next_look).await;
-            self.next_look = Instant::now() + PERIOD;
             let seen = self.seen.clone();
             let differ = move || seen.iter().any(|(path, seen)| fingerprint(&read(path)) != *seen);
-            if spawn_blocking(differ).await.unwrap_or(false) {
+            let is_news = spawn_blocking(differ).await.unwrap_or(false);
+            self.next_look = Instant::now() + PERIOD;
+            if is_news {
                 self.seen.clear();
                 return;
             }

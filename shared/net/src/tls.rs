@@ -10,16 +10,6 @@ use rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
 };
 
-/// The TLS side of outgoing connections.
-#[derive(Debug)]
-pub struct ClientTls {
-    /// The roots that a server's certificate must lead to; without any, every certificate is
-    /// accepted.
-    pub roots: Option<Vec<CertificateDer<'static>>>,
-    /// The certificate that is shown to servers that request one.
-    pub identity: Option<CertifiedKey>,
-}
-
 /// The roots that the system trusts. A small image may have none.
 pub fn system_roots() -> Vec<CertificateDer<'static>> {
     rustls_native_certs::load_native_certs().certs
@@ -36,31 +26,33 @@ pub enum TlsError {
     Setup(#[from] rustls::Error),
 }
 
-impl ClientTls {
-    /// The configuration. With an empty list of roots every certificate is refused.
-    pub fn config(self) -> Result<ClientConfig, TlsError> {
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()?;
-        let builder = match self.roots {
-            None => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))),
-            Some(roots) => {
-                let mut store = RootCertStore::empty();
-                match store.add_parsable_certificates(roots) {
-                    (0, unusable) if unusable > 0 => return Err(TlsError::Roots(unusable)),
-                    _ => builder.with_root_certificates(store),
-                }
+/// The TLS side of outgoing connections, which shows `identity` to servers that request a
+/// certificate. Without `roots` every certificate is accepted, with an empty list none.
+pub fn client_tls(
+    roots: Option<Vec<CertificateDer<'static>>>,
+    identity: Option<CertifiedKey>,
+) -> Result<ClientConfig, TlsError> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?;
+    let builder = match roots {
+        None => {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        }
+        Some(roots) => {
+            let mut store = RootCertStore::empty();
+            match store.add_parsable_certificates(roots) {
+                (0, unusable) if unusable > 0 => return Err(TlsError::Roots(unusable)),
+                _ => builder.with_root_certificates(store),
             }
-        };
-        Ok(match self.identity {
-            Some(identity) => {
-                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
-            }
-            None => builder.with_no_client_auth(),
-        })
-    }
+        }
+    };
+    Ok(match identity {
+        Some(identity) => {
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
+        }
+        None => builder.with_no_client_auth(),
+    })
 }
 
 /// Accepts every certificate, but checks that the server has its key.

@@ -4,45 +4,37 @@
 use std::{
     error::Error,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 use ccm_base::{Files, is_loopback, message};
 use ccm_cloud::{CloudError, ErrorKind};
-use ccm_net::{ClientTls, Outgoing, PemError, PemFile, Proxies, Versions, identity};
+use ccm_net::{Outgoing, PemError, PemFile, Proxies, Versions, client_tls, identity};
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use parking_lot::RwLock;
-use rustls::{ClientConfig, pki_types::ServerName};
-use tokio::{net::UnixStream, sync::Notify, task::spawn_blocking};
+use rustls::{
+    ClientConfig,
+    pki_types::{CertificateDer, ServerName},
+    sign::CertifiedKey,
+};
+use tokio::{
+    net::UnixStream,
+    sync::{Notify, watch},
+    task::spawn_blocking,
+};
 use tonic::transport::{Channel, Endpoint};
 use tower::{ServiceExt as _, service_fn};
 
 use super::config::{ExternalConfig, Target, TlsFiles};
 
-/// Counts the connections. A new one may lead to another process.
+/// What happens to the connections, for the keeper of the description.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
-    count: AtomicU64,
-    /// Wakes the keeper of the description: there is a new connection.
-    pub(super) changed: Notify,
-    /// Wakes the keeper: a call was not answered, perhaps because the connection is dead and
-    /// not yet closed.
+    /// Changes with each new connection, which may lead to another process.
+    pub(super) made: watch::Sender<()>,
+    /// A call was not answered, perhaps because the connection is dead and not yet closed.
     pub(super) suspect: Notify,
-}
-
-impl Connections {
-    pub(super) fn count(&self) -> u64 {
-        self.count.load(Ordering::Acquire)
-    }
-
-    fn made(&self) {
-        self.count.fetch_add(1, Ordering::AcqRel);
-        self.changed.notify_one();
-    }
 }
 
 /// The connection and its configuration.
@@ -122,15 +114,13 @@ impl Settings {
 
     fn read(path: Option<&Path>, files: &mut Files) -> Result<Self, CloudError> {
         let config = ExternalConfig::read(path, files)?;
-        let place = path.unwrap_or(Path::new("")).display();
-        let tls = match &config.tls {
-            // Without TLS no server is trusted.
-            None => ClientTls { roots: Some(Vec::new()), identity: None },
-            Some(tls) => {
-                client_tls(tls, files).map_err(|error| invalid(&format!("{place}: {error}")))?
-            }
-        };
-        let tls = tls.config().map_err(|error| invalid(&format!("{place}: tls.ca: {error}")))?;
+        let path = path.unwrap_or(Path::new("")).display();
+        let tls = certificates(config.tls.as_ref(), files)
+            .map_err(|error| error.to_string())
+            .and_then(|(roots, identity)| {
+                client_tls(Some(roots), identity).map_err(|error| format!("tls.ca: {error}"))
+            });
+        let tls = tls.map_err(|why| invalid(&format!("{path}: {why}")))?;
         Ok(Self { config, tls })
     }
 
@@ -165,7 +155,7 @@ impl Settings {
             let to_server = outgoing.connector().map_request(move |_| server.clone());
             return Ok(endpoint.connect_with_connector_lazy(to_server.map_response(
                 move |stream| {
-                    connections.made();
+                    connections.made.send_replace(());
                     stream
                 },
             )));
@@ -174,19 +164,24 @@ impl Settings {
         let to_socket = service_fn(move |_| UnixStream::connect(path.clone()));
         let endpoint = endpoint.connect_timeout(*connect_timeout);
         Ok(endpoint.connect_with_connector_lazy(to_socket.map_response(move |stream| {
-            connections.made();
+            connections.made.send_replace(());
             TokioIo::new(stream)
         })))
     }
 }
 
-fn client_tls(tls: &TlsFiles, files: &mut Files) -> Result<ClientTls, PemError> {
+/// The trusted roots, none without TLS, and what is shown to the server.
+fn certificates(
+    tls: Option<&TlsFiles>,
+    files: &mut Files,
+) -> Result<(Vec<CertificateDer<'static>>, Option<CertifiedKey>), PemError> {
+    let Some(tls) = tls else { return Ok((Vec::new(), None)) };
     let roots = PemFile { setting: "tls.ca", path: &tls.ca }.certificates(files)?;
     let identity = tls.identity.as_ref().map(|(cert, key)| {
         let cert = PemFile { setting: "tls.cert", path: cert };
         identity(cert, PemFile { setting: "tls.key", path: key }, files)
     });
-    Ok(ClientTls { roots: Some(roots), identity: identity.transpose()? })
+    Ok((roots, identity.transpose()?))
 }
 
 fn invalid(what: &str) -> CloudError {

@@ -23,10 +23,11 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Runs until it is aborted.
 pub(super) async fn run(shared: Arc<Shared>, mut files: Files) {
     let connections = Arc::clone(&shared.wire.connection.connections);
+    let mut made = connections.made.subscribe();
     let mut failures = 0_u32;
     loop {
         let outcome = shared.describe(Deadline::start(Call::routine(DESCRIBE_TIMEOUT))).await;
-        let described = connections.count();
+        made.mark_unchanged();
         failures = if outcome.is_ok() { 0 } else { failures.saturating_add(1) };
         if let Err(CloudError { kind: ErrorKind::Timeout, .. }) = &outcome {
             renew(&shared);
@@ -36,37 +37,20 @@ pub(super) async fn run(shared: Arc<Shared>, mut files: Files) {
             + outcome
                 .as_ref()
                 .map_or_else(|error| pause_after(error, failures), |()| jittered(REFRESH));
-        loop {
-            tokio::select! {
-                () = sleep_until(again) => break,
-                () = files.changed() => {
-                    if reload(&shared, &mut files).await {
-                        break;
-                    }
-                }
-                // After a failure the call is repeated soon anyway, and the connection opened
-                // by that call needs no further one.
-                () = connections.changed.notified() => {
-                    if outcome.is_ok() && connections.count() != described {
-                        break;
-                    }
-                }
-                () = connections.suspect.notified() => {
-                    if outcome.is_ok() {
-                        break;
-                    }
-                }
-            }
+        // After a failure the call is repeated soon anyway.
+        tokio::select! {
+            () = sleep_until(again) => {}
+            () = files.changed() => reload(&shared, &mut files).await,
+            Ok(()) = made.changed(), if outcome.is_ok() => {}
+            () = connections.suspect.notified(), if outcome.is_ok() => {}
         }
         sleep_until(asked + PAUSE).await;
     }
 }
 
-/// Reads the changed configuration; `true` if it is in use.
-async fn reload(shared: &Shared, files: &mut Files) -> bool {
+async fn reload(shared: &Shared, files: &mut Files) {
     let connection = &shared.wire.connection;
-    let outcome = connection.reload(files).await;
-    match &outcome {
+    match connection.reload(files).await {
         Ok(()) => {
             tracing::info!(endpoint = connection.endpoint(), "provider configuration changed");
         }
@@ -74,7 +58,6 @@ async fn reload(shared: &Shared, files: &mut Files) -> bool {
             tracing::warn!(%error, "provider configuration refused; the one before stays in use");
         }
     }
-    outcome.is_ok()
 }
 
 fn renew(shared: &Shared) {

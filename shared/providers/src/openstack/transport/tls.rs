@@ -2,7 +2,7 @@
 
 use ccm_base::Files;
 use ccm_cloud::{CloudError, ErrorKind};
-use ccm_net::{ClientTls, PemFile, identity, system_roots};
+use ccm_net::{PemFile, client_tls, identity, system_roots};
 use rustls::ClientConfig;
 
 use crate::openstack::config::Tls;
@@ -31,7 +31,7 @@ pub(super) fn client(tls: &Tls, needed: bool) -> Result<ClientConfig, CloudError
         identity(cert, PemFile { setting: "key-file", path: key }, files)
     });
     let identity = identity.transpose().map_err(invalid)?;
-    ClientTls { roots, identity }.config().map_err(|error| invalid(format!("ca-file: {error}")))
+    client_tls(roots, identity).map_err(|error| invalid(format!("ca-file: {error}")))
 }
 
 fn invalid(error: impl ToString) -> CloudError {
