@@ -79,9 +79,9 @@ impl Program for LifecycleCcm {
         [watch::rights::<Node>(), [writer::patch::<Node>(), writer::delete::<Node>()]].concat()
     }
 
-    async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
+    async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
         let metrics = LifecycleMetrics::new(&context.metrics);
-        let observer = Arc::new(Observer::new(&context, metrics.clone()));
+        let observer = Arc::new(Observer::new(context, metrics.clone()));
         let reports = report::reports(context.events.clone());
         let passes = Passes::default();
         let (sees, forgets, wakes) = (observer.clone(), reports.clone(), passes.clone());
@@ -95,19 +95,20 @@ impl Program for LifecycleCcm {
                 wakes.wake();
             }
         };
-        Watches::new(&context).watch(&observer.store, on_change).await;
+        Watches::new(context).watch(&observer.store, on_change).await;
         Ok(Self { observer, reports, metrics, passes })
     }
 
-    fn lead(self: Arc<Self>, context: Context<Self>) {
+    fn lead(self: Arc<Self>, context: &Context<Self>) {
         self.observer.leads();
         let (reports, metrics) = (Arc::clone(&self.reports), self.metrics.clone());
         let (outlets, closing) = ((reports.clone(), metrics.clone()), self.passes.closing());
-        let executor = Executor::new(&context, &self.observer, outlets, closing.clone());
+        let executor = Executor::new(context, &self.observer, outlets, closing.clone());
         let observer = Arc::clone(&self.observer);
         let (decider, backlog) = (Decider::new(), Backlog::default());
         let controller = Controller { observer, executor, reports, metrics, decider, backlog };
-        let passes = self.passes.clone().run(controller, context.settings, context.token.clone());
+        let passes =
+            self.passes.clone().run(controller, context.settings.clone(), context.token.clone());
         context.supervisor.spawn("passes", passes);
     }
 

@@ -92,23 +92,23 @@ impl Program for NodeCcm {
             .concat()
     }
 
-    async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
+    async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
         let fleet = context.health.condition(
             "fleet",
             Scope::Information,
             "not listed yet; only the leader lists it",
         );
-        let (handles, store) = (Handles::new(&context), Store::new());
+        let (handles, store) = (Handles::new(context), Store::new());
         let intake = Arc::new(Intake::new(&handles, store.clone()));
         waiting::collect(&context.metrics, Arc::clone(&intake), handles.ledger.clone());
         let listener = Arc::clone(&intake);
-        Watches::new(&context).watch(&store, move |change| listener.changed(&change)).await;
+        Watches::new(context).watch(&store, move |change| listener.changed(&change)).await;
         Ok(Self { handles, store, intake, fleet, closing: CancellationToken::new() })
     }
 
-    fn lead(self: Arc<Self>, context: Context<Self>) {
+    fn lead(self: Arc<Self>, context: &Context<Self>) {
         let (intake, tasks) = (|| Arc::clone(&self.intake), &context.supervisor);
-        let writer = Writer::new(&context, &self.store);
+        let writer = Writer::new(context, &self.store);
         let outlets = Writers::new(&self.handles, intake(), writer).start(tasks);
         let lookups = Lookups::new(&self.handles, intake(), outlets, self.closing.clone());
         tasks.spawn("lookups", lookups.run(context.token.clone()));

@@ -46,7 +46,7 @@ ccm_settings::settings! {
         /// Either way an event on the node and ccm_node_internal_ip_changes_total tell of it.
         pub node_internal_ip_change: InternalIpChange = live(Text, "node-internal-ip-change", "apply"),
             one_of(&[("apply", InternalIpChange::Apply), ("hold", InternalIpChange::Hold)]);
-    } => |settings| {
+    } => |settings, _, _| {
         let updates = match settings.concurrent_node_status_updates {
             0 => settings.concurrent_node_syncs,
             updates => updates,

@@ -47,8 +47,8 @@ struct Whole {
 impl Whole {
     async fn start(arguments: &[String]) -> Self {
         let whole = Self::before_start(arguments);
-        let program = Arc::new(NodeCcm::prepare(whole.program.clone()).await.unwrap());
-        program.lead(whole.program.clone());
+        let program = Arc::new(NodeCcm::prepare(&whole.program).await.unwrap());
+        program.lead(&whole.program);
         whole
     }
 
@@ -349,7 +349,7 @@ async fn the_page_says_why_the_nodes_are_not_listed() {
             let found = findings.into_iter().find(|finding| finding.name == "nodes").unwrap();
             found.verdict.detail().to_owned()
         };
-        let prepared = NodeCcm::prepare(whole.program.clone());
+        let prepared = NodeCcm::prepare(&whole.program);
         assert!(timeout(Duration::from_mins(1), prepared).await.is_err(), "{code}");
         let told = nodes(&whole.program);
         assert!(told.starts_with(expect), "{code}: {told}");
@@ -365,8 +365,8 @@ async fn a_cloud_without_a_list_keeps_nodes_true() {
     let whole = Whole::before_start(&[]);
     let traits = InstanceTraits { lists: false, ..InstanceTraits::default() };
     whole.cloud.set_traits(traits);
-    let program = Arc::new(NodeCcm::prepare(whole.program.clone()).await.unwrap());
-    program.lead(whole.program.clone());
+    let program = Arc::new(NodeCcm::prepare(&whole.program).await.unwrap());
+    program.lead(&whole.program);
     let name = whole.add_node(0);
     sleep(Duration::from_secs(30)).await;
     assert!(!whole.is_tainted(&name));

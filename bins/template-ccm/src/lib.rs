@@ -85,17 +85,17 @@ impl Program for TemplateCcm {
     }
 
     /// Runs on every replica, so that a standby has the nodes when it takes over.
-    async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
+    async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
         let store = Store::new();
-        let observer = Arc::new(Observer::new(&context, store.clone()));
+        let observer = Arc::new(Observer::new(context, store.clone()));
         let listener = Arc::clone(&observer);
-        Watches::new(&context).watch(&store, move |change| listener.changed(&change)).await;
+        Watches::new(context).watch(&store, move |change| listener.changed(&change)).await;
         Ok(Self { observer, store })
     }
 
-    fn lead(self: Arc<Self>, context: Context<Self>) {
-        let writer = Writer::new(&context, &self.store);
-        let executor = Arc::new(Executor::new(&context, Arc::clone(&self.observer), writer));
+    fn lead(self: Arc<Self>, context: &Context<Self>) {
+        let writer = Writer::new(context, &self.store);
+        let executor = Arc::new(Executor::new(context, Arc::clone(&self.observer), writer));
         let work = move |name| Arc::clone(&executor).work(name);
         let queue = self.observer.queue.clone();
         let workers = workers::by_key(queue, || WORKERS, context.token.clone(), work);

@@ -84,12 +84,12 @@ impl Whole {
 
     /// A standby: prepared, but not leading.
     async fn standby(&self) -> Arc<TemplateCcm> {
-        Arc::new(TemplateCcm::prepare(self.program.clone()).await.unwrap())
+        Arc::new(TemplateCcm::prepare(&self.program).await.unwrap())
     }
 
     async fn lead(&self) -> Arc<TemplateCcm> {
         let program = self.standby().await;
-        Arc::clone(&program).lead(self.program.clone());
+        Arc::clone(&program).lead(&self.program);
         program
     }
 
@@ -168,7 +168,7 @@ async fn a_standby_asks_and_writes_nothing() {
     let program = whole.standby().await;
     sleep(Duration::from_mins(1)).await;
     assert_eq!((whole.cloud.calls().lookup, whole.patches()), (0, 0));
-    program.lead(whole.program.clone());
+    program.lead(&whole.program);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(whole.annotation(&name), json!(name));
 }

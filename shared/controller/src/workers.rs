@@ -2,6 +2,7 @@
 
 use std::{hash::Hash, pin::pin};
 
+use futures::{Stream, StreamExt as _, stream};
 use tokio::{
     sync::mpsc,
     task::{JoinError, JoinSet},
@@ -58,44 +59,25 @@ fn resume_panic(ended: Result<(), JoinError>) {
     }
 }
 
-/// The source of the workers' items.
-pub trait Source: Send {
-    /// One item of work.
-    type Item;
-
-    /// The next item; `None` at the end. Cancel safe.
-    fn next(&mut self) -> impl Future<Output = Option<Self::Item>> + Send;
+/// The items that arrive on a channel, until it is closed.
+pub fn received<T>(mut channel: mpsc::Receiver<T>) -> impl Stream<Item = T> {
+    stream::poll_fn(move |context| channel.poll_recv(context))
 }
 
-impl<T: Send> Source for mpsc::Receiver<T> {
-    type Item = T;
-
-    async fn next(&mut self) -> Option<T> {
-        self.recv().await
-    }
-}
-
-impl<K: Clone + Eq + Hash + Send + Sync + 'static> Source for WorkQueue<K> {
-    type Item = K;
-
-    async fn next(&mut self) -> Option<K> {
-        self.get().await
-    }
-}
-
-/// Processes the items of `source`, at most `limit` at once, until the token is cancelled.
-/// When the source has ended, running items are finished.
-pub async fn pool<S: Source, F>(
-    mut source: S,
+/// Processes the items of a stream, at most `limit` at once, until the token is cancelled.
+/// When the stream has ended, running items are finished.
+pub async fn pool<T, F>(
+    items: impl Stream<Item = T> + Send,
     limit: impl Fn() -> usize + Send,
     token: CancellationToken,
-    work: impl Fn(S::Item) -> F + Send,
+    work: impl Fn(T) -> F + Send,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
     let stage = async {
+        let mut items = pin!(items);
         let mut tasks = Tasks::default();
-        while let Some(item) = tasks.until(source.next()).await {
+        while let Some(item) = tasks.until(items.next()).await {
             tasks.spawn(work(item));
             tasks.below(limit()).await;
         }
@@ -126,7 +108,9 @@ pub async fn by_key<K, F>(
     K: Clone + Eq + Hash + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
-    let source = queue.clone();
+    let keys = stream::unfold(queue.clone(), |queue: WorkQueue<K>| async move {
+        Some((queue.get().await?, queue))
+    });
     let work = move |key: K| {
         let (queue, working) = (queue.clone(), work(key.clone()));
         async move {
@@ -134,7 +118,7 @@ pub async fn by_key<K, F>(
             queue.done(&key);
         }
     };
-    pool(source, limit, token, work).await;
+    pool(keys, limit, token, work).await;
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub use catalogue::{About, Catalogue, Entry, Foreign};
 pub use command::{Action, CommandLine, UsageError, parse};
 pub use declare::Schema;
 pub use load::{Changes, Invocation, LoadError, Loaded, load};
-pub use page::markdown;
+pub use page::{keys, markdown};
 pub use problem::{Problem, Problems};
 pub use raw::{Origin, RawSettings, RawValue};
 pub use setting::{Kind, Setting};

@@ -90,7 +90,7 @@ impl Writers {
                 this.intake.done(&work.node.name);
             }
         };
-        workers::pool(work, limit, token, settle).await;
+        workers::pool(workers::received(work), limit, token, settle).await;
     }
 
     /// Plans from the current state of the node, and executes the plan.

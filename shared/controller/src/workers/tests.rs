@@ -65,7 +65,7 @@ async fn what_was_begun_is_finished_when_the_source_ends() {
     sender.send(1).await.expect("room");
     drop(sender);
     let pool = pool(
-        receiver,
+        received(receiver),
         || 4,
         token.clone(),
         |_| {

@@ -3,11 +3,7 @@
 //! New settings are tried on the cloud before they replace the old ones; until then the old
 //! ones stay.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Weak,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Weak, time::Duration};
 
 use ccm_base::Files;
 use ccm_cloud::{Call, CloudError, ErrorKind};
@@ -18,7 +14,7 @@ use tokio::{
 
 use super::{
     cloud::OpenStackCloud,
-    config::{Config, Loaded, Process, Unusable},
+    config::{Config, Environment, Loaded},
     metrics::OpenStackMetrics,
     session::{REFUSED, is_refused_login},
 };
@@ -44,32 +40,17 @@ impl Source {
     /// Reads and checks all files.
     pub(super) async fn load(&mut self) -> Result<Loaded, CloudError> {
         let path = self.path.clone();
-        let (files, outcome) = spawn_blocking(move || read(&path)).await.map_err(|error| {
+        let read = move || {
+            let mut files = Files::default();
+            let outcome = Config::load(&path, &Environment::of_process(), &mut files);
+            (files, outcome)
+        };
+        let (files, outcome) = spawn_blocking(read).await.map_err(|error| {
             let why = format!("cannot read the files: {error}");
             CloudError::new(ErrorKind::Unavailable, why)
         })?;
         self.files = files;
         outcome
-    }
-}
-
-/// The files are looked at before they are read, so that no change is missed. Which files
-/// there are is known only once they were read.
-fn read(path: &Path) -> (Files, Result<Loaded, CloudError>) {
-    let mut paths = vec![path.to_owned()];
-    loop {
-        let mut files = Files::default();
-        for path in &paths {
-            files.notice(path);
-        }
-        let (found, outcome) = match Config::load(path, &Process) {
-            Ok(loaded) => (loaded.files.clone(), Ok(loaded)),
-            Err(Unusable { error, files }) => (files, Err(error)),
-        };
-        if found == paths {
-            return (files, outcome);
-        }
-        paths = found;
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::queue::{
     Priority, QueueConfig,
-    state::{Core, Next, Taken},
+    state::{Core, Taken},
 };
 
 type Key = u8;
@@ -247,15 +247,6 @@ impl Pair {
         self.start + Duration::from_millis(self.model.now)
     }
 
-    fn take(&mut self) {
-        let now = self.now();
-        match self.core.take(now) {
-            Next::Taken(Taken { key, waited, .. }) => self.model.hand_out(key, waited),
-            Next::ShutDown => assert!(self.model.shut_down),
-            Next::Wait(_) => assert!(!self.model.shut_down && self.model.ready().is_empty()),
-        }
-    }
-
     fn take_batch(&mut self, max: usize) {
         let now = self.now();
         let expect = self.model.ready().len().min(max);
@@ -286,7 +277,7 @@ impl Pair {
         }
         self.model.settle();
         match op {
-            Op::Take => self.take(),
+            Op::Take => self.take_batch(1),
             Op::TakeBatch(max) => self.take_batch(max),
             _ => {}
         }

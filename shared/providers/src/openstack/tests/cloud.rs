@@ -12,6 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use ccm_base::Files;
 use ccm_cloud::{Call, CallClass, CallGate, CallReport, Cloud as _, CloudError, Permit};
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response, Uri};
@@ -33,7 +34,7 @@ use tokio::{io::DuplexStream, task::JoinSet, time::Instant};
 use crate::openstack::{
     client::{Answer, Api as _, Client, Clients, Get, Service},
     cloud::OpenStackCloud,
-    config::{Config, Process},
+    config::{Config, Environment},
     metrics::OpenStackMetrics,
     transport::Transport,
 };
@@ -337,7 +338,8 @@ pub fn config(password: &str) -> Config {
         "[Global]\nauth-url = http://keystone\nregion = one\nuser-id = u1\ntenant-id = p1\npassword = {password}\n"
     )
     .unwrap();
-    Config::load(file.path(), &Process).unwrap().config
+    let files = &mut Files::default();
+    Config::load(file.path(), &Environment::of_process(), files).unwrap().config
 }
 
 /// Lets everything through and keeps a record.
