@@ -246,12 +246,11 @@ fn text_of(kind: Kind, value: Option<&Value>) -> Result<Option<String>, String> 
     match (kind, value) {
         (_, None | Some(Value::Null)) => Ok(None),
         (Kind::Duration, Some(Value::Number(seconds))) => Ok(Some(format!("{seconds}s"))),
-        (Kind::Duration, Some(Value::String(text))) => Ok(Some(text.clone())),
-        (Kind::Duration, Some(other)) => Ok(Some(format!("{other:?}"))),
         (_, Some(Value::String(text))) if text.trim().is_empty() => {
             Err("empty; leave the key out or give a value".to_owned())
         }
         (_, Some(Value::String(text))) => Ok(Some(text.trim().to_owned())),
+        (Kind::Duration, Some(other)) => Ok(Some(format!("{other:?}"))),
         _ => Err("must be a text".to_owned()),
     }
 }

@@ -144,9 +144,9 @@ settings! {
         /// Leave IPv6 out of the nodes' addresses.
         pub ipv6_disabled: bool = fixed(Switch, "ipv6-support-disabled", "false"), flag;
         /// Name or ID of a network whose addresses count as ExternalIP. May be given several times.
-        pub public_networks: Vec<String> = fixed(Repeated, "public-network-name", ""), repeated;
+        pub public_networks: Vec<String> = fixed(Repeated, "public-network-name", ""), |text: &str, _: &str| Ok(repeated(text));
         /// Name or ID of a network whose addresses count as InternalIP; then no others do. May be given several times.
-        pub internal_networks: Vec<String> = fixed(Repeated, "internal-network-name", ""), repeated;
+        pub internal_networks: Vec<String> = fixed(Repeated, "internal-network-name", ""), |text: &str, _: &str| Ok(repeated(text));
         /// Prefixes, separated by commas: addresses in the first come first. What is no prefix is left out with a
         /// warning.
         pub sort_order: Vec<IpNet> = fixed(List, "address-sort-order", ""), |text: &str, _: &str| Ok(networks(text).0);

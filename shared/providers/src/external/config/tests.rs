@@ -25,7 +25,7 @@ fn understands_good_files() {
             "{text}"
         );
     }
-    let text = "endpoint: https://cloud:443\nconnectTimeout: 500ms\n\
+    let text = "endpoint: https://cloud:443\nconnectTimeout: ' 500ms'\n\
                 tls: {ca: ca.pem, cert: /abs/tls.crt, key: tls.key, serverName: cloud.local}";
     let files = TlsFiles {
         ca: "/etc/quartet/ca.pem".into(),

@@ -130,12 +130,12 @@ impl Reader<'_> {
         let name = choice(&names, wanted, self.environment)
             .map_err(|what| self.problems.add(file.display().to_string(), what))
             .ok()?;
-        let mut texts = texts(clouds.remove(&name));
+        let mut texts = texts(clouds.remove(&name).flatten());
         let beside = file.parent().map(Path::to_owned);
         let folders: Vec<_> = beside.into_iter().chain(self.folders()).collect();
         if let Some(path) = self.find(&folders, "secure") {
             let mut clouds = self.document(&path)?.clouds.unwrap_or_default();
-            texts.extend(self::texts(clouds.remove(&name)));
+            texts.extend(self::texts(clouds.remove(&name).flatten()));
         }
         if let Some(profile) = texts.remove("profile").or_else(|| texts.remove("cloud")) {
             let mut below = self.profile(file, &folders, &profile)?;
@@ -156,7 +156,7 @@ impl Reader<'_> {
             );
             self.problems.add(file.display().to_string(), what);
         }
-        found.map(|entry| texts(Some(entry)))
+        found.map(texts)
     }
 
     /// Reads a file. Its parser's messages may hold values, so they are left out.
@@ -186,8 +186,9 @@ fn choice(names: &[&str], wanted: &Wanted, environment: &Environment) -> Result<
     }
 }
 
-fn texts(entry: Option<Option<Entry>>) -> Texts {
-    let entry = serde_json::to_value(entry.flatten()).unwrap_or_default();
+/// The names and texts of an entry. `interface` comes after its older name and so wins.
+fn texts(entry: Option<Entry>) -> Texts {
+    let entry = serde_json::to_value(entry).unwrap_or_default();
     let mappings = [&entry["auth"], &entry].into_iter().filter_map(serde_json::Value::as_object);
     let texts = mappings.flatten().filter_map(|(name, value)| {
         let text = value.as_str().filter(|text| !text.is_empty())?;

@@ -272,7 +272,7 @@ impl Login {
         }
         let what = format!("{needed_by} needs user-id, or username with a domain");
         let name = need(self.username.clone(), &what, problems)?;
-        let own = domain(&self.user_domain_id, &self.user_domain_name);
+        let own = domain(self.user_domain_id.as_ref(), self.user_domain_name.as_ref());
         let what = "username needs the user's domain: user-domain-name, user-domain-id, \
                     domain-name or domain-id";
         let domain = need(own.or(self.domain()), what, problems)?;
@@ -286,7 +286,7 @@ impl Login {
         let Some(name) = self.project_name.clone() else {
             return Some(self.domain().map_or(Scope::Default, Scope::Domain));
         };
-        let own = domain(&self.project_domain_id, &self.project_domain_name);
+        let own = domain(self.project_domain_id.as_ref(), self.project_domain_name.as_ref());
         let what = "tenant-name needs the project's domain: tenant-domain-name, \
                     tenant-domain-id, domain-name or domain-id";
         let domain = need(own.or(self.domain()), what, problems)?;
@@ -295,12 +295,12 @@ impl Login {
 
     /// The domain of whatever has none of its own.
     fn domain(&self) -> Option<Domain> {
-        domain(&self.domain_id, &self.domain_name)
+        domain(self.domain_id.as_ref(), self.domain_name.as_ref())
     }
 }
 
-fn domain(id: &Option<String>, name: &Option<String>) -> Option<Domain> {
-    id.clone().map(Domain::Id).or_else(|| name.clone().map(Domain::Name))
+fn domain(id: Option<&String>, name: Option<&String>) -> Option<Domain> {
+    id.cloned().map(Domain::Id).or_else(|| name.cloned().map(Domain::Name))
 }
 
 /// What is given; if nothing is, a problem.

@@ -53,8 +53,8 @@ pub(super) fn url(text: &str) -> Result<Url, String> {
 }
 
 /// The values of a key that may be given several times.
-pub(super) fn repeated(text: &str, _: &str) -> Result<Vec<String>, String> {
-    Ok(text.lines().map(str::to_owned).collect())
+pub(super) fn repeated(text: &str) -> Vec<String> {
+    text.lines().map(str::to_owned).collect()
 }
 
 /// The network prefixes of a list, and what is none.
