@@ -63,7 +63,8 @@ impl Pages {
         }
         let mut query = Query::parse(request.uri().query().unwrap_or_default());
         let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
-        query.json |= accept.is_some_and(|types| types.contains(JSON));
+        query.accept = accept.unwrap_or_default();
+        query.json |= query.accept.contains(JSON);
         let Some(page) = self.page(path, &query) else {
             return reply(StatusCode::NOT_FOUND, TEXT, "404 page not found\n".to_owned());
         };
@@ -89,8 +90,8 @@ impl Pages {
             None => (path, None),
         };
         match (first, check) {
-            ("metrics", None) => Some(match self.metrics.encode() {
-                Ok(text) => reply(StatusCode::OK, Metrics::CONTENT_TYPE, text),
+            ("metrics", None) => Some(match self.metrics.page(query.accept) {
+                Ok((media_type, text)) => reply(StatusCode::OK, media_type, text),
                 Err(error) => reply(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     TEXT,
@@ -201,9 +202,10 @@ impl HealthPage {
     }
 }
 
-/// The query of a URL.
+/// The query of a URL, and the media types that the client accepts.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Query<'a> {
+    accept: &'a str,
     verbose: bool,
     excluded: Vec<&'a str>,
     json: bool,

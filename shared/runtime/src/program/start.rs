@@ -56,7 +56,7 @@ fn print_metrics<P: Program>() -> Exit {
     // The async runtime's gauges exist only inside a runtime.
     let Ok(runtime) = runtime::<P>() else { return Exit::Broken };
     let _within = runtime.enter();
-    specimens::<P>().encode().map_or(Exit::Broken, |text| print(&text))
+    specimens::<P>().page("").map_or(Exit::Broken, |(_, text)| print(&text))
 }
 
 /// Prints the permissions that the roles in `manifests/` are compared with.
