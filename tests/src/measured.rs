@@ -27,6 +27,13 @@ impl Family {
         rest.map_or("", |(stability, _)| stability)
     }
 
+    /// The names of its series.
+    pub fn series(&self) -> Vec<String> {
+        let parts: &[&str] =
+            if self.kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+        parts.iter().map(|part| format!("{}{part}", self.name)).collect()
+    }
+
     /// Its meaning, in one sentence.
     pub fn meaning(&self) -> &str {
         self.help.split_once("] ").map_or(self.help.as_str(), |(_, meaning)| meaning)

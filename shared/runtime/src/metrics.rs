@@ -284,7 +284,11 @@ mod tests {
         ];
         for (accept, media_type, ends_with_mark) in cases {
             let (given, text) = Metrics::new().page(accept).unwrap();
-            assert_eq!((given, text.ends_with("# EOF\n")), (media_type, ends_with_mark), "{accept}");
+            assert_eq!(
+                (given, text.ends_with("# EOF\n")),
+                (media_type, ends_with_mark),
+                "{accept}"
+            );
         }
     }
 
