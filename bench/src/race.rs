@@ -12,7 +12,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail, ensure};
-use ccm_runtime::leadership::ElectionConfig;
+use ccm_runtime::settings::ElectionSettings;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api,
@@ -46,9 +46,10 @@ const BROKEN_LEASES: usize = 6;
 const BROKEN_ROUNDS: usize = 8;
 
 /// The shortest terms: the lease counts in whole seconds. In the default's proportions.
-fn terms(lease: String) -> ElectionConfig {
-    ElectionConfig {
-        name: lease,
+fn terms(lease: String) -> ElectionSettings {
+    ElectionSettings {
+        enabled: true,
+        lease,
         namespace: "kube-system".to_owned(),
         lease_duration: Duration::from_secs(1),
         renew_deadline: Duration::from_millis(667),

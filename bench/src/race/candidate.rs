@@ -14,7 +14,10 @@ use ccm_kube::{
     client::Clients,
     events::{EventMetrics, EventRecorder},
 };
-use ccm_runtime::leadership::{Election, ElectionConfig, Elector, Leadership, LeadershipMetrics};
+use ccm_runtime::{
+    leadership::{Elector, Leadership, LeadershipMetrics},
+    settings::ElectionSettings,
+};
 use tokio::{
     runtime,
     sync::{mpsc, oneshot},
@@ -47,7 +50,7 @@ pub struct Recipe {
     /// What the referee calls it.
     pub name: String,
     /// The terms of the election.
-    pub terms: ElectionConfig,
+    pub terms: ElectionSettings,
     /// What it keeps to.
     pub manners: Manners,
     /// Its clients.
@@ -113,16 +116,18 @@ async fn live(
     mut orders: mpsc::UnboundedReceiver<Order>,
     tell: oneshot::Sender<std::io::Result<Leadership>>,
 ) {
-    let (elector, election) = candidacy(recipe);
-    let leadership = election.leadership().clone();
-    if tell.send(Ok(leadership)).is_err() {
+    let elector = candidacy(recipe);
+    let leadership = elector.leadership().clone();
+    if tell.send(Ok(leadership.clone())).is_err() {
         return;
     }
     let mut tasks = JoinSet::new();
     let leave = CancellationToken::new();
-    tasks.spawn(write_and_leave(recipe.clone(), election, leave.clone()));
+    let release = CancellationToken::new();
+    let writing = write_and_leave(recipe.clone(), leadership, leave.clone(), release.clone());
+    tasks.spawn(writing);
     tasks.spawn(async move {
-        elector.run().await;
+        elector.run(release).await;
     });
     loop {
         tokio::select! {
@@ -140,24 +145,28 @@ async fn live(
     }
 }
 
-fn candidacy(recipe: &Recipe) -> (Elector, Election) {
+fn candidacy(recipe: &Recipe) -> Elector {
     let Recipe { terms, clients, line, .. } = recipe;
     // Nobody reads the events of a race: they are dropped.
     let (events, _) = EventRecorder::new(clients.events.clone(), "race", EventMetrics::default());
     let guarded =
         |guard| line.client(clients, (recipe.manners != Manners::Unguarded).then_some(guard));
-    let metrics = LeadershipMetrics::new(&terms.name);
+    let metrics = LeadershipMetrics::new(&terms.lease);
     Elector::new(terms.clone(), guarded, clients.watch.clone(), metrics, events)
 }
 
 /// Writes until it is to leave. Then the last write comes to its end, and the Lease is
 /// given back only after that, as the product does it.
-async fn write_and_leave(recipe: Recipe, election: Election, leave: CancellationToken) {
-    let leadership = election.leadership().clone();
+async fn write_and_leave(
+    recipe: Recipe,
+    leadership: Leadership,
+    leave: CancellationToken,
+    release: CancellationToken,
+) {
     let need = leadership.write_timeout();
     leave.run_until_cancelled(write(recipe, leadership)).await;
     sleep(need).await;
-    election.release();
+    release.cancel();
     std::future::pending::<()>().await;
 }
 

@@ -7,7 +7,7 @@ use ccm_kube::{
     client::{ClientConfig, Clients, Unlimited},
     metrics::RestMetrics,
 };
-use ccm_runtime::leadership::ElectionConfig;
+use ccm_runtime::settings::ElectionSettings;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use tokio::time::{Instant, sleep};
 
@@ -61,12 +61,12 @@ impl Contest {
     /// Starts both candidates.
     pub async fn start(
         kubeconfig: &Path,
-        terms: &ElectionConfig,
+        terms: &ElectionSettings,
         manners: Manners,
         seed: u64,
     ) -> Result<Self> {
         let mut random = StdRng::seed_from_u64(seed);
-        let referee = Arc::new(Referee::new(&terms.name));
+        let referee = Arc::new(Referee::new(&terms.lease));
         let mut seat = async |name: char| {
             let recipe = Recipe {
                 name: name.to_string(),

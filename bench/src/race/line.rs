@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde_json::Value;
 use tokio::{runtime::Handle, sync::oneshot, task::JoinSet, time::sleep};
-use tower::{BoxError, Layer as _, ServiceExt as _, layer::layer_fn, service_fn};
+use tower::{BoxError, ServiceExt as _, layer::layer_fn, service_fn};
 
 /// The longest that a slow line takes, each way.
 pub const SLOWEST: Duration = Duration::from_millis(600);
@@ -89,9 +89,7 @@ impl Line {
             }));
             let near = match &guard {
                 None => far,
-                Some(guard) => {
-                    LeaseService::new(guard.layer(far).map_response(|answer| answer.map(boxed)))
-                }
+                Some(guard) => guard.layer(far),
             };
             let line = self.clone();
             service_fn(move |request| line.clone().by_own_clock(near.clone(), request))

@@ -56,7 +56,7 @@ mod template {
         let page = leader.get("/metrics").await?.1;
         ensure!(page.contains("ccm_template_writes_total{result=\"ok\"} 1\n"), "{page}");
         let ended = leader.terminate().await?;
-        ensure!(ended.success(), "it ends well, not with {ended}");
+        ensure!(ended.success(), "it exited with {ended}");
         Ok(())
     }
 
@@ -71,7 +71,7 @@ mod template {
         named(&env, "node-1").await?;
         ensure!(standby.leads().await?, "the standby leads");
         let writes = env.node_writes("template-ccm/").await?;
-        ensure!(writes.len() == 2, "what is right is not written again: {writes:?}");
+        ensure!(writes.len() == 2, "an up-to-date node is not written again: {writes:?}");
         Ok(())
     }
 }

@@ -82,7 +82,7 @@ impl From<ProviderId> for String {
 pub struct NodeIdentity {
     /// The Node object's name.
     pub name: String,
-    /// `spec.providerID` as it stands on the node; it may be malformed.
+    /// `spec.providerID`, unmodified; it may be malformed.
     pub provider_id: Option<String>,
     /// `status.nodeInfo.systemUUID` (SMBIOS), as kubelet reported it.
     pub system_uuid: Option<String>,

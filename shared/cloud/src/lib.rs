@@ -6,7 +6,7 @@
 //!
 //! Five rules hold for every capability:
 //!
-//! 1. **Batch first**: calls take many objects and answer each one by itself.
+//! 1. **Batch first**: calls take many objects and return one answer for each.
 //! 2. **Four answers**: found, gone (with proof), not ours, or an error.
 //! 3. **Never wait without end**: a call does its work within its deadline or says what
 //!    it waits for. A few repetitions and a pause that the cloud asked for may be in it;

@@ -16,12 +16,10 @@
 //! `state` makes all decisions and reads no clock; this file waits and wakes.
 
 mod backoff;
-
 mod batch_window;
 mod metrics;
 mod state;
 
-use ccm_base::later;
 use std::{
     fmt::{self, Debug},
     hash::Hash,
@@ -30,14 +28,15 @@ use std::{
     time::Duration,
 };
 
-use ccm_base::Backoff;
+use ccm_base::{Backoff, later};
+use ccm_metrics::Histogram;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, futures::Notified},
     time::{Instant, sleep_until},
 };
 
-use self::state::{Core, Next, Taken};
+use self::state::{Core, Taken};
 pub use self::{
     batch_window::{BatchWindow, BatchWindowConfig},
     metrics::QueueMetrics,
@@ -99,7 +98,9 @@ struct Shared<K> {
     /// Wakes all waiters. Create the `Notified` before reading the state: it also sees changes
     /// made in between.
     changed: Notify,
-    observed: metrics::Observed,
+    /// How long keys waited, and how long they were in work.
+    queued: Histogram,
+    worked: Histogram,
 }
 
 impl<K> Clone for WorkQueue<K> {
@@ -118,8 +119,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     /// An empty queue. `name` is its label in metrics.
     pub fn new(name: &'static str, config: QueueConfig, metrics: &QueueMetrics) -> Self {
         let core = Mutex::new(Core::new(config));
-        let observed = metrics.observed(name);
-        let shared = Arc::new(Shared { core, changed: Notify::new(), observed });
+        let (queued, worked) = metrics.histograms(name);
+        let shared = Arc::new(Shared { core, changed: Notify::new(), queued, worked });
         let weak = Arc::downgrade(&shared);
         metrics.watch(name, move || {
             let shared = weak.upgrade()?;
@@ -178,7 +179,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     /// Gives back a key that was handed out. Every key must be given back, failed or not.
     pub fn done(&self, key: &K) {
         if let Some(took) = self.change(|core, now| core.done(key, now)) {
-            self.shared.observed.worked(took);
+            self.shared.worked.observe(took.as_secs_f64());
         }
     }
 
@@ -214,15 +215,9 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     /// Cancel safe.
     pub async fn get(&self) -> Option<K> {
         loop {
-            let changed = pin!(self.shared.changed.notified());
-            let next = {
-                let mut core = self.shared.core.lock();
-                core.take(Instant::now())
-            };
-            match next {
-                Next::Taken(taken) => return Some(self.handed_out(taken)),
-                Next::ShutDown => return None,
-                Next::Wait(due) => wait(changed, due).await,
+            self.wait_for(1, None).await?;
+            if let Some(taken) = self.take(1).pop() {
+                return Some(taken.key);
             }
         }
     }
@@ -237,16 +232,13 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
             let oldest = self.wait_for(1, None).await?;
             let window = batch_window.window(oldest);
             self.wait_for(max, Some(later(Instant::now(), window))).await?;
-            let taken = {
-                let mut core = self.shared.core.lock();
-                core.take_batch(max, Instant::now())
-            };
+            let taken = self.take(max);
             if !taken.is_empty() {
                 // Retried keys are not part of a burst.
                 if taken.iter().any(|taken| !taken.again) {
                     batch_window.taken(window, Instant::now());
                 }
-                return Some(taken.into_iter().map(|taken| self.handed_out(taken)).collect());
+                return Some(taken.into_iter().map(|taken| taken.key).collect());
             }
         }
     }
@@ -273,9 +265,13 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         }
     }
 
-    fn handed_out(&self, taken: Taken<K>) -> K {
-        self.shared.observed.waited(taken.waited);
-        taken.key
+    /// Hands out up to `max` keys; none if none waits, because others took them meanwhile.
+    fn take(&self, max: usize) -> Vec<Taken<K>> {
+        let taken = self.shared.core.lock().take_batch(max, Instant::now());
+        for taken in &taken {
+            self.shared.queued.observe(taken.waited.as_secs_f64());
+        }
+        taken
     }
 }
 

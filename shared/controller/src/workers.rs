@@ -2,6 +2,7 @@
 
 use std::{hash::Hash, pin::pin};
 
+use futures::{Stream, StreamExt as _, stream};
 use tokio::{
     sync::mpsc,
     task::{JoinError, JoinSet},
@@ -13,16 +14,16 @@ use crate::queue::WorkQueue;
 /// The running tasks of one stage. The keys of a task that panicked would be lost, so the
 /// panic resumes in the task that awaits it, and the supervisor ends the process.
 #[derive(Debug, Default)]
-pub struct Tasks(JoinSet<()>);
+struct Tasks(JoinSet<()>);
 
 impl Tasks {
     /// Spawns a task.
-    pub fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+    fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         self.0.spawn(task);
     }
 
     /// Awaits another future and meanwhile reaps finished tasks.
-    pub async fn until<T>(&mut self, other: impl Future<Output = T>) -> T {
+    async fn until<T>(&mut self, other: impl Future<Output = T>) -> T {
         let mut other = pin!(other);
         loop {
             tokio::select! {
@@ -34,7 +35,7 @@ impl Tasks {
     }
 
     /// Waits until fewer than this many tasks run; at least one may always run.
-    pub async fn below(&mut self, limit: usize) {
+    async fn below(&mut self, limit: usize) {
         while self.0.len() >= limit.max(1) {
             if let Some(ended) = self.0.join_next().await {
                 resume_panic(ended);
@@ -43,7 +44,7 @@ impl Tasks {
     }
 
     /// Waits until no task runs.
-    pub async fn drained(&mut self) {
+    async fn drained(&mut self) {
         while let Some(ended) = self.0.join_next().await {
             resume_panic(ended);
         }
@@ -58,44 +59,25 @@ fn resume_panic(ended: Result<(), JoinError>) {
     }
 }
 
-/// The source of the workers' items.
-pub trait Source: Send {
-    /// One item of work.
-    type Item;
-
-    /// The next item; `None` at the end. Cancel safe.
-    fn next(&mut self) -> impl Future<Output = Option<Self::Item>> + Send;
+/// The items that arrive on a channel, until it is closed.
+pub fn received<T>(mut channel: mpsc::Receiver<T>) -> impl Stream<Item = T> {
+    stream::poll_fn(move |context| channel.poll_recv(context))
 }
 
-impl<T: Send> Source for mpsc::Receiver<T> {
-    type Item = T;
-
-    async fn next(&mut self) -> Option<T> {
-        self.recv().await
-    }
-}
-
-impl<K: Clone + Eq + Hash + Send + Sync + 'static> Source for WorkQueue<K> {
-    type Item = K;
-
-    async fn next(&mut self) -> Option<K> {
-        self.get().await
-    }
-}
-
-/// Processes the items of `source`, at most `limit` at once, until the token is cancelled.
-/// When the source has ended, running items are finished.
-pub async fn pool<S: Source, F>(
-    mut source: S,
+/// Processes the items of a stream, at most `limit` at once, until the token is cancelled.
+/// When the stream has ended, running items are finished.
+pub async fn pool<T, F>(
+    items: impl Stream<Item = T> + Send,
     limit: impl Fn() -> usize + Send,
     token: CancellationToken,
-    work: impl Fn(S::Item) -> F + Send,
+    work: impl Fn(T) -> F + Send,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
     let stage = async {
+        let mut items = pin!(items);
         let mut tasks = Tasks::default();
-        while let Some(item) = tasks.until(source.next()).await {
+        while let Some(item) = tasks.until(items.next()).await {
             tasks.spawn(work(item));
             tasks.below(limit()).await;
         }
@@ -104,11 +86,11 @@ pub async fn pool<S: Source, F>(
     until_cancelled(&token, stage).await;
 }
 
-/// Runs one stage of a controller until the token is cancelled. One that has ended before
-/// waits for that: a task that ends by itself counts as broken.
-pub async fn until_cancelled(token: &CancellationToken, stage: impl Future<Output = ()>) {
+/// Runs one stage of a controller until the token is cancelled. A stage that ends earlier waits
+/// for the token, because the supervisor treats the end of a task as a failure.
+pub(crate) async fn until_cancelled(token: &CancellationToken, stage: impl Future<Output = ()>) {
     tokio::select! {
-        // Nothing is begun any more once it is cancelled.
+        // No new work is started after the cancellation.
         biased;
         () = token.cancelled() => {}
         () = stage => token.cancelled().await,
@@ -126,7 +108,9 @@ pub async fn by_key<K, F>(
     K: Clone + Eq + Hash + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
-    let source = queue.clone();
+    let keys = stream::unfold(queue.clone(), |queue: WorkQueue<K>| async move {
+        Some((queue.get().await?, queue))
+    });
     let work = move |key: K| {
         let (queue, working) = (queue.clone(), work(key.clone()));
         async move {
@@ -134,7 +118,7 @@ pub async fn by_key<K, F>(
             queue.done(&key);
         }
     };
-    pool(source, limit, token, work).await;
+    pool(keys, limit, token, work).await;
 }
 
 #[cfg(test)]

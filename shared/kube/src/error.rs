@@ -198,7 +198,7 @@ fn decode_problem(error: &serde_json::Error) -> String {
 }
 
 /// The problem with the credentials, without the plugin's input or output.
-fn auth_problem(error: &kube::client::AuthError) -> String {
+pub(crate) fn auth_problem(error: &kube::client::AuthError) -> String {
     match error {
         kube::client::AuthError::AuthExecRun { status, .. } => {
             format!("the exec plugin ended with {status}")

@@ -36,7 +36,7 @@ mod transport;
 #[cfg(test)]
 mod tests;
 
-pub use self::{config::options, factory::OpenStackFactory};
+pub use self::{config::reference, factory::OpenStackFactory};
 
 /// The provider's name for `--cloud-provider`, and the scheme of its provider IDs.
 pub const NAME: &str = "openstack";

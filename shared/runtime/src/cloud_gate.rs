@@ -2,24 +2,23 @@
 //! for `/readyz`.
 
 mod metrics;
-mod writes;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use ccm_base::later;
 use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind, Permit};
+use ccm_kube::client::RequestClass;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::TaskTracker;
 
-use self::{
-    metrics::{GateMetrics, RefusalLabel},
-    writes::Writes,
-};
+use self::metrics::{GateMetrics, RefusalLabel};
 use crate::{
-    limits::{CloudLimits, Refused},
+    health::Verdict,
+    limits::{Limits, Refused, TokenBucket},
     metrics::Metrics,
 };
-use ccm_base::later;
 
 /// Checks whether a write to the cloud may start, and returns the term of leadership. The
 /// error is the reason in one line.
@@ -37,20 +36,43 @@ pub struct CloudGate {
 }
 
 struct Shared {
-    limits: CloudLimits,
+    limits: Limits,
     metrics: GateMetrics,
     guard: Option<WriteGuard>,
     services: Mutex<BTreeMap<&'static str, ServiceState>>,
-    writes: Writes,
+    /// The writes in flight. They may outlive their term; the process waits for them.
+    writes: TaskTracker,
+    /// The latest deadline of a write.
+    writes_end: Mutex<Option<Instant>>,
 }
 
 /// The last results of a cloud service.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ServiceState {
-    /// Time of the last success; "not found" and "unsupported" count as success.
-    pub last_success: Option<Instant>,
-    /// Time and kind of the last failure.
-    pub last_failure: Option<(Instant, ErrorKind)>,
+#[derive(Default)]
+struct ServiceState {
+    /// "Not found" and "unsupported" count as success.
+    last_success: Option<Instant>,
+    last_failure: Option<(Instant, ErrorKind)>,
+}
+
+impl ServiceState {
+    fn is_failing(&self) -> bool {
+        self.last_failure.is_some_and(|(failure, _)| self.last_success < Some(failure))
+    }
+}
+
+impl fmt::Display for ServiceState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.last_success {
+            Some(then) => write!(f, "last success {} s ago", then.elapsed().as_secs())?,
+            None => f.write_str("last success never")?,
+        }
+        match self.last_failure {
+            Some((then, kind)) => {
+                write!(f, ", last failure {} s ago: {kind}", then.elapsed().as_secs())
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 impl fmt::Debug for CloudGate {
@@ -62,39 +84,61 @@ impl fmt::Debug for CloudGate {
 impl CloudGate {
     /// A gate with these limits. Registers its metrics, so create it once per registry. With a
     /// guard, writes pass only while the guard permits them.
-    pub fn new(limits: CloudLimits, metrics: &Metrics, guard: Option<WriteGuard>) -> Self {
-        let metrics = GateMetrics::new(metrics);
-        let (services, writes) = (Mutex::default(), Writes::default());
-        Self { shared: Arc::new(Shared { limits, metrics, guard, services, writes }) }
+    pub fn new(limits: Limits, metrics: &Metrics, guard: Option<WriteGuard>) -> Self {
+        let shared = Shared {
+            limits,
+            metrics: GateMetrics::new(metrics),
+            guard,
+            services: Mutex::default(),
+            writes: TaskTracker::new(),
+            writes_end: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Creates one series per metric and label value. The metrics reference is generated from
     /// them.
     pub fn specimens(&self) {
         self.shared.metrics.specimens();
-        for write in [false, true] {
-            self.shared.limits.bucket("example", write);
+        for class in [RequestClass::Read, RequestClass::Write] {
+            self.shared.limits.bucket("example", class);
         }
     }
 
-    /// The services called so far, by name, with their last results.
-    pub fn services(&self) -> Vec<(&'static str, ServiceState)> {
-        self.shared.services.lock().iter().map(|(name, state)| (*name, *state)).collect()
+    /// The services called so far with their last results. Fails if the last result of a
+    /// service is a failure.
+    pub fn verdict(&self) -> Verdict {
+        let services = self.shared.services.lock();
+        if services.is_empty() {
+            return Verdict::Passed("not called yet".to_owned());
+        }
+        let lines: Vec<_> =
+            services.iter().map(|(name, state)| format!("{name} {state}")).collect();
+        let is_failing = services.values().any(ServiceState::is_failing);
+        let verdict = if is_failing { Verdict::Failed } else { Verdict::Passed };
+        verdict(lines.join("; "))
     }
 
     /// Lets no new write start, and waits for each write in flight until its deadline: a sent
     /// write cannot be cancelled.
     pub async fn end_writes(&self) {
-        self.shared.writes.end().await;
-    }
-
-    /// The limits, for changing their rates.
-    pub fn limits(&self) -> &CloudLimits {
-        &self.shared.limits
+        let Shared { writes, writes_end, .. } = &*self.shared;
+        writes.close();
+        let end = *writes_end.lock();
+        let Some(end) = end.filter(|_| !writes.is_empty()) else { return };
+        tracing::info!(writes = writes.len(), "waiting for the writes to the cloud in flight");
+        if timeout_at(end, writes.wait()).await.is_err() {
+            tracing::warn!("writes to the cloud were not answered in their time");
+        }
     }
 }
 
 impl Shared {
+    fn bucket(&self, class: CallClass) -> TokenBucket {
+        let of = if class.write { RequestClass::Write } else { RequestClass::Read };
+        self.limits.bucket(class.service, of)
+    }
+
     /// The term that covers a request of this class.
     fn guarded(&self, class: CallClass) -> Result<Option<u64>, CloudError> {
         let Some(guard) = self.guard.as_ref().filter(|_| class.write) else { return Ok(None) };
@@ -111,7 +155,7 @@ impl Shared {
 
     async fn admit(&self, class: CallClass, call: Call) -> Result<Permit, CloudError> {
         self.guarded(class)?;
-        let bucket = self.limits.bucket(class.service, class.write);
+        let bucket = self.bucket(class);
         let deadline = later(Instant::now(), call.timeout);
         match bucket.admit_by(call.priority, deadline).await {
             Ok(waited) => {
@@ -121,8 +165,12 @@ impl Shared {
                 }
                 // The term may have ended during the wait.
                 let term = self.guarded(class)?;
-                let held = self.writes.begin(deadline);
-                let held = held.ok_or_else(|| self.not_covered(class, "the process is ending"))?;
+                let held = self.writes.token();
+                if self.writes.is_closed() {
+                    return Err(self.not_covered(class, "the process is ending"));
+                }
+                let mut end = self.writes_end.lock();
+                *end = (*end).max(Some(deadline));
                 Ok(Permit::for_write(term, held))
             }
             Err(refused) => Err(self.refusal(class, call, refused, bucket.in_force())),
@@ -162,7 +210,7 @@ impl Shared {
 
     fn report(&self, class: CallClass, report: CallReport) {
         self.metrics.answered(class, &report);
-        let bucket = self.limits.bucket(class.service, class.write);
+        let bucket = self.bucket(class);
         match report.error {
             Some(ErrorKind::Throttled) => bucket.refused(),
             Some(ErrorKind::Unavailable | ErrorKind::Timeout) => {}

@@ -17,15 +17,15 @@
 //! ratio of lease to deadline (3 : 2). A request that has been sent cannot be cancelled;
 //! the time between deadline and lease covers it.
 
-mod complaint;
 mod elector;
 pub mod guard;
+mod log_throttle;
 mod metrics;
 mod observed;
 mod problem;
 mod standby;
 pub mod term;
 
-pub use elector::{Election, ElectionConfig, Elector, Ended};
+pub use elector::{Elector, Ended};
 pub use metrics::LeadershipMetrics;
 pub use term::{Leadership, Lost, Term};

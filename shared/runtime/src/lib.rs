@@ -2,7 +2,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`program`] | the trait `Program` and its lifecycle: `start`, `check`, `shell`, `provider`, `election`, `reload`, `signals` |
+//! | [`program`] | the trait `Program`; `start`, `check`, `parts`; `life`, from start to end; `provider`, `reload` |
 //! | [`programs`] | the list of programs: the only place, besides its crate, where a controller is added |
 //! | [`settings`] | the settings common to all programs; flags accepted without effect |
 //! | [`leadership`] | the election: `guard`, `observed`, `elector`, `term`, `standby` |

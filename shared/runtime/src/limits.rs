@@ -5,22 +5,130 @@
 //! same). The server influences the rate: a `Retry-After` closes the bucket for that time, a
 //! 429 halves its rate, and success restores the rate over a minute.
 //!
-//! [`ApiLimits`] and [`CloudLimits`] map a request to its bucket. `bucket` is pure arithmetic
-//! without a clock; `token_bucket` waits and wakes.
+//! [`Limits`] maps a request to its bucket. `bucket` is pure arithmetic without a clock;
+//! `token_bucket` waits and wakes.
 
-mod api;
 mod bucket;
-mod cloud;
 mod metrics;
 mod token_bucket;
 
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ccm_cloud::Priority;
+use ccm_kube::client::{RequestClass, RequestLimiter};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+
+use self::metrics::{BUCKETS, Waits};
 pub use self::{
-    api::{ApiLimits, ApiRates},
-    bucket::{Rate, Tuning},
-    cloud::{CloudLimits, CloudRates},
-    metrics::LimitMetrics,
+    bucket::Rate,
     token_bucket::{Refused, TokenBucket},
 };
+use crate::metrics::Metrics;
+
+/// The service name of the API server's buckets.
+const API_SERVER: &str = "apiserver";
+
+/// The rates of all buckets. Watches and Lease requests have no limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Reads from the API server, and writes to it, each.
+    pub requests: Rate,
+    /// Events.
+    pub events: Rate,
+    /// Reads from each cloud service.
+    pub cloud_reads: Rate,
+    /// Writes to each cloud service.
+    pub cloud_writes: Rate,
+}
+
+impl Rates {
+    /// The same rate for all buckets.
+    pub const fn each(rate: Rate) -> Self {
+        Self { requests: rate, events: rate, cloud_reads: rate, cloud_writes: rate }
+    }
+
+    fn of(&self, (service, class): Key) -> Rate {
+        match (service, class) {
+            (API_SERVER, RequestClass::Event) => self.events,
+            (API_SERVER, _) => self.requests,
+            (_, RequestClass::Write) => self.cloud_writes,
+            _ => self.cloud_reads,
+        }
+    }
+}
+
+/// A bucket: the service, which is the API server or one of a cloud, and the class.
+type Key = (&'static str, RequestClass);
+
+/// All limits of a process: a bucket for each service and class. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    state: Arc<Mutex<State>>,
+    waits: Waits,
+}
+
+#[derive(Debug)]
+struct State {
+    rates: Rates,
+    buckets: BTreeMap<Key, TokenBucket>,
+}
+
+impl Limits {
+    /// Full buckets with these rates. Registers their metrics, so create it once per registry.
+    pub fn new(rates: Rates, metrics: &Metrics) -> Self {
+        let state = Arc::new(Mutex::new(State { rates, buckets: BTreeMap::new() }));
+        let limits = Self { state, waits: Waits::new(metrics) };
+        for class in [RequestClass::Read, RequestClass::Write, RequestClass::Event] {
+            limits.bucket(API_SERVER, class);
+        }
+        let all = limits.clone();
+        metrics.collect(BUCKETS.collector(move || metrics::rows(&all.state.lock().buckets)));
+        limits
+    }
+
+    /// Changes all rates, also for waiting requests.
+    pub fn configure(&self, rates: Rates) {
+        let mut state = self.state.lock();
+        state.rates = rates;
+        for (key, bucket) in &state.buckets {
+            bucket.configure(rates.of(*key));
+        }
+    }
+
+    /// The bucket for this service and class, created at its first request.
+    pub fn bucket(&self, service: &'static str, class: RequestClass) -> TokenBucket {
+        let key = (service, class);
+        let mut state = self.state.lock();
+        let rate = state.rates.of(key);
+        let new = || TokenBucket::new(rate, self.waits.of(key));
+        state.buckets.entry(key).or_insert_with(new).clone()
+    }
+}
+
+impl RequestLimiter for Limits {
+    fn admit(&self, class: RequestClass) -> BoxFuture<'static, ()> {
+        let bucket = self.bucket(API_SERVER, class);
+        Box::pin(async move {
+            bucket.admit(Priority::Waiting).await;
+        })
+    }
+
+    fn answered(&self, class: RequestClass, status: Option<u16>, retry_after: Option<Duration>) {
+        let bucket = self.bucket(API_SERVER, class);
+        match status {
+            Some(429) => bucket.refused(),
+            Some(..500) => bucket.succeeded(),
+            Some(_) | None => {}
+        }
+        if let Some(time) = retry_after.filter(|_| matches!(status, Some(429 | 500..)))
+            && bucket.close_for(time)
+        {
+            let seconds = time.as_secs_f64();
+            tracing::warn!(?class, status, seconds, "the API server asks for a pause");
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests;

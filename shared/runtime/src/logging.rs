@@ -1,15 +1,12 @@
 //! Log lines on stderr: text for people or JSON for collectors, with levels that can
 //! change while the process runs.
 
-use std::{fmt, sync::Arc};
-
 use ccm_settings::one_of;
-use parking_lot::Mutex;
 use serde::Serialize;
 use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::{
     Layer, Registry,
-    filter::{FilterExt as _, Targets},
+    filter::{FilterExt as _, Targets, filter_fn},
     fmt::MakeWriter,
     layer::SubscriberExt as _,
     registry::LookupSpan,
@@ -46,33 +43,10 @@ ccm_settings::settings! {
 /// Secrets included, when it cannot parse one: errors only, whatever the filter.
 const LIBRARIES: &str = "kube_client=error,kube_runtime=error,hyper=warn,hyper_util=warn,rustls=warn,tower=warn,h2=warn,tonic=warn";
 
-/// The logger cannot be set up.
+/// The process already has a logger.
 #[derive(Debug, thiserror::Error)]
-pub enum LogError {
-    /// The process already has a logger.
-    #[error("logging is set up already")]
-    AlreadySet,
-    /// The filter is invalid.
-    #[error("--log-filter={filter}: {rule}")]
-    Filter {
-        /// The filter as given.
-        filter: String,
-        /// The valid form.
-        rule: String,
-    },
-}
-
-/// The filter directives for these settings.
-fn directives(settings: &LogSettings) -> String {
-    let level = match settings.verbosity {
-        0..=3 => "info",
-        4..=5 => "debug",
-        6.. => "trace",
-    };
-    let chosen = settings.filter.clone().unwrap_or_else(|| level.to_owned());
-    // The user's directive for a library comes later and takes precedence.
-    format!("{LIBRARIES},{chosen}")
-}
+#[error("logging is set up already")]
+pub struct AlreadySet;
 
 /// Reads a filter; empty is none.
 fn read_filter(filter: &str, _: &str) -> Result<Option<String>, String> {
@@ -97,11 +71,16 @@ fn check_filter(filter: &str) -> Result<(), String> {
 
 /// Filters by module only: filters by span and field would add regular expressions, half a
 /// megabyte of code.
-fn filter(settings: &LogSettings) -> Result<Targets, LogError> {
-    directives(settings).parse().map_err(|_| LogError::Filter {
-        filter: settings.filter.clone().unwrap_or_default(),
-        rule: "must be levels such as info,ccm_runtime=debug".to_owned(),
-    })
+fn filter(settings: &LogSettings) -> Targets {
+    let level = match settings.verbosity {
+        0..=3 => "info",
+        4..=5 => "debug",
+        6.. => "trace",
+    };
+    let chosen = settings.filter.as_deref().unwrap_or(level);
+    // The user's directive for a library comes later and takes precedence. All parts were checked
+    // when the settings were read.
+    format!("{LIBRARIES},{chosen}").parse().unwrap_or_default()
 }
 
 /// Drops bodies: kube_client's lines below level error may contain them.
@@ -110,36 +89,21 @@ fn without_bodies(metadata: &Metadata<'_>) -> bool {
 }
 
 /// Changes the levels of a running process. Clones control the same logger.
-#[derive(Clone)]
-pub struct LogControl {
-    set: Arc<dyn Fn(Targets) -> bool + Send + Sync>,
-    current: Arc<Mutex<Option<LogSettings>>>,
-}
-
-impl fmt::Debug for LogControl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogControl").field("current", &self.current.lock()).finish_non_exhaustive()
-    }
-}
+#[derive(Clone, Debug)]
+pub struct LogControl(Option<reload::Handle<Targets, Registry>>);
 
 impl LogControl {
     /// Has no effect; for a process that uses another logger.
     pub fn detached() -> Self {
-        Self { set: Arc::new(|_| true), current: Arc::default() }
+        Self(None)
     }
 
     /// Applies the levels of these settings. The format stays.
-    pub fn apply(&self, settings: &LogSettings) -> Result<(), LogError> {
-        let mut current = self.current.lock();
-        if current.as_ref() == Some(settings) {
-            return Ok(());
+    pub fn apply(&self, settings: &LogSettings) {
+        if let Some(handle) = &self.0 {
+            // Fails only when the logger is gone, and then nothing can be logged.
+            handle.reload(filter(settings)).ok();
         }
-        let filter = filter(settings)?;
-        // False only when the logger is gone, and then nothing can be logged.
-        if (self.set)(filter) {
-            *current = Some(settings.clone());
-        }
-        Ok(())
     }
 }
 
@@ -147,18 +111,13 @@ impl LogControl {
 pub(crate) fn logger<W>(
     settings: &LogSettings,
     writer: W,
-) -> Result<(impl Subscriber + Send + Sync, LogControl), LogError>
+) -> (impl Subscriber + Send + Sync, LogControl)
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let (filter, handle) = reload::Layer::new(filter(settings)?);
-    let output = lines(settings.format, writer)
-        .with_filter(filter.and(tracing_subscriber::filter::filter_fn(without_bodies)));
-    let control = LogControl {
-        set: Arc::new(move |filter| handle.reload(filter).is_ok()),
-        current: Arc::new(Mutex::new(Some(settings.clone()))),
-    };
-    Ok((Registry::default().with(output), control))
+    let (filter, handle) = reload::Layer::new(filter(settings));
+    let output = lines(settings.format, writer).with_filter(filter.and(filter_fn(without_bodies)));
+    (Registry::default().with(output), LogControl(Some(handle)))
 }
 
 fn lines<S, W>(format: LogFormat, writer: W) -> Box<dyn Layer<S> + Send + Sync>
@@ -174,9 +133,9 @@ where
 }
 
 /// Sets up the logger of the process, once. A panic becomes one log line.
-pub fn init(settings: &LogSettings) -> Result<LogControl, LogError> {
-    let (subscriber, control) = logger(settings, std::io::stderr)?;
-    tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::AlreadySet)?;
+pub fn init(settings: &LogSettings) -> Result<LogControl, AlreadySet> {
+    let (subscriber, control) = logger(settings, std::io::stderr);
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| AlreadySet)?;
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         let text = panic.payload_as_str().unwrap_or("without a message");

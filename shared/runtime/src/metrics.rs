@@ -12,55 +12,24 @@ use ccm_metrics::{Family, Gauge, MetricsSink, Registry, Text, metrics};
 use parking_lot::Mutex;
 use prometheus_client::{collector::Collector, encoding::text};
 
-use crate::process;
+use crate::{identity::VERSION, process};
 
 /// Histogram buckets in seconds for one network request, same as client-go's
 /// `rest_client_request_duration_seconds`.
 pub const REQUEST_SECONDS: [f64; 12] =
     [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
-/// The value of the label `manager` of [`RunningController`]: dashboards for the monolithic
-/// cloud controller manager select on it.
-pub const MANAGER: &str = "cloud-controller-manager";
+/// The value of the label `manager` of `running_managed_controllers`: dashboards for the
+/// monolithic cloud controller manager select on it.
+const MANAGER: &str = "cloud-controller-manager";
 
-/// The build information of this program. The image build passes commit, tree state and date
-/// in the environment variables `QUARTET_GIT_COMMIT`, `QUARTET_GIT_TREE_STATE` and
-/// `QUARTET_BUILD_DATE`; without them the values are empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BuildInfo {
-    /// The version, without a leading `v`.
-    pub version: &'static str,
-    /// The full commit hash.
-    pub commit: &'static str,
-    /// `clean` or `dirty`.
-    pub tree_state: &'static str,
-    /// The build date, RFC 3339.
-    pub date: &'static str,
-}
-
-/// `Option::unwrap_or` for constants.
-const fn given(value: Option<&'static str>) -> &'static str {
-    match value {
-        Some(value) => value,
-        None => "",
-    }
-}
-
-impl BuildInfo {
-    /// The running build.
-    pub const CURRENT: Self = Self {
-        version: env!("CARGO_PKG_VERSION"),
-        commit: given(option_env!("QUARTET_GIT_COMMIT")),
-        tree_state: given(option_env!("QUARTET_GIT_TREE_STATE")),
-        date: given(option_env!("QUARTET_BUILD_DATE")),
-    };
-
-    /// Major and minor version.
-    fn parts(self) -> (&'static str, &'static str) {
-        let mut parts = self.version.split('.');
-        (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
-    }
-}
+/// Commit, tree state (`clean` or `dirty`) and date (RFC 3339) of this build, as the image build
+/// passes them; otherwise empty.
+const GIT: [Option<&str>; 3] = [
+    option_env!("QUARTET_GIT_COMMIT"),
+    option_env!("QUARTET_GIT_TREE_STATE"),
+    option_env!("QUARTET_BUILD_DATE"),
+];
 
 metrics! {
     struct ProgramMetrics {
@@ -76,15 +45,16 @@ metrics! {
 }
 
 impl ProgramMetrics {
-    fn built(&self, program: &'static str, build: BuildInfo) {
+    fn built(&self, program: &'static str) {
         let platform = format!("{}/{}", consts::OS, consts::ARCH);
-        let (major, minor) = build.parts();
-        let BuildInfo { version, commit, tree_state, date } = build;
-        let git_version = format!("v{version}");
+        let git_version = format!("v{VERSION}");
+        let [commit, tree_state, date] = GIT.map(Option::unwrap_or_default);
+        let mut parts = VERSION.split('.');
+        let mut part = || parts.next().unwrap_or_default();
         let upstream =
-            [major, minor, &git_version, commit, tree_state, date, "", "rustc", &platform];
+            [part(), part(), &git_version, commit, tree_state, date, "", "rustc", &platform];
         self.upstream.of(upstream.map(|text| text.to_owned().into())).set(1);
-        let own = [program, version, commit, &platform];
+        let own = [program, VERSION, commit, &platform];
         self.build.of(own.map(|text| text.to_owned().into())).set(1);
     }
 }
@@ -112,7 +82,7 @@ impl Metrics {
     /// dashboards distinguish the programs, however they are scraped.
     pub fn of(program: &'static str) -> Self {
         let own = ProgramMetrics::default();
-        own.built(program, BuildInfo::CURRENT);
+        own.built(program);
         let mut registry = Registry::default();
         own.register(&mut registry);
         registry.register_collector(Box::new(process::collector()));
@@ -148,11 +118,9 @@ impl Metrics {
         })
     }
 
-    /// Reports that the controller of this name runs, until the result is dropped.
-    pub fn running(&self, name: &'static str) -> RunningController {
-        let gauge = self.program.running.of((name, MANAGER));
-        gauge.set(1);
-        RunningController { gauge }
+    /// Reports whether the controller of this name runs.
+    pub fn set_running(&self, name: &'static str, running: bool) {
+        self.program.running.of((name, MANAGER)).set(running.into());
     }
 }
 
@@ -176,18 +144,6 @@ fn classic(page: &str) -> String {
 impl MetricsSink for Metrics {
     fn add(&self, add: &mut dyn FnMut(&mut Registry)) {
         self.with(add);
-    }
-}
-
-/// Keeps `running_managed_controllers` at 1 until dropped.
-#[derive(Debug)]
-pub struct RunningController {
-    gauge: Gauge,
-}
-
-impl Drop for RunningController {
-    fn drop(&mut self) {
-        self.gauge.set(0);
     }
 }
 
@@ -293,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_runs_until_it_is_dropped() {
+    fn a_controller_runs_until_it_stops() {
         let metrics = Metrics::new();
         let line = |value: u8| {
             format!(
@@ -304,9 +260,9 @@ mod tests {
             !metrics.encode().unwrap().contains("running_managed_controllers{"),
             "a standby reports nothing"
         );
-        let running = metrics.running("cloud-node");
+        metrics.set_running("cloud-node", true);
         assert!(metrics.encode().unwrap().contains(&line(1)));
-        drop(running);
+        metrics.set_running("cloud-node", false);
         assert!(metrics.encode().unwrap().contains(&line(0)));
     }
 }

@@ -5,11 +5,7 @@
 //! afterwards. With `--mode=observe` it only publishes, so that the page shows the changes
 //! that the program would make.
 
-use std::{
-    collections::BTreeMap,
-    fmt::{self, Write as _},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use ccm_base::{
     clock,
@@ -184,38 +180,22 @@ impl Plans {
 
     /// The page as text.
     pub fn text(&self, name: Option<&str>) -> String {
-        let page = self.page(name);
-        let mut text = match page.mode {
-            Mode::Observe => "mode: observe, nothing of this is carried out\n",
-            Mode::Control => "mode: control, only what is not carried out yet\n",
-        }
-        .to_owned();
-        let sum = |steps: &BTreeMap<_, _>| match steps.len() {
-            0 => "none".to_owned(),
-            _ => steps
-                .iter()
-                .map(|(step, count)| format!("{count} {step}"))
-                .collect::<Vec<_>>()
-                .join(", "),
+        let Page { mode, objects, omitted, due, held, plans } = self.page(name);
+        let mode = match mode {
+            Mode::Observe => "mode: observe, nothing of this is carried out",
+            Mode::Control => "mode: control, only what is not carried out yet",
         };
-        let Page { objects, omitted, due, held, plans, .. } = page;
-        add(
-            &mut text,
-            format_args!("objects: {objects}; steps due: {}; held: {}", sum(&due), sum(&held)),
-        );
+        let (due, held) = (counts(&due), counts(&held));
+        let mut lines =
+            vec![mode.to_owned(), format!("objects: {objects}; steps due: {due}; held: {held}")];
         for Plan { kind, name, since, steps } in plans {
-            add(&mut text, format_args!("\n{kind} {name}, since {since:.0}"));
-            for (at, step) in steps.iter().enumerate() {
-                add(&mut text, format_args!("  {}. {step}", at + 1));
-            }
+            lines.push(format!("\n{kind} {name}, since {since:.0}"));
+            lines.extend((1..).zip(steps).map(|(number, step)| format!("  {number}. {step}")));
         }
         if omitted > 0 {
-            add(
-                &mut text,
-                format_args!("\n{omitted} more objects; ask for one by /plan?name=NAME"),
-            );
+            lines.push(format!("\n{omitted} more objects; ask for one by /plan?name=NAME"));
         }
-        text
+        lines.join("\n") + "\n"
     }
 
     fn page(&self, name: Option<&str>) -> Page {
@@ -232,9 +212,10 @@ impl Plans {
     }
 }
 
-/// Adds a line. Writing to a String cannot fail.
-fn add(text: &mut String, line: fmt::Arguments<'_>) {
-    writeln!(text, "{line}").unwrap_or_default();
+/// The numbers of steps by kind, in words.
+fn counts(steps: &BTreeMap<&'static str, usize>) -> String {
+    let counts: Vec<_> = steps.iter().map(|(step, count)| format!("{count} {step}")).collect();
+    if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
 }
 
 #[cfg(test)]

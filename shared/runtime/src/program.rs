@@ -5,14 +5,11 @@
 //! [`Program::drain`], stop the tasks, release the Lease, flush the events.
 
 mod check;
-mod election;
-mod exit;
 mod life;
+mod parts;
 mod provider;
 mod reload;
 mod setup;
-mod shell;
-mod signals;
 mod specimens;
 mod start;
 #[cfg(test)]
@@ -66,11 +63,11 @@ pub trait Program: Send + Sync + Sized + 'static {
 
     /// Called on every replica: starts informers and fills caches. Returns the program that will
     /// lead. It may wait for the API server: the replica is then live, but not ready.
-    fn prepare(context: Context<Self>) -> impl Future<Output = Result<Self, Failure>> + Send;
+    fn prepare(context: &Context<Self>) -> impl Future<Output = Result<Self, Failure>> + Send;
 
     /// Called once this replica leads, or when it observes. Starts the workers on
     /// `context.supervisor`; they check `context.leadership` at each write.
-    fn lead(self: Arc<Self>, context: Context<Self>);
+    fn lead(self: Arc<Self>, context: &Context<Self>);
 
     /// Called at shutdown while still leading: stops accepting work and returns when work in
     /// progress has finished. The runtime limits it to `--drain-timeout`.
@@ -125,22 +122,4 @@ pub struct Context<P: Program> {
     pub health: Health,
     /// Cancelled when the program's tasks must stop; the supervisor's own token.
     pub token: CancellationToken,
-}
-
-impl<P: Program> Clone for Context<P> {
-    fn clone(&self) -> Self {
-        Self {
-            clients: self.clients.clone(),
-            cloud: Arc::clone(&self.cloud),
-            leadership: self.leadership.clone(),
-            events: self.events.clone(),
-            plans: self.plans.clone(),
-            settings: self.settings.clone(),
-            common: self.common.clone(),
-            metrics: self.metrics.clone(),
-            supervisor: self.supervisor.clone(),
-            health: self.health.clone(),
-            token: self.token.clone(),
-        }
-    }
 }

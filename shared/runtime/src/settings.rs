@@ -18,7 +18,6 @@ use ccm_settings::{About, Catalogue, Invocation, LoadError, Schema, checked};
 use serde::Serialize;
 
 pub use common::{CloudSettings, CommonSettings, ElectionSettings, KubeSettings};
-pub use rates::RateSettings;
 
 use crate::identity::{Identity, VERSION};
 

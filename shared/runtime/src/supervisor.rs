@@ -5,14 +5,7 @@
 //! [`Supervisor::failed`] reports the first one, and the program ends.
 
 use std::{
-    any::Any,
-    borrow::Cow,
-    collections::BTreeMap,
-    panic::AssertUnwindSafe,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    any::Any, borrow::Cow, collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc,
     time::Duration,
 };
 
@@ -21,16 +14,6 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument as _;
-
-/// The first task that failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("task {task} {what}")]
-pub struct TaskFailure {
-    /// The task's name.
-    pub task: Cow<'static, str>,
-    /// The failure: ended or panicked.
-    pub what: String,
-}
 
 /// Tasks that did not end in time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,33 +28,29 @@ pub struct StillRunning {
 /// Owns a group of tasks. Clones share the group.
 #[derive(Clone)]
 pub struct Supervisor {
-    group: Arc<Group>,
-}
-
-struct Group {
     token: CancellationToken,
     tracker: TaskTracker,
-    names: Mutex<BTreeMap<u64, Cow<'static, str>>>,
-    next: AtomicU64,
-    failure: watch::Sender<Option<TaskFailure>>,
+    names: Arc<Mutex<BTreeMap<u64, Cow<'static, str>>>>,
+    /// The first failure, in words.
+    failure: watch::Sender<Option<String>>,
 }
 
 impl Supervisor {
     /// A group of tasks that must stop when `token` is cancelled.
     pub fn new(token: CancellationToken) -> Self {
-        let group = Group {
-            token,
-            tracker: TaskTracker::new(),
-            names: Mutex::default(),
-            next: AtomicU64::new(0),
-            failure: watch::Sender::new(None),
-        };
-        Self { group: Arc::new(group) }
+        let (tracker, failure) = (TaskTracker::new(), watch::Sender::new(None));
+        Self { token, tracker, names: Arc::default(), failure }
+    }
+
+    /// Another group, which stops by itself. Its failures are reported with those of this group.
+    #[must_use]
+    pub fn sibling(&self) -> Self {
+        Self { failure: self.failure.clone(), ..Self::new(CancellationToken::new()) }
     }
 
     /// The token that stops the tasks.
     pub fn token(&self) -> &CancellationToken {
-        &self.group.token
+        &self.token
     }
 
     /// Starts a task that runs until the token is cancelled. An earlier end and a panic are
@@ -95,57 +74,61 @@ impl Supervisor {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let id = self.group.next.fetch_add(1, Ordering::Relaxed);
-        self.group.names.lock().insert(id, name.clone());
+        let id = {
+            let mut names = self.names.lock();
+            let id = names.last_key_value().map_or(0, |(last, _)| last + 1);
+            names.insert(id, name.clone());
+            id
+        };
         let span = tracing::info_span!("run", task = %name);
-        let group = Arc::clone(&self.group);
+        let group = self.clone();
         let watched = async move {
             let outcome = AssertUnwindSafe(future).catch_unwind().await;
             group.names.lock().remove(&id);
             let what = match outcome {
-                Err(panic) => Some(format!("panicked: {}", panic_text(panic.as_ref()))),
+                Err(panic) => format!("panicked: {}", panic_text(panic.as_ref())),
                 Ok(()) if endless && !group.token.is_cancelled() => {
-                    Some("ended though it must not".to_owned())
+                    "ended though it must not".to_owned()
                 }
-                Ok(()) => None,
+                Ok(()) => return,
             };
-            if let Some(what) = what {
-                group.failure.send_if_modified(|first| {
-                    let is_first = first.is_none();
-                    first.get_or_insert(TaskFailure { task: name, what });
-                    is_first
-                });
-            }
+            group.failure.send_if_modified(|first| {
+                let is_first = first.is_none();
+                first.get_or_insert(format!("task {name} {what}"));
+                is_first
+            });
         };
-        self.group.tracker.spawn(watched.instrument(span));
+        self.tracker.spawn(watched.instrument(span));
     }
 
-    /// Waits for the first failure. Never returns while no task fails.
-    pub async fn failed(&self) -> TaskFailure {
-        let mut failure = self.group.failure.subscribe();
-        loop {
-            let first = failure.borrow_and_update().clone();
-            if let Some(first) = first {
-                return first;
-            }
-            if failure.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
+    /// Waits for the first failure and returns it. Never returns while no task fails.
+    pub async fn failed(&self) -> String {
+        let mut failure = self.failure.subscribe();
+        // The sender lives as long as this group: waiting cannot fail.
+        let first = failure.wait_for(Option::is_some).await.ok();
+        first.and_then(|first| first.clone()).unwrap_or_default()
     }
 
     /// The names of the running tasks.
     pub fn running(&self) -> Vec<String> {
-        self.group.names.lock().values().map(ToString::to_string).collect()
+        self.names.lock().values().map(ToString::to_string).collect()
     }
 
     /// Waits until all tasks have ended, at most this long. Does not cancel them.
     pub async fn wait_all(&self, deadline: Duration) -> Result<(), StillRunning> {
-        self.group.tracker.close();
-        let ended = tokio::time::timeout(deadline, self.group.tracker.wait()).await;
+        self.tracker.close();
+        let ended = tokio::time::timeout(deadline, self.tracker.wait()).await;
         // Tasks may be started during a drain, so the group must reopen.
-        self.group.tracker.reopen();
+        self.tracker.reopen();
         ended.map_err(|_| StillRunning { waited: deadline, tasks: self.running() })
+    }
+
+    /// Cancels the tasks and waits until they have ended, at most this long.
+    pub async fn stop(&self, deadline: Duration) {
+        self.token.cancel();
+        if let Err(late) = self.wait_all(deadline).await {
+            tracing::warn!("not waited for: {late}");
+        }
     }
 }
 

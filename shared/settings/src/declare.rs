@@ -64,7 +64,7 @@ macro_rules! settings {
                 $(#[doc = $text:literal])* $(#[serde $serde:tt])? $shown:vis $field:ident: $type:ty
                     = $live:ident($kind:ident, $flag:literal, $default:literal) $(, $reader:expr)?;
             )*
-        } $(=> |$this:ident| $completed:expr)?
+        } $(=> |$this:ident, $raw:pat_param, $problems:pat_param| $completed:expr)?
     ) => {
         $(#[$attribute])* $visible struct $name {
             $($(#[doc = $text])* $(#[serde $serde])? $shown $field: $type,)*
@@ -72,9 +72,12 @@ macro_rules! settings {
         $crate::settings! {
             impl $name {
                 $($(#[doc = $text])* $field: $type = $live($kind, $flag, $default) $(, $reader)?;)*
-            } => |_, _| {
+            } => |raw, problems| {
                 let settings = Self { $($field),* };
-                $(let settings = (|$this: Self| $completed)(settings);)?
+                $(let settings = {
+                    let ($this, $raw, $problems) = (settings, raw, &mut *problems);
+                    $completed
+                };)?
                 Some(settings)
             }
         }

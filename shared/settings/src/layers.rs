@@ -41,29 +41,21 @@ impl Given {
     }
 }
 
-/// The merged layers with their warnings.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Merged {
-    pub(crate) raw: RawSettings,
-    pub(crate) warnings: Vec<String>,
-}
-
 /// Merges defaults, the file's text, the environment and the flags.
 pub(crate) fn merge(
     catalogue: &Catalogue,
     given: &Given,
     file: Option<&str>,
     problems: &mut Problems,
-) -> Merged {
-    let mut warnings = Vec::new();
+) -> RawSettings {
     let defaults =
         catalogue.entries().iter().map(|entry| (entry.setting.key(), entry.default.to_string()));
     let path = given.config_path().unwrap_or_default();
     let file = match file {
-        Some(text) => file_values(catalogue, given, path, text, &mut warnings, problems),
+        Some(text) => file_values(catalogue, given, path, text, problems),
         None => BTreeMap::new(),
     };
-    let environment = environment_values(catalogue, &given.environment, &mut warnings, problems);
+    let environment = environment_values(catalogue, &given.environment, problems);
     let mut raw = RawSettings::default();
     for (origin, layer) in [
         (Origin::Default, defaults.collect()),
@@ -72,10 +64,10 @@ pub(crate) fn merge(
         (Origin::Flag, given.flags.clone()),
     ] {
         for (key, text) in layer {
-            raw.insert(key, RawValue { text, origin: origin.clone() });
+            raw.insert(key, RawValue { text: text.trim().to_owned(), origin: origin.clone() });
         }
     }
-    Merged { raw, warnings }
+    raw
 }
 
 /// The settings in a file's text, by key. Keys may have hyphens.
@@ -84,7 +76,6 @@ fn file_values(
     given: &Given,
     path: &str,
     text: &str,
-    warnings: &mut Vec<String>,
     problems: &mut Problems,
 ) -> BTreeMap<String, String> {
     let Some(format) = format_of(path) else {
@@ -119,7 +110,7 @@ fn file_values(
                 None => problems.add(format!("{key} ({path})"), "must be a single value or a list"),
             },
             Some(Known::Foreign(foreign)) => {
-                warnings.push(format!("{key} ({path}) has no effect here: {}", foreign.why));
+                problems.warn(format!("{key} ({path}) has no effect here: {}", foreign.why));
             }
             None => problems.add(format!("{key} ({path})"), unknown(catalogue, &key, key_of)),
         }
@@ -139,7 +130,6 @@ fn unknown(catalogue: &Catalogue, key: &str, spelt: impl Fn(&str) -> String) -> 
 fn environment_values(
     catalogue: &Catalogue,
     environment: &BTreeMap<String, String>,
-    warnings: &mut Vec<String>,
     problems: &mut Problems,
 ) -> BTreeMap<String, String> {
     let mut known = BTreeMap::new();
@@ -152,8 +142,8 @@ fn environment_values(
                 known.insert(key, text.clone());
             }
             Some(Known::Foreign(foreign)) => {
-                warnings
-                    .push(format!("{variable} (environment) has no effect here: {}", foreign.why));
+                problems
+                    .warn(format!("{variable} (environment) has no effect here: {}", foreign.why));
             }
             None => {
                 let hint = unknown(catalogue, &key, variable_of);

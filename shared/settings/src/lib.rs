@@ -5,10 +5,12 @@
 //! settings! { struct .. }  ->  Schema: a table of Settings, and how values become typed
 //! tables + foreign flags   ->  Catalogue: every name of a program, --help, the page
 //! defaults < file < environment < flags  ->  RawSettings  ->  Loaded
+//! defaults < a file with keys of its own ->  RawSettings  ->  Schema::read
 //! ```
 //!
 //! Each value remembers its layer, so that a problem names the place to fix. All problems
-//! are reported at once.
+//! are reported at once, and warnings with them. A provider reads its file in its own format
+//! and hands over raw values ([`RawSettings::of_file`]); typing, checks and problems are the same.
 
 mod catalogue;
 mod command;
@@ -26,7 +28,7 @@ pub use catalogue::{About, Catalogue, Entry, Foreign};
 pub use command::{Action, CommandLine, UsageError, parse};
 pub use declare::Schema;
 pub use load::{Changes, Invocation, LoadError, Loaded, load};
-pub use page::markdown;
+pub use page::{keys, markdown};
 pub use problem::{Problem, Problems};
 pub use raw::{Origin, RawSettings, RawValue};
 pub use setting::{Kind, Setting};

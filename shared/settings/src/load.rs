@@ -114,11 +114,11 @@ pub fn load<T>(
         ),
     };
     let mut problems = Problems::new();
-    let merged = merge(&catalogue, &given, file.as_deref(), &mut problems);
+    let raw = merge(&catalogue, &given, file.as_deref(), &mut problems);
     let convert: Convert<T> = Box::new(convert);
-    let typed = typed(&convert, &merged.raw, problems)?;
-    let warnings = [command.warnings, merged.warnings].concat();
-    Ok(Loaded { typed, raw: merged.raw, warnings, file, given, catalogue, convert })
+    let typed = typed(&convert, &raw, &mut problems)?;
+    let warnings = [&command.warnings, problems.warnings()].concat();
+    Ok(Loaded { typed, raw, warnings, file, given, catalogue, convert })
 }
 
 fn unreadable(given: &Given, error: &str) -> Problems {
@@ -131,9 +131,9 @@ fn unreadable(given: &Given, error: &str) -> Problems {
 fn typed<T>(
     convert: &Convert<T>,
     raw: &RawSettings,
-    mut problems: Problems,
+    problems: &mut Problems,
 ) -> Result<T, Problems> {
-    match convert(raw, &mut problems) {
+    match convert(raw, problems) {
         Some(typed) if problems.is_empty() => return Ok(typed),
         // A program that returns `None` without a problem would leave the user without a hint.
         _ if problems.is_empty() => {
@@ -141,7 +141,7 @@ fn typed<T>(
         }
         _ => {}
     }
-    Err(problems)
+    Err(std::mem::take(problems))
 }
 
 impl<T> Loaded<T> {
@@ -157,9 +157,9 @@ impl<T> Loaded<T> {
         let text = content.map_err(|error| unreadable(&self.given, &error))?;
         let mut problems = Problems::new();
         let merged = merge(&self.catalogue, &self.given, Some(&text), &mut problems);
-        typed(&self.convert, &merged.raw, problems)?;
-        let (raw, changes) = self.effective(&merged.raw);
-        self.typed = typed(&self.convert, &raw, Problems::new())?;
+        typed(&self.convert, &merged, &mut problems)?;
+        let (raw, changes) = self.effective(&merged);
+        self.typed = typed(&self.convert, &raw, &mut Problems::new())?;
         (self.raw, self.file) = (raw, Some(text));
         Ok(changes)
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{Catalogue, catalogue::Entry};
+use crate::{Catalogue, Setting, catalogue::Entry};
 
 /// The reference page of a program: every setting with its flag, environment variable,
 /// key, default and meaning, and the flags that have no effect.
@@ -24,7 +24,8 @@ pub fn markdown(catalogue: &Catalogue) -> String {
                 format_args!("\n## {section}\n\n| flag | default | meaning |\n|---|---|---|"),
             );
         }
-        row(&mut text, entry);
+        let Entry { setting, default, .. } = entry;
+        row(&mut text, &format!("--{}", setting.flag), setting, default);
     }
     line(
         &mut text,
@@ -49,12 +50,21 @@ pub fn markdown(catalogue: &Catalogue) -> String {
     text
 }
 
-fn row(text: &mut String, Entry { setting, default, .. }: &Entry) {
+/// The settings of a file with keys of its own, as a table.
+pub fn keys<'a>(settings: impl IntoIterator<Item = &'a Setting>) -> String {
+    let mut text = "| key | default | meaning |\n|---|---|---|\n".to_owned();
+    for setting in settings {
+        row(&mut text, setting.flag, setting, setting.default);
+    }
+    text
+}
+
+fn row(text: &mut String, name: &str, setting: &Setting, default: &str) {
     let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
     let live = if setting.live { " Live." } else { "" };
-    let meaning = setting.meaning.replace('|', "\\|");
+    let meaning = setting.meaning.replace('|', "\\|").replace('*', "\\*");
     let value = setting.kind.placeholder().replace('|', "\\|");
-    line(text, format_args!("| `--{}` ({value}) | {default} | {meaning}{live} |", setting.flag));
+    line(text, format_args!("| `{name}` ({value}) | {default} | {meaning}{live} |"));
 }
 
 /// Adds a line. Writing to a String cannot fail.

@@ -1,6 +1,8 @@
-//! Problems with the settings: all at once, one line each.
+//! Problems with the settings: all at once, one line each. Warnings travel with them.
 
 use std::fmt;
+
+use ccm_base::message::{LONGEST_LINE, one_line};
 
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +23,7 @@ impl fmt::Display for Problem {
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 pub struct Problems {
     list: Vec<Problem>,
+    warnings: Vec<String>,
 }
 
 impl fmt::Display for Problems {
@@ -49,6 +52,28 @@ impl Problems {
     /// Adds an existing problem.
     pub(crate) fn push(&mut self, problem: Problem) {
         self.list.push(problem);
+    }
+
+    /// Adds a warning: the settings can be used.
+    pub fn warn(&mut self, warning: impl Into<String>) {
+        let warning = one_line(&warning.into(), LONGEST_LINE);
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    /// All warnings.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// All problems in one line, for an error with a single text. The warnings follow: a misspelt
+    /// key is often the reason why another one is missing.
+    pub fn in_one_line(&self) -> String {
+        let short = |problem: &Problem| one_line(&problem.to_string(), LONGEST_LINE);
+        let problems = self.list.iter().map(short);
+        let warnings = self.warnings.iter().map(|warning| format!("also {warning}"));
+        problems.chain(warnings).collect::<Vec<_>>().join("; ")
     }
 
     /// Whether there are no problems.

@@ -3,10 +3,13 @@
 use std::{collections::BTreeMap, fmt};
 
 use crate::{
-    Problems, Setting,
+    Kind, Problems, Setting,
     setting::{flag_of, key_of, variable_of},
     value::redact,
 };
+
+/// The longest value of a provider's file that a problem shows, in characters.
+const MOST_SHOWN: usize = 80;
 
 /// The layer that a value came from. Later ones win.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,18 +22,17 @@ pub enum Origin {
     Environment,
     /// The command line.
     Flag,
-    /// A provider's file with keys of its own: problems begin with the key alone.
-    Key,
+    /// A place in a file with keys of its own, in the words that its problems begin with.
+    Place(String),
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::File(path) => f.write_str(path),
+            Self::File(path) | Self::Place(path) => f.write_str(path),
             Self::Environment => f.write_str("environment"),
             Self::Flag => f.write_str("flag"),
-            Self::Key => f.write_str("key"),
         }
     }
 }
@@ -38,10 +40,24 @@ impl fmt::Display for Origin {
 /// One raw value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawValue {
-    /// Its text; a list is joined with commas.
+    /// Its text; a list is joined with commas, the values of a repeated key with line breaks.
     pub text: String,
     /// Its layer.
     pub origin: Origin,
+}
+
+impl RawValue {
+    /// A value of a file with keys of its own. Its problems show it, unless it is or may hold a
+    /// secret, or is long.
+    pub fn at(place: impl fmt::Display, kind: Kind, text: impl Into<String>) -> Self {
+        let text = text.into();
+        let is_hidden = kind == Kind::Secret || text.contains('@');
+        let place = match text.chars().count() {
+            1..=MOST_SHOWN if !is_hidden => format!("{place} = {text:?}"),
+            _ => place.to_string(),
+        };
+        Self { text, origin: Origin::Place(place) }
+    }
 }
 
 /// All settings of a program, merged. Settings are named by their flag (`kube-api-qps`) or
@@ -53,20 +69,26 @@ pub struct RawSettings {
 
 impl RawSettings {
     /// Merges a file with keys of its own over the defaults of this table. `find` returns the
-    /// text of a setting if it is set, or the rule that it breaks.
+    /// value of a setting if it is set, or the rule that it breaks. Problems with what is not set
+    /// begin with `heading` and the key.
     pub fn of_file<'a>(
+        heading: &str,
         table: impl IntoIterator<Item = &'a Setting>,
-        find: impl Fn(&Setting) -> Result<Option<String>, String>,
+        find: impl Fn(&Setting) -> Result<Option<RawValue>, String>,
         problems: &mut Problems,
     ) -> Self {
         let mut raw = Self::default();
         for setting in table {
+            let place = format!("{heading}{}", setting.flag);
             match find(setting) {
-                Ok(text) => {
-                    let text = text.unwrap_or_else(|| setting.default.to_owned());
-                    raw.insert(setting.key(), RawValue { text, origin: Origin::Key });
+                Ok(value) => {
+                    let default = || RawValue {
+                        text: setting.default.to_owned(),
+                        origin: Origin::Place(place),
+                    };
+                    raw.insert(setting.key(), value.unwrap_or_else(default));
                 }
-                Err(rule) => problems.add(setting.flag, rule),
+                Err(rule) => problems.add(place, rule),
             }
         }
         raw
@@ -97,12 +119,17 @@ impl RawSettings {
         problems: &mut Problems,
     ) -> Option<T> {
         let value = self.value(name)?;
-        reader(value.text.trim()).map_err(|rule| problems.add(self.describe(name), rule)).ok()
+        reader(&value.text).map_err(|rule| problems.add(self.describe(name), rule)).ok()
     }
 
     /// Records a problem with a setting that could be parsed.
     pub fn reject(&self, name: &str, rule: impl Into<String>, problems: &mut Problems) {
         problems.add(self.describe(name), rule);
+    }
+
+    /// Records a warning about a setting that counts as it is.
+    pub fn warn(&self, name: &str, what: impl fmt::Display, problems: &mut Problems) {
+        problems.warn(format!("{}: {what}", self.describe(name)));
     }
 
     /// The setting as the user gave it, with its origin: `--concurrent-node-syncs=0 (flag)`.
@@ -114,7 +141,7 @@ impl RawSettings {
             Origin::Default | Origin::Flag => format!("--{flag}={text} ({origin})"),
             Origin::Environment => format!("{}={text} ({origin})", variable_of(&flag)),
             Origin::File(_) => format!("{}: {text} ({origin})", key_of(name)),
-            Origin::Key => name.to_owned(),
+            Origin::Place(place) => place.clone(),
         }
     }
 }

@@ -16,6 +16,10 @@ pub enum Kind {
     Text,
     /// Texts separated by commas; in a file also a list.
     List,
+    /// Text under a key that may be given several times.
+    Repeated,
+    /// Text that no message and no page shows.
+    Secret,
     /// The path of a file.
     Path,
 }
@@ -30,6 +34,8 @@ impl Kind {
             Self::Duration => "duration",
             Self::Text => "text",
             Self::List => "list",
+            Self::Repeated => "text, repeatable",
+            Self::Secret => "secret",
             Self::Path => "file",
         }
     }

@@ -3,7 +3,6 @@
 use std::{
     fmt::{self, Debug},
     sync::Arc,
-    time::Duration,
 };
 
 use ccm_metrics::{Family, Histogram, Row, computed, exponential_buckets, metrics};
@@ -74,13 +73,13 @@ impl QueueMetrics {
 
     /// Creates the sample series for the metrics reference, for a queue with this name.
     pub fn specimens(&self, name: &'static str) {
-        drop(self.observed(name));
+        drop(self.histograms(name));
         self.watch(name, || Some(Snapshot::default()));
     }
 
-    pub(super) fn observed(&self, name: &'static str) -> Observed {
-        let Durations { queued, worked } = &self.durations;
-        Observed { queued: queued.of(name), worked: worked.of(name) }
+    /// How long keys wait in this queue, and how long they are in work.
+    pub(super) fn histograms(&self, name: &'static str) -> (Histogram, Histogram) {
+        (self.durations.queued.of(name), self.durations.worked.of(name))
     }
 
     pub(super) fn watch(
@@ -100,22 +99,5 @@ impl QueueMetrics {
             snapshot.is_some()
         });
         snapshots
-    }
-}
-
-/// The histograms of one queue.
-#[derive(Debug)]
-pub(super) struct Observed {
-    queued: Histogram,
-    worked: Histogram,
-}
-
-impl Observed {
-    pub(super) fn waited(&self, waited: Duration) {
-        self.queued.observe(waited.as_secs_f64());
-    }
-
-    pub(super) fn worked(&self, took: Duration) {
-        self.worked.observe(took.as_secs_f64());
     }
 }

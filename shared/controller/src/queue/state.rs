@@ -79,15 +79,6 @@ pub(super) struct Taken<K> {
     pub(super) again: bool,
 }
 
-/// The answer to a worker that asks for keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Next<K> {
-    Taken(Taken<K>),
-    /// Nothing now; something is due at this time.
-    Wait(Option<Instant>),
-    ShutDown,
-}
-
 /// The state of a queue for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Snapshot {
@@ -208,17 +199,6 @@ impl<K: Clone + Eq + Hash> Core<K> {
         }
         self.prune(key);
         Some(now.saturating_duration_since(work.started))
-    }
-
-    pub(super) fn take(&mut self, now: Instant) -> Next<K> {
-        if self.shut_down {
-            return Next::ShutDown;
-        }
-        self.advance(now);
-        match self.pop(now) {
-            Some(taken) => Next::Taken(taken),
-            None => Next::Wait(self.next_due()),
-        }
     }
 
     /// Up to `max` keys; none if none waits or the queue is shut down.

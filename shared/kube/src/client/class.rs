@@ -1,10 +1,13 @@
 //! Classifies requests for rate limits.
 
+use ccm_metrics::label;
 use http::{Method, Request, Uri};
+use strum::{IntoStaticStr, VariantNames};
 
 /// The rate limit that a request counts against. Watches and lease requests are not limited:
 /// a watch is one request for minutes of events, and a late lease request loses leadership.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub enum RequestClass {
     /// GET: single objects and lists. Access reviews count as reads.
     Read,
@@ -14,6 +17,8 @@ pub enum RequestClass {
     /// delays a controller's work.
     Event,
 }
+
+label!(RequestClass);
 
 /// The class of a request, or `None` if it is exempt.
 pub(super) fn classify<B>(request: &Request<B>) -> Option<RequestClass> {

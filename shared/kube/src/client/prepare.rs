@@ -34,18 +34,12 @@ impl Plan {
     pub(super) async fn make(found: Found, no_proxy: Option<String>) -> Result<Self, ClientError> {
         let origin = found.origin.clone();
         let plan = timeout(PREPARE, spawn_blocking(move || read(found, no_proxy.as_deref()))).await;
-        let problem = match plan {
-            Ok(Ok(Ok(plan))) => return Ok(plan),
-            Ok(Ok(Err(problem))) => problem,
-            Ok(Err(_ended)) => {
-                Problem::new("reading the credentials failed", "see the log before this line")
-            }
-            Err(_elapsed) => Problem::new(
-                format!("the exec plugin gave no credentials within {} s", PREPARE.as_secs()),
-                "name one in users[].user.exec that needs no terminal",
-            ),
-        };
-        Err(problem.of(&origin))
+        let plan = plan.ok().and_then(Result::ok).unwrap_or_else(|| {
+            let what =
+                format!("the exec plugin gave no credentials within {} s", PREPARE.as_secs());
+            Err(Problem::new(what, "name one in users[].user.exec that needs no terminal"))
+        });
+        plan.map_err(|problem| problem.of(&origin))
     }
 
     /// A separate connector, so that clients do not share connections.

@@ -12,7 +12,7 @@ use ccm_base::{
 };
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_settings::{
-    Kind, Problems, RawSettings, Schema as _, Setting, SettingValue as _, settings,
+    Kind, Problems, RawSettings, RawValue, Schema as _, Setting, SettingValue as _, settings,
 };
 use rustls::pki_types::ServerName;
 use serde_yaml_ng::{Mapping, Value};
@@ -102,7 +102,7 @@ impl ExternalConfig {
         let config = Self::convert(map, path.parent().unwrap_or(Path::new("")), &mut problems);
         match config {
             Some(config) if problems.is_empty() => Ok(config),
-            _ => Err(wrong(problems.to_string().replace('\n', "; "))),
+            _ => Err(wrong(problems.in_one_line())),
         }
     }
 
@@ -114,11 +114,18 @@ impl ExternalConfig {
             problems.add("tls", rule);
             None
         });
-        let find = |setting: &Setting| match setting.flag.strip_prefix("tls.") {
-            Some(key) => text_of(setting.kind, tls_map.and_then(|map| map.get(key))),
-            None => text_of(setting.kind, at(setting.flag)),
+        let find = |Setting { flag, kind, .. }: &Setting| {
+            let value = match flag.strip_prefix("tls.") {
+                Some(key) => tls_map.and_then(|map| map.get(key)),
+                None => at(flag),
+            };
+            let text = text_of(*kind, value)?.map(|text| match kind {
+                Kind::Path => folder.join(text).display().to_string(),
+                _ => text,
+            });
+            Ok(text.map(|text| RawValue::at(flag, *kind, text)))
         };
-        let raw = RawSettings::of_file(table(), find, problems);
+        let raw = RawSettings::of_file("", table(), find, problems);
         let target = Place::read(&raw, problems).map(|place| place.target);
         let patience = Patience::read(&raw, problems);
         let wanted = matches!(target, Some(Target::Tls { .. }));
@@ -128,16 +135,11 @@ impl ExternalConfig {
         }
         let is_read = !is_shapeless && (wanted || tls_map.is_some());
         let tls = is_read.then(|| TlsFiles::read(&raw, problems));
-        let tls = tls.flatten().map(|files| files.within(folder));
-        Some(Self { target: target?, tls, connect_timeout: patience?.connect_timeout })
-    }
-}
-
-impl TlsFiles {
-    /// Resolves relative paths against this directory.
-    fn within(self, folder: &Path) -> Self {
-        let identity = self.identity.map(|(cert, key)| (folder.join(cert), folder.join(key)));
-        Self { ca: folder.join(self.ca), identity, server_name: self.server_name }
+        Some(Self {
+            target: target?,
+            tls: tls.flatten(),
+            connect_timeout: patience?.connect_timeout,
+        })
     }
 }
 
@@ -160,7 +162,7 @@ settings! {
         /// Where the provider listens: unix:///path/to.sock, http://host:port or https://host:port.
         target: Target = fixed(Text, "endpoint", ""), |text: &str, _: &str| match text {
             "" => Err(format!("missing; expected {ENDPOINT_FORMS}")),
-            text => parse_target(text).map_err(|why| format!("{text:?} {why}")),
+            text => parse_target(text),
         };
     }
 }
@@ -176,8 +178,8 @@ settings! {
         /// The name in the server's certificate, where it is not the endpoint's host.
         server_name: Option<String> = fixed(Text, "tls.serverName", "");
     } => |raw, problems| {
-        if let Some(name) = server_name.as_deref().filter(|name| ServerName::try_from(*name).is_err()) {
-            raw.reject("tls.serverName", format!("{name:?} is no host name or address"), problems);
+        if server_name.as_deref().is_some_and(|name| ServerName::try_from(name).is_err()) {
+            raw.reject("tls.serverName", "is no host name or address", problems);
         }
         if ca.is_none() {
             raw.reject("tls.ca", CA_MISSING, problems);
@@ -251,12 +253,11 @@ fn text_of(kind: Kind, value: Option<&Value>) -> Result<Option<String>, String> 
     match (kind, value) {
         (_, None | Some(Value::Null)) => Ok(None),
         (Kind::Duration, Some(Value::Number(seconds))) => Ok(Some(format!("{seconds}s"))),
-        (Kind::Duration, Some(Value::String(text))) => Ok(Some(text.clone())),
-        (Kind::Duration, Some(other)) => Ok(Some(format!("{other:?}"))),
         (_, Some(Value::String(text))) if text.trim().is_empty() => {
             Err("empty; leave the key out or give a value".to_owned())
         }
         (_, Some(Value::String(text))) => Ok(Some(text.trim().to_owned())),
+        (Kind::Duration, Some(other)) => Ok(Some(format!("{other:?}"))),
         _ => Err("must be a text".to_owned()),
     }
 }

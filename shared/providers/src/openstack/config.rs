@@ -1,11 +1,12 @@
 //! The settings: `cloud.conf`, and `clouds.yaml` where that is wanted.
 //!
 //! ```text
-//! cloud.conf -> ini -> settings (by the table in options) -+-> Config
-//! clouds.yaml, secure.yaml, clouds-public.yaml -> clouds --+   credentials: one way to log in
+//! cloud.conf -> ini -> sections (by the declared settings) -+-> raw settings -> Config
+//! clouds.yaml, secure.yaml, clouds-public.yaml -> clouds ---+   credentials: one way to log in
 //! ```
 //!
-//! Everything that is wrong is reported at once, in one line that holds no secret;
+//! Each setting is declared once, with [`settings!`]; what clouds.yaml gives is a layer below
+//! `[Global]`. Everything that is wrong is reported at once, in one line that holds no secret;
 //! what is merely odd is a warning. Nothing here asks the cloud.
 
 mod balancer;
@@ -14,37 +15,34 @@ mod credentials;
 mod environment;
 pub(crate) mod files;
 mod ini;
-mod notes;
-pub mod options;
 mod secret;
-mod settings;
+mod sections;
 mod values;
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use ccm_cloud::{CloudError, ErrorKind};
+use ccm_settings::{Problems, RawSettings, Schema as _, one_of, settings};
 use ipnet::IpNet;
 use url::Url;
 
-pub(crate) use self::{balancer::LoadBalancer, credentials::Credentials, environment::Environment};
-#[cfg_attr(not(test), expect(unused_imports, reason = "named by the client and the factory"))]
+pub use self::sections::reference;
 pub(crate) use self::{
-    balancer::LoadBalancerClass,
-    credentials::{ApplicationCredential, Domain, Scope, User},
-    environment::Process,
+    balancer::{LoadBalancer, LoadBalancerClass},
+    credentials::{ApplicationCredential, Credentials, Domain, Scope, User},
+    environment::Environment,
     secret::Secret,
 };
 use self::{
-    clouds::{Cloud, Wanted},
-    credentials::Given,
-    notes::Notes,
-    settings::Settings,
+    clouds::Wanted,
+    credentials::Login,
+    sections::{CLASSES, GLOBAL, Given, Sections, merged},
+    values::{duration, flag, networks, patterns, repeated, search_order, url},
 };
-
-const GLOBAL: &str = "Global";
 
 /// How the cloud is reached and what nodes show of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +69,10 @@ pub(crate) struct Config {
     pub route: Route,
     /// Load balancers.
     pub load_balancer: LoadBalancer,
+    /// Networks and subnets of load balancers, unless a Service chooses a class.
+    pub networks: LoadBalancerClass,
+    /// Those that Services may choose by name.
+    pub classes: BTreeMap<String, LoadBalancerClass>,
 }
 
 /// For whom an endpoint is meant.
@@ -84,14 +86,21 @@ pub(crate) enum Interface {
     Admin,
 }
 
-impl Interface {
-    fn parse(text: &str) -> Option<Self> {
-        match text {
-            "public" => Some(Self::Public),
-            "internal" => Some(Self::Internal),
-            "admin" => Some(Self::Admin),
-            _ => None,
-        }
+/// The words for them.
+const INTERFACES: [(&str, Interface); 3] =
+    [("public", Interface::Public), ("internal", Interface::Internal), ("admin", Interface::Admin)];
+
+settings! {
+    /// How the services are reached.
+    struct Access {
+        /// Which of a service's endpoints in the catalog are used. One of `public`, `internal`, `admin`.
+        interface: Interface = fixed(Text, "os-endpoint-type", "public"), one_of(&INTERFACES);
+        /// The region whose endpoints are used, and the region label of the nodes. Without one Nova's first endpoint is
+        /// used and Neutron's in its region, and the provider IDs that name that region are ours.
+        region: Option<String> = fixed(Text, "region", "");
+        /// How long one request to OpenStack may take; 0 leaves only the limit of the whole call. Goes before
+        /// [Metadata] request-timeout.
+        request_timeout: Duration = fixed(Duration, "request-timeout", "60s"), duration;
     }
 }
 
@@ -106,35 +115,83 @@ pub(crate) struct Tls {
     pub insecure: bool,
 }
 
-/// Which addresses nodes show.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Networking {
-    /// Leave out IPv6.
-    pub ipv6_disabled: bool,
-    /// Networks, by name or ID, whose addresses are external.
-    pub public_networks: Vec<String>,
-    /// When not empty: the only networks, by name or ID, whose addresses are internal.
-    pub internal_networks: Vec<String>,
-    /// The order of addresses: those in the first network come first.
-    pub sort_order: Vec<IpNet>,
+settings! {
+    impl Tls {
+        /// PEM file of the authorities that may sign the services' certificates, instead of the system's.
+        ca_file: Option<PathBuf> = fixed(Path, "ca-file", "");
+        /// Exactly true: accept any certificate. For tests only.
+        insecure: String = fixed(Text, "tls-insecure", "");
+        /// PEM file of our own certificate, for services that ask for one. Needs key-file.
+        cert: Option<PathBuf> = fixed(Path, "cert-file", "");
+        /// PEM file of the private key of cert-file.
+        key: Option<PathBuf> = fixed(Path, "key-file", "");
+    } => |raw, problems| {
+        if !["", "true", "false"].contains(&insecure.as_str()) {
+            raw.warn("tls-insecure", "only exactly true counts", problems);
+        }
+        if cert.is_some() != key.is_some() {
+            let alone = if cert.is_some() { "cert-file" } else { "key-file" };
+            raw.warn(alone, "not used: cert-file and key-file must both be set", problems);
+        }
+        Some(Self { ca_file, client: cert.zip(key), insecure: insecure == "true" })
+    }
 }
 
-/// Which labels nodes get.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Labels {
-    /// Keys of the server's metadata; with `*` at the end, beginnings of keys.
-    pub metadata: Vec<String>,
-    /// The ID of the hypervisor.
-    pub host_id: bool,
-    /// The ID of the flavor.
-    pub flavor_id: bool,
+settings! {
+    /// Which addresses nodes show.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct Networking {
+        /// Leave IPv6 out of the nodes' addresses.
+        pub ipv6_disabled: bool = fixed(Switch, "ipv6-support-disabled", "false"), flag;
+        /// Name or ID of a network whose addresses count as ExternalIP. May be given several times.
+        pub public_networks: Vec<String> = fixed(Repeated, "public-network-name", ""), |text: &str, _: &str| Ok(repeated(text));
+        /// Name or ID of a network whose addresses count as InternalIP; then no others do. May be given several times.
+        pub internal_networks: Vec<String> = fixed(Repeated, "internal-network-name", ""), |text: &str, _: &str| Ok(repeated(text));
+        /// Prefixes, separated by commas: addresses in the first come first. What is no prefix is left out with a
+        /// warning.
+        pub sort_order: Vec<IpNet> = fixed(List, "address-sort-order", ""), |text: &str, _: &str| Ok(networks(text).0);
+    } => |this, raw, problems| {
+        let text = raw.value("address-sort-order").map_or("", |value| &value.text);
+        for wrong in networks(text).1 {
+            let what = format!("left out {wrong:?}: no network prefix such as 10.0.0.0/8");
+            raw.warn("address-sort-order", what, problems);
+        }
+        this
+    }
 }
 
-/// Routes to pods.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Route {
-    /// The router that carries them.
-    pub router_id: Option<String>,
+settings! {
+    /// Which labels nodes get.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct Labels {
+        /// Keys of the server's metadata that become labels of the node, under openstack.quartet.dev/. Separated by
+        /// commas; team-* stands for every key that begins with team-.
+        pub metadata: Vec<String> = fixed(List, "metadata", ""), patterns;
+        /// Label nodes with the ID of the hypervisor, as this project sees it.
+        pub host_id: bool = fixed(Switch, "host-id", "false"), flag;
+        /// Label nodes with the ID of the server's flavor.
+        pub flavor_id: bool = fixed(Switch, "flavor-id", "false"), flag;
+    }
+}
+
+settings! {
+    /// Routes to pods.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct Route {
+        /// The router that carries the routes to pods. Not used by the programs of this build.
+        pub router_id: Option<String> = fixed(Text, "router-id", "");
+    }
+}
+
+settings! {
+    /// What servers can be told about themselves.
+    struct Metadata {
+        /// Checked and not used: the controllers read no metadata service. One or two of `configDrive`,
+        /// `metadataService`.
+        search_order: () = fixed(List, "search-order", "configDrive,metadataService"), search_order;
+        /// The older place of [Global] request-timeout.
+        request_timeout: Duration = fixed(Duration, "request-timeout", "60s"), duration;
+    }
 }
 
 /// The settings, and what the files that they come from give rise to.
@@ -162,7 +219,7 @@ pub(crate) struct Unusable {
 impl Config {
     /// Reads the file of `--cloud-config` and those that it leads to. Blocks while it
     /// reads.
-    pub(crate) fn load(path: &Path, env: &dyn Environment) -> Result<Loaded, Unusable> {
+    pub(crate) fn load(path: &Path, env: &Environment) -> Result<Loaded, Unusable> {
         let unusable = |why: String, files| {
             let error = CloudError::new(ErrorKind::Invalid, format!("--cloud-config {why}"));
             Unusable { error, files }
@@ -172,190 +229,98 @@ impl Config {
         Self::parse(path, &text, env).map_err(|(why, files)| unusable(why, files))
     }
 
-    fn parse(
-        path: &Path,
-        text: &str,
-        env: &dyn Environment,
-    ) -> Result<Loaded, (String, Vec<PathBuf>)> {
-        let mut notes = Notes::default();
-        notes.about(path);
-        let settings = Settings::read(path, text, &mut notes);
-        let mut builder = Builder { settings, env, notes, files: vec![path.to_owned()] };
-        let config = builder.config();
-        let files = builder.files;
-        match (builder.notes.into_result(), config) {
-            (Ok(warnings), Some(config)) => Ok(Loaded { config, warnings, files }),
-            (Ok(_), None) => Err((format!("{}: cannot be used", path.display()), files)),
-            (Err(why), _) => Err((why, files)),
+    fn parse(path: &Path, text: &str, env: &Environment) -> Result<Loaded, (String, Vec<PathBuf>)> {
+        let (mut problems, mut files) = (Problems::new(), vec![path.to_owned()]);
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let resolve = |text: &str| env.resolved(text, folder);
+        let sections = Sections::read(text, &resolve, &mut problems);
+        let config = Self::convert(&sections, env, &mut files, &mut problems);
+        let path = path.display();
+        match config {
+            Some(config) if problems.is_empty() => {
+                let warnings = problems.warnings().iter().map(|what| format!("{path}: {what}"));
+                Ok(Loaded { config, warnings: warnings.collect(), files })
+            }
+            _ => Err((format!("{path}: {}", problems.in_one_line()), files)),
         }
     }
-}
 
-struct Builder<'a> {
-    settings: Settings,
-    env: &'a dyn Environment,
-    notes: Notes,
-    files: Vec<PathBuf>,
-}
-
-impl Builder<'_> {
-    fn config(&mut self) -> Option<Config> {
-        let mut given = self.given();
-        let mut cloud = self.cloud()?;
-        given.fill_without_contradiction(std::mem::take(&mut cloud.given));
-        let auth_url = self.auth_url(given.auth_url.take().as_deref());
-        let interface = self.interface(&cloud);
-        let credentials = given.decide().map_err(|missing| {
-            for what in missing {
-                self.notes.problem(format!("[{GLOBAL}] {what}"));
-            }
-        });
-        let region = self.settings.given(GLOBAL, "region").or(cloud.region.take());
-        let region = region.filter(|region| !region.is_empty());
-        let regional_ids = self.env.variable("OS_CCM_REGIONAL").as_deref() == Some("true");
-        if regional_ids && region.is_none() {
-            self.notes.warning(format!(
-                "[{GLOBAL}] region: not set, so provider IDs have none although OS_CCM_REGIONAL is true"
-            ));
+    /// Every problem is reported; without the entry of clouds.yaml nothing can be said about what
+    /// it would give.
+    fn convert(
+        sections: &Sections,
+        env: &Environment,
+        files: &mut Vec<PathBuf>,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let own = sections.given(GLOBAL);
+        let global = global(&own, env, files, problems)?;
+        let auth_url = global.read("auth-url", url, problems);
+        let access = Access::read(&global, problems);
+        let credentials = Login::read(&global, problems)?.decide(problems);
+        let tls = Tls::read(&global, problems);
+        let networking = sections.typed("Networking", problems);
+        let labels = sections.typed("Labels", problems);
+        let route = sections.typed("Route", problems);
+        let metadata: Option<Metadata> = sections.typed("Metadata", problems);
+        let load_balancer = sections.typed("LoadBalancer", problems);
+        let networks = sections.typed("LoadBalancer", problems);
+        let mut class = |(name, given): (&str, &Given)| {
+            let raw = merged(CLASSES, given, problems);
+            Some((name.to_owned(), LoadBalancerClass::read(&raw, problems)?))
+        };
+        let classes = sections.classes().filter_map(&mut class).collect();
+        let regional_ids = env.variable("OS_CCM_REGIONAL") == Some("true");
+        if let Some(tls) = &tls {
+            files.extend(tls.ca_file.clone());
+            files.extend(tls.client.iter().flat_map(|(cert, key)| [cert.clone(), key.clone()]));
         }
-        Some(Config {
-            tls: self.tls(cloud),
-            request_timeout: self.request_timeout(),
-            networking: self.networking(),
-            labels: self.labels(),
-            route: Route { router_id: self.settings.given("Route", "router-id") },
-            load_balancer: LoadBalancer::of(&self.settings, &mut self.notes),
-            regional_ids,
-            region,
-            interface: interface?,
-            credentials: credentials.ok()?,
+        let access = access?;
+        if regional_ids && access.region.is_none() {
+            let what = "not set, so provider IDs have none although OS_CCM_REGIONAL is true";
+            global.warn("region", what, problems);
+        }
+        let request_timeout = match own.contains_key("request-timeout") {
+            true => access.request_timeout,
+            false => metadata?.request_timeout,
+        };
+        Some(Self {
             auth_url: auth_url?,
+            interface: access.interface,
+            region: access.region,
+            regional_ids,
+            credentials: credentials?,
+            tls: tls?,
+            request_timeout,
+            networking: networking?,
+            labels: labels?,
+            route: route?,
+            load_balancer: load_balancer?,
+            networks: networks?,
+            classes,
         })
     }
+}
 
-    /// What `[Global]` says about us.
-    fn given(&self) -> Given {
-        let text = |key| self.settings.given(GLOBAL, key);
-        Given {
-            auth_url: text("auth-url"),
-            user_id: text("user-id"),
-            username: text("username"),
-            password: text("password"),
-            project_id: text("tenant-id"),
-            project_name: text("tenant-name"),
-            domain_id: text("domain-id"),
-            domain_name: text("domain-name"),
-            project_domain_id: text("tenant-domain-id"),
-            project_domain_name: text("tenant-domain-name"),
-            user_domain_id: text("user-domain-id"),
-            user_domain_name: text("user-domain-name"),
-            application_credential_id: text("application-credential-id"),
-            application_credential_name: text("application-credential-name"),
-            application_credential_secret: text("application-credential-secret"),
-            token: text("token"),
-            trust_id: text("trust-id"),
-            trustee_id: text("trustee-id"),
-            trustee_password: text("trustee-password"),
+/// `[Global]` with the entry of `clouds.yaml` below it. None if the entry cannot be had.
+fn global(
+    own: &Given,
+    env: &Environment,
+    files: &mut Vec<PathBuf>,
+    problems: &mut Problems,
+) -> Option<RawSettings> {
+    let global = merged(GLOBAL, own, problems);
+    let wanted = Wanted::read(&global, problems).unwrap_or_default();
+    if !wanted.use_clouds {
+        if wanted.file.is_some() || wanted.cloud.is_some() {
+            problems.warn("[Global] cloud and clouds-file: not used without use-clouds = true");
         }
+        return Some(global);
     }
-
-    /// The entry of `clouds.yaml`, an empty one where that is not wanted. None when it
-    /// cannot be had: then nothing can be said about what it leaves out.
-    fn cloud(&mut self) -> Option<Cloud> {
-        let wanted = Wanted {
-            file: self.settings.file(GLOBAL, "clouds-file", self.env),
-            cloud: self.settings.given(GLOBAL, "cloud"),
-        };
-        if !self.settings.flag(GLOBAL, "use-clouds") {
-            if wanted.file.is_some() || wanted.cloud.is_some() {
-                self.notes.warning(format!(
-                    "[{GLOBAL}] cloud and clouds-file: not used without use-clouds = true"
-                ));
-            }
-            return Some(Cloud::default());
-        }
-        clouds::read(&wanted, self.env, &mut self.notes, &mut self.files)
-    }
-
-    fn auth_url(&mut self, text: Option<&str>) -> Option<Url> {
-        if self.settings.is_refused(GLOBAL, "auth-url") {
-            return None;
-        }
-        let Some(text) = text else {
-            self.notes.problem(format!(
-                "[{GLOBAL}] auth-url: missing; must be the URL of Keystone, here or in clouds.yaml"
-            ));
-            return None;
-        };
-        // One of [Global] has been checked with the other values.
-        values::url(text)
-            .map_err(|why| self.notes.problem(format!("auth_url of clouds.yaml {why}")))
-            .ok()
-    }
-
-    fn interface(&mut self, cloud: &Cloud) -> Option<Interface> {
-        let own = self.settings.given(GLOBAL, "os-endpoint-type");
-        let text = own.or_else(|| cloud.interface.clone());
-        let text = text.unwrap_or_else(|| self.settings.text(GLOBAL, "os-endpoint-type"));
-        let interface = Interface::parse(&text);
-        if interface.is_none() {
-            self.notes.problem(format!(
-                "{}: interface {text:?} must be public or internal or admin",
-                cloud.file.display()
-            ));
-        }
-        interface
-    }
-
-    fn tls(&mut self, cloud: Cloud) -> Tls {
-        let file = |key, other| self.settings.file(GLOBAL, key, self.env).or(other);
-        let ca_file = file("ca-file", cloud.ca_file);
-        let pair = (file("cert-file", cloud.cert_file), file("key-file", cloud.key_file));
-        let one_of_two = "not used: cert-file and key-file must both be set";
-        let client = match pair {
-            (Some(cert), Some(key)) => Some((cert, key)),
-            (Some(_), None) => {
-                self.notes.warning(format!("[{GLOBAL}] cert-file: {one_of_two}"));
-                None
-            }
-            (None, Some(_)) => {
-                self.notes.warning(format!("[{GLOBAL}] key-file: {one_of_two}"));
-                None
-            }
-            (None, None) => None,
-        };
-        self.files.extend(ca_file.clone());
-        self.files.extend(client.iter().flat_map(|(cert, key)| [cert.clone(), key.clone()]));
-        let insecure = self.settings.given(GLOBAL, "tls-insecure").as_deref() == Some("true");
-        Tls { ca_file, client, insecure }
-    }
-
-    fn request_timeout(&self) -> Duration {
-        let older = self.settings.given("Metadata", "request-timeout");
-        match (self.settings.given(GLOBAL, "request-timeout"), older) {
-            (None, Some(_)) => self.settings.duration("Metadata", "request-timeout"),
-            _ => self.settings.duration(GLOBAL, "request-timeout"),
-        }
-    }
-
-    fn networking(&self) -> Networking {
-        const NETWORKING: &str = "Networking";
-        Networking {
-            ipv6_disabled: self.settings.flag(NETWORKING, "ipv6-support-disabled"),
-            public_networks: self.settings.texts(NETWORKING, "public-network-name"),
-            internal_networks: self.settings.texts(NETWORKING, "internal-network-name"),
-            sort_order: self.settings.networks(NETWORKING, "address-sort-order"),
-        }
-    }
-
-    fn labels(&self) -> Labels {
-        const LABELS: &str = "Labels";
-        Labels {
-            metadata: self.settings.patterns(LABELS, "metadata"),
-            host_id: self.settings.flag(LABELS, "host-id"),
-            flavor_id: self.settings.flag(LABELS, "flavor-id"),
-        }
-    }
+    let mut given = clouds::read(&wanted, env, files, problems)?;
+    Login::read(&global, problems)?.keep_fitting(own, &mut given);
+    given.extend(own.clone());
+    Some(merged(GLOBAL, &given, problems))
 }
 
 #[cfg(test)]

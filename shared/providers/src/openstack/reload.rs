@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{
     cloud::OpenStackCloud,
-    config::{Config, Loaded, Process, Unusable, files},
+    config::{Config, Environment, Loaded, Unusable, files},
     metrics::OpenStackMetrics,
     session::{REFUSED, is_refused_login},
 };
@@ -56,7 +56,8 @@ impl Files {
         loop {
             self.seen = fingerprint(self.paths.clone()).await;
             let path = self.path().to_owned();
-            let outcome = spawn_blocking(move || Config::load(&path, &Process)).await;
+            let outcome =
+                spawn_blocking(move || Config::load(&path, &Environment::of_process())).await;
             let (outcome, paths) = match outcome {
                 Ok(Ok(loaded)) => {
                     let files = loaded.files.clone();

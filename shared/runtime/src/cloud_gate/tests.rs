@@ -6,7 +6,7 @@ use std::{
 use tokio::time::sleep;
 
 use super::*;
-use crate::limits::{CloudRates, LimitMetrics, Rate};
+use crate::limits::{Rate, Rates};
 
 const LIST: CallClass = CallClass::read("compute", "list_servers");
 const SHOW: CallClass = CallClass::read("compute", "show_server");
@@ -21,15 +21,14 @@ fn call(millis: u64) -> Call {
     Call::waiting(ms(millis))
 }
 
-fn gate(per_second: f64, burst: f64) -> (CloudGate, Metrics) {
+fn gate(per_second: f64, burst: u32) -> (CloudGate, Metrics) {
     guarded_gate(per_second, burst, None)
 }
 
-fn guarded_gate(per_second: f64, burst: f64, guard: Option<WriteGuard>) -> (CloudGate, Metrics) {
+fn guarded_gate(per_second: f64, burst: u32, guard: Option<WriteGuard>) -> (CloudGate, Metrics) {
     let metrics = Metrics::new();
     let rate = Rate::new(per_second, burst);
-    let limits =
-        CloudLimits::new(CloudRates { read: rate, write: rate }, &LimitMetrics::new(&metrics));
+    let limits = Limits::new(Rates::each(rate), &metrics);
     (CloudGate::new(limits, &metrics, guard), metrics)
 }
 
@@ -40,7 +39,7 @@ async fn an_observer_sends_no_write() {
     let guard: WriteGuard = Box::new(move || {
         leadership.check_cloud_write().map(|term| term.number).map_err(|lost| lost.to_string())
     });
-    let (gate, metrics) = guarded_gate(10.0, 10.0, Some(guard));
+    let (gate, metrics) = guarded_gate(10.0, 10, Some(guard));
     drop(gate.admit(LIST, call(1000)).await.unwrap());
     let error = gate.admit(CREATE, call(1000)).await.unwrap_err();
     let expect =
@@ -57,7 +56,7 @@ fn report(error: Option<ErrorKind>, retry_after: Option<Duration>) -> CallReport
 
 #[tokio::test(start_paused = true)]
 async fn a_call_waits_for_its_turn_within_its_time() {
-    let (gate, _) = gate(10.0, 1.0);
+    let (gate, _) = gate(10.0, 1);
     let began = Instant::now();
     drop(gate.admit(LIST, call(1000)).await.unwrap());
     drop(gate.admit(SHOW, call(1000)).await.unwrap());
@@ -72,7 +71,7 @@ async fn a_call_waits_for_its_turn_within_its_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_without_a_turn_in_its_time_fails_at_once_and_says_why() {
-    let (gate, metrics) = gate(0.1, 1.0);
+    let (gate, metrics) = gate(0.1, 1);
     drop(gate.admit(LIST, call(1000)).await.unwrap());
     let began = Instant::now();
     let error = gate.admit(LIST, call(5000)).await.unwrap_err();
@@ -99,7 +98,7 @@ async fn a_call_without_a_turn_in_its_time_fails_at_once_and_says_why() {
 
 #[tokio::test(start_paused = true)]
 async fn retry_after_closes_the_bucket_of_that_service_alone() {
-    let (gate, metrics) = gate(100.0, 100.0);
+    let (gate, metrics) = gate(100.0, 100);
     gate.report(LIST, report(Some(ErrorKind::Throttled), Some(ms(30_000))));
     let error = gate.admit(SHOW, call(10_000)).await.unwrap_err();
     assert_eq!((error.kind, error.retry_after), (ErrorKind::Throttled, Some(ms(30_000))));
@@ -111,8 +110,8 @@ async fn retry_after_closes_the_bucket_of_that_service_alone() {
     let began = Instant::now();
     drop(gate.admit(SHOW, call(31_000)).await.unwrap());
     assert_eq!(began.elapsed(), ms(30_000));
-    assert_eq!(gate.limits().bucket("compute", false).in_force(), Some(50.0));
-    assert_eq!(gate.limits().bucket("network", false).in_force(), Some(100.0));
+    assert_eq!(gate.shared.limits.bucket("compute", RequestClass::Read).in_force(), Some(50.0));
+    assert_eq!(gate.shared.limits.bucket("network", RequestClass::Read).in_force(), Some(100.0));
     let text = metrics.encode().unwrap();
     assert!(
         text.contains(r#"ccm_cloud_requests_refused_total{service="compute",reason="closed"} 1"#),
@@ -129,49 +128,37 @@ async fn only_answers_that_are_no_complaint_restore_the_rate() {
         (Some(ErrorKind::Timeout), false),
         (Some(ErrorKind::Unavailable), false),
     ] {
-        let (gate, _) = gate(100.0, 1.0);
+        let (gate, _) = gate(100.0, 1);
         gate.report(LIST, report(Some(ErrorKind::Throttled), None));
         sleep(ms(5000)).await;
         gate.report(LIST, report(error, None));
-        let rate = gate.limits().bucket("compute", false).in_force().unwrap();
+        let rate = gate.shared.limits.bucket("compute", RequestClass::Read).in_force().unwrap();
         assert_eq!(rate > 50.0, grows, "{error:?}: {rate}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn services_report_when_they_last_answered() {
-    let (gate, _) = gate(0.0, 1.0);
-    let start = Instant::now();
-    gate.report(LIST, report(None, None));
+    let (gate, _) = gate(0.0, 1);
+    assert_eq!(gate.verdict(), Verdict::Passed("not called yet".to_owned()));
     gate.report(PORTS, report(Some(ErrorKind::Unauthorized), None));
-    sleep(ms(100)).await;
-    gate.report(SHOW, report(Some(ErrorKind::NotFound), None));
+    sleep(ms(7000)).await;
+    gate.report(LIST, report(None, None));
+    let expect = "compute last success 0 s ago; network last success never, last failure 7 s ago: unauthorized";
+    assert_eq!(gate.verdict(), Verdict::Failed(expect.to_owned()));
+    sleep(ms(1000)).await;
     gate.report(CREATE, report(Some(ErrorKind::QuotaExceeded), None));
-    let later = start + ms(100);
-    assert_eq!(
-        gate.services(),
-        [
-            (
-                "compute",
-                ServiceState {
-                    last_success: Some(later),
-                    last_failure: Some((later, ErrorKind::QuotaExceeded)),
-                }
-            ),
-            (
-                "network",
-                ServiceState {
-                    last_success: None,
-                    last_failure: Some((start, ErrorKind::Unauthorized))
-                }
-            ),
-        ]
-    );
+    gate.report(PORTS, report(Some(ErrorKind::NotFound), None));
+    let failing = "compute last success 1 s ago, last failure 0 s ago: quota_exceeded";
+    let verdict = gate.verdict();
+    assert!(!verdict.is_passed() && verdict.detail().starts_with(failing), "{verdict:?}");
+    gate.report(SHOW, report(Some(ErrorKind::NotFound), None));
+    assert!(gate.verdict().is_passed(), "{:?}", gate.verdict());
 }
 
 #[tokio::test(start_paused = true)]
 async fn metrics_count_what_was_sent() {
-    let (gate, metrics) = gate(10.0, 1.0);
+    let (gate, metrics) = gate(10.0, 1);
     drop(gate.admit(LIST, call(1000)).await.unwrap());
     gate.report(LIST, report(None, None));
     drop(gate.admit(LIST, call(1000)).await.unwrap());
@@ -202,7 +189,7 @@ async fn writes_need_the_guard_before_and_after_the_wait() {
     let guard: WriteGuard = Box::new(move || {
         asked.load(Ordering::Relaxed).then_some(Some(7)).ok_or("the term has ended".to_owned())
     });
-    let (gate, metrics) = guarded_gate(10.0, 1.0, Some(guard));
+    let (gate, metrics) = guarded_gate(10.0, 1, Some(guard));
     drop(gate.admit(CREATE, call(1000)).await.unwrap());
     let end = async {
         sleep(ms(50)).await;
@@ -228,7 +215,7 @@ async fn writes_need_the_guard_before_and_after_the_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn errors_are_shown_before_the_first_one() {
-    let (gate, metrics) = gate(10.0, 10.0);
+    let (gate, metrics) = gate(10.0, 10);
     gate.report(LIST, report(None, None));
     let text = metrics.encode().unwrap();
     let series = |result: &str, value: u32| {
@@ -244,7 +231,7 @@ async fn errors_are_shown_before_the_first_one() {
 #[tokio::test(start_paused = true)]
 async fn a_write_carries_its_term_and_a_read_none() {
     let guard: WriteGuard = Box::new(|| Ok(Some(7)));
-    let (gate, _) = guarded_gate(10.0, 10.0, Some(guard));
+    let (gate, _) = guarded_gate(10.0, 10, Some(guard));
     assert_eq!(gate.admit(CREATE, call(1000)).await.unwrap().term, Some(7));
     assert_eq!(gate.admit(LIST, call(1000)).await.unwrap().term, None);
 }
@@ -252,11 +239,11 @@ async fn a_write_carries_its_term_and_a_read_none() {
 #[tokio::test(start_paused = true)]
 async fn the_end_waits_for_writes_under_way_and_lets_none_begin() {
     let began = Instant::now();
-    let (idle, _) = gate(10.0, 10.0);
+    let (idle, _) = gate(10.0, 10);
     idle.end_writes().await;
     assert_eq!(began.elapsed(), Duration::ZERO, "none is under way");
 
-    let (gate, _) = gate(10.0, 10.0);
+    let (gate, _) = gate(10.0, 10);
     let answered = gate.admit(CREATE, call(30_000)).await.unwrap();
     let lost = gate.admit(CREATE, call(20_000)).await.unwrap();
     let read = gate.admit(LIST, call(60_000)).await.unwrap();

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use ccm_base::duration;
-use ccm_kube::events::{EventKind, EventRecorder};
+use ccm_kube::{
+    ApiError,
+    events::{EventKind, EventRecorder},
+};
 use ccm_objects::ObjectRef;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
@@ -15,13 +18,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    complaint::Complaint,
     guard::LeaseGuard,
+    log_throttle::LogThrottle,
     metrics::LeadershipMetrics,
-    problem::{Problem, Reason},
+    problem::{Reason, api_error},
     standby,
     term::{Leadership, Moment},
 };
+use crate::settings::ElectionSettings;
 
 /// Upper limit for a single attempt.
 const CALL: Duration = Duration::from_secs(5);
@@ -32,74 +36,26 @@ const RELEASE_AGAIN: Duration = Duration::from_millis(50);
 /// Maximum length of the holder identity, which is also a field manager (128 bytes).
 const IDENTITY_LIMIT: usize = 128;
 
-/// The validated parameters of an election: lease > deadline > 1.2 × retry, whole seconds for
-/// the lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ElectionConfig {
-    /// The Lease's name.
-    pub name: String,
-    /// The Lease's namespace.
-    pub namespace: String,
-    /// How long an unchanged Lease is respected.
-    pub lease_duration: Duration,
-    /// How long a term lasts without renewal.
-    pub renew_deadline: Duration,
-    /// Time between two attempts.
-    pub retry_period: Duration,
-}
-
-impl ElectionConfig {
-    /// The time limit for an attempt.
-    fn call_timeout(&self) -> Duration {
-        self.renew_deadline.min(CALL)
-    }
-
-    /// The time limit for writes that a regularly renewed term covers.
-    fn write_timeout(&self) -> Duration {
-        self.renew_deadline.saturating_sub(self.retry_period) / 2
-    }
-}
-
 /// How an election ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// By [`Election::release`]: the Lease is free if this process held it.
+    /// On request: the Lease is free if this process held it.
     Released,
     /// The term could not be renewed: the process must exit.
     Lost,
 }
 
-/// The handle of a running election.
-#[derive(Clone)]
-pub struct Election {
-    leadership: Leadership,
-    release: CancellationToken,
-}
-
-impl Election {
-    /// The leadership state for the rest of the process.
-    pub fn leadership(&self) -> &Leadership {
-        &self.leadership
-    }
-
-    /// Releases the Lease and ends the election. All writers must have stopped before.
-    pub fn release(&self) {
-        self.release.cancel();
-    }
-}
-
 /// One candidate, driven by [`Elector::run`].
 pub struct Elector {
-    config: ElectionConfig,
+    config: ElectionSettings,
     identity: String,
     guard: LeaseGuard,
     lock: LeaseLock,
     watcher: Client,
     leadership: Leadership,
-    release: CancellationToken,
     metrics: LeadershipMetrics,
     events: EventRecorder,
-    complaint: Complaint,
+    throttle: LogThrottle,
     /// This process may hold the Lease: an attempt acquired it, or its result is unknown.
     may_hold: bool,
 }
@@ -127,49 +83,34 @@ impl Elector {
     /// A candidate with a generated identity. `guarded` makes the client that writes the Lease;
     /// `watcher` watches it.
     pub fn new(
-        config: ElectionConfig,
+        config: ElectionSettings,
         guarded: impl FnOnce(LeaseGuard) -> Client,
         watcher: Client,
         metrics: LeadershipMetrics,
         events: EventRecorder,
-    ) -> (Self, Election) {
-        Self::with_identity(identity(), config, guarded, watcher, metrics, events)
-    }
-
-    /// A candidate with a given identity, which must be unique to this process.
-    pub fn with_identity(
-        identity: String,
-        config: ElectionConfig,
-        guarded: impl FnOnce(LeaseGuard) -> Client,
-        watcher: Client,
-        metrics: LeadershipMetrics,
-        events: EventRecorder,
-    ) -> (Self, Election) {
+    ) -> Self {
+        let identity = identity();
         let guard = LeaseGuard::new(&identity, config.lease_duration);
         let params = LeaseLockParams {
-            lease_name: config.name.clone(),
+            lease_name: config.lease.clone(),
             holder_id: identity.clone(),
             lease_ttl: config.lease_duration,
         };
         let lock = LeaseLock::new(guarded(guard.clone()), &config.namespace, params);
-        let leadership = Leadership::standby(config.write_timeout());
-        let release = CancellationToken::new();
-        let election = Election { leadership: leadership.clone(), release: release.clone() };
-        let (complaint, may_hold) = (Complaint::default(), false);
-        let elector = Self {
+        // Half of what is left of a regularly renewed term just before a renewal.
+        let write_timeout = config.renew_deadline.saturating_sub(config.retry_period) / 2;
+        Self {
             config,
             identity,
             guard,
             lock,
             watcher,
-            leadership,
-            release,
+            leadership: Leadership::standby(write_timeout),
             metrics,
             events,
-            complaint,
-            may_hold,
-        };
-        (elector, election)
+            throttle: LogThrottle::default(),
+            may_hold: false,
+        }
     }
 
     /// This candidate's holder identity.
@@ -177,45 +118,46 @@ impl Elector {
         &self.identity
     }
 
-    /// Runs until the Lease is released or lost.
-    pub async fn run(mut self) -> Ended {
-        let release = self.release.clone();
-        let loss = tokio::select! {
-            biased;
-            () = release.cancelled() => None,
-            loss = self.stand_and_lead() => Some(loss),
-        };
+    /// The leadership state for the rest of the process.
+    pub fn leadership(&self) -> &Leadership {
+        &self.leadership
+    }
+
+    /// Runs until the Lease is lost, or `release` is cancelled: then it releases the Lease. All
+    /// writers must have stopped before.
+    pub async fn run(mut self, release: CancellationToken) -> Ended {
+        let loss = release.run_until_cancelled(self.stand_and_lead()).await;
         self.end(loss).await;
         loss.map_or(Ended::Released, |_| Ended::Lost)
     }
 
     async fn stand_and_lead(&mut self) -> Loss {
         let free = Notify::new();
-        let (client, guard) = (self.watcher.clone(), self.guard.clone());
-        let (namespace, name) = (self.config.namespace.clone(), self.config.name.clone());
+        let watched =
+            standby::watch(self.watcher.clone(), self.config.clone(), self.guard.clone(), &free);
         tokio::select! {
             () = self.stand(&free) => (),
-            never = standby::watch(client, &namespace, &name, &guard, &free) => match never {},
+            never = watched => match never {},
         }
         self.lead().await
     }
 
     /// Tries to acquire the Lease until this candidate leads.
     async fn stand(&mut self, free: &Notify) {
-        tracing::info!(identity = self.identity, lease = self.config.name, "waiting to lead");
-        let mut holder = String::new();
+        let lease = self.config.lease.clone();
+        tracing::info!(identity = self.identity, lease, "waiting to lead");
+        let mut known = String::new();
         loop {
-            match self.attempt(self.config.call_timeout()).await {
+            match self.attempt(self.call_timeout()).await {
                 Attempt::Ours(since, term) if self.begin(since, term) => return,
-                Attempt::Theirs if holder != self.guard.holder() => {
-                    holder = self.guard.holder();
-                    tracing::info!(
-                        lease = self.config.name,
-                        holder,
-                        "another replica leads; standing by"
-                    );
+                Attempt::Theirs => {
+                    let holder = self.guard.observed().holder().to_owned();
+                    if holder != known {
+                        tracing::info!(lease, holder, "another replica leads; standing by");
+                        known = holder;
+                    }
                 }
-                Attempt::Ours(..) | Attempt::Theirs | Attempt::Failed => (),
+                Attempt::Ours(..) | Attempt::Failed => (),
             }
             tokio::select! {
                 () = sleep_until(self.next_attempt()) => (),
@@ -224,11 +166,17 @@ impl Elector {
         }
     }
 
+    /// The time limit for an attempt that no term limits.
+    fn call_timeout(&self) -> Duration {
+        self.config.renew_deadline.min(CALL)
+    }
+
     /// After the retry period with client-go's jitter, or as soon as the Lease expires.
     fn next_attempt(&self) -> Instant {
         let jitter = 1.0 + 1.2 * rand::random::<f64>();
         let retry = Instant::now() + self.config.retry_period.mul_f64(jitter);
-        match self.guard.expires_at() {
+        let expiry = self.guard.observed().expires_at();
+        match expiry {
             Some(expiry) if expiry > Instant::now() => retry.min(expiry),
             _ => retry,
         }
@@ -240,41 +188,33 @@ impl Elector {
             return false;
         }
         self.metrics.became_leader();
-        tracing::info!(identity = self.identity, lease = self.config.name, "became leader");
-        self.tell("became leader");
+        tracing::info!(identity = self.identity, lease = self.config.lease, "became leader");
+        self.record("became leader");
         true
     }
 
-    /// Renews the Lease until a renewal fails to complete in time.
+    /// Renews the Lease until a renewal does not complete within the term.
     async fn lead(&mut self) -> Loss {
+        // When the renewal in progress began, and what was left of the term then.
+        let mut renewal = None;
         loop {
-            sleep(self.config.retry_period).await;
-            if let Err(loss) = self.renew().await {
-                return loss;
-            }
-        }
-    }
-
-    /// Renews within the remaining term.
-    async fn renew(&mut self) -> Result<(), Loss> {
-        let (start, remaining) = (Instant::now(), self.leadership.remaining());
-        let mut tries = 0;
-        loop {
+            sleep(self.config.retry_period.min(self.leadership.remaining())).await;
             let left = self.leadership.remaining();
             if left.is_zero() {
-                return Err(Loss::NotRenewed);
+                return Loss::NotRenewed;
             }
-            tries += 1;
+            let is_slow = renewal.is_some();
+            let (start, remaining) = *renewal.get_or_insert((Instant::now(), left));
             match self.attempt(left.min(CALL)).await {
                 Attempt::Ours(since, term) => {
-                    self.metrics.renewed(start.elapsed(), remaining, tries > 1);
-                    let lasts = self.leadership.renew(since, self.config.renew_deadline, term);
-                    return if lasts { Ok(()) } else { Err(Loss::NotRenewed) };
+                    self.metrics.renewed(start.elapsed(), remaining, is_slow);
+                    renewal = None;
+                    if !self.leadership.renew(since, self.config.renew_deadline, term) {
+                        return Loss::NotRenewed;
+                    }
                 }
-                Attempt::Theirs => return Err(Loss::Taken),
-                Attempt::Failed => {
-                    sleep(self.config.retry_period.min(self.leadership.remaining())).await;
-                }
+                Attempt::Theirs => return Loss::Taken,
+                Attempt::Failed => (),
             }
         }
     }
@@ -284,8 +224,8 @@ impl Elector {
         self.may_hold = true;
         let since = Moment::now();
         let answer = timeout(limit, self.lock.try_acquire_or_renew()).await;
-        self.metrics.read_transitions(self.guard.transitions());
-        let problem = match answer {
+        self.metrics.read_transitions(self.guard.observed().transitions());
+        let error = match answer {
             Ok(Ok(LeaseLockResult::Acquired(lease))) if self.holds(&lease) => {
                 return Attempt::Ours(since, term_number(&lease));
             }
@@ -293,15 +233,16 @@ impl Elector {
                 self.may_hold = false;
                 return Attempt::Theirs;
             }
-            Ok(Err(error)) => Problem::from(error),
-            Err(_) => Problem::Late,
+            Ok(Err(error)) => api_error(error),
+            Err(_) => ApiError::Timeout,
         };
-        self.metrics.failed(problem.reason());
+        let reason = Reason::from(&error);
+        self.metrics.failed(reason);
         // Losing a race is normal in an election.
-        if problem.reason() != Reason::Conflict && self.complaint.is_due() {
+        if reason != Reason::Conflict && self.throttle.is_due() {
             let Self { config, identity, .. } = self;
-            let lease = format!("{}/{}", config.namespace, config.name);
-            tracing::warn!(identity, lease, error = %problem, "cannot take or renew the lease; {}", problem.remedy());
+            let lease = format!("{}/{}", config.namespace, config.lease);
+            tracing::warn!(identity, lease, %error, "cannot take or renew the lease; {}", reason.remedy());
         }
         Attempt::Failed
     }
@@ -316,22 +257,21 @@ impl Elector {
     async fn end(&self, loss: Option<Loss>) {
         let led = self.leadership.end();
         self.metrics.set_leading(false);
-        if let Some(loss) = loss {
-            self.tell_loss(loss);
-        } else if self.may_hold {
-            self.step_down().await;
+        match loss {
+            Some(loss) => self.log_loss(loss),
+            None if self.may_hold => self.step_down().await,
+            None => (),
         }
         if led {
-            self.tell("stopped leading");
+            self.record("stopped leading");
         }
     }
 
-    fn tell_loss(&self, loss: Loss) {
-        let Self { config: ElectionConfig { name: lease, renew_deadline, .. }, identity, .. } =
-            self;
+    fn log_loss(&self, loss: Loss) {
+        let (identity, lease) = (&self.identity, &self.config.lease);
         match loss {
             Loss::NotRenewed => {
-                let deadline = duration::format(*renew_deadline);
+                let deadline = duration::format(self.config.renew_deadline);
                 tracing::error!(
                     identity,
                     lease,
@@ -339,22 +279,22 @@ impl Elector {
                 );
             }
             Loss::Taken => {
-                let holder = self.guard.holder();
+                let holder = self.guard.observed().holder().to_owned();
                 tracing::error!(identity, lease, holder, "lost the lease: another replica took it");
             }
         }
     }
 
     async fn step_down(&self) {
-        let lease = &self.config.name;
-        let problem = match timeout(self.config.call_timeout(), self.free()).await {
+        let lease = &self.config.lease;
+        let error = match timeout(self.call_timeout(), self.free()).await {
             Ok(Ok(())) => return tracing::info!(lease, "released the lease"),
             Ok(Err(Error::ReleaseLockWhenNotLeading { .. })) => return, // Nothing to release.
-            Ok(Err(error)) => Problem::from(error),
-            Err(_) => Problem::Late,
+            Ok(Err(error)) => api_error(error),
+            Err(_) => ApiError::Timeout,
         };
-        self.metrics.failed(problem.reason());
-        tracing::warn!(lease, error = %problem, "the lease is not released; it runs out by itself");
+        self.metrics.failed(Reason::from(&error));
+        tracing::warn!(lease, %error, "the lease is not released; it expires by itself");
     }
 
     /// Releases the Lease. A concurrent modification costs another read.
@@ -369,12 +309,13 @@ impl Elector {
         }
     }
 
-    fn tell(&self, what: &str) {
+    /// Records an event.
+    fn record(&self, what: &str) {
         let about = ObjectRef {
             api_version: "coordination.k8s.io/v1",
             kind: "Lease",
             namespace: Some(self.config.namespace.clone()),
-            name: self.config.name.clone(),
+            name: self.config.lease.clone(),
             ..ObjectRef::default()
         };
         self.events.record(

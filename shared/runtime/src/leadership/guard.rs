@@ -3,23 +3,20 @@
 //! It rewrites each Lease that the library reads, so that the library's wall clock test gives
 //! the result of our observation, and adds the missing precondition to the library's patches.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{FutureExt as _, future::BoxFuture};
+use ccm_kube::client::{LeaseService, ResponseBody};
+use futures::FutureExt as _;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header::CONTENT_LENGTH};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Full};
 use kube::client::Body;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use tower::{BoxError, Layer, Service};
+use tower::{BoxError, ServiceExt as _, service_fn};
 
-use super::observed::{Observed, holder};
+use super::observed::Observed;
 
 /// The renew time shown for a Lease that may be taken: expired by any clock.
 const LONG_AGO: &str = "1970-01-01T00:00:00.000000Z";
@@ -30,59 +27,33 @@ const SHOWN_SECONDS: u32 = 1;
 
 /// A layer only for the client that writes the Lease. Clones share the observation.
 #[derive(Clone)]
-pub struct LeaseGuard {
-    shared: Arc<Mutex<Shared>>,
-    me: Arc<str>,
-}
-
-struct Shared {
-    observed: Observed,
-    /// The version of the last read, until a patch consumes it. Only a read by the library sets
-    /// it: the version must be the one that the library decided on.
-    version: Option<String>,
-}
+pub struct LeaseGuard(Arc<Mutex<Observed>>);
 
 impl LeaseGuard {
     /// Guards the candidate `me`, which respects an unchanged Lease for `duration`, or for the
     /// record's own duration where that is longer.
     pub fn new(me: &str, duration: Duration) -> Self {
-        let shared = Shared { observed: Observed::new(me, duration), version: None };
-        Self { shared: Arc::new(Mutex::new(shared)), me: me.into() }
+        Self(Arc::new(Mutex::new(Observed::new(me, duration))))
     }
 
-    /// When another candidate's Lease will have been unchanged for long enough; `None` if no
-    /// other candidate is known to hold it.
-    pub fn expires_at(&self) -> Option<Instant> {
-        self.shared.lock().observed.expires_at()
+    /// Puts the guard in front of a stack for Lease requests.
+    pub fn layer(&self, stack: LeaseService) -> LeaseService {
+        let guard = self.clone();
+        let guarded = move |request| guard.clone().carry(stack.clone(), request);
+        LeaseService::new(service_fn(guarded))
     }
 
-    /// The holder of the Lease when last seen; empty for none.
-    pub fn holder(&self) -> String {
-        self.shared.lock().observed.holder().to_owned()
-    }
-
-    /// The Lease's transitions as last seen; `None` if it was never seen.
-    pub(super) fn transitions(&self) -> Option<i64> {
-        self.shared.lock().observed.transitions()
-    }
-
-    /// Records a Lease seen outside of an attempt. It counts as an observation; no decision is
-    /// based on it.
-    pub(super) fn heard(&self, record: &Value) {
-        self.shared.lock().observed.saw(record, Instant::now());
+    /// What is known of the Lease.
+    pub(super) fn observed(&self) -> MutexGuard<'_, Observed> {
+        self.0.lock()
     }
 
     /// The Lease as shown to the library: complete, and expired exactly when we decide so.
     fn present(&self, mut lease: Value) -> Value {
-        let free = {
-            let (now, mut shared) = (Instant::now(), self.shared.lock());
-            shared.version = lease
-                .pointer("/metadata/resourceVersion")
-                .and_then(Value::as_str)
-                .map(str::to_owned);
-            shared.observed.saw(lease.get("spec").unwrap_or(&Value::Null), now);
-            shared.observed.is_free(now)
-        };
+        let (now, mut observed) = (Instant::now(), self.observed());
+        let version = lease.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+        observed.version = version.map(str::to_owned);
+        observed.saw(lease.get("spec").unwrap_or(&Value::Null), now);
         let Some(object) = lease.as_object_mut() else { return lease };
         let spec = object.entry("spec").or_insert_with(|| json!({}));
         if !spec.is_object() {
@@ -98,7 +69,7 @@ impl LeaseGuard {
         if spec["leaseTransitions"].as_i64().is_some_and(|count| !countable(count)) {
             spec["leaseTransitions"] = json!(0);
         }
-        let takeable = free && holder(spec) != &*self.me;
+        let takeable = observed.is_free(now) && !observed.is_mine(spec);
         spec["renewTime"] = json!(if takeable { LONG_AGO } else { FAR_AHEAD });
         spec["leaseDurationSeconds"] = json!(SHOWN_SECONDS);
         lease
@@ -107,14 +78,14 @@ impl LeaseGuard {
     /// The Lease does not exist. If it existed before, its holder may still lead: as long as it
     /// must be respected, the candidate is shown the last known Lease.
     fn present_absent(&self) -> Option<Value> {
-        let (now, mut shared) = (Instant::now(), self.shared.lock());
-        shared.version = None;
-        shared.observed.missed(now);
-        if shared.observed.is_free(now) {
+        let (now, mut observed) = (Instant::now(), self.observed());
+        observed.version = None;
+        observed.missed(now);
+        if observed.is_free(now) {
             return None;
         }
         let spec = json!({
-            "holderIdentity": shared.observed.holder(), "leaseTransitions": 0, "renewTime": FAR_AHEAD,
+            "holderIdentity": observed.holder(), "leaseTransitions": 0, "renewTime": FAR_AHEAD,
             "leaseDurationSeconds": SHOWN_SECONDS,
         });
         Some(
@@ -124,9 +95,8 @@ impl LeaseGuard {
 
     /// Gives a patch the version of the read that led to it, which is valid once.
     fn stamp(&self, request: Request<Body>) -> Result<Request<Body>, BoxError> {
-        let version = self.shared.lock().version.take();
-        let version =
-            version.ok_or("a Lease is not patched without having been read: refused here")?;
+        let version = self.observed().version.take();
+        let version = version.ok_or("refused here: a Lease must be read before it is patched")?;
         let (mut parts, body) = request.into_parts();
         // Bodies that kube's Api makes are in memory.
         let bytes = body.collect_bytes().now_or_never().ok_or("the patch is not in memory")??;
@@ -140,17 +110,15 @@ impl LeaseGuard {
         Ok(Request::from_parts(parts, Body::from(serde_json::to_vec(&patch)?)))
     }
 
-    async fn answer<B>(
-        &self,
-        method: Method,
-        response: Response<B>,
-    ) -> Result<Response<Body>, BoxError>
-    where
-        B: http_body::Body<Data = Bytes> + Send,
-        B::Error: Into<BoxError>,
-    {
-        let (mut parts, body) = response.into_parts();
-        let mut bytes = body.collect().await.map_err(Into::into)?.to_bytes();
+    async fn carry(
+        self,
+        stack: LeaseService,
+        request: Request<Body>,
+    ) -> Result<Response<ResponseBody>, BoxError> {
+        let method = request.method().clone();
+        let request = if method == Method::PATCH { self.stamp(request)? } else { request };
+        let (mut parts, body) = stack.oneshot(request).await?.into_parts();
+        let mut bytes = body.collect().await?.to_bytes();
         if method == Method::GET {
             let shown = match parts.status {
                 StatusCode::OK => Some(self.present(serde_json::from_slice(&bytes)?)),
@@ -160,53 +128,10 @@ impl LeaseGuard {
             if let Some(lease) = shown {
                 parts.status = StatusCode::OK;
                 parts.headers = HeaderMap::new();
-                bytes = serde_json::to_vec(&lease)?.into();
+                bytes = Bytes::from(serde_json::to_vec(&lease)?);
             }
         }
-        Ok(Response::from_parts(parts, Body::from(bytes)))
-    }
-}
-
-impl<S> Layer<S> for LeaseGuard {
-    type Service = Guarded<S>;
-
-    fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded { inner, guard: self.clone() }
-    }
-}
-
-/// The guarded service.
-#[derive(Clone)]
-pub struct Guarded<S> {
-    inner: S,
-    guard: LeaseGuard,
-}
-
-impl<S, B> Service<Request<Body>> for Guarded<S>
-where
-    S: Service<Request<Body>, Response = Response<B>>,
-    S::Future: Send + 'static,
-    S::Error: Into<BoxError>,
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    type Response = Response<Body>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(cx).map_err(Into::into)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (guard, method) = (self.guard.clone(), request.method().clone());
-        let request = if method == Method::PATCH { guard.stamp(request) } else { Ok(request) };
-        match request {
-            Err(error) => std::future::ready(Err(error)).boxed(),
-            Ok(request) => {
-                let answer = self.inner.call(request);
-                async move { guard.answer(method, answer.await.map_err(Into::into)?).await }.boxed()
-            }
-        }
+        let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
+        Ok(Response::from_parts(parts, body))
     }
 }

@@ -56,7 +56,7 @@ impl LeadershipMetrics {
     }
 
     pub(super) fn set_leading(&self, leads: bool) {
-        self.of.leads.of(self.name()).set(leads.into());
+        self.of.leads.of(self.name.clone()).set(leads.into());
         if !leads {
             self.of.remaining.set(0.0);
         }
@@ -64,14 +64,14 @@ impl LeadershipMetrics {
 
     pub(super) fn became_leader(&self) {
         self.set_leading(true);
-        self.of.transitions.of(self.name()).inc();
+        self.of.transitions.of(self.name.clone()).inc();
     }
 
     /// Sets the Lease's own count of transitions. A process that loses the Lease exits, so only
     /// the Lease can count across processes.
     pub(super) fn read_transitions(&self, count: Option<i64>) {
         if let Some(count) = count {
-            self.of.lease_transitions.of(self.name()).set(count);
+            self.of.lease_transitions.of(self.name.clone()).set(count);
         }
     }
 
@@ -79,15 +79,11 @@ impl LeadershipMetrics {
         self.of.renewal.observe(took.as_secs_f64());
         self.of.remaining.set(remaining.as_secs_f64());
         if slow {
-            self.of.slow_path.of(self.name()).inc();
+            self.of.slow_path.of(self.name.clone()).inc();
         }
     }
 
     pub(super) fn failed(&self, reason: Reason) {
-        self.of.failures.of((self.name(), reason)).inc();
-    }
-
-    fn name(&self) -> Text {
-        self.name.clone()
+        self.of.failures.of((self.name.clone(), reason)).inc();
     }
 }

@@ -1,6 +1,6 @@
 //! A candidate's observation of the Lease.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
@@ -9,9 +9,12 @@ use tokio::time::Instant;
 ///
 /// Only a change of the record matters, never its timestamps: clocks differ.
 pub(super) struct Observed {
-    me: Arc<str>,
+    me: String,
     duration: Duration,
     last: Option<Seen>,
+    /// The version of the last read, until a patch consumes it. Only a read by the library sets
+    /// it: the version must be the one that the library decided on.
+    pub(super) version: Option<String>,
 }
 
 struct Seen {
@@ -26,7 +29,7 @@ struct Seen {
 impl Observed {
     /// No observation yet, for the candidate `me`, which respects a record for at least `duration`.
     pub(super) fn new(me: &str, duration: Duration) -> Self {
-        Self { me: me.into(), duration, last: None }
+        Self { me: me.to_owned(), duration, last: None, version: None }
     }
 
     /// Records that the Lease contains `record`.
@@ -69,8 +72,13 @@ impl Observed {
         !self.is_held_by_other() || self.expires_at().is_some_and(|expiry| now >= expiry)
     }
 
+    /// Whether this record names this candidate.
+    pub(super) fn is_mine(&self, record: &Value) -> bool {
+        holder(record) == self.me
+    }
+
     fn is_held_by_other(&self) -> bool {
-        !self.holder().is_empty() && self.holder() != &*self.me
+        !self.holder().is_empty() && self.holder() != self.me
     }
 
     /// The longer of the record's duration and our own, so that replicas with different settings

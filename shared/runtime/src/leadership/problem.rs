@@ -24,61 +24,45 @@ pub(super) enum Reason {
 
 ccm_metrics::label!(Reason);
 
-/// A failed attempt.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Problem {
-    /// No response within the attempt's time limit.
-    #[error("no answer in time")]
-    Late,
-    /// The API server's error.
-    #[error(transparent)]
-    Api(ApiError),
-    /// An error of the library itself.
-    #[error("{0}")]
-    Library(String),
-}
-
-impl Problem {
-    pub(super) fn reason(&self) -> Reason {
-        let Self::Api(error) = self else {
-            return if matches!(self, Self::Late) { Reason::Timeout } else { Reason::Other };
-        };
+impl From<&ApiError> for Reason {
+    fn from(error: &ApiError) -> Self {
         match error {
-            ApiError::Timeout => Reason::Timeout,
-            ApiError::Conflict | ApiError::AlreadyExists => Reason::Conflict,
-            ApiError::Forbidden(_) => Reason::Forbidden,
-            ApiError::Unauthorized | ApiError::Credentials(_) => Reason::Unauthorized,
-            ApiError::Unavailable(_) | ApiError::Throttled { .. } => Reason::Unavailable,
-            _ => Reason::Other,
+            ApiError::Timeout => Self::Timeout,
+            ApiError::Conflict | ApiError::AlreadyExists => Self::Conflict,
+            ApiError::Forbidden(_) => Self::Forbidden,
+            ApiError::Unauthorized | ApiError::Credentials(_) => Self::Unauthorized,
+            ApiError::Unavailable(_) | ApiError::Throttled { .. } => Self::Unavailable,
+            _ => Self::Other,
         }
     }
+}
 
+impl Reason {
     /// A hint for the operator, if there is one.
-    pub(super) fn remedy(&self) -> &'static str {
-        match self.reason() {
-            Reason::Forbidden => {
-                "trying on; the rights to get, create, patch, list and watch leases are needed"
+    pub(super) fn remedy(self) -> &'static str {
+        match self {
+            Self::Forbidden => {
+                "retrying; the rights to get, create, patch, list and watch leases are needed"
             }
-            Reason::Unauthorized => {
-                "trying on; check the credentials in the kubeconfig or the service account"
+            Self::Unauthorized => {
+                "retrying; check the credentials in the kubeconfig or the service account"
             }
-            _ => "trying on",
+            _ => "retrying",
         }
     }
 }
 
-impl From<Error> for Problem {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::GetLease(error)
-            | Error::CreateLease(error)
-            | Error::AcquireLease(error)
-            | Error::RenewLease(error)
-            | Error::ReleaseLease(error)
-            | Error::Kube(error) => Self::Api(error.into()),
-            Error::ApiError { response } => Self::Api(ApiError::from_status(&response)),
-            other => Self::Library(other.to_string()),
-        }
+/// The API server's error behind an error of the library.
+pub(super) fn api_error(error: Error) -> ApiError {
+    match error {
+        Error::GetLease(error)
+        | Error::CreateLease(error)
+        | Error::AcquireLease(error)
+        | Error::RenewLease(error)
+        | Error::ReleaseLease(error)
+        | Error::Kube(error) => error.into(),
+        Error::ApiError { response } => ApiError::from_status(&response),
+        other => ApiError::Decode(other.to_string()),
     }
 }
 
@@ -96,8 +80,8 @@ mod tests {
                 Error::ApiError { response: status() },
                 Error::RenewLease(kube::Error::Api(status())),
             ] {
-                let problem = Problem::from(error);
-                assert_eq!((problem.reason(), problem.to_string().as_str()), (expect, text));
+                let error = api_error(error);
+                assert_eq!((Reason::from(&error), error.to_string().as_str()), (expect, text));
             }
         };
         check(403, "leases is forbidden", Reason::Forbidden, "forbidden: leases is forbidden");
@@ -106,13 +90,12 @@ mod tests {
         check(504, "", Reason::Timeout, "no answer in time");
         check(500, "etcd", Reason::Unavailable, "unavailable: etcd");
         check(422, "duration", Reason::Other, "refused as invalid: duration");
-        assert_eq!(Problem::Late.reason(), Reason::Timeout);
     }
 
     #[test]
-    fn what_the_library_stumbles_over_is_told() {
-        let problem = Problem::from(Error::TraverseLease { key: "spec".to_owned() });
-        assert_eq!(problem.reason(), Reason::Other);
-        assert!(problem.to_string().contains("`spec`"), "{problem}");
+    fn the_librarys_own_errors_keep_their_text() {
+        let error = api_error(Error::TraverseLease { key: "spec".to_owned() });
+        assert_eq!(Reason::from(&error), Reason::Other);
+        assert!(error.to_string().contains("`spec`"), "{error}");
     }
 }

@@ -16,9 +16,10 @@ use kube::{
     },
 };
 use serde_json::Value;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
-use super::{complaint::Complaint, guard::LeaseGuard, observed::holder};
+use super::{guard::LeaseGuard, log_throttle::LogThrottle, observed::holder};
+use crate::settings::ElectionSettings;
 
 /// The server ends a watch after this many seconds, so that a dead connection is detected.
 const WATCH_SECONDS: u32 = 60;
@@ -31,22 +32,21 @@ const BLIND: &str = "cannot watch the lease, so a takeover may take some seconds
 /// when the Lease is released or deleted. Never returns.
 pub(super) async fn watch(
     client: Client,
-    namespace: &str,
-    name: &str,
-    guard: &LeaseGuard,
+    ElectionSettings { lease: name, namespace, .. }: ElectionSettings,
+    guard: LeaseGuard,
     free: &Notify,
 ) -> Infallible {
     // Untyped, so that the record compares equal to the one that an attempt reads.
-    let api =
-        Api::<DynamicObject>::namespaced_with(client, namespace, &ApiResource::erase::<Lease>(&()));
+    let resource = ApiResource::erase::<Lease>(&());
+    let api = Api::<DynamicObject>::namespaced_with(client, &namespace, &resource);
     let config = Config::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
     let mut events = std::pin::pin!(watcher::watcher(api, config).default_backoff());
-    let mut complaint = Complaint::default();
+    let mut throttle = LogThrottle::default();
     loop {
         match events.try_next().await {
             Ok(Some(Event::Apply(lease) | Event::InitApply(lease))) => {
                 let record = lease.data.get("spec").unwrap_or(&Value::Null);
-                guard.heard(record);
+                guard.observed().saw(record, Instant::now());
                 if holder(record).is_empty() {
                     free.notify_one();
                 }
@@ -55,7 +55,7 @@ pub(super) async fn watch(
             Ok(Some(_)) => (),
             Ok(None) => std::future::pending().await,
             Err(error) => {
-                if complaint.is_due() {
+                if throttle.is_due() {
                     let lease = format!("{namespace}/{name}");
                     tracing::warn!(lease, error = %error, "{BLIND}");
                 }

@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_base::clock;
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
 /// A moment on three clocks. A leader uses the one that advanced most: the monotonic clock
@@ -79,32 +78,21 @@ impl Current {
 /// The leadership state, for the rest of the process. Clones share it.
 #[derive(Clone)]
 pub struct Leadership {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    tenure: Mutex<Tenure>,
-    phase: watch::Sender<Phase>,
+    state: Arc<watch::Sender<State>>,
     write_timeout: Duration,
 }
 
 #[derive(Clone, Copy)]
-enum Tenure {
-    /// Does not lead.
-    None,
-    /// Leads for a term.
+enum State {
+    /// Does not lead yet.
+    Standby,
+    /// Leads until the end of this term, by the clock.
     Term(Current),
     /// Leads without a limit, because there is no election.
     Unlimited,
     /// Works like a leader, but may not write.
     Observer,
-}
-
-/// State published to waiters; `Leads` is entered once.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Standby,
-    Leading,
+    /// Has led. A process does not lead twice.
     Ended,
 }
 
@@ -114,17 +102,17 @@ const UNBOUNDED_WRITE: Duration = Duration::from_secs(10);
 impl Leadership {
     /// Always leads: `--leader-elect=false`.
     pub fn unconditional() -> Self {
-        Self::with(Tenure::Unlimited, UNBOUNDED_WRITE)
+        Self::with(State::Unlimited, UNBOUNDED_WRITE)
     }
 
     /// Works like a leader, but may not write: `--mode=observe`.
     pub fn observer() -> Self {
-        Self::with(Tenure::Observer, UNBOUNDED_WRITE)
+        Self::with(State::Observer, UNBOUNDED_WRITE)
     }
 
     /// Does not lead yet.
     pub(super) fn standby(write_timeout: Duration) -> Self {
-        Self::with(Tenure::None, write_timeout)
+        Self::with(State::Standby, write_timeout)
     }
 
     /// Leads for this time from now on; a zero length does not lead. For tests of writers.
@@ -134,20 +122,18 @@ impl Leadership {
         leadership
     }
 
-    fn with(tenure: Tenure, write_timeout: Duration) -> Self {
-        let leads = matches!(tenure, Tenure::Unlimited | Tenure::Observer);
-        let phase = watch::Sender::new(if leads { Phase::Leading } else { Phase::Standby });
-        Self { inner: Arc::new(Inner { tenure: Mutex::new(tenure), phase, write_timeout }) }
+    fn with(state: State, write_timeout: Duration) -> Self {
+        Self { state: Arc::new(watch::Sender::new(state)), write_timeout }
     }
 
     /// Whether a write that takes at most `need` may start now.
     pub fn check(&self, need: Duration) -> Result<Term, Lost> {
-        let tenure = *self.inner.tenure.lock();
-        let current = match tenure {
-            Tenure::None => return Err(Lost::NotLeading),
-            Tenure::Observer => return Err(Lost::Observing),
-            Tenure::Unlimited => return Ok(Term { remaining: Duration::MAX, number: None }),
-            Tenure::Term(current) => current,
+        let state = *self.state.borrow();
+        let current = match state {
+            State::Standby | State::Ended => return Err(Lost::NotLeading),
+            State::Observer => return Err(Lost::Observing),
+            State::Unlimited => return Ok(Term { remaining: Duration::MAX, number: None }),
+            State::Term(current) => current,
         };
         let remaining = current.remaining();
         if remaining.is_zero() {
@@ -175,31 +161,30 @@ impl Leadership {
     /// The time limit for writes that a regularly renewed term covers: half of its remaining time
     /// just before a renewal.
     pub fn write_timeout(&self) -> Duration {
-        self.inner.write_timeout
+        self.write_timeout
     }
 
     /// Waits until this process leads; an observer does not wait. Never returns once leadership
     /// was lost.
     pub async fn wait_leading(&self) {
-        self.reach(Phase::Leading).await;
+        self.reach(|state| !matches!(state, State::Standby | State::Ended)).await;
     }
 
     /// Waits until leadership is lost. Time-critical code calls [`Leadership::check`] instead: a
     /// term expires by the clock before waiters are notified.
     pub async fn lost(&self) {
-        self.reach(Phase::Ended).await;
+        self.reach(|state| matches!(state, State::Ended)).await;
     }
 
-    async fn reach(&self, phase: Phase) {
+    async fn reach(&self, reached: impl FnMut(&State) -> bool) {
         // The sender lives as long as this handle: waiting cannot fail.
-        self.inner.phase.subscribe().wait_for(|now| *now == phase).await.ok();
+        self.state.subscribe().wait_for(reached).await.ok();
     }
 
     /// Whether a term has expired while the process still considers itself leader: a task is
     /// stuck, and the process should be restarted.
     pub fn is_overdue(&self) -> bool {
-        *self.inner.phase.borrow() == Phase::Leading
-            && self.check(Duration::ZERO) == Err(Lost::NotLeading)
+        matches!(*self.state.borrow(), State::Term(current) if current.remaining().is_zero())
     }
 
     /// The remaining term; zero when not leading.
@@ -214,18 +199,16 @@ impl Leadership {
         if current.remaining().is_zero() {
             return false;
         }
-        *self.inner.tenure.lock() = Tenure::Term(current);
-        self.inner.phase.send_replace(Phase::Leading);
+        self.state.send_replace(State::Term(current));
         true
     }
 
     /// Ends leadership. Returns whether this process led.
     pub(super) fn end(&self) -> bool {
-        *self.inner.tenure.lock() = Tenure::None;
-        self.inner.phase.send_if_modified(|phase| {
-            let led = *phase == Phase::Leading;
+        self.state.send_if_modified(|state| {
+            let led = matches!(state, State::Term(_));
             if led {
-                *phase = Phase::Ended;
+                *state = State::Ended;
             }
             led
         })

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use ccm_base::later;
+use serde::Serialize;
+use tokio::time::Instant;
 
 /// Upper limit for the wait for a token. A waiter then checks again, so that tiny rates cannot
 /// overflow the clock.
@@ -13,64 +13,49 @@ const HORIZON: Duration = Duration::from_hours(24);
 /// A shortfall below this is a rounding error.
 const EPSILON: f64 = 1e-9;
 
+/// The minimum share of the configured rate, however often the server refuses.
+const FLOOR: f64 = 0.1;
+/// Time to recover from nothing to the full rate while requests succeed.
+const RESTORE: Duration = Duration::from_mins(1);
+/// Refusals within this time after a halving do not halve again: they answer requests that
+/// were sent before it.
+const HALVE_GAP: Duration = Duration::from_secs(1);
+/// The longest time for which a bucket closes, so that a wrong `Retry-After` cannot block a
+/// service for days.
+pub(super) const MAX_CLOSED: Duration = Duration::from_mins(5);
+
 /// A request rate with a burst.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Rate {
-    /// Requests per second on average; 0 or less means no limit.
-    pub per_second: f64,
+    /// Requests per second on average; `None` for no limit.
+    pub per_second: Option<f64>,
     /// Requests at once after an idle period; at least 1.
-    pub burst: f64,
+    pub burst: u32,
 }
 
 impl Rate {
     /// No limit.
-    pub const UNLIMITED: Self = Self { per_second: 0.0, burst: 1.0 };
+    pub const UNLIMITED: Self = Self { per_second: None, burst: 1 };
 
     /// A rate of `per_second` with a burst.
-    pub const fn new(per_second: f64, burst: f64) -> Self {
-        Self { per_second, burst }
+    pub const fn new(per_second: f64, burst: u32) -> Self {
+        Self { per_second: Some(per_second), burst }
     }
 
-    /// Whether this limits anything.
-    pub fn is_unlimited(self) -> bool {
-        !(self.per_second > 0.0 && self.per_second.is_finite())
+    /// Requests per second, if they are limited.
+    fn limit(self) -> Option<f64> {
+        self.per_second.filter(|rate| *rate > 0.0 && rate.is_finite())
     }
-}
 
-/// How a bucket reacts to the server's responses.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tuning {
-    /// The minimum share of the configured rate, however often the server refuses; above 0 and
-    /// at most 1.
-    pub floor: f64,
-    /// Time to recover from nothing to the full rate while requests succeed.
-    pub restore: Duration,
-    /// Refusals within this time after a halving do not halve again: they answer requests that
-    /// were sent before it.
-    pub halve_gap: Duration,
-    /// The longest time for which a bucket closes, so that a wrong `Retry-After` cannot block a
-    /// service for days.
-    pub max_closed: Duration,
-    /// After this many urgent waiters, one routine waiter gets a turn.
-    pub urgent_streak: u32,
-}
-
-impl Default for Tuning {
-    fn default() -> Self {
-        Self {
-            floor: 0.1,
-            restore: Duration::from_mins(1),
-            halve_gap: Duration::from_secs(1),
-            max_closed: Duration::from_mins(5),
-            urgent_streak: 8,
-        }
+    /// The burst. One below 1 would block all requests.
+    fn most(self) -> f64 {
+        f64::from(self.burst.max(1))
     }
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
     rate: Rate,
-    tuning: Tuning,
     /// The current share of the configured rate.
     share: f64,
     tokens: f64,
@@ -80,18 +65,17 @@ pub(super) struct Bucket {
     halved: Option<Instant>,
     /// When the share was last raised or halved.
     adjusted: Instant,
-    throttled: u64,
+    /// The number of refusals.
+    pub(super) throttled: u64,
 }
 
 impl Bucket {
     /// A full bucket.
-    pub(super) fn new(rate: Rate, tuning: Tuning, now: Instant) -> Self {
-        let rate = sane(rate);
+    pub(super) fn new(rate: Rate, now: Instant) -> Self {
         Self {
             rate,
-            tuning,
             share: 1.0,
-            tokens: rate.burst,
+            tokens: rate.most(),
             filled: now,
             closed_until: None,
             halved: None,
@@ -102,21 +86,17 @@ impl Bucket {
 
     /// The current rate; `None` if there is no limit.
     pub(super) fn in_force(&self) -> Option<f64> {
-        (!self.rate.is_unlimited()).then_some(self.rate.per_second * self.share)
+        Some(self.rate.limit()? * self.share)
     }
 
     /// The configured rate and burst; `None` if there is no limit.
-    pub(super) fn configured(&self) -> Option<Rate> {
-        (!self.rate.is_unlimited()).then_some(self.rate)
+    pub(super) fn configured(&self) -> Option<(f64, f64)> {
+        Some((self.rate.limit()?, self.rate.most()))
     }
 
     pub(super) fn tokens(&mut self, now: Instant) -> f64 {
         self.fill(now);
         self.tokens
-    }
-
-    pub(super) fn throttled_total(&self) -> u64 {
-        self.throttled
     }
 
     /// The remaining time for which the bucket is closed.
@@ -132,7 +112,7 @@ impl Bucket {
         if earliest > now {
             return Err(earliest);
         }
-        if !self.rate.is_unlimited() {
+        if self.rate.limit().is_some() {
             self.tokens -= 1.0;
         }
         Ok(())
@@ -155,9 +135,8 @@ impl Bucket {
 
     pub(super) fn configure(&mut self, rate: Rate, now: Instant) {
         self.fill(now);
-        let rate = sane(rate);
-        if self.rate.is_unlimited() && !rate.is_unlimited() {
-            self.tokens = rate.burst;
+        if self.rate.limit().is_none() {
+            self.tokens = rate.most();
         }
         self.rate = rate;
     }
@@ -166,7 +145,7 @@ impl Bucket {
     /// bucket was open.
     pub(super) fn close(&mut self, time: Duration, now: Instant) -> bool {
         let was_open = self.closed_for(now).is_none();
-        let until = later(now, time.min(self.tuning.max_closed));
+        let until = later(now, time.min(MAX_CLOSED));
         self.closed_until = Some(self.closed_until.map_or(until, |old| old.max(until)));
         was_open
     }
@@ -175,10 +154,10 @@ impl Bucket {
     pub(super) fn refused(&mut self, now: Instant) {
         self.throttled += 1;
         self.fill(now);
-        if self.halved.is_some_and(|at| now.saturating_duration_since(at) < self.tuning.halve_gap) {
+        if self.halved.is_some_and(|at| now.saturating_duration_since(at) < HALVE_GAP) {
             return;
         }
-        self.share = (self.share / 2.0).max(self.tuning.floor.clamp(0.001, 1.0));
+        self.share = (self.share / 2.0).max(FLOOR);
         self.halved = Some(now);
         self.adjusted = now;
     }
@@ -191,7 +170,7 @@ impl Bucket {
         }
         self.fill(now);
         let since = now.saturating_duration_since(self.adjusted).min(Duration::from_secs(1));
-        let step = since.as_secs_f64() / self.tuning.restore.as_secs_f64().max(EPSILON);
+        let step = since.as_secs_f64() / RESTORE.as_secs_f64();
         self.share = (self.share + step).min(1.0);
         self.adjusted = now;
     }
@@ -202,13 +181,8 @@ impl Bucket {
         self.filled = self.filled.max(now);
         let grown =
             self.in_force().map_or(f64::INFINITY, |per_second| passed.as_secs_f64() * per_second);
-        self.tokens = (self.tokens + grown).min(self.rate.burst);
+        self.tokens = (self.tokens + grown).min(self.rate.most());
     }
-}
-
-/// A burst below 1 would block all requests.
-fn sane(rate: Rate) -> Rate {
-    Rate { per_second: rate.per_second, burst: if rate.burst >= 1.0 { rate.burst } else { 1.0 } }
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn bucket(per_second: f64, burst: f64) -> TokenBucket {
-    TokenBucket::new(Rate::new(per_second, burst), Tuning::default(), Histogram::new([1.0]))
+fn bucket(per_second: f64, burst: u32) -> TokenBucket {
+    TokenBucket::new(Rate::new(per_second, burst), Histogram::new([1.0]))
 }
 
 async fn take(bucket: &TokenBucket, count: usize) {
@@ -27,7 +27,7 @@ async fn take(bucket: &TokenBucket, count: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn waiters_get_their_turns_at_the_rate() {
-    let bucket = bucket(10.0, 5.0);
+    let bucket = bucket(10.0, 5);
     let began = Instant::now();
     take(&bucket, 5).await;
     assert_eq!(began.elapsed(), Duration::ZERO);
@@ -42,7 +42,7 @@ async fn waiters_get_their_turns_at_the_rate() {
 
 #[tokio::test(start_paused = true)]
 async fn first_come_first_served_within_a_priority_and_the_waiting_first() {
-    let bucket = bucket(10.0, 1.0);
+    let bucket = bucket(10.0, 1);
     take(&bucket, 1).await;
     let order = RefCell::new(Vec::new());
     let waiter = |id: &'static str, after: u64, priority| {
@@ -65,7 +65,7 @@ async fn first_come_first_served_within_a_priority_and_the_waiting_first() {
 
 #[tokio::test(start_paused = true)]
 async fn routine_does_not_starve() {
-    let bucket = bucket(100.0, 1.0);
+    let bucket = bucket(100.0, 1);
     let crowd = async {
         loop {
             tokio::join!(take(&bucket, 10), take(&bucket, 10), take(&bucket, 10));
@@ -87,7 +87,7 @@ async fn routine_does_not_starve() {
 
 #[tokio::test(start_paused = true)]
 async fn who_gives_up_has_taken_nothing() {
-    let bucket = bucket(10.0, 1.0);
+    let bucket = bucket(10.0, 1);
     take(&bucket, 1).await;
     let began = Instant::now();
     let patient = async {
@@ -106,12 +106,12 @@ async fn who_gives_up_has_taken_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_rate_holds_for_those_who_wait() {
-    let bucket = bucket(0.01, 1.0);
+    let bucket = bucket(0.01, 1);
     take(&bucket, 1).await;
     let began = Instant::now();
     let change = async {
         sleep(ms(500)).await;
-        bucket.configure(Rate::new(10.0, 1.0));
+        bucket.configure(Rate::new(10.0, 1));
     };
     tokio::join!(take(&bucket, 2), change);
     assert!((690..710).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
@@ -127,7 +127,7 @@ async fn a_new_rate_holds_for_those_who_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_that_cannot_be_met_fails_at_once() {
-    let bucket = bucket(10.0, 1.0);
+    let bucket = bucket(10.0, 1);
     take(&bucket, 1).await;
     let now = Instant::now();
     let by = |millis: u64| bucket.admit_by(Priority::Waiting, now + ms(millis));
@@ -157,7 +157,7 @@ async fn a_deadline_that_cannot_be_met_fails_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_that_others_take_away_fails_in_time() {
-    let bucket = bucket(10.0, 1.0);
+    let bucket = bucket(10.0, 1);
     take(&bucket, 1).await;
     let now = Instant::now();
     let routine = bucket.admit_by(Priority::Routine, now + ms(300));
@@ -173,7 +173,7 @@ async fn a_deadline_that_others_take_away_fails_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn closing_holds_those_who_wait() {
-    let bucket = bucket(10.0, 1.0);
+    let bucket = bucket(10.0, 1);
     take(&bucket, 1).await;
     let began = Instant::now();
     let close = async {
@@ -193,7 +193,7 @@ proptest! {
     fn the_rate_is_used_up_and_kept(
         waiters in prop::collection::vec((0..2000_u64, any::<bool>(), prop::option::of(1..3000_u64)), 1..60),
         per_second in 5.0..200.0,
-        burst in 1.0..10.0,
+        burst in 1..10_u32,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let patient = waiters.iter().filter(|(_, _, patience)| patience.is_none()).count();
@@ -212,7 +212,7 @@ proptest! {
         granted.sort_by_key(|(_, at)| *at);
         for (n, (_, from)) in granted.iter().enumerate() {
             for (count, (_, to)) in (1_u32..).zip(&granted[n..]) {
-                let allowed = burst + per_second * to.saturating_sub(*from).as_secs_f64() + 1e-6;
+                let allowed = f64::from(burst) + per_second * to.saturating_sub(*from).as_secs_f64() + 1e-6;
                 prop_assert!(f64::from(count) <= allowed);
             }
         }
@@ -224,7 +224,7 @@ proptest! {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_on_several_threads_are_all_served() {
-    let bucket = bucket(20_000.0, 10.0);
+    let bucket = bucket(20_000.0, 10);
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..20 {
         let bucket = bucket.clone();
@@ -248,7 +248,7 @@ async fn waiters_on_several_threads_are_all_served() {
 #[tokio::test(start_paused = true)]
 async fn requests_to_the_api_server_pay_by_class() {
     let metrics = Metrics::new();
-    let limits = ApiLimits::new(ApiRates::each(Rate::new(1.0, 2.0)), &LimitMetrics::new(&metrics));
+    let limits = Limits::new(Rates::each(Rate::new(1.0, 2)), &metrics);
     let began = Instant::now();
     for class in [RequestClass::Read, RequestClass::Write, RequestClass::Event] {
         limits.admit(class).await;
@@ -256,7 +256,7 @@ async fn requests_to_the_api_server_pay_by_class() {
     }
     assert_eq!(began.elapsed(), Duration::ZERO, "none takes from another");
 
-    limits.configure(ApiRates::each(Rate::new(100.0, 100.0)));
+    limits.configure(Rates::each(Rate::new(100.0, 100)));
     limits.answered(RequestClass::Write, Some(429), Some(ms(3000)));
     limits.answered(RequestClass::Read, Some(404), Some(ms(3000)));
     limits.answered(RequestClass::Event, None, None);
@@ -288,18 +288,29 @@ async fn requests_to_the_api_server_pay_by_class() {
 #[tokio::test(start_paused = true)]
 async fn services_of_a_cloud_have_buckets_of_their_own() {
     let metrics = Metrics::new();
-    let rates =
-        |read, write| CloudRates { read: Rate::new(read, 1.0), write: Rate::new(write, 1.0) };
-    let limits = CloudLimits::new(rates(10.0, 5.0), &LimitMetrics::new(&metrics));
-    assert_eq!(limits.bucket("compute", false).in_force(), Some(10.0));
-    assert_eq!(limits.bucket("compute", true).in_force(), Some(5.0));
-    limits.bucket("compute", false).refused();
-    assert_eq!(limits.bucket("compute", false).in_force(), Some(5.0), "the same bucket");
-    assert_eq!(limits.bucket("network", false).in_force(), Some(10.0), "another one");
+    let rates = |read, write| Rates {
+        cloud_reads: Rate::new(read, 1),
+        cloud_writes: Rate::new(write, 1),
+        ..Rates::each(Rate::UNLIMITED)
+    };
+    let limits = Limits::new(rates(10.0, 5.0), &metrics);
+    assert_eq!(limits.bucket("compute", RequestClass::Read).in_force(), Some(10.0));
+    assert_eq!(limits.bucket("compute", RequestClass::Write).in_force(), Some(5.0));
+    limits.bucket("compute", RequestClass::Read).refused();
+    assert_eq!(
+        limits.bucket("compute", RequestClass::Read).in_force(),
+        Some(5.0),
+        "the same bucket"
+    );
+    assert_eq!(limits.bucket("network", RequestClass::Read).in_force(), Some(10.0), "another one");
     limits.configure(rates(20.0, 0.0));
-    assert_eq!(limits.bucket("compute", false).in_force(), Some(10.0));
-    assert_eq!(limits.bucket("compute", true).in_force(), None);
-    assert_eq!(limits.bucket("volume", false).in_force(), Some(20.0), "one that comes later");
+    assert_eq!(limits.bucket("compute", RequestClass::Read).in_force(), Some(10.0));
+    assert_eq!(limits.bucket("compute", RequestClass::Write).in_force(), None);
+    assert_eq!(
+        limits.bucket("volume", RequestClass::Read).in_force(),
+        Some(20.0),
+        "one that comes later"
+    );
     let text = metrics.encode().unwrap();
     for name in ["ccm_limiter_rate", "ccm_limiter_configured_rate", "ccm_limiter_burst"] {
         assert!(

@@ -1,17 +1,20 @@
 //! A token bucket with waiting callers.
 
-use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use ccm_base::{FairOrder, later};
 use ccm_cloud::Priority;
 use parking_lot::Mutex;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep_until},
+    time::{Instant, timeout_at},
 };
 
-use super::bucket::{Bucket, Rate, Tuning};
-use ccm_base::FairOrder;
+use super::bucket::{Bucket, Rate};
+
+/// After this many urgent waiters, one routine waiter gets a turn.
+const URGENT_STREAK: u32 = 8;
 
 /// The error for a request that cannot be sent within its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,19 +54,6 @@ struct State {
     last: u64,
 }
 
-/// The state of a bucket.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Standing {
-    /// `None` for no limit.
-    pub(super) per_second: Option<f64>,
-    /// The configured rate; `None` for no limit.
-    pub(super) configured: Option<Rate>,
-    pub(super) tokens: f64,
-    pub(super) closed_for: Duration,
-    pub(super) throttled: u64,
-    pub(super) waiting: usize,
-}
-
 /// The first waiter of this priority.
 fn first(line: &Line, priority: Priority) -> Option<(&(Priority, u64), &Arc<Notify>)> {
     line.range((priority, 0)..=(priority, u64::MAX)).next()
@@ -95,31 +85,31 @@ impl State {
         }
     }
 
-    /// Tries to admit this waiter. An error holds the time to try again, unless woken before;
-    /// `None` means that only a wake-up can help.
-    fn turn(&mut self, ticket: (Priority, u64), now: Instant) -> Result<(), Option<Instant>> {
-        if self.head().is_none_or(|(head, _)| *head != ticket) {
-            return Err(None);
-        }
-        self.bucket.take(now).map_err(Some)?;
-        let routine_waits = first(&self.line, Priority::Routine).is_some();
-        self.turns.took(ticket.0 == Priority::Waiting, routine_waits);
-        self.leave(ticket);
-        Ok(())
-    }
-
-    /// Why this waiter cannot be admitted by the deadline, if that is already certain.
-    fn hopeless(
+    /// Admits this waiter (`None`), or returns the time to try again unless woken before. An
+    /// error if it is certain that there is no turn by the deadline.
+    fn turn(
         &mut self,
         ticket: (Priority, u64),
         deadline: Instant,
         now: Instant,
-    ) -> Option<Refused> {
+    ) -> Result<Option<Instant>, Refused> {
+        let is_head = self.head().is_some_and(|(head, _)| *head == ticket);
+        if is_head && self.bucket.take(now).is_ok() {
+            let routine_waits = first(&self.line, Priority::Routine).is_some();
+            self.turns.took(ticket.0 == Priority::Waiting, routine_waits);
+            self.leave(ticket);
+            return Ok(None);
+        }
         if let Some(left) = self.bucket.closed_for(now).filter(|left| now + *left > deadline) {
-            return Some(Refused::Closed { left });
+            return Err(Refused::Closed { left });
         }
         let ahead = self.line.range((ticket.0, 0)..ticket).count();
-        (self.bucket.earliest(ahead, now) > deadline || deadline <= now).then_some(Refused::NoTurn)
+        let earliest = self.bucket.earliest(ahead, now);
+        if earliest > deadline || deadline <= now {
+            return Err(Refused::NoTurn);
+        }
+        // The others' waiters are woken in their turn.
+        Ok(Some(if is_head { earliest } else { deadline }))
     }
 }
 
@@ -149,11 +139,11 @@ impl Drop for Place<'_> {
 
 impl TokenBucket {
     /// A full bucket. The histogram records the seconds that each request waited.
-    pub fn new(rate: Rate, tuning: Tuning, waits: Histogram) -> Self {
+    pub fn new(rate: Rate, waits: Histogram) -> Self {
         let state = State {
-            bucket: Bucket::new(rate, tuning, Instant::now()),
+            bucket: Bucket::new(rate, Instant::now()),
             line: BTreeMap::new(),
-            turns: FairOrder::new(tuning.urgent_streak),
+            turns: FairOrder::new(URGENT_STREAK),
             last: 0,
         };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), waits }) }
@@ -162,12 +152,8 @@ impl TokenBucket {
     /// Waits for a turn without a time limit, and returns the wait time. A caller that gives up
     /// takes no token.
     pub async fn admit(&self, priority: Priority) -> Duration {
-        loop {
-            // Without a deadline a request is never refused.
-            if let Ok(waited) = self.enter(priority, None).await {
-                return waited;
-            }
-        }
+        let never = later(Instant::now(), Duration::MAX);
+        self.admit_by(priority, never).await.unwrap_or_default()
     }
 
     /// Waits for a turn, and fails as soon as it is certain that there is none by the deadline.
@@ -176,40 +162,12 @@ impl TokenBucket {
         priority: Priority,
         deadline: Instant,
     ) -> Result<Duration, Refused> {
-        self.enter(priority, Some(deadline)).await
-    }
-
-    async fn enter(
-        &self,
-        priority: Priority,
-        deadline: Option<Instant>,
-    ) -> Result<Duration, Refused> {
         let began = Instant::now();
         let place = Place::take(&self.shared, priority);
         loop {
-            let again = {
-                let mut state = self.shared.state.lock();
-                let now = Instant::now();
-                match state.turn(place.ticket, now) {
-                    Ok(()) => break,
-                    Err(again) => match deadline
-                        .and_then(|deadline| state.hopeless(place.ticket, deadline, now))
-                    {
-                        Some(refused) => return Err(refused),
-                        None => again,
-                    },
-                }
-            };
-            let woken = pin!(place.notify.notified());
-            match again.into_iter().chain(deadline).min() {
-                None => woken.await,
-                Some(at) => {
-                    tokio::select! {
-                        () = woken => {}
-                        () = sleep_until(at) => {}
-                    }
-                }
-            }
+            let turn = self.shared.state.lock().turn(place.ticket, deadline, Instant::now())?;
+            let Some(again) = turn else { break };
+            timeout_at(again, place.notify.notified()).await.ok();
         }
         let waited = began.elapsed();
         self.shared.waits.observe(waited.as_secs_f64());
@@ -228,7 +186,7 @@ impl TokenBucket {
         self.change(|bucket, now| bucket.configure(rate, now));
     }
 
-    /// Closes the bucket for this time, at most [`Tuning::max_closed`]. Never shortens an earlier
+    /// Closes the bucket for this time, at most five minutes. Never shortens an earlier
     /// closing. Returns whether the bucket was open, so that a burst of refusals can be logged
     /// once.
     pub fn close_for(&self, time: Duration) -> bool {
@@ -256,16 +214,9 @@ impl TokenBucket {
         self.shared.state.lock().line.len()
     }
 
-    pub(super) fn standing(&self) -> Standing {
-        let mut state = self.shared.state.lock();
-        let now = Instant::now();
-        Standing {
-            per_second: state.bucket.in_force(),
-            configured: state.bucket.configured(),
-            tokens: state.bucket.tokens(now),
-            closed_for: state.bucket.closed_for(now).unwrap_or_default(),
-            throttled: state.bucket.throttled_total(),
-            waiting: state.line.len(),
-        }
+    /// The bucket, and the number of waiting requests.
+    pub(super) fn snapshot(&self) -> (Bucket, usize) {
+        let state = self.shared.state.lock();
+        (state.bucket.clone(), state.line.len())
     }
 }

@@ -9,15 +9,13 @@ use ccm_kube::{
     client::{ClientError, Clients, Unlimited},
     metrics::RestMetrics,
 };
-use ccm_settings::Invocation;
 use tokio::time::timeout;
 
 use super::{
     Failure, Loaded, Program,
-    exit::{Exit, print, refuse},
+    parts::client_config,
     provider::{self, provider_context},
-    setup::{install_tls, load_for, runtime},
-    shell::client_config,
+    setup::{install_tls, print, refuse, runtime},
 };
 use crate::{
     http::Server,
@@ -39,23 +37,18 @@ struct Found {
 
 /// Checks the settings and all files that they name, and prints the result. The exit code is
 /// that of a start with the same settings.
-pub(super) fn check<P: Program>(invocation: &Invocation, providers: &ProviderRegistry) -> Exit {
-    let loaded = match load_for::<P>(invocation, providers) {
-        Ok(loaded) => loaded,
-        Err(error) => return refuse::<P>(&error.to_string()),
-    };
+pub(super) fn check<P: Program>(
+    loaded: Loaded<P>,
+    providers: &ProviderRegistry,
+) -> Result<u8, String> {
     install_tls();
     // The provider reports problems of its file in the log.
-    let said =
+    let warnings =
         LogSettings { verbosity: 0, filter: Some("warn".to_owned()), format: LogFormat::Text };
-    let _said = match logging::logger(&said, std::io::stderr) {
-        Ok((subscriber, _)) => tracing::subscriber::set_default(subscriber),
-        Err(error) => return refuse::<P>(&error.to_string()),
-    };
-    let runtime = match runtime::<P>() {
-        Ok(runtime) => runtime,
-        Err(error) => return refuse::<P>(&format!("cannot start the async runtime: {error}")),
-    };
+    let (subscriber, _) = logging::logger(&warnings, std::io::stderr);
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let runtime =
+        runtime::<P>().map_err(|error| format!("cannot start the async runtime: {error}"))?;
     let found = runtime.block_on(look::<P>(loaded, providers));
     runtime.shutdown_background();
     for warning in found.warnings {
@@ -64,10 +57,10 @@ pub(super) fn check<P: Program>(invocation: &Invocation, providers: &ProviderReg
     for failure in &found.failures {
         refuse::<P>(&chain(failure));
     }
-    match found.failures.first() {
-        Some(first) => Exit::from(first),
+    Ok(match found.failures.first() {
+        Some(first) => first.exit_code(),
         None => print("the configuration is valid\n"),
-    }
+    })
 }
 
 async fn look<P: Program>(loaded: Loaded<P>, providers: &ProviderRegistry) -> Found {

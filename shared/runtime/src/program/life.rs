@@ -1,11 +1,33 @@
-//! The lifecycle of a process in one place.
+//! The life of a process: start, work as the leader or as an observer, orderly end.
+
+use std::{future::pending, sync::Arc, time::Duration};
 
 use ccm_base::message::chain;
-use ccm_cloud::ProviderRegistry;
+use ccm_cloud::{Cloud, ProviderContext, ProviderRegistry};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, Loaded, Program, shell::Shell};
-use crate::logging::LogControl;
+use super::{
+    Context, Failure, Loaded, Program,
+    parts::{OBSERVES, Parts},
+    provider::{self, provider_context},
+};
+use crate::{
+    health::{Scope, Verdict},
+    leadership::Elector,
+    logging::LogControl,
+    plans::Mode,
+    rights::{self, Review},
+};
+
+/// Minimum time for tasks to notice the cancellation, after the deadline.
+const NOTICE: Duration = Duration::from_secs(1);
+/// Time for tasks to stop when the process ends because of an error.
+const ABANDON: Duration = Duration::from_millis(2500);
+/// Time for releasing the Lease, and for the event writer to flush its queue: a little above
+/// their own limits. The Lease expires by itself if it is not released.
+const RELEASE: Duration = Duration::from_secs(6);
+const FLUSH: Duration = Duration::from_secs(3);
 
 /// Runs a program until `stop` is cancelled or an error ends it, which is logged. `main` adds
 /// the command line, the logger and the signals.
@@ -15,17 +37,167 @@ pub async fn run<P: Program>(
     log: LogControl,
     stop: CancellationToken,
 ) -> Result<(), Failure> {
-    let shell = match stop.run_until_cancelled(Shell::<P>::start(loaded, log)).await {
-        None => return Ok(()),
-        Some(started) => started.inspect_err(say)?,
+    let Some(started) = stop.run_until_cancelled(Parts::<P>::start(loaded, log)).await else {
+        return Ok(());
     };
+    let (parts, elector) = started.inspect_err(log_failure)?;
     let mut leading = None;
-    let outcome = shell.watch(&stop, shell.live(providers, &mut leading)).await;
+    let outcome = tokio::select! {
+        biased;
+        failure = parts.tasks.failed() => Err(Failure::Broken(failure)),
+        () = stop.cancelled() => Ok(()),
+        ended = parts.live(providers, elector, &mut leading) => ended,
+    };
     // Log first: the orderly shutdown takes time, and may be killed.
-    let outcome = outcome.inspect_err(say);
-    shell.end(outcome, leading).await
+    let outcome = outcome.inspect_err(log_failure);
+    parts.end(outcome.is_ok(), leading).await;
+    outcome
 }
 
-fn say(failure: &Failure) {
+fn log_failure(failure: &Failure) {
     tracing::error!("cannot go on: {}", chain(failure));
+}
+
+impl<P: Program> Parts<P> {
+    /// From building the provider to the end of leadership. Returns only when leadership is lost
+    /// or an error occurs. Sets `leading` once the program leads or observes.
+    async fn live(
+        &self,
+        providers: &ProviderRegistry,
+        elector: Option<Elector>,
+        leading: &mut Option<Arc<P>>,
+    ) -> Result<(), Failure> {
+        if !self.common.borrow().enabled {
+            let idle = format!("idle: --controllers switches {} off", P::IDENTITY.controller);
+            tracing::info!("{idle}");
+            self.startup.pass(idle);
+            pending::<()>().await;
+        }
+        self.review_rights();
+        let cloud = self.cloud(providers).await?;
+        self.startup.fail("preparing");
+        let context = self.context(cloud);
+        let program = Arc::new(P::prepare(&context).await?);
+        self.startup.pass("prepared");
+        if let Some(elector) = elector {
+            self.stand(elector);
+        }
+        self.leadership.wait_leading().await;
+        match self.plans.mode() {
+            Mode::Control => self.metrics.set_running(P::IDENTITY.alias, true),
+            Mode::Observe => tracing::info!("{OBSERVES}"),
+        }
+        *leading = Some(Arc::clone(&program));
+        // Upstream names this check after the controller.
+        let work = self.work.clone();
+        self.health.add(P::IDENTITY.controller, Scope::Liveness, move || {
+            Verdict::Passed(format!("{} tasks", work.running().len()))
+        });
+        program.lead(&context);
+        self.leadership.lost().await;
+        Err(Failure::Broken("leaderelection lost".to_owned()))
+    }
+
+    /// Reviews the program's permissions in the background.
+    fn review_rights(&self) {
+        let needed = match self.plans.mode() {
+            Mode::Control => rights::needed(P::rights(), &self.common.borrow().election),
+            Mode::Observe => rights::reads(P::rights()),
+        };
+        let client = self.clients.main.clone();
+        let review = Review::new(P::IDENTITY.binary, needed, client, &self.health, &self.metrics);
+        self.tasks.spawn_job("rights", review.run(self.tasks.token().clone()));
+    }
+
+    /// The cloud, once it has the capabilities that the program needs.
+    async fn cloud(&self, providers: &ProviderRegistry) -> Result<Arc<dyn Cloud>, Failure> {
+        let settings = Arc::clone(&self.common.borrow());
+        let factory = providers
+            .get(&settings.cloud.provider)
+            .map_err(|error| Failure::Usage(error.to_string()))?;
+        let context = ProviderContext {
+            gate: Arc::new(self.gate.clone()),
+            metrics: Arc::new(self.metrics.clone()),
+            ..provider_context::<P>(&settings)
+        };
+        let cloud = provider::build(factory.as_ref(), &context, &self.startup).await?;
+        let needs = P::needs(&self.own.borrow());
+        provider::wait_capable(cloud.as_ref(), &needs, &self.startup).await;
+        Ok(cloud)
+    }
+
+    fn context(&self, cloud: Arc<dyn Cloud>) -> Context<P> {
+        Context {
+            clients: self.clients.clone(),
+            cloud,
+            leadership: self.leadership.clone(),
+            events: self.events.clone(),
+            plans: self.plans.clone(),
+            settings: self.own.clone(),
+            common: self.common.clone(),
+            metrics: self.metrics.clone(),
+            supervisor: self.work.clone(),
+            health: self.health.clone(),
+            token: self.work.token().clone(),
+        }
+    }
+
+    /// Starts the election and adds upstream's check, which fails for a process that still leads
+    /// after its term expired.
+    fn stand(&self, elector: Elector) {
+        let (leadership, lease) =
+            (self.leadership.clone(), self.common.borrow().election.lease.clone());
+        let me = elector.identity().to_owned();
+        self.health.add("leaderElection", Scope::Liveness, move || {
+            if leadership.is_overdue() {
+                let why = format!("failed election to renew leadership on lease {lease}");
+                return Verdict::Failed(why);
+            }
+            Verdict::Passed(match leadership.remaining().as_secs() {
+                _ if !leadership.is_leader() => format!("standing by for lease {lease} as {me}"),
+                left => {
+                    format!("leads by lease {lease} as {me}, term ends in {left} s unless renewed")
+                }
+            })
+        });
+        let release = self.election.token().clone();
+        self.election.spawn_job("election", async move {
+            elector.run(release).await;
+        });
+    }
+
+    /// Orderly shutdown: not ready, drain, stop the tasks, release the Lease, flush the events,
+    /// close the pages. Without `drain`, because of an error, the work is abandoned.
+    async fn end(self, drain: bool, leading: Option<Arc<P>>) {
+        self.startup.fail("ending");
+        let time = if drain { self.common.borrow().drain_timeout } else { ABANDON };
+        let deadline = Instant::now() + time;
+        if drain
+            && self.leadership.is_leader()
+            && let Some(program) = &leading
+        {
+            tracing::info!("draining");
+            tokio::select! {
+                drained = timeout_at(deadline, program.drain()) => if drained.is_err() {
+                    tracing::warn!("work was not drained within --drain-timeout");
+                },
+                () = self.leadership.lost() => tracing::warn!("leadership lost while draining"),
+            }
+        }
+        if leading.is_some() && self.plans.mode() == Mode::Control {
+            self.metrics.set_running(P::IDENTITY.alias, false);
+        }
+        self.work.token().cancel();
+        // Not limited by the deadline: a sent write cannot be cancelled.
+        self.gate.end_writes().await;
+        let left = deadline.saturating_duration_since(Instant::now()).max(NOTICE);
+        match self.work.wait_all(left).await {
+            Ok(()) => self.election.stop(RELEASE).await,
+            // While a write may still be in flight, the Lease must not be released early; it
+            // expires by itself.
+            Err(late) => tracing::warn!("work did not end: {late}"),
+        }
+        self.events_task.stop(FLUSH).await;
+        self.tasks.stop(FLUSH).await;
+    }
 }

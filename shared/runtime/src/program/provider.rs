@@ -19,6 +19,8 @@ const WAIT: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration
 const LONGEST_ASKED: Duration = Duration::from_mins(1);
 /// Poll interval for capabilities that the provider learns by itself.
 const GLANCE: Duration = Duration::from_secs(1);
+/// Interval for checking again whether a provider has gained a missing capability.
+const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// Time limit for the probe of the cloud.
 const PROBE: Call = Call::routine(Duration::from_secs(10));
 
@@ -90,23 +92,25 @@ fn offered(cloud: &dyn Cloud, needs: Capability) -> Result<bool, CloudError> {
     }
 }
 
-/// Waits until the provider knows its capabilities without a call.
-async fn known(cloud: &dyn Cloud, needs: Capability) {
-    loop {
-        sleep(GLANCE).await;
-        if offered(cloud, needs).is_ok() {
-            return;
+/// Waits until the provider has the capabilities that the program requires, and logs the
+/// optional ones that it lacks.
+pub(super) async fn wait_capable(cloud: &dyn Cloud, needs: &[Need], startup: &Condition) {
+    let mut logged = None;
+    while let Some(missing) = missing(cloud, needs, startup).await {
+        let idle = format!("idle: the cloud provider {} does not offer {missing}", cloud.name());
+        if logged != Some(missing) {
+            tracing::info!("{idle}");
+            logged = Some(missing);
         }
+        // Each time, because a failed probe replaces the message.
+        startup.pass(idle);
+        sleep(LOOK_AGAIN).await;
     }
 }
 
-/// The required capabilities that the provider lacks; waits until they are known. Does not
-/// wait for optional capabilities.
-pub(super) async fn missing(
-    cloud: &dyn Cloud,
-    needs: &[Need],
-    startup: &Condition,
-) -> Option<Capability> {
+/// The required capability that the provider lacks; waits until that is known. Does not wait
+/// for optional capabilities.
+async fn missing(cloud: &dyn Cloud, needs: &[Need], startup: &Condition) -> Option<Capability> {
     for need in needs {
         match *need {
             Need::Required(capability) if !offers(cloud, capability, startup).await => {
@@ -122,36 +126,37 @@ pub(super) async fn missing(
     None
 }
 
-/// Waits until it is known whether the provider has the capabilities that the program needs.
-async fn offers(cloud: &dyn Cloud, needs: Capability, startup: &Condition) -> bool {
+/// Waits until it is known whether the provider has this capability.
+async fn offers(cloud: &dyn Cloud, capability: Capability, startup: &Condition) -> bool {
+    let provider = cloud.name();
     let mut failures = 0;
-    let mut logged = String::new();
-    let mut asked = false;
+    let mut logged = None;
     loop {
-        let error = match offered(cloud, needs) {
+        let error = match offered(cloud, capability) {
             Ok(offered) => return offered,
             Err(error) => error,
         };
         startup.fail(format!(
-            "not known yet whether the cloud provider {} offers {needs}: {error}",
-            cloud.name()
+            "not known yet whether the cloud provider {provider} offers {capability}: {error}"
         ));
-        // Log once per error kind: an outage of the cloud may be long.
-        let line = error.kind.to_string();
-        if !asked {
-            // Every start gets here, and stays for the duration of the probe.
-            tracing::info!(provider = cloud.name(), capability = %needs, "asking the cloud what it offers");
-        } else if line != logged {
-            tracing::warn!(provider = cloud.name(), capability = %needs, %error, "the cloud does not say yet what it offers");
-            logged = line;
+        // The first failure is normal: a provider discovers on use. Later ones are logged once per
+        // kind: an outage of the cloud may be long.
+        if failures == 0 {
+            tracing::info!(provider, %capability, "asking the cloud what it offers");
+        } else if logged != Some(error.kind) {
+            tracing::warn!(provider, %capability, %error, "the cloud does not say yet what it offers");
+            logged = Some(error.kind);
         }
-        // The capabilities may become known meanwhile, for instance after a configuration fix.
         failures += 1;
-        timeout(wait(&error, failures), known(cloud, needs)).await.ok();
-        // Providers discover on use; a failure appears in the next iteration.
-        asked = true;
+        // The capabilities may become known meanwhile, for instance after a configuration fix.
+        let known = async {
+            while offered(cloud, capability).is_err() {
+                sleep(GLANCE).await;
+            }
+        };
+        timeout(wait(&error, failures), known).await.ok();
         if let Err(error) = cloud.health(PROBE).await {
-            tracing::debug!(provider = cloud.name(), %error, "the cloud does not answer");
+            tracing::debug!(provider, %error, "the cloud does not answer");
         }
     }
 }

@@ -1,24 +1,46 @@
-//! Setup shared by a start and `--check-config`: settings, TLS, threads.
+//! What a start and `--check-config` share: messages before the logger exists, exit codes, TLS,
+//! threads.
 
-use std::thread::available_parallelism;
+use std::{io::Write as _, thread::available_parallelism};
 
-use ccm_cloud::ProviderRegistry;
-use ccm_settings::{Invocation, LoadError};
 use tokio::runtime::{Builder, Runtime};
 
-use super::{Loaded, Program};
-use crate::settings;
+use super::{Failure, Program};
+
+/// Exit code of an orderly end.
+pub(super) const DONE: u8 = 0;
+/// Exit code of a lost leadership, a task that ended unexpectedly, or another error.
+pub(super) const BROKEN: u8 = 1;
+/// Exit code of an invalid command line or invalid settings.
+pub(super) const USAGE: u8 = 2;
 
 /// Upper limit for worker threads: a controller runs few tasks at a time, also on a machine
 /// with many processors.
 const THREADS: usize = 4;
 
-/// Reads the settings of a program from all layers, for a process with these providers.
-pub(super) fn load_for<P: Program>(
-    invocation: &Invocation,
-    providers: &ProviderRegistry,
-) -> Result<Loaded<P>, LoadError> {
-    settings::load(P::IDENTITY, providers.names(), invocation)
+impl Failure {
+    pub(super) const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => USAGE,
+            Self::Broken(_) => BROKEN,
+        }
+    }
+}
+
+/// Prints errors of the command line or the settings; the logger does not exist yet.
+pub(super) fn refuse<P: Program>(lines: &str) -> u8 {
+    for line in lines.lines() {
+        eprintln!("{}: {line}", P::IDENTITY.binary);
+    }
+    USAGE
+}
+
+/// Prints a text on stdout. A closed pipe, as with `head`, is no error.
+pub(super) fn print(text: &str) -> u8 {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => BROKEN,
+        _ => DONE,
+    }
 }
 
 /// The async runtime of a process of this program.

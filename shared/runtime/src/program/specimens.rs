@@ -6,7 +6,7 @@ use super::{ConfigMetrics, Program};
 use crate::{
     cloud_gate::CloudGate,
     leadership::LeadershipMetrics,
-    limits::{ApiLimits, ApiRates, CloudLimits, CloudRates, LimitMetrics, Rate},
+    limits::{Limits, Rate, Rates},
     metrics::Metrics,
     plans::PlanMetrics,
     rights::RightsMetrics,
@@ -20,16 +20,13 @@ use crate::{
 /// of running programs.
 pub fn specimens<P: Program>() -> Metrics {
     let metrics = Metrics::of(P::IDENTITY.binary);
-    drop(metrics.running(P::IDENTITY.alias));
+    metrics.set_running(P::IDENTITY.alias, false);
     ConfigMetrics::new(&metrics).specimens();
     RightsMetrics::new(&metrics).specimens();
     PlanMetrics::new(&metrics).specimens();
 
-    let limit_metrics = LimitMetrics::new(&metrics);
-    let rate = Rate::UNLIMITED;
-    ApiLimits::new(ApiRates::each(rate), &limit_metrics);
-    let cloud_limits = CloudLimits::new(CloudRates { read: rate, write: rate }, &limit_metrics);
-    CloudGate::new(cloud_limits, &metrics, None).specimens();
+    let limits = Limits::new(Rates::each(Rate::UNLIMITED), &metrics);
+    CloudGate::new(limits, &metrics, None).specimens();
 
     RestMetrics::new(&metrics).specimens();
     EventMetrics::new(&metrics).specimens();

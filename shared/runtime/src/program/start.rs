@@ -1,17 +1,15 @@
 //! From the command line to a running process, and from its end to the exit code.
 
-use std::process::ExitCode;
+use std::{io, process::ExitCode};
 
 use ccm_cloud::ProviderRegistry;
 use ccm_settings::{Action, Invocation, Origin};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Loaded, Program, check,
-    exit::{Exit, print, refuse},
-    life,
-    setup::{install_tls, load_for, runtime},
-    signals::Signals,
+    Loaded, Program, check, life,
+    setup::{BROKEN, DONE, install_tls, print, refuse, runtime},
     specimens,
 };
 use crate::{
@@ -29,92 +27,92 @@ use crate::{
     reason = "a binary has no use for its providers afterwards"
 )]
 pub fn main<P: Program>(providers: ProviderRegistry) -> ExitCode {
-    ExitCode::from(start::<P>(&Invocation::of_process(), &providers).code())
+    let code = act::<P>(&Invocation::of_process(), &providers);
+    ExitCode::from(code.unwrap_or_else(|problem| refuse::<P>(&problem)))
 }
 
-pub(super) fn start<P: Program>(invocation: &Invocation, providers: &ProviderRegistry) -> Exit {
+/// Does what the command line says and returns the exit code; an error is a problem of the
+/// command line or the settings.
+fn act<P: Program>(invocation: &Invocation, providers: &ProviderRegistry) -> Result<u8, String> {
     let catalogue = settings::catalogue::<P::Settings>(&P::IDENTITY);
-    let action = match ccm_settings::parse(&catalogue, &invocation.arguments) {
-        Ok(command) => command.action,
-        Err(error) => return refuse::<P>(&error.to_string()),
+    let command = ccm_settings::parse(&catalogue, &invocation.arguments);
+    let load = || {
+        settings::load::<P::Settings>(P::IDENTITY, providers.names(), invocation)
+            .map_err(|error| error.to_string())
     };
-    match action {
+    Ok(match command.map_err(|error| error.to_string())?.action {
         Action::Print(text) => print(&text),
         Action::PrintOptions => print(&ccm_settings::markdown(&catalogue)),
         Action::PrintMetrics => print_metrics::<P>(),
-        Action::PrintRights => print_rights::<P>(invocation, providers),
-        Action::CheckConfig => check::check::<P>(invocation, providers),
-        Action::Run => match load_for::<P>(invocation, providers) {
-            Ok(loaded) => work::<P>(loaded, providers),
-            Err(error) => refuse::<P>(&error.to_string()),
-        },
-    }
+        // The roles in `manifests/` are compared with these permissions.
+        Action::PrintRights => {
+            serde_json::to_string(&needed(P::rights(), &load()?.common.election))
+                .map_or(BROKEN, |text| print(&text))
+        }
+        Action::CheckConfig => check::check::<P>(load()?, providers)?,
+        Action::Run => {
+            let loaded = load()?;
+            let log = logging::init(&loaded.common.logging).map_err(|error| error.to_string())?;
+            work::<P>(loaded, providers, log).unwrap_or_else(|error| {
+                tracing::error!(%error, "cannot start the async runtime or listen to signals");
+                BROKEN
+            })
+        }
+    })
 }
 
 /// Prints the input of the metrics reference.
-fn print_metrics<P: Program>() -> Exit {
+fn print_metrics<P: Program>() -> u8 {
     // The async runtime's gauges exist only inside a runtime.
-    let Ok(runtime) = runtime::<P>() else { return Exit::Broken };
+    let Ok(runtime) = runtime::<P>() else { return BROKEN };
     let _within = runtime.enter();
-    specimens::<P>().page("").map_or(Exit::Broken, |(_, text)| print(&text))
+    specimens::<P>().page("").map_or(BROKEN, |(_, text)| print(&text))
 }
 
-/// Prints the permissions that the roles in `manifests/` are compared with.
-fn print_rights<P: Program>(invocation: &Invocation, providers: &ProviderRegistry) -> Exit {
-    let loaded = match load_for::<P>(invocation, providers) {
-        Ok(loaded) => loaded,
-        Err(error) => return refuse::<P>(&error.to_string()),
-    };
-    match serde_json::to_string(&needed(P::rights(), &loaded.common.election)) {
-        Ok(text) => print(&text),
-        Err(_) => Exit::Broken,
-    }
-}
-
-fn work<P: Program>(loaded: Loaded<P>, providers: &ProviderRegistry) -> Exit {
-    let log = match logging::init(&loaded.common.logging) {
-        Ok(log) => log,
-        Err(error) => return refuse::<P>(&error.to_string()),
-    };
-    introduce::<P>(&loaded);
-    install_tls();
-    let runtime = match runtime::<P>() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            tracing::error!(%error, "cannot start the async runtime");
-            return Exit::Broken;
-        }
-    };
-    let exit = runtime.block_on(until_signalled::<P>(loaded, providers, log));
-    // Background work of libraries must not delay the exit.
-    runtime.shutdown_background();
-    exit
-}
-
-async fn until_signalled<P: Program>(
+fn work<P: Program>(
     loaded: Loaded<P>,
     providers: &ProviderRegistry,
     log: LogControl,
-) -> Exit {
-    let signals = match Signals::new() {
-        Ok(signals) => signals,
-        Err(error) => {
-            tracing::error!(%error, "cannot listen to signals");
-            return Exit::Broken;
+) -> io::Result<u8> {
+    introduce::<P>(&loaded);
+    install_tls();
+    let runtime = runtime::<P>()?;
+    let code = runtime.block_on(async {
+        let stop = CancellationToken::new();
+        tokio::select! {
+            biased;
+            code = signalled(&stop) => code,
+            ended = life::run::<P>(loaded, providers, log, stop.clone()) => Ok(match ended {
+                Ok(()) => {
+                    tracing::info!("ended");
+                    DONE
+                }
+                Err(failure) => failure.exit_code(),
+            }),
         }
-    };
-    let stop = CancellationToken::new();
-    let ended = tokio::select! {
-        biased;
-        code = signals.watch(stop.clone()) => return Exit::Signal(code),
-        ended = life::run::<P>(loaded, providers, log, stop.clone()) => ended,
-    };
-    match ended {
-        Ok(()) => {
-            tracing::info!("ended");
-            Exit::Done
+    });
+    // Background work of libraries must not delay the exit.
+    runtime.shutdown_background();
+    code
+}
+
+/// Cancels `stop` at the first signal; returns the exit code at the second. SIGINT is Ctrl-C,
+/// Kubernetes sends SIGTERM.
+pub(super) async fn signalled(stop: &CancellationToken) -> io::Result<u8> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    loop {
+        // 128 plus the signal number, as a shell reports it.
+        let (signal, code) = tokio::select! {
+            _ = interrupt.recv() => ("SIGINT", 130),
+            _ = terminate.recv() => ("SIGTERM", 143),
+        };
+        if stop.is_cancelled() {
+            tracing::warn!(signal, "ending at once");
+            return Ok(code);
         }
-        Err(failure) => Exit::from(&failure),
+        tracing::info!(signal, "ending in order; a second signal ends at once");
+        stop.cancel();
     }
 }
 

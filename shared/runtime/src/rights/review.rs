@@ -46,7 +46,7 @@ pub(crate) struct Review {
     check: Condition,
     metrics: RightsMetrics,
     /// The last verdict logged.
-    said: Option<Verdict>,
+    logged: Option<Verdict>,
 }
 
 impl Review {
@@ -65,7 +65,7 @@ impl Review {
             rights: rights.into_iter().map(|right| (right, Answer::Unknown)).collect(),
             check: health.condition("rights", Scope::Readiness, "being reviewed"),
             metrics: RightsMetrics::new(metrics),
-            said: None,
+            logged: None,
         }
     }
 
@@ -145,14 +145,14 @@ impl Review {
             Verdict::Passed(detail) => self.check.pass(detail),
             Verdict::Failed(reason) => self.check.fail(reason),
         }
-        if self.said.as_ref() == Some(&verdict) {
+        if self.logged.as_ref() == Some(&verdict) {
             return;
         }
         match &verdict {
             Verdict::Passed(detail) => tracing::info!("rights: {detail}"),
             Verdict::Failed(reason) => tracing::error!("rights are missing: {reason}"),
         }
-        self.said = Some(verdict);
+        self.logged = Some(verdict);
     }
 
     fn missing(&self) -> impl Iterator<Item = &Right> {

@@ -10,12 +10,13 @@ use ccm_settings::{
 use serde::Serialize;
 
 use super::{
-    RateSettings, controllers,
+    controllers,
     rates::{per_second, zero_is_default},
 };
 use crate::{
     http::{PageSettings, Served},
     identity::Identity,
+    limits::{Rate, Rates},
     logging::LogSettings,
     plans::Mode,
 };
@@ -86,6 +87,16 @@ impl CommonSettings {
             logging: logging?,
         })
     }
+
+    /// The rates of all requests.
+    pub(crate) fn rates(&self) -> Rates {
+        Rates {
+            requests: self.kube.requests,
+            events: self.kube.events,
+            cloud_reads: self.cloud.reads,
+            cloud_writes: self.cloud.writes,
+        }
+    }
 }
 
 ccm_settings::settings! {
@@ -148,9 +159,9 @@ pub struct KubeSettings {
     #[serde(serialize_with = "duration::serialize")]
     pub timeout: Duration,
     /// The rate of reads and of writes, each.
-    pub requests: RateSettings,
+    pub requests: Rate,
     /// The rate of events.
-    pub events: RateSettings,
+    pub events: Rate,
 }
 
 impl fmt::Debug for KubeSettings {
@@ -188,8 +199,8 @@ ccm_settings::settings! {
         /// Events that may be sent at once. 0 means the default.
         event_burst: u32 = live(Count, "event-burst", "100"), zero_is_default;
     } => |_, _| {
-        let requests = RateSettings { per_second: request_rate, burst: request_burst };
-        let events = RateSettings { per_second: event_rate, burst: event_burst };
+        let requests = Rate { per_second: request_rate, burst: request_burst };
+        let events = Rate { per_second: event_rate, burst: event_burst };
         Some(Self { kubeconfig, master, timeout, requests, events })
     }
 }
@@ -206,9 +217,9 @@ pub struct CloudSettings {
     /// `--user-agent`: precedes the program's name in the user agent for the cloud.
     pub user_agents: Vec<String>,
     /// The rate of reads of each service.
-    pub reads: RateSettings,
+    pub reads: Rate,
     /// The rate of writes to each service.
-    pub writes: RateSettings,
+    pub writes: Rate,
 }
 
 ccm_settings::settings! {
@@ -236,8 +247,8 @@ ccm_settings::settings! {
         /// Changing requests that may be sent to a service of the cloud at once.
         write_burst: u32 = live(Count, "cloud-write-burst", "20"), zero_is_default;
     } => |_, _| {
-        let reads = RateSettings { per_second: read_rate, burst: read_burst };
-        let writes = RateSettings { per_second: write_rate, burst: write_burst };
+        let reads = Rate { per_second: read_rate, burst: read_burst };
+        let writes = Rate { per_second: write_rate, burst: write_burst };
         Some(Self { provider, config, cluster_name, user_agents, reads, writes })
     }
 }

@@ -1,16 +1,6 @@
 //! Rates with client-go's conventions.
 
 use ccm_settings::SettingValue;
-use serde::Serialize;
-
-/// A rate with a burst.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct RateSettings {
-    /// Per second; `None` for no limit.
-    pub per_second: Option<f64>,
-    /// Maximum number of requests at once.
-    pub burst: u32,
-}
 
 /// Reads a rate: 0 means the default, a negative number no limit.
 pub(super) fn per_second(text: &str, default: &str) -> Result<Option<f64>, String> {

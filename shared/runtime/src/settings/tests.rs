@@ -2,11 +2,8 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use ccm_settings::{Invocation, LoadError, Origin, redact};
 
-use super::{
-    RateSettings,
-    sample::{IDENTITY, SampleSettings, sample},
-};
-use crate::{logging::LogFormat, plans::Mode};
+use super::sample::{IDENTITY, SampleSettings, sample};
+use crate::{limits::Rate, logging::LogFormat, plans::Mode};
 
 /// The problems, without the folder of the file.
 fn problems(arguments: &[&str], environment: &[(&str, &str)], file: Option<&str>) -> Vec<String> {
@@ -36,8 +33,8 @@ fn defaults_are_upstreams_or_justified() {
     let common = &*loaded.common;
     assert!(common.enabled);
     assert_eq!(common.min_resync, Duration::from_hours(12));
-    assert_eq!(common.kube.requests, RateSettings { per_second: Some(1000.0), burst: 2000 });
-    assert_eq!(common.kube.events, RateSettings { per_second: Some(20.0), burst: 100 });
+    assert_eq!(common.kube.requests, Rate { per_second: Some(1000.0), burst: 2000 });
+    assert_eq!(common.kube.events, Rate { per_second: Some(20.0), burst: 100 });
     assert_eq!((common.kube.kubeconfig.clone(), common.kube.master.clone()), (None, None));
     assert_eq!(
         (common.cloud.provider.as_str(), common.cloud.cluster_name.as_str()),
@@ -300,7 +297,7 @@ fn rates_are_read_as_client_go_reads_them() {
         .unwrap();
         assert_eq!(
             loaded.common.kube.requests,
-            RateSettings { per_second, burst: expect },
+            Rate { per_second, burst: expect },
             "{qps} {burst}"
         );
     };

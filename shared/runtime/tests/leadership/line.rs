@@ -12,7 +12,7 @@ use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{sync::oneshot, task::JoinSet, time::sleep};
-use tower::{BoxError, Layer as _, ServiceExt as _, service_fn, util::BoxCloneSyncService};
+use tower::{BoxError, ServiceExt as _, service_fn, util::BoxCloneSyncService};
 
 use crate::lease_api::{Answer, LeaseApi, NAMESPACE, refusal};
 
@@ -101,7 +101,7 @@ impl Line {
         let wire = Wire::new(service_fn(move |request| line.clone().send(request)));
         let inner = match guard {
             None => wire,
-            Some(guard) => Wire::new(guard.layer(wire).map_response(into_answer)),
+            Some(guard) => guard.layer(wire),
         };
         let line = self.clone();
         let clocked = service_fn(move |request| line.clone().with_clock(inner.clone(), request));

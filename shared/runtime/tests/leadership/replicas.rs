@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use ccm_kube::events::{EventMetrics, EventRecorder};
-use ccm_runtime::leadership::{
-    Election, ElectionConfig, Elector, Ended, Leadership, LeadershipMetrics,
+use ccm_runtime::{
+    leadership::{Elector, Ended, Leadership, LeadershipMetrics},
+    settings::ElectionSettings,
 };
 use prometheus_client::registry::Registry;
 use tokio::{
@@ -22,9 +23,10 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The default terms.
-pub fn terms() -> ElectionConfig {
-    ElectionConfig {
-        name: NAME.to_owned(),
+pub fn terms() -> ElectionSettings {
+    ElectionSettings {
+        enabled: true,
+        lease: NAME.to_owned(),
         namespace: NAMESPACE.to_owned(),
         lease_duration: Duration::from_secs(15),
         renew_deadline: Duration::from_secs(10),
@@ -36,7 +38,8 @@ pub fn terms() -> ElectionConfig {
 pub struct Replica {
     pub identity: String,
     pub line: Line,
-    election: Election,
+    leadership: Leadership,
+    release: CancellationToken,
     registry: Registry,
     task: JoinSet<Ended>,
     _events: JoinSet<()>,
@@ -49,24 +52,25 @@ impl Replica {
     }
 
     /// One over a given line.
-    pub fn over(line: &Line, terms: ElectionConfig, guarded: bool) -> Self {
+    pub fn over(line: &Line, terms: ElectionSettings, guarded: bool) -> Self {
         let metrics = LeadershipMetrics::new(NAME);
         let mut registry = Registry::default();
         metrics.register(&mut registry);
         let (recorder, writer) =
             EventRecorder::new(line.client(None), "test", EventMetrics::default());
         let client = |guard| line.client(guarded.then_some(guard));
-        let (elector, election) = Elector::new(terms, client, line.client(None), metrics, recorder);
-        let identity = elector.identity().to_owned();
+        let elector = Elector::new(terms, client, line.client(None), metrics, recorder);
+        let (identity, leadership) = (elector.identity().to_owned(), elector.leadership().clone());
+        let release = CancellationToken::new();
         let mut task = JoinSet::new();
-        task.spawn(elector.run());
+        task.spawn(elector.run(release.clone()));
         let mut events = JoinSet::new();
         events.spawn(writer.run(CancellationToken::new()));
-        Self { identity, line: line.clone(), election, registry, task, _events: events }
+        Self { identity, line: line.clone(), leadership, release, registry, task, _events: events }
     }
 
     pub fn leadership(&self) -> &Leadership {
-        self.election.leadership()
+        &self.leadership
     }
 
     pub fn leads(&self) -> bool {
@@ -75,7 +79,7 @@ impl Replica {
 
     /// Asks it to give the Lease back and end.
     pub fn release(&self) {
-        self.election.release();
+        self.release.cancel();
     }
 
     /// Ends it without a word.

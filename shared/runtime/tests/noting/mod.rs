@@ -130,7 +130,7 @@ impl Program for Noting {
         watch::rights::<Node>().into()
     }
 
-    async fn prepare(context: Context<Self>) -> Result<Self, Failure> {
+    async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
         let case = CASES.lock()[&context.settings.borrow().case].clone();
         if case.script.prepare_fails {
             return Err(Failure::Broken("no room".to_owned()));
@@ -139,7 +139,7 @@ impl Program for Noting {
         Ok(Self(case))
     }
 
-    fn lead(self: Arc<Self>, context: Context<Self>) {
+    fn lead(self: Arc<Self>, context: &Context<Self>) {
         assert!(context.leadership.is_leader());
         let case = Arc::clone(&self.0);
         case.note(Step::Led);

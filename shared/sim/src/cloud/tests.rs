@@ -65,7 +65,7 @@ async fn indexes_follow_every_change() {
 }
 
 #[test]
-fn numbered_machines_differ_in_everything_that_must_be_unique() {
+fn numbered_instances_have_unique_fields() {
     let all: Vec<_> = (0..6000).map(SimInstance::numbered).collect();
     let unique = |key: fn(&SimInstance) -> String| {
         all.iter().map(key).collect::<std::collections::BTreeSet<_>>().len()
@@ -87,7 +87,7 @@ fn numbered_machines_differ_in_everything_that_must_be_unique() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_calls_count_and_clones_share_the_bill() {
+async fn refused_calls_count_and_clones_share_the_counts() {
     let cloud = SimCloud::new();
     let view = cloud.clone();
     cloud.faults().add(Fault::new(Effect::Unavailable).times(3));

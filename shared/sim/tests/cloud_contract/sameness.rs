@@ -55,7 +55,7 @@ fn node(random: &mut StdRng) -> NodeIdentity {
 }
 
 #[tokio::test]
-async fn the_wire_changes_no_answer() {
+async fn the_transport_does_not_change_answers() {
     let rig = Rig::new(Way::Unix).await;
     let mut kinds = BTreeSet::new();
     for seed in 0..40 {

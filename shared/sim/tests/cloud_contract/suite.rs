@@ -100,7 +100,7 @@ pub async fn finds_by_id_then_uuid_then_name(way: Way) {
     assert_eq!(look(&rig, with_id("twin", "sim://i-4")).await, found(&twin));
 }
 
-pub async fn tells_everything_about_an_instance(way: Way) {
+pub async fn returns_all_fields_of_an_instance(way: Way) {
     let rig = Rig::new(way).await;
     let mut rich = SimInstance::numbered(7);
     rich.other_ids = vec![ProviderId::parse("sim:///7").unwrap()];
@@ -180,7 +180,7 @@ pub async fn answers_each_node_by_itself_and_in_order(way: Way) {
     assert_eq!(instances(&rig).lookup(&[], Detail::Everything, CALL).await, []);
 }
 
-pub async fn large_questions_are_split_and_counted(way: Way) {
+pub async fn large_lookups_are_split_and_counted(way: Way) {
     let rig = Rig::new(way).await;
     let known = rig.sim.add_many(0, 1203);
     let nodes: Vec<_> = known.iter().map(|instance| NodeIdentity::named(&instance.name)).collect();
@@ -228,7 +228,7 @@ pub async fn lists_page_by_page(way: Way) {
     );
 }
 
-pub async fn a_list_cut_short_is_no_proof(way: Way) {
+pub async fn a_truncated_list_is_no_proof(way: Way) {
     let rig = Rig::new(way).await;
     rig.sim.add_many(0, 20);
     for (effect, expect) in

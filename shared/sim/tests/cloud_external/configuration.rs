@@ -8,7 +8,7 @@ use ccm_sim::cloud::SimCloud;
 use crate::place::{CALL, Place, Served, Stub, instances, skip, until};
 
 #[tokio::test]
-async fn a_wrong_configuration_is_refused_with_one_line() {
+async fn an_invalid_configuration_is_rejected_in_one_line() {
     let place = Place::new();
     let https = "endpoint: https://localhost:1\ntls: ";
     let pem = rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap();
@@ -60,7 +60,7 @@ async fn the_registry_knows_the_provider() {
 }
 
 #[tokio::test]
-async fn a_changed_file_is_used_and_a_wrong_one_is_not() {
+async fn a_changed_file_is_used_unless_it_is_invalid() {
     let place = Place::new();
     let (first, second) = (place.socket("first"), place.socket("second"));
     let sim = SimCloud::new();

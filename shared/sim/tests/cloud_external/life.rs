@@ -44,7 +44,7 @@ async fn a_provider_that_is_down_at_start_is_waited_for() {
 }
 
 #[tokio::test]
-async fn the_background_finds_a_late_provider_without_being_asked() {
+async fn a_late_provider_is_discovered_in_the_background() {
     let place = Place::new();
     place.configure(&place.socket("s"));
     let cloud = place.client().await.unwrap();
@@ -89,7 +89,7 @@ async fn a_crash_fails_calls_at_once_and_a_restart_heals() {
 }
 
 #[tokio::test]
-async fn a_stop_lets_calls_end_and_closes_the_door() {
+async fn a_stop_finishes_calls_and_accepts_no_connections() {
     let place = Place::new();
     place.configure(&place.socket("s"));
     let sim = SimCloud::new();

@@ -41,7 +41,7 @@ fn server(authority: &Authority, name: &str, client_ca: Option<&Authority>) -> S
 }
 
 #[tokio::test]
-async fn only_the_right_certificates_talk() {
+async fn only_valid_certificates_are_accepted() {
     let (ours, theirs) = (authority(), authority());
     let tls = "ca: ca.pem";
     let mutual = "ca: ca.pem, cert: client.pem, key: client.key";
@@ -162,7 +162,7 @@ async fn pass_on(mut client: TcpStream, target: String, frozen: Arc<Notify>) {
 }
 
 #[tokio::test]
-async fn a_dead_connection_is_given_up() {
+async fn a_dead_connection_is_replaced() {
     let place = Place::new();
     let sim = SimCloud::new();
     sim.add_many(0, 1);

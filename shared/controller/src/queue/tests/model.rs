@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::queue::{
     Priority, QueueConfig,
-    state::{Core, Next, Taken},
+    state::{Core, Taken},
 };
 
 type Key = u8;
@@ -247,15 +247,6 @@ impl Pair {
         self.start + Duration::from_millis(self.model.now)
     }
 
-    fn take(&mut self) {
-        let now = self.now();
-        match self.core.take(now) {
-            Next::Taken(Taken { key, waited, .. }) => self.model.hand_out(key, waited),
-            Next::ShutDown => assert!(self.model.shut_down),
-            Next::Wait(_) => assert!(!self.model.shut_down && self.model.ready().is_empty()),
-        }
-    }
-
     fn take_batch(&mut self, max: usize) {
         let now = self.now();
         let expect = self.model.ready().len().min(max);
@@ -286,7 +277,7 @@ impl Pair {
         }
         self.model.settle();
         match op {
-            Op::Take => self.take(),
+            Op::Take => self.take_batch(1),
             Op::TakeBatch(max) => self.take_batch(max),
             _ => {}
         }
@@ -333,7 +324,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn does_what_the_model_does(ops in prop::collection::vec(op(), 1..120)) {
+    fn the_queue_behaves_like_its_model(ops in prop::collection::vec(op(), 1..120)) {
         let mut pair = Pair::new();
         for op in ops {
             pair.step(op);

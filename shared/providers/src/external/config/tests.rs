@@ -25,7 +25,7 @@ fn understands_good_files() {
             "{text}"
         );
     }
-    let text = "endpoint: https://cloud:443\nconnectTimeout: 500ms\n\
+    let text = "endpoint: https://cloud:443\nconnectTimeout: ' 500ms'\n\
                 tls: {ca: ca.pem, cert: /abs/tls.crt, key: tls.key, serverName: cloud.local}";
     let files = TlsFiles {
         ca: "/etc/quartet/ca.pem".into(),
@@ -65,9 +65,12 @@ fn refuses_bad_files_with_a_line_that_helps() {
         (format!("{good}\nendpiont: x"), vec!["endpiont: unknown key; did you mean endpoint?"]),
         (format!("{good}\nregion: x"), vec!["region: unknown key; known are endpoint, tls"]),
         (format!("{good}\n7: x"), vec!["7", "unknown key"]),
-        (format!("{good}\nconnectTimeout: 0"), vec!["connectTimeout: must be a duration above 0"]),
-        (format!("{good}\nconnectTimeout: -1"), vec!["connectTimeout: must be"]),
-        (format!("{good}\nconnectTimeout: .nan"), vec!["connectTimeout: must be"]),
+        (
+            format!("{good}\nconnectTimeout: 0"),
+            vec!["connectTimeout = \"0s\": must be a duration above 0"],
+        ),
+        (format!("{good}\nconnectTimeout: -1"), vec!["connectTimeout = \"-1s\": must be"]),
+        (format!("{good}\nconnectTimeout: .nan"), vec!["must be a duration"]),
         (format!("{good}\nconnectTimeout: 2m"), vec!["at most 60 s"]),
         (format!("{good}\nconnectTimeout: soon"), vec!["such as 5s"]),
         (format!("{good}\nconnectTimeout: 1min"), vec!["such as 5s"]),
@@ -85,8 +88,8 @@ fn refuses_bad_files_with_a_line_that_helps() {
         (
             "endpoint: nowhere\nconnectTimeout: never\ntls: {cert: y}\nfoo: 1".into(),
             vec![
-                "endpoint:",
-                "connectTimeout:",
+                "endpoint = \"nowhere\": has no scheme",
+                "connectTimeout = \"never\":",
                 "tls.ca: missing",
                 "tls.key: missing",
                 "foo: unknown",

@@ -1,154 +1,107 @@
 //! The settings of load balancers. No program of this build manages any; the settings
 //! are read so that one file serves all programs, and a mistake in it shows early.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use super::{notes::Notes, settings::Settings};
+use ccm_settings::{one_of, settings};
 
-const BALANCER: &str = "LoadBalancer";
+use super::values::{duration, flag};
 
-/// `[LoadBalancer]`. What is empty in the file is none here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LoadBalancer {
-    /// Whether load balancers are managed.
-    pub enabled: bool,
-    /// Octavia's provider.
-    pub provider: String,
-    /// How a pool chooses its member.
-    pub method: String,
-    /// Networks and subnets, unless a Service chooses a class.
-    pub networks: LoadBalancerClass,
-    /// Those that Services may choose by name.
-    pub classes: BTreeMap<String, LoadBalancerClass>,
-    /// Health monitors.
-    pub monitor: Monitor,
-    /// Whether the nodes' security groups are opened.
-    pub manage_security_groups: bool,
-    /// Whether every load balancer is internal.
-    pub internal: bool,
-    /// Nodes that become members.
-    pub node_selector: Option<String>,
-    /// Whether a load balancer is deleted with its children at once.
-    pub cascade_delete: bool,
-    /// Octavia's flavor.
-    pub flavor_id: Option<String>,
-    /// Octavia's availability zone.
-    pub availability_zone: Option<String>,
-    /// What follows the address in a host name, where host names are shown.
-    pub ingress_hostname_suffix: Option<String>,
-    /// How many Services may share one load balancer.
-    pub max_shared: u32,
-    /// Where TLS certificates are kept.
-    pub container_store: String,
-    /// TLS certificate for Services that name none.
-    pub default_tls_container: Option<String>,
-    /// Whether children are changed one at a time.
-    pub serial_calls: bool,
-}
+const PROVIDERS: [&str; 5] = ["amphora", "octavia", "ovn", "f5", "amphorav2"];
+const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
+const STORES: [&str; 2] = ["barbican", "external"];
 
-/// The networks of a load balancer, by `[LoadBalancerClass "name"]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LoadBalancerClass {
-    /// External network of the floating IP.
-    pub floating_network_id: Option<String>,
-    /// Subnet of the external network.
-    pub floating_subnet_id: Option<String>,
-    /// Pattern for the name of that subnet.
-    pub floating_subnet: Option<String>,
-    /// Tags of that subnet.
-    pub floating_subnet_tags: Option<String>,
-    /// Network of the virtual address.
-    pub network_id: Option<String>,
-    /// Subnet of the virtual address.
-    pub subnet_id: Option<String>,
-    /// Subnet of the members.
-    pub member_subnet_id: Option<String>,
-}
-
-/// The health monitor of a pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Monitor {
-    /// Whether there is one unless the Service says otherwise.
-    pub create: bool,
-    /// Time between two checks.
-    pub delay: Duration,
-    /// How long one check may take.
-    pub timeout: Duration,
-    /// Good checks until ONLINE.
-    pub max_retries: u32,
-    /// Failed checks until ERROR.
-    pub max_retries_down: u32,
-}
-
-impl LoadBalancer {
-    pub(super) fn of(settings: &Settings, notes: &mut Notes) -> Self {
-        let flag = |key| settings.flag(BALANCER, key);
-        let given = |key| settings.given(BALANCER, key);
-        let provider = settings.text(BALANCER, "lb-provider");
-        let method = settings.text(BALANCER, "lb-method");
-        if provider == "ovn" && method != "SOURCE_IP_PORT" {
-            notes.warning(format!(
-                "[{BALANCER}] lb-method: {method:?} is not what ovn offers; must be SOURCE_IP_PORT"
-            ));
-        }
-        let classes = settings
-            .classes()
-            .iter()
-            .map(|name| (name.clone(), LoadBalancerClass::of(|key| settings.of_class(name, key))));
-        Self {
-            enabled: flag("enabled"),
-            provider,
-            method,
-            networks: LoadBalancerClass::of(given),
-            classes: classes.collect(),
-            monitor: Monitor::of(settings, notes),
-            manage_security_groups: flag("manage-security-groups"),
-            internal: flag("internal-lb"),
-            node_selector: given("node-selector"),
-            cascade_delete: flag("cascade-delete"),
-            flavor_id: given("flavor-id"),
-            availability_zone: given("availability-zone"),
-            ingress_hostname_suffix: flag("enable-ingress-hostname")
-                .then(|| settings.text(BALANCER, "ingress-hostname-suffix")),
-            max_shared: settings.count(BALANCER, "max-shared-lb"),
-            container_store: settings.text(BALANCER, "container-store"),
-            default_tls_container: given("default-tls-container-ref"),
-            serial_calls: flag("provider-requires-serial-api-calls"),
-        }
-    }
-}
-
-impl LoadBalancerClass {
-    fn of(given: impl Fn(&'static str) -> Option<String>) -> Self {
-        Self {
-            floating_network_id: given("floating-network-id"),
-            floating_subnet_id: given("floating-subnet-id"),
-            floating_subnet: given("floating-subnet"),
-            floating_subnet_tags: given("floating-subnet-tags"),
-            network_id: given("network-id"),
-            subnet_id: given("subnet-id"),
-            member_subnet_id: given("member-subnet-id"),
-        }
-    }
-}
-
-impl Monitor {
-    fn of(settings: &Settings, notes: &mut Notes) -> Self {
-        let mut retries = |key| {
-            let count = settings.count(BALANCER, key);
-            if !(1..=10).contains(&count) {
-                notes.warning(format!(
-                    "[{BALANCER}] {key}: {count} is not what Octavia takes; must be from 1 to 10"
-                ));
+settings! {
+    /// `[LoadBalancer]`. What is empty in the file is none here.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct LoadBalancer {
+        /// Whether load balancers are managed.
+        pub enabled: bool = fixed(Switch, "enabled", "true"), flag;
+        /// Version of the load balancer API. Only `v2`.
+        pub version: () = fixed(Text, "lb-version", ""), one_of(&[("", ()), ("v2", ())]);
+        /// Octavia's provider. Known are `amphora`, `octavia`, `ovn`, `f5`, `amphorav2`.
+        pub provider: String = fixed(Text, "lb-provider", "amphora");
+        /// How a pool chooses its member; ovn needs SOURCE_IP_PORT. Known are `ROUND_ROBIN`, `LEAST_CONNECTIONS`,
+        /// `SOURCE_IP`, `SOURCE_IP_PORT`.
+        pub method: String = fixed(Text, "lb-method", "ROUND_ROBIN");
+        /// Whether pools get health monitors unless their Service says otherwise.
+        pub create_monitor: bool = fixed(Switch, "create-monitor", "false"), flag;
+        /// Time between two checks of a member, in whole seconds.
+        pub monitor_delay: Duration = fixed(Duration, "monitor-delay", "5s"), duration;
+        /// How long one check may take, in whole seconds.
+        pub monitor_timeout: Duration = fixed(Duration, "monitor-timeout", "3s"), duration;
+        /// Good checks after which a member is ONLINE, 1 to 10.
+        pub monitor_max_retries: u32 = fixed(Count, "monitor-max-retries", "1");
+        /// Failed checks after which a member is in ERROR, 1 to 10.
+        pub monitor_max_retries_down: u32 = fixed(Count, "monitor-max-retries-down", "3");
+        /// Whether the nodes' security groups are opened for load balancers.
+        pub manage_security_groups: bool = fixed(Switch, "manage-security-groups", "false"), flag;
+        /// Whether every load balancer is internal, whatever its Service says.
+        pub internal: bool = fixed(Switch, "internal-lb", "false"), flag;
+        /// Nodes that become members: key=value,key2; a key alone means that the label is there.
+        pub node_selector: Option<String> = fixed(Text, "node-selector", "");
+        /// Whether a load balancer is deleted with its children by one request.
+        pub cascade_delete: bool = fixed(Switch, "cascade-delete", "true"), flag;
+        /// Octavia's flavor.
+        pub flavor_id: Option<String> = fixed(Text, "flavor-id", "");
+        /// Octavia's availability zone.
+        pub availability_zone: Option<String> = fixed(Text, "availability-zone", "");
+        /// Whether Services with the PROXY protocol show a host name instead of an address.
+        pub enable_ingress_hostname: bool = fixed(Switch, "enable-ingress-hostname", "false"), flag;
+        /// What follows the address in that host name.
+        pub ingress_hostname_suffix: String = fixed(Text, "ingress-hostname-suffix", "nip.io");
+        /// How many Services may share one load balancer.
+        pub max_shared: u32 = fixed(Count, "max-shared-lb", "2");
+        /// Where TLS certificates are kept. Known are `barbican`, `external`.
+        pub container_store: String = fixed(Text, "container-store", "barbican");
+        /// TLS certificate for Services that name none.
+        pub default_tls_container: Option<String> = fixed(Text, "default-tls-container-ref", "");
+        /// Whether children of a load balancer are changed one at a time.
+        pub serial_calls: bool = fixed(Switch, "provider-requires-serial-api-calls", "false"), flag;
+    } => |this, raw, problems| {
+        for (key, value, known) in [
+            ("lb-provider", &this.provider, &PROVIDERS[..]),
+            ("lb-method", &this.method, &METHODS),
+            ("container-store", &this.container_store, &STORES),
+        ] {
+            if !known.contains(&value.as_str()) {
+                let what = format!("not known here; known are {}", known.join(", "));
+                raw.warn(key, what, problems);
             }
-            count
-        };
-        Self {
-            max_retries: retries("monitor-max-retries"),
-            max_retries_down: retries("monitor-max-retries-down"),
-            create: settings.flag(BALANCER, "create-monitor"),
-            delay: settings.duration(BALANCER, "monitor-delay"),
-            timeout: settings.duration(BALANCER, "monitor-timeout"),
         }
+        if this.provider == "ovn" && this.method != "SOURCE_IP_PORT" {
+            let what = format!("{:?} is not what ovn offers; must be SOURCE_IP_PORT", this.method);
+            raw.warn("lb-method", what, problems);
+        }
+        for (key, count) in [
+            ("monitor-max-retries", this.monitor_max_retries),
+            ("monitor-max-retries-down", this.monitor_max_retries_down),
+        ] {
+            if !(1..=10).contains(&count) {
+                raw.warn(key, "not what Octavia takes; must be from 1 to 10", problems);
+            }
+        }
+        this
+    }
+}
+
+settings! {
+    /// The networks of a load balancer: those of `[LoadBalancerClass "name"]`, or those without a class.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct LoadBalancerClass {
+        /// Subnet of the virtual address, and of the members unless member-subnet-id is set.
+        pub subnet_id: Option<String> = fixed(Text, "subnet-id", "");
+        /// Network of the virtual address, where no subnet is given.
+        pub network_id: Option<String> = fixed(Text, "network-id", "");
+        /// Subnet of the members.
+        pub member_subnet_id: Option<String> = fixed(Text, "member-subnet-id", "");
+        /// External network of floating IPs; found out when empty.
+        pub floating_network_id: Option<String> = fixed(Text, "floating-network-id", "");
+        /// Subnet of the external network.
+        pub floating_subnet_id: Option<String> = fixed(Text, "floating-subnet-id", "");
+        /// Pattern for the name of the subnet of the external network.
+        pub floating_subnet: Option<String> = fixed(Text, "floating-subnet", "");
+        /// Tags of the subnet of the external network.
+        pub floating_subnet_tags: Option<String> = fixed(Text, "floating-subnet-tags", "");
     }
 }

@@ -7,30 +7,47 @@ use std::{
 };
 
 use ccm_base::nearest;
-use serde::Deserialize;
+use ccm_settings::{Kind, Problems, RawValue, settings};
+use serde::{Deserialize, Serialize};
 use serde_yaml_ng::Value;
 
 use super::{
-    credentials::Given,
-    environment::{Environment, resolved},
+    credentials::Login,
+    environment::Environment,
     files,
-    notes::Notes,
+    sections::{GLOBAL, Given, keys},
+    values::flag,
 };
 
+settings! {
+    /// Whether `[Global]` asks for `clouds.yaml`, and for what in it.
+    #[derive(Default)]
+    pub(super) struct Wanted {
+        /// Take what is not set here from clouds.yaml.
+        pub use_clouds: bool = fixed(Switch, "use-clouds", "false"), flag;
+        /// Path of clouds.yaml. Else OS_CLIENT_CONFIG_FILE, else clouds.yaml or clouds.yml in the working folder,
+        /// ~/.config/openstack or /etc/openstack.
+        pub file: Option<PathBuf> = fixed(Path, "clouds-file", "");
+        /// The entry of clouds.yaml. Else OS_CLOUD, else the only entry.
+        pub cloud: Option<String> = fixed(Text, "cloud", "");
+    }
+}
+
 /// One entry of `clouds`. Texts may be written as numbers.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Entry {
-    auth: Option<Given>,
+    auth: Option<Login>,
     region_name: Option<String>,
-    interface: Option<String>,
+    /// The older name of `interface`.
     endpoint_type: Option<String>,
+    interface: Option<String>,
     cacert: Option<String>,
     cert: Option<String>,
     key: Option<String>,
     profile: Option<String>,
     cloud: Option<String>,
-    verify: Option<Value>,
+    verify: Option<String>,
 }
 
 type Entries = BTreeMap<String, Option<Entry>>;
@@ -43,51 +60,41 @@ struct Document {
     public_clouds: Option<Entries>,
 }
 
-/// What the chosen entry says.
-#[derive(Default)]
-pub(super) struct Cloud {
-    pub given: Given,
-    pub region: Option<String>,
-    /// As in a catalog: `public`, `internal` or `admin`; something else is kept.
-    pub interface: Option<String>,
-    pub ca_file: Option<PathBuf>,
-    pub cert_file: Option<PathBuf>,
-    pub key_file: Option<PathBuf>,
-    /// The file that the entry is in.
-    pub file: PathBuf,
-}
+/// The texts of an entry that are not empty, by their names; those of `auth` among them.
+type Texts = BTreeMap<String, String>;
 
-/// What is asked for by `[Global]`.
-pub(super) struct Wanted {
-    pub file: Option<PathBuf>,
-    pub cloud: Option<String>,
-}
-
-/// Finds and reads the entry. What is wrong is noted as a problem. `files` gets every
-/// file that was read, and every one that would have been if it were there.
+/// Finds and reads the entry and returns what it gives for `[Global]`. Every problem is recorded.
+/// `files` gets every file that was read, and every one that would have been if it were there.
 pub(super) fn read(
     wanted: &Wanted,
-    environment: &dyn Environment,
-    notes: &mut Notes,
+    environment: &Environment,
     files: &mut Vec<PathBuf>,
-) -> Option<Cloud> {
-    let mut reader = Reader { environment, notes, files };
+    problems: &mut Problems,
+) -> Option<Given> {
+    let mut reader = Reader { environment, problems, files };
     let file = reader.find_clouds(wanted)?;
-    reader.cloud(file, wanted)
+    let (name, texts) = reader.entry(&file, wanted)?;
+    if texts.get("verify").is_some_and(|text| text.eq_ignore_ascii_case("false")) {
+        reader.problems.warn(format!(
+            "{}: verify of the entry {name:?} is not read; set tls-insecure = true in [Global]",
+            file.display()
+        ));
+    }
+    Some(given(&file, &texts, environment))
 }
 
 struct Reader<'a> {
-    environment: &'a dyn Environment,
-    notes: &'a mut Notes,
+    environment: &'a Environment,
+    problems: &'a mut Problems,
     files: &'a mut Vec<PathBuf>,
 }
 
 impl Reader<'_> {
     /// The folders that are looked in, in their order.
     fn folders(&self) -> Vec<PathBuf> {
-        let own = self.environment.home().map(|home| home.join(".config/openstack"));
-        let system = self.environment.system_folder();
-        self.environment.working_folder().into_iter().chain(own).chain([system]).collect()
+        let own = self.environment.home.as_ref().map(|home| home.join(".config/openstack"));
+        let system = self.environment.system_folder.clone();
+        self.environment.working_folder.clone().into_iter().chain(own).chain([system]).collect()
     }
 
     fn find(&mut self, folders: &[PathBuf], stem: &str) -> Option<PathBuf> {
@@ -110,119 +117,117 @@ impl Reader<'_> {
     fn find_clouds(&mut self, wanted: &Wanted) -> Option<PathBuf> {
         let named = || {
             let text = self.environment.variable("OS_CLIENT_CONFIG_FILE")?;
-            let folder = self.environment.working_folder().unwrap_or_default();
-            Some(resolved(&text, &folder, self.environment))
+            let folder = self.environment.working_folder.clone().unwrap_or_default();
+            Some(self.environment.resolved(text, &folder))
         };
         let folders = self.folders();
         let found = wanted.file.clone().or_else(named).or_else(|| self.find(&folders, "clouds"));
         if found.is_none() {
             let looked: Vec<_> =
                 folders.iter().map(|folder| folder.display().to_string()).collect();
-            self.notes.problem(format!(
-                "[Global] use-clouds: no clouds.yaml in {}; set clouds-file",
-                looked.join(", ")
-            ));
+            let what = format!("no clouds.yaml in {}; set clouds-file", looked.join(", "));
+            self.problems.add("[Global] use-clouds", what);
         }
         found
     }
 
-    fn cloud(&mut self, file: PathBuf, wanted: &Wanted) -> Option<Cloud> {
-        let before = self.notes.about(&file);
-        let cloud =
-            self.entry(&file, wanted).map(|(name, entry)| self.understood(&file, &name, entry));
-        self.notes.about(Path::new(&before));
-        cloud
-    }
-
     /// The chosen entry with what the other files add to it.
-    fn entry(&mut self, file: &Path, wanted: &Wanted) -> Option<(String, Entry)> {
+    fn entry(&mut self, file: &Path, wanted: &Wanted) -> Option<(String, Texts)> {
         let mut clouds = self.document(file)?.clouds.unwrap_or_default();
-        let name = self.choice(&clouds, wanted)?;
-        let mut entry = clouds.remove(&name).flatten().unwrap_or_default().renamed();
+        let names: Vec<_> = clouds.keys().map(String::as_str).collect();
+        let name = choice(&names, wanted, self.environment)
+            .map_err(|what| self.problems.add(file.display().to_string(), what))
+            .ok()?;
+        let mut texts = texts(clouds.remove(&name).flatten());
         let beside = file.parent().map(Path::to_owned);
         let folders: Vec<_> = beside.into_iter().chain(self.folders()).collect();
         if let Some(path) = self.find(&folders, "secure") {
             let mut clouds = self.document(&path)?.clouds.unwrap_or_default();
-            let mut secure = clouds.remove(&name).flatten().unwrap_or_default().renamed();
-            secure.fill(entry);
-            entry = secure;
+            texts.extend(self::texts(clouds.remove(&name).flatten()));
         }
-        if let Some(profile) = entry.profile.clone().or(entry.cloud.clone()) {
-            entry.fill(self.profile(&folders, &profile)?.renamed());
+        if let Some(profile) = texts.remove("profile").or_else(|| texts.remove("cloud")) {
+            let mut below = self.profile(file, &folders, &profile)?;
+            below.extend(texts);
+            texts = below;
         }
-        Some((name, entry))
+        Some((name, texts))
     }
 
-    fn choice(&mut self, clouds: &Entries, wanted: &Wanted) -> Option<String> {
-        let names: Vec<_> = clouds.keys().map(String::as_str).collect();
-        let known = names.join(", ");
-        let by_variable = || self.environment.variable("OS_CLOUD").map(|name| ("OS_CLOUD", name));
-        let asked = wanted.cloud.clone().map(|name| ("[Global] cloud", name)).or_else(by_variable);
-        match (asked, names.as_slice()) {
-            (_, []) => self.notes.problem("has no entry under clouds".to_owned()),
-            (Some((_, name)), names) if names.contains(&name.as_str()) => return Some(name),
-            (Some((by, name)), names) => {
-                let hint = nearest(&name, names).map_or_else(
-                    || format!("known are {known}"),
-                    |near| format!("did you mean {near}?"),
-                );
-                self.notes.problem(format!("has no entry {name:?}, which {by} asks for; {hint}"));
-            }
-            (None, [only]) => return Some((*only).to_owned()),
-            (None, _) => self.notes.problem(format!(
-                "has several entries; choose one by [Global] cloud or OS_CLOUD: {known}"
-            )),
-        }
-        None
-    }
-
-    fn profile(&mut self, folders: &[PathBuf], name: &str) -> Option<Entry> {
+    fn profile(&mut self, file: &Path, folders: &[PathBuf], name: &str) -> Option<Texts> {
         let found = match self.find(folders, "clouds-public") {
             Some(path) => self.document(&path)?.public_clouds.unwrap_or_default().remove(name),
             None => None,
         };
         if found.is_none() {
-            self.notes.problem(format!(
+            let what = format!(
                 "the entry's profile {name:?} is not among public-clouds of a clouds-public.yaml"
-            ));
+            );
+            self.problems.add(file.display().to_string(), what);
         }
-        found.map(Option::unwrap_or_default)
+        found.map(texts)
     }
 
-    /// Reads a file. Its parser's messages may hold values, so only their place is told.
+    /// Reads a file. Its parser's messages may hold values, so they are left out.
     fn document(&mut self, path: &Path) -> Option<Document> {
         self.counts(path);
-        let before = self.notes.about(path);
         let document = files::read(path).and_then(|text| parse(&text));
-        let document = document.map_err(|why| self.notes.problem(why)).ok();
-        self.notes.about(Path::new(&before));
-        document
+        document.map_err(|why| self.problems.add(path.display().to_string(), why)).ok()
     }
+}
 
-    fn understood(&mut self, file: &Path, name: &str, entry: Entry) -> Cloud {
-        if entry.verify == Some(Value::Bool(false)) {
-            self.notes.warning(format!(
-                "verify of the entry {name:?} is not read; set tls-insecure = true in [Global]"
-            ));
+/// The name of the entry, or why there is none.
+fn choice(names: &[&str], wanted: &Wanted, environment: &Environment) -> Result<String, String> {
+    let known = names.join(", ");
+    let by_key = wanted.cloud.as_deref().map(|name| ("[Global] cloud", name));
+    let by_variable = || Some(("OS_CLOUD", environment.variable("OS_CLOUD")?));
+    match (by_key.or_else(by_variable), names) {
+        (_, []) => Err("has no entry under clouds".to_owned()),
+        (Some((_, name)), names) if names.contains(&name) => Ok(name.to_owned()),
+        (Some((by, name)), names) => {
+            let near = nearest(name, names).map(|near| format!("did you mean {near}?"));
+            let hint = near.unwrap_or_else(|| format!("known are {known}"));
+            Err(format!("has no entry {name:?}, which {by} asks for; {hint}"))
         }
-        let folder = file.parent().unwrap_or(Path::new(""));
-        let path = |text: Option<String>| {
-            text.filter(|text| !text.is_empty())
-                .map(|text| resolved(&text, folder, self.environment))
-        };
-        let interface = entry.interface;
-        Cloud {
-            given: entry.auth.unwrap_or_default(),
-            region: entry.region_name.filter(|text| !text.is_empty()),
-            // Older tools wrote publicURL.
-            interface: interface
-                .map(|text| text.strip_suffix("URL").map_or(text.clone(), str::to_owned)),
-            ca_file: path(entry.cacert),
-            cert_file: path(entry.cert),
-            key_file: path(entry.key),
-            file: file.to_owned(),
+        (None, [only]) => Ok((*only).to_owned()),
+        (None, _) => {
+            Err(format!("has several entries; choose one by [Global] cloud or OS_CLOUD: {known}"))
         }
     }
+}
+
+/// The names and texts of an entry. `interface` comes after its older name and so wins.
+fn texts(entry: Option<Entry>) -> Texts {
+    let entry = serde_json::to_value(entry).unwrap_or_default();
+    let mappings = [&entry["auth"], &entry].into_iter().filter_map(serde_json::Value::as_object);
+    let texts = mappings.flatten().filter_map(|(name, value)| {
+        let text = value.as_str().filter(|text| !text.is_empty())?;
+        Some((if name == "endpoint_type" { "interface" } else { name }.to_owned(), text.to_owned()))
+    });
+    texts.collect()
+}
+
+/// The texts of an entry of this file by the keys of `[Global]`.
+fn given(file: &Path, texts: &Texts, environment: &Environment) -> Given {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let value = |(name, text): (&String, &String)| {
+        let key = match name.as_str() {
+            "region_name" => "region".to_owned(),
+            "interface" => "os-endpoint-type".to_owned(),
+            "cacert" => "ca-file".to_owned(),
+            "cert" | "key" => format!("{name}-file"),
+            name => name.replace("project", "tenant").replace('_', "-"),
+        };
+        let setting = keys(GLOBAL).find(|setting| setting.flag == key)?;
+        let text = match setting.kind {
+            Kind::Path => environment.resolved(text, folder).display().to_string(),
+            // Older tools wrote publicURL.
+            _ if name == "interface" => text.strip_suffix("URL").unwrap_or(text).to_owned(),
+            _ => text.clone(),
+        };
+        let place = format!("{}: {name}", file.display());
+        Some((setting.flag, RawValue::at(place, setting.kind, text)))
+    };
+    texts.iter().filter_map(value).collect()
 }
 
 fn parse(text: &str) -> Result<Document, String> {
@@ -244,34 +249,4 @@ fn parse(text: &str) -> Result<Document, String> {
     let shape = "not the shape of a clouds.yaml: a mapping clouds of entries, each with a mapping \
                  auth, and texts as their values";
     serde_yaml_ng::from_str(merged.as_deref().unwrap_or(text)).map_err(|error| wrong(shape, &error))
-}
-
-impl Entry {
-    /// The older name of a key counts where the newer one is not there.
-    fn renamed(mut self) -> Self {
-        let older = self.endpoint_type.take();
-        self.interface = self.interface.filter(|text| !text.is_empty()).or(older);
-        self
-    }
-
-    /// Takes from `other` what is empty here. Both are [renamed](Self::renamed).
-    fn fill(&mut self, other: Self) {
-        if let Some(theirs) = other.auth {
-            self.auth.get_or_insert_default().fill(theirs);
-        }
-        for (own, theirs) in [
-            (&mut self.region_name, other.region_name),
-            (&mut self.interface, other.interface),
-            (&mut self.cacert, other.cacert),
-            (&mut self.cert, other.cert),
-            (&mut self.key, other.key),
-            (&mut self.profile, other.profile),
-            (&mut self.cloud, other.cloud),
-        ] {
-            if own.as_deref().is_none_or(str::is_empty) {
-                *own = theirs;
-            }
-        }
-        self.verify = self.verify.take().or(other.verify);
-    }
 }

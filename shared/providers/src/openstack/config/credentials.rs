@@ -1,10 +1,9 @@
 //! Who we are to Keystone: what the files give, and the one way to log in that follows.
 
-use std::mem;
+use ccm_settings::{Problems, settings};
+use serde::{Deserialize, Serialize};
 
-use serde::Deserialize;
-
-use super::secret::Secret;
+use super::{secret::Secret, sections::Given};
 
 /// How the token is had.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,279 +97,200 @@ pub(crate) enum ApplicationCredential {
     },
 }
 
-/// What a file says about us; the names are those of `clouds.yaml`. Holds secrets, so
-/// it cannot be printed.
-#[derive(Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Given {
-    pub auth_url: Option<String>,
-    pub user_id: Option<String>,
-    pub username: Option<String>,
-    pub password: Option<String>,
-    pub project_id: Option<String>,
-    pub project_name: Option<String>,
-    pub domain_id: Option<String>,
-    pub domain_name: Option<String>,
-    pub project_domain_id: Option<String>,
-    pub project_domain_name: Option<String>,
-    pub user_domain_id: Option<String>,
-    pub user_domain_name: Option<String>,
-    pub application_credential_id: Option<String>,
-    pub application_credential_name: Option<String>,
-    pub application_credential_secret: Option<String>,
-    pub token: Option<String>,
-    #[serde(skip)]
-    pub trust_id: Option<String>,
-    #[serde(skip)]
-    pub trustee_id: Option<String>,
-    #[serde(skip)]
-    pub trustee_password: Option<String>,
-}
-
-/// The ways to log in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Method {
-    Trust,
-    ApplicationCredential,
-    Token,
-    Password,
-}
-
-impl Method {
-    const fn key(self) -> &'static str {
-        match self {
-            Self::Trust => "trust-id",
-            Self::ApplicationCredential => "application-credential-*",
-            Self::Token => "token",
-            Self::Password => "password",
-        }
+settings! {
+    /// What `[Global]` and the `auth` of `clouds.yaml` say about us; the names of the fields are those
+    /// of `clouds.yaml`. Holds secrets, so it cannot be printed.
+    #[derive(Default, Deserialize, Serialize)]
+    #[serde(default)]
+    pub(super) struct Login {
+        /// Keystone, with or without /v3. Required, here or in clouds.yaml.
+        auth_url: Option<String> = fixed(Text, "auth-url", "");
+        /// Name of the user. Needs a domain: user-domain-* or domain-*.
+        username: Option<String> = fixed(Text, "username", "");
+        /// ID of the user; goes before username.
+        user_id: Option<String> = fixed(Text, "user-id", "");
+        /// The user's password.
+        password: Option<String> = fixed(Secret, "password", "");
+        /// ID of the project; goes before tenant-name.
+        project_id: Option<String> = fixed(Text, "tenant-id", "");
+        /// Name of the project. Needs a domain: tenant-domain-* or domain-*.
+        project_name: Option<String> = fixed(Text, "tenant-name", "");
+        /// ID of the domain of user and project where they have none of their own. Without a project, the domain that is
+        /// worked in.
+        domain_id: Option<String> = fixed(Text, "domain-id", "");
+        /// The same by name.
+        domain_name: Option<String> = fixed(Text, "domain-name", "");
+        /// ID of the project's domain; goes before the name.
+        project_domain_id: Option<String> = fixed(Text, "tenant-domain-id", "");
+        /// Name of the project's domain.
+        project_domain_name: Option<String> = fixed(Text, "tenant-domain-name", "");
+        /// ID of the user's domain; goes before the name.
+        user_domain_id: Option<String> = fixed(Text, "user-domain-id", "");
+        /// Name of the user's domain.
+        user_domain_name: Option<String> = fixed(Text, "user-domain-name", "");
+        /// ID of an application credential; goes before its name.
+        application_credential_id: Option<String> = fixed(Text, "application-credential-id", "");
+        /// Name of an application credential. Needs its user, and the user's domain if the user is given by name.
+        application_credential_name: Option<String> = fixed(Text, "application-credential-name", "");
+        /// The application credential's secret.
+        application_credential_secret: Option<String> = fixed(Secret, "application-credential-secret", "");
+        /// A trust that is used with a user's password.
+        #[serde(skip)]
+        trust_id: Option<String> = fixed(Text, "trust-id", "");
+        /// With trust-id: ID of the user, instead of user-id.
+        #[serde(skip)]
+        trustee_id: Option<String> = fixed(Text, "trustee-id", "");
+        /// With trust-id: the password, instead of password.
+        #[serde(skip)]
+        trustee_password: Option<String> = fixed(Secret, "trustee-password", "");
+        /// A token of Keystone; needs a project or a domain. It cannot renew itself: use it for short runs only.
+        token: Option<String> = fixed(Secret, "token", "");
     }
 }
 
-impl Given {
-    fn fields(&mut self) -> [&mut Option<String>; 19] {
-        [
-            &mut self.auth_url,
-            &mut self.user_id,
-            &mut self.username,
-            &mut self.password,
-            &mut self.project_id,
-            &mut self.project_name,
-            &mut self.domain_id,
-            &mut self.domain_name,
-            &mut self.project_domain_id,
-            &mut self.project_domain_name,
-            &mut self.user_domain_id,
-            &mut self.user_domain_name,
-            &mut self.application_credential_id,
-            &mut self.application_credential_name,
-            &mut self.application_credential_secret,
-            &mut self.token,
-            &mut self.trust_id,
-            &mut self.trustee_id,
-            &mut self.trustee_password,
-        ]
-    }
+/// The same thing by ID and by name.
+const PAIRS: [[&str; 2]; 6] = [
+    ["user-id", "username"],
+    ["tenant-id", "tenant-name"],
+    ["domain-id", "domain-name"],
+    ["tenant-domain-id", "tenant-domain-name"],
+    ["user-domain-id", "user-domain-name"],
+    ["application-credential-id", "application-credential-name"],
+];
 
-    /// The same thing by ID and by name.
-    fn pairs(&mut self) -> [[&mut Option<String>; 2]; 6] {
-        [
-            [&mut self.user_id, &mut self.username],
-            [&mut self.project_id, &mut self.project_name],
-            [&mut self.domain_id, &mut self.domain_name],
-            [&mut self.project_domain_id, &mut self.project_domain_name],
-            [&mut self.user_domain_id, &mut self.user_domain_name],
-            [&mut self.application_credential_id, &mut self.application_credential_name],
-        ]
-    }
+/// The ways to log in, by what messages call their keys.
+const TRUST: &str = "trust-id";
+const APPLICATION_CREDENTIAL: &str = "application-credential-*";
+const TOKEN: &str = "token";
+const PASSWORD: &str = "password";
 
-    /// Takes from `other` what is empty here.
-    pub(super) fn fill(&mut self, mut other: Self) {
-        for (own, theirs) in self.fields().into_iter().zip(other.fields()) {
-            if own.as_deref().is_none_or(str::is_empty) {
-                *own = mem::take(theirs).filter(|text| !text.is_empty());
-            }
-        }
-    }
-
-    /// Takes from `other` what is empty here and does not go against what is set here:
-    /// an ID from there would outdo a name from here, and so would another way to log in.
-    pub(super) fn fill_without_contradiction(&mut self, mut other: Self) {
-        for (own, theirs) in self.pairs().into_iter().zip(other.pairs()) {
-            if own.iter().any(|field| field.is_some()) {
-                for field in theirs {
-                    *field = None;
-                }
-            }
-        }
+impl Login {
+    /// Takes out of `theirs` what goes against `own`, from which this was read: an ID from there would
+    /// outdo a name from here, and so would another way to log in.
+    pub(super) fn keep_fitting(&self, own: &Given, theirs: &mut Given) {
         let chosen = self.methods();
         let open = |method| chosen.is_empty() || chosen.contains(&method);
-        if !open(Method::Token) {
-            other.token = None;
-        }
-        if !open(Method::Password) && !open(Method::Trust) {
-            other.password = None;
-        }
-        if !open(Method::ApplicationCredential) {
-            other.application_credential_id = None;
-            other.application_credential_name = None;
-            other.application_credential_secret = None;
-        }
-        self.fill(other);
+        theirs.retain(|key, _| {
+            let is_paired = |pair: &[&str; 2]| {
+                pair.contains(key) && pair.iter().any(|name| own.contains_key(name))
+            };
+            let is_open = match *key {
+                "token" => open(TOKEN),
+                "password" => open(PASSWORD) || open(TRUST),
+                key if key.starts_with("application-") => open(APPLICATION_CREDENTIAL),
+                _ => true,
+            };
+            is_open && !PAIRS.iter().any(is_paired)
+        });
     }
 
     /// The ways to log in that something is set for.
-    fn methods(&self) -> Vec<Method> {
+    fn methods(&self) -> Vec<&'static str> {
         let application = self.application_credential_id.is_some()
             || self.application_credential_name.is_some()
             || self.application_credential_secret.is_some();
         let trust = self.trust_id.is_some();
         [
-            (trust, Method::Trust),
-            (application, Method::ApplicationCredential),
-            (self.token.is_some(), Method::Token),
+            (trust, TRUST),
+            (application, APPLICATION_CREDENTIAL),
+            (self.token.is_some(), TOKEN),
             // A trust is used with a password.
-            (self.password.is_some() && !trust, Method::Password),
+            (self.password.is_some() && !trust, PASSWORD),
         ]
         .into_iter()
         .filter_map(|(is_set, method)| is_set.then_some(method))
         .collect()
     }
 
-    /// The way to log in, or everything that is wrong with what is given.
-    pub(super) fn decide(mut self) -> Result<Credentials, Vec<String>> {
-        for field in self.fields() {
-            *field = mem::take(field).filter(|text| !text.is_empty());
-        }
-        let methods = self.methods();
-        if let [first, _, ..] = methods.as_slice() {
-            let keys: Vec<_> = methods.iter().map(|method| method.key()).collect();
-            return Err(vec![format!(
-                "credentials contradict each other: {} are set; keep only those of one, such as {}",
-                keys.join(" and "),
-                first.key()
-            )]);
-        }
-        let mut missing = Vec::new();
-        let credentials = match methods.first() {
-            Some(Method::Trust) => self.by_trust(&mut missing),
-            Some(Method::ApplicationCredential) => self.by_application_credential(&mut missing),
-            Some(Method::Token) => self.by_token(&mut missing),
-            Some(Method::Password) => self.by_password(&mut missing),
-            None => {
-                missing.push(
-                    "no credentials: set username and password, or application-credential-id and \
-                     application-credential-secret, or trust-id, or token"
-                        .to_owned(),
-                );
-                None
+    /// The way to log in. Records everything that is wrong with what is given.
+    pub(super) fn decide(self, problems: &mut Problems) -> Option<Credentials> {
+        match self.methods().as_slice() {
+            [] => {
+                let what = "no credentials: set username and password, or application-credential-id and \
+                            application-credential-secret, or trust-id, or token";
+                need(None, what, problems)
             }
-        };
-        if missing.is_empty() { credentials.ok_or(missing) } else { Err(missing) }
+            [TRUST] => self.by_trust(problems),
+            [APPLICATION_CREDENTIAL] => self.by_application_credential(problems),
+            [TOKEN] => self.by_token(problems),
+            [PASSWORD] => self.by_password(problems),
+            methods @ [first, ..] => {
+                let what = format!(
+                    "credentials contradict each other: {} are set; keep only those of one, such as {first}",
+                    methods.join(" and ")
+                );
+                need(None, &what, problems)
+            }
+        }
     }
 
-    fn by_trust(mut self, missing: &mut Vec<String>) -> Option<Credentials> {
+    fn by_trust(mut self, problems: &mut Problems) -> Option<Credentials> {
         self.user_id = self.trustee_id.take().or(self.user_id);
-        let user = self.user("trust-id", missing);
-        let password = self.trustee_password.take().or(self.password.take());
-        if password.is_none() {
-            missing.push("trust-id needs trustee-password or password".to_owned());
-        }
+        let user = self.user("trust-id", problems);
+        let password = self.trustee_password.or(self.password);
+        let password = need(password, "trust-id needs trustee-password or password", problems)?;
         Some(Credentials::Trust {
             user: user?,
-            password: Secret::new(password?),
+            password: Secret::new(password),
             trust: self.trust_id?,
         })
     }
 
-    fn by_application_credential(mut self, missing: &mut Vec<String>) -> Option<Credentials> {
-        let secret = self.application_credential_secret.take();
-        if secret.is_none() {
-            missing
-                .push("the application credential needs application-credential-secret".to_owned());
-        }
-        let id = self.application_credential_id.take().map(ApplicationCredential::Id);
-        let credential = match (id, self.application_credential_name.take()) {
-            (Some(id), _) => Some(id),
-            (None, Some(name)) => self
-                .user("application-credential-name", missing)
-                .map(|user| ApplicationCredential::Name { name, user }),
-            (None, None) => {
-                missing.push(
-                    "application-credential-secret needs application-credential-id or \
-                     application-credential-name"
-                        .to_owned(),
-                );
-                None
+    fn by_application_credential(mut self, problems: &mut Problems) -> Option<Credentials> {
+        let what = "the application credential needs application-credential-secret";
+        let secret = need(self.application_credential_secret.take(), what, problems);
+        let credential = match self.application_credential_id.take() {
+            Some(id) => ApplicationCredential::Id(id),
+            None => {
+                let what = "application-credential-secret needs application-credential-id or \
+                            application-credential-name";
+                let name = need(self.application_credential_name.take(), what, problems)?;
+                let user = self.user("application-credential-name", problems)?;
+                ApplicationCredential::Name { name, user }
             }
         };
-        Some(Credentials::ApplicationCredential {
-            credential: credential?,
-            secret: Secret::new(secret?),
-        })
+        Some(Credentials::ApplicationCredential { credential, secret: Secret::new(secret?) })
     }
 
-    fn by_token(mut self, missing: &mut Vec<String>) -> Option<Credentials> {
-        let scope = self.scope(missing)?;
-        if scope == Scope::Default {
-            missing.push(
-                "token needs what it is for: tenant-id, or tenant-name with a domain, or domain-id"
-                    .to_owned(),
-            );
+    fn by_token(self, problems: &mut Problems) -> Option<Credentials> {
+        let scope = self.scope(problems)?;
+        let what =
+            "token needs what it is for: tenant-id, or tenant-name with a domain, or domain-id";
+        let scope = need((scope != Scope::Default).then_some(scope), what, problems)?;
+        Some(Credentials::Token { token: Secret::new(self.token?), scope })
+    }
+
+    fn by_password(self, problems: &mut Problems) -> Option<Credentials> {
+        let (user, scope) = (self.user("password", problems), self.scope(problems));
+        let password = Secret::new(self.password?);
+        Some(Credentials::Password { user: user?, password, scope: scope? })
+    }
+
+    fn user(&self, needed_by: &str, problems: &mut Problems) -> Option<User> {
+        if let Some(id) = &self.user_id {
+            return Some(User::Id(id.clone()));
         }
-        Some(Credentials::Token { token: Secret::new(self.token.take()?), scope })
+        let what = format!("{needed_by} needs user-id, or username with a domain");
+        let name = need(self.username.clone(), &what, problems)?;
+        let own = domain(self.user_domain_id.as_ref(), self.user_domain_name.as_ref());
+        let what = "username needs the user's domain: user-domain-name, user-domain-id, \
+                    domain-name or domain-id";
+        let domain = need(own.or(self.domain()), what, problems)?;
+        Some(User::Name { name, domain: Some(domain) })
     }
 
-    fn by_password(mut self, missing: &mut Vec<String>) -> Option<Credentials> {
-        let (user, scope) = (self.user("password", missing), self.scope(missing));
-        Some(Credentials::Password {
-            user: user?,
-            password: Secret::new(self.password.take()?),
-            scope: scope?,
-        })
-    }
-
-    fn user(&self, needed_by: &str, missing: &mut Vec<String>) -> Option<User> {
-        let domain = domain(self.user_domain_id.as_ref(), self.user_domain_name.as_ref());
-        match (&self.user_id, &self.username, domain.or(self.domain())) {
-            (Some(id), ..) => Some(User::Id(id.clone())),
-            (None, Some(name), Some(domain)) => {
-                Some(User::Name { name: name.clone(), domain: Some(domain) })
-            }
-            (None, Some(_), None) => {
-                missing.push(
-                    "username needs the user's domain: user-domain-name, user-domain-id, \
-                     domain-name or domain-id"
-                        .to_owned(),
-                );
-                None
-            }
-            (None, None, _) => {
-                missing.push(format!("{needed_by} needs user-id, or username with a domain"));
-                None
-            }
-        }
-    }
-
-    fn scope(&self, missing: &mut Vec<String>) -> Option<Scope> {
+    fn scope(&self, problems: &mut Problems) -> Option<Scope> {
         if let Some(id) = &self.project_id {
             return Some(Scope::ProjectId(id.clone()));
         }
+        let Some(name) = self.project_name.clone() else {
+            return Some(self.domain().map_or(Scope::Default, Scope::Domain));
+        };
         let own = domain(self.project_domain_id.as_ref(), self.project_domain_name.as_ref());
-        match (&self.project_name, own.or(self.domain())) {
-            (Some(name), Some(domain)) => {
-                Some(Scope::ProjectName { name: name.clone(), domain: Some(domain) })
-            }
-            (Some(_), None) => {
-                missing.push(
-                    "tenant-name needs the project's domain: tenant-domain-name, \
-                     tenant-domain-id, domain-name or domain-id"
-                        .to_owned(),
-                );
-                None
-            }
-            (None, _) => Some(self.domain().map_or(Scope::Default, Scope::Domain)),
-        }
+        let what = "tenant-name needs the project's domain: tenant-domain-name, \
+                    tenant-domain-id, domain-name or domain-id";
+        let domain = need(own.or(self.domain()), what, problems)?;
+        Some(Scope::ProjectName { name, domain: Some(domain) })
     }
 
     /// The domain of whatever has none of its own.
@@ -381,6 +301,14 @@ impl Given {
 
 fn domain(id: Option<&String>, name: Option<&String>) -> Option<Domain> {
     id.cloned().map(Domain::Id).or_else(|| name.cloned().map(Domain::Name))
+}
+
+/// What is given; if nothing is, a problem.
+fn need<T>(given: Option<T>, what: &str, problems: &mut Problems) -> Option<T> {
+    if given.is_none() {
+        problems.add("[Global]", what);
+    }
+    given
 }
 
 #[cfg(test)]

@@ -1,51 +1,49 @@
 //! What the process's surroundings say, apart from files.
 
 use std::{
+    collections::BTreeMap,
     env,
     path::{Path, PathBuf},
 };
 
+use ccm_settings::Invocation;
+
 /// Where settings outside the files come from.
-pub(crate) trait Environment {
-    /// An environment variable; empty counts as not set.
-    fn variable(&self, name: &str) -> Option<String>;
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Environment {
+    /// The environment variables.
+    pub variables: BTreeMap<String, String>,
     /// The user's home folder.
-    fn home(&self) -> Option<PathBuf>;
+    pub home: Option<PathBuf>,
     /// The working folder.
-    fn working_folder(&self) -> Option<PathBuf>;
+    pub working_folder: Option<PathBuf>,
     /// The machine's own folder for `clouds.yaml`.
-    fn system_folder(&self) -> PathBuf {
-        PathBuf::from("/etc/openstack")
-    }
+    pub system_folder: PathBuf,
 }
 
-/// The surroundings of this process.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Process;
-
-impl Environment for Process {
-    fn variable(&self, name: &str) -> Option<String> {
-        env::var(name).ok().filter(|text| !text.is_empty())
+impl Environment {
+    /// The surroundings of this process.
+    pub(crate) fn of_process() -> Self {
+        Self {
+            variables: Invocation::of_process().environment,
+            home: env::home_dir().filter(|home| home.is_absolute()),
+            working_folder: env::current_dir().ok(),
+            system_folder: "/etc/openstack".into(),
+        }
     }
 
-    fn home(&self) -> Option<PathBuf> {
-        env::home_dir().filter(|home| home.is_absolute())
+    /// An environment variable; empty counts as not set.
+    pub(super) fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str).filter(|text| !text.is_empty())
     }
 
-    fn working_folder(&self) -> Option<PathBuf> {
-        env::current_dir().ok()
-    }
-}
-
-/// The path that a setting means: `~/` is the home folder, and what is relative begins
-/// at `folder`.
-pub(super) fn resolved(text: &str, folder: &Path, environment: &dyn Environment) -> PathBuf {
-    let in_home = match text {
-        "~" => Some(""),
-        _ => text.strip_prefix("~/"),
-    };
-    match (in_home, environment.home()) {
-        (Some(rest), Some(home)) => home.join(rest),
-        _ => folder.join(text),
+    /// The path that a setting means: `~/` is the home folder, and what is relative begins
+    /// at `folder`.
+    pub(super) fn resolved(&self, text: &str, folder: &Path) -> PathBuf {
+        let in_home = if text == "~" { Some("") } else { text.strip_prefix("~/") };
+        match (in_home, &self.home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => folder.join(text),
+        }
     }
 }

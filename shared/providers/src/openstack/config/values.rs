@@ -1,148 +1,90 @@
-//! What the text of a value means.
+//! How the values of `cloud.conf` are spelt, where it differs from the programs' own settings.
 
 use std::time::Duration;
 
+use ccm_settings::SettingValue as _;
 use ipnet::IpNet;
 use url::Url;
 
-use super::options::Kind;
-
-/// What is to be said about a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Good,
-    /// It counts, or a part of it, and this is odd about it.
-    Odd(String),
-    /// It cannot be used; this is what would be right.
-    Wrong(String),
-}
-
-/// Looks at a value that is not empty or whose kind has no use for an empty one.
-pub(super) fn verdict(kind: Kind, text: &str) -> Verdict {
-    let wrong = |what: &str| Verdict::Wrong(what.to_owned());
-    let unless = |good: bool, what: &str| if good { Verdict::Good } else { wrong(what) };
-    match kind {
-        Kind::Text | Kind::Secret | Kind::File | Kind::Texts => Verdict::Good,
-        Kind::Flag => unless(flag(text).is_some(), "must be true, yes, on, 1 or false, no, off, 0"),
-        Kind::Duration => unless(
-            duration(text).is_some(),
-            "must be a duration such as 30s or 1m30s, or a whole number of seconds",
-        ),
-        Kind::Count => unless(count(text).is_some(), "must be a whole number from 0"),
-        Kind::Url if text.is_empty() => Verdict::Good,
-        Kind::Url => url(text).map_or_else(wrong, |_| Verdict::Good),
-        Kind::ExactlyTrue if ["", "true", "false"].contains(&text) => Verdict::Good,
-        Kind::ExactlyTrue => Verdict::Odd("only exactly true counts".to_owned()),
-        Kind::Networks => left_out(networks(text).1, "no network prefix such as 10.0.0.0/8"),
-        Kind::Patterns => match patterns(text).1 {
-            bad if bad.is_empty() => Verdict::Good,
-            bad => Verdict::Wrong(format!("{}: * may stand only at the end", quoted(&bad))),
-        },
-        Kind::OneOf(_) | Kind::Usually(_) if text.is_empty() => Verdict::Good,
-        Kind::OneOf(words) if words.contains(&text) => Verdict::Good,
-        Kind::OneOf(words) => Verdict::Wrong(format!("must be {}", listed(words, " or "))),
-        Kind::Usually(words) if words.contains(&text) => Verdict::Good,
-        Kind::Usually(words) => {
-            Verdict::Odd(format!("not known here; known are {}", listed(words, ", ")))
-        }
-        Kind::Order(words) => order(words, text),
+/// Yes or no, as gcfg reads it.
+pub(super) fn flag(text: &str, _: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Ok(true),
+        "false" | "no" | "off" | "0" => Ok(false),
+        _ => Err("must be true, yes, on, 1 or false, no, off, 0".to_owned()),
     }
-}
-
-fn order(words: &[&str], text: &str) -> Verdict {
-    let parts: Vec<_> = text.split(',').map(str::trim).collect();
-    let right = format!("must be one or two of {}, separated by a comma", listed(words, ", "));
-    if text.trim().is_empty() {
-        return Verdict::Wrong(format!("is empty; {right}"));
-    }
-    if parts.len() > words.len() {
-        return Verdict::Wrong(format!("has {} elements; {right}", parts.len()));
-    }
-    match parts.iter().find(|part| !words.contains(part)) {
-        Some(part) => Verdict::Wrong(format!("has the unknown element {part:?}; {right}")),
-        None => Verdict::Good,
-    }
-}
-
-fn left_out(bad: Vec<String>, what: &str) -> Verdict {
-    match bad.as_slice() {
-        [] => Verdict::Good,
-        bad => Verdict::Odd(format!("left out {}: {what}", quoted(bad))),
-    }
-}
-
-fn quoted(words: &[String]) -> String {
-    words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ")
-}
-
-fn listed(words: &[&str], between: &str) -> String {
-    words.iter().filter(|word| !word.is_empty()).copied().collect::<Vec<_>>().join(between)
-}
-
-/// Yes or no.
-pub(super) fn flag(text: &str) -> Option<bool> {
-    let is = |words: [&str; 4]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
-    match (is(["true", "yes", "on", "1"]), is(["false", "no", "off", "0"])) {
-        (true, _) => Some(true),
-        (_, true) => Some(false),
-        _ => None,
-    }
-}
-
-/// A whole number.
-pub(super) fn count(text: &str) -> Option<u32> {
-    text.parse().ok()
 }
 
 /// Whole seconds without a unit, or numbers with Go's units.
-pub(super) fn duration(text: &str) -> Option<Duration> {
+pub(super) fn duration(text: &str, _: &str) -> Result<Duration, String> {
     let unsigned = text.strip_prefix('+').unwrap_or(text);
-    if !unsigned.is_empty() && unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
-        return unsigned.parse().ok().map(Duration::from_secs);
-    }
-    ccm_base::duration::parse(text).ok()
+    let read = match unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => unsigned.parse().ok().map(Duration::from_secs),
+        false => Duration::parse(text).ok(),
+    };
+    read.ok_or_else(|| {
+        "must be a duration such as 30s or 1m30s, or a whole number of seconds".to_owned()
+    })
 }
 
-/// An address of Keystone, or what would be one.
-pub(super) fn url(text: &str) -> Result<Url, &'static str> {
+/// The address of Keystone.
+pub(super) fn url(text: &str) -> Result<Url, String> {
     const RIGHT: &str = "must be the URL of Keystone, such as https://keystone.example.com:5000/v3";
+    if text.is_empty() {
+        return Err("missing; must be the URL of Keystone, here or in clouds.yaml".to_owned());
+    }
     let url = Url::parse(text).map_err(|_| RIGHT)?;
-    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
-        return Err(RIGHT);
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("must not hold a user or a password; they have keys of their own");
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return Err("must end with its path: no ? and no #");
-    }
-    if url.path_segments().is_some_and(|mut parts| parts.any(|part| part == "v2.0")) {
-        return Err(
-            "is Keystone's API v2.0, which no longer exists; must end in /v3 or have no version",
-        );
-    }
-    Ok(url)
+    let is_v2 = |mut parts: std::str::Split<'_, char>| parts.any(|part| part == "v2.0");
+    let wrong = match &url {
+        _ if !matches!(url.scheme(), "http" | "https") => RIGHT,
+        _ if url.host_str().is_none_or(str::is_empty) => RIGHT,
+        _ if !url.username().is_empty() || url.password().is_some() => {
+            "must not hold a user or a password; they have keys of their own"
+        }
+        _ if url.query().is_some() || url.fragment().is_some() => {
+            "must end with its path: no ? and no #"
+        }
+        _ if url.path_segments().is_some_and(is_v2) => {
+            "is Keystone's API v2.0, which no longer exists; must end in /v3 or have no version"
+        }
+        _ => return Ok(url),
+    };
+    Err(wrong.to_owned())
 }
 
-fn elements(text: &str) -> impl Iterator<Item = &str> {
-    text.split(',').map(str::trim).filter(|part| !part.is_empty())
+/// The values of a key that may be given several times.
+pub(super) fn repeated(text: &str) -> Vec<String> {
+    text.lines().map(str::to_owned).collect()
 }
 
 /// The network prefixes of a list, and what is none.
-pub(super) fn networks(text: &str) -> (Vec<IpNet>, Vec<String>) {
+pub(super) fn networks(text: &str) -> (Vec<IpNet>, Vec<&str>) {
     let (mut good, mut bad) = (Vec::new(), Vec::new());
-    for part in elements(text) {
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         match part.parse::<IpNet>() {
             Ok(network) => good.push(network.trunc()),
-            Err(_) => bad.push(part.to_owned()),
+            Err(_) => bad.push(part),
         }
     }
     (good, bad)
 }
 
-/// The keys and beginnings of keys of a list, and what is neither.
-pub(super) fn patterns(text: &str) -> (Vec<String>, Vec<String>) {
-    elements(text)
-        .map(str::to_owned)
-        .partition(|part| part.find('*').is_none_or(|place| place + 1 == part.len()))
+/// Keys of metadata, and beginnings of keys.
+pub(super) fn patterns(text: &str, _: &str) -> Result<Vec<String>, String> {
+    let patterns = Vec::<String>::parse(text)?;
+    let is_wrong = |part: &&String| part.find('*').is_some_and(|at| at + 1 < part.len());
+    match patterns.iter().find(is_wrong) {
+        Some(wrong) => Err(format!("{wrong:?}: * may stand only at the end")),
+        None => Ok(patterns),
+    }
+}
+
+/// Where metadata is looked for: checked, and not used.
+pub(super) fn search_order(text: &str, _: &str) -> Result<(), String> {
+    const KNOWN: [&str; 2] = ["configDrive", "metadataService"];
+    let parts: Vec<_> = text.split(',').map(str::trim).collect();
+    if parts.len() <= KNOWN.len() && parts.iter().all(|part| KNOWN.contains(part)) {
+        return Ok(());
+    }
+    Err(format!("must be one or two of {}, separated by a comma", KNOWN.join(", ")))
 }

@@ -33,7 +33,7 @@ use tokio::{io::DuplexStream, task::JoinSet, time::Instant};
 use crate::openstack::{
     client::{Answer, Api as _, Client, Clients, Get, Service},
     cloud::OpenStackCloud,
-    config::{Config, Process},
+    config::{Config, Environment},
     metrics::OpenStackMetrics,
     transport::Transport,
 };
@@ -337,7 +337,7 @@ pub fn config(password: &str) -> Config {
         "[Global]\nauth-url = http://keystone\nregion = one\nuser-id = u1\ntenant-id = p1\npassword = {password}\n"
     )
     .unwrap();
-    Config::load(file.path(), &Process).unwrap().config
+    Config::load(file.path(), &Environment::of_process()).unwrap().config
 }
 
 /// Lets everything through and keeps a record.

@@ -1,56 +1,51 @@
-use super::*;
+use ccm_settings::{RawValue, Schema as _};
 
-/// `key=value` pairs, by the names of `clouds.yaml`.
+use super::{
+    super::sections::{GLOBAL, merged},
+    *,
+};
+
+/// `key=value` pairs, by the names of `clouds.yaml`; `ac` is an application credential.
 fn given(text: &str) -> Given {
-    let mut given = Given::default();
-    for pair in text.split_whitespace() {
-        let (key, value) = pair.split_once('=').unwrap();
-        let field = match key {
-            "user_id" => &mut given.user_id,
-            "username" => &mut given.username,
-            "password" => &mut given.password,
-            "project_id" => &mut given.project_id,
-            "project_name" => &mut given.project_name,
-            "domain_id" => &mut given.domain_id,
-            "domain_name" => &mut given.domain_name,
-            "project_domain_id" => &mut given.project_domain_id,
-            "project_domain_name" => &mut given.project_domain_name,
-            "user_domain_id" => &mut given.user_domain_id,
-            "user_domain_name" => &mut given.user_domain_name,
-            "ac_id" => &mut given.application_credential_id,
-            "ac_name" => &mut given.application_credential_name,
-            "ac_secret" => &mut given.application_credential_secret,
-            "token" => &mut given.token,
-            "trust_id" => &mut given.trust_id,
-            "trustee_id" => &mut given.trustee_id,
-            "trustee_password" => &mut given.trustee_password,
-            other => panic!("{other}"),
-        };
-        *field = Some(value.to_owned());
-    }
-    given
+    let pair = |pair: &str| {
+        let (name, text) = pair.split_once('=').unwrap();
+        let name = name.replace("ac_", "application_credential_");
+        let key = name.replace("project", "tenant").replace('_', "-");
+        let setting = Login::TABLE.iter().find(|setting| setting.flag == key).unwrap();
+        (setting.flag, RawValue::at(setting.flag, setting.kind, text))
+    };
+    text.split_whitespace().map(pair).collect()
+}
+
+fn login(given: &Given) -> Login {
+    let mut problems = Problems::new();
+    Login::read(&merged(GLOBAL, given, &mut problems), &mut problems).unwrap()
 }
 
 /// The decision in one line, with its secret.
-fn decided(given: Given) -> String {
-    match given.decide() {
-        Ok(Credentials::Password { user, password, scope }) => {
+fn decided(given: &Given) -> String {
+    let mut problems = Problems::new();
+    let Some(credentials) = login(given).decide(&mut problems) else {
+        return problems.in_one_line().replace("[Global]: ", "");
+    };
+    assert!(problems.is_empty(), "{problems}");
+    match credentials {
+        Credentials::Password { user, password, scope } => {
             format!("{} {} {}", one(&user), password.expose(), of(&scope))
         }
-        Ok(Credentials::ApplicationCredential { credential, secret }) => {
+        Credentials::ApplicationCredential { credential, secret } => {
             let credential = match credential {
                 ApplicationCredential::Id(id) => format!("#{id}"),
                 ApplicationCredential::Name { name, user } => format!("{name} of {}", one(&user)),
             };
             format!("application {credential} {}", secret.expose())
         }
-        Ok(Credentials::Token { token, scope }) => {
+        Credentials::Token { token, scope } => {
             format!("token {} {}", token.expose(), of(&scope))
         }
-        Ok(Credentials::Trust { user, password, trust }) => {
+        Credentials::Trust { user, password, trust } => {
             format!("trust {trust} {} {}", one(&user), password.expose())
         }
-        Err(missing) => missing.join("; "),
     }
 }
 
@@ -107,7 +102,7 @@ fn one_way_to_log_in_follows_from_what_is_given() {
         ("trust_id=t trustee_id=e trustee_password=q user_id=u password=p", "trust t #e q"),
         ("trust_id=t trustee_id=e trustee_password=q username=n", "trust t #e q"),
     ] {
-        assert_eq!(decided(given(text)), expect, "{text}");
+        assert_eq!(decided(&given(text)), expect, "{text}");
     }
 }
 
@@ -143,10 +138,10 @@ fn what_is_missing_is_named_all_at_once() {
                 .to_owned(),
         ),
     ] {
-        assert_eq!(decided(given(text)), expect, "{text}");
+        assert_eq!(decided(&given(text)), expect, "{text}");
     }
     for text in ["", "username=u domain_id=d project_id=t", "password="] {
-        assert!(decided(given(text)).starts_with("no credentials: set "), "{text}");
+        assert!(decided(&given(text)).starts_with("no credentials: set "), "{text}");
     }
 }
 
@@ -160,7 +155,7 @@ fn every_two_ways_to_log_in_contradict_each_other() {
     ];
     for (first, (key, text)) in ways.iter().enumerate() {
         for (other_key, other) in ways.iter().skip(first + 1) {
-            let said = decided(given(&format!("{text} {other}")));
+            let said = decided(&given(&format!("{text} {other}")));
             if (*key, *other_key) == ("trust-id", "password") {
                 // A trust is used with a password.
                 assert_eq!(said, "trust t #e hush");
@@ -171,7 +166,7 @@ fn every_two_ways_to_log_in_contradict_each_other() {
             assert!(said.contains(&format!("{key} and {other_key} are set")), "{said}");
         }
     }
-    let all = decided(given("trust_id=t ac_id=i token=x password=p"));
+    let all = decided(&given("trust_id=t ac_id=i token=x password=p"));
     assert!(all.contains("trust-id and application-credential-* and token are set"), "{all}");
 }
 
@@ -193,8 +188,9 @@ fn another_file_fills_what_is_empty_and_outdoes_nothing() {
         ("trust_id=t", whole, "trust t #U P"),
         ("user_id=u", "token=X project_id=T", "token X project #T"),
     ] {
-        let mut merged = given(own);
-        merged.fill_without_contradiction(given(other));
-        assert_eq!(decided(merged), expect, "{own} + {other}");
+        let (own_given, mut merged) = (given(own), given(other));
+        login(&own_given).keep_fitting(&own_given, &mut merged);
+        merged.extend(own_given);
+        assert_eq!(decided(&merged), expect, "{own} + {other}");
     }
 }

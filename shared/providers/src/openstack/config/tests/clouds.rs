@@ -158,7 +158,8 @@ fn an_entry_goes_before_its_profile_also_by_an_older_name() {
 fn files_that_are_missing_count_also_when_nothing_can_be_used_without_them() {
     let place = Place::new();
     place.put("etc/cloud.conf", USE);
-    let files = || Config::load(&place.path("etc/cloud.conf"), &place).unwrap_err().files;
+    let files =
+        || Config::load(&place.path("etc/cloud.conf"), &place.environment()).unwrap_err().files;
     for name in ["etc/cloud.conf", "work/clouds.yaml", "work/clouds.yml", "system/clouds.yaml"] {
         assert!(files().contains(&place.path(name)), "{name}: {:?}", files());
     }
@@ -202,11 +203,11 @@ fn a_broken_file_is_refused_without_its_text() {
         ("clouds: {c: {<<: hush}}", "not valid YAML"),
         (
             "clouds: {c: {interface: other, auth: {auth_url: 'http://k', user_id: u, password: hush}}}",
-            "interface \"other\" must be public or internal or admin",
+            "interface = \"other\": must be public or internal or admin",
         ),
         (
             "clouds: {c: {auth: {auth_url: 'http://me:hush@k', user_id: u, password: hush}}}",
-            "auth_url of clouds.yaml must not hold a user or a password",
+            "clouds.yaml: auth_url: must not hold a user or a password",
         ),
         (
             "clouds: {c: {auth: {auth_url: 'http://k', user_id: u, token: hush, project_id: p, password: hush}}}",

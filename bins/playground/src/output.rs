@@ -9,16 +9,16 @@ use std::{
 use anyhow::Result;
 use tokio::time::Instant;
 
-/// The narrator.
-pub struct Story {
+/// The terminal output.
+pub struct Output {
     terminal: Stdout,
     start: Instant,
     steps: usize,
     failures: usize,
 }
 
-impl Story {
-    /// Starts without any output.
+impl Output {
+    /// An output without steps.
     pub fn new() -> Self {
         Self { terminal: std::io::stdout(), start: Instant::now(), steps: 0, failures: 0 }
     }
@@ -62,8 +62,7 @@ impl Story {
 
     /// The overall result.
     pub fn summary(&self) {
-        let outcome =
-            if self.failures == 0 { "all as it should be" } else { "NOT as it should be" };
+        let outcome = if self.failures == 0 { "demo passed" } else { "demo FAILED" };
         self.line(&format!("\n{} steps, {} failed: {outcome}", self.steps, self.failures));
     }
 

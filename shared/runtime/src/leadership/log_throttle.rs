@@ -9,11 +9,11 @@ const EVERY: Duration = Duration::from_secs(30);
 
 /// The throttle for one kind of failure.
 #[derive(Default)]
-pub(super) struct Complaint {
+pub(super) struct LogThrottle {
     last: Option<Instant>,
 }
 
-impl Complaint {
+impl LogThrottle {
     /// Whether to log now; `true` starts the next period.
     pub(super) fn is_due(&mut self) -> bool {
         let due = self.last.is_none_or(|last| last.elapsed() >= EVERY);
@@ -29,15 +29,15 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn complains_at_once_and_then_rarely() {
-        let mut complaint = Complaint::default();
-        let mut said = Vec::new();
+    async fn logs_at_once_and_then_rarely() {
+        let mut throttle = LogThrottle::default();
+        let mut logged = Vec::new();
         for second in 0..100 {
-            if complaint.is_due() {
-                said.push(second);
+            if throttle.is_due() {
+                logged.push(second);
             }
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        assert_eq!(said, [0, 30, 60, 90]);
+        assert_eq!(logged, [0, 30, 60, 90]);
     }
 }

@@ -1,4 +1,4 @@
-//! The environment of the demo: the simulated API server and cloud in this process, and the
+//! The processes of the demo: the simulated API server and cloud in this process, and the
 //! real programs as child processes.
 
 use std::{net::Ipv4Addr, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
@@ -16,16 +16,16 @@ use ccm_sim::{
 };
 use serde_json::{Value, json};
 
-use crate::story::Story;
+use crate::output::Output;
 
 /// The taint that a kubelet registers with when a cloud controller is to initialise its node.
 pub const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// How long a program may take to start.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The time limit for the start or the end of a program.
+const STEP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The simulated world with the programs in it.
-pub struct Stage {
+/// The simulated API server and cloud, and the running programs.
+pub struct Demo {
     folder: tempfile::TempDir,
     server: Arc<ApiServer>,
     listener: ListenHandle,
@@ -38,10 +38,10 @@ pub struct Stage {
 /// The arguments of this program, besides the addresses of cluster and cloud.
 pub type Arguments = fn(&str) -> &'static [&'static str];
 
-impl Stage {
+impl Demo {
     /// Starts everything and waits until all programs are ready.
-    pub async fn set(story: &Story, arguments: Arguments) -> Result<Self> {
-        story.chapter("a simulated cluster, a simulated cloud, and the real programs");
+    pub async fn start_all(output: &Output, arguments: Arguments) -> Result<Self> {
+        output.chapter("a simulated cluster, a simulated cloud, and the real programs");
         let folder = tempfile::Builder::new().prefix("quartet-playground-").tempdir()?;
         let server = ApiServer::new(Options::default());
         let listener = server
@@ -51,7 +51,7 @@ impl Stage {
         let kubeconfig = folder.path().join("kubeconfig");
         tokio::fs::write(&kubeconfig, server.kubeconfig(listener.addr)).await?;
         let cloud = ServedCloud::start(folder.path()).await?;
-        let mut stage = Self {
+        let mut demo = Self {
             folder,
             server,
             listener,
@@ -62,23 +62,23 @@ impl Stage {
         };
         for program in programs::shipped() {
             for replica in ["a", "b"] {
-                stage.start(&format!("{}-{replica}", program.binary)).await?;
+                demo.start(&format!("{}-{replica}", program.binary)).await?;
             }
         }
-        stage.describe(story);
-        Ok(stage)
+        demo.describe(output);
+        Ok(demo)
     }
 
-    /// Prints how to look at the environment from another terminal.
-    pub fn describe(&self, story: &Story) {
-        story.say(format!("kubectl --kubeconfig={} get nodes -w", self.kubeconfig.display()));
+    /// Prints the commands to inspect the demo from another terminal.
+    pub fn describe(&self, output: &Output) {
+        output.say(format!("kubectl --kubeconfig={} get nodes -w", self.kubeconfig.display()));
         for (name, program) in &self.programs {
-            story.say(format!(
+            output.say(format!(
                 "{name}: curl {}  (and /readyz?verbose, /configz)",
                 program.url("/metrics")
             ));
         }
-        story.say(format!("logs: {}", self.folder.path().display()));
+        output.say(format!("logs: {}", self.folder.path().display()));
     }
 
     /// The cloud, to fill and to change.
@@ -92,14 +92,14 @@ impl Stage {
         calls.lookup + calls.list
     }
 
-    /// Rejects all lookups for a while, as a cloud with an exhausted quota does.
+    /// Rejects all lookups for this time, as a cloud with an exhausted quota does.
     pub fn throttle(&self, time: Duration) {
         let effect = Effect::Throttle { retry_after: Some(Duration::from_secs(2)) };
         self.cloud().faults().add(Fault::new(effect).on(Operation::Lookup).lasting(time));
     }
 
-    /// Makes the cloud answer as if it was called with the credentials of another project: it
-    /// knows no instance and lists none.
+    /// Makes the cloud answer as if the credentials were those of another project: lookups and
+    /// lists find no instance.
     pub fn show_another_project(&self) {
         self.cloud().faults().add(Fault::new(Effect::WrongProject));
     }
@@ -119,7 +119,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Sets the node's condition Ready, as its kubelet does or, when kubelet is silent,
+    /// Sets the node's condition Ready, as its kubelet does or, when kubelet does not report,
     /// kube-controller-manager.
     pub fn set_ready(&self, name: &str, status: &str) -> Result<()> {
         let conditions = json!([{"type": "Ready", "status": status, "reason": "NodeStatus"}]);
@@ -209,13 +209,13 @@ impl Stage {
     }
 
     /// Stops everything.
-    pub async fn strike(mut self) -> Result<()> {
+    pub async fn stop_all(mut self) -> Result<()> {
         for (_, program) in &self.programs {
             // A child that has exited needs no signal.
             program.signal(Signal::TERM).ok();
         }
         for (_, program) in &mut self.programs {
-            program.wait(PATIENCE).await?;
+            program.wait(STEP_TIMEOUT).await?;
         }
         self.served.pause().await?;
         self.listener.shutdown().await;

@@ -1,0 +1,187 @@
+//! The sections of `cloud.conf`: which keys they have, and what the file gives.
+
+use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
+
+use ccm_base::nearest;
+use ccm_settings::{Kind, Problems, RawSettings, RawValue, Schema, Setting};
+
+use super::{
+    Access, Labels, Metadata, Networking, Route, Tls,
+    balancer::{LoadBalancer, LoadBalancerClass},
+    clouds::Wanted,
+    credentials::Login,
+    ini::{self, Entry, Section},
+};
+
+pub(super) const GLOBAL: &str = "Global";
+/// The section whose headings have a name of their own.
+pub(super) const CLASSES: &str = "LoadBalancerClass";
+/// Sections that belong to other programs and are passed over in silence.
+pub(super) const IGNORED: [&str; 2] = ["BlockStorage", "KeyManager"];
+
+/// All sections with their keys.
+pub(super) const SECTIONS: [(&str, &[&[Setting]]); 7] = [
+    (GLOBAL, &[Access::TABLE, Tls::TABLE, Login::TABLE, Wanted::TABLE]),
+    ("Networking", &[Networking::TABLE]),
+    ("Labels", &[Labels::TABLE]),
+    ("Route", &[Route::TABLE]),
+    ("Metadata", &[Metadata::TABLE]),
+    ("LoadBalancer", &[LoadBalancer::TABLE, LoadBalancerClass::TABLE]),
+    (CLASSES, &[LoadBalancerClass::TABLE]),
+];
+
+/// The settings of a section.
+pub(super) fn keys(section: &str) -> impl Iterator<Item = &'static Setting> {
+    let tables = SECTIONS.iter().filter(move |(name, _)| *name == section);
+    tables.flat_map(|(_, tables)| *tables).copied().flatten()
+}
+
+/// What is set in a section, by key.
+pub(super) type Given = BTreeMap<&'static str, RawValue>;
+
+/// What is set in `section`, over the defaults.
+pub(super) fn merged(section: &str, given: &Given, problems: &mut Problems) -> RawSettings {
+    let find = |setting: &Setting| Ok(given.get(setting.flag).cloned());
+    RawSettings::of_file(&format!("[{section}] "), keys(section), find, problems)
+}
+
+/// What the file gives, by the name of the section and that of the class.
+#[derive(Default)]
+pub(super) struct Sections {
+    given: BTreeMap<(&'static str, String), Given>,
+}
+
+impl Sections {
+    /// Reads the file's text. `resolve` makes the file's paths absolute.
+    pub(super) fn read(
+        text: &str,
+        resolve: &dyn Fn(&str) -> PathBuf,
+        problems: &mut Problems,
+    ) -> Self {
+        let (sections, unreadable) = ini::parse(text);
+        for line in unreadable {
+            problems.add(format!("line {}", line.line), line.why);
+        }
+        let mut this = Self::default();
+        for section in sections {
+            if IGNORED.iter().any(|name| name.eq_ignore_ascii_case(&section.name)) {
+                continue;
+            }
+            match place(&section) {
+                Ok((name, class)) => {
+                    let given = this.given.entry((name, class)).or_default();
+                    for entry in &section.entries {
+                        take(given, name, entry, resolve, problems);
+                    }
+                }
+                Err(what) => problems.warn(format!("line {}: {what}", section.line)),
+            }
+        }
+        this
+    }
+
+    /// What is set in a section.
+    pub(super) fn given(&self, section: &'static str) -> Given {
+        self.given.get(&(section, String::new())).cloned().unwrap_or_default()
+    }
+
+    /// A section as its typed value, or a part of it.
+    pub(super) fn typed<T: Schema>(
+        &self,
+        section: &'static str,
+        problems: &mut Problems,
+    ) -> Option<T> {
+        T::read(&merged(section, &self.given(section), problems), problems)
+    }
+
+    /// The names of the classes, each with what is set in it.
+    pub(super) fn classes(&self) -> impl Iterator<Item = (&str, &Given)> {
+        let classes = self.given.iter().filter(|((section, _), _)| *section == CLASSES);
+        classes.map(|((_, class), given)| (class.as_str(), given))
+    }
+}
+
+/// The known section and class that a heading means, or what is odd about it.
+fn place(section: &Section) -> Result<(&'static str, String), String> {
+    let names = SECTIONS.map(|(name, _)| name);
+    let Some(name) = names.into_iter().find(|name| name.eq_ignore_ascii_case(&section.name)) else {
+        let near = nearest(&section.name, &names);
+        let hint = near.map_or_else(String::new, |near| format!("; did you mean [{near}]?"));
+        return Err(format!("[{}]: unknown section{hint}", section.name));
+    };
+    match (&section.sub, name == CLASSES) {
+        (Some(class), true) => Ok((name, class.clone())),
+        (None, false) => Ok((name, String::new())),
+        (None, true) => Err(format!("[{name}]: not used, it has no name; write [{name} \"name\"]")),
+        (Some(sub), false) => {
+            Err(format!("[{name} {sub:?}]: unknown section; did you mean [{name}]?"))
+        }
+    }
+}
+
+/// Adds one key to what its section gives.
+fn take(
+    given: &mut Given,
+    section: &str,
+    entry: &Entry,
+    resolve: &dyn Fn(&str) -> PathBuf,
+    problems: &mut Problems,
+) {
+    let found = keys(section).find(|setting| setting.flag.eq_ignore_ascii_case(&entry.key));
+    let Some(&Setting { flag, kind, .. }) = found else {
+        problems.warn(format!("line {}: {}", entry.line, unknown(section, entry)));
+        return;
+    };
+    let place = format!("line {}: [{section}] {flag}", entry.line);
+    let before = given.remove(flag);
+    if before.is_some() && kind != Kind::Repeated {
+        problems.warn(format!("{place}: given before; the last one counts"));
+    }
+    let text = match (entry.value.as_deref(), kind, before) {
+        (None, Kind::Repeated, _) => return,
+        (None, Kind::Switch, _) => "true".to_owned(),
+        (None, ..) => {
+            problems.add(place, format!("has no value; must be {flag} = value"));
+            return;
+        }
+        (Some(text), Kind::Path, _) if !text.is_empty() => resolve(text).display().to_string(),
+        (Some(text), Kind::Repeated, Some(before)) => format!("{}\n{text}", before.text),
+        (Some(text), ..) => text.to_owned(),
+    };
+    // Without a value the default holds, where no text can be meant.
+    let is_text = matches!(kind, Kind::Text | Kind::Secret | Kind::Path | Kind::Repeated);
+    if !text.is_empty() || !is_text {
+        given.insert(flag, RawValue::at(place, kind, text));
+    }
+}
+
+/// What is said of a key that its section does not have.
+fn unknown(section: &str, Entry { key, value, .. }: &Entry) -> String {
+    let elsewhere = SECTIONS
+        .iter()
+        .find(|(name, _)| keys(name).any(|setting| setting.flag.eq_ignore_ascii_case(key)));
+    let here: Vec<_> = keys(section).map(|setting| setting.flag).collect();
+    let hint = match (elsewhere, nearest(key, &here)) {
+        (Some((name, _)), _) => format!("; it belongs in [{name}]"),
+        (None, Some(near)) => format!("; did you mean {near}?"),
+        // The second line of a broken password looks like a key without a value.
+        (None, None) if value.is_none() => {
+            return format!("[{section}]: unknown key without a value");
+        }
+        (None, None) => String::new(),
+    };
+    format!("[{section}] {key}: unknown key{hint}")
+}
+
+/// The keys of all sections, as tables for the reference page.
+pub fn reference() -> String {
+    let mut page = String::new();
+    for (section, _) in SECTIONS {
+        let name = if section == CLASSES { " \"name\"" } else { "" };
+        let table = ccm_settings::keys(keys(section));
+        // Writing to a String cannot fail.
+        write!(page, "### `[{section}{name}]`\n\n{table}\n").unwrap_or_default();
+    }
+    let ignored = IGNORED.map(|name| format!("`[{name}]`")).join(" and ");
+    page + &ignored + " belong to other programs and are passed over in silence.\n"
+}
