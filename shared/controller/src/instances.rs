@@ -251,12 +251,7 @@ mod tests {
             (Some("sim://a"), "sim://a", None, None),
             (Some("sim:///a"), "sim://a", Some("sim:///a"), None),
             (None, "sim://a", None, None),
-            (
-                Some("sim://a"),
-                "sim://b",
-                None,
-                Some("asked about sim://a, the cloud answered with sim://b"),
-            ),
+            (Some("sim://a"), "sim://b", None, Some("the lookup of sim://a returned sim://b")),
             (
                 None,
                 "aws://a",

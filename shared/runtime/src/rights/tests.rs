@@ -160,7 +160,7 @@ async fn what_is_missing_is_named_and_asked_for_again_until_it_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_review_that_fails_keeps_nobody_from_being_ready() {
+async fn a_failed_review_does_not_make_a_replica_unready() {
     let check = async |refuses: Option<u16>, hangs: bool, ends: bool, detail: &str| {
         let running = Running::start(Reviewer { refuses, hangs, ..Reviewer::default() });
         sleep(Duration::from_secs(6)).await;
@@ -179,7 +179,7 @@ async fn a_review_that_fails_keeps_nobody_from_being_ready() {
     };
     check(Some(503), false, false, "not known yet, reviewed again every 30 s: unavailable").await;
     check(Some(401), false, false, "not known yet, reviewed again every 30 s: the API").await;
-    check(None, true, false, "not known yet, reviewed again every 30 s: no answer in time").await;
+    check(None, true, false, "not known yet, reviewed again every 30 s: no response in time").await;
     let never = "not known: this API server does not review them: ";
     check(Some(403), false, true, never).await;
     check(Some(404), false, true, never).await;

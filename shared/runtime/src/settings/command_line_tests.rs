@@ -113,7 +113,10 @@ fn flags_of_siblings_and_of_upstream_warn_once() {
         &["--concurrent-service-syncs", "3"],
         &["--concurrent-service-syncs has no effect here: it belongs to service-ccm"],
     );
-    check(&["--profiling=false"], &["--profiling has no effect here: it is about the Go runtime"]);
+    check(
+        &["--profiling=false"],
+        &["--profiling has no effect here: it configures the Go runtime"],
+    );
     check(&["--vmodule=a=1,b=2"], &["--vmodule has no effect here: use --log-filter"]);
     check(
         &["--tls-sni-cert-key=a,b", "--tls-sni-cert-key=c,d"],
@@ -187,7 +190,7 @@ fn help_and_version_are_texts() {
             "Leader election",
             "[default: 10258]",
             "--check-config",
-            "(30 s unless set). [default: 20s] Live.",
+            "(default 30 s). [default: 20s] Live.",
             "CCM__A_B",
         ] {
             assert!(help.contains(part), "{part} is missing in:\n{help}");

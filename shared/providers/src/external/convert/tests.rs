@@ -64,9 +64,9 @@ fn answers_survive_the_wire_whole() {
 fn spoilt_instances_are_malformed() {
     type Spoil = fn(&mut proto::Instance);
     let spoil: [(&str, Spoil); 7] = [
-        ("not of the form", |wire| wire.provider_id = Some("one".to_owned())),
-        ("not of the form", |wire| wire.provider_id = None),
-        ("not of the form", |wire| wire.other_ids.push("://".to_owned())),
+        ("does not have the form", |wire| wire.provider_id = Some("one".to_owned())),
+        ("does not have the form", |wire| wire.provider_id = None),
+        ("does not have the form", |wire| wire.other_ids.push("://".to_owned())),
         ("unknown kind 0", |wire| wire.addresses[0].kind = None),
         ("unknown kind 77", |wire| wire.addresses[1].kind = Some(77)),
         ("unknown kind -1", |wire| wire.addresses[1].kind = Some(-1)),
