@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use ccm_controller::watch;
 use ccm_kube::{
-    informer::{Informer, InformerConfig},
+    informer::Informer,
     store::{Store, Stored},
 };
 use ccm_objects::{Node, Shared};
@@ -72,11 +72,10 @@ async fn is_accepted(env: Env) -> Result<()> {
     let (metrics, token) = (Metrics::of("two-kinds-ccm"), CancellationToken::new());
     let informers = watch::metrics(&metrics);
     let (nodes, leases) = (Store::<Node>::new(), Store::<LeanLease>::new());
-    let config = InformerConfig::default;
     let node =
-        Informer::new(env.client.clone(), config(), nodes.clone(), Box::new(drop), &informers);
+        Informer::new(env.client.clone(), nodes.clone(), Box::new(drop), &informers);
     let lease =
-        Informer::new(env.client.clone(), config(), leases.clone(), Box::new(drop), &informers);
+        Informer::new(env.client.clone(), leases.clone(), Box::new(drop), &informers);
     let listed = async {
         nodes.wait_synced().await;
         leases.wait_synced().await;
