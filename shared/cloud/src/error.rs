@@ -88,7 +88,7 @@ impl fmt::Display for CloudError {
             write!(f, " (request {id})")?;
         }
         if self.maybe_done {
-            write!(f, " (it may have been done)")?;
+            write!(f, " (it may have taken effect)")?;
         }
         Ok(())
     }

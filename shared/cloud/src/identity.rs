@@ -18,7 +18,7 @@ pub struct ProviderId {
 
 /// Why a text is not a provider ID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("provider ID {text:?} is not of the form <scheme>://<id>")]
+#[error("provider ID {text:?} does not have the form <scheme>://<id>")]
 pub struct ProviderIdError {
     /// The original text.
     pub text: String,

@@ -65,9 +65,9 @@ label!(Dropped);
 metrics! {
     /// `ccm_events_*`.
     pub struct EventMetrics {
-        /// Events created or counted up
+        /// Events that were created or updated
         [ALPHA] ccm_events_sent => sent: Counter;
-        /// Events that were not written, by reason; none of them delays work
+        /// Events that were dropped, by reason
         [ALPHA] ccm_events_dropped { reason } => dropped: Family<Counter, Dropped>,
             begin Every;
     }

@@ -185,7 +185,7 @@ async fn refusal(node_ccm: &Program) -> Result<Duration> {
     let line = page.lines().find(|line| line.starts_with("[!]config: ")).unwrap_or_default();
     ensure!(line.contains("the old one stays"), "/readyz says it: {page}");
     let log = node_ccm.log();
-    let said = log.lines().find(|line| line.contains("refused the new version"));
+    let said = log.lines().find(|line| line.contains("rejected the new version"));
     let said = said.with_context(|| format!("the log says it:\n{log}"))?;
     ensure!(said.contains("kube_api_qps") && said.contains("many"), "{said}");
     eprintln!("{line}\n{said}");

@@ -72,10 +72,8 @@ async fn is_accepted(env: Env) -> Result<()> {
     let (metrics, token) = (Metrics::of("two-kinds-ccm"), CancellationToken::new());
     let informers = watch::metrics(&metrics);
     let (nodes, leases) = (Store::<Node>::new(), Store::<LeanLease>::new());
-    let node =
-        Informer::new(env.client.clone(), nodes.clone(), Box::new(drop), &informers);
-    let lease =
-        Informer::new(env.client.clone(), leases.clone(), Box::new(drop), &informers);
+    let node = Informer::new(env.client.clone(), nodes.clone(), Box::new(drop), &informers);
+    let lease = Informer::new(env.client.clone(), leases.clone(), Box::new(drop), &informers);
     let listed = async {
         nodes.wait_synced().await;
         leases.wait_synced().await;

@@ -89,16 +89,12 @@ impl Lookups {
     /// Runs until the token is cancelled; takes no more nodes once the queue is shut down.
     pub(crate) async fn run(self: Arc<Self>, token: CancellationToken) {
         let config = BatchWindowConfig { first: FIRST_WAIT, ..BatchWindowConfig::default() };
-        let (slots, window) = (Arc::new(Semaphore::new(IN_FLIGHT)), BatchWindow::new(config));
-        // Each batch comes with a slot for its cloud call. While all slots are taken, nodes
-        // collect in the queue and the next batch is larger.
-        let batches = stream::unfold((self.queue.clone(), window), |(queue, mut window)| {
-            let slots = Arc::clone(&slots);
-            async move {
-                let slot = slots.acquire_owned().await.ok()?;
-                let batch = queue.get_batch(BATCH, &mut window).await?;
-                Some(((slot, batch), (queue, window)))
-            }
+        let start = (BatchWindow::new(config), Arc::new(Semaphore::new(IN_FLIGHT)));
+        // While all slots are taken, nodes collect in the queue and the next batch is larger.
+        let batches = stream::unfold(start, async |(mut window, slots)| {
+            let slot = Arc::clone(&slots).acquire_owned().await.ok()?;
+            let batch = self.queue.get_batch(BATCH, &mut window).await?;
+            Some(((slot, batch), (window, slots)))
         });
         let work = |(slot, batch)| Arc::clone(&self).process(slot, batch);
         workers::pool(batches, || usize::MAX, token, work).await;

@@ -76,7 +76,7 @@ fn a_new_node_is_initialised_addresses_first_and_taint_last() {
     assert_snapshot!(plan_for(&tainted(), full_instance()), @r"
     initialised
     1. addresses: InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0-own (the node has Hostname node0-own)
-    2. node: the cloud knows the instance by this provider ID; labels follow the instance; the node is initialised
+    2. node: set the provider ID of the instance; update the labels from the instance; remove the uninitialized taint
        providerID: fake://12345
        label beta.kubernetes.io/instance-type=t1.micro
        label failure-domain.beta.kubernetes.io/region=us-west
@@ -104,7 +104,7 @@ fn foreign_taints_and_a_present_provider_id_are_kept() {
     assert_snapshot!(got, @r"
     initialised
     1. addresses: InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0-own (the node has Hostname node0-own)
-    2. node: the node is initialised
+    2. node: remove the uninitialized taint
        taint node.cloudprovider.kubernetes.io/uninitialized removed, kept: ImproveCoverageTaint, x
     ");
     let Some(Step::ChangeNode(NodeChange { taints: Some(taints), .. })) = got.steps.last() else {
@@ -122,7 +122,7 @@ fn the_annotation_selects_from_the_clouds_addresses() {
     assert_snapshot!(plan_for(&node, instance), @r"
     initialised
     1. addresses: InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0-own (the node has Hostname node0-own)
-    2. node: the cloud knows the instance by this provider ID; the node is initialised
+    2. node: set the provider ID of the instance; remove the uninitialized taint
        providerID: fake://12345
        taint node.cloudprovider.kubernetes.io/uninitialized removed
     ");
@@ -147,7 +147,7 @@ fn without_addresses_of_the_cloud_the_node_keeps_its_own() {
     instance.addresses.clear();
     assert_snapshot!(plan_for(&tainted(), instance), @r"
     initialised
-    1. node: the cloud knows the instance by this provider ID; the node is initialised
+    1. node: set the provider ID of the instance; remove the uninitialized taint
        providerID: fake://12345
        taint node.cloudprovider.kubernetes.io/uninitialized removed
     ");
@@ -219,7 +219,7 @@ fn an_initialised_node_follows_its_instance() {
     assert_snapshot!(plan_for(&node, resized), @r"
     in sync
     1. addresses: InternalIP 10.0.0.1, ExternalIP 132.143.154.164, Hostname node0-own (the node has InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0-own)
-    2. node: labels follow the instance
+    2. node: update the labels from the instance
        label beta.kubernetes.io/instance-type=t1.huge
        label node.kubernetes.io/instance-type=t1.huge
     ");

@@ -108,10 +108,10 @@ pub(super) async fn signalled(stop: &CancellationToken) -> io::Result<u8> {
             _ = terminate.recv() => ("SIGTERM", 143),
         };
         if stop.is_cancelled() {
-            tracing::warn!(signal, "ending at once");
+            tracing::warn!(signal, "exiting immediately");
             return Ok(code);
         }
-        tracing::info!(signal, "ending in order; a second signal ends at once");
+        tracing::info!(signal, "shutting down; a second signal exits immediately");
         stop.cancel();
     }
 }

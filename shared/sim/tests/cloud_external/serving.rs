@@ -13,7 +13,7 @@ use ccm_sim::{
 };
 use tonic::{Code, transport::Channel};
 
-use crate::place::{CALL, Place, Served, Stub, instances};
+use crate::place::{Place, Served, Stub, call, instances};
 
 async fn raw(served: &Served) -> Channel {
     Channel::from_shared(served.endpoint.clone()).unwrap().connect().await.unwrap()
@@ -134,7 +134,7 @@ async fn a_wrong_number_of_answers_is_rejected() {
     let nodes: Vec<_> = known.iter().map(|instance| NodeIdentity::named(&instance.name)).collect();
     for more in [-1, 1, -100] {
         sim.faults().add(Fault::new(Effect::AnswerCount(more)).times(1));
-        let answers = instances.lookup(&nodes, Detail::Everything, CALL).await;
+        let answers = instances.lookup(&nodes, Detail::Everything, call()).await;
         assert_eq!(answers.len(), nodes.len());
         let malformed = answers.iter().filter(|answer| {
             answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Malformed)

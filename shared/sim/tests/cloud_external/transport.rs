@@ -13,7 +13,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::place::{CALL, Place, Served, instances, skip, until};
+use crate::place::{Place, Served, call, instances, skip, until};
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
@@ -91,7 +91,7 @@ async fn only_valid_certificates_are_accepted() {
         let endpoint = running.endpoint.replace("http://", "https://");
         place.write("cloud.yaml", format!("endpoint: {endpoint}\ntls: {{{client}}}"));
         let cloud = place.client().await.unwrap();
-        match (expect, cloud.health(CALL).await) {
+        match (expect, cloud.health(call()).await) {
             (None, outcome) => assert_eq!(outcome, Ok(()), "{what}"),
             (Some(words), outcome) => {
                 let error = outcome.expect_err(what);
@@ -116,7 +116,7 @@ async fn renewed_certificates_are_picked_up() {
     .await;
     place.write("cloud.yaml", format!("endpoint: {}\ntls: {{ca: ca.pem}}", running.endpoint));
     let cloud = place.client().await.unwrap();
-    assert_eq!(cloud.health(CALL).await.unwrap_err().kind, ErrorKind::Unavailable);
+    assert_eq!(cloud.health(call()).await.unwrap_err().kind, ErrorKind::Unavailable);
     place.write("ca.pem", new.pem());
     skip(Duration::from_secs(11)).await;
     until("the new authority is trusted", || cloud.instances().ok()).await;
@@ -171,7 +171,7 @@ async fn a_dead_connection_is_replaced() {
     place.configure(&format!("http://127.0.0.1:{}", network.port));
     let cloud = place.client().await.unwrap();
     let instances = instances(&cloud).await;
-    instances.list(Detail::Everything, CALL).await.unwrap();
+    instances.list(Detail::Everything, call()).await.unwrap();
     network.forget();
     let node = [NodeIdentity::named("node-00000")];
     let answers = instances

@@ -1,21 +1,20 @@
-//! What Neutron has shown of servers' ports, so that an answer that lacks some is not
-//! taken for a change.
+//! Remembers the ports that Neutron has returned, so that an incomplete response does not
+//! remove addresses from a node.
 //!
-//! Neutron leaves out of a list what it cannot or may not show, and says nothing of it; a
-//! node described by such a list would lose addresses, or get another primary one. Nova's
-//! own list of a server's addresses names the ports by their MAC addresses, but it is a
-//! cache: a port that was just detached stays in it for a while, at worst until Nova heals
-//! it by itself. So an absent port alone is no error, or a healthy node could be left
-//! without new addresses for ever. What is one:
+//! Neutron silently omits ports that it cannot or may not show; a node would lose addresses,
+//! or get another primary one. Nova's list of a server's addresses contains the MAC addresses
+//! of the ports, but it is a cache: a port that was just detached stays in it for a while, at
+//! worst until Nova's periodic heal. So a missing port alone is no error, otherwise a healthy
+//! node would never get new addresses. These cases are errors:
 //!
-//! * Not one port of a server is shown, although Nova lists addresses of ports, and although
-//!   Neutron has shown this process ports, so it may see them. A server that truly has lost
-//!   all its ports is no healthy node. Where none was ever shown they may be another
-//!   project's, which Neutron never shows: then it is an error for [`HOLD`].
-//! * A port is missing that was shown before, and Nova, or the trunk, still names it. This
+//! * No port of a server is returned, although Nova lists addresses of ports, and although
+//!   Neutron has returned ports to this process before. A server that has really lost all
+//!   its ports is no healthy node. If none of this server was ever returned, they may belong
+//!   to another project, which Neutron never shows: then it is an error for [`HOLD`] only.
+//! * A port is missing that was returned before, and Nova or the trunk still lists it. This
 //!   is an error for [`HOLD`]; after that the port counts as gone.
 //!
-//! What was missing from the first answer on is not noticed.
+//! A port that is missing from the first response on is not detected.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,36 +30,36 @@ use super::super::{
     nova::Server,
 };
 
-/// So long a port that is named but not shown any more is waited for.
+/// How long a port that is listed but no longer returned is an error.
 const HOLD: Duration = Duration::from_mins(10);
-/// What was shown of a server is forgotten when nobody has asked about it for so long.
+/// How long a server is remembered after its last lookup.
 const FORGET: Duration = Duration::from_hours(24);
 
-/// What has been shown so far.
+/// The memory.
 #[derive(Default)]
-pub(super) struct Seen(Mutex<Memory>);
+pub(super) struct PortMemory(Mutex<Memory>);
 
 #[derive(Default)]
 struct Memory {
-    /// Whether Neutron has shown any server's port.
+    /// Whether Neutron has returned any port of a server.
     shows_ports: bool,
-    servers: BTreeMap<ServerId, Before>,
+    servers: BTreeMap<ServerId, Entry>,
     tidied: Option<Instant>,
 }
 
-/// What was shown of one server.
-struct Before {
+/// The ports of one server in earlier responses.
+struct Entry {
     /// MAC addresses of its ports.
     macs: BTreeSet<String>,
     /// IDs of the ports that its trunks carry.
     carried: BTreeSet<String>,
-    /// What is missing, and since when.
+    /// The missing port, and since when it is missing.
     lacking: Option<(String, Instant)>,
     looked: Instant,
 }
 
-impl Seen {
-    /// Takes notice of an answer, before servers are looked at by it.
+impl PortMemory {
+    /// Records a response, before its servers are checked.
     pub(super) fn note(&self, ports: &Ports) {
         let now = Instant::now();
         let mut memory = self.0.lock();
@@ -71,7 +70,7 @@ impl Seen {
         }
     }
 
-    /// Whether these may be all ports of the server; if not, what is missing.
+    /// Checks whether these may be all ports of the server; the error names a missing one.
     pub(super) fn check(
         &self,
         server: &Server,
@@ -85,16 +84,16 @@ impl Seen {
             && ports.is_empty()
             && memory.shows_ports
         {
-            let before = memory.servers.entry(server.id.clone()).or_insert_with(|| Before::at(now));
+            let before = memory.servers.entry(server.id.clone()).or_insert_with(|| Entry::at(now));
             before.looked = now;
             let what = none_shown(mac);
             let may_be_foreign = before.macs.is_empty() && before.lacks(&what, now) >= HOLD;
             return if may_be_foreign { Ok(()) } else { Err(what) };
         }
-        let shown = Before {
+        let shown = Entry {
             macs: ports.iter().filter_map(mac_of).collect(),
             carried: carried.iter().map(|port| port.id.clone()).collect(),
-            ..Before::at(now)
+            ..Entry::at(now)
         };
         let Some(before) = memory.servers.get_mut(&server.id) else {
             memory.servers.insert(server.id.clone(), shown);
@@ -121,46 +120,44 @@ impl Seen {
     }
 }
 
-impl Before {
-    /// Nothing was shown.
+impl Entry {
+    /// No ports yet.
     const fn at(looked: Instant) -> Self {
         Self { macs: BTreeSet::new(), carried: BTreeSet::new(), lacking: None, looked }
     }
 
-    /// For how long just this has been missing.
+    /// How long this port has been missing.
     fn lacks(&mut self, what: &str, now: Instant) -> Duration {
         let before = self.lacking.take().filter(|(before, _)| before == what);
         let (_, since) = self.lacking.insert(before.unwrap_or_else(|| (what.to_owned(), now)));
         now.duration_since(*since)
     }
 
-    /// What was shown before, is still named, and is not shown now.
+    /// A port that was returned before, is still listed, and is not returned now.
     fn missing(&self, shown: &Self, listed: &BTreeSet<String>, ports: &[Port]) -> Option<String> {
         // A port without a MAC address may be any of them.
         let comparable = ports.iter().all(|port| port.mac_address.is_some());
         let named = |mac: &&String| listed.contains(*mac);
         if let Some(mac) = self.macs.difference(&shown.macs).find(named).filter(|_| comparable) {
             return Some(format!(
-                "Neutron does not show its port with MAC address {mac} any more, but Nova still \
-                 lists its addresses"
+                "Neutron no longer returns its port with MAC address {mac}, but Nova still lists \
+                 its addresses"
             ));
         }
         let named: BTreeSet<&str> = ports.iter().flat_map(Port::sub_port_ids).collect();
         let lost = self.carried.difference(&shown.carried).find(|id| named.contains(id.as_str()));
-        lost.map(|id| {
-            format!("Neutron does not show port {id} any more, but its trunk still carries it")
-        })
+        lost.map(|id| format!("Neutron no longer returns port {id}, but its trunk still lists it"))
     }
 }
 
 fn none_shown(mac: &str) -> String {
     format!(
-        "Neutron shows none of its ports, but Nova lists addresses of them, the first with MAC \
+        "Neutron returns none of its ports, but Nova lists their addresses, the first with MAC \
          address {mac}"
     )
 }
 
-/// The MAC addresses of the ports that Nova names.
+/// The MAC addresses of the ports that Nova lists.
 fn listed_macs(server: &Server) -> impl Iterator<Item = String> {
     let addresses = server.addresses().flat_map(|(_, list)| list);
     let fixed = addresses.filter(|address| address.kind.as_deref() == Some("fixed"));
