@@ -33,7 +33,7 @@ async fn a_wrong_configuration_is_refused_with_one_line() {
         (format!("{https}{{ca: cert.pem, cert: cert.pem, key: other.pem}}"), "KeyMismatch"),
         (
             format!("{https}{{ca: cert.pem, serverName: 'a b'}}"),
-            "tls.serverName: \"a b\" is no host name or address",
+            "tls.serverName = \"a b\": is no host name or address",
         ),
     ] {
         place.write("cloud.yaml", &text);
