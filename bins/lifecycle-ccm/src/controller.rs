@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::{
     execute::Executor,
     metrics::{LifecycleMetrics, States},
-    observe::{self, Heard, Nodes, Observer},
+    observe::{self, Nodes, Observer, Replies},
     policy::{
         Agenda, At, Decider, Decision, Policy,
         action::{self, Action},
@@ -47,21 +47,21 @@ impl Pass for Controller {
         let mut nodes = self.observer.look(&settings);
         let marks = nodes.marks_of_ready(&settings);
         self.executor.publish(nodes.ready(), &marks, &[]);
-        let mut is_done = self.executor.carry_out(marks, &settings, &mut self.decider).await;
+        let mut is_done = self.executor.apply(marks, &settings, &mut self.decider).await;
         let agenda = self.agenda(&nodes);
         if !agenda.is_empty() {
-            let heard = tokio::select! {
+            let answers = tokio::select! {
                 biased;
                 () = self.executor.closing.cancelled() => return Next::At(started),
-                heard = self.observer.ask(&agenda, &nodes, &settings) => heard,
+                answers = self.observer.ask(&agenda, &nodes, &settings) => answers,
             };
             let settings = self.executor.settings();
             let actions;
-            (nodes, actions) = self.decide(heard, &settings);
-            is_done &= self.executor.carry_out(actions, &settings, &mut self.decider).await;
+            (nodes, actions) = self.decide(answers, &settings);
+            is_done &= self.executor.apply(actions, &settings, &mut self.decider).await;
             self.metrics.passed(started.elapsed());
         }
-        self.show(&nodes);
+        self.update_gauges(&nodes);
         let next = self.agenda(&nodes);
         let now = self.observer.now();
         let due = if !is_done || !next.is_empty() {
@@ -88,9 +88,9 @@ impl Controller {
     }
 
     /// Decides from the answers and the current nodes. Returns these nodes and the actions.
-    fn decide(&mut self, heard: Heard, settings: &LifecycleSettings) -> (Nodes, Vec<Action>) {
+    fn decide(&mut self, answers: Replies, settings: &LifecycleSettings) -> (Nodes, Vec<Action>) {
         let nodes = self.observer.look(settings);
-        let answers = self.observer.answers(heard, &nodes);
+        let answers = self.observer.answers(answers, &nodes);
         let mut actions = nodes.marks_of_watched(&observe::powers(&answers.lookups), settings);
         let (before, now) = (*self.decider.breaker(), self.observer.now());
         let decisions = self.decider.decide(now, &nodes.views, answers, &settings.policy);
@@ -114,11 +114,11 @@ impl Controller {
         report::decided(&self.reports, node, decision, (now, policy));
     }
 
-    fn show(&self, nodes: &Nodes) {
+    fn update_gauges(&self, nodes: &Nodes) {
         let (now, counts) = (self.observer.now(), self.decider.counts());
-        let states = States { undecided: self.backlog.line(now), ..nodes.states() };
+        let states = States { undecided: self.backlog.size(now), ..nodes.states() };
         let budget = self.decider.budget(now, &nodes.views, &self.executor.settings().policy);
-        self.metrics.waits(self.decider.oldest_case(now));
-        self.metrics.stand(self.decider.breaker().is_open(), budget, counts, states);
+        self.metrics.set_oldest_case(self.decider.oldest_case(now));
+        self.metrics.set_gauges(self.decider.breaker().is_open(), budget, counts, states);
     }
 }

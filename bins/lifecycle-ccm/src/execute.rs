@@ -40,8 +40,8 @@ pub(crate) enum Stopped {
 }
 
 impl Stopped {
-    /// The result for a deletion: a request that was answered with an error did nothing, but
-    /// the effect of an unanswered one is unknown.
+    /// The result of a deletion: a rejected request had no effect; without a response, the
+    /// effect is unknown.
     fn outcome(&self) -> Deletion {
         match self.refusal() {
             None | Some(ApiError::Conflict) => Deletion::NotDone,
@@ -55,7 +55,7 @@ impl Stopped {
         }
     }
 
-    /// The API server's response, if it was asked.
+    /// The error of the API server, if a request was sent.
     fn refusal(&self) -> Option<&ApiError> {
         match self {
             Self::NotWritten(writer::Stopped::Refused(error)) => Some(error),
@@ -158,7 +158,7 @@ impl Executor {
     /// Executes what was decided with these settings: the only path from decisions to the API
     /// server. The policy receives the result of each deletion as soon as it is known. Returns
     /// whether all mark updates succeeded; the policy itself schedules failed deletions again.
-    pub(crate) async fn carry_out(
+    pub(crate) async fn apply(
         &self,
         actions: Vec<Action>,
         by: &Arc<LifecycleSettings>,
@@ -243,14 +243,14 @@ impl Executor {
         let name = &node.name;
         let report = match stopped.refusal() {
             None | Some(ApiError::Conflict | ApiError::NotFound) => {
-                tracing::info!(node = &**name, reason = %stopped, "node {name}: {write} waits for another look");
+                tracing::info!(node = &**name, reason = %stopped, "node {name}: {write} postponed until the next lookup");
                 return;
             }
             Some(error) => Report {
                 topic: write.failure(),
                 state: error.reason(),
                 warning: true,
-                line: format!("node {name}: {write} failed, tried again: {error}"),
+                line: format!("node {name}: {write} failed, retrying: {error}"),
                 reason: Some(error.reason()),
                 event: matches!(write, Write::Delete(_)).then(|| {
                     ("DeletingNodeFailed", format!("Failed deleting node {name}: {error}"))
@@ -261,13 +261,14 @@ impl Executor {
         self.reports.report(&node.reference(), When::Changed, report);
     }
 
-    /// A lowered budget and the end of the program also apply to the deletions that wait.
+    /// Queued deletions are dropped if the settings change (the budget may be lower) or the
+    /// program shuts down.
     async fn delete(&self, node: &Node, by: &Arc<LifecycleSettings>) -> Result<(), Stopped> {
         if self.closing.is_cancelled() {
-            return Err(Stopped::Superseded("the program ends"));
+            return Err(Stopped::Superseded("the program is shutting down"));
         }
         if !Arc::ptr_eq(by, &self.settings.borrow()) {
-            return Err(Stopped::Superseded("the settings have changed"));
+            return Err(Stopped::Superseded("the settings have changed since the decision"));
         }
         Ok(self.writer.delete(node).await?)
     }

@@ -1,5 +1,5 @@
-//! lifecycle-ccm: the controller that deletes nodes whose instances are gone for good, and no
-//! others; and that taints nodes whose machines are shut down.
+//! lifecycle-ccm: the controller that deletes nodes whose instances no longer exist, and taints
+//! nodes whose machines are shut down.
 //!
 //! ```text
 //! informer --Ready changed--> pass: which are due? --one lookup--> policy --decisions--> API server
@@ -10,11 +10,11 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`policy`] | which nodes are looked up, what counts as evidence, which are deleted: pure |
-//! | [`policy::shutdown`], `policy::action` | what becomes of the shutdown taint; what is to be written |
-//! | `policy::backlog`, `policy::text` | how long nodes wait for a verdict; decisions in words |
-//! | `observe` | from nodes and answers to the policy's plain values |
+//! | [`policy::shutdown`], `policy::action` | the steps for the shutdown taint; the decided writes |
+//! | `policy::backlog`, `policy::text` | how long nodes wait for a verdict; decisions as text |
+//! | `observe` | converts nodes and cloud answers to the policy's plain values |
 //! | `controller` | the loop: observe, decide, execute |
-//! | `execute` | `/plan`, writes to the API server, and what came of them |
+//! | `execute` | `/plan`, writes to the API server, and their results |
 //! | `report` | events and log lines about decisions |
 //! | `settings`, `metrics` | flags; `ccm_lifecycle_*` and upstream's metrics |
 
@@ -84,15 +84,15 @@ impl Program for LifecycleCcm {
         let observer = Arc::new(Observer::new(context, metrics.clone()));
         let reports = report::reports(context.events.clone());
         let passes = Passes::default();
-        let (sees, forgets, wakes) = (observer.clone(), reports.clone(), passes.clone());
+        let (watcher, reporter, waker) = (observer.clone(), reports.clone(), passes.clone());
         let plans = context.plans.clone();
         let on_change = move |change: Change<Node>| {
             if let Change::Deleted(node) = &change {
-                forgets.memory().forget(&node.name);
+                reporter.memory().forget(&node.name);
                 plans.clear("Node", &node.name);
             }
-            if sees.changed(&change) {
-                wakes.wake();
+            if watcher.changed(&change) {
+                waker.wake();
             }
         };
         Watches::new(context).watch(&observer.store, on_change).await;
@@ -100,10 +100,10 @@ impl Program for LifecycleCcm {
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
-        self.observer.leads();
+        self.observer.start_leading();
         let (reports, metrics) = (Arc::clone(&self.reports), self.metrics.clone());
-        let (outlets, closing) = ((reports.clone(), metrics.clone()), self.passes.closing());
-        let executor = Executor::new(context, &self.observer, outlets, closing.clone());
+        let (reporting, closing) = ((reports.clone(), metrics.clone()), self.passes.closing());
+        let executor = Executor::new(context, &self.observer, reporting, closing.clone());
         let observer = Arc::clone(&self.observer);
         let (decider, backlog) = (Decider::new(), Backlog::default());
         let controller = Controller { observer, executor, reports, metrics, decider, backlog };
@@ -113,7 +113,7 @@ impl Program for LifecycleCcm {
     }
 
     async fn drain(&self) {
-        // A lookup in flight is not awaited; a deletion is.
+        // Pending lookups are cancelled; pending deletions are awaited.
         self.passes.drain().await;
     }
 }

@@ -12,12 +12,12 @@ use ccm_metrics::{
 
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::policy::{At, Cause, Counts, Doubt, Reason, Verdict, backlog::Line};
+use crate::policy::{At, Cause, Counts, Doubt, Reason, Verdict, backlog::BacklogSize};
 
 /// Bounds of the time from the first answer "gone" to the deletion, in seconds.
 const TO_DELETION: [f64; 9] = [5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
-/// Bounds of the time that a node waits for a verdict, in seconds: a node that exists is
-/// known to do so within a pass, one that is gone after the confirmation period.
+/// Bounds of the time that a node waits for a verdict, in seconds: one pass if the instance
+/// exists, the confirmation period if it is gone.
 const TO_VERDICT: [f64; 11] = [1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
 
 /// The only operation of upstream's counter.
@@ -27,10 +27,10 @@ enum Operation {
     InstanceExists,
 }
 
-/// The kinds of the cloud's answers about a node.
+/// The results of a lookup, besides errors.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
-enum Said {
+enum Answer {
     Success,
     InstanceNotFound,
     NotOurs,
@@ -49,13 +49,13 @@ enum State {
     Undecided,
 }
 
-label!(Operation, Said, State, Cause);
+label!(Operation, Answer, State, Cause);
 label! {
-    /// What became of the wait for a verdict.
+    /// The verdict that ended a wait.
     struct Settled { "keep", "delete" }
 }
 label! {
-    /// What was done to the shutdown taint.
+    /// The change of the shutdown taint.
     struct Action { "add", "remove" }
 }
 
@@ -79,38 +79,38 @@ type Answered = Result<(), ApiReason>;
 metrics! {
     /// All metrics of the controller. Clones share them.
     pub(crate) struct LifecycleMetrics {
-        /// How long a pass over the nodes that are not Ready took
+        /// Duration of a pass over the nodes that are not Ready
         [ALPHA] cloud_node_lifecycle_controller_monitor_nodes_duration_seconds => passes: Histogram,
             bounds exponential_buckets(0.001, 2.0, 15);
-        /// Answers of the cloud about nodes, one per node and lookup, by operation and result
+        /// Results of cloud lookups, one per node and lookup, by operation and result
         [ALPHA] cloud_node_lifecycle_controller_cloud_provider_calls { operation, result } => answers:
-            Family<Counter, (Operation, Result<Said, ErrorKind>)>;
-        /// Nodes by how they stand, on the leader; suspected and undecided ones are also watched
+            Family<Counter, (Operation, Result<Answer, ErrorKind>)>;
+        /// Nodes by state, on the leader; suspected and undecided nodes are also counted as watched
         [ALPHA] ccm_lifecycle_nodes { state } => nodes: Family<Gauge, State>;
-        /// Requests to add or remove the shutdown taint, by what the API server answered
+        /// Requests to add or remove the shutdown taint, by result at the API server
         [ALPHA] ccm_lifecycle_taints { action, result } => taints: Family<Counter, (Action, Answered)>,
             begin (Every, Ok(()));
-        /// What the policy said, once per node and answers
+        /// Decisions of the deletion policy, one per node and lookup, by verdict and reason
         [ALPHA] ccm_lifecycle_verdicts { verdict, reason } => verdicts: Family<Counter, Verdict>, begin Every;
-        /// From seeing that a node is not Ready, or is in doubt again, to knowing what to do: keep or delete
+        /// Time from a node's becoming not Ready, or from a new answer that its instance is gone, to the decision to keep or delete it
         [ALPHA] ccm_lifecycle_time_to_verdict_seconds { verdict } => to_verdict: Family<Histogram, Settled>,
             bounds TO_VERDICT, begin Every;
-        /// How long the node that has waited longest for a verdict has waited, at the last pass; 0 if none waits
+        /// Waiting time of the node that has waited longest for a verdict, at the last pass; 0 if none waits
         [ALPHA] ccm_lifecycle_longest_wait_seconds => longest_wait: FloatGauge;
-        /// Requests to delete a node, by what the API server answered
+        /// Requests to delete a node, by result at the API server
         [ALPHA] ccm_lifecycle_deletions { result } => deletions: Family<Counter, Answered>, begin [Ok(())];
-        /// Time from the cloud's first word that an instance is gone to the deletion of its node
+        /// Time from the cloud's first answer that an instance is gone to the deletion of its node
         [ALPHA] ccm_lifecycle_time_to_deletion_seconds => to_deletion: Histogram, bounds TO_DELETION;
-        /// Whether the breaker is open: 1 while the list of the fleet is not believable and nothing is deleted,
-        /// 0 otherwise
+        /// Whether the breaker is open: 1 while the list of the fleet is implausible and no unapproved node is
+        /// deleted, 0 otherwise
         [ALPHA] ccm_lifecycle_breaker_open => breaker: Gauge;
-        /// How often the breaker opened, by cause
+        /// Openings of the breaker, by cause
         [ALPHA] ccm_lifecycle_breaker_openings { cause } => openings: Family<Counter, Cause>, begin Every;
-        /// How many nodes may be deleted in one window of the budget, as the cluster is now
+        /// Maximum number of deletions per budget window, for the current number of nodes
         [ALPHA] ccm_lifecycle_budget_limit => budget_limit: Gauge;
-        /// How many nodes were deleted in the window that ends now
+        /// Deletions in the current budget window
         [ALPHA] ccm_lifecycle_budget_used => budget_used: Gauge;
-        /// For how long the node that is suspected longest has been so without being deleted or kept; 0 without one
+        /// Age of the oldest open case: a node that is neither deleted nor kept since the cloud reported its instance as gone; 0 without one
         [ALPHA] ccm_lifecycle_oldest_case_seconds => oldest_case: FloatGauge;
     }
 }
@@ -122,7 +122,7 @@ pub(crate) struct States {
     pub(crate) foreign: usize,
     pub(crate) unselected: usize,
     pub(crate) shutdown: usize,
-    pub(crate) undecided: Line,
+    pub(crate) undecided: BacklogSize,
 }
 
 impl LifecycleMetrics {
@@ -134,9 +134,9 @@ impl LifecycleMetrics {
     /// Records the cloud's answer about one node.
     pub(crate) fn answered(&self, result: &LookupResult) {
         let result = match result {
-            Ok(Lookup::Found(_)) => Ok(Said::Success),
-            Ok(Lookup::Gone(_)) => Ok(Said::InstanceNotFound),
-            Ok(Lookup::NotOurs(_)) => Ok(Said::NotOurs),
+            Ok(Lookup::Found(_)) => Ok(Answer::Success),
+            Ok(Lookup::Gone(_)) => Ok(Answer::InstanceNotFound),
+            Ok(Lookup::NotOurs(_)) => Ok(Answer::NotOurs),
             Err(error) => Err(error.kind),
         };
         self.answers.of((Operation::InstanceExists, result)).inc();
@@ -171,12 +171,12 @@ impl LifecycleMetrics {
     }
 
     /// Sets how long the oldest open case has been open; `None` if there is none.
-    pub(crate) fn waits(&self, oldest_case: Option<Duration>) {
+    pub(crate) fn set_oldest_case(&self, oldest_case: Option<Duration>) {
         self.oldest_case.set(oldest_case.unwrap_or_default().as_secs_f64());
     }
 
     /// Sets the gauges after a pass.
-    pub(crate) fn stand(&self, open: bool, budget: Usage, counts: Counts, states: States) {
+    pub(crate) fn set_gauges(&self, open: bool, budget: Usage, counts: Counts, states: States) {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.breaker.set(open.into());
         self.budget_limit.set(number(budget.limit));
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_wait_for_is_there_before_it_happens() {
+    fn counters_start_at_zero() {
         let registry = Metrics::new();
         let _metrics = LifecycleMetrics::new(&registry);
         let text = registry.encode().unwrap();

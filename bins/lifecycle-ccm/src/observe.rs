@@ -107,20 +107,20 @@ pub(crate) fn powers(lookups: &[LookedUp]) -> Powers {
 }
 
 /// The cloud's answers.
-pub(crate) struct Heard {
+pub(crate) struct Replies {
     asked: Vec<Arc<Node>>,
     answers: Vec<LookupResult>,
     fleet: Option<(Result<Fleet, CloudError>, At)>,
-    /// When the first question was sent and the last lookup was answered.
+    /// When the first request was sent and the last lookup was answered.
     times: (At, At),
 }
 
-/// Watches the nodes, on every replica, and asks the cloud about them.
+/// Watches the nodes, on every replica, and looks them up in the cloud.
 pub(crate) struct Observer {
     pub(crate) store: Store<Node>,
     cloud: Arc<dyn Cloud>,
     timeline: Timeline,
-    /// Nodes that were created while this process watched, and when.
+    /// Nodes that were created while this process was watching, and when.
     appeared: Mutex<HashMap<Name, Instant>>,
     metrics: LifecycleMetrics,
     /// The line `breaker` of `/readyz?verbose`.
@@ -132,8 +132,8 @@ pub(crate) struct Observer {
 impl Observer {
     /// Starts without any observation.
     pub(crate) fn new<P: Program>(context: &Context<P>, metrics: LifecycleMetrics) -> Self {
-        let breaker = context.health.condition("breaker", Scope::Information, "not judged yet");
-        breaker.pass("not judged here: this replica does not lead");
+        let breaker = context.health.condition("breaker", Scope::Information, "not checked yet");
+        breaker.pass("not checked: this replica does not lead");
         Self {
             store: Store::new(),
             cloud: Arc::clone(&context.cloud),
@@ -145,9 +145,9 @@ impl Observer {
         }
     }
 
-    /// Marks that this replica leads from now on.
-    pub(crate) fn leads(&self) {
-        self.breaker.pass("closed; no list of the fleet was needed so far");
+    /// Called when this replica becomes the leader.
+    pub(crate) fn start_leading(&self) {
+        self.breaker.pass("closed; no list of the fleet has been needed yet");
     }
 
     /// The clock of this process.
@@ -160,12 +160,11 @@ impl Observer {
         self.timeline.now()
     }
 
-    /// Handles a change of a node; returns whether it may matter before the next pass. Never
-    /// blocks.
+    /// Handles a node event; returns whether it needs a pass now. Never blocks.
     pub(crate) fn changed(&self, change: &Change<Node>) -> bool {
         match change {
             Change::Added(node) => {
-                // The nodes of the first list may have existed for long.
+                // Nodes of the initial list may be older than this process.
                 if self.store.is_synced() {
                     self.appeared.lock().insert(Arc::clone(&node.name), Instant::now());
                 }
@@ -179,8 +178,8 @@ impl Observer {
         }
     }
 
-    /// The current nodes, without those whose provider ID cannot be judged yet, because the
-    /// provider has not reported its schemes.
+    /// The current nodes. Until the provider has reported its schemes, nodes with a provider ID
+    /// are omitted, because their owner is unknown.
     pub(crate) fn look(&self, settings: &LifecycleSettings) -> Nodes {
         let (wall, appeared) = (clock::wall(), self.appeared.lock());
         let view = |node: Arc<Node>| {
@@ -194,13 +193,13 @@ impl Observer {
         Nodes { views, nodes }
     }
 
-    /// Asks the cloud. Decides nothing.
+    /// Sends the lookups and the list of the agenda to the cloud.
     pub(crate) async fn ask(
         &self,
         agenda: &Agenda,
         nodes: &Nodes,
         settings: &LifecycleSettings,
-    ) -> Heard {
+    ) -> Replies {
         let by_name = nodes.by_name();
         let asked: Vec<Arc<Node>> =
             agenda.look_up.iter().filter_map(|name| by_name.get(name).cloned()).collect();
@@ -218,12 +217,12 @@ impl Observer {
             Some((fleet, self.now()))
         };
         let ((answers, answered), fleet) = tokio::join!(lookup, list);
-        Heard { asked, answers, fleet, times: (start, answered) }
+        Replies { asked, answers, fleet, times: (start, answered) }
     }
 
     /// The cloud's answers, with the list compared with these nodes. Reports unusable answers.
-    pub(crate) fn answers(&self, heard: Heard, nodes: &Nodes) -> Answers {
-        let Heard { asked, answers, fleet, times: (start, answered) } = heard;
+    pub(crate) fn answers(&self, answers: Replies, nodes: &Nodes) -> Answers {
+        let Replies { asked, answers, fleet, times: (start, answered) } = answers;
         let looked_up = |(node, result): (&Arc<Node>, LookupResult)| LookedUp {
             name: Arc::clone(&node.name),
             uid: node.uid.clone(),
@@ -250,19 +249,19 @@ impl Observer {
                 tracing::error!(cause = cause.as_str(), "still no node is deleted: {cause}");
             }
             Transition::Closed => {
-                tracing::warn!("the cloud's list shows the fleet again; nodes are judged again");
+                tracing::warn!("breaker closed: the list shows the fleet again; cases start over");
             }
             Transition::StaysOpen(..) | Transition::StaysClosed => {}
         }
         match after {
             Breaker::Open { cause, .. } => {
-                self.breaker.fail(format!("open, no node is deleted but approved ones: {cause}"));
+                self.breaker.fail(format!("open, no node is deleted unless approved: {cause}"));
             }
             Breaker::Closed => self.breaker.pass("closed"),
         }
     }
 
-    /// Reports, once for each kind of error, that the cloud did not answer about nodes.
+    /// Logs failed lookups, once for each kind of error.
     fn report_errors(&self, lookups: &[LookedUp]) {
         let mut kinds: HashMap<&'static str, (usize, &LookedUp, &CloudError)> = HashMap::new();
         for lookup in lookups {
@@ -278,7 +277,7 @@ impl Observer {
                     kind,
                     nodes = count,
                     %error,
-                    "the cloud did not answer about {count} nodes, {name} among them: {error}; no node is deleted for that"
+                    "cloud lookups of {count} nodes failed, including {name}: {error}; failed lookups are no evidence"
                 );
             }
         }
@@ -294,7 +293,7 @@ fn report_list(list: &Listing) {
         Listing::Read { malformed, .. } if *malformed > 0 => {
             tracing::warn!(
                 malformed,
-                "{malformed} entries of the cloud's list could not be understood; no node that they name is deleted"
+                "{malformed} entries of the cloud's list could not be parsed; the nodes that they mention are not deleted"
             );
         }
         Listing::Read { .. } => {}
@@ -325,7 +324,7 @@ fn age(created: Option<Duration>, seen_for: Option<Duration>) -> Duration {
     seen_for.map_or(by_clock, |seen| seen.min(by_clock))
 }
 
-/// Whether a change of a node may matter before the next pass.
+/// Whether a change of a node needs a pass now.
 fn wakes(old: &Node, new: &Node) -> bool {
     old.is_ready() != new.is_ready()
         || old.annotations != new.annotations

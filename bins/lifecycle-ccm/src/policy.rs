@@ -1,7 +1,7 @@
-//! The deletion policy: decides from evidence whether a node's instance is gone for good.
+//! The deletion policy: decides from the cloud's answers whether to delete a node.
 //!
-//! Evidence in, verdict out. No clock, no I/O, no `async`; time is [`At`], which the
-//! caller reads and passes in. A pass of the controller is
+//! It has no clock, no I/O and no `async`: the caller passes the time in as [`At`]. A pass of
+//! the controller is
 //!
 //! ```text
 //! agenda(now, views) -> calls to the cloud -> decide(now, views, answers) -> decisions
@@ -10,11 +10,11 @@
 //! with the views as they are at each of the two moments. A decision with [`Verdict::Delete`]
 //! has taken budget; [`Decider::deleted`] records the result of the deletion.
 //!
-//! A node is deleted only if all of this holds, checked in this order: it is not Ready,
-//! selected, ours and past its grace period; the cloud said twice, a confirmation period apart
-//! and about this very node (UID), that the instance is gone; a list of the fleet read after
-//! the first answer does not show it; the breaker is closed; there is budget.
-//! `docs/deletion-court.md` is the same for operators.
+//! A node is deleted only if all of these conditions hold, checked in this order: it is not
+//! Ready, selected, owned by this provider and past its grace period; two lookups of this node
+//! (same UID), a confirmation period apart, reported its instance as gone; a list of the fleet
+//! that was read after the first of them does not contain it; the breaker is closed; there is
+//! budget. `docs/deletion-court.md` explains this to operators.
 
 pub(crate) mod action;
 mod agenda;
@@ -68,9 +68,9 @@ pub enum Deletion {
 /// The number of nodes by state, for gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Nodes that are not Ready and within the policy's reach.
+    /// Nodes that are not Ready and that the policy applies to.
     pub watched: usize,
-    /// Those of them with an open case: the cloud said once that the instance is gone.
+    /// Those of them with an open case: a lookup reported the instance as gone.
     pub suspected: usize,
 }
 

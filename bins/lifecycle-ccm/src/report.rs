@@ -13,14 +13,14 @@ use crate::policy::{At, Decision, Policy, Reason, Verdict};
 
 /// How long a recurring state is not reported again, so that flapping answers do not cause a
 /// flood of events.
-const RETURN: Duration = Duration::from_mins(1);
+const FLAP_SUPPRESSION: Duration = Duration::from_mins(1);
 
 /// The topic of verdicts.
 const VERDICT: &str = "verdict";
 
 /// The reports of this program.
 pub(crate) fn reports(events: EventRecorder) -> Arc<Reports> {
-    Arc::new(Reports::new(events, RETURN))
+    Arc::new(Reports::new(events, FLAP_SUPPRESSION))
 }
 
 /// Reports the decision about a node, unless it is no action.
@@ -31,7 +31,7 @@ pub(crate) fn decided(
     (now, policy): (At, &Policy),
 ) {
     let Decision { name, verdict, evidence, since, .. } = decision;
-    // A case may end before its decision, as all cases do when the breaker closes.
+    // A case may end before its decision: all cases do when the breaker closes.
     let last = reports.memory().state(name, VERDICT);
     let is_case = since.is_some() || last.is_some_and(|last| !last.starts_with("keep"));
     if matches!(verdict, Verdict::Keep(Reason::Exists | Reason::Ready)) && !is_case {
@@ -39,22 +39,22 @@ pub(crate) fn decided(
     }
     // Usually a node that this controller has just deleted.
     let Some(node) = node.filter(|_| *verdict != Verdict::Keep(Reason::AnotherNode)) else {
-        return tracing::debug!(node = &**name, "the node has vanished, or another has its name");
+        return tracing::debug!(node = &**name, "the node was deleted or replaced");
     };
-    let words = decision.words(now, policy);
+    let message = decision.message(now, policy);
     let text = match evidence.first {
-        Some(_) => format!("{}; {evidence}", words.text),
-        None => words.text.clone(),
+        Some(_) => format!("{}; {evidence}", message.text),
+        None => message.text.clone(),
     };
     let report = Report {
         topic: VERDICT,
         state: &format!("{} {}", verdict.as_str(), verdict.reason()),
-        warning: words.warning,
-        line: format!("node {name}: {}", words.text),
+        warning: message.warning,
+        line: format!("node {name}: {}", message.text),
         verdict: Some(verdict.as_str()),
         reason: Some(verdict.reason()),
         proof: Some(serde_json::to_value(evidence).unwrap_or_default().to_string()),
-        event: words.event.map(|event| (event, text)),
+        event: message.event.map(|event| (event, text)),
     };
     reports.report(&node.reference(), When::Changed, report);
 }

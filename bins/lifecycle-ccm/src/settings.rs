@@ -16,7 +16,7 @@ use crate::policy::{Ghosts, Policy, shutdown::Removal};
 pub struct LifecycleSettings {
     /// The parameters of the deletion policy.
     pub policy: Policy,
-    /// The selector of the judged nodes.
+    /// The selector of the nodes that the policy applies to.
     #[serde(serialize_with = "as_text")]
     pub node_selector: NodeSelector,
     /// When the shutdown taint is removed.
@@ -24,7 +24,7 @@ pub struct LifecycleSettings {
     /// The time limit of one call to the cloud.
     #[serde(serialize_with = "duration::serialize")]
     pub cloud_call_timeout: Duration,
-    /// How many nodes are deleted or tainted at the same time.
+    /// The number of nodes that are deleted or tainted concurrently.
     pub concurrent_node_lifecycle_syncs: usize,
 }
 
@@ -34,48 +34,50 @@ fn as_text<S: serde::Serializer>(selector: &NodeSelector, to: S) -> Result<S::Ok
 
 ccm_settings::settings! {
     impl LifecycleSettings {
-        /// How often nodes that are not Ready are looked up, 500 in one call to the cloud and at most 1000 at a
-        /// time. A node that has just stopped being Ready is looked up at once, and one that may not
-        /// be deleted because it has no provider ID every sixth time. At least 1s.
+        /// Interval between cloud lookups of nodes that are not Ready: 500 nodes per call, at most 1000 per pass. A
+        /// node that stops being Ready is looked up at once; a node that may not be deleted because it has no
+        /// provider ID is looked up every sixth interval. At least 1s.
         monitor_period: Duration = live(Duration, "node-monitor-period", "5s"), a_second_at_least;
-        /// How long after the cloud first said that an instance is gone it must say so again, and a list of the
-        /// fleet must not show it, before the node is deleted. Far below the five minutes after which pods are
-        /// evicted from the node. At least 1s.
+        /// Time after which the cloud must confirm its first answer that an instance is gone, by another lookup and
+        /// by a list of the fleet without the instance, before the node is deleted. Keep it far below the five
+        /// minutes after which pods are evicted from the node. At least 1s.
         confirmation_period: Duration = live(Duration, "node-deletion-confirmation-period", "20s"),
             a_second_at_least;
-        /// How old a node must be before the cloud's word that its instance is gone counts. Must be longer than the
-        /// cloud takes to show a new instance everywhere.
+        /// Minimum age of a node before an answer that its instance is gone counts. Must be longer than the cloud
+        /// takes to show a new instance in all its APIs.
         grace_period: Duration = live(Duration, "node-grace-period", "2m0s");
-        /// How many nodes may be deleted within --node-deletion-budget-window: a number, or a percentage of all
-        /// nodes of this cloud, rounded up and never fewer than 3. 0 deletes none. Nodes with the annotation
-        /// quartet.dev/deletion-approved are exempt. Counted by the leader: a new one starts a new window.
+        /// Maximum number of nodes that are deleted within --node-deletion-budget-window: a number, or a percentage
+        /// of all nodes of this cloud, rounded up and at least 3. 0 deletes none. Nodes with the annotation
+        /// quartet.dev/deletion-approved are exempt. The leader counts in memory: a new leader starts a new window.
         budget: Limit = live(Text, "node-deletion-budget", "10%"), |text: &str, _: &str| {
             text.parse().map_err(|error: InvalidLimit| error.to_string())
         };
-        /// The window of --node-deletion-budget; it slides. At least 1s.
+        /// Sliding window of --node-deletion-budget. At least 1s.
         budget_window: Duration = live(Duration, "node-deletion-budget-window", "10m0s"), a_second_at_least;
-        /// If a list of the fleet lacks more than this share of the nodes (and at least 3), or shows none of them,
-        /// nothing is deleted until it shows them again or the nodes are approved. From 1% to 100%.
+        /// If a list of the fleet lacks more than this percentage of the nodes (and at least 3 nodes), or contains
+        /// none of them, no node is deleted until a list contains them again or the nodes are approved. From 1% to
+        /// 100%.
         shrink_threshold: u8 = live(Text, "fleet-shrink-threshold", "50%"), percent;
-        /// What becomes of nodes that never got a provider ID and whose name the cloud does not know: uninitialised
-        /// judges those that still have the taint node.cloudprovider.kubernetes.io/uninitialized; never keeps them.
-        /// Choose never, or a --node-selector, where another provider's nodes join the same cluster.
+        /// Whether nodes are deleted that never got a provider ID and whose name the cloud does not know:
+        /// uninitialised applies the deletion policy to those that still have the taint
+        /// node.cloudprovider.kubernetes.io/uninitialized; never keeps them. Use never, or a --node-selector, if
+        /// nodes of another provider join the same cluster.
         ghosts: Ghosts = live(Text, "ghost-deletion", "uninitialised"), ghosts;
         /// Only nodes with these labels are looked up, tainted and deleted, for instance
-        /// pool=workers,!protected. Empty means all.
+        /// pool=workers,!protected. Empty selects all nodes.
         node_selector: NodeSelector = live(Text, "node-selector", ""), |text: &str, _: &str| match text {
             "" => Ok(NodeSelector::default()),
             text => text.parse().map_err(|error: InvalidSelector| error.to_string()),
         };
-        /// When the taint node.cloudprovider.kubernetes.io/shutdown is taken away: cloud when the cloud says that the
-        /// machine runs; ready when the node is Ready, as cloud-controller-manager does.
+        /// When the taint node.cloudprovider.kubernetes.io/shutdown is removed: cloud, when the cloud reports that the
+        /// machine is running; ready, when the node is Ready, as cloud-controller-manager does.
         shutdown_taint_removal: Removal = live(Text, "shutdown-taint-removal", "cloud"),
             one_of(&[("cloud", Removal::Cloud), ("ready", Removal::Ready)]);
-        /// How long one lookup or list may take, retries, pages and waiting for the rate limit included. An answer
-        /// that took longer is no evidence. From 1s to 10m0s.
+        /// Time limit of one lookup or list, including retries, all pages and waiting for the rate limit. An answer
+        /// that takes longer is not used as evidence. From 1s to 10m0s.
         cloud_call_timeout: Duration = live(Duration, "cloud-call-timeout", "30s"), cloud_call_timeout;
-        /// How many nodes are deleted or tainted at the same time. Each costs one request to the API server. From 1
-        /// to 1000. Lookups are batched and not concerned.
+        /// Number of nodes that are deleted or tainted concurrently. Each takes one request to the API server. Cloud
+        /// lookups are batched and not limited by this. From 1 to 1000.
         concurrent_node_lifecycle_syncs: usize = live(Count, "concurrent-node-lifecycle-syncs", "16"),
             within(1..=1000);
     } => |_, _| {

@@ -26,7 +26,7 @@ struct Unfinished {
     why: Stopped,
 }
 
-/// Executes plans.
+/// Sends the requests of plans.
 struct Executor {
     writer: Writer<Node>,
     metrics: NodeMetrics,
@@ -79,7 +79,7 @@ fn published(plan: &Plan) -> Vec<plans::Step> {
 /// a person who sees a label or an address change can find its cause.
 fn log_written(node: &Node, step: &Step, outcome: &Outcome) {
     let node = &*node.name;
-    if *outcome == Outcome::KeptTrue {
+    if *outcome == Outcome::InSync {
         let text = step.to_string();
         let line = text.lines().map(str::trim).collect::<Vec<_>>().join(", ");
         tracing::info!(node, "written: {line}");

@@ -10,14 +10,14 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`plan`] | what to do about one node, and when to look again: pure |
-//! | `observe::intake` | the nodes, whose they are, and which are to be looked at |
-//! | `observe::lookups` | first stage: batches, one call to the cloud each |
-//! | `observe::refresh` | one list of the fleet per period; work for what differs |
-//! | `observe::ledger` | what is remembered of a node: state, last answer |
-//! | `observe::waiting` | the age of the node that has waited longest |
-//! | `execute::writers` | second stage: plan and write, many nodes at a time |
-//! | `execute` | the steps of a plan as requests |
+//! | [`plan`] | the steps for one node, and its retry interval: pure |
+//! | `observe::intake` | receives node events, queues the nodes that need work |
+//! | `observe::lookups` | first stage: takes batches from the queue, one cloud call per batch |
+//! | `observe::refresh` | lists the fleet once per period, queues the nodes that differ |
+//! | `observe::ledger` | per node: its state and the cloud's last answer |
+//! | `observe::waiting` | metric: age of the oldest uninitialised node |
+//! | `execute::writers` | second stage: plans and writes, many nodes concurrently |
+//! | `execute` | sends one API request per step of a plan |
 //! | `report` | events and log lines |
 //! | `settings`, `metrics` | flags; `ccm_node_*` and upstream's histograms |
 
@@ -64,7 +64,7 @@ pub struct NodeCcm {
     store: Store<Node>,
     intake: Arc<Intake>,
     fleet: Condition,
-    /// Cancelled when calls to the cloud are no longer awaited.
+    /// Cancelled by the drain: pending cloud calls are dropped.
     closing: CancellationToken,
 }
 
@@ -109,10 +109,10 @@ impl Program for NodeCcm {
     fn lead(self: Arc<Self>, context: &Context<Self>) {
         let (intake, tasks) = (|| Arc::clone(&self.intake), &context.supervisor);
         let writer = Writer::new(context, &self.store);
-        let outlets = Writers::new(&self.handles, intake(), writer).start(tasks);
-        let lookups = Lookups::new(&self.handles, intake(), outlets, self.closing.clone());
+        let senders = Writers::new(&self.handles, intake(), writer).start(tasks);
+        let lookups = Lookups::new(&self.handles, intake(), senders, self.closing.clone());
         tasks.spawn("lookups", lookups.run(context.token.clone()));
-        self.intake.take_up();
+        self.intake.start_leading();
         let refresh = Refresh::new(&self.handles, intake(), self.fleet.clone());
         let passes =
             Passes::default().run(refresh, context.settings.clone(), context.token.clone());
@@ -121,7 +121,7 @@ impl Program for NodeCcm {
 
     async fn drain(&self) {
         self.handles.queue.shut_down();
-        // A lookup in flight is not awaited: the next leader asks again.
+        // Pending lookups are cancelled: the next leader repeats them.
         self.closing.cancel();
         self.handles.queue.drained().await;
     }

@@ -13,7 +13,7 @@ use crate::plan::{Note, WaitReason};
 const INITIALISATION: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 /// Bounds for the length of a refresh, in seconds.
 const REFRESH: [f64; 10] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
-/// Bounds for the number of nodes in one lookup.
+/// Bounds of the number of nodes in one lookup, as a batch has at most 500.
 const BATCH: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0];
 
 /// The state of a node.
@@ -34,7 +34,7 @@ pub(crate) enum State {
     Initialised,
     /// It is initialised and its instance is gone.
     InstanceGone,
-    /// The provider says that it belongs elsewhere.
+    /// The provider reports that another controller is responsible for it.
     NotOurs,
     /// Its provider ID is another provider's.
     Foreign,
@@ -52,7 +52,7 @@ impl State {
     }
 }
 
-/// The missing condition of a waiting node when the cloud answers.
+/// What a waiting node needs, unless the lookup itself failed.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum WaitsFor {
@@ -61,10 +61,10 @@ enum WaitsFor {
     ApiServer,
 }
 
-/// The kinds of the cloud's answers about a node.
+/// The results of a lookup, besides errors.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
-enum Said {
+enum Answer {
     Found,
     Gone,
     NotOurs,
@@ -73,21 +73,21 @@ enum Said {
 /// Why a label is skipped.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
-enum Dropped {
+enum LabelDrop {
     Invalid,
     Reserved,
     AlreadyPresent,
 }
 
-/// The handling of a change of the first InternalIP.
+/// Whether a change of the first InternalIP was written.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
-enum Moved {
+enum IpChange {
     Applied,
     Held,
 }
 
-label!(State, WaitsFor, Said, Dropped, Moved);
+label!(State, WaitsFor, Answer, LabelDrop, IpChange);
 label! {
     /// What was written.
     struct Written { "addresses", "taint", "labels" }
@@ -102,28 +102,28 @@ metrics! {
         /// Time from the creation of a node to the end of its initialisation
         [ALPHA] node_controller_initial_node_sync_delay_seconds => initial_sync: Histogram,
             bounds INITIALISATION;
-        /// Nodes by how they stand, on the leader
+        /// Nodes by state, on the leader
         [ALPHA] ccm_node_nodes { state } => nodes: Family<Gauge, State>;
-        /// Tainted nodes that wait, by what for, on the leader
+        /// Nodes that keep the uninitialized taint, by the reason why they cannot be initialised yet, on the leader
         [ALPHA] ccm_node_waiting { reason } => waiting: Family<Gauge, Result<WaitsFor, ErrorKind>>;
-        /// Nodes whose provider ID has another provider's scheme, on the leader; they are left alone
+        /// Nodes whose provider ID has another provider's scheme, on the leader; node-ccm skips them
         [ALPHA] ccm_node_foreign_nodes => foreign: Gauge;
-        /// Writes to nodes, by what was written and what the API server answered
+        /// Writes to nodes, by kind and by result at the API server
         [ALPHA] ccm_node_writes { kind, result } => writes: Family<Counter, (Written, Result<(), ApiReason>)>,
             begin (Every, Ok(()));
-        /// Answers of the cloud to lookups, one per node
-        [ALPHA] ccm_node_answers { answer } => answers: Family<Counter, Result<Said, ErrorKind>>;
-        /// How many nodes one lookup in the cloud was about
+        /// Results of cloud lookups, one per node
+        [ALPHA] ccm_node_answers { answer } => answers: Family<Counter, Result<Answer, ErrorKind>>;
+        /// Number of nodes per cloud lookup
         [ALPHA] ccm_node_lookup_batch_size => batches: Histogram, bounds BATCH;
-        /// Labels of the cloud that were left out, by reason, each counted once per node
-        [ALPHA] ccm_node_label_drops { reason } => label_drops: Family<Counter, Dropped>, begin Every;
-        /// Changes of the first InternalIP of a Ready node, by what was done
-        [ALPHA] ccm_node_internal_ip_changes { result } => internal_ip_changes: Family<Counter, Moved>,
+        /// Labels from the cloud that were not set on the node, by reason, each counted once per node
+        [ALPHA] ccm_node_label_drops { reason } => label_drops: Family<Counter, LabelDrop>, begin Every;
+        /// Changes of the first InternalIP of a Ready node in the cloud, by whether they were applied or held
+        [ALPHA] ccm_node_internal_ip_changes { result } => internal_ip_changes: Family<Counter, IpChange>,
             begin Every;
         /// Lists of the whole fleet, one per period, by result
         [ALPHA] ccm_node_refreshes { result } => refreshes: Family<Counter, Result<(), ErrorKind>>,
             begin [Ok(())];
-        /// How long listing the fleet and comparing all nodes took
+        /// Duration of a list of the fleet including the comparison with all nodes
         [ALPHA] ccm_node_refresh_duration_seconds => refresh_duration: Histogram, bounds REFRESH;
         /// Nodes that differed from the last list of the fleet
         [ALPHA] ccm_node_refresh_differing => refresh_differing: Gauge;
@@ -170,9 +170,9 @@ impl NodeMetrics {
     /// Records the cloud's answer about one node.
     pub(crate) fn answered(&self, answer: &LookupResult) {
         let answer = match answer {
-            Ok(Lookup::Found(_)) => Ok(Said::Found),
-            Ok(Lookup::Gone(_)) => Ok(Said::Gone),
-            Ok(Lookup::NotOurs(_)) => Ok(Said::NotOurs),
+            Ok(Lookup::Found(_)) => Ok(Answer::Found),
+            Ok(Lookup::Gone(_)) => Ok(Answer::Gone),
+            Ok(Lookup::NotOurs(_)) => Ok(Answer::NotOurs),
             Err(error) => Err(error.kind),
         };
         self.answers.of(answer).inc();
@@ -183,11 +183,11 @@ impl NodeMetrics {
         let dropped = |reason| self.label_drops.of(reason).inc();
         let moved = |result| self.internal_ip_changes.of(result).inc();
         match note {
-            Note::InvalidLabel { .. } => dropped(Dropped::Invalid),
-            Note::ReservedLabel { .. } => dropped(Dropped::Reserved),
-            Note::LabelKept { .. } => dropped(Dropped::AlreadyPresent),
-            Note::InternalIpChanged { .. } => moved(Moved::Applied),
-            Note::InternalIpHeld { .. } => moved(Moved::Held),
+            Note::InvalidLabel { .. } => dropped(LabelDrop::Invalid),
+            Note::ReservedLabel { .. } => dropped(LabelDrop::Reserved),
+            Note::LabelKept { .. } => dropped(LabelDrop::AlreadyPresent),
+            Note::InternalIpChanged { .. } => moved(IpChange::Applied),
+            Note::InternalIpHeld { .. } => moved(IpChange::Held),
             Note::NodeIpRefused(_) => 0,
         };
     }

@@ -23,10 +23,10 @@ use tokio::sync::watch;
 use self::ledger::Ledger;
 use crate::{metrics::NodeMetrics, plan::pace::RETRY, report::NodeReports, settings::NodeSettings};
 
-/// The upstream name of the queue, the label of its metrics.
+/// Upstream's name of the queue: the label of its metrics.
 pub(crate) const QUEUE: &str = "Nodes";
 
-/// The shared inputs of the controller's parts; each takes those that it needs.
+/// The shared inputs of the controller's parts; each part takes the ones that it needs.
 #[derive(Clone)]
 pub(crate) struct Handles {
     pub(crate) cloud: Arc<dyn Cloud>,
@@ -63,9 +63,8 @@ fn queue_config() -> QueueConfig {
     QueueConfig { waits: RETRY, ..QueueConfig::default() }
 }
 
-/// Whether an answer about one also applies to the other: they are the same object with the
-/// same identity.
-pub(crate) fn same_machine(a: &Node, b: &Node) -> bool {
+/// Whether a lookup of one node is also valid for the other: same object, same identity.
+pub(crate) fn same_identity(a: &Node, b: &Node) -> bool {
     a.uid == b.uid && a.provider_id == b.provider_id && a.system_uuid == b.system_uuid
 }
 
@@ -75,8 +74,8 @@ pub(crate) fn same_machine(a: &Node, b: &Node) -> bool {
 /// A change that a person or kubelet makes to fix something is urgent: it also shortens a
 /// back-off. Other changes do not, so that a busy node does not cause calls to a failing
 /// cloud.
-fn wakes(old: &Node, new: &Node) -> Option<Priority> {
-    let identified = same_machine(old, new);
+fn sync_priority(old: &Node, new: &Node) -> Option<Priority> {
+    let identified = same_identity(old, new);
     let annotated = old.annotations == new.annotations;
     if new.is_uninitialised() && (!old.is_uninitialised() || !identified || !annotated) {
         return Some(Priority::Urgent);

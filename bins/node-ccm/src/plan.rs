@@ -55,16 +55,16 @@ pub struct Plan {
 /// The node's state from node-ccm's view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Outcome {
-    /// Its provider ID is another provider's: never written.
+    /// Its provider ID has another provider's scheme: never written.
     Foreign,
-    /// The provider says that it belongs elsewhere: skipped.
+    /// The provider reports that another controller is responsible for it: skipped.
     NotOurs(String),
     /// It keeps its taint and waits.
     Waits(Wait),
     /// The steps initialise the node.
     Initialised,
     /// It is initialised; the steps keep it in sync with its instance.
-    KeptTrue,
+    InSync,
     /// It is initialised, but its instance is gone. lifecycle-ccm decides whether to delete
     /// the node.
     InstanceGone,
@@ -214,7 +214,7 @@ fn gone_text(proof: &AbsenceProof) -> String {
 /// The plan for a node of this provider whose instance is known.
 pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
     let uninitialised = node.is_uninitialised();
-    let outcome = if uninitialised { Outcome::Initialised } else { Outcome::KeptTrue };
+    let outcome = if uninitialised { Outcome::Initialised } else { Outcome::InSync };
     let mut plan = Plan::nothing(outcome);
     match addresses::desired(node, instance) {
         Ok(Some(list)) if list != node.addresses => plan.set_addresses(node, list, policy),
@@ -228,21 +228,21 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
     plan.notes.extend(notes);
     let mut change = NodeChange::default();
     if node.provider_id.is_none() {
-        change.why.push("the cloud knows the instance by this provider ID".to_owned());
+        change.why.push("set the provider ID of the instance".to_owned());
         change.provider_id = Some(instance.provider_id.as_str().to_owned());
     }
     if !labels.is_empty() {
-        change.why.push("labels follow the instance".to_owned());
+        change.why.push("update the labels from the instance".to_owned());
         change.labels = labels;
     }
     if let Some(owned) = owned {
         let record = (!owned.is_empty()).then(|| labels::format_owned(&owned));
-        change.why.push("which additional labels follow the cloud is recorded".to_owned());
+        change.why.push("record the labels that node-ccm has set".to_owned());
         change.annotations.insert(OWNED_LABELS.to_owned(), record);
     }
     if uninitialised {
         let others = node.taints.iter().filter(|taint| &*taint.key != UNINITIALIZED);
-        change.why.push("the node is initialised".to_owned());
+        change.why.push("remove the uninitialized taint".to_owned());
         change.taints = Some(others.cloned().collect());
     }
     if !change.is_empty() {

@@ -38,21 +38,19 @@ impl NodeReports {
     /// Reports that a node keeps its taint, the reason, and the retry interval.
     pub(crate) fn wait(&self, node: &Node, Wait { reason, message }: &Wait, pace: Pace) {
         let (event, state, what) = match reason {
-            WaitReason::Cloud(kind) => (
-                "WaitingForCloud",
-                kind.reason(),
-                "The node stays tainted until the cloud answers; it said",
-            ),
+            WaitReason::Cloud(kind) => {
+                ("WaitingForCloud", kind.reason(), "The node stays tainted until the cloud answers")
+            }
             // A message with different facts gets an event of its own.
             WaitReason::InstanceNotFound => (
                 "InstanceNotFound",
                 &**message,
-                "The node stays tainted because the cloud knows no instance for it",
+                "The node stays tainted because the cloud has no instance for it",
             ),
             WaitReason::NodeIp => (
                 "InvalidNodeIP",
                 &**message,
-                "The node stays tainted until its annotation fits its instance",
+                "The node stays tainted until its annotation matches its instance",
             ),
         };
         let report = Report {
@@ -61,7 +59,7 @@ impl NodeReports {
             warning: true,
             line: format!("error syncing '{}': {message}, requeuing", node.name),
             reason: Some(reason.as_str()),
-            event: Some((event, format!("{what}: {message}; looked at again {pace}"))),
+            event: Some((event, format!("{what}: {message}; retrying {pace}"))),
             ..Report::default()
         };
         self.report(node, When::Changed, report);
@@ -75,10 +73,10 @@ impl NodeReports {
             state: error.reason(),
             warning: true,
             line: format!(
-                "error syncing '{name}': {what} could not be written: {error}, requeuing; looked at again {pace}"
+                "error syncing '{name}': failed to write {what}: {error}, requeuing; retrying {pace}"
             ),
             reason: Some(error.reason()),
-            event: Some((event, format!("The API server did not take the node's {what}: {error}"))),
+            event: Some((event, format!("Failed to write {what} of the node: {error}"))),
             ..Report::default()
         };
         self.report(node, When::Changed, report);
@@ -88,7 +86,7 @@ impl NodeReports {
     /// users debug its taint there.
     pub(crate) fn foreign(&self, node: &Node, schemes: &[String]) {
         let text = format!(
-            "provider ID {} is not of this provider's schemes ({}); the node is left to its own controller",
+            "provider ID {} has no scheme of this provider ({}); the node is skipped",
             node.provider_id.as_deref().unwrap_or_default(),
             schemes.join(", ")
         );
@@ -105,7 +103,7 @@ impl NodeReports {
 
     /// Reports that a node is skipped, and why. No event: most of these nodes are another
     /// provider's.
-    pub(crate) fn left_alone(&self, node: &Node, outcome: &Outcome) {
+    pub(crate) fn skipped(&self, node: &Node, outcome: &Outcome) {
         let text = outcome.to_string();
         let line = format!("Skip sync node {}: {text}", node.name);
         let report = Report { topic: "LeftAlone", state: &text, line, ..Report::default() };

@@ -9,41 +9,41 @@ use serde::Serialize;
 
 use crate::plan::{InternalIpChange, Policy};
 
-/// The most writers at once; each holds one request to the API server.
+/// The maximum number of workers; each has one open request to the API server.
 const MOST_WRITERS: u16 = 1000;
-/// The shortest period of lists of the whole fleet.
+/// The minimum interval between two lists of the whole fleet.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(10);
 
 ccm_settings::settings! {
     /// The settings, checked.
     #[derive(Clone, Debug, PartialEq, Serialize)]
     pub struct NodeSettings {
-        /// How many new nodes are written at the same time. Each costs two requests to the API server, so this
-        /// many requests are open at most; lookups in the cloud are batched and not concerned.
-        /// cloud-controller-manager's default is 1, because there each worker also waits for the cloud.
+        /// Number of new nodes that are written concurrently. Each node takes two requests to the API server, one
+        /// after the other, so this also limits the open requests. Cloud lookups are batched and not limited by
+        /// this. cloud-controller-manager defaults to 1; there, each worker also waits for the cloud.
         /// From 1 to 1000.
         pub concurrent_node_syncs: usize = live(Count, "concurrent-node-syncs", "32"),
             within(1..=MOST_WRITERS);
-        /// How many initialised nodes are written at the same time when their instances have changed. They have
-        /// writers of their own, so that new nodes never wait for them. 0 means as many as
+        /// Number of initialised nodes that are written concurrently when their instances have changed. They have
+        /// separate workers, so these writes never delay new nodes. 0 means the value of
         /// --concurrent-node-syncs. At most 1000.
         pub concurrent_node_status_updates: usize = live(Count, "concurrent-node-status-updates", "0"),
             within(0..=MOST_WRITERS);
-        /// Time between two lists of the whole fleet, by which addresses and labels are kept true to the
-        /// instances; each period is up to a tenth shorter or longer, at random. At least 10s. One list costs one call
-        /// per page of the cloud, however many nodes there are.
+        /// Interval between two lists of the whole fleet, which keep the nodes' addresses and labels in sync with
+        /// their instances. Each interval varies at random by up to 10%. At least 10s. A list takes one cloud call
+        /// per page, regardless of the number of nodes.
         #[serde(serialize_with = "duration::serialize")]
         pub node_status_update_frequency: Duration = live(Duration, "node-status-update-frequency", "5m0s"),
-            checked("must be at least 10s: each time the whole fleet is listed", |period| {
+            checked("must be at least 10s: each period lists the whole fleet", |period| {
                 *period >= SHORTEST_PERIOD
             });
-        /// How long one lookup or list may take, retries, pages and waiting for the rate limit included. Nodes
-        /// whose lookup took longer are tried again. From 1s to 10m0s.
+        /// Time limit of one lookup or list, including retries, all pages and waiting for the rate limit. Nodes
+        /// whose lookup takes longer are retried. From 1s to 10m0s.
         #[serde(serialize_with = "duration::serialize")]
         pub cloud_call_timeout: Duration = live(Duration, "cloud-call-timeout", "30s"), cloud_call_timeout;
-        /// What happens when the cloud names another first InternalIP for a node that is Ready: apply follows the
-        /// cloud, as cloud-controller-manager does; hold keeps the node's addresses until it is no longer Ready.
-        /// Either way an event on the node and ccm_node_internal_ip_changes_total tell of it.
+        /// What to do when the cloud returns another first InternalIP for a Ready node: apply updates the node, as
+        /// cloud-controller-manager does; hold keeps the node's addresses until it is no longer Ready. Both are
+        /// reported by an event on the node and by ccm_node_internal_ip_changes_total.
         pub node_internal_ip_change: InternalIpChange = live(Text, "node-internal-ip-change", "apply"),
             one_of(&[("apply", InternalIpChange::Apply), ("hold", InternalIpChange::Hold)]);
     } => |settings, _, _| {
@@ -56,7 +56,7 @@ ccm_settings::settings! {
 }
 
 impl NodeSettings {
-    /// The plan's part of the settings.
+    /// The settings that the plan reads.
     pub fn policy(&self) -> Policy {
         Policy { internal_ip_change: self.node_internal_ip_change, ..Policy::default() }
     }

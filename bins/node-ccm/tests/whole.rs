@@ -206,7 +206,7 @@ async fn a_refresh_leaves_tainted_and_foreign_nodes_alone() {
     whole.cloud.add(instance);
     let (writes, refreshes) = (whole.writes().len(), whole.refreshes());
     sleep(Duration::from_mins(5)).await;
-    assert!(whole.refreshes() > refreshes, "the list shows the waiting node's instance");
+    assert!(whole.refreshes() > refreshes, "refreshes go on");
     assert_eq!(whole.metric("ccm_node_refresh_differing "), 0);
     assert!(whole.is_tainted(&waiting) && whole.is_tainted("foreign"));
     assert_eq!(whole.node(&waiting)["status"]["addresses"], Value::Null);
@@ -215,7 +215,7 @@ async fn a_refresh_leaves_tainted_and_foreign_nodes_alone() {
 
 /// Every write would be rejected, so retries cannot help.
 #[tokio::test(start_paused = true)]
-async fn an_observer_decides_once_and_follows_what_changes() {
+async fn an_observer_plans_once_and_again_after_changes() {
     const NODES: usize = 20;
     let observe = ["--mode=observe", "--node-status-update-frequency=1m"].map(str::to_owned);
     let whole = Whole::start(&observe).await;
@@ -289,14 +289,14 @@ async fn conflicts_cost_no_call_to_the_cloud_and_no_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_foreign_node_that_waits_is_told_so_once() {
+async fn a_tainted_foreign_node_gets_one_event() {
     let whole = Whole::start(&["--node-status-update-frequency=1m".to_owned()]).await;
     whole.register("foreign", Some("elsewhere://i-1"));
     let settled = whole.add_node(0);
     whole.initialised(&settled).await;
     sleep(Duration::from_mins(30)).await;
-    let text = "provider ID elsewhere://i-1 is not of this provider's schemes (sim); the node is left to its own \
-                controller";
+    let text =
+        "provider ID elsewhere://i-1 has no scheme of this provider (sim); the node is skipped";
     assert_eq!(whole.events("foreign"), [("ForeignNode".to_owned(), text.to_owned())]);
     let untaint = json!({"spec": {"taints": null}});
     whole.api.patch("nodes", "foreign", "", PatchKind::Merge, untaint).unwrap();
@@ -321,18 +321,18 @@ async fn a_list_that_shows_the_instance_of_a_waiting_node_ends_its_back_off() {
     for instance in &instances {
         let [(reason, message)] = whole.events(&instance.name).try_into().unwrap();
         assert_eq!(reason, "InstanceNotFound");
-        let growing = "looked at again at growing intervals, at most every 1m0s";
-        assert!(message.ends_with(growing), "{message}");
+        let backoff = "retrying with exponential back-off (max 1m0s)";
+        assert!(message.ends_with(backoff), "{message}");
         whole.cloud.add(instance.clone());
     }
     sleep(Duration::from_secs(12)).await;
     for instance in &instances {
-        assert!(!whole.is_tainted(&instance.name), "{} waits on", instance.name);
+        assert!(!whole.is_tainted(&instance.name), "{} is still tainted", instance.name);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_page_says_why_the_nodes_are_not_listed() {
+async fn readyz_reports_why_nodes_are_not_listed() {
     for (code, expect) in [
         (403, "the nodes have not been listed yet: forbidden: "),
         (401, "the nodes have not been listed yet: the API server does not accept the credentials"),
@@ -351,8 +351,8 @@ async fn the_page_says_why_the_nodes_are_not_listed() {
         };
         let prepared = NodeCcm::prepare(&whole.program);
         assert!(timeout(Duration::from_mins(1), prepared).await.is_err(), "{code}");
-        let told = nodes(&whole.program);
-        assert!(told.starts_with(expect), "{code}: {told}");
+        let got = nodes(&whole.program);
+        assert!(got.starts_with(expect), "{code}: {got}");
         whole.api.faults().remove(fault);
         sleep(Duration::from_mins(2)).await;
         assert_eq!(nodes(&whole.program), "0 nodes watched", "{code}");
@@ -361,7 +361,7 @@ async fn the_page_says_why_the_nodes_are_not_listed() {
 
 /// Without a list of the fleet, each node is looked up once per period.
 #[tokio::test(start_paused = true)]
-async fn a_cloud_without_a_list_keeps_nodes_true() {
+async fn nodes_stay_in_sync_without_lists() {
     let whole = Whole::before_start(&[]);
     let traits = InstanceTraits { lists: false, ..InstanceTraits::default() };
     whole.cloud.set_traits(traits);
@@ -376,13 +376,13 @@ async fn a_cloud_without_a_list_keeps_nodes_true() {
     assert_eq!(whole.cloud.calls().list, 0);
     let findings = whole.program.health.findings();
     let fleet = findings.iter().find(|finding| finding.name == "fleet").unwrap();
-    assert_eq!(fleet.verdict.detail(), "1 nodes are looked up, because the provider has no list");
+    assert_eq!(fleet.verdict.detail(), "1 nodes are looked up, because the provider cannot list");
 }
 
 /// Without an initialised node the fleet is not listed, so nothing else would expire a
 /// remembered instance.
 #[tokio::test(start_paused = true)]
-async fn instances_of_nodes_that_are_gone_are_forgotten_without_a_list_too() {
+async fn instances_of_deleted_nodes_are_pruned_without_a_list() {
     let whole = Whole::start(&["--node-status-update-frequency=1m".to_owned()]).await;
     let names: Vec<_> = (0..3).map(|number| whole.add_node(number)).collect();
     for name in &names {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use ccm_sim::poll;
 
-use crate::stage::Stage;
+use crate::demo::Demo;
 
 /// The arguments of a program for its chapter, besides the addresses of cluster and cloud.
 pub fn arguments(program: &str) -> &'static [&'static str] {
@@ -19,13 +19,13 @@ pub fn arguments(program: &str) -> &'static [&'static str] {
     }
 }
 
-/// How long a step may take before it counts as failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The time limit of a step.
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Waits until one replica of the program leads, and returns its name.
-async fn leader(stage: &Stage, controller: &str) -> Result<String> {
-    let name = poll::until("one replica to lead", PATIENCE, || async {
-        let leading = stage.leading(controller).await;
+async fn leader(demo: &Demo, controller: &str) -> Result<String> {
+    let name = poll::until("one replica to lead", STEP_TIMEOUT, || async {
+        let leading = demo.leading(controller).await;
         ensure!(leading.len() < 2, "two leaders: {leading:?}");
         Ok(leading.into_iter().next())
     })

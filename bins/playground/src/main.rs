@@ -8,17 +8,17 @@ use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
 mod chapters;
-mod stage;
-mod story;
+mod demo;
+mod output;
 
-use stage::Stage;
-use story::Story;
+use demo::Demo;
+use output::Output;
 
-/// Shows Quartet at work on a simulated cluster and cloud.
+/// Runs Quartet on a simulated cluster and cloud, and shows each step.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Tell the story once and end; the exit code is 1 if any step failed.
+    /// Run all steps once and exit; the exit code is 1 if any step failed.
     #[arg(long)]
     check: bool,
 
@@ -30,36 +30,36 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let mut story = Story::new();
-    match run(&arguments, &mut story).await {
-        Ok(()) if story.failures() == 0 => ExitCode::SUCCESS,
+    let mut output = Output::new();
+    match run(&arguments, &mut output).await {
+        Ok(()) if output.failures() == 0 => ExitCode::SUCCESS,
         Ok(()) => ExitCode::FAILURE,
         Err(error) => {
-            story.failed(&error);
+            output.failed(&error);
             ExitCode::FAILURE
         }
     }
 }
 
-async fn run(arguments: &Arguments, story: &mut Story) -> Result<()> {
-    let mut stage = tokio::select! {
-        stage = Stage::set(story, chapters::arguments) => stage?,
+async fn run(arguments: &Arguments, output: &mut Output) -> Result<()> {
+    let mut demo = tokio::select! {
+        demo = Demo::start_all(output, chapters::arguments) => demo?,
         () = interrupted() => return Ok(()),
     };
     let chapters = async {
-        chapters::node::tell(&mut stage, story, arguments.nodes.into()).await?;
-        chapters::lifecycle::tell(&stage, story).await
+        chapters::node::run(&mut demo, output, arguments.nodes.into()).await?;
+        chapters::lifecycle::run(&demo, output).await
     };
     tokio::select! {
-        told = chapters => told?,
+        result = chapters => result?,
         () = interrupted() => return Ok(()),
     }
-    story.summary();
+    output.summary();
     if !arguments.check {
-        stage.describe(story);
+        demo.describe(output);
         interrupted().await;
     }
-    stage.strike().await
+    demo.stop_all().await
 }
 
 /// Ctrl-C or SIGTERM. The programs receive the terminal's Ctrl-C as well and release their

@@ -24,8 +24,8 @@ use crate::{
     settings::TemplateSettings,
 };
 
-/// Retry interval for errors that need a person.
-const RARELY: Duration = Duration::from_mins(5);
+/// Retry interval for errors that an operator has to fix.
+const LONG_RETRY: Duration = Duration::from_mins(5);
 
 /// The worker.
 pub(crate) struct Executor {
@@ -58,7 +58,7 @@ impl Executor {
 
     /// Syncs the node of this name.
     pub(crate) async fn work(self: Arc<Self>, name: Name) {
-        let Some((node, answer)) = self.observer.look(&name).await else {
+        let Some((node, answer)) = self.observer.lookup(&name).await else {
             self.reports.forget(&name);
             self.plans.clear("Node", &name);
             self.observer.queue.forget(&name);
@@ -70,7 +70,7 @@ impl Executor {
         if self.plans.is_observing() {
             return self.settled(&node, &plan.outcome);
         }
-        match self.carry_out(&node, &plan).await {
+        match self.apply(&node, &plan).await {
             Ok(()) => {
                 self.plans.clear("Node", &name);
                 self.settled(&node, &plan.outcome);
@@ -85,7 +85,7 @@ impl Executor {
     }
 
     /// One request per step, each on the node as the previous step left it.
-    async fn carry_out(&self, node: &Arc<Node>, plan: &Plan) -> Result<(), Stopped> {
+    async fn apply(&self, node: &Arc<Node>, plan: &Plan) -> Result<(), Stopped> {
         let mut latest = Arc::clone(node);
         for step in &plan.steps {
             let answer = self.writer.patch(&latest, &patch(step)).await;
@@ -100,15 +100,15 @@ impl Executor {
         Ok(())
     }
 
-    /// The plan is executed. The queue receives changes of the node; only polling finds
-    /// changes in the cloud.
+    /// Schedules the next sync. Changes of the node reach the queue by the watch; changes in
+    /// the cloud are only found by polling.
     fn settled(&self, node: &Node, outcome: &Outcome) {
         let name = &node.name;
         match outcome {
-            Outcome::Named => self.again(name, self.settings.borrow().instance_name_period),
-            Outcome::LeftAlone(why) => {
-                self.reports.left_alone(node, why);
-                self.again(name, self.settings.borrow().instance_name_period);
+            Outcome::Named => self.sync_after(name, self.settings.borrow().instance_name_period),
+            Outcome::Skipped(why) => {
+                self.reports.skipped(node, why);
+                self.sync_after(name, self.settings.borrow().instance_name_period);
             }
             Outcome::Waits { class, reason, message } => {
                 self.reports.waits(node, reason, message);
@@ -124,7 +124,7 @@ impl Executor {
             ApiError::NotFound => {}
             // The plan was made for an older version of the node.
             ApiError::Conflict => {
-                tracing::debug!(node = &**name, "the node has changed meanwhile, planning again");
+                tracing::debug!(node = &**name, "the node has changed, planning again");
                 self.observer.queue.retry(Arc::clone(name));
             }
             error => {
@@ -134,7 +134,7 @@ impl Executor {
         }
     }
 
-    fn again(&self, name: &Name, after: Duration) {
+    fn sync_after(&self, name: &Name, after: Duration) {
         self.observer.queue.forget(name);
         self.observer.queue.add_after(Arc::clone(name), after, Priority::Routine);
     }
@@ -144,7 +144,7 @@ impl Executor {
         match class {
             RetryClass::Retry => queue.retry(Arc::clone(name)),
             RetryClass::RetryAfter(after) => queue.retry_after(Arc::clone(name), after),
-            RetryClass::Permanent => self.again(name, RARELY),
+            RetryClass::Permanent => self.sync_after(name, LONG_RETRY),
         }
     }
 }

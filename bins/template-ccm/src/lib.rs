@@ -5,18 +5,18 @@
 //! ```text
 //! informer --node changed--> queue --name--> one lookup in the cloud --> plan --> execute --> API server
 //!                              ^                                                     |
-//!                              +------- again: period, conflict, back-off -----------+
+//!                              +------- retry: period, conflict, back-off -----------+
 //! ```
 //!
-//! | module | what it holds | what a copy changes |
+//! | module | what it contains | what to change in a copy |
 //! |---|---|---|
-//! | [`plan`] | what to do about one node: pure | everything; this is the controller |
-//! | `observe` | which nodes are to be looked at, and the cloud's answer about one | the kind, which changes matter, what is asked |
-//! | `execute` | carries out a plan, and decides when to look again | the requests; the endings stay |
+//! | [`plan`] | the steps for one node: pure | everything; this is the controller |
+//! | `observe` | queues changed nodes, looks one node up in the cloud | the kind of object, which changes matter, the cloud call |
+//! | `execute` | executes a plan, schedules the next sync | the requests; keep the error handling |
 //! | `report` | events and log lines | the texts |
 //! | `settings` | flags | the declarations |
 //! | `metrics` | `ccm_template_*` | the declarations |
-//! | this file | joins the parts: what each replica does, what the leader does, the drain | the kind, rights |
+//! | this file | joins the parts: what each replica does, what the leader does, the drain | the kind of object, the rights |
 //!
 //! This controller works by key: it processes many objects concurrently, each on its own. A
 //! controller that compares all objects at once works in passes ([`ccm_controller::passes`];
@@ -100,7 +100,7 @@ impl Program for TemplateCcm {
         let queue = self.observer.queue.clone();
         let workers = workers::by_key(queue, || WORKERS, context.token.clone(), work);
         context.supervisor.spawn("workers", workers);
-        self.observer.take_up();
+        self.observer.start_leading();
     }
 
     async fn drain(&self) {

@@ -6,23 +6,23 @@ use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{Counter, Family, label, metrics};
 use strum::{IntoStaticStr, VariantNames};
 
-/// The kinds of the cloud's answers about a node.
+/// The results of a lookup, besides errors.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
-enum Said {
+enum Answer {
     Found,
     Gone,
     NotOurs,
 }
 
-label!(Said);
+label!(Answer);
 
 metrics! {
     /// All metrics of the controller. Clones share them.
     pub(crate) struct TemplateMetrics {
-        /// Answers about nodes, another provider's nodes included
-        [ALPHA] ccm_template_answers { answer } => answers: Family<Counter, Result<Said, ErrorKind>>;
-        /// Writes of the annotation, by what the API server answered
+        /// Results of lookups, including nodes of other providers
+        [ALPHA] ccm_template_answers { answer } => answers: Family<Counter, Result<Answer, ErrorKind>>;
+        /// Writes of the annotation, by result at the API server
         [ALPHA] ccm_template_writes { result } => writes: Family<Counter, Result<(), ApiReason>>,
             begin [Ok(())];
     }
@@ -31,13 +31,13 @@ metrics! {
 impl TemplateMetrics {
     /// Records the cloud's answer about one node.
     pub(crate) fn answered(&self, answer: &LookupResult) {
-        let said = match answer {
-            Ok(Lookup::Found(_)) => Ok(Said::Found),
-            Ok(Lookup::Gone(_)) => Ok(Said::Gone),
-            Ok(Lookup::NotOurs(_)) => Ok(Said::NotOurs),
+        let answer = match answer {
+            Ok(Lookup::Found(_)) => Ok(Answer::Found),
+            Ok(Lookup::Gone(_)) => Ok(Answer::Gone),
+            Ok(Lookup::NotOurs(_)) => Ok(Answer::NotOurs),
             Err(error) => Err(error.kind),
         };
-        self.answers.of(said).inc();
+        self.answers.of(answer).inc();
     }
 
     /// Records the end of a write.

@@ -30,7 +30,7 @@ pub(crate) struct Observer {
     settings: watch::Receiver<Arc<TemplateSettings>>,
     /// Set once this replica leads: nothing is queued before that.
     leads: AtomicBool,
-    /// Cancelled when cloud answers are no longer awaited.
+    /// Cancelled by the drain: pending cloud calls are dropped.
     closing: CancellationToken,
 }
 
@@ -51,7 +51,7 @@ impl Observer {
     }
 
     /// Queues every node when this replica begins to lead.
-    pub(crate) fn take_up(&self) {
+    pub(crate) fn start_leading(&self) {
         // Set before listing, so that no node is missed between the list and the first change.
         self.leads.store(true, Ordering::SeqCst);
         for node in self.store.list() {
@@ -62,7 +62,7 @@ impl Observer {
     /// Queues a changed node. The informer calls it on every replica; never blocks.
     pub(crate) fn changed(&self, change: &Change<Node>) {
         if self.leads.load(Ordering::SeqCst)
-            && let Some((node, priority)) = wakes(change)
+            && let Some((node, priority)) = sync_priority(change)
         {
             self.queue.add(Arc::clone(&node.name), priority);
         }
@@ -70,18 +70,18 @@ impl Observer {
 
     /// The current node, and the cloud's answer about it; `None` if the node is gone or the
     /// call is cancelled.
-    pub(crate) async fn look(&self, name: &str) -> Option<(Arc<Node>, LookupResult)> {
+    pub(crate) async fn lookup(&self, name: &str) -> Option<(Arc<Node>, LookupResult)> {
         let node = self.store.get(name)?;
         let answer = self.ask(&node).await?;
         Some((node, answer))
     }
 
     async fn ask(&self, node: &Arc<Node>) -> Option<LookupResult> {
-        // Another provider's node costs no call.
+        // Another provider's node needs no call.
         if instances::claim(&*self.cloud, node) == Some(Claim::Foreign) {
             let id = node.provider_id.as_deref().unwrap_or_default();
             let schemes = self.cloud.schemes().join(", ");
-            let why = format!("its provider ID {id} is not of this provider's schemes ({schemes})");
+            let why = format!("provider ID {id} has no scheme of this provider ({schemes})");
             return Some(Ok(Lookup::NotOurs(why)));
         }
         // Each call reads the time limit from the settings, so a new one takes effect at once.
@@ -94,7 +94,7 @@ impl Observer {
         }
     }
 
-    /// Stops handing out nodes and cancels calls to the cloud: the next leader asks again.
+    /// Shuts the queue down and cancels pending cloud calls: the next leader repeats them.
     pub(crate) fn close(&self) {
         self.queue.shut_down();
         self.closing.cancel();
@@ -103,22 +103,22 @@ impl Observer {
 
 /// The node to sync after this change, and how soon; `None` if the plan reads none of the
 /// changed fields. Most updates are of that kind.
-fn wakes(change: &Change<Node>) -> Option<(&Node, Priority)> {
+fn sync_priority(change: &Change<Node>) -> Option<(&Node, Priority)> {
     match change {
         Change::Added(node) => Some((node, Priority::Urgent)),
         Change::Updated { old, new } => {
-            let same_machine = old.uid == new.uid
+            let same_identity = old.uid == new.uid
                 && old.provider_id == new.provider_id
                 && old.system_uuid == new.system_uuid;
             let same_name =
                 old.annotations.get(INSTANCE_NAME) == new.annotations.get(INSTANCE_NAME);
-            match (same_machine, same_name) {
+            match (same_identity, same_name) {
                 (false, _) => Some((new, Priority::Urgent)),
                 (true, false) => Some((new, Priority::Routine)),
                 (true, true) => None,
             }
         }
-        // The node's worker forgets its state.
+        // The worker drops the state of the node.
         Change::Deleted(node) => Some((node, Priority::Routine)),
     }
 }

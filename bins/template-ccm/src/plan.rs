@@ -27,8 +27,8 @@ pub struct Plan {
 pub enum Outcome {
     /// The annotation equals the instance's name.
     Named,
-    /// The controller must not change it, and why.
-    LeftAlone(String),
+    /// The controller must not change it, for this reason.
+    Skipped(String),
     /// The cloud has no answer about it now.
     Waits {
         /// When to ask again.
@@ -63,16 +63,16 @@ impl fmt::Display for Step {
 /// Plans the steps for a node from the cloud's answer about it.
 pub fn plan(node: &Node, answer: &LookupResult) -> Plan {
     let without_steps = |outcome| Plan { outcome, steps: Vec::new() };
-    let left_alone = |why: &str| without_steps(Outcome::LeftAlone(why.to_owned()));
+    let skipped = |why: &str| without_steps(Outcome::Skipped(why.to_owned()));
     match answer {
-        _ if node.deleting => left_alone("it is being deleted"),
+        _ if node.deleting => skipped("it is being deleted"),
         Ok(Lookup::Found(instance)) => {
             let steps = name(node, &instance.name).into_iter().collect();
             Plan { outcome: Outcome::Named, steps }
         }
         // lifecycle-ccm decides whether to delete the node.
-        Ok(Lookup::Gone(_)) => left_alone("its instance is gone"),
-        Ok(Lookup::NotOurs(why)) => left_alone(why),
+        Ok(Lookup::Gone(_)) => skipped("its instance is gone"),
+        Ok(Lookup::NotOurs(why)) => skipped(why),
         Err(error) => without_steps(Outcome::Waits {
             class: error.class(),
             reason: error.kind.reason(),

@@ -28,28 +28,28 @@ impl NodeReports {
         let Step::SetName { name, .. } = step;
         let report = Report {
             line: format!("written: {step}"),
-            event: Some(("InstanceNamed", format!("The node's instance is called {name}"))),
+            event: Some(("InstanceNamed", format!("Set the annotation {INSTANCE_NAME} to {name}"))),
             ..Report::default()
         };
         self.0.report(&node.reference(), When::Always, report);
     }
 
     /// Reports that a node is skipped. No event: it may be another controller's.
-    pub(crate) fn left_alone(&self, node: &Node, why: &str) {
-        let line = format!("the node is left alone: {why}");
-        let report = Report { topic: "LeftAlone", state: why, line, ..Report::default() };
+    pub(crate) fn skipped(&self, node: &Node, why: &str) {
+        let line = format!("Skip sync node {}: {why}", node.name);
+        let report = Report { topic: "Skipped", state: why, line, ..Report::default() };
         self.0.report(&node.reference(), When::Changed, report);
     }
 
     /// Reports that the cloud has no answer.
     pub(crate) fn waits(&self, node: &Node, reason: &str, message: &str) {
-        let text = format!("The cloud does not say which instance the node has: {message}");
+        let text = format!("Waiting for the cloud to answer the lookup of the node: {message}");
         self.warn(node, "WaitingForCloud", reason, text);
     }
 
     /// Reports that the API server rejects a write.
     pub(crate) fn refused(&self, node: &Node, error: &ApiError) {
-        let text = format!("The annotation {INSTANCE_NAME} could not be written: {error}");
+        let text = format!("Failed to write the annotation {INSTANCE_NAME}: {error}");
         self.warn(node, "WriteFailed", error.reason(), text);
     }
 

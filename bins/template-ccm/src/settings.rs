@@ -15,11 +15,11 @@ ccm_settings::settings! {
     /// The settings, checked.
     #[derive(Clone, Debug, PartialEq, Serialize)]
     pub struct TemplateSettings {
-        /// How often the cloud is asked for the name of each node's instance. At least 1s.
+        /// Interval between cloud lookups of the instance name of each node. At least 1s.
         #[serde(serialize_with = "duration::serialize")]
         pub instance_name_period: Duration = live(Duration, "instance-name-period", "10m0s"),
             checked("must be at least 1s", |period| *period >= SHORTEST_PERIOD);
-        /// How long one lookup may take, retries and waiting for the rate limit included. From 1s to 10m0s.
+        /// Time limit of one lookup, including retries and waiting for the rate limit. From 1s to 10m0s.
         #[serde(serialize_with = "duration::serialize")]
         pub cloud_call_timeout: Duration = live(Duration, "cloud-call-timeout", "30s"), cloud_call_timeout;
     }

@@ -52,7 +52,7 @@ fn check(cloud: &[String], arguments: &[&str], expect: i32) {
 }
 
 #[test]
-fn what_needs_no_work_has_its_exit_code() {
+fn commands_without_an_api_server_have_their_exit_code() {
     let files = Files::new();
     let (invalid, unavailable) = (files.invalid(), files.unavailable());
     check(&[], &["--version"], DONE);
@@ -74,7 +74,7 @@ fn what_needs_no_work_has_its_exit_code() {
 
 /// A configuration that would fail soon after the start is invalid.
 #[test]
-fn files_that_settings_name_are_checked_with_the_exit_code_of_a_start() {
+fn check_config_validates_the_files_that_settings_name() {
     let files = Files::new();
     let check = |arguments: &[String], expect: i32| {
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();

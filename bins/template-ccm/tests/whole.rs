@@ -158,11 +158,11 @@ async fn a_node_gets_the_name_of_its_instance_and_keeps_it() {
     sleep(Duration::from_mins(1)).await;
     assert_eq!(whole.annotation(&late), json!("renamed"));
     sleep(Duration::from_mins(10)).await;
-    assert_eq!(whole.patches() - patches, 1, "what is right is not written");
+    assert_eq!(whole.patches() - patches, 1, "an up-to-date node is not written");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_asks_and_writes_nothing() {
+async fn a_standby_sends_no_lookup_and_no_write() {
     let whole = Whole::new(&["--instance-name-period=1s"]);
     let name = whole.add_node(0);
     let program = whole.standby().await;
@@ -191,7 +191,7 @@ async fn an_observer_publishes_its_plan_and_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn foreign_nodes_cost_no_call_and_no_write() {
+async fn foreign_nodes_cause_no_call_and_no_write() {
     let whole = Whole::new(&["--instance-name-period=1m"]);
     whole.lead().await;
     whole.register("foreign", "elsewhere://i-1");
@@ -201,14 +201,14 @@ async fn foreign_nodes_cost_no_call_and_no_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn conflicts_are_planned_again_and_refusals_back_off() {
+async fn conflicts_are_replanned_and_rejected_writes_back_off() {
     let whole = Whole::new(&[]);
     whole.lead().await;
     whole.patches_meet(409, 3);
     let name = whole.add_node(0);
     sleep(Duration::from_secs(1)).await;
     assert_eq!((whole.annotation(&name), whole.patches()), (json!(name), 4));
-    assert_eq!(whole.events(&name), ["InstanceNamed"], "a conflict is not for people");
+    assert_eq!(whole.events(&name), ["InstanceNamed"], "a conflict is not reported");
 
     whole.patches_meet(403, 10);
     let name = whole.add_node(1);
@@ -220,7 +220,7 @@ async fn conflicts_are_planned_again_and_refusals_back_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_that_fails_is_asked_at_growing_intervals() {
+async fn a_failing_cloud_is_called_with_backoff() {
     let whole = Whole::new(&[]);
     whole.lead().await;
     let fault = faults::Fault::new(Effect::Unavailable).on(Operation::Lookup);
@@ -236,7 +236,7 @@ async fn a_cloud_that_fails_is_asked_at_growing_intervals() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_gives_up_the_lookup_and_finishes_the_write() {
+async fn a_drain_cancels_lookups_and_awaits_writes() {
     let whole = Whole::new(&[]);
     let program = whole.lead().await;
     whole.cloud.faults().add(faults::Fault::new(Effect::Hang).on(Operation::Lookup));

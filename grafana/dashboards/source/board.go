@@ -17,7 +17,7 @@ type board struct {
 	rows    []row
 }
 
-// row is a heading and what stands below it.
+// row is a heading and the panels below it.
 type row struct {
 	title     string
 	collapsed bool
@@ -168,7 +168,7 @@ func (b board) variables(docs string) []cog.Builder[dashboard.VariableModel] {
 			`label_values(ccm_build_info{cluster=~"$cluster"}, namespace)`).AllValue(".*"),
 	}
 	if b.program != "" {
-		// No value of their own for "All": it stands for those that are listed, the
+		// No value of their own for "All": it expands to those that are listed, the
 		// processes of this program, whatever their job is called.
 		mine := fmt.Sprintf(`ccm_build_info{%s,program=%q}`, somewhere, b.program)
 		its := fmt.Sprintf(`ccm_build_info{%s,program=%q,job=~"$job"}`, somewhere, b.program)

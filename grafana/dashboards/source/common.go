@@ -14,7 +14,7 @@ func leadership() row {
 				alert:  "CCMNoLeader",
 			},
 			lines: []line{{of("leader_election_master_status"), "{{instance}}"}},
-			words: map[string]word{"0": {"stands by", grey}, "1": {"leads", green}},
+			words: map[string]word{"0": {"standby", grey}, "1": {"leads", green}},
 			wide:  10,
 		}.panel(),
 		number{
@@ -71,7 +71,7 @@ func leadership() row {
 	}}
 }
 
-// changes is the increase of a number that all replicas of one Lease report alike.
+// changes is the increase of a counter that all replicas of one Lease report.
 func changes(gauge string) string {
 	const lease = "cluster, namespace, name"
 	return highest(lease, "max_over_time("+gauge+"[$__range])") + " - " +

@@ -36,7 +36,7 @@ func atAGlance() row {
 			title: "Replicas",
 			about: about{
 				shows:  "Replicas that Prometheus reaches, for each program.",
-				normal: "2 each: one leads, one stands by.",
+				normal: "2 each: a leader and a standby.",
 				do:     "1: if this replica crashes, the work stops until a new one runs. Check the Deployment and its pods.",
 				alert:  "CCMTargetDown",
 			},
@@ -115,7 +115,7 @@ func atAGlance() row {
 				do:     "No replica leads: open the program's dashboard, row *Leadership and failover*.",
 			},
 			lines: []line{{named(anywhere("leader_election_master_status")), "{{program}} {{instance}}"}},
-			words: map[string]word{"0": {"stands by", grey}, "1": {"leads", green}},
+			words: map[string]word{"0": {"standby", grey}, "1": {"leads", green}},
 			wide:  12,
 		}.panel(),
 		list{

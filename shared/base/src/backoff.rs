@@ -1,6 +1,6 @@
-//! Exponential back-off.
+//! Exponential back-off, and waits that processes do not share.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 /// An exponential back-off: the wait doubles with each failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,12 @@ impl Backoff {
         let doublings = failures.saturating_sub(1).min(31);
         self.first.saturating_mul(1 << doublings).min(self.longest)
     }
+}
+
+/// `wait` times a random factor from `range`, so that many callers or processes do not act in
+/// step.
+pub fn jittered(wait: Duration, range: Range<f64>) -> Duration {
+    wait.mul_f64(rand::random_range(range))
 }
 
 #[cfg(test)]

@@ -9,6 +9,6 @@ pub enum RetryClass {
     Retry,
     /// Retry, but not before this time has passed.
     RetryAfter(Duration),
-    /// Retrying does not help until a person fixes the cause; retry rarely.
+    /// Retrying does not help until an operator fixes the cause; retry rarely.
     Permanent,
 }

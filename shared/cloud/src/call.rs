@@ -1,9 +1,10 @@
-//! The parameters of one call to a cloud (time limit, urgency), the kind of a request, and the
+//! The parameters of one call to a cloud (its end, its urgency), the kind of a request, and the
 //! gate that every request passes.
 
 use std::{any::Any, fmt, time::Duration};
 
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 
 use crate::{CloudError, ErrorKind};
 
@@ -17,24 +18,40 @@ pub enum Priority {
     Routine,
 }
 
-/// The parameters of a call.
+/// No call takes longer than this, whatever its caller asks for: timers need a bound.
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// The parameters of a call. Its time runs from the moment this value is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// The time limit of the whole call, including rate limiting and retries.
+    /// When the whole call ends, rate limiting and retries included.
+    pub end: Instant,
+    /// The time that it had at the beginning, for messages.
     pub timeout: Duration,
     /// The urgency.
     pub priority: Priority,
 }
 
 impl Call {
+    /// A call that takes at most this long, from now on.
+    pub fn new(timeout: Duration, priority: Priority) -> Self {
+        let timeout = timeout.min(LONGEST);
+        Self { end: Instant::now() + timeout, timeout, priority }
+    }
+
     /// An urgent call.
-    pub const fn waiting(timeout: Duration) -> Self {
-        Self { timeout, priority: Priority::Waiting }
+    pub fn waiting(timeout: Duration) -> Self {
+        Self::new(timeout, Priority::Waiting)
     }
 
     /// A routine call.
-    pub const fn routine(timeout: Duration) -> Self {
-        Self { timeout, priority: Priority::Routine }
+    pub fn routine(timeout: Duration) -> Self {
+        Self::new(timeout, Priority::Routine)
+    }
+
+    /// The time that is left.
+    pub fn left(&self) -> Duration {
+        self.end.saturating_duration_since(Instant::now())
     }
 }
 
@@ -116,7 +133,8 @@ pub trait CallGate: Send + Sync {
     /// term: the sender must not abandon it earlier.
     fn admit(&self, class: CallClass, call: Call) -> BoxFuture<'_, Result<Permit, CloudError>>;
 
-    /// Reports how the request ended.
+    /// Reports how the request ended. The gate keeps a pause that the cloud asked for: until
+    /// its end it admits no request of that service.
     fn report(&self, class: CallClass, report: CallReport);
 }
 

@@ -35,7 +35,7 @@ pub enum ErrorKind {
     Forbidden,
     /// A quota of the project is used up.
     QuotaExceeded,
-    /// The request itself is wrong; it fails until a person changes something.
+    /// The request or the configuration is invalid; retries fail until it is changed.
     Invalid,
     /// Two facts contradict each other, for instance two servers with one name.
     Conflict,
@@ -88,7 +88,7 @@ impl fmt::Display for CloudError {
             write!(f, " (request {id})")?;
         }
         if self.maybe_done {
-            write!(f, " (it may have been done)")?;
+            write!(f, " (it may have taken effect)")?;
         }
         Ok(())
     }

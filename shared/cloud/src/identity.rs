@@ -18,7 +18,7 @@ pub struct ProviderId {
 
 /// Why a text is not a provider ID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("provider ID {text:?} is not of the form <scheme>://<id>")]
+#[error("provider ID {text:?} does not have the form <scheme>://<id>")]
 pub struct ProviderIdError {
     /// The original text.
     pub text: String,
@@ -82,7 +82,7 @@ impl From<ProviderId> for String {
 pub struct NodeIdentity {
     /// The Node object's name.
     pub name: String,
-    /// `spec.providerID` as it stands on the node; it may be malformed.
+    /// `spec.providerID`, unmodified; it may be malformed.
     pub provider_id: Option<String>,
     /// `status.nodeInfo.systemUUID` (SMBIOS), as kubelet reported it.
     pub system_uuid: Option<String>,

@@ -1,12 +1,12 @@
 //! The provider contract: the interface of a cloud for Quartet's controllers.
 //!
-//! It consists of values, errors and traits. This crate has no Kubernetes client, no HTTP and
-//! no async runtime, so a provider can be written, tested and served (see `ccm-providers`'
+//! It consists of values, errors and traits. This crate has no Kubernetes client and no HTTP,
+//! and of the async runtime only the clock, so a provider can be written, tested and served (see `ccm-providers`'
 //! external protocol) on its own.
 //!
 //! Five rules hold for every capability:
 //!
-//! 1. **Batch first**: calls take many objects and answer each one by itself.
+//! 1. **Batch first**: calls take many objects and return one answer for each.
 //! 2. **Four answers**: found, gone (with proof), not ours, or an error.
 //! 3. **Never wait without end**: a call does its work within its deadline or says what
 //!    it waits for. A few repetitions and a pause that the cloud asked for may be in it;

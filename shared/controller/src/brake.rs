@@ -57,7 +57,7 @@ impl fmt::Display for Hold {
         match self {
             Self::Breaker => f.write_str("the breaker is open"),
             Self::Budget { until: Some(until) } => write!(f, "the budget is used up until {until}"),
-            Self::Budget { until: None } => f.write_str("the budget allows no change"),
+            Self::Budget { until: None } => f.write_str("the budget is zero"),
         }
     }
 }

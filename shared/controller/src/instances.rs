@@ -10,7 +10,7 @@ use ccm_cloud::{
 };
 use ccm_objects::Node;
 use futures::StreamExt as _;
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 /// How far a call may exceed its own time before it is cut off, for providers that ignore
 /// their deadline.
@@ -89,9 +89,9 @@ pub async fn lookup_each(
                 answered(place, checked(question, answer, &cloud.schemes()));
             }
         }
-        Err(CloudError::new(ErrorKind::Malformed, "the lookup ended without an answer"))
+        Err(CloudError::new(ErrorKind::Malformed, "the provider returned no answer for this node"))
     };
-    let ended = timeout(call.timeout + GRACE, ask).await;
+    let ended = timeout_at(call.end + GRACE, ask).await;
     let missing = ended.unwrap_or_else(|_| Err::<(), _>(late(call)));
     if let Err(error) = missing {
         for place in left {
@@ -107,7 +107,7 @@ fn checked(node: &NodeIdentity, result: LookupResult, schemes: &[String]) -> Loo
     let id = &instance.provider_id;
     if !schemes.is_empty() && !schemes.iter().any(|scheme| scheme == id.scheme()) {
         let message = format!(
-            "the cloud answered with {id}, whose scheme is not one of its own ({})",
+            "the cloud returned {id}, which has no scheme of this provider ({})",
             schemes.join(", ")
         );
         return Err(CloudError::new(ErrorKind::Malformed, message));
@@ -117,7 +117,7 @@ fn checked(node: &NodeIdentity, result: LookupResult, schemes: &[String]) -> Loo
     };
     match &node.provider_id {
         Some(asked) if !means(asked) => {
-            let message = format!("asked about {asked}, the cloud answered with {id}");
+            let message = format!("the lookup of {asked} returned {id}");
             Err(CloudError::new(ErrorKind::Malformed, message))
         }
         _ => result,
@@ -137,16 +137,16 @@ pub fn traits(cloud: &dyn Cloud) -> InstanceTraits {
 pub async fn list(cloud: &dyn Cloud, detail: Detail, call: Call) -> Result<Fleet, CloudError> {
     let instances = offered(cloud)?;
     if !instances.traits().lists {
-        let what = "the provider has no list of its instances";
+        let what = "the provider cannot list instances";
         return Err(CloudError::new(ErrorKind::Unsupported, what));
     }
-    let listed = timeout(call.timeout + GRACE, instances.list(detail, call)).await;
+    let listed = timeout_at(call.end + GRACE, instances.list(detail, call)).await;
     let fleet = listed.map_err(|_| late(call))??;
     if let Some(first) = fleet.malformed.first() {
         tracing::warn!(
             entries = fleet.malformed.len(),
             first,
-            "entries of the cloud's list could not be understood"
+            "entries of the cloud's list could not be parsed"
         );
     }
     Ok(fleet)
@@ -261,7 +261,7 @@ mod tests {
                 None,
                 "aws://a",
                 None,
-                Some("the cloud answered with aws://a, whose scheme is not one of its own (sim)"),
+                Some("the cloud returned aws://a, which has no scheme of this provider (sim)"),
             ),
         ] {
             let id = |text: &str| ProviderId::parse(text).unwrap();

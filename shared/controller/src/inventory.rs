@@ -44,7 +44,7 @@ impl Changes {
 /// Two or more instances claim the same ID or name. The right one cannot be determined, so
 /// none is returned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {text:?} is claimed by {} entries of the cloud's list: {}", claimed_by.len(), join(claimed_by))]
+#[error("{what} {text:?} is used by {} entries of the cloud's list: {}", claimed_by.len(), join(claimed_by))]
 pub struct Ambiguous {
     /// `provider ID` or `instance name`.
     pub what: &'static str,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use ccm_kube::{
-    informer::{Informer, InformerConfig, InformerMetrics, Trouble},
+    informer::{Informer, InformerMetrics, Trouble},
     store::{Change, Store, Stored},
 };
 use ccm_runtime::{
@@ -57,13 +57,8 @@ impl Watches {
         store: &Store<K>,
         on_change: impl FnMut(Change<K>) + Send + 'static,
     ) {
-        let informer = Informer::new(
-            self.client.clone(),
-            InformerConfig::default(),
-            store.clone(),
-            Box::new(on_change),
-            &self.metrics,
-        );
+        let informer =
+            Informer::new(self.client.clone(), store.clone(), Box::new(on_change), &self.metrics);
         let (seen, trouble) = (store.clone(), informer.trouble());
         self.health.add(plural::<K>(), Scope::Readiness, move || verdict(&seen, &trouble));
         let task = format!("{}-informer", K::Wire::kind(&()).to_ascii_lowercase());

@@ -14,16 +14,16 @@ use crate::queue::WorkQueue;
 /// The running tasks of one stage. The keys of a task that panicked would be lost, so the
 /// panic resumes in the task that awaits it, and the supervisor ends the process.
 #[derive(Debug, Default)]
-pub struct Tasks(JoinSet<()>);
+struct Tasks(JoinSet<()>);
 
 impl Tasks {
     /// Spawns a task.
-    pub fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+    fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         self.0.spawn(task);
     }
 
     /// Awaits another future and meanwhile reaps finished tasks.
-    pub async fn until<T>(&mut self, other: impl Future<Output = T>) -> T {
+    async fn until<T>(&mut self, other: impl Future<Output = T>) -> T {
         let mut other = pin!(other);
         loop {
             tokio::select! {
@@ -35,7 +35,7 @@ impl Tasks {
     }
 
     /// Waits until fewer than this many tasks run; at least one may always run.
-    pub async fn below(&mut self, limit: usize) {
+    async fn below(&mut self, limit: usize) {
         while self.0.len() >= limit.max(1) {
             if let Some(ended) = self.0.join_next().await {
                 resume_panic(ended);
@@ -44,7 +44,7 @@ impl Tasks {
     }
 
     /// Waits until no task runs.
-    pub async fn drained(&mut self) {
+    async fn drained(&mut self) {
         while let Some(ended) = self.0.join_next().await {
             resume_panic(ended);
         }
@@ -86,11 +86,11 @@ pub async fn pool<T, F>(
     until_cancelled(&token, stage).await;
 }
 
-/// Runs one stage of a controller until the token is cancelled. One that has ended before
-/// waits for that: a task that ends by itself counts as broken.
-pub async fn until_cancelled(token: &CancellationToken, stage: impl Future<Output = ()>) {
+/// Runs one stage of a controller until the token is cancelled. A stage that ends earlier waits
+/// for the token, because the supervisor treats the end of a task as a failure.
+pub(crate) async fn until_cancelled(token: &CancellationToken, stage: impl Future<Output = ()>) {
     tokio::select! {
-        // Nothing is begun any more once it is cancelled.
+        // No new work is started after the cancellation.
         biased;
         () = token.cancelled() => {}
         () = stage => token.cancelled().await,

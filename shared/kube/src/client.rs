@@ -19,8 +19,7 @@
 //! | `watch_status` | turns a response other than 2xx into an error with the server's message |
 //! | `encoding` | gzip, but never on watches |
 //! | `retry` | a few more attempts for requests that are safe to repeat |
-//! | `throttle` | each attempt waits for the limiter |
-//! | `measure` | `rest_client_*` metrics, per attempt |
+//! | `attempt` | each attempt waits for the limiter and is measured: `rest_client_*` |
 //! | authentication | the token, read again for each attempt |
 //! | headers | user agent, impersonation |
 //! | `transport` | sends; forgets a connection whose credentials were refused |
@@ -29,31 +28,27 @@
 //! stays a response, whatever its status: leader election inspects it.
 //!
 //! `kube::Client` sends all requests of a client through one queue: a layer that waits
-//! before accepting a request blocks all later ones. Every layer here is a
-//! `middleware::Middleware`, which can wait only in its response future.
+//! before accepting a request blocks all later ones. Every layer here is made by
+//! `middleware::around`, which waits only in the future of the response.
 //!
 //! Limits. A *certificate* from an exec plugin is obtained once: kube refreshes exec
 //! tokens, not exec certificates. Client certificate files that a kubeconfig names are
 //! reloaded (see `identity`), as are the token and the CA of a pod. The kubeconfig itself
 //! is read once.
 
+mod attempt;
 mod class;
-mod connector;
 mod deadline;
 mod encoding;
 mod identity;
-mod in_cluster;
 mod limiter;
-mod measure;
 mod middleware;
 mod prepare;
 mod problem;
-mod proxy;
 mod retry;
 mod retry_after;
 mod source;
 mod stack;
-mod throttle;
 mod transport;
 mod watch_status;
 
@@ -86,6 +81,10 @@ pub type ResponseBody = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxErr
 /// any status is an `Ok`, unless it is to a watch.
 pub type LeaseService = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
 
+/// The namespace of requests that name none. There are none: each kind of object here is
+/// cluster-scoped or comes with its namespace.
+const NAMESPACE: &str = "default";
+
 /// The configuration of the clients.
 #[derive(Clone)]
 pub struct ClientConfig {
@@ -117,7 +116,6 @@ pub struct Clients {
     /// The API server, as `host:port`.
     pub server: String,
     lease: LeaseService,
-    namespace: String,
 }
 
 impl fmt::Debug for Clients {
@@ -172,14 +170,12 @@ impl Clients {
 
     fn assemble(layers: &Layers<'_>, transport: impl Fn(Role) -> Next) -> Result<Self, Problem> {
         let stack = |role| layers.around(role, transport(role));
-        let namespace = layers.namespace();
-        let client = |role| Ok::<_, Problem>(kube::Client::new(stack(role)?, namespace));
+        let client = |role| Ok::<_, Problem>(kube::Client::new(stack(role)?, NAMESPACE));
         Ok(Self {
             main: client(Role::Main)?,
             watch: client(Role::Watch)?,
             events: client(Role::Events)?,
             lease: stack(Role::Lease)?,
-            namespace: namespace.to_owned(),
             server: layers.server().to_owned(),
         })
     }
@@ -195,7 +191,7 @@ impl Clients {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        kube::Client::new(layer.layer(self.lease.clone()), self.namespace.clone())
+        kube::Client::new(layer.layer(self.lease.clone()), NAMESPACE)
     }
 }
 

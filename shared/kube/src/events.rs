@@ -25,23 +25,13 @@ const QUEUE: usize = 1000;
 /// any length.
 const MESSAGE_LIMIT: usize = 1024;
 
-/// The type of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The type of an event, spelt as in the Kubernetes API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
 pub enum EventKind {
     /// Information.
     Normal,
     /// A problem.
     Warning,
-}
-
-impl EventKind {
-    /// The spelling of the Kubernetes API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
-    }
 }
 
 /// A recorded event.
@@ -75,9 +65,9 @@ label!(Dropped);
 metrics! {
     /// `ccm_events_*`.
     pub struct EventMetrics {
-        /// Events created or counted up
+        /// Events that were created or updated
         [ALPHA] ccm_events_sent => sent: Counter;
-        /// Events that were not written, by reason; none of them delays work
+        /// Events that were dropped, by reason
         [ALPHA] ccm_events_dropped { reason } => dropped: Family<Counter, Dropped>,
             begin Every;
     }

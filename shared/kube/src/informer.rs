@@ -7,7 +7,7 @@
 mod metrics;
 mod pace;
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
 use kube::{
@@ -39,44 +39,13 @@ const RELIST_AFTER: u32 = 3;
 /// The longest wait after a failure; kube's back-off has the same cap.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// What to watch, and how.
-#[derive(Clone, Debug)]
-pub struct InformerConfig {
-    /// Objects per page of a list. Small, because a page is held twice while it is parsed: 100
-    /// nodes of 16 KB are 3 MB, 500 would be 16 MB.
-    pub page_size: u32,
-    /// How long the server keeps a watch open, plus or minus a third, so that the watches of
-    /// many processes do not end together. A dead watch is detected five seconds after that.
-    /// At most 220 s.
-    pub watch_timeout: Duration,
-    /// Selects objects by label.
-    pub label_selector: Option<String>,
-    /// Selects objects by field.
-    pub field_selector: Option<String>,
-}
+/// Objects per page of a list. Small, because a page is held twice while it is parsed: 100
+/// nodes of 16 KB are 3 MB, 500 would be 16 MB.
+const PAGE_SIZE: u32 = 100;
 
-impl Default for InformerConfig {
-    fn default() -> Self {
-        Self {
-            page_size: 100,
-            watch_timeout: Duration::from_secs(90),
-            label_selector: None,
-            field_selector: None,
-        }
-    }
-}
-
-impl InformerConfig {
-    fn watcher(&self) -> Config {
-        let timeout = self.watch_timeout.mul_f64(rand::random_range(2.0 / 3.0..4.0 / 3.0));
-        // kube rejects 295 s and more.
-        let seconds = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX).clamp(1, 294);
-        let mut config = Config::default().page_size(self.page_size.max(1)).timeout(seconds);
-        config.label_selector.clone_from(&self.label_selector);
-        config.field_selector.clone_from(&self.field_selector);
-        config
-    }
-}
+/// How long the server keeps a watch open, in seconds; random, so that the watches of many
+/// processes do not end together. A dead watch is detected five seconds after that.
+const WATCH_SECONDS: Range<u32> = 60..120;
 
 /// The callback for changes. It must not block: it puts a key on a queue.
 pub type OnChange<K> = Box<dyn FnMut(Change<K>) + Send>;
@@ -84,7 +53,6 @@ pub type OnChange<K> = Box<dyn FnMut(Change<K>) + Send>;
 /// Watches one kind of object.
 pub struct Informer<K: Stored> {
     api: Api<K::Wire>,
-    config: InformerConfig,
     store: Store<K>,
     on_change: OnChange<K>,
     meter: Meter,
@@ -109,14 +77,12 @@ impl<K: Stored> Informer<K> {
     /// tokio runtime.
     pub fn new(
         client: Client,
-        config: InformerConfig,
         store: Store<K>,
         on_change: OnChange<K>,
         metrics: &InformerMetrics,
     ) -> Self {
         Self {
             api: Api::all(pace::paced(client)),
-            config,
             store,
             on_change,
             meter: metrics.of::<K>(),
@@ -144,7 +110,9 @@ impl<K: Stored> Informer<K> {
 
     /// Reads one stream, from its list on, until it must be replaced.
     async fn stream(&mut self) {
-        let mut events = std::pin::pin!(watcher::watcher(self.api.clone(), self.config.watcher()));
+        let config =
+            Config::default().page_size(PAGE_SIZE).timeout(rand::random_range(WATCH_SECONDS));
+        let mut events = std::pin::pin!(watcher::watcher(self.api.clone(), config));
         let mut failures = 0;
         while let Some(event) = events.next().await {
             match event {

@@ -86,9 +86,9 @@ metrics! {
     pub struct RestMetrics {
         /// Number of HTTP requests to the API server, by status code, method and host
         [ALPHA] rest_client_requests { code, method, host } => requests: Family<Counter, (Code, Verb, Arc<str>)>;
-        /// Number of requests to the API server sent again, by the status code that led to it, verb and host
+        /// Number of retried requests to the API server, by the status code that caused the retry, verb and host
         [ALPHA] rest_client_request_retries { code, verb, host } => retries: Family<Counter, (Code, Verb, Arc<str>)>;
-        /// Time from sending a request to the head of its answer in seconds, by verb and host
+        /// Time from sending a request to the response headers in seconds, by verb and host
         [ALPHA] rest_client_request_duration_seconds { verb, host } => durations: Family<Histogram, Calls>, bounds SECONDS;
         /// Time a request waited for the client's rate limiter in seconds, by verb and host
         [ALPHA] rest_client_rate_limiter_duration_seconds { verb, host } => limiter_waits: Family<Histogram, Calls>, bounds SECONDS;

@@ -1,15 +1,13 @@
-//! The last seen state of the API server, by name.
+//! The last seen state of the API server, by name, and which of two versions of an object
+//! counts.
 
-mod held;
-
-use std::sync::Arc;
+use std::{collections::HashMap, mem, sync::Arc};
 
 use kube::Resource;
 use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use self::held::Objects;
 use ccm_objects::Shared;
 
 /// An object that an informer keeps.
@@ -68,6 +66,21 @@ struct Inner<K> {
     synced: watch::Sender<bool>,
 }
 
+struct Objects<K> {
+    by_key: HashMap<Shared, Held<K>, ahash::RandomState>,
+    /// The number of the last list that began, from 1.
+    list: u32,
+}
+
+struct Held<K> {
+    object: Arc<K>,
+    /// The last list that contained it.
+    listed: u32,
+    /// The last list that had begun when the response to our own write put the object here; 0 if
+    /// a list or a watch has shown it since.
+    written: u32,
+}
+
 impl<K> Clone for Store<K> {
     fn clone(&self) -> Self {
         Self { inner: Arc::clone(&self.inner) }
@@ -83,23 +96,24 @@ impl<K: Stored> Default for Store<K> {
 impl<K: Stored> Store<K> {
     /// An empty store that is not synced.
     pub fn new() -> Self {
-        let inner = Inner { objects: RwLock::default(), synced: watch::Sender::new(false) };
-        Self { inner: Arc::new(inner) }
+        let objects = RwLock::new(Objects { by_key: HashMap::default(), list: 0 });
+        Self { inner: Arc::new(Inner { objects, synced: watch::Sender::new(false) }) }
     }
 
     /// The object with this key.
     pub fn get(&self, key: &str) -> Option<Arc<K>> {
-        self.inner.objects.read().get(key)
+        self.inner.objects.read().by_key.get(key).map(|held| Arc::clone(&held.object))
     }
 
     /// All objects, in no order.
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.inner.objects.read().list()
+        let objects = self.inner.objects.read();
+        objects.by_key.values().map(|held| Arc::clone(&held.object)).collect()
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.inner.objects.read().len()
+        self.inner.objects.read().by_key.len()
     }
 
     /// Whether there is none.
@@ -127,36 +141,99 @@ impl<K: Stored> Store<K> {
     /// therefore have carried the version it was decided on: then no change by another client is
     /// hidden.
     pub fn apply_written(&self, object: impl Into<Arc<K>>) {
-        self.inner.objects.write().apply_written(object.into());
+        let object = object.into();
+        let Objects { by_key, list } = &mut *self.inner.objects.write();
+        if let Some(held) = by_key.get_mut(object.key())
+            && is_later(&*object, &*held.object)
+        {
+            held.object = object;
+            held.written = *list;
+        }
     }
 
     /// A list begins, possibly because an earlier one failed.
     pub(crate) fn begin_list(&self) {
-        self.inner.objects.write().begin_list();
+        self.inner.objects.write().list += 1;
     }
 
     /// Applies an object from a list. Returns the changes to report, in order; none if nothing
     /// relevant differs.
+    ///
+    /// A list is authoritative even if it is older than the stored object: after a restore from
+    /// a backup versions go back. Only objects written after the list began may be missing.
     pub(crate) fn apply_listed(&self, object: K) -> Vec<Change<K>> {
-        self.inner.objects.write().apply_listed(object)
+        let mut objects = self.inner.objects.write();
+        let list = objects.list;
+        let Some(held) = objects.by_key.get_mut(object.key()) else { return objects.add(object) };
+        held.listed = list;
+        if held.written == list && is_later(&*held.object, &object) {
+            Vec::new()
+        } else {
+            held.replace(object)
+        }
     }
 
     /// Completes the list: objects that it did not contain are gone.
     pub(crate) fn end_list(&self) -> Vec<Change<K>> {
-        let gone = self.inner.objects.write().end_list();
+        let Objects { by_key, list } = &mut *self.inner.objects.write();
+        let gone = by_key.extract_if(|_, held| held.listed != *list);
+        let gone = gone.map(|(_, held)| Change::Deleted(held.object)).collect();
         self.inner.synced.send_replace(true);
         gone
     }
 
     /// Applies an object from a watch, unless it is older than the stored one.
     pub(crate) fn apply_watched(&self, object: K) -> Vec<Change<K>> {
-        self.inner.objects.write().apply_watched(object)
+        let mut objects = self.inner.objects.write();
+        let Some(held) = objects.by_key.get_mut(object.key()) else { return objects.add(object) };
+        if is_later(&*held.object, &object) { Vec::new() } else { held.replace(object) }
     }
 
-    /// Removes an object that a watch reports as deleted.
+    /// Removes an object that a watch reports as deleted. An object that was created anew under
+    /// the same name stays.
     pub(crate) fn remove_watched(&self, object: &K) -> Option<Change<K>> {
-        self.inner.objects.write().remove_watched(object)
+        let by_key = &mut self.inner.objects.write().by_key;
+        if by_key.get(object.key())?.object.uid() != object.uid() {
+            return None;
+        }
+        by_key.remove(object.key()).map(|held| Change::Deleted(held.object))
     }
+}
+
+impl<K: Stored> Objects<K> {
+    fn add(&mut self, object: K) -> Vec<Change<K>> {
+        let object = Arc::new(object);
+        let held = Held { object: Arc::clone(&object), listed: self.list, written: 0 };
+        self.by_key.insert(Arc::clone(object.key()), held);
+        vec![Change::Added(object)]
+    }
+}
+
+impl<K: Stored> Held<K> {
+    fn replace(&mut self, object: K) -> Vec<Change<K>> {
+        self.written = 0;
+        if *self.object == object {
+            if self.object.resource_version() != object.resource_version() {
+                Arc::make_mut(&mut self.object).set_resource_version(object.resource_version());
+            }
+            return Vec::new();
+        }
+        let new = Arc::new(object);
+        let old = mem::replace(&mut self.object, Arc::clone(&new));
+        if old.uid() == new.uid() {
+            vec![Change::Updated { old, new }]
+        } else {
+            vec![Change::Deleted(old), Change::Added(new)]
+        }
+    }
+}
+
+/// Whether `left` is a later version of the same object as `right`. Versions are comparable
+/// numbers (KEP-5504); one that is not a number is never later.
+fn is_later<K: Stored>(left: &K, right: &K) -> bool {
+    let version = |object: &K| object.resource_version().parse::<u64>().ok();
+    left.uid() == right.uid()
+        && version(left).zip(version(right)).is_some_and(|(left, right)| left > right)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use kube::{
     Client, Resource as _,
     api::{DeleteParams, Patch as Body, PatchParams, Preconditions, Request},
 };
+use serde_json::Value;
 use tokio::time::timeout;
 
 pub use self::patch::{ConditionChange, Patch, StatusPatch};
@@ -45,18 +46,13 @@ impl<K: Stored> ObjectApi<K> {
     /// Patches metadata and spec. Returns the new object. A patch that changes nothing is not
     /// sent: [`ApiError::Invalid`].
     pub async fn patch(&self, object: &K, patch: &Patch) -> Result<K, ApiError> {
-        let (request, name) = path(object);
-        let body = patch.body(object).ok_or_else(|| nothing::<K>(name))?;
-        self.send(request.patch(name, &PatchParams::default(), &Body::Strategic(body))).await
+        self.send_patch(object, patch.body(object), None).await
     }
 
     /// Patches the status. Returns the new object. A patch that changes nothing is not sent:
     /// [`ApiError::Invalid`].
     pub async fn patch_status(&self, object: &K, patch: &StatusPatch) -> Result<K, ApiError> {
-        let (request, name) = path(object);
-        let body = patch.body(object).ok_or_else(|| nothing::<K>(name))?;
-        let (params, body) = (PatchParams::default(), Body::Strategic(body));
-        self.send(request.patch_subresource("status", name, &params, &body)).await
+        self.send_patch(object, patch.body(object), Some("status")).await
     }
 
     /// Deletes exactly this object: another of the same name, or a changed one, gets
@@ -75,10 +71,22 @@ impl<K: Stored> ObjectApi<K> {
         answer.map(|_| ()).map_err(ApiError::from)
     }
 
-    async fn send(
+    async fn send_patch(
         &self,
-        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+        object: &K,
+        body: Option<Value>,
+        subresource: Option<&str>,
     ) -> Result<K, ApiError> {
+        let (request, name) = path(object);
+        let Some(body) = body else {
+            let kind = K::Wire::kind(&());
+            return Err(ApiError::Invalid(format!("the patch of {kind} {name} changes nothing")));
+        };
+        let (params, body) = (PatchParams::default(), Body::Strategic(body));
+        let request = match subresource {
+            Some(subresource) => request.patch_subresource(subresource, name, &params, &body),
+            None => request.patch(name, &params, &body),
+        };
         let call = self.client.request::<K::Wire>(request.map_err(kube::Error::BuildRequest)?);
         let answer = timeout(self.timeout, call).await.map_err(|_| ApiError::Timeout)?;
         K::read(answer?).map_err(ApiError::Decode)
@@ -93,9 +101,4 @@ fn path<K: Stored>(object: &K) -> (Request, &str) {
         None => (None, key),
     };
     (Request::new(K::Wire::url_path(&(), namespace)), name)
-}
-
-fn nothing<K: Stored>(name: &str) -> ApiError {
-    let kind = K::Wire::kind(&());
-    ApiError::Invalid(format!("the patch of {kind} {name} changes nothing"))
 }

@@ -14,7 +14,9 @@ use ccm_cloud::{
     Call, Detail, Lookup, NoMetrics, NodeIdentity, OpenGate, ProviderConfig, ProviderContext,
 };
 
-const CALL: Call = Call::waiting(Duration::from_secs(10));
+fn call() -> Call {
+    Call::waiting(Duration::from_secs(10))
+}
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -31,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     println!(
         "health: {}",
-        cloud.health(CALL).await.map_or_else(|error| error.to_string(), |()| "ok".into())
+        cloud.health(call()).await.map_or_else(|error| error.to_string(), |()| "ok".into())
     );
     println!("schemes: {}", cloud.schemes().join(", "));
     let Some(instances) = cloud.instances()? else {
@@ -40,7 +42,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
 
     let nodes: Vec<_> = arguments.map(identity).collect();
-    for (node, answer) in nodes.iter().zip(instances.lookup(&nodes, Detail::Everything, CALL).await)
+    for (node, answer) in
+        nodes.iter().zip(instances.lookup(&nodes, Detail::Everything, call()).await)
     {
         let name = node.provider_id.as_ref().unwrap_or(&node.name);
         match answer {
@@ -53,7 +56,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     }
 
-    let fleet = instances.list(Detail::Everything, CALL).await?;
+    let fleet = instances.list(Detail::Everything, call()).await?;
     println!("{} instances, {} malformed", fleet.instances.len(), fleet.malformed.len());
     for line in fleet.malformed {
         println!("malformed: {line}");

@@ -26,7 +26,7 @@ PAGE = 500
 
 
 class Unreadable(Exception):
-    """The file cannot be read: nothing is known, and nothing is gone."""
+    """The file cannot be read, so lookups fail: this is no proof of absence."""
 
 
 def machines(path):
@@ -60,8 +60,8 @@ def describe(machine_id, machine):
     )
 
 
-def look(known, node):
-    """The answer about one node. The file is the authority, and it was just read."""
+def lookup(known, node):
+    """The answer about one node. `known` was read for this request: no cache is involved."""
     if node.provider_id:
         scheme, _, machine_id = node.provider_id.partition("://")
         if scheme != SCHEME:
@@ -111,19 +111,19 @@ class Instances(services.InstancesServicer):
 
     def LookupInstances(self, request, context):
         known = self.known(context)
-        answers = [look(known, node) for node in request.nodes]
+        answers = [lookup(known, node) for node in request.nodes]
         return pb.LookupInstancesResponse(answers=answers)
 
     def StreamLookupInstances(self, request, context):
-        # Each answer as soon as it is known: a slow one holds up no other.
+        # Each answer is sent as soon as it is known: a slow lookup does not delay the others.
         known = self.known(context)
         for place, node in enumerate(request.nodes):
-            yield pb.LookupInstancesItem(place=place, answer=look(known, node))
+            yield pb.LookupInstancesItem(place=place, answer=lookup(known, node))
 
     def ListInstances(self, request, context):
         known = self.known(context)
-        # Pages begin behind an ID, not at a number, so that a machine that is added or
-        # removed between two pages shifts nothing.
+        # The token is the last ID of a page and not an index, so that machines that are added
+        # or removed between two pages shift no entries.
         rest = sorted(key for key in known if key > request.page_token)
         page = rest[: min(request.page_size or PAGE, PAGE)]
         return pb.ListInstancesResponse(

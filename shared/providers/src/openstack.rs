@@ -3,7 +3,7 @@
 //! ```text
 //! cloud.conf -> config -> session (token, catalog) -> client -> nova, neutron -> describe -> instances
 //!                  discovery (endpoints) -^              |
-//!                                                        +-> wire: pause, gate, transport, fault, metrics
+//!                                                        +-> wire: gate, transport, fault, metrics
 //! ```
 //!
 //! Every request, those for tokens and versions included, goes over one
@@ -14,7 +14,6 @@ mod addresses;
 mod client;
 mod cloud;
 mod config;
-mod deadline;
 mod describe;
 mod discovery;
 mod factory;

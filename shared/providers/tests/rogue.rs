@@ -32,7 +32,9 @@ use tokio::{
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Code, Request, Response, Status, async_trait, transport::Server};
 
-const CALL: Call = Call::waiting(Duration::from_secs(10));
+fn call() -> Call {
+    Call::waiting(Duration::from_secs(10))
+}
 
 /// Answers what it was told to, in this order; the last answer repeats.
 #[derive(Clone)]
@@ -159,7 +161,7 @@ impl Running {
 
     async fn new() -> Self {
         let running = Self::describing(description()).await;
-        running.cloud.health(CALL).await.unwrap();
+        running.cloud.health(call()).await.unwrap();
         running
     }
 
@@ -171,7 +173,7 @@ impl Running {
     async fn streaming(steps: Vec<Step>) -> Self {
         let description = proto::DescribeResponse { protocol_revision: Some(2), ..description() };
         let running = Self::describing(description).await;
-        running.cloud.health(CALL).await.unwrap();
+        running.cloud.health(call()).await.unwrap();
         *running.rogue.streams.lock() = [Ok(steps)].into();
         running
     }
@@ -179,7 +181,7 @@ impl Running {
     async fn lookup(&self, answers: Vec<proto::LookupAnswer>, nodes: &[&str]) -> Vec<LookupResult> {
         *self.rogue.lookups.lock() = [Ok(proto::LookupInstancesResponse { answers })].into();
         let nodes: Vec<_> = nodes.iter().map(|name| NodeIdentity::named(*name)).collect();
-        let answers = self.instances().lookup(&nodes, Detail::Everything, CALL).await;
+        let answers = self.instances().lookup(&nodes, Detail::Everything, call()).await;
         assert_eq!(answers.len(), nodes.len(), "one answer per node, whatever the server does");
         answers
     }
@@ -282,7 +284,7 @@ async fn the_servers_own_limit_is_kept() {
             ..description()
         })
         .await;
-        running.cloud.health(CALL).await.unwrap();
+        running.cloud.health(call()).await.unwrap();
         running.lookup(Vec::new(), &["a", "b", "c", "d", "e"]).await;
         let mut asked = running.rogue.asked.lock().clone();
         asked.sort_unstable_by(|a, b| b.cmp(a));
@@ -308,7 +310,7 @@ async fn bad_entries_of_a_list_are_told_and_left_out() {
         page(vec![bad, instance("b")], ""),
     ]
     .into();
-    let fleet = running.instances().list(Detail::Everything, CALL).await.unwrap();
+    let fleet = running.instances().list(Detail::Everything, call()).await.unwrap();
     let names: Vec<_> = fleet.instances.iter().map(|instance| instance.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
     assert_eq!(fleet.malformed.len(), 5, "{:?}", fleet.malformed);
@@ -320,7 +322,7 @@ async fn bad_entries_of_a_list_are_told_and_left_out() {
         ..Default::default()
     };
     *running.rogue.lists.lock() = [Ok(flood)].into();
-    let fleet = running.instances().list(Detail::Everything, CALL).await.unwrap();
+    let fleet = running.instances().list(Detail::Everything, call()).await.unwrap();
     assert_eq!(fleet.malformed.len(), 1001);
     assert_eq!(fleet.malformed.last().unwrap(), "and 4000 more");
 }
@@ -335,7 +337,7 @@ async fn a_list_without_end_ends() {
         })
     };
     *running.rogue.lists.lock() = [page("1"), page("2"), page("1")].into();
-    let error = running.instances().list(Detail::Everything, CALL).await.unwrap_err();
+    let error = running.instances().list(Detail::Everything, call()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Malformed);
     assert!(error.message.contains("same next page twice"), "{error}");
 }
@@ -349,7 +351,7 @@ async fn an_answer_too_large_is_refused() {
         ..Default::default()
     };
     *running.rogue.lists.lock() = [Ok(huge)].into();
-    let error = running.instances().list(Detail::Everything, CALL).await.unwrap_err();
+    let error = running.instances().list(Detail::Everything, call()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Malformed, "{error}");
 }
 
@@ -369,7 +371,7 @@ async fn bare_statuses_are_understood() {
     ] {
         *running.rogue.lookups.lock() = [Err(status.clone())].into();
         let nodes = ["a", "b"].map(NodeIdentity::named);
-        for answer in running.instances().lookup(&nodes, Detail::Everything, CALL).await {
+        for answer in running.instances().lookup(&nodes, Detail::Everything, call()).await {
             let error = answer.unwrap_err();
             assert_eq!(error.kind, kind, "{status:?}");
             assert!(error.message.contains(status.message()), "{error}");
@@ -394,14 +396,14 @@ async fn a_description_that_makes_no_sense_is_not_believed() {
         ),
     ] {
         let running = Running::describing(spoilt).await;
-        let error = running.cloud.health(CALL).await.unwrap_err();
+        let error = running.cloud.health(call()).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Malformed);
         assert!(error.message.contains(expect), "{error}");
         assert_eq!(running.cloud.instances().err().unwrap().kind, ErrorKind::Unavailable);
     }
     let later = proto::DescribeResponse { protocol_revision: Some(7), ..description() };
     let running = Running::describing(later).await;
-    assert_eq!(running.cloud.health(CALL).await, Ok(()), "later revisions only add");
+    assert_eq!(running.cloud.health(call()).await, Ok(()), "later revisions only add");
 }
 
 /// Something listens, but it does not speak gRPC.

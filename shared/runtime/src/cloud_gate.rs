@@ -5,7 +5,6 @@ mod metrics;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use ccm_base::later;
 use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind, Permit};
 use ccm_kube::client::RequestClass;
 use futures::future::BoxFuture;
@@ -128,7 +127,7 @@ impl CloudGate {
         let Some(end) = end.filter(|_| !writes.is_empty()) else { return };
         tracing::info!(writes = writes.len(), "waiting for the writes to the cloud in flight");
         if timeout_at(end, writes.wait()).await.is_err() {
-            tracing::warn!("writes to the cloud were not answered in their time");
+            tracing::warn!("no response to pending writes to the cloud within their timeout");
         }
     }
 }
@@ -156,8 +155,7 @@ impl Shared {
     async fn admit(&self, class: CallClass, call: Call) -> Result<Permit, CloudError> {
         self.guarded(class)?;
         let bucket = self.bucket(class);
-        let deadline = later(Instant::now(), call.timeout);
-        match bucket.admit_by(call.priority, deadline).await {
+        match bucket.admit_by(call.priority, call.end).await {
             Ok(waited) => {
                 self.metrics.waited(class, waited);
                 if !class.write {
@@ -167,10 +165,10 @@ impl Shared {
                 let term = self.guarded(class)?;
                 let held = self.writes.token();
                 if self.writes.is_closed() {
-                    return Err(self.not_covered(class, "the process is ending"));
+                    return Err(self.not_covered(class, "the process is shutting down"));
                 }
                 let mut end = self.writes_end.lock();
-                *end = (*end).max(Some(deadline));
+                *end = (*end).max(Some(call.end));
                 Ok(Permit::for_write(term, held))
             }
             Err(refused) => Err(self.refusal(class, call, refused, bucket.in_force())),
@@ -186,12 +184,12 @@ impl Shared {
     ) -> CloudError {
         let what = format!("{} {} not sent", class.service, class.operation);
         let (kind, timeout) =
-            (if class.write { "writes" } else { "reads" }, call.timeout.as_secs_f64());
+            (if class.write { "writes" } else { "reads" }, call.left().as_secs_f64());
         let (label, message, retry_after) = match refused {
             Refused::Closed { left } => (
                 RefusalLabel::Closed,
                 format!(
-                    "{what}: the cloud asked for a pause of {kind}, which lasts longer than the {timeout} s that the call has"
+                    "{what}: the Retry-After pause of {kind} lasts longer than the {timeout} s left for the call"
                 ),
                 Some(left),
             ),
@@ -199,7 +197,7 @@ impl Shared {
                 let rate = in_force
                     .map_or_else(|| "no limit".to_owned(), |rate| format!("{rate} requests/s"));
                 let why = format!(
-                    "{what}: the limit of {kind}, {rate} now, gives it no turn within its {timeout} s"
+                    "{what}: the rate limit of {kind}, now {rate}, does not admit it within its {timeout} s"
                 );
                 (RefusalLabel::RateLimit, why, None)
             }
@@ -224,7 +222,7 @@ impl Shared {
                 service,
                 operation,
                 seconds = time.as_secs_f64(),
-                "the cloud asks for a pause"
+                "Retry-After of the cloud"
             );
         }
         let now = Instant::now();

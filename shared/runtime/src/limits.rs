@@ -125,7 +125,7 @@ impl RequestLimiter for Limits {
             && bucket.close_for(time)
         {
             let seconds = time.as_secs_f64();
-            tracing::warn!(?class, status, seconds, "the API server asks for a pause");
+            tracing::warn!(?class, status, seconds, "Retry-After of the API server");
         }
     }
 }

@@ -27,10 +27,10 @@ ccm_settings::settings! {
     /// Logging.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
     pub struct LogSettings {
-        /// How much is logged: 0 to 3 the usual, 4 and 5 details, 6 and more everything.
+        /// Log verbosity: 0 to 3 info, 4 and 5 debug, 6 and more trace.
         pub verbosity: u8 = live(Count, "v", "0");
-        /// Levels per module in place of -v, for instance info,ccm_runtime::leadership=debug. Bodies of requests and
-        /// answers are never logged.
+        /// Log levels per module, instead of -v, for instance info,ccm_runtime::leadership=debug. Bodies of requests
+        /// and responses are never logged.
         pub filter: Option<String> = live(Text, "log-filter", ""), read_filter;
         /// text or json.
         pub format: LogFormat = fixed(Text, "logging-format", "text"),
@@ -40,12 +40,12 @@ ccm_settings::settings! {
 
 /// Levels for the libraries' own lines, which help only in debugging a library. Each warning of
 /// kube_runtime is about an error that the informer also logs. kube_client logs whole bodies,
-/// Secrets included, when it cannot parse one: errors only, whatever the filter.
+/// Its messages may contain secrets that it cannot parse: only errors are logged.
 const LIBRARIES: &str = "kube_client=error,kube_runtime=error,hyper=warn,hyper_util=warn,rustls=warn,tower=warn,h2=warn,tonic=warn";
 
 /// The process already has a logger.
 #[derive(Debug, thiserror::Error)]
-#[error("logging is set up already")]
+#[error("logging is already set up")]
 pub struct AlreadySet;
 
 /// Reads a filter; empty is none.

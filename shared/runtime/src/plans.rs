@@ -75,9 +75,9 @@ metrics! {
     pub(crate) struct PlanMetrics {
         /// Whether the process only observes (--mode=observe) and writes nothing
         [ALPHA] ccm_observing => observing: Gauge;
-        /// Steps that were decided, by kind; an observer does not carry them out
+        /// Decided steps, by kind; an observer does not execute them
         [ALPHA] ccm_plan_steps { step } => decided: Family<Counter, &'static str>;
-        /// Objects with steps that are decided and not carried out; /plan shows them
+        /// Objects with decided steps that are not executed yet; /plan shows them
         [ALPHA] ccm_plan_objects => objects: Gauge;
     }
 }
@@ -168,8 +168,8 @@ impl Plans {
             steps => steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
         };
         match self.shared.mode {
-            Mode::Observe => tracing::info!(kind, object, "would do about {kind} {object}: {text}"),
-            Mode::Control => tracing::debug!(kind, object, "to do about {kind} {object}: {text}"),
+            Mode::Observe => tracing::info!(kind, object, "would change {kind} {object}: {text}"),
+            Mode::Control => tracing::debug!(kind, object, "planned for {kind} {object}: {text}"),
         }
     }
 
@@ -182,8 +182,8 @@ impl Plans {
     pub fn text(&self, name: Option<&str>) -> String {
         let Page { mode, objects, omitted, due, held, plans } = self.page(name);
         let mode = match mode {
-            Mode::Observe => "mode: observe, nothing of this is carried out",
-            Mode::Control => "mode: control, only what is not carried out yet",
+            Mode::Observe => "mode: observe, no step is executed",
+            Mode::Control => "mode: control, steps that are not executed yet",
         };
         let (due, held) = (counts(&due), counts(&held));
         let mut lines =
@@ -193,7 +193,7 @@ impl Plans {
             lines.extend((1..).zip(steps).map(|(number, step)| format!("  {number}. {step}")));
         }
         if omitted > 0 {
-            lines.push(format!("\n{omitted} more objects; ask for one by /plan?name=NAME"));
+            lines.push(format!("\n{omitted} more objects; use /plan?name=NAME for a single one"));
         }
         lines.join("\n") + "\n"
     }

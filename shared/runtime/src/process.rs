@@ -100,13 +100,13 @@ computed! {
     static PROCESS: Process = {
         /// Seconds of processor time, user and system
         Sum process_cpu_seconds = |at| at.stat.map(|stat| stat.cpu_ticks as f64 / at.ticks);
-        /// Resident memory: what the process holds in RAM, shared pages included
+        /// Resident memory in bytes, including shared pages
         Gauge process_resident_memory_bytes = |at| at.stat.map(|stat| stat.resident_pages as f64 * at.page);
         /// Size of the address space
         Gauge process_virtual_memory_bytes = |at| at.stat.map(|stat| stat.virtual_bytes as f64);
         /// Limit of the address space
         Gauge process_virtual_memory_max_bytes = |at| limit(&at.limits, "Max address space");
-        /// File descriptors that are open, connections among them
+        /// Open file descriptors, including connections
         Gauge process_open_fds = |at| at.open.map(|count| count as f64);
         /// Limit of open file descriptors
         Gauge process_max_fds = |at| limit(&at.limits, "Max open files");

@@ -87,9 +87,7 @@ impl Supervisor {
             group.names.lock().remove(&id);
             let what = match outcome {
                 Err(panic) => format!("panicked: {}", panic_text(panic.as_ref())),
-                Ok(()) if endless && !group.token.is_cancelled() => {
-                    "ended though it must not".to_owned()
-                }
+                Ok(()) if endless && !group.token.is_cancelled() => "ended unexpectedly".to_owned(),
                 Ok(()) => return,
             };
             group.failure.send_if_modified(|first| {
@@ -127,7 +125,7 @@ impl Supervisor {
     pub async fn stop(&self, deadline: Duration) {
         self.token.cancel();
         if let Err(late) = self.wait_all(deadline).await {
-            tracing::warn!("not waited for: {late}");
+            tracing::warn!("not awaited: {late}");
         }
     }
 }

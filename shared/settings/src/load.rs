@@ -102,7 +102,7 @@ pub fn load<T>(
 ) -> Result<Loaded<T>, LoadError> {
     let command = parse(&catalogue, &invocation.arguments)?;
     if !matches!(command.action, Action::Run | Action::CheckConfig | Action::PrintRights) {
-        let text = "the command line requests a text and loads no settings".to_owned();
+        let text = "the command line only prints a text and loads no settings".to_owned();
         return Err(UsageError(text).into());
     }
     let given = Given { flags: command.flags, environment: invocation.environment.clone() };
@@ -137,7 +137,7 @@ fn typed<T>(
         Some(typed) if problems.is_empty() => return Ok(typed),
         // A program that returns `None` without a problem would leave the user without a hint.
         _ if problems.is_empty() => {
-            problems.add("settings", "cannot be used; the program reports no reason");
+            problems.add("settings", "is invalid");
         }
         _ => {}
     }

@@ -34,7 +34,7 @@ fn annotations_and_taints_are_read() {
 }
 
 #[test]
-fn only_a_clear_word_approves_and_only_while_the_node_is_not_ready() {
+fn only_known_values_approve_and_only_while_the_node_is_not_ready() {
     let mut node = Node::clone(&node("a", None));
     for (word, expect) in
         [("yes", true), (" True ", true), ("no", false), ("", false), ("please", false)]
@@ -48,7 +48,7 @@ fn only_a_clear_word_approves_and_only_while_the_node_is_not_ready() {
 }
 
 #[test]
-fn what_an_unreadable_entry_names_may_be_there() {
+fn nodes_named_in_malformed_entries_may_exist() {
     let lines = ["instance i-7: zone is no string.".to_owned()];
     for (name, id, expect) in [
         ("n", Some("sim://i-7"), true),
@@ -68,7 +68,7 @@ fn small(id: &str) -> String {
 }
 
 #[test]
-fn the_age_is_the_shortest_that_may_be_true() {
+fn the_age_is_the_shortest_possible() {
     let seconds = |count| Some(Duration::from_secs(count));
     assert_eq!(age(seconds(500), None), Duration::from_mins(500 / 60) + Duration::from_secs(20));
     assert_eq!(age(seconds(5000), seconds(3)), Duration::from_secs(3), "a clock that is ahead");
@@ -77,7 +77,7 @@ fn the_age_is_the_shortest_that_may_be_true() {
 }
 
 #[test]
-fn a_list_shows_nodes_by_id_and_those_without_by_name() {
+fn nodes_are_matched_by_id_or_by_name_without_one() {
     let instance = |id: &str, name: &str| Instance::new(ProviderId::parse(id).unwrap(), name);
     let nodes: Vec<_> = [
         node("a", Some("sim://i-a")),

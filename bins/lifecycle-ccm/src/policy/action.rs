@@ -11,14 +11,14 @@ use super::{
     shutdown::{self, Removal},
 };
 
-/// The annotation with which a person protects a node from deletion.
+/// The annotation with which an operator protects a node from deletion.
 pub(crate) const PROTECTED: &str = "quartet.dev/deletion-protected";
-/// The mark with which a person approves the deletion of a node, so that breaker and budget do
+/// The annotation with which an operator approves the deletion of a node, so that breaker and budget do
 /// not hold it, until the node is Ready again.
 pub(crate) const APPROVED: &str = "quartet.dev/deletion-approved";
 
 /// Why a node is deleted.
-pub(crate) const GONE: &str = "the cloud says that its instance is gone";
+pub(crate) const GONE: &str = "the cloud reports that its instance is gone";
 
 /// One write to a node, as the node was when the write was decided.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ impl Write {
             Self::Marks(Marks { taint: Some((shutdown::Step::Add, _)), .. }) => {
                 "the machine is shut down"
             }
-            Self::Marks(Marks { taint: Some((_, Some(_))), .. }) => "the machine runs",
+            Self::Marks(Marks { taint: Some((_, Some(_))), .. }) => "the machine is running",
             Self::Marks(_) => "the node is Ready",
         }
     }
@@ -81,13 +81,13 @@ impl fmt::Display for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Delete(_) => "deletion",
-            Self::Marks(Marks { taint: Some(_), .. }) => "the shutdown taint",
-            Self::Marks(Marks { taint: None, .. }) => "taking the approval away",
+            Self::Marks(Marks { taint: Some(_), .. }) => "update of the shutdown taint",
+            Self::Marks(Marks { taint: None, .. }) => "removal of the approval",
         })
     }
 }
 
-/// Whether a person has approved the node's deletion. An unknown value approves nothing.
+/// Whether an operator has approved the node's deletion. Unknown values are ignored.
 pub(crate) fn is_approved(node: &Node) -> bool {
     node.annotations.get(APPROVED).is_some_and(|value| is_yes(value))
 }

@@ -11,7 +11,7 @@ pub const LOOKUPS_PER_PASS: usize = 1000;
 const FOR_OTHERS: usize = LOOKUPS_PER_PASS / 2;
 
 /// The number of monitor periods between two lists while the breaker is open, and between two
-/// lookups of a node whose deletion is held by breaker or budget, or that can never be judged.
+/// lookups of a node whose deletion is held by breaker or budget, or that may not be deleted.
 const HELD_PERIODS: u32 = 6;
 
 /// When to look up nodes again whose deletion is held: all at the same time, because each
@@ -20,7 +20,7 @@ pub(super) fn held_until(now: At, policy: &Policy) -> At {
     now.next_multiple_of(policy.monitor_period * HELD_PERIODS)
 }
 
-/// The next questions to the cloud.
+/// The next requests to the cloud.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Agenda {
     /// The nodes to look up, the most urgent first; at most [`LOOKUPS_PER_PASS`].
@@ -37,14 +37,14 @@ pub struct Agenda {
 }
 
 impl Agenda {
-    /// Whether there is nothing to ask.
+    /// Whether there is no request.
     pub fn is_empty(&self) -> bool {
         self.look_up.is_empty() && !self.list
     }
 }
 
 impl Decider {
-    /// The next questions to the cloud.
+    /// The next requests to the cloud.
     pub fn agenda(&mut self, now: At, views: &[NodeView], policy: &Policy) -> Agenda {
         let ended = self.track(views);
         if self.period != policy.monitor_period {
@@ -71,7 +71,7 @@ impl Decider {
         let later = waiting.iter().map(due).filter(|at| *at > horizon);
         let next = later.chain(relist.filter(|at| *at > now)).min();
         waiting.retain(|node| due(node) <= horizon);
-        let waiting = share(waiting);
+        let waiting = select(waiting);
         let needs_list = waiting.iter().any(|(view, record)| needs_list(now, view, record, policy));
         Agenda {
             look_up: waiting.iter().map(|(view, _)| Arc::clone(&view.name)).collect(),
@@ -88,12 +88,12 @@ impl Decider {
     }
 }
 
-/// When to look up the node. A node that no answer can bring before the policy is looked up
-/// rarely: only its taint depends on it, and a search by name costs the cloud more than a
-/// lookup by ID.
+/// When to look up the node. A node that may not be deleted whatever the answer is looked up
+/// rarely: only its shutdown taint depends on it, and a search by name costs the cloud more
+/// than a lookup by ID.
 fn due(view: &NodeView, record: &Record, policy: &Policy) -> At {
     match record.looked {
-        Some(looked) if !view.can_be_judged(policy) => {
+        Some(looked) if !view.may_be_deleted(policy) => {
             record.look_again.max(held_until(looked, policy))
         }
         _ => record.look_again,
@@ -101,8 +101,8 @@ fn due(view: &NodeView, record: &Record, policy: &Policy) -> At {
 }
 
 /// Selects the nodes: open cases first, the longest overdue first, then nodes never looked up,
-/// then the least recently looked up. Neither kind displaces the other.
-fn share<'a>(waiting: Vec<(&'a NodeView, &'a Record)>) -> Vec<(&'a NodeView, &'a Record)> {
+/// then the least recently looked up. Each group has reserved places.
+fn select<'a>(waiting: Vec<(&'a NodeView, &'a Record)>) -> Vec<(&'a NodeView, &'a Record)> {
     let (mut cases, mut others): (Vec<_>, Vec<_>) =
         waiting.into_iter().partition(|(_, record)| record.case.is_some());
     cases.sort_by(|a, b| (a.1.look_again, &a.0.name).cmp(&(b.1.look_again, &b.0.name)));
@@ -117,6 +117,6 @@ fn share<'a>(waiting: Vec<(&'a NodeView, &'a Record)>) -> Vec<(&'a NodeView, &'a
 fn needs_list(now: At, view: &NodeView, record: &Record, policy: &Policy) -> bool {
     let confirmed = |opened: At| opened + policy.confirmation_period <= now;
     !view.protected
-        && view.can_be_judged(policy)
+        && view.may_be_deleted(policy)
         && record.case.as_ref().is_some_and(|case| confirmed(case.opened()))
 }

@@ -1,6 +1,4 @@
-//! How long nodes that are not Ready wait for a decision.
-//!
-//! This module decides nothing.
+//! Measures how long nodes that are not Ready wait for a decision. For metrics only.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -9,13 +7,13 @@ use super::{At, Decision, NodeView, Reason, Verdict};
 /// The waiting nodes, and since when they wait. A new leader begins with an empty backlog.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    /// By UID; `None` for a node that needs no decision for now.
+    /// By UID; `None` for a node with a decision.
     waiting: HashMap<Box<str>, Option<At>>,
 }
 
-/// The length of the backlog.
+/// The size of the backlog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct BacklogSize {
     /// The number of waiting nodes.
     pub(crate) nodes: usize,
     /// The longest waiting time; zero if no node waits.
@@ -23,7 +21,7 @@ pub(crate) struct Line {
 }
 
 /// The effect of a decision on the waiting time.
-enum Meaning {
+enum Effect {
     /// The wait ends with this verdict.
     Settled(&'static str),
     /// The wait continues, or begins again.
@@ -50,44 +48,44 @@ impl Backlog {
         decision: &Decision,
     ) -> Option<(&'static str, Duration)> {
         let since = self.waiting.get_mut(&decision.uid)?;
-        match meaning(&decision.verdict) {
-            Meaning::Settled(verdict) => since.take().map(|since| (verdict, now.since(since))),
-            Meaning::Open => {
+        match effect(&decision.verdict) {
+            Effect::Settled(verdict) => since.take().map(|since| (verdict, now.since(since))),
+            Effect::Open => {
                 since.get_or_insert(now);
                 None
             }
-            Meaning::Left => {
+            Effect::Left => {
                 self.waiting.remove(&decision.uid);
                 None
             }
         }
     }
 
-    /// The length of the backlog.
-    pub(crate) fn line(&self, now: At) -> Line {
+    /// The size of the backlog.
+    pub(crate) fn size(&self, now: At) -> BacklogSize {
         let since = self.waiting.values().flatten();
         let longest = since.clone().min().map(|since| now.since(*since));
-        Line { nodes: since.count(), longest: longest.unwrap_or_default() }
+        BacklogSize { nodes: since.count(), longest: longest.unwrap_or_default() }
     }
 }
 
-const fn meaning(verdict: &Verdict) -> Meaning {
+const fn effect(verdict: &Verdict) -> Effect {
     match verdict {
-        Verdict::Delete => Meaning::Settled("delete"),
+        Verdict::Delete => Effect::Settled("delete"),
         Verdict::Keep(Reason::Exists | Reason::NotOurs | Reason::Protected | Reason::Ghost) => {
-            Meaning::Settled("keep")
+            Effect::Settled("keep")
         }
         Verdict::Suspect { .. }
         | Verdict::BreakerOpen
         | Verdict::OverBudget { .. }
-        | Verdict::Keep(Reason::NoAnswer) => Meaning::Open,
+        | Verdict::Keep(Reason::NoAnswer) => Effect::Open,
         Verdict::Keep(
             Reason::Ready
             | Reason::NotSelected
             | Reason::Foreign
             | Reason::Deleting
             | Reason::AnotherNode,
-        ) => Meaning::Left,
+        ) => Effect::Left,
     }
 }
 
@@ -133,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_with_the_first_verdict_that_says_what_to_do() {
+    fn a_wait_ends_with_the_first_conclusive_verdict() {
         let cases: [(Verdict, Option<&str>); 8] = [
             (Verdict::Delete, Some("delete")),
             (Verdict::Keep(Reason::Exists), Some("keep")),
@@ -155,27 +153,27 @@ mod tests {
     }
 
     #[test]
-    fn a_settled_node_waits_again_once_there_is_doubt() {
+    fn a_settled_node_waits_again_once_it_is_suspected() {
         let mut backlog = Backlog::default();
         backlog.track(at(0), &[view("u", false)]);
         let keep = decision("u", Verdict::Keep(Reason::Exists));
         assert_eq!(backlog.decided(at(1), &keep), Some(("keep", Duration::from_secs(1))));
         assert_eq!(backlog.decided(at(5), &keep), None, "it is counted once");
-        assert_eq!(backlog.line(at(6)), Line::default());
+        assert_eq!(backlog.size(at(6)), BacklogSize::default());
         assert_eq!(backlog.decided(at(10), &decision("u", suspect())), None);
-        assert_eq!(backlog.line(at(16)), Line { nodes: 1, longest: Duration::from_secs(6) });
+        assert_eq!(backlog.size(at(16)), BacklogSize { nodes: 1, longest: Duration::from_secs(6) });
         let delete = decision("u", Verdict::Delete);
         assert_eq!(backlog.decided(at(30), &delete), Some(("delete", Duration::from_secs(20))));
     }
 
     #[test]
-    fn the_line_is_those_that_wait_now() {
+    fn the_backlog_counts_the_waiting_nodes() {
         let mut backlog = Backlog::default();
         backlog.track(at(0), &[view("a", false), view("b", true)]);
         backlog.track(at(5), &[view("a", false), view("b", false), view("c", false)]);
-        assert_eq!(backlog.line(at(7)), Line { nodes: 3, longest: Duration::from_secs(7) });
+        assert_eq!(backlog.size(at(7)), BacklogSize { nodes: 3, longest: Duration::from_secs(7) });
         backlog.track(at(8), &[view("a", true), view("c", false)]);
-        assert_eq!(backlog.line(at(9)), Line { nodes: 1, longest: Duration::from_secs(4) });
+        assert_eq!(backlog.size(at(9)), BacklogSize { nodes: 1, longest: Duration::from_secs(4) });
         assert_eq!(backlog.decided(at(9), &decision("a", Verdict::Delete)), None, "it is Ready");
     }
 }

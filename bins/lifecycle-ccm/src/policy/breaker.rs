@@ -63,7 +63,7 @@ pub fn known<'a>(
             && !view.approved
             && !view.protected
             && view.age >= policy.grace_period
-            && view.can_be_judged(policy)
+            && view.may_be_deleted(policy)
     })
 }
 
@@ -94,8 +94,8 @@ fn cause(
     policy: &Policy,
 ) -> Option<Cause> {
     let ListCoverage { known, missing: lacking, .. } = coverage;
-    // Only an ID shows that this is our fleet: names repeat in other projects. Very young and
-    // approved nodes count here, too.
+    // Only an ID identifies the fleet: other projects may use the same names. New and approved
+    // nodes count here, too.
     let recognised = views.iter().any(|view| {
         view.in_reach() && view.has_id && view.claim == Claim::Ours && !missing.contains(&view.name)
     });

@@ -44,7 +44,7 @@ impl Decider {
             }
             FreshList { asked: list.asked, missing: list.missing, coverage }
         });
-        let round = Round {
+        let pass = PassInput {
             now,
             asked: answers.asked,
             slow: answers.answered.since(answers.asked) > policy.evidence_age,
@@ -60,9 +60,9 @@ impl Decider {
             }
             let view = by_name.get(&*lookup.name).copied();
             let record = self.records.get_mut(&lookup.name);
-            match round.judge(view, record, lookup) {
-                Judged::Decided(decision) => decisions.push(decision),
-                Judged::Proven { decision, approved } => proven.push((decision, approved)),
+            match pass.evaluate(view, record, lookup) {
+                Evaluation::Decided(decision) => decisions.push(decision),
+                Evaluation::Proven { decision, approved } => proven.push((decision, approved)),
             }
         }
         let refused = |name: &Arc<str>| self.records.get(name).is_some_and(|record| record.refused);
@@ -76,8 +76,8 @@ impl Decider {
         decisions
     }
 
-    /// A cloud whose list was not plausible gave no evidence: every case starts again, except
-    /// those of approved nodes, which the breaker does not hold.
+    /// Answers of a cloud whose list was implausible are no evidence: every case starts over,
+    /// except those of approved nodes, which the breaker does not hold.
     fn forget_evidence(&mut self, views: &[NodeView]) {
         for view in views.iter().filter(|view| !view.approved) {
             if let Some(record) = self.records.get_mut(&view.name) {
@@ -157,7 +157,7 @@ fn usable(list: Listing, policy: &Policy) -> Option<Read> {
     }
 }
 
-enum Judged {
+enum Evaluation {
     Decided(Decision),
     /// The instance is proven to be gone; the caller sets the verdict.
     Proven {
@@ -167,7 +167,7 @@ enum Judged {
 }
 
 /// The values shared by all nodes of one pass.
-struct Round<'a> {
+struct PassInput<'a> {
     now: At,
     asked: At,
     slow: bool,
@@ -175,13 +175,13 @@ struct Round<'a> {
     policy: &'a Policy,
 }
 
-impl Round<'_> {
-    fn judge(
+impl PassInput<'_> {
+    fn evaluate(
         &self,
         view: Option<&NodeView>,
         record: Option<&mut Record>,
         lookup: LookedUp,
-    ) -> Judged {
+    ) -> Evaluation {
         let LookedUp { name, uid, result } = lookup;
         let bare = |reason| Decision {
             name: Arc::clone(&name),
@@ -191,10 +191,10 @@ impl Round<'_> {
             evidence: Evidence::default(),
         };
         let Some(view) = view.filter(|view| view.uid == uid) else {
-            return Judged::Decided(bare(Reason::AnotherNode));
+            return Evaluation::Decided(bare(Reason::AnotherNode));
         };
         let (None, Some(record)) = (exempt(view), record) else {
-            return Judged::Decided(bare(exempt(view).unwrap_or(Reason::AnotherNode)));
+            return Evaluation::Decided(bare(exempt(view).unwrap_or(Reason::AnotherNode)));
         };
         record.looked = Some(self.now);
         record.look_again = self.now + self.policy.monitor_period;
@@ -203,50 +203,50 @@ impl Round<'_> {
         decision.since = before;
         decision.evidence = self.evidence(record);
         let proof = match result {
-            Ok(Lookup::Found(_)) => return dismiss(record, decision, Reason::Exists),
-            Ok(Lookup::NotOurs(_)) => return dismiss(record, decision, Reason::NotOurs),
+            Ok(Lookup::Found(_)) => return close_case(record, decision, Reason::Exists),
+            Ok(Lookup::NotOurs(_)) => return close_case(record, decision, Reason::NotOurs),
             Ok(Lookup::Gone(proof)) if self.counts(view, &proof) => self.proof(proof),
             Ok(Lookup::Gone(_)) | Err(_) => {
                 if record.case.is_some() {
-                    decision.verdict = doubt(record, Doubt::NoAnswer);
+                    decision.verdict = suspect(record, Doubt::NoAnswer);
                 } else {
                     decision.verdict = Verdict::Keep(Reason::NoAnswer);
                 }
-                return Judged::Decided(decision);
+                return Evaluation::Decided(decision);
             }
         };
         self.gone(view, record, decision, proof)
     }
 
-    /// The cloud said "gone", and the answer counts.
+    /// Handles an answer "gone" that counts.
     fn gone(
         &self,
         view: &NodeView,
         record: &mut Record,
         mut decision: Decision,
         proof: Proof,
-    ) -> Judged {
+    ) -> Evaluation {
         match &mut record.case {
             Some(case) => case.add(proof),
             None => record.case = Some(Case::open(proof)),
         }
         decision.evidence = self.evidence(record);
         if view.protected {
-            return dismiss(record, decision, Reason::Protected);
+            return close_case(record, decision, Reason::Protected);
         }
-        if !view.can_be_judged(self.policy) {
-            return dismiss(record, decision, Reason::Ghost);
+        if !view.may_be_deleted(self.policy) {
+            return close_case(record, decision, Reason::Ghost);
         }
         let Some(opened) = record.case.as_ref().map(Case::opened) else {
-            return dismiss(record, decision, Reason::NoAnswer);
+            return close_case(record, decision, Reason::NoAnswer);
         };
         let confirmed_from = opened + self.policy.confirmation_period;
-        let why = if !view.was_grown(self.now, self.asked, self.policy) {
+        let why = if !view.was_past_grace_period(self.now, self.asked, self.policy) {
             record.case = None;
             Some(Doubt::Newborn)
         } else if decision.evidence.answers < 2 || self.asked < confirmed_from {
-            // A lookup that is sent a moment too early is useless, and the next one is a
-            // period away: so this one is delayed.
+            // A lookup shortly before the confirmation period ends cannot confirm, and the
+            // next one would be a monitor period later: so delay this one.
             if confirmed_from <= record.look_again + self.policy.monitor_period / 2 {
                 record.look_again = confirmed_from.max(self.now);
             }
@@ -257,14 +257,14 @@ impl Round<'_> {
         decision.since = record.case.as_ref().map(Case::opened);
         match why {
             Some(why) => {
-                decision.verdict = doubt(record, why);
-                Judged::Decided(decision)
+                decision.verdict = suspect(record, why);
+                Evaluation::Decided(decision)
             }
-            None => Judged::Proven { decision, approved: view.approved },
+            None => Evaluation::Proven { decision, approved: view.approved },
         }
     }
 
-    /// The reason in the list not to delete the node.
+    /// Why the list does not confirm the deletion, if it does not.
     fn list_doubt(&self, view: &NodeView, record: &mut Record, opened: At) -> Option<Doubt> {
         match self.list.as_ref().filter(|list| list.asked >= opened) {
             None => Some(Doubt::NotListed),
@@ -276,8 +276,7 @@ impl Round<'_> {
         }
     }
 
-    /// Whether an answer "gone" counts: in time, about the ID if there is one, and with the
-    /// key of the lookup.
+    /// Whether an answer "gone" counts: received in time, and proven by ID if the node has one.
     fn counts(&self, view: &NodeView, proof: &AbsenceProof) -> bool {
         let is_proof = match proof.method {
             ProofMethod::ById => true,
@@ -304,12 +303,12 @@ impl Round<'_> {
 }
 
 /// Closes the case, if there is one.
-fn dismiss(record: &mut Record, mut decision: Decision, reason: Reason) -> Judged {
+fn close_case(record: &mut Record, mut decision: Decision, reason: Reason) -> Evaluation {
     record.case = None;
     decision.verdict = Verdict::Keep(reason);
-    Judged::Decided(decision)
+    Evaluation::Decided(decision)
 }
 
-fn doubt(record: &Record, why: Doubt) -> Verdict {
+fn suspect(record: &Record, why: Doubt) -> Verdict {
     Verdict::Suspect { look_again: record.look_again, why }
 }

@@ -17,7 +17,7 @@ pub enum Reason {
     Ready,
     /// Its instance exists.
     Exists,
-    /// The cloud says that it belongs elsewhere.
+    /// The cloud reports that another controller is responsible for it.
     NotOurs,
     /// It does not match the node selector.
     NotSelected,
@@ -29,7 +29,7 @@ pub enum Reason {
     AnotherNode,
     /// The operator protects it from deletion, although its instance is gone.
     Protected,
-    /// It has no provider ID, and the policy does not judge such nodes.
+    /// It has no provider ID, and [`Ghosts`](super::Ghosts) excludes it from deletion.
     Ghost,
     /// The cloud did not answer, or too late, or with too weak a proof.
     NoAnswer,
@@ -45,7 +45,7 @@ impl Reason {
     }
 }
 
-/// The missing condition for judging a suspected node.
+/// Why a suspected node is not deleted yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -79,7 +79,7 @@ impl Doubt {
 pub enum Verdict {
     /// None.
     Keep(Reason),
-    /// None yet; the cloud said that the instance is gone.
+    /// None yet; the cloud reported the instance as gone.
     Suspect {
         /// When to look the node up again.
         look_again: At,
@@ -185,7 +185,7 @@ impl fmt::Display for Evidence {
 pub struct Decision {
     /// The node.
     pub name: Arc<str>,
-    /// The UID of the judged object; a deletion must use it as a precondition.
+    /// The UID of the node; a deletion must use it as a precondition.
     pub uid: Box<str>,
     /// The action.
     pub verdict: Verdict,

@@ -45,13 +45,13 @@ impl NodeView {
     }
 
     /// Whether it was past its grace period at `then`, given its age at `now`.
-    pub(super) fn was_grown(&self, now: At, then: At, policy: &Policy) -> bool {
+    pub(super) fn was_past_grace_period(&self, now: At, then: At, policy: &Policy) -> bool {
         self.age.saturating_sub(now.since(then)) >= policy.grace_period
     }
 
-    /// Whether it may be deleted at all if its instance is gone: it has a provider ID, or the
-    /// policy allows nodes without one to be judged.
-    pub(super) fn can_be_judged(&self, policy: &Policy) -> bool {
+    /// Whether it may be deleted if its instance is gone: it has a provider ID, or
+    /// [`Ghosts`] allows it.
+    pub(super) fn may_be_deleted(&self, policy: &Policy) -> bool {
         self.has_id || (policy.ghosts == Ghosts::Uninitialised && self.uninitialised)
     }
 }

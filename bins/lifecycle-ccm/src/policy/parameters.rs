@@ -9,7 +9,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ghosts {
-    /// Judge them while they are uninitialised.
+    /// Apply the policy to them while they are uninitialised.
     #[default]
     Uninitialised,
     /// Keep them.
@@ -19,7 +19,7 @@ pub enum Ghosts {
 /// The operator's parameters. They may change between two calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Policy {
-    /// The minimum time between the first answer "gone" and the last question.
+    /// The minimum time between the first answer "gone" and the last lookup.
     pub confirmation_period: Duration,
     /// How old a node must be before an answer "gone" counts. Must be longer than the
     /// cloud takes to show a new instance everywhere.

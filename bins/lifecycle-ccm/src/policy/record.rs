@@ -10,7 +10,7 @@ pub struct Record {
     /// Whether it had a provider ID: an answer by name is no evidence about an ID.
     pub has_id: bool,
     /// The operator's marks: protected, and approved.
-    pub orders: (bool, bool),
+    pub operator_marks: (bool, bool),
     /// Its deletion was executed; the node is still in the views.
     pub deleted: bool,
     /// The API server refused its deletion.
@@ -37,7 +37,7 @@ impl Record {
         Self {
             uid: node.uid.clone(),
             has_id: node.has_id,
-            orders: orders(node),
+            operator_marks: operator_marks(node),
             deleted: false,
             refused: false,
             looked: None,
@@ -52,14 +52,14 @@ impl Record {
         if self.has_id != node.has_id {
             *self = Self::new(node);
         }
-        if self.orders != orders(node) {
-            self.orders = orders(node);
+        if self.operator_marks != operator_marks(node) {
+            self.operator_marks = operator_marks(node);
             self.look_again = At::default();
         }
     }
 }
 
-const fn orders(node: &NodeView) -> (bool, bool) {
+const fn operator_marks(node: &NodeView) -> (bool, bool) {
     (node.protected, node.approved)
 }
 

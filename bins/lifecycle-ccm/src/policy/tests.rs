@@ -32,9 +32,9 @@ fn ready(name: &str) -> NodeView {
     NodeView { ready: true, ..view(name) }
 }
 
-/// The judged node, among ten that are Ready.
-fn among_ready(judged: NodeView) -> Vec<NodeView> {
-    (0..10).map(|number| ready(&format!("ready-{number}"))).chain([judged]).collect()
+/// This node and ten that are Ready.
+fn among_ready(node: NodeView) -> Vec<NodeView> {
+    (0..10).map(|number| ready(&format!("ready-{number}"))).chain([node]).collect()
 }
 
 fn at(seconds: f64) -> At {

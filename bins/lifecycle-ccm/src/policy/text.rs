@@ -10,8 +10,8 @@ use super::{
     shutdown::Step,
 };
 
-/// The report of a verdict.
-pub(crate) struct Words {
+/// The message about a verdict.
+pub(crate) struct Message {
     pub(crate) text: String,
     /// The reason of its event, if it has one.
     pub(crate) event: Option<&'static str>,
@@ -19,7 +19,7 @@ pub(crate) struct Words {
 }
 
 impl Decision {
-    /// Why the node is not deleted now although the cloud says that the instance is gone.
+    /// Why the node is not deleted now although the cloud reports the instance as gone.
     pub(crate) fn held(&self) -> Option<String> {
         let why = match self.verdict {
             Verdict::Suspect { why, .. } => return Some(why.to_string()),
@@ -27,79 +27,79 @@ impl Decision {
             Verdict::OverBudget { until: Some(_) } => "--node-deletion-budget is used up",
             Verdict::OverBudget { until: None } => "--node-deletion-budget allows no deletion",
             Verdict::Keep(Reason::Protected) => PROTECTED,
-            Verdict::Keep(Reason::Ghost) => "nodes without a provider ID are not judged",
+            Verdict::Keep(Reason::Ghost) => "--ghost-deletion excludes the node",
             Verdict::Delete | Verdict::Keep(_) => return None,
         };
         Some(why.to_owned())
     }
 
-    /// The report at this moment.
-    pub(crate) fn words(&self, now: At, policy: &Policy) -> Words {
+    /// The message for events and log lines at this time.
+    pub(crate) fn message(&self, now: At, policy: &Policy) -> Message {
         let seconds = |at: At| at.since(now).as_secs_f64().ceil();
         match self.verdict {
             Verdict::Keep(reason) => kept(reason),
             Verdict::Suspect { look_again, why } => {
                 let look_again = seconds(look_again);
                 let mut text = format!(
-                    "the cloud says that its instance is gone; {why}; looked at again in {look_again} s"
+                    "the cloud reports that its instance is gone; {why}; next lookup in {look_again} s"
                 );
                 if let (Doubt::Unconfirmed, Some(since)) = (why, self.since) {
                     let earliest = seconds(since + policy.confirmation_period);
                     write!(
                         text,
-                        "; deleted in {earliest} s at the earliest, never with the annotation {PROTECTED}"
+                        "; deletion in {earliest} s at the earliest; the annotation {PROTECTED} prevents it"
                     )
                     .ok();
                 }
-                Words { text, event: Some("NodeGoneSuspected"), warning: true }
+                Message { text, event: Some("NodeGoneSuspected"), warning: true }
             }
-            Verdict::Delete => Words {
-                text: "its instance is gone for good, it is to be deleted".to_owned(),
+            Verdict::Delete => Message {
+                text: "its instance is gone, deleting the node".to_owned(),
                 event: None,
                 warning: false,
             },
             Verdict::BreakerOpen => held(
-                "its list of the fleet is not believable (see /readyz?verbose): are the credentials still those of this project and region? If it is gone indeed,",
+                "the breaker is open, because the cloud's list of the fleet is implausible (see /readyz?verbose); check project, region and credentials",
             ),
             Verdict::OverBudget { until: Some(until) } => {
-                held(&format!("--node-deletion-budget is used up for {} s;", seconds(until)))
+                held(&format!("--node-deletion-budget is used up for {} s", seconds(until)))
             }
             Verdict::OverBudget { until: None } => {
-                held("--node-deletion-budget allows no deletion;")
+                held("--node-deletion-budget allows no deletion")
             }
         }
     }
 }
 
-fn held(why: &str) -> Words {
+fn held(why: &str) -> Message {
     let text = format!(
-        "the cloud says that its instance is gone, but it is kept: {why} the annotation {APPROVED}=yes lets it go"
+        "the cloud reports that its instance is gone, but the node is not deleted: {why}; to delete it anyway, set the annotation {APPROVED}=yes"
     );
-    Words { text, event: Some("NodeDeletionHeld"), warning: true }
+    Message { text, event: Some("NodeDeletionHeld"), warning: true }
 }
 
-fn kept(reason: Reason) -> Words {
+fn kept(reason: Reason) -> Message {
     let (text, event, warning) = match reason {
         Reason::Protected => (
-            "the cloud says that its instance is gone, but the annotation quartet.dev/deletion-protected keeps it",
+            "the cloud reports that its instance is gone, but the annotation quartet.dev/deletion-protected prevents its deletion",
             Some("NodeDeletionHeld"),
             true,
         ),
         Reason::Ghost => (
-            "the cloud knows no instance for it; it has no provider ID and is not uninitialised, and such nodes are not judged (--ghost-deletion)",
+            "the cloud has no instance for it, but the node has no provider ID and --ghost-deletion excludes it from deletion",
             Some("NodeDeletionHeld"),
             true,
         ),
-        Reason::NoAnswer => ("the cloud did not answer usably; it is kept", None, false),
-        Reason::Exists => ("its instance exists after all; it is kept", Some("NodeKept"), false),
-        Reason::Ready => ("it is Ready again; it is kept", Some("NodeKept"), false),
-        Reason::NotOurs => ("the cloud says that it belongs to another owner", None, false),
+        Reason::NoAnswer => ("the lookup gave no usable answer; the node is kept", None, false),
+        Reason::Exists => ("its instance exists; the node is kept", Some("NodeKept"), false),
+        Reason::Ready => ("it is Ready again; the node is kept", Some("NodeKept"), false),
+        Reason::NotOurs => ("another controller is responsible for it", None, false),
         Reason::NotSelected => ("it does not match --node-selector", None, false),
         Reason::Foreign => ("its provider ID is another provider's", None, false),
-        Reason::Deleting => ("it is being deleted already", None, false),
-        Reason::AnotherNode => ("it has vanished, or another has its name", None, false),
+        Reason::Deleting => ("it is already being deleted", None, false),
+        Reason::AnotherNode => ("it was deleted or replaced by another node", None, false),
     };
-    Words { text: text.to_owned(), event, warning }
+    Message { text: text.to_owned(), event, warning }
 }
 
 /// The event for a deleted node.
@@ -108,7 +108,7 @@ pub(crate) fn deleted(node: &Node, decision: &Decision) -> (&'static str, String
     let mut text =
         format!("Deleting node {name} because it does not exist in the cloud provider; {evidence}");
     if is_approved(node) {
-        write!(text, "; breaker and budget passed over by {APPROVED}").ok();
+        write!(text, "; exempt from breaker and budget by the annotation {APPROVED}").ok();
     }
     ("DeletingNode", text)
 }
@@ -118,13 +118,13 @@ pub(crate) fn marked(marks: Marks) -> impl Iterator<Item = (&'static str, String
     let taint = marks.taint.map(|(step, power)| match (step, power) {
         (Step::Add, _) => ("NodeShutdown", "the machine is shut down; taint added".to_owned()),
         (Step::Remove, Some(_)) => {
-            ("NodeRunning", "the machine runs; shutdown taint removed".to_owned())
+            ("NodeRunning", "the machine is running; shutdown taint removed".to_owned())
         }
         (Step::Remove, None) => {
             ("NodeRunning", "the node is Ready; shutdown taint removed".to_owned())
         }
     });
-    let ended = format!("it is Ready, so the annotation {APPROVED} was taken away");
+    let ended = format!("the node is Ready, so the annotation {APPROVED} was removed");
     let approval = marks.end_approval.then_some(("NodeDeletionApprovalEnded", ended));
     taint.into_iter().chain(approval)
 }
@@ -132,11 +132,11 @@ pub(crate) fn marked(marks: Marks) -> impl Iterator<Item = (&'static str, String
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Newborn => "the node is too young for that to count",
-            Self::Unconfirmed => "that is to be confirmed",
-            Self::NoAnswer => "this time it did not answer usably",
-            Self::NotListed => "the fleet could not be listed to confirm it",
-            Self::Listed => "but the list of the fleet shows it, so the case begins anew",
+            Self::Newborn => "the node is within its grace period",
+            Self::Unconfirmed => "waiting for confirmation",
+            Self::NoAnswer => "the latest lookup gave no usable answer",
+            Self::NotListed => "no list of the fleet has confirmed it yet",
+            Self::Listed => "but the list of the fleet contains it, so confirmation starts over",
         })
     }
 }

@@ -13,7 +13,7 @@ fn read(arguments: &[&str]) -> Result<LifecycleSettings, String> {
 }
 
 #[test]
-fn defaults_are_those_of_the_table_and_of_the_court() {
+fn defaults_are_the_documented_ones() {
     let settings = read(&[]).unwrap();
     assert_eq!(settings.policy, Policy::default());
     assert_eq!(settings.shutdown_taint_removal, Removal::Cloud);
@@ -22,7 +22,7 @@ fn defaults_are_those_of_the_table_and_of_the_court() {
 }
 
 #[test]
-fn every_setting_is_taken_over() {
+fn every_setting_is_applied() {
     let settings = read(&[
         "--node-monitor-period=1s",
         "--node-deletion-confirmation-period=2s",
@@ -54,7 +54,7 @@ fn every_setting_is_taken_over() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_by_name() {
+fn invalid_values_are_reported_with_their_flag() {
     for (argument, rule) in [
         ("--node-monitor-period=0s", "at least 1s"),
         ("--node-deletion-confirmation-period=500ms", "at least 1s"),
@@ -73,7 +73,7 @@ fn what_makes_no_sense_is_refused_by_name() {
     ] {
         let error = read(&[argument]).unwrap_err();
         let (flag, _) = argument.split_once('=').unwrap();
-        let told = error.lines().any(|line| line.contains(flag) && line.contains(rule));
-        assert!(told, "{argument}: {error}");
+        let found = error.lines().any(|line| line.contains(flag) && line.contains(rule));
+        assert!(found, "{argument}: {error}");
     }
 }

@@ -25,21 +25,21 @@ use crate::{
         Handles,
         intake::Intake,
         ledger::Ledger,
-        lookups::{Outlets, Work},
-        same_machine,
+        lookups::{Work, WorkSenders},
+        same_identity,
     },
     plan::{Outcome, Plan, Wait, WaitReason, pace::Pace, plan},
     report::NodeReports,
     settings::NodeSettings,
 };
 
-/// How many answered nodes may wait for a writer; more than the number of writers, so that no
-/// writer is idle.
-const OUTLET: usize = 64;
-/// Retry interval for errors that need a person, and for another provider's nodes.
-const RARELY: Duration = Duration::from_mins(5);
-/// Retry interval for an annotation that does not match: the cloud may attach the address
-/// later. A change of the node triggers a sync at once.
+/// Capacity of each channel to the workers; large enough that the default number of workers is
+/// never idle while answers arrive.
+const CHANNEL_CAPACITY: usize = 64;
+/// Retry interval for errors that an operator has to fix, and for another provider's nodes.
+const LONG_RETRY: Duration = Duration::from_mins(5);
+/// Retry interval for a provided-node-ip annotation that does not match: the cloud may attach
+/// the address later. A change of the node triggers a sync at once.
 const NODE_IP_RECHECK: Duration = Duration::from_secs(30);
 /// Delay after a conflict, so that the informer receives the other writer's change.
 const AFTER_CONFLICT: Duration = Duration::from_millis(20);
@@ -65,15 +65,15 @@ impl Writers {
     }
 
     /// Starts both pools. Returns their channels.
-    pub(crate) fn start(self: &Arc<Self>, tasks: &Supervisor) -> Outlets {
-        let (new, new_work) = mpsc::channel(OUTLET);
-        let (settled, settled_work) = mpsc::channel(OUTLET);
+    pub(crate) fn start(self: &Arc<Self>, tasks: &Supervisor) -> WorkSenders {
+        let (new, new_work) = mpsc::channel(CHANNEL_CAPACITY);
+        let (settled, settled_work) = mpsc::channel(CHANNEL_CAPACITY);
         let pool = |work, limit| Arc::clone(self).pool(work, limit, tasks.token().clone());
         tasks.spawn("new-nodes", pool(new_work, |settings| settings.concurrent_node_syncs));
         let updates: fn(&NodeSettings) -> usize =
             |settings| settings.concurrent_node_status_updates;
         tasks.spawn("settled-nodes", pool(settled_work, updates));
-        Outlets { new, settled }
+        WorkSenders { new, settled }
     }
 
     async fn pool(
@@ -83,21 +83,21 @@ impl Writers {
         token: CancellationToken,
     ) {
         let limit = || limit(&self.settings.borrow());
-        let settle = |work: Work| {
+        let sync = |work: Work| {
             let this = Arc::clone(&self);
             async move {
-                this.settle(&work).await;
+                this.sync(&work).await;
                 this.intake.done(&work.node.name);
             }
         };
-        workers::pool(workers::received(work), limit, token, settle).await;
+        workers::pool(workers::received(work), limit, token, sync).await;
     }
 
     /// Plans from the current state of the node, and executes the plan.
-    async fn settle(&self, Work { node: asked, answer }: &Work) {
+    async fn sync(&self, Work { node: asked, answer }: &Work) {
         let Some(node) = self.intake.get(&asked.name) else { return };
-        if !same_machine(asked, &node) {
-            // The answer is about another object.
+        if !same_identity(asked, &node) {
+            // The node was replaced or changed its identity since the lookup.
             self.queue.add(Arc::clone(&node.name), Priority::Urgent);
             return;
         }
@@ -106,17 +106,17 @@ impl Writers {
         let plan = plan(&node, claim, answer, policy);
         self.plans.set(&node.reference(), published(&plan));
         match &plan.outcome {
-            Outcome::Initialised | Outcome::KeptTrue if self.plans.is_observing() => {
+            Outcome::Initialised | Outcome::InSync if self.plans.is_observing() => {
                 self.observed(&node, &plan);
             }
-            Outcome::Initialised | Outcome::KeptTrue => self.carry_out(&node, &plan).await,
+            Outcome::Initialised | Outcome::InSync => self.apply(&node, &plan).await,
             Outcome::Waits(wait) => self.wait(&node, wait, answer),
-            outcome => self.leave_alone(&node, outcome),
+            outcome => self.skip(&node, outcome),
         }
     }
 
-    /// In observe mode, nothing is left to do until something changes. A list of the fleet
-    /// does not cover a waiting node, so that one is retried.
+    /// In observe mode the plan is only published. Refreshes do not cover uninitialised nodes,
+    /// so these are retried.
     fn observed(&self, node: &Node, plan: &Plan) {
         self.reports.notes(node, plan);
         let name = &node.name;
@@ -124,13 +124,13 @@ impl Writers {
         self.queue.forget(name);
         if plan.outcome == Outcome::Initialised {
             self.ledger.set_state(name, State::Pending);
-            self.again(name, RARELY);
+            self.retry_every(name, LONG_RETRY);
         } else {
             self.ledger.set_state(name, State::Initialised);
         }
     }
 
-    async fn carry_out(&self, node: &Arc<Node>, plan: &Plan) {
+    async fn apply(&self, node: &Arc<Node>, plan: &Plan) {
         self.reports.notes(node, plan);
         let name = &node.name;
         if plan.outcome == Outcome::Initialised {
@@ -167,7 +167,7 @@ impl Writers {
                     tracing::debug!(
                         node = &**name,
                         conflicts,
-                        "the node has changed meanwhile, planning again"
+                        "the node has changed, planning again"
                     );
                     self.queue.add_after(Arc::clone(name), AFTER_CONFLICT * conflicts, priority);
                     return;
@@ -188,18 +188,18 @@ impl Writers {
         self.ledger.set_state(name, State::Waiting(wait.reason));
         let pace = match answer {
             Err(error) => self.retry(name, error.class()),
-            _ if wait.reason == WaitReason::NodeIp => self.again(name, NODE_IP_RECHECK),
+            _ if wait.reason == WaitReason::NodeIp => self.retry_every(name, NODE_IP_RECHECK),
             _ => self.retry(name, RetryClass::Retry),
         };
         // A new node can register before the cloud's own list shows its instance, and another
         // provider's node is tainted for a moment, too: the first time is not reported.
-        let news = wait.reason != WaitReason::InstanceNotFound || self.queue.failures(name) > 1;
-        if news {
+        let is_new = wait.reason != WaitReason::InstanceNotFound || self.queue.failures(name) > 1;
+        if is_new {
             self.reports.wait(node, wait, pace);
         }
     }
 
-    fn leave_alone(&self, node: &Node, outcome: &Outcome) {
+    fn skip(&self, node: &Node, outcome: &Outcome) {
         let name = &node.name;
         let uninitialised = node.is_uninitialised();
         let state = match outcome {
@@ -211,11 +211,11 @@ impl Writers {
             Outcome::InstanceGone => State::InstanceGone,
             _ => State::Unknown,
         };
-        self.reports.left_alone(node, outcome);
+        self.reports.skipped(node, outcome);
         self.ledger.set_state(name, state);
         self.queue.forget(name);
         if uninitialised && state == State::NotOurs {
-            self.again(name, RARELY);
+            self.retry_every(name, LONG_RETRY);
         }
     }
 
@@ -224,18 +224,18 @@ impl Writers {
         match class {
             RetryClass::RetryAfter(after) => {
                 self.queue.retry_after(Arc::clone(name), after);
-                Pace::Asked(after)
+                Pace::RetryAfter(after)
             }
-            RetryClass::Permanent => self.again(name, RARELY),
+            RetryClass::Permanent => self.retry_every(name, LONG_RETRY),
             RetryClass::Retry => {
                 self.queue.retry(Arc::clone(name));
-                Pace::Growing { failures: self.queue.failures(name) }
+                Pace::Backoff { failures: self.queue.failures(name) }
             }
         }
     }
 
     /// Schedules a retry of the node after this time; a change of the node comes first.
-    fn again(&self, name: &Name, after: Duration) -> Pace {
+    fn retry_every(&self, name: &Name, after: Duration) -> Pace {
         self.queue.add_after(Arc::clone(name), after, Priority::Routine);
         Pace::Every(after)
     }

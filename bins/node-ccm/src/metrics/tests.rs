@@ -3,7 +3,7 @@ use ccm_runtime::metrics::Metrics;
 use super::*;
 
 #[test]
-fn what_people_wait_for_is_there_before_it_happens() {
+fn counters_start_at_zero() {
     let registry = Metrics::new();
     let _metrics = NodeMetrics::new(&registry);
     let text = registry.encode().unwrap();

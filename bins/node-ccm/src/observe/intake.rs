@@ -15,10 +15,10 @@ use ccm_kube::store::{Change, Store};
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::plans::Plans;
 
-use super::{Handles, ledger::Ledger, wakes};
+use super::{Handles, ledger::Ledger, sync_priority};
 use crate::{metrics::State, plan::Policy, report::NodeReports, settings::NodeSettings};
 
-/// The nodes, and the queue of those that need work.
+/// Puts the nodes that need work into the queue.
 pub(crate) struct Intake {
     store: Store<Node>,
     cloud: Arc<dyn Cloud>,
@@ -49,9 +49,9 @@ impl Intake {
         Policy { labels_only_add, ..settings.policy() }
     }
 
-    /// Starts leading: queues every node that waits. The first refresh compares the other
-    /// nodes with the fleet.
-    pub(crate) fn take_up(&self) {
+    /// Starts leading: queues every uninitialised node. The first refresh compares the others
+    /// with the fleet.
+    pub(crate) fn start_leading(&self) {
         // Set before listing, so that no node is missed between the list and the first change.
         self.leads.store(true, Ordering::SeqCst);
         for node in self.store.list() {
@@ -73,12 +73,12 @@ impl Intake {
                 if node.is_uninitialised() {
                     self.queue.add(Arc::clone(&node.name), Priority::Urgent);
                 } else if self.claim(node) != Some(Claim::Foreign) {
-                    self.ledger.demand(&node.name);
+                    self.ledger.require_lookup(&node.name);
                     self.queue.add(Arc::clone(&node.name), Priority::Routine);
                 }
             }
             Change::Updated { old, new } => {
-                if let Some(priority) = wakes(old, new) {
+                if let Some(priority) = sync_priority(old, new) {
                     self.queue.add(Arc::clone(&new.name), priority);
                 }
             }
@@ -106,14 +106,14 @@ impl Intake {
         instances::claim(&*self.cloud, node)
     }
 
-    /// Counts a node as another provider's, and reports it once.
+    /// Records that a node is another provider's, and reports it once.
     pub(crate) fn foreign(&self, node: &Node) {
         self.ledger.set_state(&node.name, State::Foreign);
         self.plans.clear("Node", &node.name);
         self.reports.foreign(node, &self.cloud.schemes());
     }
 
-    /// Returns a node to the queue.
+    /// Tells the queue that the work on this node has ended.
     pub(crate) fn done(&self, name: &Name) {
         if self.store.get(name).is_none() {
             self.forget(name);
@@ -128,7 +128,7 @@ impl Intake {
         self.plans.clear("Node", name);
     }
 
-    /// Counts a node that is seen for the first time.
+    /// Records the state of a node that is new to this leader.
     fn classify(&self, node: &Node) {
         let state = match self.claim(node) {
             Some(Claim::Foreign) => return self.foreign(node),

@@ -10,13 +10,13 @@ use ccm_objects::Node;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::same_machine;
+use super::same_identity;
 use crate::metrics::{NodeMetrics, State};
 
 /// How long an answer of the cloud is reused for the same node, for instance after a conflict.
 const FRESH: Duration = Duration::from_secs(30);
 
-/// The remembered state. Clones share it.
+/// The remembered state of all nodes. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Ledger {
     shared: Arc<Shared>,
@@ -76,12 +76,12 @@ impl Ledger {
     }
 
     /// Makes the next sync of this node ask the cloud.
-    pub(crate) fn demand(&self, name: &Arc<str>) {
+    pub(crate) fn require_lookup(&self, name: &Arc<str>) {
         self.with(name, |entry| entry.ask = true);
     }
 
     /// Whether the next sync must ask the cloud about this node; clears the request.
-    pub(crate) fn take_demand(&self, name: &Arc<str>) -> bool {
+    pub(crate) fn take_required_lookup(&self, name: &Arc<str>) -> bool {
         self.with(name, |entry| std::mem::take(&mut entry.ask))
     }
 
@@ -97,7 +97,7 @@ impl Ledger {
         self.with(&node.name, |entry| {
             entry
                 .answer
-                .take_if(|kept| !same_machine(&kept.node, node) || kept.at.elapsed() > FRESH);
+                .take_if(|kept| !same_identity(&kept.node, node) || kept.at.elapsed() > FRESH);
             entry.answer.as_ref().map(|kept| kept.answer.clone())
         })
     }

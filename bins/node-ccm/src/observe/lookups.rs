@@ -10,11 +10,12 @@ use ccm_controller::{
     instances,
     inventory::Inventory,
     queue::{BatchWindow, BatchWindowConfig, WorkQueue},
-    workers::{Tasks, until_cancelled},
+    workers,
 };
 use ccm_objects::{Node, Shared as Name};
+use futures::stream;
 use tokio::{
-    sync::{Semaphore, mpsc, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -34,15 +35,15 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// One node and the cloud's answer about it.
 #[derive(Debug)]
 pub(crate) struct Work {
-    /// The node as it was when the cloud was asked.
+    /// The node as it was when the lookup began.
     pub(crate) node: Arc<Node>,
     /// The answer.
     pub(crate) answer: LookupResult,
 }
 
 /// The channels to the writers.
-pub(crate) struct Outlets {
-    /// Nodes that wait to be initialised.
+pub(crate) struct WorkSenders {
+    /// Nodes with the uninitialized taint.
     pub(crate) new: mpsc::Sender<Work>,
     /// All others.
     pub(crate) settled: mpsc::Sender<Work>,
@@ -50,9 +51,9 @@ pub(crate) struct Outlets {
 
 /// The next step for a node from the queue.
 enum Next {
-    /// None: the node is gone, foreign, or cannot be judged yet.
+    /// None: the node is gone or foreign, or its owner is not known yet.
     Nothing,
-    /// Plan it: the answer is known.
+    /// Plan it with this answer.
     Known(LookupResult),
     /// Look it up in the cloud.
     Ask,
@@ -67,8 +68,8 @@ pub(crate) struct Lookups {
     ledger: Ledger,
     settings: watch::Receiver<Arc<NodeSettings>>,
     metrics: NodeMetrics,
-    outlets: Outlets,
-    /// Cancelled when calls to the cloud are no longer awaited.
+    senders: WorkSenders,
+    /// Cancelled by the drain: pending cloud calls are dropped.
     closing: CancellationToken,
 }
 
@@ -76,78 +77,62 @@ impl Lookups {
     pub(crate) fn new(
         handles: &Handles,
         intake: Arc<Intake>,
-        outlets: Outlets,
+        senders: WorkSenders,
         closing: CancellationToken,
     ) -> Arc<Self> {
         let Handles { cloud, queue, inventory, ledger, settings, metrics, .. } = handles.clone();
         let this =
-            Self { intake, cloud, queue, inventory, ledger, settings, metrics, outlets, closing };
+            Self { intake, cloud, queue, inventory, ledger, settings, metrics, senders, closing };
         Arc::new(this)
     }
 
     /// Runs until the token is cancelled; takes no more nodes once the queue is shut down.
     pub(crate) async fn run(self: Arc<Self>, token: CancellationToken) {
-        let stage = async {
-            let mut tasks = Tasks::default();
-            self.take_batches(&mut tasks).await;
-            tasks.drained().await;
-        };
-        until_cancelled(&token, stage).await;
+        let config = BatchWindowConfig { first: FIRST_WAIT, ..BatchWindowConfig::default() };
+        let start = (BatchWindow::new(config), Arc::new(Semaphore::new(IN_FLIGHT)));
+        // While all slots are taken, nodes collect in the queue and the next batch is larger.
+        let batches = stream::unfold(start, async |(mut window, slots)| {
+            let slot = Arc::clone(&slots).acquire_owned().await.ok()?;
+            let batch = self.queue.get_batch(BATCH, &mut window).await?;
+            Some(((slot, batch), (window, slots)))
+        });
+        let work = |(slot, batch)| Arc::clone(&self).process(slot, batch);
+        workers::pool(batches, || usize::MAX, token, work).await;
     }
 
-    /// Takes batches until the queue is shut down. While all slots are taken, nodes collect in
-    /// the queue and the next batch is larger.
-    async fn take_batches(self: &Arc<Self>, tasks: &mut Tasks) {
-        let mut batch_window = BatchWindow::new(BatchWindowConfig {
-            first: FIRST_WAIT,
-            ..BatchWindowConfig::default()
-        });
-        let slots = Arc::new(Semaphore::new(IN_FLIGHT));
-        while let Some(batch) = tasks.until(self.queue.get_batch(BATCH, &mut batch_window)).await {
-            let (known, asked) = self.sort_out(&batch);
-            if !known.is_empty() {
-                let this = Arc::clone(self);
-                tasks.spawn(async move { this.send_all(known).await });
+    async fn process(self: Arc<Self>, slot: OwnedSemaphorePermit, batch: Vec<Name>) {
+        let (known, asked) = self.partition(&batch);
+        let (sender, mut answered) = mpsc::unbounded_channel();
+        let started = Instant::now();
+        let ask = async {
+            self.ask(asked, sender).await;
+            // A slot limits cloud calls only; the writers have their own limits.
+            drop(slot);
+        };
+        let pass_on = async {
+            let mut works = Vec::new();
+            while answered.recv_many(&mut works, BATCH).await > 0 {
+                self.store_answers(&works, started);
+                self.send_all(std::mem::take(&mut works)).await;
             }
-            if asked.is_empty() {
-                continue;
-            }
-            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-            let this = Arc::clone(self);
-            tasks.spawn(async move {
-                let (sender, mut answered) = mpsc::unbounded_channel();
-                let started = Instant::now();
-                let ask = async {
-                    this.ask(asked, sender).await;
-                    // A slot limits cloud calls only; the writers have their own limits.
-                    drop(slot);
-                };
-                let hand_on = async {
-                    let mut works = Vec::new();
-                    while answered.recv_many(&mut works, BATCH).await > 0 {
-                        this.take_in(&works, started);
-                        this.send_all(std::mem::take(&mut works)).await;
-                    }
-                };
-                tokio::join!(ask, hand_on);
-            });
-        }
+        };
+        tokio::join!(ask, self.send_all(known), pass_on);
     }
 
     /// Passes nodes to the writers, at the writers' pace.
     async fn send_all(&self, all: Vec<Work>) {
-        let Outlets { new, settled } = &self.outlets;
+        let WorkSenders { new, settled } = &self.senders;
         for work in all {
-            let outlet = if work.node.is_uninitialised() { new } else { settled };
-            if let Err(lost) = outlet.send(work).await {
+            let sender = if work.node.is_uninitialised() { new } else { settled };
+            if let Err(lost) = sender.send(work).await {
                 // The writers have ended, so the process is ending too.
                 self.intake.done(&lost.0.node.name);
             }
         }
     }
 
-    /// Splits the nodes into those whose answer is known and those to look up in the cloud.
-    fn sort_out(&self, batch: &[Name]) -> (Vec<Work>, Vec<Arc<Node>>) {
+    /// Splits the nodes into those with a known answer and those to look up in the cloud.
+    fn partition(&self, batch: &[Name]) -> (Vec<Work>, Vec<Arc<Node>>) {
         let (mut known, mut asked) = (Vec::new(), Vec::new());
         for name in batch {
             let Some(node) = self.intake.get(name) else {
@@ -173,15 +158,15 @@ impl Lookups {
                 self.intake.foreign(node);
                 return Next::Nothing;
             }
-            None if uninitialised => return Next::Known(Err(schemes_unknown())),
+            None if uninitialised => return Next::Known(Err(unknown_schemes_error())),
             None => return Next::Nothing,
             Some(Claim::Ours | Claim::Unclaimed) => {}
         }
-        let demanded = self.ledger.take_demand(&node.name);
-        if !demanded && let Some(answer) = self.ledger.remembered(node) {
+        let required = self.ledger.take_required_lookup(&node.name);
+        if !required && let Some(answer) = self.ledger.remembered(node) {
             return Next::Known(answer);
         }
-        if uninitialised || demanded {
+        if uninitialised || required {
             return Next::Ask;
         }
         // The last list and lookups are enough to revert another writer's change. Anything
@@ -197,6 +182,9 @@ impl Lookups {
 
     /// Looks up these nodes in one call, and sends each node with its answer as it arrives.
     async fn ask(&self, nodes: Vec<Arc<Node>>, answered: mpsc::UnboundedSender<Work>) {
+        if nodes.is_empty() {
+            return;
+        }
         let urgent = nodes.iter().any(|node| node.is_uninitialised());
         let time = self.settings.borrow().cloud_call_timeout;
         let call = if urgent { Call::waiting(time) } else { Call::routine(time) };
@@ -220,7 +208,7 @@ impl Lookups {
     }
 
     /// Stores the cloud's answers to calls made since `started`.
-    fn take_in(&self, works: &[Work], started: Instant) {
+    fn store_answers(&self, works: &[Work], started: Instant) {
         let found = works.iter().filter_map(|work| match &work.answer {
             Ok(Lookup::Found(instance)) => Some(Instance::clone(instance)),
             _ => None,
@@ -235,8 +223,8 @@ impl Lookups {
     }
 }
 
-/// The answer for a node whose provider ID cannot be judged yet.
-fn schemes_unknown() -> CloudError {
-    let message = "the cloud provider has not said yet which provider IDs are its own";
+/// The answer for a node while the provider has not reported its schemes.
+fn unknown_schemes_error() -> CloudError {
+    let message = "the cloud provider has not reported its provider ID schemes yet";
     CloudError::new(ErrorKind::Unavailable, message)
 }

@@ -44,7 +44,7 @@ impl Pass for Refresh {
                 Next::Period
             }
             Err(error) => {
-                self.health.fail(format!("the fleet could not be listed: {error}"));
+                self.health.fail(format!("cannot list the fleet: {error}"));
                 Next::Failed(error.class())
             }
         }
@@ -66,11 +66,11 @@ impl Refresh {
     async fn refresh(&self) -> Result<String, CloudError> {
         if !self.has_settled_nodes() {
             self.prune();
-            return Ok("no initialised node to compare, so the fleet was not listed".to_owned());
+            return Ok("no initialised node, so the fleet was not listed".to_owned());
         }
         if !instances::traits(&*self.cloud).lists {
             self.prune();
-            return Ok(self.look_all_up());
+            return Ok(self.queue_all_lookups());
         }
         let started = Instant::now();
         let time = self.settings.borrow().cloud_call_timeout;
@@ -85,14 +85,13 @@ impl Refresh {
                 Ok(format!("{instances} instances listed, {differing} of {nodes} nodes differ"))
             }
             Err(error) => {
-                tracing::warn!(%error, "the fleet could not be listed; nodes stay as they are");
+                tracing::warn!(%error, "cannot list the fleet; initialised nodes are not updated until a list succeeds");
                 Err(error)
             }
         }
     }
 
-    /// Whether any node justifies a list of the fleet: it has been initialised and is not
-    /// another provider's.
+    /// Whether there is a node to compare with a list: initialised, and not another provider's.
     fn has_settled_nodes(&self) -> bool {
         let settled = |node: &Arc<Node>| {
             !node.is_uninitialised() && self.intake.claim(node) != Some(Claim::Foreign)
@@ -100,7 +99,8 @@ impl Refresh {
         self.intake.list().iter().any(settled)
     }
 
-    /// Forgets the instances of deleted nodes: no list shows which ones exist.
+    /// Drops the instances of deleted nodes from the inventory. A list does this as well, but
+    /// there is none now.
     fn prune(&self) {
         let (cloud, nodes) = (&*self.cloud, self.intake.list());
         let ids: HashSet<_> =
@@ -116,42 +116,42 @@ impl Refresh {
     /// and how many of them differ.
     fn compare(&self, fleet: Fleet, started: Instant) -> (usize, usize) {
         let changes = self.inventory.apply(fleet, started);
-        let news = News::of(&changes);
+        let listed = ListedChanges::of(&changes);
         let nodes = self.intake.list();
-        let differing = nodes.iter().filter(|node| self.differs(node, &news)).count();
+        let differing = nodes.iter().filter(|node| self.differs(node, &listed)).count();
         (nodes.len(), differing)
     }
 
-    /// Looks up each node, where the provider has no list. Logs this in one line.
-    fn look_all_up(&self) -> String {
+    /// Queues a lookup of each node, for providers that cannot list. Logs this in one line.
+    fn queue_all_lookups(&self) -> String {
         let mut count = 0;
         for node in self.intake.list().iter().filter(|node| !node.is_uninitialised()) {
             match self.intake.claim(node) {
                 Some(Claim::Foreign) => self.intake.foreign(node),
                 Some(Claim::Ours | Claim::Unclaimed) => {
-                    self.look_up(node);
+                    self.queue_lookup(node);
                     count += 1;
                 }
                 None => {}
             }
         }
-        tracing::info!("the provider has no list of its instances: {count} nodes are looked up");
-        format!("{count} nodes are looked up, because the provider has no list")
+        tracing::info!("the provider cannot list instances: looking up {count} nodes");
+        format!("{count} nodes are looked up, because the provider cannot list")
     }
 
     /// Queues the node for a lookup in the cloud.
-    fn look_up(&self, node: &Node) {
-        self.ledger.demand(&node.name);
+    fn queue_lookup(&self, node: &Node) {
+        self.ledger.require_lookup(&node.name);
         self.queue.add(Arc::clone(&node.name), Priority::Routine);
     }
 
     /// Queues the node if it needs work; returns whether it does.
-    fn differs(&self, node: &Arc<Node>, news: &News) -> bool {
+    fn differs(&self, node: &Arc<Node>, listed: &ListedChanges) -> bool {
         let id = instances::canonical_id(&*self.cloud, node);
         if node.is_uninitialised() {
             // It is already queued, but may be waiting for something that the list has just
             // shown.
-            if news.concern(&node.name, id.as_deref()) {
+            if listed.affect(&node.name, id.as_deref()) {
                 self.queue.add(Arc::clone(&node.name), Priority::Urgent);
             }
             return false;
@@ -166,11 +166,11 @@ impl Refresh {
         }
         let known = id.as_deref().map(|id| self.inventory.get(id));
         let Some(Ok(Some(instance))) = known else {
-            // Missing from the list, or ambiguous in it: that proves nothing.
-            self.look_up(node);
+            // Missing from the list, or ambiguous in it: neither is proof, so look it up.
+            self.queue_lookup(node);
             return true;
         };
-        let is_new = news.contains(&instance.provider_id);
+        let is_new = listed.contains(&instance.provider_id);
         let plan = follow(node, &instance, self.intake.policy(&self.settings.borrow()));
         if plan.steps.is_empty() {
             self.ledger.set_state(&node.name, State::Initialised);
@@ -180,7 +180,7 @@ impl Refresh {
         }
         if is_new {
             // A list alone never removes anything from a node.
-            self.ledger.demand(&node.name);
+            self.ledger.require_lookup(&node.name);
         }
         self.queue.add(Arc::clone(&node.name), Priority::Routine);
         true
@@ -189,20 +189,20 @@ impl Refresh {
 
 /// The instances that are new or changed in the last list.
 #[derive(Default)]
-struct News {
+struct ListedChanges {
     ids: HashSet<ProviderId>,
     names: HashSet<String>,
 }
 
-impl News {
+impl ListedChanges {
     fn of(changes: &Changes) -> Self {
-        let mut news = Self::default();
+        let mut listed = Self::default();
         for instance in changes.new.iter().chain(&changes.changed) {
-            news.ids.insert(instance.provider_id.clone());
-            news.ids.extend(instance.other_ids.iter().cloned());
-            news.names.insert(instance.name.clone());
+            listed.ids.insert(instance.provider_id.clone());
+            listed.ids.extend(instance.other_ids.iter().cloned());
+            listed.names.insert(instance.name.clone());
         }
-        news
+        listed
     }
 
     fn contains(&self, id: &ProviderId) -> bool {
@@ -211,7 +211,7 @@ impl News {
 
     /// Whether one of them is the instance of this node, as far as a list can show: by
     /// provider ID, or by name while the node has none.
-    fn concern(&self, node: &str, id: Option<&str>) -> bool {
+    fn affect(&self, node: &str, id: Option<&str>) -> bool {
         match id {
             Some(id) => ProviderId::parse(id).is_ok_and(|id| self.ids.contains(&id)),
             None => self.names.contains(node),

@@ -38,17 +38,17 @@ fn node() -> Node {
 
 /// The informer must keep every annotation that the plan reads.
 #[test]
-fn the_informer_keeps_the_record_of_labels() {
+fn the_informer_keeps_the_owned_labels_annotation() {
     assert!(OWNED_LABELS.starts_with(ccm_objects::OWN_ANNOTATIONS));
 }
 
-/// Quirk 14: most updates of a node do not concern this controller.
+/// Quirk 14: most updates of a node do not affect this controller.
 #[test]
-fn only_what_the_plan_looks_at_wakes() {
+fn only_changes_that_the_plan_reads_queue_a_node() {
     let changed = |change: fn(&mut Node)| {
         let mut new = node();
         change(&mut new);
-        wakes(&node(), &new)
+        sync_priority(&node(), &new)
     };
     let routine = Some(Priority::Routine);
     assert_eq!(changed(|_| {}), None);
@@ -63,20 +63,20 @@ fn only_what_the_plan_looks_at_wakes() {
     assert_eq!(
         changed(|node| node.conditions = ready("False")),
         routine,
-        "what is held may go now"
+        "the held InternalIP may be written now"
     );
     assert_eq!(changed(|node| node.taints.push(taint(UNINITIALIZED))), Some(Priority::Urgent));
 }
 
 /// Quirk 15: events of a waiting node must not cause calls to a failing cloud.
 #[test]
-fn a_waiting_node_is_urgent_only_when_something_was_mended() {
+fn a_tainted_node_is_urgent_only_if_identity_or_annotations_change() {
     let mut waiting = node();
     waiting.taints.push(taint(UNINITIALIZED));
     let changed = |change: fn(&mut Node)| {
         let mut new = waiting.clone();
         change(&mut new);
-        wakes(&waiting, &new)
+        sync_priority(&waiting, &new)
     };
     assert_eq!(changed(|node| node.labels.clear()), Some(Priority::Routine));
     assert_eq!(changed(|node| node.conditions = ready("Unknown")), Some(Priority::Routine));
@@ -89,6 +89,6 @@ fn a_waiting_node_is_urgent_only_when_something_was_mended() {
 }
 
 #[test]
-fn the_queue_waits_as_is_told() {
+fn the_queue_uses_the_retry_backoff() {
     assert_eq!(queue_config().waits, RETRY);
 }

@@ -16,7 +16,7 @@ use crate::metrics::State;
 
 computed! {
     static WAITING: Duration = {
-        /// Age of the oldest node that still has the uninitialized taint and is ours to initialise, on the leader; 0 without one
+        /// Age of the oldest node with the uninitialized taint that this provider has to initialise, on the leader; 0 without one
         [ALPHA] Gauge ccm_node_oldest_waiting_seconds = |oldest| oldest.as_secs_f64();
     }
 }

@@ -2,13 +2,12 @@
 //!
 //! Two kinds, with different owners:
 //!
-//! * **Instance type, zone and region** belong to the cloud: while it names a value,
-//!   both spellings of the label (GA and beta) have it, always. When it names none,
-//!   what stands on the node stays, and the beta label is mirrored to the GA one, as
+//! * **Instance type, zone and region** are owned by the cloud: if it returns a value, both
+//!   the GA and the beta label are set to it, and manual changes are reverted. If it returns
+//!   none, the node's labels stay, and the beta label is copied to the GA one, as
 //!   cloud-controller-manager does.
-//! * **Additional labels** are set where the key is free. Those that node-ccm has set
-//!   are recorded in an annotation on the node and follow the cloud from then on, up to
-//!   being removed; all others belong to their own writers.
+//! * **Additional labels** are set if the node does not have the key. node-ccm records the
+//!   keys that it has set in an annotation on the node; it updates and removes only those.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +17,10 @@ use ccm_objects::Node;
 use super::{Note, Policy, label_rules};
 
 /// The annotation that records the additional labels that node-ccm has set: their keys,
-/// sorted, separated by commas. Only these follow the cloud; all others belong to their own
-/// writers.
+/// sorted, separated by commas. node-ccm updates and removes only these.
 pub const OWNED_LABELS: &str = "quartet.dev/owned-labels";
 
-/// Beta and GA key of each label that belongs to the cloud.
+/// Beta and GA key of the label.
 pub const INSTANCE_TYPE: (&str, &str) =
     ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type");
 /// See [`INSTANCE_TYPE`].
@@ -55,7 +53,7 @@ pub struct LabelChanges {
     pub notes: Vec<Note>,
 }
 
-/// Compares the node's labels with what the cloud says.
+/// Compares the node's labels with those of the instance.
 pub fn changes(node: &Node, instance: &Instance, policy: Policy) -> LabelChanges {
     let mut changes = LabelChanges::default();
     for (keys, value) in [
@@ -63,14 +61,14 @@ pub fn changes(node: &Node, instance: &Instance, policy: Policy) -> LabelChanges
         (ZONE, &instance.zone),
         (REGION, &instance.region),
     ] {
-        changes.belonging_to_the_cloud(node, keys, value.as_deref().unwrap_or_default());
+        changes.owned_by_cloud(node, keys, value.as_deref().unwrap_or_default());
     }
     changes.additional(node, &instance.labels, policy.labels_only_add);
     changes
 }
 
 impl LabelChanges {
-    fn belonging_to_the_cloud(&mut self, node: &Node, (beta, ga): (&str, &str), value: &str) {
+    fn owned_by_cloud(&mut self, node: &Node, (beta, ga): (&str, &str), value: &str) {
         if let Err(problem) = label_rules::check_value(value) {
             self.notes.push(Note::invalid_label(ga, value, problem));
         } else if !value.is_empty() {

@@ -19,7 +19,7 @@ pub enum NodeIpError {
     UnspecifiedInPair(String),
     /// The instance has no such address.
     #[error("failed to get node address from cloud provider that matches ip: {wanted}; the cloud's addresses are {}", join(.known))]
-    NotTheClouds {
+    UnknownToCloud {
         /// The address that the annotation asks for.
         wanted: IpAddr,
         /// The addresses that the cloud knows.
@@ -61,7 +61,7 @@ pub fn select(addresses: &[Address], wanted: &[IpAddr]) -> Result<Vec<Address>, 
         let mut matching =
             addresses.iter().filter(|entry| parse_ip(&entry.address) == Some(*ip)).peekable();
         if matching.peek().is_none() {
-            return Err(NodeIpError::NotTheClouds { wanted: *ip, known: addresses.to_vec() });
+            return Err(NodeIpError::UnknownToCloud { wanted: *ip, known: addresses.to_vec() });
         }
         chosen.extend(matching.cloned());
     }

@@ -1,4 +1,4 @@
-//! When an unfinished node is retried.
+//! Retry intervals of a node that is not in sync yet.
 
 use std::{fmt, time::Duration};
 
@@ -9,27 +9,27 @@ use ccm_base::{Backoff, duration};
 pub const RETRY: Backoff =
     Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(1) };
 
-/// How often a node is retried while nothing changes. Its text completes "looked at again",
-/// and stays true for as long as an event is readable.
+/// How often a node is retried while nothing changes. Its text completes "retrying" and does
+/// not depend on the current attempt, because an event stays visible for many attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// Exponential back-off after this number of failures.
-    Growing {
+    Backoff {
         /// Consecutive failures.
         failures: u32,
     },
     /// At this interval.
     Every(Duration),
-    /// Once, after the delay that the refusing side asked for.
-    Asked(Duration),
+    /// Once, after the `Retry-After` of the response.
+    RetryAfter(Duration),
 }
 
 impl Pace {
     /// Approximate time until the next retry.
     pub fn next(self) -> Duration {
         match self {
-            Self::Growing { failures } => RETRY.after(failures),
-            Self::Every(wait) | Self::Asked(wait) => wait,
+            Self::Backoff { failures } => RETRY.after(failures),
+            Self::Every(wait) | Self::RetryAfter(wait) => wait,
         }
     }
 }
@@ -37,13 +37,13 @@ impl Pace {
 impl fmt::Display for Pace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Growing { .. } => {
+            Self::Backoff { .. } => {
                 let longest = duration::format(RETRY.longest);
-                write!(f, "at growing intervals, at most every {longest}")
+                write!(f, "with exponential back-off (max {longest})")
             }
             Self::Every(wait) => write!(f, "every {}", duration::format(*wait)),
-            Self::Asked(wait) => {
-                write!(f, "in about {}, as it asks", duration::format(rounded(*wait)))
+            Self::RetryAfter(wait) => {
+                write!(f, "in about {} (Retry-After)", duration::format(rounded(*wait)))
             }
         }
     }

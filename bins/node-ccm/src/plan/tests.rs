@@ -76,7 +76,7 @@ fn a_new_node_is_initialised_addresses_first_and_taint_last() {
     assert_snapshot!(plan_for(&tainted(), full_instance()), @r"
     initialised
     1. addresses: InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0-own (the node has Hostname node0-own)
-    2. node: the cloud knows the instance by this provider ID; labels follow the instance; the node is initialised
+    2. node: set the provider ID of the instance; update the labels from the instance; remove the uninitialized taint
        providerID: fake://12345
        label beta.kubernetes.io/instance-type=t1.micro
        label failure-domain.beta.kubernetes.io/region=us-west
@@ -104,7 +104,7 @@ fn foreign_taints_and_a_present_provider_id_are_kept() {
     assert_snapshot!(got, @r"
     initialised
     1. addresses: InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0-own (the node has Hostname node0-own)
-    2. node: the node is initialised
+    2. node: remove the uninitialized taint
        taint node.cloudprovider.kubernetes.io/uninitialized removed, kept: ImproveCoverageTaint, x
     ");
     let Some(Step::ChangeNode(NodeChange { taints: Some(taints), .. })) = got.steps.last() else {
@@ -115,14 +115,14 @@ fn foreign_taints_and_a_present_provider_id_are_kept() {
 
 /// Scenarios 7 and 17.
 #[test]
-fn the_annotation_chooses_among_the_clouds_addresses() {
+fn the_annotation_selects_from_the_clouds_addresses() {
     let node = annotated(tainted(), PROVIDED_NODE_IP, "10.0.0.1");
     let mut instance = instance();
     instance.addresses.insert(0, NodeAddress::new(AddressKind::InternalIp, "10.9.9.9"));
     assert_snapshot!(plan_for(&node, instance), @r"
     initialised
     1. addresses: InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0-own (the node has Hostname node0-own)
-    2. node: the cloud knows the instance by this provider ID; the node is initialised
+    2. node: set the provider ID of the instance; remove the uninitialized taint
        providerID: fake://12345
        taint node.cloudprovider.kubernetes.io/uninitialized removed
     ");
@@ -147,7 +147,7 @@ fn without_addresses_of_the_cloud_the_node_keeps_its_own() {
     instance.addresses.clear();
     assert_snapshot!(plan_for(&tainted(), instance), @r"
     initialised
-    1. node: the cloud knows the instance by this provider ID; the node is initialised
+    1. node: set the provider ID of the instance; remove the uninitialized taint
        providerID: fake://12345
        taint node.cloudprovider.kubernetes.io/uninitialized removed
     ");
@@ -155,7 +155,7 @@ fn without_addresses_of_the_cloud_the_node_keeps_its_own() {
 
 /// Scenarios 10, 12 and 22, quirk 3: "no answer" and "no instance" are regular outcomes.
 #[test]
-fn a_node_without_an_answer_waits_and_says_why() {
+fn a_node_whose_lookup_fails_keeps_its_taint_with_a_reason() {
     let gone = |request: Option<&str>| {
         let evidence = "no instance named \"node0\"".to_owned();
         Ok(Lookup::Gone(AbsenceProof {
@@ -178,13 +178,13 @@ fn a_node_without_an_answer_waits_and_says_why() {
             gone(None),
             "waits (instance_not_found): no instance named \"node0\"",
         ),
-        (initialised.clone(), gone(None), "instance gone: left alone"),
+        (initialised.clone(), gone(None), "instance gone: skipped"),
         (
             tainted(),
             failed(ErrorKind::Throttled),
             "waits (throttled): throttled: the cloud's own words (retry after 3 s) (request req-7)",
         ),
-        (initialised, failed(ErrorKind::Malformed), "unanswered (malformed): left alone"),
+        (initialised, failed(ErrorKind::Malformed), "lookup failed (malformed): skipped"),
         (tainted(), Ok(Lookup::NotOurs("another region".to_owned())), "not ours: another region"),
     ] {
         assert_eq!(plan(&node, Claim::Unclaimed, &answer, Policy::default()).to_string(), expect);
@@ -192,12 +192,12 @@ fn a_node_without_an_answer_waits_and_says_why() {
 }
 
 #[test]
-fn a_foreign_node_is_left_alone_whatever_the_cloud_says() {
+fn a_foreign_node_is_skipped_whatever_the_lookup_returns() {
     let node = Node { provider_id: Some("elsewhere://i-1".into()), ..tainted() };
     let answer = found(full_instance());
     assert_eq!(
         plan(&node, Claim::Foreign, &answer, Policy::default()).to_string(),
-        "foreign: left alone"
+        "foreign: skipped"
     );
 }
 
@@ -211,15 +211,15 @@ fn settled(instance: &Instance) -> Node {
 #[test]
 fn an_initialised_node_follows_its_instance() {
     let node = settled(&full_instance());
-    assert_eq!(plan_for(&node, full_instance()).to_string(), "kept true");
+    assert_eq!(plan_for(&node, full_instance()).to_string(), "in sync");
 
     let mut resized = full_instance();
     resized.instance_type = Some("t1.huge".to_owned());
     resized.addresses[1].address = "132.143.154.164".to_owned();
     assert_snapshot!(plan_for(&node, resized), @r"
-    kept true
+    in sync
     1. addresses: InternalIP 10.0.0.1, ExternalIP 132.143.154.164, Hostname node0-own (the node has InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0-own)
-    2. node: labels follow the instance
+    2. node: update the labels from the instance
        label beta.kubernetes.io/instance-type=t1.huge
        label node.kubernetes.io/instance-type=t1.huge
     ");
@@ -261,7 +261,7 @@ fn address_lists_differ_when_any_entry_or_the_order_does() {
 }
 
 #[test]
-fn the_first_internal_ip_of_a_ready_node_changes_loudly_or_not_at_all() {
+fn a_changed_first_internal_ip_of_a_ready_node_is_reported_or_held() {
     let node = settled(&instance());
     let mut moved = full_instance();
     moved.addresses[0].address = "10.0.0.2".to_owned();
@@ -302,7 +302,7 @@ fn the_first_internal_ip_of_a_ready_node_changes_loudly_or_not_at_all() {
 }
 
 #[test]
-fn a_refused_annotation_of_an_initialised_node_freezes_its_addresses_alone() {
+fn an_invalid_annotation_of_an_initialised_node_only_blocks_address_updates() {
     let node = annotated(settled(&instance()), PROVIDED_NODE_IP, "10.0.0.2");
     let got = plan_for(&node, full_instance());
     assert!(matches!(got.notes.as_slice(), [Note::NodeIpRefused(_)]), "{got}");

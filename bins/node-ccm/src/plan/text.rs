@@ -27,13 +27,13 @@ impl fmt::Display for Plan {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Foreign => f.write_str("foreign: left alone"),
+            Self::Foreign => f.write_str("foreign: skipped"),
             Self::NotOurs(why) => write!(f, "not ours: {why}"),
             Self::Waits(wait) => write!(f, "{wait}"),
             Self::Initialised => f.write_str("initialised"),
-            Self::KeptTrue => f.write_str("kept true"),
-            Self::InstanceGone => f.write_str("instance gone: left alone"),
-            Self::Unanswered(kind) => write!(f, "unanswered ({kind}): left alone"),
+            Self::InSync => f.write_str("in sync"),
+            Self::InstanceGone => f.write_str("instance gone: skipped"),
+            Self::Unanswered(kind) => write!(f, "lookup failed ({kind}): skipped"),
         }
     }
 }
@@ -136,7 +136,7 @@ impl fmt::Display for Note {
             }
             Self::LabelKept { key, node, cloud } => write!(
                 f,
-                "Discarding node label {key} that is already present: the node has {node:?}, the cloud says {cloud:?}"
+                "Discarding node label {key} that is already present: the node has {node:?}, the cloud returns {cloud:?}"
             ),
             Self::NodeIpRefused(problem) => write!(f, "the node keeps its addresses: {problem}"),
             Self::InternalIpChanged { from, to } => {
@@ -148,7 +148,7 @@ impl fmt::Display for Note {
             }
             Self::InternalIpHeld { from, to } => write!(
                 f,
-                "the cloud says that the first InternalIP is {}; this node is Ready and keeps {from} (--node-internal-ip-change=hold)",
+                "the cloud returns {} as the first InternalIP; this node is Ready and keeps {from} (--node-internal-ip-change=hold)",
                 named(to.as_deref())
             ),
         }

@@ -15,7 +15,7 @@ fn read(arguments: &[&str]) -> Result<NodeSettings, String> {
 }
 
 #[test]
-fn defaults_are_those_of_the_table() {
+fn defaults_are_the_documented_ones() {
     let settings = read(&[]).unwrap();
     let expect = NodeSettings {
         concurrent_node_syncs: 32,
@@ -60,7 +60,7 @@ fn worker_counts_are_checked() {
 }
 
 #[test]
-fn lengths_of_time_and_the_policy_are_checked() {
+fn durations_and_the_policy_are_validated() {
     for (argument, expect) in [
         ("--node-status-update-frequency=10s", None),
         ("--node-status-update-frequency=0s", Some("at least 10s")),
@@ -81,7 +81,7 @@ fn lengths_of_time_and_the_policy_are_checked() {
 }
 
 #[test]
-fn all_problems_are_told_at_once() {
+fn all_problems_are_reported_together() {
     let got = read(&[
         "--concurrent-node-syncs=0",
         "--cloud-call-timeout=0s",

@@ -7,10 +7,10 @@ use ccm_cloud::PowerState;
 use ccm_sim::poll;
 use tokio::time::Instant;
 
-use super::PATIENCE;
+use super::STEP_TIMEOUT;
 use crate::{
-    stage::{self, Stage},
-    story::Story,
+    demo::{self, Demo},
+    output::Output,
 };
 
 /// The program of this chapter.
@@ -32,42 +32,42 @@ const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// The nodes of this chapter, each with its role.
 const TERMINATED: &str = "node-9001";
 const GONE: &str = "node-9002";
-const SILENT: [&str; 2] = ["node-9003", "node-9004"];
+const NOT_REPORTING: [&str; 2] = ["node-9003", "node-9004"];
 const STOPPED: &str = "node-9005";
 
 /// Longer than the confirmation period.
-const LONG_ENOUGH: Duration = Duration::from_millis(3500);
+const PAST_CONFIRMATION: Duration = Duration::from_millis(3500);
 
 /// Runs the chapter.
-pub async fn tell(stage: &Stage, story: &mut Story) -> Result<()> {
-    story.chapter("lifecycle-ccm: a node leaves with its instance");
-    story.step("two replicas run, one leads", super::leader(stage, PROGRAM)).await;
-    story.step("five nodes register and become schedulable", join(stage)).await;
-    let what = format!("the instance of {TERMINATED} is terminated, and its kubelet falls silent");
-    story.step(&what, terminate(stage)).await;
+pub async fn run(demo: &Demo, output: &mut Output) -> Result<()> {
+    output.chapter("lifecycle-ccm: a node is deleted after its instance");
+    output.step("two replicas run, one leads", super::leader(demo, PROGRAM)).await;
+    output.step("five nodes register and become schedulable", join(demo)).await;
+    let what = format!("the instance of {TERMINATED} is terminated; its kubelet stops reporting");
+    output.step(&what, terminate(demo)).await;
 
-    story.chapter("lifecycle-ccm: the cloud shows another project, where everything is gone");
+    output.chapter("lifecycle-ccm: the cloud shows another project, without any of the instances");
     let what = format!(
-        "{GONE} is terminated, {} and {} fall silent; nothing is deleted",
-        SILENT[0], SILENT[1]
+        "{GONE} is terminated, the kubelets of {} and {} stop reporting; no node is deleted",
+        NOT_REPORTING[0], NOT_REPORTING[1]
     );
-    story.step(&what, lie(stage)).await;
-    let what = format!("the cloud shows the fleet again: only {GONE} leaves");
-    story.step(&what, truth(stage)).await;
+    output.step(&what, wrong_project(demo)).await;
+    let what = format!("the cloud shows the fleet again: only {GONE} is deleted");
+    output.step(&what, recovery(demo)).await;
 
-    story.chapter("lifecycle-ccm: the shutdown taint follows the machine");
-    story.step(&format!("the machine of {STOPPED} is stopped"), stop(stage)).await;
-    story.step("it is started; its kubelet is still silent", start(stage)).await;
+    output.chapter("lifecycle-ccm: the shutdown taint follows the machine");
+    output.step(&format!("the machine of {STOPPED} is stopped"), stop(demo)).await;
+    output.step("it is started; its kubelet does not report yet", start(demo)).await;
     Ok(())
 }
 
-async fn join(stage: &Stage) -> Result<String> {
-    for name in [TERMINATED, GONE, SILENT[0], SILENT[1], STOPPED] {
-        stage.cloud().add(stage::instance(name));
-        stage.register(name)?;
+async fn join(demo: &Demo) -> Result<String> {
+    for name in [TERMINATED, GONE, NOT_REPORTING[0], NOT_REPORTING[1], STOPPED] {
+        demo.cloud().add(demo::instance(name));
+        demo.register(name)?;
     }
-    for name in [TERMINATED, GONE, SILENT[0], SILENT[1], STOPPED] {
-        stage.untainted(name, PATIENCE).await?;
+    for name in [TERMINATED, GONE, NOT_REPORTING[0], NOT_REPORTING[1], STOPPED] {
+        demo.untainted(name, STEP_TIMEOUT).await?;
     }
     // The nodes must be older than the grace period.
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -75,32 +75,32 @@ async fn join(stage: &Stage) -> Result<String> {
 }
 
 /// Terminates a node's machine; its kubelet stops reporting.
-fn lose(stage: &Stage, name: &str) -> Result<()> {
-    stage.cloud().remove(&stage::instance(name).id).context("it has an instance")?;
-    stage.set_ready(name, "Unknown")
+fn terminate_machine(demo: &Demo, name: &str) -> Result<()> {
+    demo.cloud().remove(&demo::instance(name).id).context("it has an instance")?;
+    demo.set_ready(name, "Unknown")
 }
 
-async fn terminate(stage: &Stage) -> Result<String> {
-    lose(stage, TERMINATED)?;
-    let took = gone(stage, TERMINATED).await?;
-    let event = event(stage, TERMINATED, "DeletingNode").await?;
+async fn terminate(demo: &Demo) -> Result<String> {
+    terminate_machine(demo, TERMINATED)?;
+    let took = gone(demo, TERMINATED).await?;
+    let event = event(demo, TERMINATED, "DeletingNode").await?;
     Ok(format!(
-        "node object gone after {took:.1} s, {CONFIRMATION} of them to confirm it; \"{event}\""
+        "node deleted after {took:.1} s, of which {CONFIRMATION} for confirmation; \"{event}\""
     ))
 }
 
 /// Waits until there is no node of this name, and returns the seconds that it took.
-async fn gone(stage: &Stage, name: &str) -> Result<f64> {
-    let ((), took) = timed(poll::until(&format!("{name} to leave"), PATIENCE, || async {
-        Ok(stage.node(name).is_none().then_some(()))
+async fn gone(demo: &Demo, name: &str) -> Result<f64> {
+    let ((), took) = timed(poll::until(&format!("{name} to be deleted"), STEP_TIMEOUT, || async {
+        Ok(demo.node(name).is_none().then_some(()))
     }))
     .await?;
     Ok(took)
 }
 
-async fn event(stage: &Stage, name: &str, reason: &str) -> Result<String> {
-    poll::until(&format!("an event {reason} on {name}"), PATIENCE, || async {
-        Ok(stage.events(name).into_iter().find(|line| line.starts_with(reason)))
+async fn event(demo: &Demo, name: &str, reason: &str) -> Result<String> {
+    poll::until(&format!("an event {reason} on {name}"), STEP_TIMEOUT, || async {
+        Ok(demo.events(name).into_iter().find(|line| line.starts_with(reason)))
     })
     .await
 }
@@ -112,63 +112,63 @@ async fn timed<T>(what: impl Future<Output = Result<T>>) -> Result<(T, f64)> {
 }
 
 /// Waits until the breaker is open or closed, and returns its line of `/readyz?verbose`.
-async fn breaker(stage: &Stage, open: bool) -> Result<String> {
+async fn breaker(demo: &Demo, open: bool) -> Result<String> {
     let wanted = if open { "open" } else { "closed" };
-    poll::until(&format!("the breaker to be {wanted}"), PATIENCE, || async {
-        let page = stage.page(PROGRAM, "/readyz?verbose").await?;
+    poll::until(&format!("the breaker to be {wanted}"), STEP_TIMEOUT, || async {
+        let page = demo.page(PROGRAM, "/readyz?verbose").await?;
         let line = page.lines().find(|line| line.contains("breaker")).context("a breaker")?;
         Ok(line.contains(wanted).then(|| line.to_owned()))
     })
     .await
 }
 
-async fn lie(stage: &Stage) -> Result<String> {
-    stage.show_another_project();
-    lose(stage, GONE)?;
-    for name in SILENT {
-        stage.set_ready(name, "Unknown")?;
+async fn wrong_project(demo: &Demo) -> Result<String> {
+    demo.show_another_project();
+    terminate_machine(demo, GONE)?;
+    for name in NOT_REPORTING {
+        demo.set_ready(name, "Unknown")?;
     }
-    let told = breaker(stage, true).await?;
-    poll::always("nothing is deleted", LONG_ENOUGH, || async {
-        for name in [GONE, SILENT[0], SILENT[1]] {
-            ensure!(stage.node(name).is_some(), "{name} was deleted");
+    let line = breaker(demo, true).await?;
+    poll::always("no node is deleted", PAST_CONFIRMATION, || async {
+        for name in [GONE, NOT_REPORTING[0], NOT_REPORTING[1]] {
+            ensure!(demo.node(name).is_some(), "{name} was deleted");
         }
         Ok(())
     })
     .await?;
-    Ok(format!("/readyz says {told:?}"))
+    Ok(format!("/readyz shows {line:?}"))
 }
 
-async fn truth(stage: &Stage) -> Result<String> {
-    stage.cloud().faults().clear();
-    let (_, closed) = timed(breaker(stage, false)).await?;
-    let left = gone(stage, GONE).await?;
-    for name in SILENT {
-        event(stage, name, "NodeKept").await?;
-        ensure!(stage.node(name).is_some(), "{name} was deleted");
+async fn recovery(demo: &Demo) -> Result<String> {
+    demo.cloud().faults().clear();
+    let (_, closed) = timed(breaker(demo, false)).await?;
+    let left = gone(demo, GONE).await?;
+    for name in NOT_REPORTING {
+        event(demo, name, "NodeKept").await?;
+        ensure!(demo.node(name).is_some(), "{name} was deleted");
     }
     Ok(format!(
-        "breaker closed after {closed:.1} s, {GONE} left {left:.1} s later; the others were kept"
+        "breaker closed after {closed:.1} s, {GONE} was deleted {left:.1} s later; the others were kept"
     ))
 }
 
-async fn stop(stage: &Stage) -> Result<String> {
-    stage.cloud().set_power(&stage::instance(STOPPED).id, PowerState::Stopped);
-    stage.set_ready(STOPPED, "Unknown")?;
-    let ((), took) = timed(tainted(stage, true)).await?;
+async fn stop(demo: &Demo) -> Result<String> {
+    demo.cloud().set_power(&demo::instance(STOPPED).id, PowerState::Stopped);
+    demo.set_ready(STOPPED, "Unknown")?;
+    let ((), took) = timed(tainted(demo, true)).await?;
     Ok(format!("taint {SHUTDOWN} after {took:.1} s"))
 }
 
-async fn start(stage: &Stage) -> Result<String> {
-    stage.cloud().set_power(&stage::instance(STOPPED).id, PowerState::Running);
-    let ((), took) = timed(tainted(stage, false)).await?;
+async fn start(demo: &Demo) -> Result<String> {
+    demo.cloud().set_power(&demo::instance(STOPPED).id, PowerState::Running);
+    let ((), took) = timed(tainted(demo, false)).await?;
     Ok(format!("taint gone after {took:.1} s"))
 }
 
-async fn tainted(stage: &Stage, wanted: bool) -> Result<()> {
-    poll::until(&format!("{STOPPED} to be tainted: {wanted}"), PATIENCE, || async {
-        ensure!(stage.node(STOPPED).is_some(), "{STOPPED} was deleted");
-        Ok((stage.has_taint(STOPPED, SHUTDOWN) == wanted).then_some(()))
+async fn tainted(demo: &Demo, wanted: bool) -> Result<()> {
+    poll::until(&format!("{STOPPED} to be tainted: {wanted}"), STEP_TIMEOUT, || async {
+        ensure!(demo.node(STOPPED).is_some(), "{STOPPED} was deleted");
+        Ok((demo.has_taint(STOPPED, SHUTDOWN) == wanted).then_some(()))
     })
     .await
 }

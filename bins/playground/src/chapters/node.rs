@@ -7,10 +7,10 @@ use ccm_cloud::{AddressKind, NodeAddress};
 use ccm_sim::poll;
 use tokio::time::Instant;
 
-use super::PATIENCE;
+use super::STEP_TIMEOUT;
 use crate::{
-    stage::{self, Stage},
-    story::Story,
+    demo::{self, Demo},
+    output::Output,
 };
 
 /// The program of this chapter.
@@ -23,50 +23,50 @@ pub const ARGUMENTS: &[&str] = &["--node-status-update-frequency=10s"];
 const REFRESH: &str = "10s";
 
 /// Runs the chapter.
-pub async fn tell(stage: &mut Stage, story: &mut Story, count: usize) -> Result<()> {
-    story.chapter("node-ccm: new nodes become schedulable");
-    story.step("two replicas run, one leads", super::leader(stage, PROGRAM)).await;
-    story.step(&format!("{count} nodes register, tainted"), async { register(stage, count) }).await;
-    story.step("they become schedulable", initialised(stage, count)).await;
+pub async fn run(demo: &mut Demo, output: &mut Output, count: usize) -> Result<()> {
+    output.chapter("node-ccm: new nodes become schedulable");
+    output.step("two replicas run, one leads", super::leader(demo, PROGRAM)).await;
+    output.step(&format!("{count} nodes register, tainted"), async { register(demo, count) }).await;
+    output.step("they become schedulable", initialised(demo, count)).await;
 
-    story.chapter("node-ccm: a node follows its instance");
-    story.step("node-000 is resized and moves", change(stage)).await;
+    output.chapter("node-ccm: a node follows its instance");
+    output.step("node-000 is resized and moves", change(demo)).await;
 
-    story.chapter("node-ccm: the cloud throttles");
-    story
+    output.chapter("node-ccm: the cloud throttles");
+    output
         .step(
-            "the cloud answers 429 for five seconds; a new node says what it waits for",
-            throttled(stage),
+            "the cloud answers 429 for five seconds; a new node gets an event with the reason",
+            throttled(demo),
         )
         .await;
-    story.step("the cloud recovers, and so does the node", recovered(stage)).await;
+    output.step("the cloud recovers, and the node is initialised", recovered(demo)).await;
 
-    story.chapter("node-ccm: the leader is stopped");
-    story.step("SIGTERM to the leader; the standby takes over", takeover(stage)).await;
+    output.chapter("node-ccm: the leader is stopped");
+    output.step("SIGTERM to the leader; the standby takes over", takeover(demo)).await;
     Ok(())
 }
 
-fn register(stage: &Stage, count: usize) -> Result<String> {
+fn register(demo: &Demo, count: usize) -> Result<String> {
     for number in 0..count {
         let name = name(number);
-        stage.cloud().add(stage::instance(&name));
-        stage.register(&name)?;
+        demo.cloud().add(demo::instance(&name));
+        demo.register(&name)?;
     }
-    Ok(format!("taint {} on each", stage::TAINT))
+    Ok(format!("taint {} on each", demo::TAINT))
 }
 
-async fn initialised(stage: &Stage, count: usize) -> Result<String> {
-    let before = stage.node_writes();
+async fn initialised(demo: &Demo, count: usize) -> Result<String> {
+    let before = demo.node_writes();
     let start = Instant::now();
-    poll::until("all nodes to lose their taint", PATIENCE, || async {
-        let waiting = (0..count).filter(|number| stage.is_tainted(&name(*number))).count();
+    poll::until("all nodes to lose their taint", STEP_TIMEOUT, || async {
+        let waiting = (0..count).filter(|number| demo.is_tainted(&name(*number))).count();
         ensure!(waiting == 0, "{waiting} nodes are still tainted");
         Ok(Some(()))
     })
     .await?;
-    let node = stage.node("node-000").context("node-000 is there")?;
-    let writes = stage.node_writes();
-    ensure!(writes == 2 * count, "{writes} writes, of them {before} before, instead of two a node");
+    let node = demo.node("node-000").context("node-000 is there")?;
+    let writes = demo.node_writes();
+    ensure!(writes == 2 * count, "{writes} writes ({before} before) instead of two a node");
     let zone = node["metadata"]["labels"]["topology.kubernetes.io/zone"]
         .as_str()
         .unwrap_or("none")
@@ -75,18 +75,18 @@ async fn initialised(stage: &Stage, count: usize) -> Result<String> {
     Ok(format!(
         "after {:.0} ms, {writes} writes, {} cloud calls; node-000 is {id} in {zone}",
         start.elapsed().as_secs_f64() * 1000.0,
-        stage.cloud_calls()
+        demo.cloud_calls()
     ))
 }
 
-async fn change(stage: &Stage) -> Result<String> {
-    let mut instance = stage::instance("node-000");
+async fn change(demo: &Demo) -> Result<String> {
+    let mut instance = demo::instance("node-000");
     instance.instance_type = Some("m1.xlarge".to_owned());
     instance.addresses = vec![NodeAddress::new(AddressKind::InternalIp, "10.200.0.1")];
-    stage.cloud().add(instance);
+    demo.cloud().add(instance);
     let start = Instant::now();
-    poll::until("node-000 to follow", PATIENCE, || async {
-        let node = stage.node("node-000").context("node-000 is there")?;
+    poll::until("node-000 to follow", STEP_TIMEOUT, || async {
+        let node = demo.node("node-000").context("node-000 is there")?;
         let kind = node["metadata"]["labels"]["node.kubernetes.io/instance-type"].as_str()
             == Some("m1.xlarge");
         let address = node["status"]["addresses"][0]["address"].as_str() == Some("10.200.0.1");
@@ -100,37 +100,37 @@ async fn change(stage: &Stage) -> Result<String> {
     ))
 }
 
-async fn throttled(stage: &Stage) -> Result<String> {
-    stage.throttle(Duration::from_secs(5));
-    stage.cloud().add(stage::instance("node-late"));
-    stage.register("node-late")?;
-    let event = poll::until("an event on node-late", PATIENCE, || async {
-        Ok(stage.events("node-late").into_iter().find(|line| line.contains("throttled")))
+async fn throttled(demo: &Demo) -> Result<String> {
+    demo.throttle(Duration::from_secs(5));
+    demo.cloud().add(demo::instance("node-late"));
+    demo.register("node-late")?;
+    let event = poll::until("an event on node-late", STEP_TIMEOUT, || async {
+        Ok(demo.events("node-late").into_iter().find(|line| line.contains("throttled")))
     })
     .await?;
-    ensure!(stage.is_tainted("node-late"), "it waits");
+    ensure!(demo.is_tainted("node-late"), "it waits");
     Ok(format!("\"{event}\""))
 }
 
-async fn recovered(stage: &Stage) -> Result<String> {
+async fn recovered(demo: &Demo) -> Result<String> {
     let start = Instant::now();
-    stage.untainted("node-late", PATIENCE).await?;
+    demo.untainted("node-late", STEP_TIMEOUT).await?;
     Ok(format!("schedulable after another {:.1} s", start.elapsed().as_secs_f64()))
 }
 
-async fn takeover(stage: &mut Stage) -> Result<String> {
-    let old = stage.leading(PROGRAM).await.into_iter().next().context("no replica leads")?;
+async fn takeover(demo: &mut Demo) -> Result<String> {
+    let old = demo.leading(PROGRAM).await.into_iter().next().context("no replica leads")?;
     let start = Instant::now();
-    let ended = stage.terminate(&old).await?;
+    let ended = demo.terminate(&old).await?;
     ensure!(ended.success(), "{old} ended with {ended}");
-    stage.cloud().add(stage::instance("node-new"));
-    stage.register("node-new")?;
-    stage.untainted("node-new", PATIENCE).await?;
+    demo.cloud().add(demo::instance("node-new"));
+    demo.register("node-new")?;
+    demo.untainted("node-new", STEP_TIMEOUT).await?;
     let gap = start.elapsed();
-    let new = stage.leading(PROGRAM).await.into_iter().next().context("no replica leads again")?;
-    ensure!(new != old, "the stopped one leads");
+    let new = demo.leading(PROGRAM).await.into_iter().next().context("no replica leads again")?;
+    ensure!(new != old, "{old} still leads");
     ensure!(gap < Duration::from_secs(5), "the gap was {gap:?}: the lease was not released");
-    stage.replace(&old).await?;
+    demo.replace(&old).await?;
     Ok(format!(
         "{:.0} ms from the signal to the new leader's first node; {new} leads",
         gap.as_secs_f64() * 1000.0

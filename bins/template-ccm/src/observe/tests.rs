@@ -5,7 +5,7 @@ fn node() -> Node {
 }
 
 #[test]
-fn a_node_is_looked_at_when_something_changes_that_the_plan_reads() {
+fn only_changes_that_the_plan_reads_queue_a_node() {
     let change = |new: Node| Change::Updated { old: Arc::new(node()), new: Arc::new(new) };
     let named = [(Arc::from(INSTANCE_NAME), "i-1".into())];
     let labelled = [(Arc::from("zone"), Arc::from("a"))];
@@ -20,6 +20,6 @@ fn a_node_is_looked_at_when_something_changes_that_the_plan_reads() {
         (change(Node { provider_id: Some("sim://i-1".into()), ..node() }), Some(Priority::Urgent)),
         (change(Node { system_uuid: Some("1".into()), ..node() }), Some(Priority::Urgent)),
     ] {
-        assert_eq!(wakes(&change).map(|(_, priority)| priority), expect, "{change:?}");
+        assert_eq!(sync_priority(&change).map(|(_, priority)| priority), expect, "{change:?}");
     }
 }

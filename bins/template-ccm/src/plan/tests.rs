@@ -27,7 +27,7 @@ fn line(plan: &Plan) -> String {
     let steps: Vec<_> = plan.steps.iter().map(ToString::to_string).collect();
     let outcome = match &plan.outcome {
         Outcome::Named => "named".to_owned(),
-        Outcome::LeftAlone(why) => format!("left alone: {why}"),
+        Outcome::Skipped(why) => format!("skipped: {why}"),
         Outcome::Waits { class, reason, message } => {
             format!("waits ({reason}, {class:?}): {message}")
         }
@@ -36,7 +36,7 @@ fn line(plan: &Plan) -> String {
 }
 
 #[test]
-fn each_case_has_its_plan() {
+fn each_answer_has_its_plan() {
     let proof =
         AbsenceProof { method: ProofMethod::ById, evidence: "404".to_owned(), request_id: None };
     let throttled = failed(ErrorKind::Throttled).with_retry_after(Duration::from_secs(3));

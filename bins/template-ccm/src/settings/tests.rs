@@ -13,7 +13,7 @@ fn read(arguments: &[&str]) -> Result<TemplateSettings, String> {
 }
 
 #[test]
-fn defaults_are_those_of_the_table() {
+fn defaults_are_the_documented_ones() {
     let expect = TemplateSettings {
         instance_name_period: Duration::from_mins(10),
         cloud_call_timeout: Duration::from_secs(30),
@@ -22,7 +22,7 @@ fn defaults_are_those_of_the_table() {
 }
 
 #[test]
-fn lengths_of_time_are_checked() {
+fn durations_are_validated() {
     for (argument, expect) in [
         ("--instance-name-period=1s", None),
         ("--instance-name-period=999ms", Some("must be at least 1s")),

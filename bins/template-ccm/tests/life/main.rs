@@ -24,7 +24,7 @@ fn patches(action: Action) -> Fault {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_steps_come_in_order() {
+async fn the_phases_run_in_order() {
     let mut process = alone(Script::default()).await;
     process.named("node-1").await;
     process.ready().await;
@@ -61,7 +61,7 @@ async fn the_steps_come_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_observer_works_without_a_lease_and_says_what_it_is() {
+async fn an_observer_needs_no_lease_and_reports_its_mode() {
     let mut process = begin(Script::default(), &["--mode=observe"]).await;
     process.page_has("/plan", "node-1").await;
     process.ready().await;
@@ -82,7 +82,7 @@ async fn an_observer_works_without_a_lease_and_says_what_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cloud_that_is_down_at_the_start_is_waited_for() {
+async fn a_start_waits_for_an_unavailable_cloud() {
     let mut process = alone(Script { outage: Outage::Down, ..Script::default() }).await;
     process
         .page_has(
@@ -106,7 +106,7 @@ async fn a_cloud_that_is_down_at_the_start_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_without_work_idles() {
+async fn a_disabled_controller_idles() {
     let check = async |script: Script, arguments: &[&str], why: &str| {
         let mut process = begin(script, arguments).await;
         process.page_has("/readyz?verbose", &format!("[+]startup ok: idle: {why}\n")).await;
@@ -127,7 +127,7 @@ async fn a_program_without_work_idles() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mistakes_in_the_configuration_end_the_program() {
+async fn configuration_errors_end_the_program() {
     let check = async |script: Script, arguments: &[&str], expect: &str| {
         let mut process = begin(script, arguments).await;
         let failure = process.ended().await.unwrap_err();
@@ -153,7 +153,7 @@ async fn a_port_in_use_ends_the_program() {
     let mut process = begin(Script::default(), &[&port]).await;
     let failure = process.ended().await.unwrap_err();
     assert!(matches!(failure, Failure::Broken(_)), "{failure:?}");
-    assert!(failure.to_string().contains("which another process uses"), "{failure}");
+    assert!(failure.to_string().contains("the port is in use"), "{failure}");
 }
 
 /// A drain would wait for the node whose worker has panicked.

@@ -36,7 +36,7 @@ fn the_budget_has_a_limit() {
 }
 
 #[test]
-fn the_window_slides_and_a_change_is_paid_for_once() {
+fn the_window_slides_and_each_change_is_counted_once() {
     let (mut brake, two) = (Brake::<()>::default(), in_ten_minutes(Limit::Count(2)));
     assert_eq!(brake.request(at(0.0), "a", 9, two), Ok(()));
     assert_eq!(brake.request(at(100.0), "b", 9, two), Ok(()));
@@ -65,7 +65,7 @@ fn an_open_breaker_holds_everything_and_costs_nothing() {
 }
 
 #[test]
-fn a_few_are_no_mass() {
+fn few_changes_do_not_open_the_breaker() {
     for (part, whole, percent, expect) in [
         (2, 2, 10, false),
         (3, 3, 10, true),
@@ -90,7 +90,7 @@ impl Process {
 }
 
 #[test]
-fn the_next_leader_goes_on_with_what_is_left_of_the_window() {
+fn a_new_leader_continues_the_stored_window() {
     let three = in_ten_minutes(Limit::Percent(10));
     let noon = At(Duration::from_secs(1_800_000_000));
     let first = Process { started: noon };
@@ -115,7 +115,7 @@ fn the_next_leader_goes_on_with_what_is_left_of_the_window() {
 }
 
 #[test]
-fn what_was_stored_by_a_clock_that_is_ahead_holds_for_one_window() {
+fn entries_from_the_future_expire_after_one_window() {
     let one = in_ten_minutes(Limit::Count(1));
     let mut brake = Brake::<()>::default();
     assert_eq!(brake.request(at(9_000.0), "a", 9, one), Ok(()));
@@ -128,7 +128,7 @@ fn what_was_stored_by_a_clock_that_is_ahead_holds_for_one_window() {
 proptest! {
     /// However leaders change, no more than the limit goes within any window.
     #[test]
-    fn leaders_that_flap_share_one_budget(steps in prop::collection::vec((0_u64..200, any::<bool>()), 1..200)) {
+    fn flapping_leaders_share_one_budget(steps in prop::collection::vec((0_u64..200, any::<bool>()), 1..200)) {
         let budget = in_ten_minutes(Limit::Count(3));
         let (mut brake, mut now, mut granted) = (Brake::<()>::default(), at(1e9), Vec::new());
         for (number, (pause, is_new_leader)) in steps.into_iter().enumerate() {
@@ -147,7 +147,7 @@ proptest! {
 }
 
 #[test]
-fn only_a_clear_word_approves() {
+fn only_known_values_approve() {
     for (word, expect) in
         [("yes", true), (" True ", true), ("no", false), ("", false), ("please", false)]
     {
@@ -171,7 +171,7 @@ fn one_object_approves_a_set_until_it_expires() {
 }
 
 #[test]
-fn an_approval_that_is_not_understood_is_none() {
+fn an_invalid_approval_is_ignored() {
     let time = ("expires", "1970-01-01T01:00:00Z");
     for (entries, expect) in [
         (vec![time], "selector is missing"),

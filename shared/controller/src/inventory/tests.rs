@@ -30,7 +30,7 @@ fn found(result: Result<Option<Arc<Instance>>, Ambiguous>) -> Option<String> {
 }
 
 #[test]
-fn a_list_tells_what_is_new_changed_and_missing() {
+fn a_list_returns_new_changed_and_missing_instances() {
     let inventory = Inventory::new();
     let at = Instant::now();
     let (a, b, c) = (
@@ -90,7 +90,7 @@ fn every_spelling_finds_the_instance() {
 }
 
 #[test]
-fn two_claims_are_an_error_and_never_a_guess() {
+fn ambiguous_matches_are_an_error() {
     let inventory = Inventory::new();
     inventory.apply(
         fleet([
@@ -136,7 +136,7 @@ fn entries_repeated_by_the_cloud_count_once_unless_they_differ() {
 }
 
 #[test]
-fn what_nothing_needs_is_forgotten_and_the_rest_stays_in_its_place() {
+fn pruning_keeps_the_order_of_the_other_instances() {
     let (inventory, at) = (Inventory::new(), Instant::now());
     inventory.update_all([instance("sim://a", "a", &[]), instance("sim://b", "b", &[])], at);
     let kept = inventory.get("sim://b").unwrap().unwrap();
@@ -147,7 +147,7 @@ fn what_nothing_needs_is_forgotten_and_the_rest_stays_in_its_place() {
 }
 
 #[test]
-fn what_a_lookup_learned_outlives_an_older_list() {
+fn a_lookup_is_newer_than_a_list_requested_before_it() {
     let inventory = Inventory::new();
     let start = Instant::now();
     let at = |seconds| start + Duration::from_secs(seconds);
@@ -224,7 +224,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn lookups_and_changes_are_those_of_a_plain_search(
+    fn lookups_and_changes_equal_those_of_a_linear_search(
         lists in prop::collection::vec(prop::collection::vec(any_instance(), 0..8), 1..5),
     ) {
         let inventory = Inventory::new();

@@ -4,7 +4,7 @@ use super::*;
 
 /// Quirk 8: programs that started together do not keep listing at the same time.
 #[tokio::test(start_paused = true)]
-async fn periods_are_spread_by_a_tenth() {
+async fn periods_vary_by_ten_percent() {
     let period = Duration::from_mins(5);
     for (unit, seconds) in [(0.0, 270), (0.5, 300), (1.0, 330)] {
         let ended = Instant::now();
@@ -15,7 +15,7 @@ async fn periods_are_spread_by_a_tenth() {
 }
 
 #[test]
-fn the_wait_after_a_failure_is_what_was_asked_for_or_doubles() {
+fn failures_wait_for_retry_after_or_double_the_interval() {
     let asks = |seconds| RetryClass::RetryAfter(Duration::from_secs(seconds));
     for (what, class, failures, seconds) in [
         ("first", RetryClass::Retry, 1, 5),
@@ -23,7 +23,7 @@ fn the_wait_after_a_failure_is_what_was_asked_for_or_doubles() {
         ("fourth", RetryClass::Retry, 4, 40),
         ("fifth", RetryClass::Retry, 5, 60),
         ("many", RetryClass::Retry, u32::MAX, 60),
-        ("only a person can fix it", RetryClass::Permanent, 1, 60),
+        ("a permanent error", RetryClass::Permanent, 1, 60),
         ("as the cloud asks", asks(90), 1, 90),
         ("but not at once", asks(1), 1, 5),
     ] {
@@ -89,7 +89,7 @@ fn about(got: f64, expect: f64, spread: f64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_period_counts_from_the_end_and_a_new_one_too() {
+async fn periods_start_at_the_end_of_a_pass_and_changes_apply_at_once() {
     let mut passes = begin(2, || Next::Period, 100);
     about(passes.next().await, 0.0, 0.0);
     about(passes.next().await, 102.0, 10.0);
@@ -99,7 +99,7 @@ async fn a_period_counts_from_the_end_and_a_new_one_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_come_again_sooner_but_no_later_than_a_period() {
+async fn failed_passes_are_retried_within_a_period() {
     let failed = || Next::Failed(RetryClass::Retry);
     let mut passes = begin(0, failed, 15);
     about(passes.next().await, 0.0, 0.0);
@@ -109,7 +109,7 @@ async fn failures_come_again_sooner_but_no_later_than_a_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wake_begins_a_pass_soon_but_no_two_within_the_pause() {
+async fn wake_ups_start_a_pass_soon_and_are_rate_limited() {
     let idle = || Next::At(Instant::now() + Duration::from_secs(60));
     let mut passes = begin(0, idle, 1);
     about(passes.next().await, 0.0, 0.0);
@@ -125,7 +125,7 @@ async fn a_wake_begins_a_pass_soon_but_no_two_within_the_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn draining_waits_for_the_pass_under_way_and_begins_no_other() {
+async fn draining_awaits_the_current_pass_and_starts_no_other() {
     let mut passes = begin(5, || Next::Period, 1);
     about(passes.next().await, 0.0, 0.0);
     sleep(Duration::from_secs(1)).await;

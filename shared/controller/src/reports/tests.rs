@@ -3,7 +3,7 @@ use super::*;
 const NODE: &str = "node-1";
 
 #[tokio::test(start_paused = true)]
-async fn a_lasting_state_is_told_when_it_changes_and_every_ten_minutes() {
+async fn a_lasting_state_is_reported_on_change_and_every_ten_minutes() {
     let memory = Memory::new(Duration::ZERO);
     for (advance, state, expect) in [
         (0, "throttled", true),
@@ -23,7 +23,7 @@ async fn a_lasting_state_is_told_when_it_changes_and_every_ten_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_state_that_comes_and_goes_is_told_once_a_minute() {
+async fn a_flapping_state_is_reported_once_a_minute() {
     let memory = Memory::new(Duration::from_mins(1));
     for (advance, state, expect) in [
         (0, "a", true),
@@ -41,7 +41,7 @@ async fn a_state_that_comes_and_goes_is_told_once_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fact_is_told_once_and_the_memory_is_bounded() {
+async fn a_fact_is_reported_once_and_the_memory_is_bounded() {
     let memory = Memory::new(Duration::ZERO);
     assert!(memory.first(NODE, "InvalidLabel", "a"));
     tokio::time::advance(REPEAT * 10).await;

@@ -62,7 +62,7 @@ fn client() -> kube::Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_kinds_share_one_registration_and_have_checks_of_their_own() {
+async fn two_kinds_share_metrics_and_have_separate_checks() {
     let (registry, token) = (Metrics::new(), CancellationToken::new());
     let watches = Watches {
         client: client(),

@@ -38,7 +38,7 @@ impl Running {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_are_worked_on_side_by_side_up_to_the_limit_and_given_back() {
+async fn keys_are_processed_concurrently_up_to_the_limit() {
     for (limit, expect, seconds) in [(0, 1, 6), (2, 2, 3), (10, 6, 1)] {
         let (queue, running, token) = (queue(0..6), Running::default(), CancellationToken::new());
         let start = Instant::now();
@@ -58,7 +58,7 @@ async fn keys_are_worked_on_side_by_side_up_to_the_limit_and_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_begun_is_finished_when_the_source_ends() {
+async fn running_work_finishes_when_the_source_ends() {
     let (sender, receiver) = mpsc::channel(4);
     let (running, token) = (Running::default(), CancellationToken::new());
     let finished = Arc::new(AtomicUsize::new(0));
@@ -83,7 +83,7 @@ async fn what_was_begun_is_finished_when_the_source_ends() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "broken")]
-async fn a_panic_goes_on_in_the_pool() {
+async fn a_panic_of_a_task_is_resumed_in_the_pool() {
     let token = CancellationToken::new();
     let work = |key: u32| async move { assert!(key != 1, "broken") };
     by_key(queue([0, 1]), || 1, token, work).await;

@@ -76,7 +76,7 @@ fn condition() -> StatusPatch {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_write_carries_the_version_of_the_node_it_was_decided_on() {
+async fn every_write_has_the_resource_version_of_the_decision() {
     let (writer, sent) = writer(Leadership::unconditional(), 200, &wire());
     let node = node();
     let written = writer.patch(&node, &named()).await.unwrap();
@@ -108,7 +108,7 @@ async fn every_write_carries_the_version_of_the_node_it_was_decided_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_sent_unless_the_term_covers_the_longest_write() {
+async fn no_write_is_sent_unless_the_term_covers_its_timeout() {
     for (term, covers) in [
         (Leadership::for_a_term(TIMEOUT + Duration::from_mins(1)), true),
         (Leadership::for_a_term(TIMEOUT.saturating_sub(Duration::from_millis(1))), false),
@@ -142,7 +142,7 @@ async fn a_node_that_is_gone_is_deleted_and_cannot_be_patched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_meets_another_node_is_refused() {
+async fn a_deletion_of_a_replaced_node_is_rejected() {
     let (writer, _) = writer(Leadership::unconditional(), 409, &status(409));
     let deleted = writer.delete(&node()).await;
     assert!(matches!(deleted, Err(Stopped::Refused(ApiError::Conflict))), "{deleted:?}");

@@ -5,24 +5,19 @@
 //! retries, headers and body of the response. A watch is bounded only until it starts; its
 //! body has no end, and the informer detects when it falls silent.
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 
-use bytes::Bytes;
+use futures::stream;
 use http::Request;
-use http_body::{Body as HttpBody, Frame, SizeHint};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, StreamBody};
 use kube::client::Body;
-use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
-use tower::BoxError;
+use tokio::time::{Instant, timeout_at};
+use tower::{BoxError, ServiceExt as _};
 
 use super::{
     ResponseBody,
     class::is_watch,
-    middleware::{Answer, Middleware, Next, send},
+    middleware::{Answer, Next},
 };
 use crate::error::DeadlineExceeded;
 
@@ -33,63 +28,29 @@ const LONGEST: Duration = Duration::from_hours(24);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline(pub(super) Instant);
 
-/// Puts a deadline on each call.
-pub(super) struct Deadlines {
-    /// The longest duration of a call.
-    pub(super) timeout: Duration,
-}
-
-impl Middleware for Deadlines {
-    async fn handle(&self, mut request: Request<Body>, next: Next) -> Answer {
-        let timeout = self.timeout.min(LONGEST);
-        let deadline = Instant::now() + timeout;
-        let endless = is_watch(request.uri());
-        request.extensions_mut().insert(Deadline(deadline));
-        let response = timeout_at(deadline, send(&next, request))
-            .await
-            .map_err(|_elapsed| DeadlineExceeded(timeout))??;
-        if endless {
-            return Ok(response);
-        }
-        Ok(response.map(|body| {
-            BoundedBody { body, end: Box::pin(sleep_until(deadline)), timeout }.boxed_unsync()
-        }))
+/// Puts a deadline on a call.
+pub(super) async fn bounded(timeout: Duration, mut request: Request<Body>, next: Next) -> Answer {
+    let timeout = timeout.min(LONGEST);
+    let (deadline, late) = (Instant::now() + timeout, DeadlineExceeded(timeout));
+    let endless = is_watch(request.uri());
+    request.extensions_mut().insert(Deadline(deadline));
+    let response = timeout_at(deadline, next.oneshot(request)).await.map_err(|_elapsed| late)??;
+    if endless {
+        return Ok(response);
     }
+    Ok(response.map(|body| bounded_body(body, deadline, late)))
 }
 
 /// A body that fails at the deadline.
-struct BoundedBody {
-    body: ResponseBody,
-    end: Pin<Box<Sleep>>,
-    timeout: Duration,
-}
-
-impl HttpBody for BoundedBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        // Check the clock first: a body that is always ready must end as well, and timers do not
-        // fire while a task never waits.
-        if Instant::now() < self.end.deadline() {
-            if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
-                return Poll::Ready(frame);
-            }
-            if self.end.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
+fn bounded_body(body: ResponseBody, deadline: Instant, late: DeadlineExceeded) -> ResponseBody {
+    let frames = stream::try_unfold(body, move |mut body| async move {
+        // Check the clock first: a body that is always ready must end as well, and timers do
+        // not fire while a task never waits.
+        if Instant::now() >= deadline {
+            return Err(BoxError::from(late));
         }
-        Poll::Ready(Some(Err(DeadlineExceeded(self.timeout).into())))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+        let frame = timeout_at(deadline, body.frame()).await.map_err(|_elapsed| late)?;
+        Ok(frame.transpose()?.map(|frame| (frame, body)))
+    });
+    StreamBody::new(frames).boxed_unsync()
 }

@@ -1,10 +1,10 @@
-//! Errors in the configuration of the clients.
+//! Errors in the configuration of the clients: kube's own, without secrets, and with the
+//! remedy.
 
 use ccm_base::message::{LONGEST_LINE, chain, one_line};
-use kube::{
-    client::{AuthError, RustlsTlsError},
-    config::{KubeconfigError, LoadDataError},
-};
+use kube::config::KubeconfigError;
+
+use crate::error::auth_problem;
 
 /// Why no client could be built. Displayed as one line: the origin of the setting, the
 /// problem, the remedy.
@@ -51,45 +51,28 @@ impl Problem {
 impl From<KubeconfigError> for Problem {
     fn from(error: KubeconfigError) -> Self {
         use KubeconfigError as E;
-        match error {
-            E::CurrentContextNotSet => {
-                Self::new("no current-context", "set it with `kubectl config use-context <name>`")
+        let what = match &error {
+            E::Parse(problem) => parse_problem(&problem.to_string()),
+            other => chain(other),
+        };
+        let remedy = match error {
+            E::CurrentContextNotSet | E::LoadContext(_) => {
+                "choose a context with `kubectl config use-context <name>`"
             }
-            E::LoadContext(name) => Self::new(
-                format!("current-context {name:?} is not among the contexts"),
-                "choose one that `kubectl config get-contexts` lists",
-            ),
-            E::LoadClusterOfContext(name) => Self::new(
-                format!("the context's cluster {name:?} is not among the clusters"),
-                "name a cluster of this file in the context",
-            ),
-            E::ReadConfig(problem, path) => Self::new(
-                format!("cannot read {}: {problem}", path.display()),
-                "give the path of a kubeconfig file that this process may read",
-            ),
-            E::Parse(problem) => {
-                Self::new(parse_problem(&problem.to_string()), "give a kubeconfig file in YAML")
+            E::LoadClusterOfContext(_) => "name a cluster of this file in the context",
+            E::MissingClusterUrl | E::ParseClusterUrl(_) => {
+                "set clusters[].cluster.server to https://host:port"
             }
-            E::MissingClusterUrl => Self::new(
-                "the cluster has no server",
-                "set clusters[].cluster.server to https://host:port",
-            ),
-            E::ParseClusterUrl(problem) => Self::new(
-                format!("the cluster's server is not a URL: {problem}"),
-                "set it to https://host:port",
-            ),
-            E::ParseProxyUrl(problem) => Self::new(
-                format!("the proxy is not a URL: {problem}"),
-                "set proxy-url or HTTPS_PROXY to http://host:port",
-            ),
-            E::LoadCertificateAuthority(problem) => {
-                Self::of_data("certificate-authority", &problem)
+            E::ParseProxyUrl(_) => "set proxy-url or HTTPS_PROXY to http://host:port",
+            E::LoadCertificateAuthority(_) | E::ParseCertificates(_) => {
+                "give the API server's CA certificates in PEM, as a readable file or in base64"
             }
-            E::LoadClientCertificate(problem) => Self::of_data("client-certificate", &problem),
-            E::LoadClientKey(problem) => Self::of_data("client-key", &problem),
-            E::ParseCertificates(_) => Self::no_certificate(),
-            other => Self::new(chain(&other), "give a kubeconfig file as kubectl uses it"),
-        }
+            E::LoadClientCertificate(_) | E::LoadClientKey(_) => {
+                "give both client-certificate and client-key as readable files or in base64, or neither"
+            }
+            _ => "give the path of a readable kubeconfig file in YAML",
+        };
+        Self::new(what, remedy)
     }
 }
 
@@ -97,86 +80,13 @@ impl From<kube::Error> for Problem {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::InferKubeconfig(problem) => problem.into(),
-            kube::Error::Auth(problem) => problem.into(),
-            kube::Error::RustlsTls(problem) => problem.into(),
-            other => {
-                Self::new(chain(&other), "correct the cluster and user that the context names")
-            }
-        }
-    }
-}
-
-impl From<AuthError> for Problem {
-    fn from(error: AuthError) -> Self {
-        match error {
-            AuthError::ReadTokenFile(problem, path) => Self::new(
-                format!("cannot read the token file {}: {problem}", path.display()),
-                "give the path of a token file that this process may read",
+            kube::Error::Auth(problem) => Self::new(
+                auth_problem(&problem),
+                "give a readable token file, or an exec command that prints an ExecCredential",
             ),
-            AuthError::AuthExecStart(problem) => Self::new(
-                format!("cannot start the exec plugin: {problem}"),
-                "install the command that users[].user.exec names, or give its full path",
-            ),
-            // Not the command line: it starts with the environment it got.
-            AuthError::AuthExecRun { status, .. } => Self::new(
-                format!("the exec plugin ended with {status}"),
-                "run it by hand to see what it lacks",
-            ),
-            AuthError::AuthExecParse(_) | AuthError::ExecPluginFailed => Self::new(
-                "the exec plugin's output is not understood",
-                "it has to print an ExecCredential of client.authentication.k8s.io",
-            ),
-            other => Self::new(chain(&other), "correct the user that the context names"),
-        }
-    }
-}
-
-impl From<RustlsTlsError> for Problem {
-    fn from(error: RustlsTlsError) -> Self {
-        use RustlsTlsError as E;
-        match error {
-            E::AddRootCertificate(problem) => Self::new(
-                format!("certificate-authority is not usable: {}", chain(&*problem)),
-                "give the API server's CA certificates in PEM",
-            ),
-            problem @ (E::InvalidIdentityPem(_)
-            | E::MissingPrivateKey
-            | E::MissingCertificate
-            | E::InvalidPrivateKey(_)
-            | E::UnknownPrivateKeyFormat) => Self::new(
-                format!("client-certificate and client-key are not usable: {}", chain(&problem)),
-                "give a certificate and its own key, both in PEM",
-            ),
-            E::InvalidServerName(_) => Self::new(
-                "tls-server-name is not a host name",
-                "give a name that the server's certificate holds",
-            ),
-            other => Self::new(chain(&other), "correct the cluster that the context names"),
-        }
-    }
-}
-
-impl Problem {
-    /// The CA file exists, but contains no certificate.
-    pub(super) fn no_certificate() -> Self {
-        Self::new(
-            "certificate-authority holds no certificate",
-            "give the API server's CA certificates in PEM",
-        )
-    }
-
-    fn of_data(field: &str, error: &LoadDataError) -> Self {
-        match error {
-            LoadDataError::DecodeBase64(_) => {
-                Self::new(format!("{field}-data is not base64"), "encode it with `base64 -w0`")
-            }
-            LoadDataError::ReadFile(problem, path) => Self::new(
-                format!("cannot read {field} {}: {problem}", path.display()),
-                "give a file that this process may read",
-            ),
-            LoadDataError::NoBase64DataOrFile => Self::new(
-                format!("{field} is missing"),
-                "give both client-certificate and client-key, or neither",
+            other => Self::new(
+                chain(&other),
+                "certificate-authority, and client-certificate with its own client-key, have to be PEM",
             ),
         }
     }

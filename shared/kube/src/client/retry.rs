@@ -18,11 +18,12 @@ use ccm_base::Backoff;
 use http::{Method, Request, StatusCode};
 use kube::client::Body;
 use tokio::time::{Instant, sleep};
+use tower::ServiceExt as _;
 
 use super::{
     class::is_watch,
     deadline::Deadline,
-    middleware::{Answer, Middleware, Next, send},
+    middleware::{Answer, Next},
     retry_after::retry_after,
 };
 use crate::{error::causes, metrics::Recorder};
@@ -34,36 +35,28 @@ const DELAY: Backoff =
     Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
 
 /// Retries requests that are safe to repeat.
-pub(super) struct Retry {
-    pub(super) recorder: Recorder,
-}
-
-impl Middleware for Retry {
-    async fn handle(&self, request: Request<Body>, next: Next) -> Answer {
-        let (parts, body) = request.into_parts();
-        let deadline = parts.extensions.get::<Deadline>().copied();
-        // A streaming body cannot be sent twice.
-        let mut spare = if is_watch(&parts.uri) { None } else { body.try_clone() };
-        let mut answer = send(&next, Request::from_parts(parts.clone(), body)).await;
-        for attempt in 1..ATTEMPTS {
-            let (Some(body), Some(wait)) =
-                (spare.take(), wait_before_retry(&parts.method, &answer, attempt))
-            else {
-                return answer;
-            };
-            if deadline
-                .is_some_and(|Deadline(end)| end.saturating_duration_since(Instant::now()) <= wait)
-            {
-                return answer;
-            }
-            self.recorder.retry(&parts.method, answer.as_ref().ok().map(http::Response::status));
-            drop(answer);
-            sleep(wait).await;
-            spare = body.try_clone();
-            answer = send(&next, Request::from_parts(parts.clone(), body)).await;
+pub(super) async fn retry(recorder: Recorder, request: Request<Body>, next: Next) -> Answer {
+    let (parts, body) = request.into_parts();
+    let deadline = parts.extensions.get::<Deadline>().copied();
+    // A streaming body cannot be sent twice.
+    let mut spare = if is_watch(&parts.uri) { None } else { body.try_clone() };
+    let mut answer = next.clone().oneshot(Request::from_parts(parts.clone(), body)).await;
+    for attempt in 1..ATTEMPTS {
+        let (Some(body), Some(wait)) =
+            (spare.take(), wait_before_retry(&parts.method, &answer, attempt))
+        else {
+            return answer;
+        };
+        if deadline.is_some_and(|Deadline(end)| Instant::now() + wait >= end) {
+            return answer;
         }
-        answer
+        recorder.retry(&parts.method, answer.as_ref().ok().map(http::Response::status));
+        drop(answer);
+        sleep(wait).await;
+        spare = body.try_clone();
+        answer = next.clone().oneshot(Request::from_parts(parts.clone(), body)).await;
     }
+    answer
 }
 
 /// The wait before the next attempt, or `None` if this result is final.
@@ -79,45 +72,32 @@ fn wait_before_retry(method: &Method, answer: &Answer, attempt: u32) -> Option<D
             };
             repeat.then_some(asked)?
         }
-        Err(error) => match fault(error.as_ref()) {
-            Fault::NeverSent => None,
-            Fault::Broken if read => None,
-            Fault::Broken | Fault::Other => return None,
-        },
+        Err(error) => can_repeat(error.as_ref(), read).then_some(None)?,
     };
     Some(DELAY.after(attempt).mul_f64(rand::random_range(0.5..1.0)).max(asked.unwrap_or_default()))
 }
 
-/// Why a request got no response.
-enum Fault {
-    /// No connection: the request was not sent.
-    NeverSent,
-    /// The connection broke; the request may have been handled.
-    Broken,
-    /// Anything else, such as missing credentials.
-    Other,
-}
-
-fn fault(error: &(dyn Error + 'static)) -> Fault {
-    let mut broken = false;
-    for cause in causes(error) {
+/// Whether a request without a response can be repeated: it was not sent, because there was
+/// no connection, or it is a read and its connection broke. Anything else, such as missing
+/// credentials, stays as it is.
+fn can_repeat(error: &(dyn Error + 'static), read: bool) -> bool {
+    causes(error).any(|cause| {
         if let Some(client) = cause.downcast_ref::<hyper_util::client::legacy::Error>() {
-            if client.is_connect() {
-                return Fault::NeverSent;
-            }
+            client.is_connect()
         } else if let Some(http) = cause.downcast_ref::<hyper::Error>() {
-            broken |= http.is_incomplete_message() || http.is_closed() || http.is_canceled();
+            read && (http.is_incomplete_message() || http.is_closed() || http.is_canceled())
         } else if let Some(io) = cause.downcast_ref::<io::Error>() {
             match io.kind() {
-                io::ErrorKind::ConnectionRefused => return Fault::NeverSent,
+                io::ErrorKind::ConnectionRefused => true,
                 io::ErrorKind::ConnectionReset
                 | io::ErrorKind::ConnectionAborted
                 | io::ErrorKind::BrokenPipe
                 | io::ErrorKind::UnexpectedEof
-                | io::ErrorKind::TimedOut => broken = true,
-                _ => {}
+                | io::ErrorKind::TimedOut => read,
+                _ => false,
             }
+        } else {
+            false
         }
-    }
-    if broken { Fault::Broken } else { Fault::Other }
+    })
 }

@@ -6,12 +6,13 @@ use std::{
 };
 
 use http::Uri;
-use kube::{Config, config::Kubeconfig};
-
-use super::{
-    in_cluster::{Pod, SERVICE_ACCOUNT},
-    problem::{ClientError, Problem},
+use kube::{
+    Config,
+    config::{InClusterError, Kubeconfig},
 };
+
+use super::problem::{ClientError, Problem};
+use ccm_base::message::chain;
 
 /// The process's environment, as a value for tests.
 #[derive(Clone, Debug, Default)]
@@ -20,8 +21,8 @@ pub(super) struct Surroundings {
     pub(super) kubeconfig: Option<OsString>,
     /// The user's home.
     pub(super) home: Option<PathBuf>,
-    /// Set inside a pod.
-    pub(super) pod: Option<Pod>,
+    /// Reads the configuration of a pod, if this is one.
+    pub(super) pod: Option<fn() -> Result<Config, InClusterError>>,
     /// `NO_PROXY`.
     pub(super) no_proxy: Option<String>,
 }
@@ -33,11 +34,7 @@ impl Surroundings {
         Self {
             kubeconfig: std::env::var_os("KUBECONFIG"),
             home: std::env::home_dir(),
-            pod: var("KUBERNETES_SERVICE_HOST").map(|host| Pod {
-                host,
-                port: var("KUBERNETES_SERVICE_PORT"),
-                account: SERVICE_ACCOUNT.into(),
-            }),
+            pod: var("KUBERNETES_SERVICE_HOST").map(|_| Config::incluster as fn() -> _),
             no_proxy: var("NO_PROXY").or_else(|| var("no_proxy")),
         }
     }
@@ -63,39 +60,31 @@ pub(super) fn find(
 ) -> Result<Found, ClientError> {
     let master = master.filter(|value| !value.is_empty());
     let home = surroundings.home.as_ref().map(|home| home.join(".kube/config"));
-    let variable: Vec<PathBuf> =
-        surroundings.kubeconfig.iter().flat_map(std::env::split_paths).collect();
+    let variable = surroundings.kubeconfig.as_deref().unwrap_or_default();
     let named: Vec<PathBuf> =
-        variable.into_iter().filter(|path| !path.as_os_str().is_empty()).collect();
-    let mut found = if let Some(path) = flag.filter(|path| !path.as_os_str().is_empty()) {
-        of_files(&[path.to_owned()], format!("--kubeconfig={}", path.display()))?
+        std::env::split_paths(variable).filter(|path| !path.as_os_str().is_empty()).collect();
+    let (origin, config) = if let Some(path) = flag.filter(|path| !path.as_os_str().is_empty()) {
+        (format!("--kubeconfig={}", path.display()), merged(&[path.to_owned()]))
     } else if !named.is_empty() {
-        let value = surroundings.kubeconfig.as_deref().unwrap_or_default();
-        of_files(&named, format!("KUBECONFIG={}", value.display()))?
+        (format!("KUBECONFIG={}", variable.display()), merged(&named))
     } else if let Some(path) = home.as_ref().filter(|path| path.exists()) {
-        of_files(std::slice::from_ref(path), path.display().to_string())?
+        (path.display().to_string(), merged(std::slice::from_ref(path)))
     } else if let Some(pod) = &surroundings.pod {
-        let origin = "in-cluster configuration".to_owned();
-        let config = pod.config().map_err(|problem| problem.of(&origin))?;
-        Found { config, origin, own_proxy: false }
+        ("in-cluster configuration".to_owned(), of_pod(*pod))
     } else if let Some(master) = master {
         let config = Config::new(Uri::from_static("http://localhost"));
-        Found { config, origin: format!("--master={master}"), own_proxy: false }
+        (format!("--master={master}"), Ok((config, false)))
     } else {
         let home = home.unwrap_or_else(|| PathBuf::from("~/.kube/config"));
         return Err(ClientError::NotConfigured { home: home.display().to_string() });
     };
+    let (mut config, own_proxy) = config.map_err(|problem| problem.of(&origin))?;
     if let Some(master) = master {
-        let remedy = "give a URL such as https://10.0.0.1:6443".to_owned();
-        found.config.cluster_url = parse_server(master)
-            .map_err(|problem| Problem { remedy, ..problem }.of(&format!("--master={master}")))?;
+        let server = master.parse().ok().filter(is_usable);
+        config.cluster_url =
+            server.ok_or_else(|| no_server(&master).of(&format!("--master={master}")))?;
     }
-    check(&found.config).map_err(|problem| problem.of(&found.origin))?;
-    Ok(found)
-}
-
-fn of_files(paths: &[PathBuf], origin: String) -> Result<Found, ClientError> {
-    let (config, own_proxy) = merged(paths).map_err(|problem| problem.of(&origin))?;
+    check(&config).map_err(|problem| problem.of(&origin))?;
     Ok(Found { config, origin, own_proxy })
 }
 
@@ -106,6 +95,7 @@ fn merged(paths: &[PathBuf]) -> Result<(Config, bool), Problem> {
     let context =
         files.contexts.iter().find(|context| Some(&context.name) == files.current_context.as_ref());
     let context = context.and_then(|context| context.context.as_ref());
+    // kube sends no credentials then.
     if let Some(user) =
         context.and_then(|context| context.user.as_ref()).filter(|user| !user.is_empty())
         && !files.auth_infos.iter().any(|known| known.name == *user)
@@ -124,31 +114,39 @@ fn merged(paths: &[PathBuf]) -> Result<(Config, bool), Problem> {
     Ok((Config::try_from(files)?, own_proxy))
 }
 
+fn of_pod(pod: fn() -> Result<Config, InClusterError>) -> Result<(Config, bool), Problem> {
+    let config = pod().map_err(|error| {
+        Problem::new(
+            chain(&error),
+            "the pod needs a service account with automountServiceAccountToken, and \
+             KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT of an API server; or give --kubeconfig=<file>",
+        )
+    })?;
+    Ok((config, false))
+}
+
 /// Rejects what kube accepts although no request could be sent with it.
 fn check(config: &Config) -> Result<(), Problem> {
-    parse_server(&config.cluster_url.to_string())?;
+    if !is_usable(&config.cluster_url) {
+        return Err(no_server(&config.cluster_url));
+    }
     if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
-        return Err(Problem::no_certificate());
+        return Err(Problem::new(
+            "certificate-authority holds no certificate",
+            "give the API server's CA certificates in PEM",
+        ));
     }
     Ok(())
 }
 
-fn parse_server(text: &str) -> Result<Uri, Problem> {
-    let problem =
-        |why: &str| Problem::new(format!("server {text:?} {why}"), "set it to https://host:port");
-    let server: Uri = text.parse().map_err(|_| problem("is not a URL"))?;
-    if !matches!(server.scheme_str(), Some("http" | "https")) {
-        return Err(problem("does not start with https:// or http://"));
-    }
-    let Some(authority) = server.authority().filter(|authority| !authority.host().is_empty())
-    else {
-        return Err(problem("has no host"));
-    };
-    // An invalid port is silently ignored by the parser.
-    let port = authority.as_str().rsplit_once(']').or_else(|| authority.as_str().rsplit_once('@'));
-    let port = port.map_or(authority.as_str(), |(_, rest)| rest).split_once(':');
-    if port.is_none_or(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0)) {
-        return Ok(server);
-    }
-    Err(problem("has no usable port"))
+pub(super) fn is_usable(server: &Uri) -> bool {
+    let Some(authority) = server.authority() else { return false };
+    let (text, host) = (authority.as_str(), authority.host());
+    // `Uri` accepts any text as port, and ignores it if it is no number.
+    let port = authority.port_u16().map_or(text.ends_with(host), |port| port > 0);
+    matches!(server.scheme_str(), Some("http" | "https")) && !host.is_empty() && port
+}
+
+fn no_server(text: &dyn std::fmt::Display) -> Problem {
+    Problem::new(format!("{text} is not the URL of a server"), "must be https://host:port")
 }

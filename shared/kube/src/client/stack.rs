@@ -7,15 +7,14 @@ use kube::client::{ConfigExt as _, middleware::AuthLayer};
 use tower::Layer as _;
 
 use super::{
-    ClientConfig,
-    deadline::Deadlines,
-    encoding,
-    measure::Measure,
+    ClientConfig, Unlimited,
+    attempt::Attempts,
+    deadline::bounded,
+    encoding::decompressed,
     middleware::{Next, around},
     problem::Problem,
-    retry::Retry,
-    throttle::Throttle,
-    watch_status::Refusals,
+    retry::retry,
+    watch_status::refuse,
 };
 use crate::metrics::Recorder;
 
@@ -74,26 +73,23 @@ impl<'a> Layers<'a> {
         &self.server
     }
 
-    /// The namespace of the kubeconfig's context, or the pod's.
-    pub(super) fn namespace(&self) -> &str {
-        &self.kube.default_namespace
-    }
-
     /// Wraps a transport in the layers of a client; the layer added last sees a request first.
     pub(super) fn around(&self, role: Role, transport: Next) -> Result<Next, Problem> {
         let mut next = self.with_headers(role, transport)?;
         if let Some(auth) = self.auth {
             next = Next::new(auth.layer(next));
         }
-        next = around(Measure { recorder: self.recorder.clone() }, next);
-        if role != Role::Lease {
-            let limiter = Arc::clone(&self.config.limiter);
-            next = around(Throttle { limiter, recorder: self.recorder.clone() }, next);
-            next = around(Retry { recorder: self.recorder.clone() }, next);
+        let (lease, recorder) = (role == Role::Lease, self.recorder.clone());
+        let limiter = if lease { Arc::new(Unlimited) } else { Arc::clone(&self.config.limiter) };
+        let attempts = Attempts { limiter, recorder: recorder.clone() };
+        next = around(next, move |request, next| attempts.clone().send(request, next));
+        if !lease {
+            next = around(next, move |request, next| retry(recorder.clone(), request, next));
         }
-        next = encoding::decompressed(!self.kube.disable_compression, next);
-        next = around(Refusals { watches_only: role == Role::Lease }, next);
-        next = around(Deadlines { timeout: self.config.request_timeout }, next);
+        next = decompressed(!self.kube.disable_compression, next);
+        next = around(next, move |request, next| refuse(lease, request, next));
+        let timeout = self.config.request_timeout;
+        next = around(next, move |request, next| bounded(timeout, request, next));
         Ok(Next::new(self.kube.base_uri_layer().layer(next)))
     }
 

@@ -1,14 +1,13 @@
-//! Valid and invalid configurations, and the options of connections.
+//! Valid and invalid configurations, and a handshake that hangs.
 
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use std::{fs, io::ErrorKind, path::Path, sync::Arc, time::Duration};
 
+use kube::config::InClusterError;
 use tempfile::TempDir;
 
 use super::{
     ClientConfig, Clients, RestMetrics, Unlimited,
-    connector::dial,
-    in_cluster::Pod,
-    source::{Surroundings, find},
+    source::{Surroundings, find, is_usable},
 };
 
 /// A CA certificate in PEM.
@@ -62,19 +61,17 @@ async fn mistakes(rows: &[(String, &str)]) {
 #[tokio::test]
 async fn each_mistake_in_a_context_is_one_clear_line() {
     let good = kubeconfig(CONTEXT, CLUSTER, "{}");
-    let no_context = "no current-context; set it with `kubectl config use-context <name>`";
+    let no_context = "failed to determine current context; choose a context with `kubectl config use-context <name>`";
     mistakes(&[
         (String::new(), no_context),
         ("apiVersion: v1\n".to_owned(), no_context),
         (
             good.replace("current-context: c", "current-context: x"),
-            "current-context \"x\" is not among the contexts; \
-             choose one that `kubectl config get-contexts` lists",
+            "failed to load current context: x; choose a context with `kubectl config use-context <name>`",
         ),
         (
             kubeconfig("{cluster: x, user: u}", CLUSTER, "{}"),
-            "the context's cluster \"x\" is not among the clusters; \
-             name a cluster of this file in the context",
+            "failed to load the cluster of context: x; name a cluster of this file in the context",
         ),
         (
             kubeconfig("{cluster: k, user: x}", CLUSTER, "{}"),
@@ -89,23 +86,27 @@ async fn each_mistake_in_a_cluster_is_one_clear_line() {
     let with = |cluster: &str| kubeconfig(CONTEXT, cluster, "{}");
     let secure = |more: &str| with(&format!("{{server: \"https://h\", {more}}}"));
     mistakes(&[
-        (with("{}"), "the cluster has no server; set clusters[].cluster.server to https://host:port"),
+        (
+            with("{}"),
+            "cluster url is missing on selected cluster; set clusters[].cluster.server to https://host:port",
+        ),
         (
             with("{server: \"10.0.0.1:6443\"}"),
-            "server \"10.0.0.1:6443\" does not start with https:// or http://; set it to https://host:port",
+            "10.0.0.1:6443 is not the URL of a server; must be https://host:port",
         ),
         (
             with("{server: \"https://h:x\"}"),
-            "server \"https://h:x/\" has no usable port; set it to https://host:port",
+            "https://h:x/ is not the URL of a server; must be https://host:port",
         ),
         (
             with("{server: \"https://a b\"}"),
-            "the cluster's server is not a URL: invalid uri character; set it to https://host:port",
+            "failed to parse cluster url: invalid uri character; set clusters[].cluster.server to https://host:port",
         ),
         (
             secure("certificate-authority: gone.crt"),
-            "cannot read certificate-authority $DIR/gone.crt: No such file or directory (os error 2); \
-             give a file that this process may read",
+            "failed to load certificate authority: failed to read file '\"$DIR/gone.crt\"': \
+             No such file or directory (os error 2); \
+             give the API server's CA certificates in PEM, as a readable file or in base64",
         ),
         (
             secure("certificate-authority: empty"),
@@ -113,7 +114,8 @@ async fn each_mistake_in_a_cluster_is_one_clear_line() {
         ),
         (
             secure("certificate-authority-data: \"!\""),
-            "certificate-authority-data is not base64; encode it with `base64 -w0`",
+            "failed to load certificate authority: failed to decode base64 data: Invalid symbol 33, offset 0.; \
+             give the API server's CA certificates in PEM, as a readable file or in base64",
         ),
         (
             secure("proxy-url: \"socks5://p:1\""),
@@ -139,34 +141,40 @@ async fn each_mistake_in_a_user_is_one_clear_line() {
     mistakes(&[
         (
             with("{tokenFile: gone}"),
-            "cannot read the token file $DIR/gone: No such file or directory (os error 2); \
-             give the path of a token file that this process may read",
+            "failed to read token file '\"$DIR/gone\"': No such file or directory (os error 2); \
+             give a readable token file, or an exec command that prints an ExecCredential",
         ),
         (
             with("{client-certificate: gone.crt, client-key: gone.key}"),
-            "cannot read client-certificate $DIR/gone.crt: No such file or directory (os error 2); \
-             give a file that this process may read",
+            "failed to load client certificate: failed to read file '\"$DIR/gone.crt\"': \
+             No such file or directory (os error 2); \
+             give both client-certificate and client-key as readable files or in base64, or neither",
         ),
         (
             with("{client-certificate: ca.crt}"),
-            "client-key is missing; give both client-certificate and client-key, or neither",
+            "failed to load client key: no base64 data or file; \
+             give both client-certificate and client-key as readable files or in base64, or neither",
         ),
         (
             with("{client-certificate: ca.crt, client-key: empty}"),
-            "client-certificate and client-key are not usable: identity PEM is missing a private key: \
-             the key must be PKCS8 or RSA/PKCS1; give a certificate and its own key, both in PEM",
+            "rustls tls error: identity PEM is missing a private key: the key must be PKCS8 or RSA/PKCS1; \
+             certificate-authority, and client-certificate with its own client-key, have to be PEM",
         ),
         (
             exec("./gone"),
-            "cannot start the exec plugin: No such file or directory (os error 2); \
-             install the command that users[].user.exec names, or give its full path",
+            "unable to run auth exec: No such file or directory (os error 2); \
+             give a readable token file, or an exec command that prints an ExecCredential",
         ),
         // A plugin's environment can hold secrets: it is not shown.
-        (exec("\"false\""), "the exec plugin ended with exit status: 1; run it by hand to see what it lacks"),
+        (
+            exec("\"false\""),
+            "the exec plugin ended with exit status: 1; \
+             give a readable token file, or an exec command that prints an ExecCredential",
+        ),
         (
             exec("\"true\""),
-            "the exec plugin's output is not understood; \
-             it has to print an ExecCredential of client.authentication.k8s.io",
+            "exec-plugin response did not contain a status; \
+             give a readable token file, or an exec command that prints an ExecCredential",
         ),
         (
             with("{as: \"a\\nb\"}"),
@@ -188,7 +196,10 @@ async fn a_file_that_is_no_yaml_is_said_so_without_quoting_it() {
     ] {
         let line = problem(&dir, text).await;
         assert!(line.starts_with("--kubeconfig=$FILE: not a kubeconfig"), "{text:?}: {line}");
-        assert!(line.ends_with("; give a kubeconfig file in YAML"), "{text:?}: {line}");
+        assert!(
+            line.ends_with("; give the path of a readable kubeconfig file in YAML"),
+            "{text:?}: {line}"
+        );
         assert!(
             !line.contains("hunter2") && !line.contains('\n') && line.len() < 160,
             "{text:?}: {line}"
@@ -208,16 +219,12 @@ fn sources_are_tried_in_order_and_a_named_one_has_to_be_good() {
     };
     let (flag, variable) = (write("flag", "flag"), write("variable", "variable"));
     let gone = dir.path().join("gone");
-    let account = dir.path().join("account");
-    fs::create_dir(&account).unwrap();
-    fs::write(account.join("token"), "t").unwrap();
-    fs::write(account.join("ca.crt"), ca()).unwrap();
-    let pod = Pod { host: "fd00::1".to_owned(), port: Some("443".to_owned()), account };
+    let pod = || Ok(kube::Config::new(http::Uri::from_static("https://pod")));
     let home = dir.path().join("home");
     let mut around = Surroundings {
         kubeconfig: Some(variable.clone().into()),
         home: Some(home.clone()),
-        pod: Some(pod.clone()),
+        pod: Some(pod),
         no_proxy: None,
     };
     let server = |flag: Option<&Path>, master, around: &Surroundings| {
@@ -231,8 +238,8 @@ fn sources_are_tried_in_order_and_a_named_one_has_to_be_good() {
     // A named file that is missing is an error, even if other sources exist.
     let missing = |setting: &str| {
         format!(
-            "{setting}={0}: cannot read {0}: No such file or directory (os error 2); \
-                 give the path of a kubeconfig file that this process may read",
+            "{setting}={0}: failed to read kubeconfig from '\"{0}\"': No such file or directory (os error 2); \
+             give the path of a readable kubeconfig file in YAML",
             gone.display()
         )
     };
@@ -243,7 +250,7 @@ fn sources_are_tried_in_order_and_a_named_one_has_to_be_good() {
     around.kubeconfig = Some(std::env::join_paths([Path::new(""), &variable, &flag]).unwrap());
     assert_eq!(server(None, None, &around).unwrap(), "https://variable/");
     around.kubeconfig = Some("".into());
-    assert_eq!(server(None, None, &around).unwrap(), "https://[fd00::1]:443/");
+    assert_eq!(server(None, None, &around).unwrap(), "https://pod/");
     write("home/.kube/config", "home");
     assert_eq!(server(None, None, &around).unwrap(), "https://home/");
     assert_eq!(server(Some(Path::new("")), Some(""), &around).unwrap(), "https://home/");
@@ -257,62 +264,39 @@ fn sources_are_tried_in_order_and_a_named_one_has_to_be_good() {
     );
     assert_eq!(
         server(None, Some("m:8080"), &nothing).unwrap_err(),
-        "--master=m:8080: server \"m:8080\" does not start with https:// or http://; \
-         give a URL such as https://10.0.0.1:6443"
+        "--master=m:8080: m:8080 is not the URL of a server; must be https://host:port"
     );
 }
 
 #[test]
-fn a_pod_without_a_usable_service_account_says_what_it_lacks() {
-    let dir = tempfile::tempdir().unwrap();
-    let pod = |host: &str, port: Option<&str>| Pod {
-        host: host.to_owned(),
-        port: port.map(str::to_owned),
-        account: dir.path().to_owned(),
-    };
-    let check = |pod: Pod, expect: Result<&str, &str>| {
-        let around = Surroundings { pod: Some(pod.clone()), ..Surroundings::default() };
-        let found = find(None, None, &around).map_err(|error| error.to_string());
-        let found = found.map(|found| {
-            format!("{} {}", found.config.cluster_url, found.config.default_namespace)
-        });
-        let found = found.map_err(|line| line.replace(&dir.path().display().to_string(), "$DIR"));
-        assert_eq!(found.as_deref().map_err(String::as_str), expect, "{pod:?}");
-    };
-    let account =
-        "the pod needs a service account with automountServiceAccountToken, or --kubeconfig=<file>";
-    let missing = |file: &str| {
-        format!(
-            "in-cluster configuration: cannot read $DIR/{file}: No such file or directory (os error 2); {account}"
-        )
-    };
-    check(pod("10.0.0.1", None), Err(&missing("token")));
-    fs::write(dir.path().join("token"), "t").unwrap();
-    check(pod("10.0.0.1", None), Err(&missing("ca.crt")));
-    fs::write(dir.path().join("ca.crt"), "nothing").unwrap();
-    check(
-        pod("10.0.0.1", None),
-        Err("in-cluster configuration: $DIR/ca.crt holds no certificate; \
-         the ConfigMap kube-root-ca.crt has to hold the API server's CA"),
-    );
-    fs::write(dir.path().join("ca.crt"), ca()).unwrap();
-    check(pod("10.0.0.1", None), Ok("https://10.0.0.1:443/ default"));
-    fs::write(dir.path().join("namespace"), "kube-system\n").unwrap();
-    check(
-        pod("kubernetes.default.svc", Some("6443")),
-        Ok("https://kubernetes.default.svc:6443/ kube-system"),
-    );
-    for (host, port) in
-        [("10.0.0.1", "tcp"), ("10.0.0.1", "0"), ("10.0.0.1", "70000"), ("a b", "443")]
-    {
-        check(
-            pod(host, Some(port)),
-            Err(&format!(
-                "in-cluster configuration: KUBERNETES_SERVICE_HOST={host} and KUBERNETES_SERVICE_PORT={port} name no \
-             server; leave them as the kubelet sets them, or set them to a reachable API server"
-            )),
-        );
+fn what_no_request_could_be_sent_to_is_no_server() {
+    for (server, usable) in [
+        ("https://10.0.0.1", true),
+        ("http://[fd00::1]", true),
+        ("https://[fd00::1]:6443/prefix", true),
+        ("https://user:1@host", true),
+        ("https://host:0", false),
+        ("https://host:70000", false),
+        ("https://host:", false),
+        ("https://[fd00::1]:x", false),
+        ("https://:443", false),
+        ("ftp://host", false),
+        ("/host", false),
+    ] {
+        assert_eq!(server.parse().is_ok_and(|uri| is_usable(&uri)), usable, "{server}");
     }
+}
+
+#[test]
+fn a_pod_without_a_usable_service_account_says_what_it_lacks() {
+    let pod = || Err(InClusterError::ReadCertificateBundle(ErrorKind::NotFound.into()));
+    let around = Surroundings { pod: Some(pod), ..Surroundings::default() };
+    assert_eq!(
+        find(None, None, &around).unwrap_err().to_string(),
+        "in-cluster configuration: failed to read a certificate bundle: entity not found; \
+         the pod needs a service account with automountServiceAccountToken, and KUBERNETES_SERVICE_HOST and \
+         KUBERNETES_SERVICE_PORT of an API server; or give --kubeconfig=<file>"
+    );
 }
 
 #[tokio::test]
@@ -322,23 +306,6 @@ async fn a_user_agent_that_cannot_be_sent_is_refused() {
     let error = Clients::connect_in(config, Surroundings::default()).await.unwrap_err();
     assert!(error.to_string().starts_with("--master=http://127.0.0.1:1: "), "{error}");
     assert!(error.to_string().contains("the user agent \"a\\nb/main\" cannot be sent"), "{error}");
-}
-
-/// The options by which TCP detects a dead peer, read back from a connection.
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn connections_notice_a_dead_peer() {
-    use tower::ServiceExt as _;
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();
-    let connection = dial(None).oneshot(server).await.unwrap();
-    let socket = socket2::SockRef::from(connection.inner());
-    assert!(socket.keepalive().unwrap());
-    assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(30));
-    assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(10));
-    assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
-    assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(30)));
-    assert!(socket.tcp_nodelay().unwrap());
 }
 
 /// A handshake with a peer that accepts but never answers ends long before the call's

@@ -13,39 +13,40 @@ use kube::{
     client::Body,
     core::{Status, response::StatusDetails},
 };
+use tower::ServiceExt as _;
 
 use super::{
     ResponseBody,
     class::is_watch,
-    middleware::{Answer, Middleware, Next, send},
+    middleware::{Answer, Next},
     retry_after::retry_after,
 };
 
 /// The longest error body that is read, in bytes. A `Status` has a few hundred.
 const BODY_LIMIT: usize = 64 * 1024;
 
-/// Turns refusals into errors.
-pub(super) struct Refusals {
-    /// Whether only watches are handled. For leases: a layer around that client must see a 404
-    /// as a response.
-    pub(super) watches_only: bool,
-}
-
-impl Middleware for Refusals {
-    async fn handle(&self, request: Request<Body>, next: Next) -> Answer {
-        let passed_on = self.watches_only && !is_watch(request.uri());
-        let response = send(&next, request).await?;
-        if passed_on || response.status().is_success() {
-            return Ok(response);
-        }
-        Err(Box::new(kube::Error::Api(Box::new(refusal(response).await))))
+/// Turns refusals into errors, with `watches_only` those of watches: a layer around the
+/// client for leases must see a 404 as a response.
+pub(super) async fn refuse(watches_only: bool, request: Request<Body>, next: Next) -> Answer {
+    let passed_on = watches_only && !is_watch(request.uri());
+    let response = next.oneshot(request).await?;
+    if passed_on || response.status().is_success() {
+        return Ok(response);
     }
+    Err(Box::new(kube::Error::Api(Box::new(refusal(response).await))))
 }
 
 /// The server's explanation of a refused request.
 async fn refusal(response: Response<ResponseBody>) -> Status {
-    let (head, body) = response.into_parts();
-    let mut status = parse(&beginning(body).await).unwrap_or_else(|| unexplained(head.status));
+    let (head, mut body) = response.into_parts();
+    let mut bytes = Vec::new();
+    // If the body breaks off or is too long, the status code still counts.
+    while let Some(Ok(frame)) = body.frame().await
+        && bytes.len() <= BODY_LIMIT
+    {
+        bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+    }
+    let mut status = parse(&bytes).unwrap_or_else(|| unexplained(head.status));
     status.code = head.status.as_u16();
     if let Some(wait) = retry_after(&head.headers, ccm_base::clock::wall()) {
         let seconds = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).max(1);
@@ -53,18 +54,6 @@ async fn refusal(response: Response<ResponseBody>) -> Status {
         details.retry_after_seconds = details.retry_after_seconds.max(seconds);
     }
     status
-}
-
-/// The beginning of the body. If the body breaks off, the status code still counts.
-async fn beginning(mut body: ResponseBody) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while let Some(Ok(frame)) = body.frame().await {
-        bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
-        if bytes.len() > BODY_LIMIT {
-            break;
-        }
-    }
-    bytes
 }
 
 /// The body, if it is a Kubernetes `Status`, on one line or several.
@@ -75,7 +64,7 @@ fn parse(body: &[u8]) -> Option<Status> {
 
 /// The status for a response from a proxy or load balancer, which is not an API server.
 fn unexplained(code: StatusCode) -> Status {
-    Status::failure(&format!("{code} without an explanation by an API server"), "")
+    Status::failure(&format!("{code} without a Status of the API server"), "")
 }
 
 fn no_details() -> StatusDetails {

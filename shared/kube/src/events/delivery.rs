@@ -15,13 +15,9 @@ use crate::error::ApiError;
 
 /// The number of tries while the API server is unreachable.
 const TRIES: u32 = 12;
-/// The wait between two tries; the first wait is random, so that the replicas of a program
-/// do not retry together.
-const BETWEEN_TRIES: Duration = Duration::from_secs(10);
-/// The timeout of one request.
-const CALL: Duration = Duration::from_secs(10);
-/// The longest time that one event may delay later ones.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// The timeout of a try, and the time until the next; so one event delays later ones by two
+/// minutes at most.
+const TRY: Duration = Duration::from_secs(10);
 
 /// Writes events for one component.
 pub(super) struct Delivery {
@@ -43,29 +39,21 @@ impl Delivery {
         stop: &CancellationToken,
     ) -> Result<(), ApiError> {
         let mut last = ApiError::Timeout;
-        let tries = async {
-            for tried in 1..=TRIES {
-                last = match timeout(CALL, self.write(event, occurrence)).await {
-                    Ok(Ok(())) => return Ok(()),
-                    Ok(Err(error)) if is_final(&error) => return Err(error.into()),
-                    Ok(Err(error)) => error.into(),
-                    Err(_) => ApiError::Timeout,
-                };
-                if tried == TRIES || stop.is_cancelled() {
-                    break;
-                }
-                let share = if tried == 1 { rand::random_range(0.0..1.0) } else { 1.0 };
-                let wait = sleep(BETWEEN_TRIES.mul_f64(share));
-                if stop.run_until_cancelled(wait).await.is_none() {
-                    break;
-                }
+        for tried in 1..=TRIES {
+            // The first time is random, so that the replicas of a program do not retry together.
+            let share = if tried == 1 { rand::random_range(0.0..1.0) } else { 1.0 };
+            let next = sleep(TRY.mul_f64(share));
+            last = match timeout(TRY, self.write(event, occurrence)).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) if is_final(&error) => return Err(error.into()),
+                Ok(Err(error)) => error.into(),
+                Err(_) => ApiError::Timeout,
+            };
+            if tried == TRIES || stop.run_until_cancelled(next).await.is_none() {
+                break;
             }
-            Err(last.clone())
-        };
-        match timeout(PATIENCE, tries).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(last),
         }
+        Err(last)
     }
 
     /// One try. If the API server has already expired the event, it is created again with its

@@ -17,13 +17,13 @@ const REMEMBERED: usize = 1000;
 metrics! {
     /// The metrics of all informers of a program.
     pub struct InformerMetrics {
-        /// Objects that the informer knows, as the API server has them
+        /// Objects in the informer's cache
         [ALPHA] ccm_informer_objects { resource } => objects: Family<Gauge, Text>;
-        /// Full lists because a watch could not continue; the first list is not counted
+        /// Lists of all objects because a watch could not continue; the initial list is not counted
         [ALPHA] ccm_informer_relists { resource } => relists: Family<Counter, Text>;
         /// Failed lists and watches, by reason
         [ALPHA] ccm_informer_errors { resource, reason } => errors: Family<Counter, (Text, ApiReason)>;
-        /// Objects that could not be read and were skipped, counted on each read
+        /// Objects that could not be parsed and were skipped, counted on each read
         [ALPHA] ccm_informer_malformed_objects { resource } => malformed: Family<Counter, Text>;
         /// Unix time of the last answer from the API server
         [ALPHA] ccm_informer_last_event_timestamp_seconds { resource } => last_event: Family<FloatGauge, Text>;
@@ -93,7 +93,7 @@ impl Meter {
                 resource = self.resource(),
                 name,
                 why,
-                "skipping an object that cannot be read"
+                "skipping an object that cannot be parsed"
             );
         }
     }

@@ -36,18 +36,15 @@ impl Received {
     }
 
     fn parse(text: &str) -> Self {
-        let wire: Wire = serde_json::from_str(text).unwrap_or_default();
-        let (name, version) = (&wire.metadata.name, &wire.metadata.resource_version);
-        let meta = ObjectMeta {
-            name: present(name).map(str::to_owned),
-            resource_version: present(version).map(str::to_owned),
-            ..ObjectMeta::default()
+        let object: Fields<'_> = serde_json::from_str(text).unwrap_or_default();
+        let metadata = object.object("metadata");
+        let name = metadata.text("name");
+        let node = match &name {
+            Some(name) => Ok(Box::new(node(name, &metadata, &object))),
+            None => Err("it has no valid name".to_owned()),
         };
-        let node = match present(name) {
-            Some(_) => Ok(Box::new(wire.node())),
-            None => Err("it has no readable name".to_owned()),
-        };
-        Self { meta, node }
+        let resource_version = metadata.text("resourceVersion");
+        Self { meta: ObjectMeta { name, resource_version, ..ObjectMeta::default() }, node }
     }
 }
 
@@ -112,195 +109,101 @@ impl Resource for Received {
     }
 }
 
+/// The fields of an object, each cut out as text.
 #[derive(Default, Deserialize)]
-#[serde(default)]
-struct Wire {
-    #[serde(deserialize_with = "lenient")]
-    metadata: Metadata,
-    #[serde(deserialize_with = "lenient")]
-    spec: Spec,
-    #[serde(deserialize_with = "lenient")]
-    status: Status,
+#[serde(transparent)]
+struct Fields<'a>(#[serde(borrow)] BTreeMap<String, &'a RawValue>);
+
+impl<'a> Fields<'a> {
+    /// A field; null and values of the wrong type count as absent.
+    fn get<T: Deserialize<'a>>(&self, key: &str) -> Option<T> {
+        value(self.0.get(key)?)
+    }
+
+    /// A text. Absent and empty are the same in Kubernetes.
+    fn text(&self, key: &str) -> Option<String> {
+        self.get(key).filter(|text: &String| !text.is_empty())
+    }
+
+    fn shared(&self, key: &str) -> Shared {
+        intern(&self.text(key).unwrap_or_default())
+    }
+
+    /// A text that may be empty.
+    fn optional(&self, key: &str) -> Option<Shared> {
+        self.get(key).map(|text: String| intern(&text))
+    }
+
+    fn object(&self, key: &str) -> Self {
+        self.get(key).unwrap_or_default()
+    }
+
+    /// A list, without unreadable entries and without spare capacity.
+    fn list<T: Deserialize<'a>, R>(&self, key: &str, read: impl Fn(T) -> Option<R>) -> Vec<R> {
+        let list: Vec<&RawValue> = self.get(key).unwrap_or_default();
+        let list: Box<[R]> = list.into_iter().filter_map(|entry| read(value(entry)?)).collect();
+        list.into_vec()
+    }
+
+    /// A map of texts, without entries of another type.
+    fn texts(&self, key: &str) -> impl Iterator<Item = (String, String)> {
+        self.object(key).0.into_iter().filter_map(|(key, text)| Some((key, value(text)?)))
+    }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Metadata {
-    #[serde(deserialize_with = "lenient")]
-    name: String,
-    #[serde(deserialize_with = "lenient")]
-    uid: String,
-    #[serde(deserialize_with = "lenient")]
-    resource_version: String,
-    #[serde(deserialize_with = "lenient")]
-    creation_timestamp: Option<jiff::Timestamp>,
-    // Only its presence matters.
-    deletion_timestamp: Option<IgnoredAny>,
-    #[serde(deserialize_with = "texts")]
-    labels: BTreeMap<String, String>,
-    #[serde(deserialize_with = "texts")]
-    annotations: BTreeMap<String, String>,
+fn value<'a, T: Deserialize<'a>>(text: &'a RawValue) -> Option<T> {
+    serde_json::from_str::<Option<T>>(text.get()).ok()?
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Spec {
-    #[serde(rename = "providerID", deserialize_with = "lenient")]
-    provider_id: String,
-    #[serde(rename = "podCIDRs", deserialize_with = "entries")]
-    pod_cidrs: Vec<String>,
-    #[serde(deserialize_with = "entries")]
-    taints: Vec<WireTaint>,
-    #[serde(deserialize_with = "lenient")]
-    unschedulable: bool,
+fn node(name: &str, metadata: &Fields<'_>, object: &Fields<'_>) -> Node {
+    let (spec, status) = (object.object("spec"), object.object("status"));
+    Node {
+        name: intern(name),
+        uid: metadata.text("uid").unwrap_or_default().into(),
+        resource_version: metadata.text("resourceVersion").unwrap_or_default().into(),
+        created: metadata.get("creationTimestamp"),
+        // Only its presence matters.
+        deleting: metadata.get::<IgnoredAny>("deletionTimestamp").is_some(),
+        labels: metadata.texts("labels").map(|(key, text)| (intern(&key), intern(&text))).collect(),
+        annotations: metadata.texts("annotations").filter_map(annotation).collect(),
+        provider_id: spec.text("providerID").map(Into::into),
+        taints: spec.list("taints", |fields| Some(taint(&fields))),
+        pod_cidrs: spec.list("podCIDRs", |cidr: String| Some(cidr.into())),
+        unschedulable: spec.get("unschedulable").unwrap_or_default(),
+        addresses: status.list("addresses", |fields| Some(address(&fields))),
+        conditions: status.list("conditions", |fields| condition(&fields)),
+        system_uuid: status.object("nodeInfo").text("systemUUID").map(Into::into),
+    }
 }
 
 /// Every field is lenient: a taint that is dropped here would be removed from the node by
 /// the next write of the list.
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct WireTaint {
-    #[serde(deserialize_with = "lenient")]
-    key: String,
-    #[serde(deserialize_with = "lenient")]
-    value: Option<String>,
-    #[serde(deserialize_with = "lenient")]
-    effect: String,
-    #[serde(deserialize_with = "lenient")]
-    time_added: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Status {
-    #[serde(deserialize_with = "entries")]
-    addresses: Vec<WireAddress>,
-    #[serde(deserialize_with = "entries")]
-    conditions: Vec<WireCondition>,
-    #[serde(deserialize_with = "lenient")]
-    node_info: NodeInfo,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct WireAddress {
-    #[serde(rename = "type", deserialize_with = "lenient")]
-    kind: String,
-    #[serde(deserialize_with = "lenient")]
-    address: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct WireCondition {
-    #[serde(rename = "type", deserialize_with = "lenient")]
-    kind: String,
-    #[serde(deserialize_with = "lenient")]
-    status: String,
-    #[serde(deserialize_with = "lenient")]
-    reason: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct NodeInfo {
-    #[serde(rename = "systemUUID", deserialize_with = "lenient")]
-    system_uuid: String,
-}
-
-/// A field; null and values of the wrong type count as absent.
-fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    let text: &RawValue = Deserialize::deserialize(deserializer)?;
-    Ok(serde_json::from_str::<Option<T>>(text.get()).ok().flatten().unwrap_or_default())
-}
-
-/// A list, without unreadable entries.
-fn entries<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    let list: Vec<&RawValue> = lenient(deserializer)?;
-    Ok(list.into_iter().filter_map(|entry| serde_json::from_str(entry.get()).ok()).collect())
-}
-
-/// A map of texts, without entries of another type.
-fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
-    let map: BTreeMap<String, &RawValue> = lenient(deserializer)?;
-    let text =
-        |(key, value): (String, &RawValue)| Some((key, serde_json::from_str(value.get()).ok()?));
-    Ok(map.into_iter().filter_map(text).collect())
-}
-
-impl Wire {
-    fn node(self) -> Node {
-        let Self { metadata, spec, status } = self;
-        let mut node = Node {
-            name: intern(&metadata.name),
-            uid: metadata.uid.into(),
-            resource_version: metadata.resource_version.into(),
-            created: metadata.creation_timestamp,
-            deleting: metadata.deletion_timestamp.is_some(),
-            labels: metadata
-                .labels
-                .iter()
-                .map(|(key, value)| (intern(key), intern(value)))
-                .collect(),
-            annotations: metadata.annotations.into_iter().filter_map(annotation).collect(),
-            provider_id: present(&spec.provider_id).map(Into::into),
-            taints: spec.taints.iter().map(WireTaint::taint).collect(),
-            pod_cidrs: spec.pod_cidrs.into_iter().map(Into::into).collect(),
-            unschedulable: spec.unschedulable,
-            addresses: status.addresses.iter().map(WireAddress::address).collect(),
-            conditions: status.conditions.iter().filter_map(WireCondition::kept).collect(),
-            system_uuid: present(&status.node_info.system_uuid).map(Into::into),
-        };
-        node.taints.shrink_to_fit();
-        node.pod_cidrs.shrink_to_fit();
-        node.addresses.shrink_to_fit();
-        node.conditions.shrink_to_fit();
-        node
+fn taint(fields: &Fields<'_>) -> Taint {
+    Taint {
+        key: fields.shared("key"),
+        value: fields.optional("value"),
+        effect: fields.shared("effect"),
+        time_added: fields.get::<String>("timeAdded").map(Into::into),
     }
 }
 
-impl WireTaint {
-    fn taint(&self) -> Taint {
-        Taint {
-            key: intern(&self.key),
-            value: self.value.as_deref().map(intern),
-            effect: intern(&self.effect),
-            time_added: self.time_added.as_deref().map(Into::into),
-        }
-    }
+fn address(fields: &Fields<'_>) -> Address {
+    let address = fields.text("address").unwrap_or_default();
+    Address { kind: fields.shared("type"), address: address.into() }
 }
 
-impl WireAddress {
-    fn address(&self) -> Address {
-        Address { kind: intern(&self.kind), address: self.address.as_str().into() }
-    }
-}
-
-impl WireCondition {
-    fn kept(&self) -> Option<Condition> {
-        CONDITIONS.contains(&self.kind.as_str()).then(|| Condition {
-            kind: intern(&self.kind),
-            status: intern(&self.status),
-            reason: self.reason.as_deref().map(intern),
-        })
-    }
+/// A condition, if it is kept.
+fn condition(fields: &Fields<'_>) -> Option<Condition> {
+    let kind = fields.text("type").filter(|kind| CONDITIONS.contains(&kind.as_str()))?;
+    Some(Condition {
+        kind: intern(&kind),
+        status: fields.shared("status"),
+        reason: fields.optional("reason"),
+    })
 }
 
 /// An annotation, if Quartet reads it.
 fn annotation((key, value): (String, String)) -> Option<(Shared, Box<str>)> {
     let ours = key == node_keys::PROVIDED_NODE_IP || key.starts_with(OWN_ANNOTATIONS);
     ours.then(|| (intern(&key), value.into()))
-}
-
-/// Absent and empty are the same in Kubernetes.
-fn present(text: &str) -> Option<&str> {
-    (!text.is_empty()).then_some(text)
 }

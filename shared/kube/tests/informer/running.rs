@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_kube::{
-    informer::{Informer, InformerConfig, InformerMetrics, Trouble},
+    informer::{Informer, InformerMetrics, Trouble},
     store::{Change, Store},
 };
 use ccm_objects::Node;
@@ -26,17 +26,13 @@ pub struct Running {
 
 impl Running {
     pub fn start(server: &Server) -> Self {
-        Self::with(server, InformerConfig::default())
-    }
-
-    pub fn with(server: &Server, config: InformerConfig) -> Self {
         let (store, stop) = (Store::new(), CancellationToken::new());
         let reported = Arc::new(Mutex::new(Vec::new()));
         let (metrics, mut registry) = (InformerMetrics::default(), Registry::default());
         metrics.register(&mut registry);
         let listener = Arc::clone(&reported);
         let on_change = Box::new(move |change| listener.lock().push(short(change)));
-        let informer = Informer::new(server.client(), config, store.clone(), on_change, &metrics);
+        let informer = Informer::new(server.client(), store.clone(), on_change, &metrics);
         let (trouble, mut tasks) = (informer.trouble(), JoinSet::new());
         tasks.spawn(informer.run(stop.clone()));
         Self { store, stop, trouble, reported, registry, tasks }

@@ -13,7 +13,7 @@ use super::{
     convert::priority_to_wire,
     instances::ExternalInstances,
     keeper, proto,
-    rpc::{Deadline, Wire, provider_client, question, read},
+    rpc::{Wire, provider_client, question, read},
     shared::Shared,
 };
 
@@ -47,11 +47,12 @@ pub struct ExternalCloud {
 impl ExternalCloud {
     /// Reads the configuration and starts the keeper. The provider need not be running.
     pub async fn build(context: ProviderContext) -> Result<Self, CloudError> {
-        let connection = Connection::configure(context.config.path, context.user_agent).await?;
+        let (connection, files) =
+            Connection::configure(context.config.path, context.user_agent).await?;
         let wire = Wire { connection, gate: context.gate };
         let shared = Arc::new(Shared::new(wire));
         let mut tasks = JoinSet::new();
-        tasks.spawn(keeper::run(Arc::clone(&shared)));
+        tasks.spawn(keeper::run(Arc::clone(&shared), files));
         Ok(Self { shared, _keeper: Mutex::new(tasks) })
     }
 }
@@ -77,12 +78,11 @@ impl Cloud for ExternalCloud {
     }
 
     async fn health(&self, call: Call) -> Result<(), CloudError> {
-        let deadline = Deadline::start(call);
         if self.shared.description().is_none() {
-            self.shared.describe(deadline).await?;
+            self.shared.describe(call).await?;
         }
         let message = proto::HealthRequest { priority: Some(priority_to_wire(call.priority)) };
-        let answer = self.shared.wire.call(read("health"), deadline, |channel, terms| async move {
+        let answer = self.shared.wire.call(read("health"), call, |channel, terms| async move {
             provider_client(channel).health(question(message, terms)).await
         });
         answer.await.map(|proto::HealthResponse {}| ())

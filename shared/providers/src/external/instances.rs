@@ -15,7 +15,7 @@ use super::{
     answers::flowing,
     convert::{answer_from_wire, detail_to_wire, priority_to_wire},
     proto::{self, lookup_answer::Answer},
-    rpc::{Deadline, instances_client, question, read},
+    rpc::{instances_client, question, read},
     shared::Shared,
 };
 
@@ -59,12 +59,11 @@ impl Instances for ExternalInstances {
         detail: Detail,
         call: Call,
     ) -> Answers<'a> {
-        let deadline = Deadline::start(call);
         let size = self.shared.max_batch();
         let all = flowing(move |sender| async move {
             let parts = nodes.chunks(size).enumerate().map(|(number, nodes)| {
                 let part = Part { nodes, first: number * size, detail, sender: sender.clone() };
-                self.lookup_part(part, deadline)
+                self.lookup_part(part, call)
             });
             let parts: Vec<_> = parts.collect();
             stream::iter(parts).buffer_unordered(PARTS_AT_ONCE).collect::<()>().await;
@@ -73,10 +72,9 @@ impl Instances for ExternalInstances {
     }
 
     async fn list(&self, detail: Detail, call: Call) -> Result<Fleet, CloudError> {
-        let deadline = Deadline::start(call);
         let mut reading = Reading::default();
         for _ in 0..MAX_PAGES {
-            let page = self.page(reading.next.clone(), detail, deadline).await?;
+            let page = self.page(reading.next.clone(), detail, call).await?;
             if reading.take(page)? {
                 return Ok(reading.fleet);
             }
@@ -98,10 +96,10 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    fn request(&self, deadline: Deadline) -> proto::LookupInstancesRequest {
+    fn request(&self, call: Call) -> proto::LookupInstancesRequest {
         proto::LookupInstancesRequest {
             nodes: self.nodes.iter().map(Into::into).collect(),
-            priority: Some(priority_to_wire(deadline.rest().priority)),
+            priority: Some(priority_to_wire(call.priority)),
             detail: Some(detail_to_wire(self.detail)),
         }
     }
@@ -109,10 +107,7 @@ impl Part<'_> {
     /// Forwards the answer about a node. Returns the error in it, if there is one.
     fn answer(&self, place: usize, wire: proto::LookupAnswer) -> Option<CloudError> {
         let node = self.nodes.get(place)?;
-        let said = match &wire.answer {
-            Some(Answer::Error(error)) => Some(CloudError::from(error.clone())),
-            _ => None,
-        };
+        let said = error_in(&wire);
         self.send(place, answer_from_wire(node, wire));
         said
     }
@@ -125,15 +120,15 @@ impl Part<'_> {
 
 impl ExternalInstances {
     /// Looks up some nodes, with one answer per node if the provider supports it.
-    async fn lookup_part(&self, part: Part<'_>, deadline: Deadline) {
+    async fn lookup_part(&self, part: Part<'_>, call: Call) {
         let mut left: BTreeSet<usize> = (0..part.nodes.len()).collect();
         let streams = self.shared.description().is_some_and(|description| description.streams());
         let mut failed = match streams {
-            true => self.lookup_as_they_come(&part, &mut left, deadline).await,
+            true => self.lookup_as_they_come(&part, &mut left, call).await,
             false => CloudError::new(ErrorKind::Unsupported, "a provider of an older revision"),
         };
         if failed.kind == ErrorKind::Unsupported && left.len() == part.nodes.len() {
-            match self.lookup_at_once(&part, deadline).await {
+            match self.lookup_at_once(&part, call).await {
                 Ok(()) => return,
                 Err(error) => failed = error,
             }
@@ -149,15 +144,15 @@ impl ExternalInstances {
         &self,
         part: &Part<'_>,
         left: &mut BTreeSet<usize>,
-        deadline: Deadline,
+        call: Call,
     ) -> CloudError {
         let wire = &self.shared.wire;
-        let open = match wire.open(read("lookup_instances"), deadline).await {
+        let open = match wire.open(read("lookup_instances"), call).await {
             Ok(open) => open,
             Err(error) => return error,
         };
         let mut client = instances_client(wire.connection.channel());
-        let message = question(part.request(deadline), open.terms);
+        let message = question(part.request(call), open.terms);
         let mut answers = match open.hear(client.stream_lookup_instances(message)).await {
             Ok(answers) => answers.into_inner(),
             Err(error) => {
@@ -186,20 +181,19 @@ impl ExternalInstances {
     }
 
     /// One call with one answer: an error of the call applies to each node.
-    async fn lookup_at_once(&self, part: &Part<'_>, deadline: Deadline) -> Result<(), CloudError> {
-        let message = part.request(deadline);
-        let send = |channel, terms| async move {
-            instances_client(channel).lookup_instances(question(message, terms)).await
+    async fn lookup_at_once(&self, part: &Part<'_>, call: Call) -> Result<(), CloudError> {
+        let open = self.shared.wire.open(read("lookup_instances"), call).await?;
+        let mut client = instances_client(self.shared.wire.connection.channel());
+        let message = question(part.request(call), open.terms);
+        let response = match open.hear(client.lookup_instances(message)).await {
+            Ok(response) => response.into_inner(),
+            Err(error) => {
+                open.close(Some(error.clone()));
+                return Err(error);
+            }
         };
-        let within = |response: &proto::LookupInstancesResponse| {
-            let errors = response.answers.iter().map(|answer| match &answer.answer {
-                Some(Answer::Error(error)) => Some(CloudError::from(error.clone())),
-                _ => None,
-            });
-            error_of_all(&errors.collect::<Vec<_>>())
-        };
-        let wire = &self.shared.wire;
-        let response = wire.call_within(read("lookup_instances"), deadline, send, within).await?;
+        let errors: Vec<_> = response.answers.iter().map(error_in).collect();
+        open.close(error_of_all(&errors));
         if response.answers.len() != part.nodes.len() {
             // The missing answer cannot be identified, so all are discarded.
             return Err(CloudError::new(
@@ -221,20 +215,28 @@ impl ExternalInstances {
         &self,
         page_token: String,
         detail: Detail,
-        deadline: Deadline,
+        call: Call,
     ) -> Result<proto::ListInstancesResponse, CloudError> {
         let page_size = u32::try_from(MAX_BATCH).unwrap_or(u32::MAX);
         let message = proto::ListInstancesRequest {
             page_token: Some(page_token),
             page_size: Some(page_size),
-            priority: Some(priority_to_wire(deadline.rest().priority)),
+            priority: Some(priority_to_wire(call.priority)),
             detail: Some(detail_to_wire(detail)),
         };
         let answer =
-            self.shared.wire.call(read("list_instances"), deadline, |channel, terms| async move {
+            self.shared.wire.call(read("list_instances"), call, |channel, terms| async move {
                 instances_client(channel).list_instances(question(message, terms)).await
             });
         answer.await
+    }
+}
+
+/// The error in an answer about one node: limits and metrics count it.
+fn error_in(answer: &proto::LookupAnswer) -> Option<CloudError> {
+    match &answer.answer {
+        Some(Answer::Error(error)) => Some(error.clone().into()),
+        _ => None,
     }
 }
 

@@ -13,28 +13,6 @@ use super::{
     status,
 };
 
-/// The maximum time limit of a call, whatever its caller asks for: the timers need a bound.
-const LONGEST: Duration = Duration::from_hours(24);
-
-/// The end of a whole operation, which may take several calls.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Deadline {
-    at: Instant,
-    call: Call,
-}
-
-impl Deadline {
-    /// Starts the time limit of `call`.
-    pub(super) fn start(call: Call) -> Self {
-        Self { at: Instant::now() + call.timeout.min(LONGEST), call }
-    }
-
-    /// The remaining time, as the parameters of the next call.
-    pub(super) fn rest(&self) -> Call {
-        Call { timeout: self.at.saturating_duration_since(Instant::now()), ..self.call }
-    }
-}
-
 /// The shared inputs of all calls.
 pub(super) struct Wire {
     pub(super) connection: Connection,
@@ -82,49 +60,39 @@ impl Wire {
     pub(super) async fn call<A, F>(
         &self,
         class: CallClass,
-        deadline: Deadline,
+        call: Call,
         send: impl FnOnce(Channel, Terms) -> F,
     ) -> Result<A, CloudError>
     where
         F: Future<Output = Result<Response<A>, Status>>,
     {
-        self.call_within(class, deadline, send, |_| None).await
-    }
-
-    /// The same for an answer that may contain an error: the error that `within` finds there
-    /// is reported to the gate, so that limits and metrics count it.
-    pub(super) async fn call_within<A, F>(
-        &self,
-        class: CallClass,
-        deadline: Deadline,
-        send: impl FnOnce(Channel, Terms) -> F,
-        within: impl FnOnce(&A) -> Option<CloudError>,
-    ) -> Result<A, CloudError>
-    where
-        F: Future<Output = Result<Response<A>, Status>>,
-    {
-        let open = self.open(class, deadline).await?;
+        let open = self.open(class, call).await?;
         let outcome = open.hear(send(self.connection.channel(), open.terms)).await;
-        let outcome = outcome.map(Response::into_inner);
-        open.close(outcome.as_ref().map_or_else(|error| Some(error.clone()), within));
-        outcome
+        open.close(outcome.as_ref().err().cloned());
+        outcome.map(Response::into_inner)
     }
 
     /// Waits until a call may be sent.
     pub(super) async fn open(
         &self,
         class: CallClass,
-        deadline: Deadline,
+        call: Call,
     ) -> Result<OpenCall<'_>, CloudError> {
         let no_time = || timeout(class.operation, "no time was left to send it");
-        let permit = timeout_at(deadline.at, self.gate.admit(class, deadline.rest()))
-            .await
-            .map_err(|_| no_time())??;
-        let terms = Terms { timeout: deadline.rest().timeout, term: permit.term };
+        let permit =
+            timeout_at(call.end, self.gate.admit(class, call)).await.map_err(|_| no_time())??;
+        let terms = Terms { timeout: call.left(), term: permit.term };
         if terms.timeout.is_zero() {
             return Err(no_time());
         }
-        Ok(OpenCall { wire: self, class, deadline, since: Instant::now(), terms, _permit: permit })
+        Ok(OpenCall {
+            wire: self,
+            class,
+            end: call.end,
+            since: Instant::now(),
+            terms,
+            _permit: permit,
+        })
     }
 }
 
@@ -132,7 +100,7 @@ impl Wire {
 pub(super) struct OpenCall<'a> {
     wire: &'a Wire,
     class: CallClass,
-    deadline: Deadline,
+    end: Instant,
     since: Instant,
     pub(super) terms: Terms,
     _permit: Permit,
@@ -145,7 +113,7 @@ impl OpenCall<'_> {
         &self,
         answer: impl Future<Output = Result<T, Status>>,
     ) -> Result<T, CloudError> {
-        let (error, may_be_done) = match timeout_at(self.deadline.at, answer).await {
+        let (error, may_be_done) = match timeout_at(self.end, answer).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(status)) => (self.understand(&status), status::may_be_done(&status)),
             Err(_) => (self.silence(), true),

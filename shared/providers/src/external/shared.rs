@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{Call, CloudError, ErrorKind};
 use parking_lot::RwLock;
 
 use super::{
     MAX_BATCH,
     description::Description,
     proto,
-    rpc::{Deadline, Wire, provider_client, question, read},
+    rpc::{Wire, provider_client, question, read},
 };
 
 /// The state shared by the cloud, its capabilities and its keeper.
@@ -53,8 +53,8 @@ impl Shared {
 
     /// Requests the provider's description and stores it. The stored one stays valid while the
     /// provider does not answer.
-    pub(super) async fn describe(&self, deadline: Deadline) -> Result<(), CloudError> {
-        let answer = self.wire.call(read("describe"), deadline, |channel, terms| async move {
+    pub(super) async fn describe(&self, call: Call) -> Result<(), CloudError> {
+        let answer = self.wire.call(read("describe"), call, |channel, terms| async move {
             provider_client(channel).describe(question(proto::DescribeRequest {}, terms)).await
         });
         let outcome = answer.await.and_then(Description::try_from);

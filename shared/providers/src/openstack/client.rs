@@ -1,33 +1,36 @@
 //! The client of OpenStack's services.
 //!
-//! A call has one deadline, which holds for everything that it needs: a pause that
-//! the service asked for, the gate, a login, the look at Nova's versions, repetitions.
+//! A call has one end, which holds for everything that it needs: the gate, a login, the look
+//! at Nova's versions, repetitions.
 
 mod answer;
-
-mod link;
-mod pauses;
+mod get;
 mod retry;
 mod wire;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use ccm_base::message::one_line;
 use ccm_cloud::{Call, CallGate, CloudError, ErrorKind};
+use http::HeaderValue;
 use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
 pub(crate) use self::{
     answer::Answer,
-    pauses::Pauses,
     retry::Failure,
-    wire::{Hidden, Outgoing, Reply, Shared, TOKEN, Wire},
+    wire::{Hidden, Outgoing, TOKEN, Wire},
 };
-use self::{link::Link, retry::Retry};
 use super::{
-    config::Config, deadline::Deadline, discovery::Microversion, metrics::OpenStackMetrics,
-    session::Project, text::MAX_VALUE, transport::Transport,
+    config::{Config, Interface},
+    discovery::{self, Discovery, Microversion},
+    metrics::OpenStackMetrics,
+    session::{Login, Project, Session},
+    text::MAX_VALUE,
+    transport::Transport,
 };
 
 /// The services that are called.
@@ -63,7 +66,7 @@ impl Service {
 /// One request that reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Get<'a> {
-    /// Who is asked.
+    /// The service.
     pub service: Service,
     /// The name of the request in metrics.
     pub operation: &'static str,
@@ -128,68 +131,57 @@ impl Clients {
         Self { gate, metrics, user_agent: user_agent.to_owned(), connect }
     }
 
-    /// A client with this configuration. Fails only with
-    /// [`ccm_cloud::ErrorKind::Invalid`], and talks to nobody. The pauses that the services
-    /// asked for hold on, if the client `before` asks the same ones.
-    pub(crate) fn client(
-        &self,
-        config: &Config,
-        before: Option<&Client>,
-    ) -> Result<Client, CloudError> {
-        let place = Place { auth_url: config.auth_url.clone(), region: config.region.clone() };
-        let shared = match before.filter(|before| before.place == place) {
-            Some(before) => Arc::clone(&before.shared),
-            None => Arc::new(Shared {
-                gate: Arc::clone(&self.gate),
-                metrics: self.metrics.clone(),
-                pauses: Pauses::default(),
-            }),
-        };
-        let transport = (self.connect)(config)?;
-        let link = Link::new(Arc::clone(&shared), transport, config, &self.user_agent)?;
-        Ok(Client { link, shared, place, last: Mutex::default() })
+    /// A client with this configuration. Fails only with [`ErrorKind::Invalid`], and talks to
+    /// nobody.
+    pub(crate) fn client(&self, config: &Config) -> Result<Client, CloudError> {
+        let user_agent = HeaderValue::try_from(&self.user_agent).map_err(|_| {
+            let why = format!(
+                "user-agent: {:?} is not fit for a header: use printable ASCII",
+                self.user_agent
+            );
+            CloudError::new(ErrorKind::Invalid, why)
+        })?;
+        let wire = Arc::new(Wire {
+            gate: Arc::clone(&self.gate),
+            metrics: self.metrics.clone(),
+            transport: (self.connect)(config)?,
+            user_agent,
+            longest: Some(config.request_timeout).filter(|longest| !longest.is_zero()),
+        });
+        let keystone = discovery::identity(&config.auth_url)?;
+        let login = Login::new(&config.auth_url, &keystone, config.credentials.clone());
+        Ok(Client {
+            session: Session::new(Arc::clone(&wire), login),
+            discovery: Discovery::new(Arc::clone(&wire)),
+            wire,
+            auth_url: config.auth_url.clone(),
+            interface: config.interface,
+            region: config.region.clone(),
+            distrusted: Mutex::default(),
+            last: Mutex::default(),
+            retired: CancellationToken::new(),
+        })
     }
 }
 
 /// The client with one configuration.
 pub(crate) struct Client {
-    link: Link,
-    shared: Arc<Shared>,
-    place: Place,
+    wire: Arc<Wire>,
+    session: Arc<Session>,
+    discovery: Arc<Discovery>,
+    auth_url: Url,
+    interface: Interface,
+    region: Option<String>,
+    /// The operations whose last word is that even a new token is refused, how often that was
+    /// so, and when last: one of a service's may lack a right that the others have.
+    distrusted: Mutex<BTreeMap<&'static str, (u32, Instant)>>,
     /// Whether the last call to each service was answered; `None` for one that was not
     /// asked yet.
     last: Mutex<[Option<bool>; Service::ALL.len()]>,
-}
-
-/// Whose services are asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
-    auth_url: Url,
-    region: Option<String>,
+    retired: CancellationToken,
 }
 
 impl Client {
-    /// Logs in and looks whether the catalog has these services.
-    pub(crate) async fn log_in(&self, services: &[Service], call: Call) -> Result<(), CloudError> {
-        let (deadline, mut retry) = (Deadline::start(call), Retry::default());
-        while let Err(failure) = self.link.ready(services, deadline).await {
-            retry.again(failure, deadline).await?;
-        }
-        Ok(())
-    }
-
-    /// Sends the request, again if that may help.
-    async fn persist(&self, get: Get<'_>, deadline: Deadline) -> Result<Answer, CloudError> {
-        let (mut retry, mut renewed) = (Retry::default(), false);
-        loop {
-            match self.link.get(get, deadline, &mut renewed).await {
-                Ok(answer) => return Ok(answer),
-                Err(failure) if self.is_retired() => return Err(failure.error),
-                Err(failure) => retry.again(failure, deadline).await?,
-            }
-        }
-    }
-
     /// One cheap call that shows whether Keystone accepts the credentials and Nova
     /// the token.
     pub(crate) async fn probe(&self, call: Call) -> Result<(), CloudError> {
@@ -206,18 +198,20 @@ impl Client {
     }
 
     /// This one is in use from now on: what becomes of its logins is told and counted.
-    pub(crate) fn put_to_use(&self) {
-        self.link.session.put_to_use();
+    pub(crate) fn activate(&self) {
+        self.session.activate();
     }
 
-    /// Another one is in use from now on: who waits here fails at once, to go on there.
+    /// Another one is in use from now on.
     pub(crate) fn retire(&self) {
-        self.link.retire();
+        self.retired.cancel();
+        self.session.retire();
+        self.discovery.retire();
     }
 
-    /// Whether another one is in use.
-    pub(crate) fn is_retired(&self) -> bool {
-        self.link.is_retired()
+    /// Returns when another one is in use.
+    pub(crate) async fn retired(&self) {
+        self.retired.cancelled().await;
     }
 
     /// Whether the last call to the service was answered; `None` if it was not asked yet.
@@ -243,41 +237,46 @@ impl Client {
     /// Whether it asks the same project of the same cloud. Known after the logins.
     pub(crate) fn is_of_the_project_of(&self, other: &Self) -> bool {
         let id = |client: &Self| client.project().map(|project| project.id);
-        self.place == other.place && id(self).is_some() && id(self) == id(other)
+        let same_place = (&self.auth_url, &self.region) == (&other.auth_url, &other.region);
+        same_place && id(self).is_some() && id(self) == id(other)
     }
 
-    /// Whether this is the region in use. Where none is configured, that is known after
-    /// the first login.
+    /// Whether this is the region in use, by its configured name or, where none is, by
+    /// the catalog. Not before the first login.
     pub(crate) fn lies_in(&self, region: &str) -> bool {
-        self.link.lies_in(region)
+        match &self.region {
+            Some(own) => own == region,
+            None => self.session.last().is_some_and(|token| {
+                token.catalog.lies_in(Service::Compute, self.interface, region)
+            }),
+        }
     }
 
-    /// The region in use, once it is known.
+    /// The region in use, as far as it is known.
     pub(crate) fn region(&self) -> Option<String> {
-        self.link.region_in_use()
+        let of_catalog = || {
+            let token = self.session.last()?;
+            token.catalog.region(Service::Compute, self.interface).map(str::to_owned)
+        };
+        self.region.clone().or_else(of_catalog)
     }
 
     /// The project that the last token was for, once there was one.
     pub(crate) fn project(&self) -> Option<Project> {
-        self.link.session.last()?.project.clone()
-    }
-
-    /// Nova's microversion in use, once it is known and if there is any.
-    pub(crate) fn microversion(&self) -> Option<Microversion> {
-        self.link.discovery.microversion()
+        self.session.last()?.project.clone()
     }
 }
 
 #[async_trait]
 impl Api for Client {
     async fn get(&self, get: Get<'_>, call: Call) -> Result<Answer, CloudError> {
-        let outcome = self.persist(get, Deadline::start(call)).await;
+        let outcome = self.persist(get, call).await;
         self.note(get.service, &outcome);
         outcome
     }
 
     fn microversion(&self) -> Option<Microversion> {
-        Self::microversion(self)
+        self.discovery.microversion()
     }
 
     fn place(&self) -> Option<String> {

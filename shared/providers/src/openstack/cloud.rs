@@ -1,12 +1,6 @@
-//! The cloud as the controllers see it.
+//! Implements the contract's `Cloud`.
 
-use std::{
-    borrow::Cow,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{borrow::Cow, sync::Arc};
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
@@ -18,9 +12,8 @@ use tokio::task::JoinSet;
 
 use super::{
     NAME,
-    client::{Client, Clients, Service},
+    client::{Api as _, Client, Clients, Service},
     config::Config,
-    deadline::Deadline,
     ids::{self, Parsed},
     instances::OpenStackInstances,
 };
@@ -29,51 +22,42 @@ use super::{
 pub(super) struct OpenStackCloud {
     clients: Clients,
     in_use: Arc<InUse>,
-    /// Whether Nova has answered once: before that, nobody knows what the cloud offers.
-    has_answered: AtomicBool,
-    /// What the last look at the cloud's health met.
-    last_error: Mutex<Option<CloudError>>,
-    /// What runs beside it, and ends with it.
+    /// Why it is not known yet what the cloud offers; `None` once Nova has answered.
+    unknown: Mutex<Option<CloudError>>,
+    /// Background tasks; they end with the cloud.
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// The settings in use, which may be replaced.
+/// The current state, which may be replaced.
 struct InUse(ArcSwap<Current>);
 
-/// What settings come to.
+/// The state that belongs to one version of the settings.
 struct Current {
     client: Arc<Client>,
-    region: Option<String>,
-    regional_ids: bool,
     instances: OpenStackInstances,
 }
 
 impl Current {
     fn new(client: Client, config: &Config) -> Self {
         let client = Arc::new(client);
-        let api = Arc::clone(&client);
-        Self {
-            client,
-            region: config.region.clone(),
-            regional_ids: config.regional_ids,
-            instances: OpenStackInstances::new(api, config),
-        }
+        Self { instances: OpenStackInstances::new(Arc::clone(&client) as _, config), client }
     }
 
-    /// What other settings come to. What is known of a project's flavors and ports stays
-    /// known: it keeps nodes from losing what an answer only leaves out.
-    fn followed_by(&self, client: Client, config: &Config) -> Self {
+    /// The state for new settings. For the same project it keeps the caches of flavors and
+    /// ports, so that an incomplete response does not remove data from nodes.
+    fn replaced_with(&self, client: Client, config: &Config) -> Self {
         let same = client.is_of_the_project_of(&self.client);
         let next = Self::new(client, config);
         match same {
-            true => Self { instances: next.instances.knowing(&self.instances), ..next },
+            true => Self { instances: next.instances.with_caches_of(&self.instances), ..next },
             false => next,
         }
     }
 
-    /// Reads a provider ID. Where no region is set, ours is that of the endpoint in use.
+    /// Parses a provider ID. If no region is configured, the region of the endpoint in use
+    /// counts.
     fn parse(&self, provider_id: &str) -> Parsed {
-        match ids::parse(provider_id, self.region.as_deref()) {
+        match ids::parse(provider_id, self.instances.shape.region.as_deref()) {
             Parsed::AnotherRegion(region) if self.client.lies_in(&region) => {
                 ids::parse(provider_id, Some(&region))
             }
@@ -83,49 +67,55 @@ impl Current {
 }
 
 impl OpenStackCloud {
-    /// Fails only with [`ErrorKind::Invalid`], and talks to nobody.
+    /// Sends no request. Fails only with [`ErrorKind::Invalid`].
     pub(super) fn new(clients: Clients, config: &Config) -> Result<Self, CloudError> {
-        let current = Current::new(clients.client(config, None)?, config);
-        current.client.put_to_use();
+        let current = Current::new(clients.client(config)?, config);
+        current.client.activate();
         Ok(Self {
             clients,
             in_use: Arc::new(InUse(ArcSwap::from_pointee(current))),
-            has_answered: AtomicBool::new(false),
-            last_error: Mutex::default(),
+            unknown: Mutex::new(Some(CloudError::new(
+                ErrorKind::Unavailable,
+                "no request to OpenStack has been made yet",
+            ))),
             tasks: Mutex::default(),
         })
     }
 
-    /// Keeps a task for as long as the cloud is in use.
+    /// Runs a background task until the cloud is dropped.
     pub(super) fn keep(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.lock().spawn(task);
     }
 
-    /// Puts other settings in use, if Keystone takes them, and if by them answers who
-    /// answers by those before: Nova, and Neutron where it is asked at all. After an error
-    /// those before stay.
+    /// Replaces the settings, if Keystone accepts the new ones and if every service that
+    /// answers with the old settings also answers with the new ones: Nova, and Neutron if it
+    /// is used. After an error the old settings stay in use.
     pub(super) async fn replace(&self, config: &Config, call: Call) -> Result<(), CloudError> {
-        let deadline = Deadline::start(call);
         let before = self.in_use.0.load_full();
-        let client = self.clients.client(config, Some(&before.client))?;
+        let client = self.clients.client(config)?;
         let asks_neutron = before.client.answers(Service::Network).is_some();
         let services = [Service::Compute, Service::Network];
         client.log_in(if asks_neutron { &services } else { &services[..1] }, call).await?;
-        let nova = client.probe(deadline.rest()).await;
+        let nova = client.probe(call).await;
         if before.client.answers(Service::Compute) == Some(true) {
             nova.clone()?;
         }
         if before.client.answers(Service::Network) == Some(true) {
-            client.probe_network(deadline.rest()).await?;
+            client.probe_network(call).await?;
         }
-        let current = Arc::new(before.followed_by(client, config));
+        let current = Arc::new(before.replaced_with(client, config));
         self.in_use.0.swap(Arc::clone(&current)).client.retire();
-        current.client.put_to_use();
-        if nova.is_ok() {
-            self.has_answered.store(true, Ordering::Release);
-        }
-        *self.last_error.lock() = nova.err();
+        current.client.activate();
+        self.learn(nova.err());
         Ok(())
+    }
+
+    /// Takes notice of a look at Nova; whether it is the first that succeeded.
+    fn learn(&self, error: Option<CloudError>) -> bool {
+        let mut unknown = self.unknown.lock();
+        let is_first = unknown.is_some() && error.is_none();
+        *unknown = unknown.take().and(error);
+        is_first
     }
 
     /// The client in use.
@@ -134,7 +124,7 @@ impl OpenStackCloud {
         Arc::clone(&self.in_use.0.load().client)
     }
 
-    /// Says whom it works for.
+    /// Logs project, region and versions in use.
     pub(super) fn introduce(&self, what: &str) {
         let current = self.in_use.0.load();
         let project = current.client.project();
@@ -158,8 +148,8 @@ impl Cloud for OpenStackCloud {
         vec![NAME.to_owned()]
     }
 
-    /// A node of another region is another controller's. What has our scheme and cannot
-    /// be read is ours: somebody must be told.
+    /// A node of another region belongs to another controller. A malformed ID with the scheme
+    /// of this provider is claimed, so that the error is reported.
     fn claim(&self, provider_id: Option<&str>) -> Claim {
         let Some(text) = provider_id.filter(|text| !text.is_empty()) else {
             return Claim::Unclaimed;
@@ -175,60 +165,47 @@ impl Cloud for OpenStackCloud {
     fn canonical_id<'a>(&self, provider_id: &'a str) -> Cow<'a, str> {
         let current = self.in_use.0.load();
         match current.parse(provider_id) {
-            Parsed::Ours(id) => {
-                ids::format(current.regional_ids, current.region.as_deref(), &id).into()
-            }
+            Parsed::Ours(id) => current.instances.shape.spelt(&id).into(),
             Parsed::AnotherRegion(_) | Parsed::Malformed(_) => provider_id.into(),
         }
     }
 
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
-        if self.has_answered.load(Ordering::Acquire) {
-            return Ok(Some(Arc::clone(&self.in_use) as Arc<dyn Instances>));
+        match &*self.unknown.lock() {
+            None => Ok(Some(Arc::clone(&self.in_use) as Arc<dyn Instances>)),
+            Some(error) => Err(error.clone()),
         }
-        Err(self.last_error.lock().clone().unwrap_or_else(|| {
-            CloudError::new(ErrorKind::Unavailable, "OpenStack has not been asked yet")
-        }))
     }
 
     async fn health(&self, call: Call) -> Result<(), CloudError> {
-        let outcome = self.in_use.probe(call).await;
-        if outcome.is_ok() && !self.has_answered.swap(true, Ordering::AcqRel) {
+        let work = |current: Arc<Current>| async move { current.client.probe(call).await };
+        let outcome = self.in_use.by_one(work).await;
+        if self.learn(outcome.clone().err()) {
             self.introduce("OpenStack answers");
         }
-        *self.last_error.lock() = outcome.clone().err();
         outcome
     }
 }
 
 impl InUse {
-    /// Does `work` by the settings in use. What was done by settings that were replaced
-    /// meanwhile is done again: one answer never mixes two clouds.
-    async fn by_one<T, F: Future<Output = T>>(
-        &self,
-        call: Call,
-        work: impl Fn(Arc<Current>, Call) -> F,
-    ) -> T {
-        let deadline = Deadline::start(call);
+    /// Does `work` by the settings in use. Work under way when they are replaced is begun
+    /// again by the new ones: one answer never mixes two clouds.
+    async fn by_one<T, F: Future<Output = T>>(&self, work: impl Fn(Arc<Current>) -> F) -> T {
         loop {
             let current = self.0.load_full();
-            let outcome = work(Arc::clone(&current), deadline.rest()).await;
-            if !current.client.is_retired() || deadline.left().is_zero() {
-                return outcome;
+            tokio::select! {
+                biased;
+                () = current.client.retired() => {}
+                outcome = work(Arc::clone(&current)) => return outcome,
             }
         }
-    }
-
-    async fn probe(&self, call: Call) -> Result<(), CloudError> {
-        let work = |current: Arc<Current>, call| async move { current.client.probe(call).await };
-        self.by_one(call, work).await
     }
 }
 
 #[async_trait]
 impl Instances for InUse {
-    /// Provider IDs come as the settings of the moment spell them, which may leave the region
-    /// out: settings for another region answer none of them.
+    /// The provider IDs have the current spelling, which may omit the region. So if the
+    /// settings are replaced by those of another region, the lookup fails.
     async fn lookup(
         &self,
         nodes: &[NodeIdentity],
@@ -236,22 +213,20 @@ impl Instances for InUse {
         call: Call,
     ) -> Vec<LookupResult> {
         let asked = self.0.load_full();
-        let work = |current: Arc<Current>, call| {
-            let asked = &asked;
-            async move {
-                if current.client.region() == asked.client.region() {
-                    return current.instances.lookup(nodes, detail, call).await;
-                }
-                let why = "the cloud's configuration was replaced by one for another region";
-                vec![Err(CloudError::new(ErrorKind::Unavailable, why)); nodes.len()]
+        let asked = &asked;
+        let work = |current: Arc<Current>| async move {
+            if current.client.region() == asked.client.region() {
+                return current.instances.lookup(nodes, detail, call).await;
             }
+            let why = "the cloud's configuration was replaced by one for another region";
+            vec![Err(CloudError::new(ErrorKind::Unavailable, why)); nodes.len()]
         };
-        self.by_one(call, work).await
+        self.by_one(work).await
     }
 
     async fn list(&self, detail: Detail, call: Call) -> Result<Fleet, CloudError> {
         let work =
-            |current: Arc<Current>, call| async move { current.instances.list(detail, call).await };
-        self.by_one(call, work).await
+            |current: Arc<Current>| async move { current.instances.list(detail, call).await };
+        self.by_one(work).await
     }
 }

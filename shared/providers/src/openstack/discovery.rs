@@ -18,8 +18,7 @@ use url::Url;
 
 use super::{
     client::{Failure, Outgoing, Service, TOKEN, Wire},
-    deadline::Deadline,
-    flight::{Flight, Landing, Missed},
+    flight::{Flight, Landing},
     session::Token,
     text::MAX_MESSAGE,
 };
@@ -30,12 +29,12 @@ const WANTED: Microversion = Microversion { major: 2, minor: 79 };
 const SHARED_HEADER: Microversion = Microversion { major: 2, minor: 27 };
 /// A service that behaves oddly is looked at again after this time.
 const AGAIN: Duration = Duration::from_mins(1);
-/// After a failed look nobody looks again for so long, unless Nova says itself when.
+/// A failed look is repeated after this time, unless Nova says itself when.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The name of a look in metrics.
 const OPERATION: &str = "version_list";
 /// The longest time for one look.
-const LOOK: Call = Call::waiting(Duration::from_secs(30));
+const LOOK: Duration = Duration::from_secs(30);
 
 /// One of Nova's microversions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,22 +53,19 @@ pub(crate) struct Endpoint {
 }
 
 /// What is known of Nova. One per configuration.
-#[derive(Debug, Default)]
 pub(crate) struct Discovery {
+    wire: Arc<Wire>,
     known: Mutex<Option<Known>>,
-    failed: Mutex<Option<(Instant, Failure)>>,
-    looks: Flight<Look>,
+    looks: Flight<Option<Refused>>,
 }
 
-/// What came of a look, at which URL of the catalog, and with the token of which login.
-#[derive(Clone, Debug)]
-struct Look {
-    catalog_url: String,
+/// The token of this login was refused.
+#[derive(Clone)]
+struct Refused {
     generation: u64,
-    found: Result<Endpoint, Failure>,
+    failure: Failure,
 }
 
-#[derive(Clone, Debug)]
 struct Known {
     catalog_url: String,
     endpoint: Endpoint,
@@ -96,103 +92,90 @@ struct Version {
 }
 
 impl Discovery {
+    /// Nothing is known yet.
+    pub(crate) fn new(wire: Arc<Wire>) -> Arc<Self> {
+        let looks = Flight::new(format!("{} {OPERATION}", Service::Compute.name()));
+        Arc::new(Self { wire, known: Mutex::default(), looks })
+    }
+
     /// Where Nova is, by its URL in the catalog.
     pub(crate) async fn compute(
         self: &Arc<Self>,
-        wire: &Arc<Wire>,
         token: &Arc<Token>,
         catalog_url: &str,
-        deadline: Deadline,
+        call: Call,
     ) -> Result<Endpoint, Failure> {
         loop {
             if let Some((endpoint, doubtful)) = self.known(catalog_url) {
                 if doubtful {
-                    // Nobody waits for it.
-                    drop(self.look(wire, token, catalog_url));
+                    // The call does not wait for it.
+                    self.look(token, catalog_url).ok();
                 }
                 return Ok(endpoint);
             }
-            if let Some(failure) = self.barred() {
-                return Err(failure);
-            }
-            // A pause is waited for by those who have the time, and who then sees what the
-            // others have found.
-            if wire.shared.pauses.end(Service::Compute).is_some() {
-                wire.open(Service::Compute, OPERATION, deadline).await?;
-                continue;
-            }
-            let landing = self.look(wire, token, catalog_url);
-            match self.looks.wait(landing, deadline.at).await {
-                Ok(look) if look.is_for(token, catalog_url) => return look.found,
-                Ok(_) => {}
-                Err(missed) => return Err(unseen(missed, deadline)),
+            let look = self.look(token, catalog_url)?;
+            match self.looks.wait(look, call).await? {
+                // That an older token was refused says nothing about this one.
+                Some(refused) if refused.generation >= token.generation => {
+                    return Err(refused.failure);
+                }
+                // The catalog's URL may have changed since the look began.
+                _ => {}
             }
         }
     }
 
-    /// The last look's failure, while it speaks for others. Where Nova asked for a pause,
-    /// its end decides instead.
-    fn barred(&self) -> Option<Failure> {
-        let failed = self.failed.lock();
-        let (_, failure) = failed.as_ref().filter(|(at, _)| at.elapsed() < PAUSE)?;
-        let is_paused = failure.repeat && failure.error.retry_after.is_some();
-        (!is_paused).then(|| failure.clone())
-    }
-
-    /// Has Nova's versions looked at, unless somebody does.
+    /// Has Nova's versions looked at, unless they are being looked at.
     fn look(
         self: &Arc<Self>,
-        wire: &Arc<Wire>,
         token: &Arc<Token>,
         catalog_url: &str,
-    ) -> Landing<Look> {
+    ) -> Result<Landing<Option<Refused>>, Failure> {
         self.looks.join(|| {
-            let (discovery, wire) = (Arc::clone(self), Arc::clone(wire));
-            let (token, catalog_url) = (Arc::clone(token), catalog_url.to_owned());
+            let (discovery, token) = (Arc::clone(self), Arc::clone(token));
+            let catalog_url = catalog_url.to_owned();
             async move {
-                let outcome = look(&wire, &token, &catalog_url, Deadline::start(LOOK)).await;
-                let found = discovery.keep(&catalog_url, outcome);
-                Look { generation: token.generation, catalog_url, found }
+                match look(&discovery.wire, &token, &catalog_url).await {
+                    // It says nothing about Nova, and the next token is there soon.
+                    Err(failure) if failure.error.kind == ErrorKind::Unauthorized => {
+                        Ok(Some(Refused { generation: token.generation, failure }))
+                    }
+                    found => discovery.keep(catalog_url, found).map(|()| None),
+                }
             }
         })
     }
 
     fn keep(
         &self,
-        catalog_url: &str,
-        outcome: Result<(Endpoint, bool), Failure>,
-    ) -> Result<Endpoint, Failure> {
+        catalog_url: String,
+        found: Result<(Endpoint, bool), Failure>,
+    ) -> Result<(), Failure> {
         let at = Instant::now();
-        let (found, doubtful) = match outcome {
-            // A refused token says nothing about Nova, and the next one is there soon.
-            Err(failure) if failure.error.kind == ErrorKind::Unauthorized => return Err(failure),
-            Ok((endpoint, doubtful)) => (Ok(endpoint), doubtful),
-            Err(failure) => (Err(failure), true),
-        };
+        let is_vague = !matches!(found, Ok((_, false)));
         let mut known = self.known.lock();
         // What was found before is better than what a failed look or a page of maintenance
         // tells.
-        let before = known.as_mut().filter(|known| doubtful && known.catalog_url == catalog_url);
-        if let Some(before) = before {
+        if let Some(before) = known.as_mut().filter(|known| known.catalog_url == catalog_url)
+            && is_vague
+        {
             before.at = at;
-            return Ok(before.endpoint.clone());
+            return Ok(());
         }
-        match &found {
-            Ok(endpoint) => {
-                if doubtful {
-                    let url = &endpoint.base;
-                    tracing::warn!(%url, "Nova does not tell its versions; its lowest microversion is used");
-                }
-                let (catalog_url, endpoint) = (catalog_url.to_owned(), endpoint.clone());
-                *known = Some(Known { catalog_url, endpoint, at, doubtful });
-            }
-            Err(failure) => *self.failed.lock() = Some((at, failure.clone())),
+        let (endpoint, doubtful) = found.map_err(|failure| {
+            let holds = failure.error.retry_after.unwrap_or(PAUSE);
+            Failure { holds, ..failure }
+        })?;
+        if doubtful {
+            let url = &endpoint.base;
+            tracing::warn!(%url, "Nova does not tell its versions; its lowest microversion is used");
         }
-        found
+        *known = Some(Known { catalog_url, endpoint, at, doubtful });
+        Ok(())
     }
 
-    /// A look under way is cut off: nobody needs it any more.
-    pub(crate) fn end(&self) {
+    /// Cuts off a look under way: its outcome is not needed any more.
+    pub(crate) fn retire(&self) {
         self.looks.cut_off();
     }
 
@@ -216,46 +199,15 @@ impl Discovery {
     }
 }
 
-impl Look {
-    /// Whether a caller with this token may take what came of it. The catalog may have
-    /// changed since the look began, and that an older token was refused says nothing about
-    /// the caller's.
-    fn is_for(&self, token: &Token, catalog_url: &str) -> bool {
-        let was_refused =
-            matches!(&self.found, Err(failure) if failure.error.kind == ErrorKind::Unauthorized);
-        self.catalog_url == catalog_url && !(was_refused && self.generation < token.generation)
-    }
-}
-
-fn unseen(missed: Missed, deadline: Deadline) -> Failure {
-    match missed {
-        Missed::Late => {
-            let why =
-                format!("compute: no version within the {} s of the call", deadline.seconds());
-            Failure::lasting(CloudError::new(ErrorKind::Timeout, why))
-        }
-        Missed::CutOff => {
-            let why = "compute: the look at its versions was cut off";
-            Failure::passing(CloudError::new(ErrorKind::Unavailable, why))
-        }
-    }
-}
-
 /// Asks Nova for its versions. `true` says that it gave none: the lowest is spoken,
 /// and it is asked again later.
-async fn look(
-    wire: &Wire,
-    token: &Token,
-    catalog_url: &str,
-    deadline: Deadline,
-) -> Result<(Endpoint, bool), Failure> {
+async fn look(wire: &Wire, token: &Token, catalog_url: &str) -> Result<(Endpoint, bool), Failure> {
     let mut base = directory(Service::Compute, catalog_url)?;
     let versioned = up_to_version(&base);
     let url = versioned.as_ref().unwrap_or(&base).to_string();
-    wire.open(Service::Compute, OPERATION, deadline).await?;
     let mut outgoing = Outgoing::get(Service::Compute, OPERATION, url);
     outgoing.headers.insert(TOKEN, token.value.clone());
-    let document = match wire.send(outgoing, deadline).await {
+    let document = match wire.send(outgoing, Call::waiting(LOOK)).await {
         Ok(reply) => serde_json::from_slice::<VersionDocument>(&reply.body).ok(),
         Err(Failure { error, .. })
             if versioned.is_some()
@@ -340,21 +292,18 @@ pub(crate) fn network(catalog_url: &str) -> Result<Endpoint, CloudError> {
 }
 
 /// Keystone's base: version 3 below `auth-url`, unless that has it.
-pub(crate) fn identity(auth_url: &Url) -> Result<Endpoint, CloudError> {
+pub(crate) fn identity(auth_url: &Url) -> Result<Url, CloudError> {
     let base = directory(Service::Identity, auth_url.as_str())?;
-    let base = match up_to_version(&base) {
-        None => below(base, "v3")?,
-        Some(base) if base.path().ends_with("/v3/") => base,
+    match up_to_version(&base) {
+        None => below(base, "v3"),
+        Some(base) if base.path().ends_with("/v3/") => Ok(base),
         Some(_) => {
-            return Err(CloudError::new(
-                ErrorKind::Invalid,
-                format!(
-                    "auth-url: {auth_url} is of a version that is not supported: name version 3, or none"
-                ),
-            ));
+            let why = format!(
+                "auth-url: {auth_url} is of a version that is not supported: name version 3, or none"
+            );
+            Err(CloudError::new(ErrorKind::Invalid, why))
         }
-    };
-    Ok(Endpoint { base, microversion: None })
+    }
 }
 
 /// The URL of the catalog, ending with a slash.

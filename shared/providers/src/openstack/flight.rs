@@ -1,87 +1,89 @@
-//! Work that many wait for and nobody owns.
+//! Work that many callers wait for.
 //!
-//! It is under way once at most, as a task of its own: a caller whose time is over leaves
-//! it to the others and to those who come later.
+//! It is under way once at most, as a task of its own: a caller whose time is over leaves it to
+//! the others and to those who come later. A failure answers later callers, too, for as long as
+//! it holds.
 
 use std::sync::Arc;
 
+use ccm_cloud::{Call, CloudError, ErrorKind};
 use futures::{FutureExt as _, future::Shared};
 use parking_lot::Mutex;
 use tokio::{
     sync::oneshot,
-    task::JoinSet,
+    task::{AbortHandle, JoinSet},
     time::{Instant, timeout_at},
 };
 
-/// Where those who wait learn what came of the work.
-pub(crate) type Landing<T> = Shared<oneshot::Receiver<T>>;
+use super::client::Failure;
+
+/// Where callers learn the outcome of the work.
+pub(crate) type Landing<T> = Shared<oneshot::Receiver<Result<T, Failure>>>;
 
 /// A piece of work that is done again and again. It ends with this.
-#[derive(Debug)]
 pub(crate) struct Flight<T> {
-    landing: Arc<Mutex<Option<Landing<T>>>>,
+    /// The work, for errors.
+    name: String,
+    last: Arc<Mutex<Last<T>>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// Why somebody who waited knows nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missed {
-    /// The caller's time was over first.
-    Late,
-    /// The work was cut off.
-    CutOff,
-}
-
-impl<T> Default for Flight<T> {
-    fn default() -> Self {
-        Self { landing: Arc::default(), tasks: Mutex::default() }
-    }
+struct Last<T> {
+    under_way: Option<(AbortHandle, Landing<T>)>,
+    /// The last failure, and until when it holds.
+    failed: Option<(Failure, Instant)>,
 }
 
 impl<T: Clone + Send + Sync + 'static> Flight<T> {
-    /// The end of the work under way, if there is any.
-    pub(crate) fn under_way(&self) -> Option<Landing<T>> {
-        self.landing.lock().clone()
+    /// Work of this name, not begun yet.
+    pub(crate) fn new(name: impl Into<String>) -> Self {
+        let last = Last { under_way: None, failed: None };
+        Self { name: name.into(), last: Arc::new(Mutex::new(last)), tasks: Mutex::default() }
     }
 
-    /// The end of the work under way; begins with `work` if there is none.
-    pub(crate) fn join<F>(&self, work: impl FnOnce() -> F) -> Landing<T>
+    /// The work under way; begins with `work` if there is none, unless the last failure holds.
+    pub(crate) fn join<F>(&self, work: impl FnOnce() -> F) -> Result<Landing<T>, Failure>
     where
-        F: Future<Output = T> + Send + 'static,
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
-        let mut slot = self.landing.lock();
-        if let Some(landing) = &*slot {
-            return landing.clone();
+        let mut last = self.last.lock();
+        if let Some((_, landing)) = last.under_way.as_ref().filter(|(task, _)| !task.is_finished())
+        {
+            return Ok(landing.clone());
+        }
+        let now = Instant::now();
+        if let Some((failure, until)) = last.failed.as_ref().filter(|(_, until)| *until > now) {
+            return Err(failure.clone().with_left(*until - now));
         }
         let (arrived, landing) = oneshot::channel();
         let landing = landing.shared();
-        *slot = Some(landing.clone());
-        let (work, slot) = (work(), Arc::clone(&self.landing));
+        let (work, slot) = (work(), Arc::clone(&self.last));
         let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(async move {
+        let task = tasks.spawn(async move {
             let outcome = work.await;
-            *slot.lock() = None;
-            // Perhaps nobody waits any more.
+            let failed = outcome.as_ref().err();
+            let failed = failed.map(|failure| (failure.clone(), Instant::now() + failure.holds));
+            *slot.lock() = Last { under_way: None, failed };
+            // Perhaps no caller waits any more.
             arrived.send(outcome).ok();
         });
-        landing
+        last.under_way = Some((task, landing.clone()));
+        Ok(landing)
     }
 
-    /// Waits for the end of the work, but not past `at`.
-    pub(crate) async fn wait(&self, landing: Landing<T>, at: Instant) -> Result<T, Missed> {
-        match timeout_at(at, landing.clone()).await {
-            Ok(Ok(outcome)) => Ok(outcome),
-            Ok(Err(_dropped)) => {
-                // Somebody else who waited may have begun anew already.
-                let mut slot = self.landing.lock();
-                if slot.as_ref().is_some_and(|under_way| under_way.ptr_eq(&landing)) {
-                    *slot = None;
-                }
-                Err(Missed::CutOff)
+    /// Waits for the end of the work, but not past the end of the call.
+    pub(crate) async fn wait(&self, landing: Landing<T>, call: Call) -> Result<T, Failure> {
+        let (kind, why) = match timeout_at(call.end, landing).await {
+            Ok(Ok(outcome)) => return outcome,
+            Ok(Err(_dropped)) => (ErrorKind::Unavailable, "it was cut off".to_owned()),
+            Err(_elapsed) => {
+                let limit = call.timeout.as_secs_f64();
+                (ErrorKind::Timeout, format!("no answer within the {limit} s of the call"))
             }
-            Err(_elapsed) => Err(Missed::Late),
-        }
+        };
+        let error = CloudError::new(kind, format!("{}: {why}", self.name));
+        Err(Failure { repeat: kind == ErrorKind::Unavailable, ..error.into() })
     }
 
     /// Cuts the work off.

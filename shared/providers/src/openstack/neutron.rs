@@ -1,4 +1,4 @@
-//! What is asked of Neutron: the ports of servers, in bulk and with the needed fields only.
+//! Requests to Neutron: the ports of servers, in bulk and with the needed fields only.
 
 mod names;
 mod port;
@@ -9,7 +9,7 @@ use std::{
 };
 
 use ccm_base::message::one_line;
-use ccm_cloud::CloudError;
+use ccm_cloud::{Call, CloudError};
 use futures::{StreamExt, TryStreamExt, stream};
 
 pub(super) use names::NetworkNames;
@@ -17,7 +17,6 @@ pub(super) use port::Port;
 
 use super::{
     client::{Api, Service},
-    deadline::Deadline,
     ids::ServerId,
     page::Collection,
     text::{MAX_MESSAGE, query},
@@ -27,23 +26,23 @@ const PORT_FIELDS: &str = "fields=id&fields=device_id&fields=status&fields=netwo
                            &fields=fixed_ips&fields=mac_address&fields=created_at\
                            &fields=trunk_details";
 const NETWORK_FIELDS: &str = "fields=id&fields=name";
-/// Paths stay below this length: with the service's own address in front, proxies that
-/// take 8000 bytes of request line let them through.
+/// The maximum length of a path: together with the endpoint it stays below 8000 bytes, a
+/// common limit of proxies for the request line.
 const MAX_PATH: usize = 7_500;
-/// So many parts of a question are under way at once.
+/// The maximum number of concurrent requests for the parts of one list.
 const AT_ONCE: usize = 8;
 
-/// What Neutron knows of the ports of some servers.
+/// The ports of some servers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ports {
     /// Ports by the ID of their server.
     pub(super) of_servers: BTreeMap<String, Vec<Port>>,
     /// Sub-ports of trunks by their own ID.
     pub(super) carried: BTreeMap<String, Port>,
-    /// What is wrong with a server's port, by the ID of the server.
-    pub(super) spoilt: BTreeMap<String, String>,
-    /// What is wrong with a sub-port, by its own ID.
-    pub(super) spoilt_subs: BTreeMap<String, String>,
+    /// Errors about malformed ports, by the ID of the server.
+    pub(super) malformed_ports: BTreeMap<String, String>,
+    /// Errors about malformed sub-ports, by the ID of the sub-port.
+    pub(super) malformed_sub_ports: BTreeMap<String, String>,
     /// Lines about entries that belong to no known server.
     pub(super) malformed: Vec<String>,
 }
@@ -62,11 +61,11 @@ impl Neutron {
     pub(super) async fn ports_of(
         &self,
         servers: &BTreeSet<ServerId>,
-        deadline: Deadline,
+        call: Call,
     ) -> Result<Ports, CloudError> {
         let ids = servers.iter().map(ServerId::as_str);
         let mut ports = Ports::default();
-        for entry in self.entries("ports", PORT_FIELDS, "device_id", ids, deadline).await? {
+        for entry in self.entries("ports", PORT_FIELDS, "device_id", ids, call).await? {
             match Port::read(&entry) {
                 Ok(port) => ports.of_servers.entry(port.device_id.clone()).or_default().push(port),
                 Err(trouble) => ports.note(trouble),
@@ -74,7 +73,7 @@ impl Neutron {
         }
         let subs: BTreeSet<_> = ports.sub_port_ids().map(str::to_owned).collect();
         let subs = subs.iter().map(String::as_str);
-        for entry in self.entries("ports", PORT_FIELDS, "id", subs, deadline).await? {
+        for entry in self.entries("ports", PORT_FIELDS, "id", subs, call).await? {
             match Port::read(&entry) {
                 Ok(port) => drop(ports.carried.insert(port.id.clone(), port)),
                 Err(trouble) => ports.note_sub(trouble),
@@ -83,27 +82,27 @@ impl Neutron {
         Ok(ports)
     }
 
-    /// Reads the names of these networks, by their IDs. What this project may not see is
-    /// missing in the answer.
+    /// Reads the names of these networks, by their IDs. Networks that this project may not see
+    /// are missing in the result.
     pub(super) async fn network_names(
         &self,
         networks: &BTreeSet<String>,
-        deadline: Deadline,
+        call: Call,
     ) -> Result<BTreeMap<String, String>, CloudError> {
         let ids = networks.iter().map(String::as_str);
-        let entries = self.entries("networks", NETWORK_FIELDS, "id", ids, deadline).await?;
+        let entries = self.entries("networks", NETWORK_FIELDS, "id", ids, call).await?;
         Ok(entries.iter().filter_map(|entry| port::read_network(entry).ok()).collect())
     }
 
-    /// All entries of a collection whose `filter` is one of `values`, in as few requests
-    /// as the length of a URL allows.
+    /// All entries of a collection whose `filter` is one of `values`, in as few requests as
+    /// the length of a URL allows.
     async fn entries(
         &self,
         key: &'static str,
         fields: &str,
         filter: &str,
         values: impl Iterator<Item = &str>,
-        deadline: Deadline,
+        call: Call,
     ) -> Result<Vec<String>, CloudError> {
         let operation = if key == "ports" { "port_list" } else { "network_list" };
         let parts =
@@ -115,7 +114,7 @@ impl Neutron {
                     entries.push(entry.to_owned());
                     port::id_of(entry)
                 };
-                collection.read(&*self.api, deadline, take).await.map(|_| entries)
+                collection.read(&*self.api, call, take).await.map(|_| entries)
             });
         let parts = stream::iter(parts.collect::<Vec<_>>()).buffered(AT_ONCE);
         let parts: Vec<Vec<String>> = parts.try_collect().await?;
@@ -128,31 +127,31 @@ impl Ports {
         self.of_servers.values().flatten().flat_map(Port::sub_port_ids)
     }
 
-    /// Adds what is known of the ports of other servers.
+    /// Adds the ports of other servers.
     pub(super) fn add(&mut self, other: Self) {
         self.of_servers.extend(other.of_servers);
         self.carried.extend(other.carried);
-        self.spoilt.extend(other.spoilt);
-        self.spoilt_subs.extend(other.spoilt_subs);
+        self.malformed_ports.extend(other.malformed_ports);
+        self.malformed_sub_ports.extend(other.malformed_sub_ports);
         self.malformed.extend(other.malformed);
     }
 
-    fn note(&mut self, trouble: port::Trouble) {
+    fn note(&mut self, trouble: port::MalformedPort) {
         match trouble.device_id {
-            Some(device) => drop(self.spoilt.insert(device, trouble.line)),
+            Some(device) => drop(self.malformed_ports.insert(device, trouble.line)),
             None => self.malformed.push(one_line(&trouble.line, MAX_MESSAGE)),
         }
     }
 
-    fn note_sub(&mut self, trouble: port::Trouble) {
+    fn note_sub(&mut self, trouble: port::MalformedPort) {
         match trouble.port_id {
-            Some(id) => drop(self.spoilt_subs.insert(id, trouble.line)),
+            Some(id) => drop(self.malformed_sub_ports.insert(id, trouble.line)),
             None => self.malformed.push(one_line(&trouble.line, MAX_MESSAGE)),
         }
     }
 }
 
-/// Splits a question so that no path gets too long.
+/// Splits the values so that no path exceeds [`MAX_PATH`].
 fn paths<'a>(base: &str, filter: &str, values: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     for value in values {

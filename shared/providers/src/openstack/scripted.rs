@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use ccm_cloud::{Call, CloudError, ErrorKind};
+use http::HeaderMap;
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use proptest::prelude::*;
@@ -113,7 +114,8 @@ pub(super) fn port(number: usize) -> Value {
 
 /// An answer of the service itself.
 pub(super) fn answer(status: u16, body: &Value) -> Answer {
-    Answer { status, body: Bytes::from(body.to_string()), request_id: Some("req-1".to_owned()) }
+    let (headers, body) = (HeaderMap::new(), Bytes::from(body.to_string()));
+    Answer { status, headers, body, request_id: Some("req-1".to_owned()) }
 }
 
 impl Scripted {
@@ -172,14 +174,15 @@ impl Api for Scripted {
             world.under_way.1 = world.under_way.1.max(world.under_way.0);
             world.delay
         };
+        let is_late = delay > call.left();
         if delay.is_zero() {
             tokio::task::yield_now().await;
         } else {
-            tokio::time::sleep(delay.min(call.timeout)).await;
+            tokio::time::sleep(delay.min(call.left())).await;
         }
         let mut world = self.world.lock();
         world.under_way.0 -= 1;
-        if delay > call.timeout {
+        if is_late {
             return Err(CloudError::new(ErrorKind::Timeout, "no answer in time"));
         }
         let before = world.calls.len() - 1;

@@ -19,7 +19,6 @@ use ccm_base::Backoff;
 use ccm_cloud::{Call, CloudError, ErrorKind};
 use http::Method;
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use self::pace::{LOGIN_AT, advice, is_refusal};
 pub(crate) use self::{
@@ -30,42 +29,37 @@ pub(crate) use self::{
 };
 use super::{
     client::{Failure, Hidden, Outgoing, Service, Wire},
-    deadline::Deadline,
-    flight::{self, Flight, Missed},
+    flight::{Flight, Landing},
     metrics::Renewal,
 };
 
 /// The longest time for one login.
-const LOGIN: Call = Call::waiting(Duration::from_secs(30));
+const LOGIN: Duration = Duration::from_secs(30);
 /// After a login that failed for another reason than its credentials.
 const FAILED: Backoff =
     Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(10) };
-/// Nobody is told to wait longer than this for the end of a pause: a change of the
+/// No caller is told to wait longer than this for the end of a back-off: a change of the
 /// configuration ends it at once.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// The name of a login in metrics.
 const OPERATION: &str = "token_create";
 
-type Outcome = Result<Arc<Token>, Failure>;
-/// Where callers wait for the login under way.
-type Landing = flight::Landing<Outcome>;
-
 /// A session.
 pub(crate) struct Session {
     wire: Arc<Wire>,
     login: Login,
+    /// Where, how and who logs in, for messages.
+    name: String,
     state: Mutex<State>,
-    logins: Flight<Outcome>,
+    logins: Flight<Arc<Token>>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Logins that succeeded.
-    generation: u64,
+    /// The last token that Keystone gave.
     token: Option<Arc<Token>>,
     /// The last generation that is not used any more.
     given_up: u64,
-    failed: Option<Failed>,
     /// Logins that Keystone refused since the last one that succeeded: it counts like that.
     refusals: u32,
     /// Logins that failed otherwise since then.
@@ -74,64 +68,43 @@ struct State {
     in_use: bool,
 }
 
-/// A login that failed, and until when it speaks for others.
-struct Failed {
-    failure: Failure,
-    until: Instant,
-}
-
-/// What a caller does for a token.
-enum Next {
-    Take(Arc<Token>),
-    Fail(Failure),
-    /// Keystone asked for a pause.
-    Pause,
-    Wait(Landing),
-}
-
 impl Session {
     /// A session that begins with the first caller, on trial until it is put to use.
     pub(crate) fn new(wire: Arc<Wire>, login: Login) -> Arc<Self> {
-        Arc::new(Self { wire, login, state: Mutex::default(), logins: Flight::default() })
+        let name = format!("{LOGIN_AT}{} by {}", login.auth_url, login.method());
+        let logins = Flight::new(format!("{name} failed"));
+        Arc::new(Self { wire, login, name, state: Mutex::default(), logins })
     }
 
     /// The token, from a login if there is none.
-    pub(crate) async fn token(self: &Arc<Self>, deadline: Deadline) -> Outcome {
-        loop {
-            let landing = match self.next() {
-                Next::Take(token) => return Ok(token),
-                Next::Fail(failure) => return Err(failure),
-                Next::Pause => {
-                    self.wire.open(Service::Identity, OPERATION, deadline).await?;
-                    continue;
+    pub(crate) async fn token(self: &Arc<Self>, call: Call) -> Result<Arc<Token>, Failure> {
+        let landing = {
+            let state = self.state.lock();
+            let is_good = |token: &&Arc<Token>| token.generation > state.given_up && token.lives();
+            if let Some(token) = state.token.as_ref().filter(is_good) {
+                if token.ages() && self.login.prolongs() {
+                    // The call does not wait for it.
+                    self.depart().ok();
                 }
-                Next::Wait(landing) => landing,
-            };
-            return match self.logins.wait(landing, deadline.at).await {
-                Ok(outcome) => outcome,
-                Err(Missed::CutOff) => {
-                    Err(Failure::passing(self.error(ErrorKind::Unavailable, "it was cut off")))
-                }
-                Err(Missed::Late) => {
-                    let why = format!("no answer within the {} s of the call", deadline.seconds());
-                    Err(Failure::lasting(self.error(ErrorKind::Timeout, &why)))
-                }
-            };
-        }
+                return Ok(Arc::clone(token));
+            }
+            self.depart()?
+        };
+        self.logins.wait(landing, call).await
     }
 
     /// Its credentials are in use from now on. A login of the trial counts with the others.
-    pub(crate) fn put_to_use(&self) {
+    pub(crate) fn activate(&self) {
         let mut state = self.state.lock();
         state.in_use = true;
         if state.token.is_some() {
-            self.wire.shared.metrics.renewal(Renewal::Done);
+            self.wire.metrics.renewal(Renewal::Done);
         }
     }
 
-    /// Nobody needs it any more. A login under way is cut off, and its outcome does not
+    /// It is not needed any more. A login under way is cut off, and its outcome does not
     /// pass for that of the session in use.
-    pub(crate) fn end(&self) {
+    pub(crate) fn retire(&self) {
         self.state.lock().in_use = false;
         self.logins.cut_off();
     }
@@ -148,120 +121,68 @@ impl Session {
         state.given_up = state.given_up.max(generation);
     }
 
-    fn next(self: &Arc<Self>) -> Next {
-        let state = self.state.lock();
-        let now = Instant::now();
-        let barred = state.failed.as_ref().filter(|failed| failed.until > now);
-        let pause = self.wire.shared.pauses.end(Service::Identity).is_some();
-        let good = |token: &Arc<Token>| token.generation > state.given_up && token.lives();
-        if let Some(token) = state.token.clone().filter(good) {
-            if token.ages() && self.login.prolongs() && barred.is_none() && !pause {
-                drop(self.depart());
-            }
-            return Next::Take(token);
-        }
-        if let Some(landing) = self.logins.under_way() {
-            return Next::Wait(landing);
-        }
-        match barred {
-            // A pause that Keystone asked for is waited for by those who have the time.
-            Some(failed) if !(pause && failed.failure.repeat) => Next::Fail(failed.now(now)),
-            _ if pause => Next::Pause,
-            _ => Next::Wait(self.depart()),
-        }
+    /// Starts a login, unless one is under way or the last failure still holds.
+    fn depart(self: &Arc<Self>) -> Result<Landing<Arc<Token>>, Failure> {
+        self.logins.join(|| Arc::clone(self).log_in())
     }
 
-    /// Starts a login, unless one is under way.
-    fn depart(self: &Arc<Self>) -> Landing {
-        self.logins.join(|| {
-            let session = Arc::clone(self);
-            async move {
-                let outcome = session.log_in().await;
-                session.land(outcome)
+    /// Logs in, and keeps the outcome.
+    async fn log_in(self: Arc<Self>) -> Result<Arc<Token>, Failure> {
+        let outcome = self.request().await;
+        let mut state = self.state.lock();
+        let (outcome, result) = match outcome {
+            Ok(token) => {
+                (state.refusals, state.failures) = (0, 0);
+                (Ok(Arc::clone(state.token.insert(Arc::new(token)))), Renewal::Done)
             }
-        })
+            Err(failure) => {
+                let (holds, result) = state.pause(&failure.error);
+                let (mut error, next_in_s) = (failure.error, holds.as_secs_f64());
+                tracing::warn!(%error, next_in_s, "no token from Keystone");
+                if !failure.repeat {
+                    error.retry_after = Some(holds.min(ASK_AGAIN));
+                }
+                (Err(Failure { error, holds, ..failure }), result)
+            }
+        };
+        if state.in_use {
+            self.wire.metrics.renewal(result);
+        }
+        outcome
     }
 
-    async fn log_in(&self) -> Outcome {
+    async fn request(&self) -> Result<Token, Failure> {
         let outgoing = Outgoing {
             method: Method::POST,
             body: self.login.body(),
             secret: Some(self.login.secret().clone()),
             ..Outgoing::get(Service::Identity, OPERATION, self.login.url.clone())
         };
-        let generation = self.state.lock().generation + 1;
-        let reply = self.wire.send(outgoing, Deadline::start(LOGIN)).await.map_err(|failure| {
+        let generation = self.last().map_or(1, |last| last.generation + 1);
+        let hidden = Hidden::new([self.login.secret().expose()]);
+        let answer = self.wire.send(outgoing, Call::waiting(LOGIN)).await;
+        let token = answer.and_then(|answer| Ok(Token::read(&answer, generation, &hidden)?));
+        token.map_err(|failure| {
             let error = CloudError { message: self.about(&failure.error), ..failure.error };
             // The next login may be luckier than one that hung.
-            Failure { repeat: failure.repeat || error.kind == ErrorKind::Timeout, error }
-        })?;
-        let hidden = Hidden::new([self.login.secret().expose()]);
-        let token = Token::read(&reply, generation, &hidden)
-            .map_err(|error| CloudError { message: self.about(&error), ..error })?;
-        Ok(Arc::new(token))
-    }
-
-    /// Keeps what a login brought.
-    fn land(&self, outcome: Outcome) -> Outcome {
-        let mut state = self.state.lock();
-        let tell = |state: &State, result| {
-            if state.in_use {
-                self.wire.shared.metrics.renewal(result);
-            }
-        };
-        outcome
-            .inspect(|token| {
-                state.generation = token.generation;
-                state.token = Some(Arc::clone(token));
-                (state.failed, state.refusals, state.failures) = (None, 0, 0);
-                tell(&state, Renewal::Done);
-            })
-            .map_err(|mut failure| {
-                let (pause, result) = state.pause(failure.error.kind);
-                let next_in_s = pause.as_secs_f64();
-                tracing::warn!(error = %failure.error, next_in_s, "no token from Keystone");
-                if !failure.repeat {
-                    failure.error.retry_after = Some(pause.min(ASK_AGAIN));
-                }
-                let until = Instant::now() + pause;
-                state.failed = Some(Failed { failure: failure.clone(), until });
-                tell(&state, result);
-                failure
-            })
+            Failure { repeat: failure.repeat || error.kind == ErrorKind::Timeout, error, ..failure }
+        })
     }
 
     fn about(&self, error: &CloudError) -> String {
         let what = if is_refusal(error.kind) { "refused" } else { "failed" };
-        let (auth_url, method) = (&self.login.auth_url, self.login.method());
-        let advice = advice(error);
-        format!("{LOGIN_AT}{auth_url} by {method} {what}: {}{advice}", error.message)
-    }
-
-    fn error(&self, kind: ErrorKind, why: &str) -> CloudError {
-        let error = CloudError::new(kind, why);
-        CloudError { message: self.about(&error), ..error }
+        format!("{} {what}: {}{}", self.name, error.message, advice(error))
     }
 }
 
 impl State {
-    /// Counts a login that failed: how long nobody logs in again, and the metric's word.
-    fn pause(&mut self, kind: ErrorKind) -> (Duration, Renewal) {
-        if is_refusal(kind) {
+    /// Counts a login that failed: how long there is no other one, and the metric's word.
+    fn pause(&mut self, error: &CloudError) -> (Duration, Renewal) {
+        if is_refusal(error.kind) {
             self.refusals = self.refusals.saturating_add(1);
             return (REFUSED.after(self.refusals), Renewal::Refused);
         }
         self.failures = self.failures.saturating_add(1);
-        (FAILED.after(self.failures), Renewal::Failed)
-    }
-}
-
-impl Failed {
-    /// The failure as seen now, with the time after which asking again may help.
-    fn now(&self, now: Instant) -> Failure {
-        let mut failure = self.failure.clone();
-        if !failure.repeat {
-            failure.error.retry_after = Some((self.until - now).min(ASK_AGAIN));
-        }
-        failure
+        (error.retry_after.unwrap_or(FAILED.after(self.failures)), Renewal::Failed)
     }
 }

@@ -24,12 +24,12 @@ async fn a_node_that_is_never_answered_delays_no_other() {
     let running = Running::streaming(steps).await;
     let instances = running.instances();
     let began = Instant::now();
-    let mut each = instances.lookup_each(&nodes, Detail::Everything, CALL);
+    let mut each = instances.lookup_each(&nodes, Detail::Everything, call());
     for _ in 0..99 {
         let (place, answer) = each.next().await.unwrap();
         assert!(place != 7 && is_found(&answer, &names[place]), "{place}: {answer:?}");
     }
-    assert!(began.elapsed() < CALL.timeout / 2, "{:?}", began.elapsed());
+    assert!(began.elapsed() < call().timeout / 2, "{:?}", began.elapsed());
     drop(each);
 
     let call = Call::waiting(Duration::from_millis(700));
@@ -52,7 +52,7 @@ async fn what_a_stream_leaves_open_is_unknown_for_that_node_alone() {
         let steps = [vec![step(2, "c"), step(0, "a")], end].concat();
         let running = Running::streaming(steps).await;
         let nodes = ["a", "b", "c"].map(NodeIdentity::named);
-        let answers = running.instances().lookup(&nodes, Detail::Everything, CALL).await;
+        let answers = running.instances().lookup(&nodes, Detail::Everything, call()).await;
         assert!(is_found(&answers[0], "a") && is_found(&answers[2], "c"), "{answers:?}");
         assert_eq!(answers[1].as_ref().unwrap_err().kind, kind, "{answers:?}");
     }

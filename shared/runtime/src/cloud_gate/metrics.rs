@@ -34,17 +34,17 @@ type Operation = &'static str;
 
 metrics! {
     pub(super) struct GateMetrics {
-        /// Requests that were sent to the cloud, by how they ended; each page and each repetition counts
+        /// Requests that were sent to the cloud, by result; each page and each retry counts
         [ALPHA] ccm_cloud_requests { service, operation, result } => requests:
             Family<Counter, (Service, Operation, Result<Done, ErrorKind>)>;
-        /// Time from sending a request to the cloud to the end of its answer, waiting for the limit left out
+        /// Duration of requests to the cloud until the end of the response, without waiting for the rate limit
         [ALPHA] ccm_cloud_request_duration_seconds { service, operation } => durations:
             Family<Histogram, (Service, Operation)>, bounds REQUEST_SECONDS;
-        /// How long requests to the cloud waited for their turn, reads and writes together
+        /// How long requests to the cloud waited for the rate limit, reads and writes together
         [ALPHA] ccm_cloud_limiter_wait_seconds { service } => waits: Family<Histogram, Service>,
             bounds REQUEST_SECONDS;
-        /// Requests to the cloud that were not sent, by why: no turn in time (rate_limit), a pause that the cloud
-        /// asked for (closed), not enough left of the term (leadership)
+        /// Requests to the cloud that were not sent, by reason: not admitted before the deadline (rate_limit),
+        /// Retry-After pause (closed), remaining term too short (leadership)
         [ALPHA] ccm_cloud_requests_refused { service, reason } => refused:
             Family<Counter, (Service, RefusalLabel)>;
     }

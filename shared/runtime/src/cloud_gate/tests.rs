@@ -92,7 +92,7 @@ async fn a_call_without_a_turn_in_its_time_fails_at_once_and_says_why() {
         !text.contains("ccm_cloud_requests_total{"),
         "what was not sent is not counted as sent: {text}"
     );
-    drop(gate.admit(LIST, Call { timeout: Duration::MAX, ..call(0) }).await.unwrap());
+    drop(gate.admit(LIST, Call::waiting(Duration::MAX)).await.unwrap());
     assert!((10_000..10_010).contains(&began.elapsed().as_millis()));
 }
 

@@ -35,9 +35,9 @@ pub struct TlsSettings {
 
 fn local_pages(text: &str, default: &str) -> Result<Vec<String>, String> {
     let is_one = |name: &String| LOCAL_PAGES.contains(&name.as_str());
-    checked("must name pages out of configz, plan", |names: &Vec<String>| names.iter().all(is_one))(
-        text, default,
-    )
+    checked("must be a list of the pages configz, plan", |names: &Vec<String>| {
+        names.iter().all(is_one)
+    })(text, default)
 }
 
 /// The admin pages, if enabled.
@@ -47,12 +47,12 @@ ccm_settings::settings! {
     impl Served {
         /// IP address on which the HTTP pages are served.
         address: IpAddr = fixed(Text, "bind-address", "0.0.0.0");
-        /// Port of /healthz, /livez, /readyz, /metrics, /configz and /plan. 0 means no pages at all. The pages are plain
-        /// HTTP unless a certificate is given, and ask for no token: they show no secrets and change nothing. /configz
-        /// and /plan answer on loopback only (kubectl port-forward), see --open-pages.
+        /// Port of /healthz, /livez, /readyz, /metrics, /configz and /plan. 0 disables the pages. The pages use plain
+        /// HTTP unless a certificate is configured, and require no token: they contain no secrets and are read-only.
+        /// /configz and /plan are served on loopback only (kubectl port-forward), see --open-pages.
         port: u16 = fixed(Count, "secure-port", "");
-        /// Pages that answer to any peer and not on loopback only: configz, plan. Any client of the port can then read the
-        /// settings, or the names of nodes and what is about to happen to them.
+        /// Pages that are served to any client and not on loopback only: configz, plan. Any client of the port can
+        /// then read the settings, or the names of nodes and the planned changes.
         open: Vec<String> = fixed(List, "open-pages", ""), local_pages;
         /// Certificate chain (PEM) for the pages. The file is read again when it changes. Needs --tls-private-key-file.
         certificate: Option<PathBuf> = fixed(Path, "tls-cert-file", "");
@@ -66,11 +66,11 @@ ccm_settings::settings! {
             (Some(certificate), Some(key)) => Some(TlsSettings { certificate, key, only_tls13 }),
             (None, None) => None,
             (Some(_), None) => {
-                raw.reject("tls-cert-file", "needs --tls-private-key-file beside it", problems);
+                raw.reject("tls-cert-file", "requires --tls-private-key-file", problems);
                 None
             }
             (None, Some(_)) => {
-                raw.reject("tls-private-key-file", "needs --tls-cert-file beside it", problems);
+                raw.reject("tls-private-key-file", "requires --tls-cert-file", problems);
                 None
             }
         };

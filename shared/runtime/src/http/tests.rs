@@ -144,8 +144,12 @@ async fn other_paths_and_methods_are_refused() {
 async fn metrics_and_configz_have_their_types() {
     let pages = pages(&[]);
     let metrics = answer(&pages, &Method::GET, "/metrics");
-    assert_eq!(metrics.headers()[header::CONTENT_TYPE], Metrics::CONTENT_TYPE);
-    assert!(get(&pages, "/metrics").await.1.ends_with("# EOF\n"));
+    assert_eq!(metrics.headers()[header::CONTENT_TYPE], "text/plain; version=0.0.4; charset=utf-8");
+    assert!(!get(&pages, "/metrics").await.1.contains("# EOF"));
+    let open = "application/openmetrics-text";
+    let request = Request::get("/metrics").header(header::ACCEPT, open).body(()).unwrap();
+    let metrics = pages.answer(&request, true);
+    assert!(metrics.headers()[header::CONTENT_TYPE].to_str().unwrap().starts_with(open));
     let configz = answer(&pages, &Method::GET, "/configz");
     assert_eq!(configz.headers()[header::CONTENT_TYPE], "application/json");
     pages.configz.store(Arc::new("{\"new\": 1}\n".to_owned()));
@@ -177,7 +181,7 @@ async fn pages_with_details_answer_on_loopback_only_unless_they_are_opened() {
         let text = answer.into_body().collect().await.unwrap().to_bytes();
         let name = path.trim_start_matches('/').split('?').next().unwrap();
         let expect = format!(
-            "/{name} answers on loopback only: use kubectl port-forward, or --open-pages={name}\n"
+            "/{name} is served on loopback only: use kubectl port-forward, or --open-pages={name}\n"
         );
         assert_eq!(text == expect, status == 403, "{method} {path}: {text:?}");
     };
@@ -301,7 +305,7 @@ async fn a_port_in_use_gives_one_clear_line() {
         panic!("two servers on {address}")
     };
     let expect = format!(
-        "--bind-address and --secure-port: cannot listen on {address}, which another process uses; give --secure-port another port"
+        "--bind-address and --secure-port: cannot listen on {address}: the port is in use; choose another --secure-port"
     );
     assert_eq!(error.to_string(), expect);
 }
@@ -358,18 +362,13 @@ async fn a_new_certificate_is_taken_over_while_serving() {
     let folder = tempfile::tempdir().unwrap();
     let (first, second) = (pair(), pair());
     let settings = write(folder.path(), &first.certificate, &first.key);
-    let mut certificate = super::tls::Certificate::read(&settings).unwrap();
-    assert!(!certificate.look().unwrap(), "nothing is new");
-    // Only one of the two files is new: they do not match, the old pair stays.
-    write(folder.path(), &second.certificate, &first.key);
-    certificate.look().unwrap_err();
-    write(folder.path(), &second.certificate, &second.key);
-    assert!(certificate.look().unwrap());
-
-    write(folder.path(), &first.certificate, &first.key);
     let (address, token, _tasks) = serve(Some(settings)).await;
     assert!(trusted(address, &first.der).await);
     assert!(!trusted(address, &second.der).await);
+    // Only one of the two files is new: they do not match, the old pair stays.
+    write(folder.path(), &second.certificate, &first.key);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(trusted(address, &first.der).await);
     write(folder.path(), &second.certificate, &second.key);
     let renewed = async {
         while !trusted(address, &second.der).await {
@@ -392,14 +391,26 @@ fn certificates_that_cannot_be_used_are_named() {
         let line = error.to_string().replace(&format!("{}/", folder.path().display()), "");
         assert_eq!(line, expect);
     };
-    check("", &good.key, "tls.crt must contain certificates (PEM)");
-    check("no certificate", &good.key, "tls.crt must contain certificates (PEM)");
-    check(&good.certificate, "", "tls.key must contain a private key (PEM)");
-    check(&good.certificate, &good.certificate, "tls.key must contain a private key (PEM)");
+    check("", &good.key, "--tls-cert-file: tls.crt: holds no certificate in PEM form");
+    check(
+        "no certificate",
+        &good.key,
+        "--tls-cert-file: tls.crt: holds no certificate in PEM form",
+    );
+    check(
+        &good.certificate,
+        "",
+        "--tls-private-key-file: tls.key: holds no private key in PEM form",
+    );
+    check(
+        &good.certificate,
+        &good.certificate,
+        "--tls-private-key-file: tls.key: holds no private key in PEM form",
+    );
     check(
         &good.certificate,
         &other.key,
-        "tls.key must be the key of the first certificate in tls.crt",
+        "--tls-private-key-file: tls.key: is not the key of the first certificate in tls.crt: keys may not be consistent: KeyMismatch",
     );
     let missing = TlsSettings {
         certificate: "/nowhere/a".into(),
@@ -409,6 +420,6 @@ fn certificates_that_cannot_be_used_are_named() {
     let Err(error) = super::tls::Certificate::read(&missing) else { panic!("accepted") };
     assert_eq!(
         ccm_base::message::chain(&error),
-        "cannot read /nowhere/a: No such file or directory (os error 2)"
+        "--tls-cert-file: /nowhere/a: there is no such file"
     );
 }

@@ -145,7 +145,7 @@ impl Elector {
     /// Tries to acquire the Lease until this candidate leads.
     async fn stand(&mut self, free: &Notify) {
         let lease = self.config.lease.clone();
-        tracing::info!(identity = self.identity, lease, "waiting to lead");
+        tracing::info!(identity = self.identity, lease, "waiting to become leader");
         let mut known = String::new();
         loop {
             match self.attempt(self.call_timeout()).await {
@@ -242,7 +242,7 @@ impl Elector {
         if reason != Reason::Conflict && self.throttle.is_due() {
             let Self { config, identity, .. } = self;
             let lease = format!("{}/{}", config.namespace, config.lease);
-            tracing::warn!(identity, lease, %error, "cannot take or renew the lease; {}", reason.remedy());
+            tracing::warn!(identity, lease, %error, "cannot acquire or renew the lease; {}", reason.remedy());
         }
         Attempt::Failed
     }

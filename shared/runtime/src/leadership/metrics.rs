@@ -13,17 +13,17 @@ metrics! {
     struct Elections {
         /// Renewals that needed more than one attempt
         [ALPHA] leader_election_slowpath { name } => slow_path: Family<Counter, Text>;
-        /// Times that this replica became leader
+        /// How often this replica became leader
         [ALPHA] ccm_leader_election_transitions { name } => transitions: Family<Counter, Text>;
         /// Whether this replica leads: 1 for yes, 0 for no
         [ALPHA] leader_election_master_status { name } => leads: Family<Gauge, Text>;
-        /// Times that the Lease has gone to another replica, as it counts them itself; every replica shows the same
+        /// leaseTransitions of the Lease: how often it changed its holder; equal on every replica
         [ALPHA] ccm_leader_election_lease_transitions { name } => lease_transitions: Family<Gauge, Text>;
-        /// Failed attempts to take, renew or release the Lease, by reason
+        /// Failed attempts to acquire, renew or release the Lease, by reason
         [ALPHA] ccm_leader_election_failures { name, reason } => failures: Family<Counter, (Text, Reason)>;
-        /// How long it took to renew the Lease
+        /// Duration of Lease renewals
         [ALPHA] ccm_leader_election_renew_duration_seconds => renewal: Histogram, bounds RENEWALS;
-        /// What was left of the term just before it was renewed; 0 without one
+        /// Remaining term just before the last renewal; 0 without a term
         [ALPHA] ccm_leader_election_term_remaining_seconds => remaining: FloatGauge;
     }
 }

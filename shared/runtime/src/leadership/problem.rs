@@ -87,7 +87,7 @@ mod tests {
         check(403, "leases is forbidden", Reason::Forbidden, "forbidden: leases is forbidden");
         check(401, "", Reason::Unauthorized, "the API server does not accept the credentials");
         check(409, "", Reason::Conflict, "the object has changed since it was read");
-        check(504, "", Reason::Timeout, "no answer in time");
+        check(504, "", Reason::Timeout, "no response in time");
         check(500, "etcd", Reason::Unavailable, "unavailable: etcd");
         check(422, "duration", Reason::Other, "refused as invalid: duration");
     }

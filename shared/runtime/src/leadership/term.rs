@@ -55,7 +55,7 @@ pub enum Lost {
     Observing,
     /// It leads, but its term may end before the write does. Retry shortly: the next renewal may
     /// extend it.
-    #[error("the term of leadership ends in {} ms, too soon for this write", .remaining.as_millis())]
+    #[error("the term of leadership ends in {} ms, which is too short for this write", .remaining.as_millis())]
     TooShort {
         /// The remaining term.
         remaining: Duration,

@@ -10,7 +10,7 @@ use crate::metrics::REQUEST_SECONDS;
 
 metrics! {
     pub(super) struct Waits {
-        /// How long requests waited until the limit let them through
+        /// How long requests waited for the rate limit
         [ALPHA] ccm_limiter_wait_seconds { service, class } => seconds: Family<Histogram, Key>,
             bounds REQUEST_SECONDS;
     }
@@ -27,21 +27,22 @@ type Snapshot = (Bucket, usize);
 
 computed! {
     pub(super) static BUCKETS: Snapshot { service, class } = {
-        /// Requests per second that are let through now, lower than configured after refusals; +Inf for no limit
+        /// Current rate limit in requests per second, lower than configured after throttled requests; +Inf for no
+        /// limit
         [ALPHA] Gauge ccm_limiter_rate = |(bucket, _)| bucket.in_force().unwrap_or(f64::INFINITY);
-        /// Requests per second that the settings in force allow; +Inf for no limit
+        /// Configured rate limit in requests per second; +Inf for no limit
         [ALPHA] Gauge ccm_limiter_configured_rate =
             |(bucket, _)| bucket.configured().map_or(f64::INFINITY, |(per_second, _)| per_second);
-        /// Requests at once after a quiet time that the settings in force allow; +Inf for no limit
+        /// Configured burst; +Inf for no limit
         [ALPHA] Gauge ccm_limiter_burst = |(bucket, _)| bucket.configured().map_or(f64::INFINITY, |(_, burst)| burst);
-        /// Requests that could start now without waiting
+        /// Requests that could be sent now without waiting
         [ALPHA] Gauge ccm_limiter_tokens = |(bucket, _)| bucket.clone().tokens(Instant::now());
-        /// Requests that wait for their turn now
+        /// Requests that are waiting for the rate limit now
         [ALPHA] Gauge ccm_limiter_waiting = |(_, waiting)| *waiting as f64;
-        /// For how much longer the other side asked to be left alone; 0 if it did not
+        /// Remaining seconds of a Retry-After pause; 0 without one
         [ALPHA] Gauge ccm_limiter_closed_seconds =
             |(bucket, _)| bucket.closed_for(Instant::now()).unwrap_or_default().as_secs_f64();
-        /// Requests that the other side refused as too many
+        /// Requests that were throttled by the server
         [ALPHA] Counter ccm_limiter_throttled = |(bucket, _)| bucket.throttled;
     }
 }

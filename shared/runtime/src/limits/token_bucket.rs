@@ -20,13 +20,13 @@ const URGENT_STREAK: u32 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The server requested a pause.
-    #[error("the other side asked for a pause that lasts {} s more", left.as_secs_f64())]
+    #[error("a Retry-After pause lasts for another {} s", left.as_secs_f64())]
     Closed {
         /// The remaining time of the pause.
         left: Duration,
     },
     /// No token is available in time.
-    #[error("no turn in time")]
+    #[error("not admitted before the deadline")]
     NoTurn,
 }
 

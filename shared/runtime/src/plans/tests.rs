@@ -65,7 +65,7 @@ fn the_page_shows_each_objects_steps() {
     let text = plans.text(None);
     let lines: Vec<_> = text.lines().map(|line| line.split(", since").next().unwrap()).collect();
     let expect = [
-        "mode: observe, nothing of this is carried out",
+        "mode: observe, no step is executed",
         "objects: 3; steps due: 1 addresses, 2 labels; held: 1 delete",
         "",
         "Node node-1",
@@ -113,7 +113,7 @@ fn a_leader_shows_what_it_has_not_done_yet() {
     let plans = Plans::new(Mode::Control, &metrics);
     assert_eq!(
         plans.text(None),
-        "mode: control, only what is not carried out yet\nobjects: 0; steps due: none; held: none\n"
+        "mode: control, steps that are not executed yet\nobjects: 0; steps due: none; held: none\n"
     );
     plans.set(&node("node-1"), vec![step("labels", "a=b")]);
     assert_eq!(json(&plans, None)["due"], json!({"labels": 1}));
@@ -133,7 +133,7 @@ fn the_page_is_bounded() {
     assert_eq!(page["plans"].as_array().unwrap().len(), SHOWN);
     let change = page["plans"][0]["steps"][0]["changes"][0].as_str().unwrap();
     assert!(change.chars().count() <= LONGEST_LINE, "words of others are cut");
-    assert!(plans.text(None).ends_with("\n7 more objects; ask for one by /plan?name=NAME\n"));
+    assert!(plans.text(None).ends_with("\n7 more objects; use /plan?name=NAME for a single one\n"));
     let last = format!("node-{:05}", SHOWN + 6);
     assert_eq!(json(&plans, Some(&last))["plans"][0]["name"], json!(last));
 }

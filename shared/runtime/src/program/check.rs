@@ -80,7 +80,7 @@ async fn look_at_kubeconfig<P: Program>(common: &CommonSettings, found: &mut Fou
     match timeout(CHECK, Clients::connect(config)).await {
         // In-cluster settings may be checked outside a pod, for instance in a pipeline.
         Ok(Err(error @ ClientError::NotConfigured { .. })) => {
-            found.warnings.push(format!("here a start would fail: {}", chain(&error)));
+            found.warnings.push(format!("a start would fail: {}", chain(&error)));
         }
         Ok(Err(error)) => found.failures.push(Failure::Usage(chain(&error))),
         // A plugin that does not respond now does not make the configuration invalid.
@@ -106,7 +106,7 @@ async fn look_at_provider<P: Program>(
         // A cloud that does not respond now does not make the configuration invalid.
         Ok(_) => {}
         Err(_) => found.warnings.push(format!(
-            "the configuration of the provider {} could not be checked within {} s",
+            "the configuration check of the provider {} timed out after {} s",
             factory.name(),
             CHECK.as_secs()
         )),

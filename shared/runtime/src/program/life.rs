@@ -55,7 +55,7 @@ pub async fn run<P: Program>(
 }
 
 fn log_failure(failure: &Failure) {
-    tracing::error!("cannot go on: {}", chain(failure));
+    tracing::error!("fatal: {}", chain(failure));
 }
 
 impl<P: Program> Parts<P> {
@@ -68,7 +68,7 @@ impl<P: Program> Parts<P> {
         leading: &mut Option<Arc<P>>,
     ) -> Result<(), Failure> {
         if !self.common.borrow().enabled {
-            let idle = format!("idle: --controllers switches {} off", P::IDENTITY.controller);
+            let idle = format!("idle: --controllers disables {}", P::IDENTITY.controller);
             tracing::info!("{idle}");
             self.startup.pass(idle);
             pending::<()>().await;
@@ -179,7 +179,7 @@ impl<P: Program> Parts<P> {
             tracing::info!("draining");
             tokio::select! {
                 drained = timeout_at(deadline, program.drain()) => if drained.is_err() {
-                    tracing::warn!("work was not drained within --drain-timeout");
+                    tracing::warn!("running work did not finish within --drain-timeout");
                 },
                 () = self.leadership.lost() => tracing::warn!("leadership lost while draining"),
             }
@@ -195,7 +195,7 @@ impl<P: Program> Parts<P> {
             Ok(()) => self.election.stop(RELEASE).await,
             // While a write may still be in flight, the Lease must not be released early; it
             // expires by itself.
-            Err(late) => tracing::warn!("work did not end: {late}"),
+            Err(late) => tracing::warn!("tasks did not end: {late}"),
         }
         self.events_task.stop(FLUSH).await;
         self.tasks.stop(FLUSH).await;

@@ -28,7 +28,7 @@ use crate::{
 
 /// The message of an observer.
 pub(super) const OBSERVES: &str =
-    "observes: takes no Lease and writes nothing; /plan shows what it would do";
+    "observe mode: no Lease and no writes; /plan shows the planned changes";
 
 /// The parts that live as long as the process.
 pub(super) struct Parts<P: Program> {
@@ -80,12 +80,7 @@ impl<P: Program> Parts<P> {
             None if settings.mode == Mode::Observe => Leadership::observer(),
             None => Leadership::unconditional(),
         };
-        let term = leadership.clone();
-        let guard = move || match term.check_cloud_write() {
-            Ok(term) => Ok(term.number),
-            Err(lost) => Err(chain(&lost)),
-        };
-        let gate = CloudGate::new(limits.clone(), &metrics, Some(Box::new(guard)));
+        let gate = gate(&limits, &leadership, &metrics);
         let shown = gate.clone();
         health.add("cloud", Scope::Information, move || shown.verdict());
         let plans = Plans::new(settings.mode, &metrics);
@@ -142,6 +137,16 @@ fn elector(
     let guarded = |guard: LeaseGuard| clients.lease_client(layer_fn(|stack| guard.layer(stack)));
     let config = settings.election.clone();
     Some(Elector::new(config, guarded, clients.watch.clone(), own, events.clone()))
+}
+
+/// The gate to the cloud, which lets writes pass only while this process leads.
+fn gate(limits: &Limits, leadership: &Leadership, metrics: &Metrics) -> CloudGate {
+    let leadership = leadership.clone();
+    let guard = move || match leadership.check_cloud_write() {
+        Ok(term) => Ok(term.number),
+        Err(lost) => Err(chain(&lost)),
+    };
+    CloudGate::new(limits.clone(), metrics, Some(Box::new(guard)))
 }
 
 /// The event recorder, with its writer unless this process only observes.

@@ -22,7 +22,7 @@ const GLANCE: Duration = Duration::from_secs(1);
 /// Interval for checking again whether a provider has gained a missing capability.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// Time limit for the probe of the cloud.
-const PROBE: Call = Call::routine(Duration::from_secs(10));
+const PROBE: Duration = Duration::from_secs(10);
 
 /// The provider's build context, without the gate and the metrics of a running process.
 pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderContext {
@@ -63,7 +63,7 @@ pub(super) async fn build(
         if error.class() == RetryClass::Permanent {
             return Err(Failure::Usage(configuration_problem(factory.name(), context, &error)));
         }
-        startup.fail(format!("the cloud provider {} cannot be built yet: {error}", factory.name()));
+        startup.fail(format!("cannot build the cloud provider {} yet: {error}", factory.name()));
         tracing::warn!(provider = factory.name(), %error, "cannot build the cloud provider yet");
         failures += 1;
         sleep(wait(&error, failures)).await;
@@ -118,7 +118,7 @@ async fn missing(cloud: &dyn Cloud, needs: &[Need], startup: &Condition) -> Opti
             }
             Need::Optional(capability) if matches!(offered(cloud, capability), Ok(false)) => {
                 let provider = cloud.name();
-                tracing::info!(provider, %capability, "not offered; going on without");
+                tracing::info!(provider, %capability, "the cloud does not offer an optional capability; continuing without it");
             }
             Need::Required(_) | Need::Optional(_) => {}
         }
@@ -142,9 +142,9 @@ async fn offers(cloud: &dyn Cloud, capability: Capability, startup: &Condition) 
         // The first failure is normal: a provider discovers on use. Later ones are logged once per
         // kind: an outage of the cloud may be long.
         if failures == 0 {
-            tracing::info!(provider, %capability, "asking the cloud what it offers");
+            tracing::info!(provider, %capability, "discovering the capabilities of the cloud");
         } else if logged != Some(error.kind) {
-            tracing::warn!(provider, %capability, %error, "the cloud does not say yet what it offers");
+            tracing::warn!(provider, %capability, %error, "the capabilities of the cloud are not known yet");
             logged = Some(error.kind);
         }
         failures += 1;
@@ -155,7 +155,7 @@ async fn offers(cloud: &dyn Cloud, capability: Capability, startup: &Condition) 
             }
         };
         timeout(wait(&error, failures), known).await.ok();
-        if let Err(error) = cloud.health(PROBE).await {
+        if let Err(error) = cloud.health(Call::routine(PROBE)).await {
             tracing::debug!(provider, %error, "the cloud does not answer");
         }
     }

@@ -66,7 +66,7 @@ fn print_metrics<P: Program>() -> u8 {
     // The async runtime's gauges exist only inside a runtime.
     let Ok(runtime) = runtime::<P>() else { return BROKEN };
     let _within = runtime.enter();
-    specimens::<P>().encode().map_or(BROKEN, |text| print(&text))
+    specimens::<P>().page("").map_or(BROKEN, |(_, text)| print(&text))
 }
 
 fn work<P: Program>(
@@ -108,10 +108,10 @@ pub(super) async fn signalled(stop: &CancellationToken) -> io::Result<u8> {
             _ = terminate.recv() => ("SIGTERM", 143),
         };
         if stop.is_cancelled() {
-            tracing::warn!(signal, "ending at once");
+            tracing::warn!(signal, "exiting immediately");
             return Ok(code);
         }
-        tracing::info!(signal, "ending in order; a second signal ends at once");
+        tracing::info!(signal, "shutting down; a second signal exits immediately");
         stop.cancel();
     }
 }

@@ -162,7 +162,7 @@ impl Review {
 
 metrics! {
     pub(crate) struct RightsMetrics {
-        /// Rights that the program needs and the API server does not grant it; /readyz?verbose names them
+        /// Rights that the program needs and the API server does not grant; /readyz?verbose names them
         [ALPHA] ccm_missing_rights => missing: Gauge;
     }
 }

@@ -102,25 +102,25 @@ impl CommonSettings {
 ccm_settings::settings! {
     /// The process as a whole.
     struct Process {
-        /// Configuration file (.yaml, .yml, .json or .toml) with the settings of this page under their keys. Its content
-        /// is looked at every 5 s: settings marked "live" change while the program runs, an invalid new version is
-        /// refused and reported, and the old one stays.
+        /// Configuration file (.yaml, .yml, .json or .toml) with the settings of this page under their keys. The
+        /// program reads it every 5 s: changes of settings marked "live" take effect without a restart; an invalid new
+        /// version is rejected and reported, and the old one stays in use.
         _config: Option<PathBuf> = fixed(Path, "config", "");
-        /// Which controllers run: names, -names and * as in cloud-controller-manager; the first item that names a
-        /// controller decides. The list may name controllers of the sibling programs. A program whose controller is
-        /// switched off stays up, idle and healthy, without a Lease.
+        /// Enabled controllers: names, -names and * as in cloud-controller-manager; the first item that matches a
+        /// controller decides. Names of controllers of the other programs are accepted. A program whose controller is
+        /// disabled keeps running, idle and healthy, without a Lease.
         _controllers: Vec<String> = fixed(List, "controllers", "*");
-        /// control or observe. With observe the program reads and decides everything as the leader does, but takes no
-        /// Lease and writes nothing, neither to the API server (events included) nor to the cloud; it needs no right to
-        /// write. What it would do is on /plan, in the log and in ccm_plan_*.
+        /// control or observe. With observe the program reads and decides like the leader, but takes no Lease and
+        /// writes nothing, neither to the API server (including events) nor to the cloud; it needs no write
+        /// permissions. /plan, the log and ccm_plan_* show what it would do.
         mode: Mode = fixed(Text, "mode", "control"),
             one_of(&[("control", Mode::Control), ("observe", Mode::Observe)]);
-        /// After SIGTERM: how long work that was begun may take to end before the Lease is given back. Keep it below the
-        /// pod's terminationGracePeriodSeconds (30 s unless set).
+        /// Time limit after SIGTERM for running work to finish before the Lease is released. Must be below the pod's
+        /// terminationGracePeriodSeconds (default 30 s).
         drain_timeout: Duration = live(Duration, "drain-timeout", "20s");
-        /// Accepted and checked, so that command lines written for cloud-controller-manager keep working; without effect.
-        /// No resync is needed: a watch that cannot go on lists everything anew, and each controller compares its objects
-        /// with the cloud by a period of its own.
+        /// Accepted and validated for compatibility with cloud-controller-manager; no effect. No resync is needed: a
+        /// watch that cannot continue lists all objects again, and each controller compares its objects with the cloud
+        /// periodically.
         min_resync: Duration = fixed(Duration, "min-resync-period", "12h0m0s"), positive;
     }
 }
@@ -179,24 +179,24 @@ impl fmt::Debug for KubeSettings {
 
 ccm_settings::settings! {
     impl KubeSettings {
-        /// Kubeconfig file. Without it and --master: KUBECONFIG, else the pod's service account.
+        /// Kubeconfig file. Without it and --master: the variable KUBECONFIG, else the pod's service account.
         kubeconfig: Option<PathBuf> = fixed(Path, "kubeconfig", "");
-        /// URL of the API server; overrides the kubeconfig's.
+        /// URL of the API server; overrides the one in the kubeconfig.
         master: Option<String> = fixed(Text, "master", "");
-        /// How long one request to the API server may take, retries and waiting for its rate limit included.
+        /// Time limit of one request to the API server, including retries and waiting for the rate limit.
         timeout: Duration = fixed(Duration, "kube-api-timeout", "30s"), positive;
-        /// Requests per second to the API server, reads and writes each; watches, Lease requests and events do not count.
-        /// 0 means the default, a negative number no limit. The default is not meant to be reached: a new node costs two
-        /// writes, so upstream's 20 requests per second hold a wave of 5000 nodes back for many minutes. What protects
-        /// the API server is its own Priority and Fairness; when it answers 429, the rate is halved at once and restored
-        /// step by step.
+        /// Requests per second to the API server, separately for reads and writes; watches, Lease requests and events
+        /// do not count. 0 means the default, a negative number no limit. The default is high on purpose: a new node
+        /// takes two writes, so with upstream's 20 requests per second 5000 new nodes would wait for many minutes. The
+        /// API server is protected by its own Priority and Fairness; after a 429 the rate is halved and then restored
+        /// gradually.
         request_rate: Option<f64> = live(Number, "kube-api-qps", "1000"), per_second;
-        /// Requests that may be sent at once before --kube-api-qps holds. 0 means the default.
+        /// Burst of --kube-api-qps. 0 means the default.
         request_burst: u32 = live(Count, "kube-api-burst", "2000"), zero_is_default;
-        /// Events per second. Apart from the other requests, so that events never delay work; events beyond it wait, and
-        /// are dropped when too many do. 0 means the default, a negative number no limit.
+        /// Events per second. Separate from the other requests, so that events never delay work; excess events are
+        /// queued, and dropped when the queue is full. 0 means the default, a negative number no limit.
         event_rate: Option<f64> = live(Number, "event-qps", "20"), per_second;
-        /// Events that may be sent at once. 0 means the default.
+        /// Burst of --event-qps. 0 means the default.
         event_burst: u32 = live(Count, "event-burst", "100"), zero_is_default;
     } => |_, _| {
         let requests = Rate { per_second: request_rate, burst: request_burst };
@@ -226,25 +226,26 @@ ccm_settings::settings! {
     impl CloudSettings {
         /// Name of the cloud provider. Required.
         provider: String = fixed(Text, "cloud-provider", "");
-        /// The provider's own configuration file. The provider reads it, also when it changes.
+        /// Configuration file of the provider. The provider reads it, also when it changes.
         config: Option<PathBuf> = fixed(Path, "cloud-config", "");
-        /// The cluster's name. It marks what is created in the cloud, so give each cluster of a project its own.
+        /// Name of the cluster. It marks resources that are created in the cloud, so it must be unique per project.
         cluster_name: String = fixed(Text, "cluster-name", "kubernetes"),
             checked("must not be empty", |name: &String| !name.is_empty());
-        /// What requests to the cloud say in front of the program's own name, in the order given, so that the cloud's
-        /// operator can tell whose they are: the cluster's name, for instance. Printable ASCII. May be repeated.
+        /// Prefix of the User-Agent header of requests to the cloud, for instance the cluster's name, so that the
+        /// operator of the cloud can identify the client. Printable ASCII. May be repeated; the values are used in
+        /// order.
         user_agents: Vec<String> = fixed(List, "user-agent", ""),
-            checked("must be printable ASCII, as a header of HTTP is", |names: &Vec<String>| {
+            checked("must be printable ASCII, as in HTTP headers", |names: &Vec<String>| {
                 names.iter().flat_map(|name| name.bytes()).all(|byte| matches!(byte, b' '..=b'~'))
             });
-        /// Read requests per second to each service of the cloud. A negative number means no limit. One list serves the
-        /// whole fleet, so this is a guard against a storm of single reads and not a pace; a 429 lowers it for a while.
+        /// Read requests per second to each service of the cloud. A negative number means no limit. One list covers
+        /// the whole fleet, so this only guards against many single reads; a 429 lowers it temporarily.
         read_rate: Option<f64> = live(Number, "cloud-read-qps", "50"), per_second;
-        /// Read requests that may be sent to a service of the cloud at once.
+        /// Burst of --cloud-read-qps.
         read_burst: u32 = live(Count, "cloud-read-burst", "100"), zero_is_default;
-        /// Changing requests per second to each service of the cloud. A negative number means no limit.
+        /// Write requests per second to each service of the cloud. A negative number means no limit.
         write_rate: Option<f64> = live(Number, "cloud-write-qps", "10"), per_second;
-        /// Changing requests that may be sent to a service of the cloud at once.
+        /// Burst of --cloud-write-qps.
         write_burst: u32 = live(Count, "cloud-write-burst", "20"), zero_is_default;
     } => |_, _| {
         let reads = Rate { per_second: read_rate, burst: read_burst };
@@ -275,28 +276,28 @@ pub struct ElectionSettings {
 
 ccm_settings::settings! {
     impl ElectionSettings {
-        /// Whether replicas elect a leader. Without election run one replica only.
+        /// Whether replicas elect a leader. If false, run only one replica.
         enabled: bool = fixed(Switch, "leader-elect", "true");
-        /// How long a standby watches an unchanged Lease before it takes over. Whole seconds, longer than the renew
+        /// How long a Lease must be unchanged before a standby takes over. Whole seconds, longer than the renew
         /// deadline.
         lease_duration: Duration = fixed(Duration, "leader-elect-lease-duration", "15s"),
             // A Lease holds its duration as a signed number of 32 bits.
             checked("must be whole seconds, at least 1s and at most 2147483647s", |time: &Duration| {
                 time.subsec_nanos() == 0 && !time.is_zero() && i32::try_from(time.as_secs()).is_ok()
             });
-        /// How long a leader may fail to renew its Lease before it stops. More than 1.2 times the retry period.
+        /// How long a leader retries to renew its Lease before it stops. More than 1.2 times the retry period.
         renew_deadline: Duration = fixed(Duration, "leader-elect-renew-deadline", "10s"), positive;
-        /// Time between two attempts to renew or acquire the Lease.
+        /// Interval between two attempts to renew or acquire the Lease.
         retry_period: Duration = fixed(Duration, "leader-elect-retry-period", "2s"), positive;
-        /// Kind of the lock; only leases.
+        /// Kind of the lock; must be leases.
         _lock: String = fixed(Text, "leader-elect-resource-lock", "leases"),
-            checked("must be leases, the only kind of lock there is", |lock: &String| lock == "leases");
-        /// Name of the Lease. To hand over from another controller manager without both working at once, give the name of
-        /// its Lease.
+            checked("must be leases, the only supported lock", |lock: &String| lock == "leases");
+        /// Name of the Lease. To replace another controller manager without both working at the same time, use the
+        /// name of its Lease.
         lease: String = fixed(Text, "leader-elect-resource-name", ""), object_name;
         /// Namespace of the Lease.
         namespace: String = fixed(Text, "leader-elect-resource-namespace", "kube-system"), object_name;
-        /// Upstream's migration by a second Lease; only false. --leader-elect-resource-name serves the purpose.
+        /// Upstream's leader migration with a second Lease; must be false. Use --leader-elect-resource-name instead.
         _migration: bool = fixed(Switch, "enable-leader-migration", "false"),
             checked(
                 "must be false; to hand over from another controller manager, give the name of its Lease to \

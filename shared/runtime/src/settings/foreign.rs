@@ -12,12 +12,11 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Foreign> {
 
 const UNUSED_UPSTREAM: &str = "it has no effect in cloud-controller-manager either";
 const ONE_CONTROLLER: &str = "this program runs one controller";
-const OPEN_PAGES: &str =
-    "the HTTP pages ask for no token; bind them to 127.0.0.1 or fence them with a NetworkPolicy";
-const OWN_TLS: &str = "the HTTP pages use the TLS library's own choice";
+const OPEN_PAGES: &str = "the HTTP pages require no token; restrict access by --bind-address=127.0.0.1 or a NetworkPolicy";
+const OWN_TLS: &str = "the HTTP pages use the defaults of the TLS library";
 const NO_WEBHOOKS: &str = "there are no webhooks";
-const GO_ONLY: &str = "it is about the Go runtime";
-const NOT_BUFFERED: &str = "logs are written to stderr at once";
+const GO_ONLY: &str = "it configures the Go runtime";
+const NOT_BUFFERED: &str = "logs are written to stderr without a buffer";
 
 /// Flags that only cloud-controller-manager has.
 const UPSTREAM: &[Foreign] = &[
@@ -27,7 +26,7 @@ const UPSTREAM: &[Foreign] = &[
     Foreign::value("cidr-allocator-type", UNUSED_UPSTREAM),
     Foreign::value("external-cloud-volume-plugin", UNUSED_UPSTREAM),
     Foreign::value("node-sync-period", UNUSED_UPSTREAM),
-    Foreign::switch("allow-untagged-cloud", "the provider checks the cluster's name itself"),
+    Foreign::switch("allow-untagged-cloud", "the provider validates the cluster's name"),
     Foreign::value("kube-api-content-type", "requests are JSON"),
     Foreign::value("feature-gates", "there are no feature gates"),
     Foreign::value(
@@ -36,7 +35,7 @@ const UPSTREAM: &[Foreign] = &[
     ),
     Foreign::value(
         "cert-dir",
-        "certificates are not made up; use --tls-cert-file and --tls-private-key-file",
+        "no certificates are generated; use --tls-cert-file and --tls-private-key-file",
     ),
     Foreign::value("tls-cipher-suites", OWN_TLS),
     Foreign::value("tls-curve-preferences", OWN_TLS),

@@ -165,11 +165,11 @@ fn each_rule_has_its_line() {
     };
     check("--cloud-provider=", "must be the name of a cloud provider");
     check("--cluster-name=", "must not be empty");
-    check("--user-agent=caf\u{e9}", "must be printable ASCII, as a header of HTTP is");
+    check("--user-agent=caf\u{e9}", "must be printable ASCII, as in HTTP headers");
     check("--leader-elect=yes", "must be true or false");
     check(
         "--leader-elect-resource-lock=configmapsleases",
-        "must be leases, the only kind of lock there is",
+        "must be leases, the only supported lock",
     );
     check(
         "--enable-leader-migration=true",
@@ -193,9 +193,9 @@ fn each_rule_has_its_line() {
     check("--min-resync-period=12", "must be a duration such as 5m0s, 1h30m or 250ms");
     check("--bind-address=localhost", "must be an IP address, for instance 0.0.0.0 or ::");
     check("--mode=watch", "must be control or observe");
-    check("--open-pages=plan,metrics", "must name pages out of configz, plan");
-    check("--tls-cert-file=/a", "needs --tls-private-key-file beside it");
-    check("--tls-private-key-file=/a", "needs --tls-cert-file beside it");
+    check("--open-pages=plan,metrics", "must be a list of the pages configz, plan");
+    check("--tls-cert-file=/a", "requires --tls-private-key-file");
+    check("--tls-private-key-file=/a", "requires --tls-cert-file");
     check("--tls-min-version=VersionTLS10", "must be VersionTLS12 or VersionTLS13");
     check("--logging-format=xml", "must be text or json");
     check("-v=300".replace("-v", "--v").as_str(), "must be a whole number from 0 to 255");

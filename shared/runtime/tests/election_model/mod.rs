@@ -1,18 +1,17 @@
 //! A model of the election for exhaustive checking: candidates, one Lease, and requests
-//! that are delayed, lost, answered into the void, or delivered long after their sender
-//! gave up on them.
+//! that are delayed, lost, lose their response, or arrive long after their sender timed out.
 //!
-//! Time passes in ticks, at the same rate for everybody who is awake. A candidate may
-//! stand still between any two of its steps, for any time, and its machine may sleep. The
-//! model keeps ages instead of times and forgets what can no longer matter, so it has
-//! finitely many states without a bound on how long the world goes on.
+//! Time passes in ticks, at the same rate for all candidates that are awake. A candidate may
+//! pause between any two of its steps, for any time, and its machine may sleep. The model
+//! stores ages instead of times and drops state that has no effect any more, so the number
+//! of states is finite without a limit on the duration.
 //!
-//! It allows more than the product does, never less: a term counts from when the patch is
-//! sent, not from before the read that led to it; who has lost its term may win another,
-//! where the product's process ends. Two things are left out. A read is one step: under a
-//! compare-and-swap one that is answered late either leads to a patch that is refused or
-//! is as good as a late read. And nobody deletes the Lease: who never saw its holder takes
-//! it at once then, in the product as everywhere.
+//! The model allows more than the product, never less: a term starts when the patch is sent,
+//! not before the read that preceded it; a candidate that has lost its term may win another,
+//! where the process of the product exits. It omits two cases. A read is a single step: with
+//! compare-and-swap, a late response leads to a patch that is rejected, or equals a later
+//! read. And the Lease is never deleted: a candidate that never saw its holder would take it
+//! at once, in the product and elsewhere.
 
 mod variants;
 mod world;
@@ -22,75 +21,75 @@ use stateright::{Checker as _, HasDiscoveries, Model, Path, Property};
 pub use variants::Variant;
 use world::{Attempt, MOST_CANDIDATES, Step, World};
 
-/// When a candidate takes another's Lease for expired.
+/// When a candidate considers the Lease of another expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     /// When the wall clock is past the renewal's timestamp by the Lease's duration.
     Timestamps,
-    /// When it has itself seen the record unchanged for that long.
+    /// When it has observed the record unchanged for that time.
     Observation,
 }
 
 /// For how long a candidate respects a record that does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Respect {
-    /// For the duration that it was itself given.
+    /// For its own configured duration.
     OwnDuration,
-    /// For the record's duration where that is longer.
+    /// For the record's duration if that is longer.
     LongerDuration,
 }
 
-/// What a patch asks of the Lease.
+/// The precondition of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patches {
-    /// Nothing.
+    /// None.
     Unconditional,
-    /// To be as it was read.
+    /// The Lease is unchanged since it was read.
     CompareAndSwap,
 }
 
-/// How long a candidate believes that it leads.
+/// How long a candidate considers itself the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Term {
-    /// Until a read tells it otherwise.
+    /// Until a read shows another holder.
     Endless,
-    /// For a time from when it heard of its success.
+    /// For a time since it received the response.
     FromAnswer,
-    /// For a time from when it sent the request.
+    /// For a time since it sent the request.
     FromRequest,
 }
 
 /// The clock that a term is measured by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TermClock {
-    /// One that stands still while the machine sleeps.
+    /// A clock that stops while the machine sleeps.
     Monotonic,
-    /// One that goes on.
+    /// A clock that includes sleep.
     SinceBoot,
 }
 
-/// When a candidate believes the answer to its patch.
+/// When a candidate counts a response to its patch as success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
     /// Whenever the patch was accepted.
-    Believed,
-    /// When the Lease in it names the candidate.
+    Trusted,
+    /// When the Lease in the response names the candidate.
     Examined,
 }
 
-/// When a leader that gives its Lease back ceases to lead.
+/// When a leader that releases its Lease stops leading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// When it hears that the Lease is free.
+    /// When it receives the response to the release.
     BeforeEnd,
-    /// Before it asks for that.
+    /// Before it sends the release.
     AfterEnd,
 }
 
-/// Whom a Lease can tell apart.
+/// Which candidates a Lease can distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identities {
-    /// Nobody: all candidates bear one name, as processes on one host may.
+    /// None: all candidates have the same identity, as processes on one host may.
     Shared,
     /// Every candidate.
     Unique,
@@ -120,26 +119,26 @@ pub struct Election {
 }
 
 const AT_MOST_ONE: &str = "at most one leader";
-const TAKEN_OVER: &str = "a silent leader is replaced";
+const TAKEN_OVER: &str = "a leader that stopped renewing is replaced";
 
-/// What a check found.
+/// The result of a check.
 pub struct Verdict {
-    /// How many different states there are, or were seen before two leaders.
+    /// The number of different states, or of those visited before two leaders.
     pub states: usize,
-    /// The number of steps to the state that is furthest from the beginning.
+    /// The number of steps to the state furthest from the initial ones.
     pub depth: usize,
-    /// The shortest way to two leaders, if there is one.
+    /// The shortest path to two leaders, if there is one.
     pub two_leaders: Option<Vec<Step>>,
-    /// Whether a candidate ever set out to take the Lease of a leader that fell silent: a
-    /// model in which leadership never moves proves nothing.
+    /// Whether a candidate ever started to take the Lease of a leader that stopped renewing: a
+    /// model without takeovers would prove nothing.
     pub taken_over: bool,
 }
 
 impl Election {
-    /// Looks at every state that can be reached, or at those on the way to two leaders.
+    /// Visits every reachable state, or those on the path to two leaders.
     pub fn check(self) -> Verdict {
-        // A single thread finds the same states in the same order every time, and the
-        // shortest way.
+        // A single thread visits the states in the same order every time, and finds the
+        // shortest path.
         let checker =
             self.checker().threads(1).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
         Verdict {
@@ -174,7 +173,7 @@ impl Model for Election {
                     Step::GiveUp(at),
                 ]),
                 Attempt::Accepted { .. } => {
-                    steps.extend([Step::Watch(at), Step::Hear(at), Step::MissAnswer(at)]);
+                    steps.extend([Step::Watch(at), Step::Receive(at), Step::MissAnswer(at)]);
                 }
             }
             if candidate.stray.is_some() {

@@ -1,4 +1,4 @@
-//! What is checked: everything in place, each part left out, each part alone.
+//! The checked variants: all protections, each one left out, each one alone.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::{
     Answers, Election, Expiry, Identities, Patches, Release, Respect, Term, TermClock, Verdict,
 };
 
-/// A way to hold elections, and whether it must be found safe.
+/// A variant of the election, and whether it must be safe.
 pub struct Variant {
     pub name: &'static str,
     election: Election,
@@ -14,7 +14,7 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// All of them, with so many candidates, and a Lease and a term of so many ticks.
+    /// All variants, with this number of candidates, and a Lease and a term of these ticks.
     pub fn all(candidates: usize, lease: u8, deadline: u8) -> Vec<Self> {
         let quartet = Election {
             expiry: Expiry::Observation,
@@ -41,14 +41,17 @@ impl Variant {
             expiry: Expiry::Timestamps,
             patches: Patches::Unconditional,
             term: Term::Endless,
-            answers: Answers::Believed,
+            answers: Answers::Trusted,
             ..quartet
         };
         let not_safe = |name, election| Self { name, election, safe: false };
         let beyond = quartet.lease + 1;
         vec![
             not_safe("the library alone", unguarded),
-            not_safe("only answers examined", Election { answers: Answers::Examined, ..unguarded }),
+            not_safe(
+                "only examined responses",
+                Election { answers: Answers::Examined, ..unguarded },
+            ),
             not_safe(
                 "only compare-and-swap",
                 Election { patches: Patches::CompareAndSwap, ..unguarded },
@@ -90,8 +93,8 @@ impl Variant {
                 "all in place, a term as the lease",
                 Election { deadline: quartet.lease, ..quartet },
             ),
-            // Needless beside a compare-and-swap.
-            safe("answers believed", Election { answers: Answers::Believed, ..quartet }),
+            // Not needed with compare-and-swap.
+            safe("accepted responses trusted", Election { answers: Answers::Trusted, ..quartet }),
             // Enough if clocks were perfect.
             safe("timestamps, perfect clocks", Election { expiry: Expiry::Timestamps, ..quartet }),
         ]
@@ -103,14 +106,14 @@ impl Variant {
     }
 }
 
-/// What the check of a variant came to.
+/// The result of checking a variant.
 pub struct Outcome<'a> {
     variant: &'a Variant,
     verdict: Verdict,
 }
 
 impl Outcome<'_> {
-    /// Whether the check found what it must find.
+    /// Whether the result is the expected one.
     pub fn is_as_expected(&self) -> bool {
         if self.variant.safe {
             self.verdict.two_leaders.is_none() && self.verdict.taken_over
@@ -132,7 +135,7 @@ impl fmt::Display for Outcome<'_> {
         }
         match &verdict.two_leaders {
             Some(way) => write!(f, "  WRONG: two leaders by {way:?}"),
-            None if *safe => write!(f, "  WRONG: nobody ever takes over"),
+            None if *safe => write!(f, "  WRONG: no takeover"),
             None => write!(f, "  WRONG: never two leaders"),
         }
     }

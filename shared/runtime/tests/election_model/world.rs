@@ -1,24 +1,24 @@
-//! The world of the model and what can happen in it.
+//! The states of the model and the steps between them.
 
 use super::{Answers, Election, Expiry, Identities, Patches, Release, Respect, Term, TermClock};
 
-/// There is room for so many.
+/// The maximum number of candidates.
 pub const MOST_CANDIDATES: usize = 3;
-/// What is left of a term that has no end.
+/// The remaining time of a term without an end.
 const ENDLESS: u8 = u8::MAX;
 
-/// Whom the Lease names.
+/// The holder of the Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Holder {
     /// It was released.
-    Nobody,
+    Free,
     /// A process that has ended.
     Dead,
     /// The candidates of this identity.
     Named(u8),
 }
 
-/// What a patch is for.
+/// The purpose of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     Acquire,
@@ -26,7 +26,7 @@ pub enum Purpose {
     Release,
 }
 
-/// A patch that was sent so many ticks ago, by its sender's clock.
+/// A patch, with its age in ticks by its sender's clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
     purpose: Purpose,
@@ -36,18 +36,18 @@ pub struct Request {
     stamp: i8,
 }
 
-/// Where a candidate's current attempt stands.
+/// The state of a candidate's current attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Attempt {
     None,
-    /// It has read the Lease and knows what it wants.
+    /// It has read the Lease and decided.
     Decided(Purpose),
-    /// Its patch is on the way.
+    /// Its patch is in flight.
     UnderWay(Request),
-    /// The patch was accepted, and the answer is on the way back.
+    /// The patch was accepted, and the response is in flight.
     Accepted {
         request: Request,
-        /// The Lease in the answer names the candidate.
+        /// The Lease in the response names the candidate.
         names_it: bool,
     },
 }
@@ -55,19 +55,19 @@ pub enum Attempt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Candidate {
     pub attempt: Attempt,
-    /// A request that was given up on and may still arrive. One is enough under a
-    /// compare-and-swap: of all that are on their way only one can still be accepted.
+    /// A request that timed out and may still arrive. One is enough with compare-and-swap:
+    /// of all requests in flight only one can still be accepted.
     pub stray: Option<Request>,
-    /// What is left of its term.
+    /// The remaining time of its term.
     term: u8,
-    /// For how long it has seen the Lease as it is now.
+    /// How long it has observed the Lease unchanged.
     seen: Option<u8>,
 }
 
 impl Candidate {
     const FRESH: Self = Self { attempt: Attempt::None, stray: None, term: 0, seen: None };
 
-    /// Whether it leads, by its own judgement.
+    /// Whether it considers itself the leader.
     pub fn leads(&self) -> bool {
         self.term > 0
     }
@@ -81,52 +81,52 @@ impl Candidate {
     }
 }
 
-/// Everything there is.
+/// One state of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     pub candidates: [Candidate; MOST_CANDIDATES],
     holder: Holder,
-    /// How long ago the Lease's timestamp is, by the clocks that are not skewed.
+    /// The age of the Lease's timestamp, by the clocks that are not skewed.
     stamp: i8,
 }
 
-/// What can happen next, and to which candidate.
+/// A step, and its candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Time passes.
     Tick,
     /// Time passes while this candidate's machine sleeps.
     TickAsleep(usize),
-    /// Its process dies, and another comes in its place.
+    /// Its process crashes and is replaced.
     Restart(usize),
-    /// It reads the Lease and decides what to do.
+    /// It reads the Lease and decides.
     Read(usize),
-    /// It reads the Lease in order to give it back.
+    /// It reads the Lease to release it.
     ReadToRelease(usize),
-    /// Its watch shows it the Lease.
+    /// Its watch delivers the Lease.
     Watch(usize),
-    /// It sends the patch that it decided on.
+    /// It sends the decided patch.
     Send(usize),
     /// The patch arrives.
     Arrive(usize),
-    /// The patch gets lost, and the candidate hears of an error.
+    /// The patch is lost, and the candidate receives an error.
     Vanish(usize),
-    /// The candidate waits no longer; the patch may still arrive, an earlier one will not.
+    /// The candidate times out; this patch may still arrive, an earlier one will not.
     GiveUp(usize),
-    /// The patch that it no longer waits for arrives.
+    /// The patch that timed out arrives.
     ArriveLate(usize),
-    /// It hears the answer.
-    Hear(usize),
-    /// The answer gets lost.
+    /// It receives the response.
+    Receive(usize),
+    /// The response is lost.
     MissAnswer(usize),
 }
 
 impl World {
-    /// A Lease that was released, and one that a process long dead has left.
+    /// A released Lease, and one of a process that has ended long ago.
     pub fn beginnings() -> Vec<Self> {
         let candidates = [Candidate::FRESH; MOST_CANDIDATES];
         let world = |holder| Self { candidates, holder, stamp: i8::MAX };
-        vec![world(Holder::Nobody), world(Holder::Dead)]
+        vec![world(Holder::Free), world(Holder::Dead)]
     }
 }
 
@@ -138,7 +138,7 @@ impl Election {
         })
     }
 
-    /// How far a candidate's wall clock is ahead.
+    /// The skew of a candidate's wall clock.
     fn ahead(self, at: usize) -> i8 {
         if at + 1 == self.candidates { self.skew } else { 0 }
     }
@@ -148,7 +148,7 @@ impl Election {
         if is_first { self.longer } else { 0 }
     }
 
-    /// How long a candidate respects the Lease as it is.
+    /// How long a candidate respects the current Lease.
     fn respected(self, world: &World, at: usize) -> u8 {
         let own = self.lease + self.longer(at == 0);
         match self.respect {
@@ -159,14 +159,14 @@ impl Election {
         }
     }
 
-    /// Whether a candidate has set out to take the Lease of another that still names it.
+    /// Whether a candidate has decided to take the Lease from its holder.
     pub fn takes_over(self, world: &World, at: usize) -> bool {
         matches!(world.holder, Holder::Named(_))
             && world.holder != self.identity(at)
             && world.candidates[at].attempt == Attempt::Decided(Purpose::Acquire)
     }
 
-    /// Does a step; `None` if it cannot happen.
+    /// Executes a step; `None` if it is impossible.
     pub fn apply(self, world: &mut World, step: Step) -> Option<()> {
         match step {
             Step::Tick => self.tick(world, None),
@@ -197,7 +197,7 @@ impl Election {
                 let request = world.candidates[at].stray.take()?;
                 self.take(world, at, request);
             }
-            Step::Hear(at) => self.hear(&mut world.candidates[at], at)?,
+            Step::Receive(at) => self.receive(&mut world.candidates[at], at)?,
             Step::Vanish(at) | Step::MissAnswer(at) => world.candidates[at].attempt = Attempt::None,
         }
         Some(())
@@ -222,8 +222,8 @@ impl Election {
         }
     }
 
-    /// What the process that died had under way is lost; that it arrives late is as if it
-    /// had not died but stood still.
+    /// The requests of the crashed process are lost; a late arrival equals the case that it
+    /// paused instead.
     fn restart(self, world: &mut World, at: usize) {
         world.candidates[at] = Candidate::FRESH;
         if self.identities == Identities::Unique && world.holder == self.identity(at) {
@@ -233,7 +233,7 @@ impl Election {
 
     fn read(self, world: &mut World, at: usize) {
         let (stamp, respected) = (world.stamp, self.respected(world, at));
-        let (nobodys, mine) = (world.holder == Holder::Nobody, world.holder == self.identity(at));
+        let (free, mine) = (world.holder == Holder::Free, world.holder == self.identity(at));
         let candidate = &mut world.candidates[at];
         let seen = *candidate.seen.get_or_insert(0);
         let expired = match self.expiry {
@@ -242,7 +242,7 @@ impl Election {
         };
         if mine {
             candidate.attempt = Attempt::Decided(Purpose::Renew);
-        } else if expired || nobodys {
+        } else if expired || free {
             candidate.attempt = Attempt::Decided(Purpose::Acquire);
         } else {
             candidate.term = 0;
@@ -260,18 +260,18 @@ impl Election {
         }
     }
 
-    /// The API server takes a write.
+    /// The API server accepts a write.
     fn take(self, world: &mut World, at: usize, request: Request) {
         world.stamp = request.stamp;
         match request.purpose {
             Purpose::Acquire => world.holder = self.identity(at),
             Purpose::Renew => (),
-            Purpose::Release => world.holder = Holder::Nobody,
+            Purpose::Release => world.holder = Holder::Free,
         }
         for candidate in &mut world.candidates {
             candidate.seen = None;
             if self.patches == Patches::CompareAndSwap {
-                // What was decided on another version will be refused: as good as lost.
+                // Patches of another version will be rejected, which equals a loss.
                 candidate.stray = None;
                 if !matches!(candidate.attempt, Attempt::Accepted { .. }) {
                     candidate.attempt = Attempt::None;
@@ -280,10 +280,10 @@ impl Election {
         }
     }
 
-    fn hear(self, candidate: &mut Candidate, at: usize) -> Option<()> {
+    fn receive(self, candidate: &mut Candidate, at: usize) -> Option<()> {
         let Attempt::Accepted { request, names_it } = candidate.attempt else { return None };
         candidate.attempt = Attempt::None;
-        let leads = names_it || self.answers == Answers::Believed;
+        let leads = names_it || self.answers == Answers::Trusted;
         if request.purpose == Purpose::Release || !leads {
             candidate.term = 0;
             return Some(());
@@ -297,12 +297,12 @@ impl Election {
         Some(())
     }
 
-    /// Forgets what can make no difference any more.
+    /// Drops state that has no effect any more.
     pub fn forget(self, world: &mut World) {
         let by_stamp = self.expiry == Expiry::Timestamps;
-        // A timestamp so old is past for everybody, whoever's clock it is by.
+        // A timestamp of this age has expired by every clock.
         let past = (self.lease + self.longer + 1).cast_signed() + 2 * self.skew.abs();
-        // A request so old gives no term.
+        // A request of this age gives no term.
         let oldest = match self.term {
             Term::FromRequest => self.deadline + self.longer,
             Term::Endless | Term::FromAnswer => 0,
@@ -316,7 +316,7 @@ impl Election {
                 request.stamp = stamped(request.stamp);
             }
             if let Some(stray) = &mut candidate.stray {
-                // Nobody hears of its success.
+                // Its response is not received.
                 stray.age = 0;
             }
             if let Attempt::Accepted { request, .. } = &mut candidate.attempt {

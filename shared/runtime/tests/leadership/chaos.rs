@@ -1,5 +1,5 @@
-//! Three replicas on lines that break in every way, at random, for a long time. There
-//! is never a second leader, and once the lines are good again there is one.
+//! Three replicas with random network faults for a long time. There is never a second
+//! leader, and after the faults there is one.
 
 use std::time::Duration;
 
@@ -14,25 +14,25 @@ use crate::{
 };
 
 const REPLICAS: usize = 3;
-/// How long the lines are bad.
-const STORM: Duration = Duration::from_mins(10);
-/// Within this time of good lines somebody leads: a Lease, its longest poll, a call.
-const CALM: Duration = Duration::from_secs(30);
-/// How often the watchman looks.
+/// How long faults are injected.
+const FAULTS_FOR: Duration = Duration::from_mins(10);
+/// A replica must lead this long after the last fault: a Lease, the longest poll, a call.
+const RECOVERY: Duration = Duration::from_secs(30);
+/// The interval of the check for leaders.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What became of a storm.
+/// The result of a run.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// When two led at once, for the first time.
+    /// When two replicas led at the same time, for the first time.
     two_leaders: Option<Duration>,
     /// How often leadership moved.
     moves: usize,
-    /// Whether somebody led in the calm after it.
+    /// Whether a replica led after the faults.
     recovered: bool,
 }
 
-struct Storm {
+struct FaultRun {
     random: StdRng,
     lines: Vec<Line>,
     replicas: Vec<Replica>,
@@ -41,7 +41,7 @@ struct Storm {
     outcome: Outcome,
 }
 
-impl Storm {
+impl FaultRun {
     fn new(seed: u64, guarded: bool) -> Self {
         let api = LeaseApi::default();
         let lines: Vec<_> = (0..REPLICAS).map(|_| Line::new(&api)).collect();
@@ -71,8 +71,8 @@ impl Storm {
         *faults.choose(&mut self.random).unwrap()
     }
 
-    /// Something happens to a replica or to its line.
-    fn strike(&mut self) {
+    /// Injects a fault into a replica or its connection.
+    fn inject(&mut self) {
         let at = self.random.random_range(0..REPLICAS);
         match self.random.random_range(0..12) {
             0 => self.restart(at),
@@ -86,12 +86,12 @@ impl Storm {
         }
     }
 
-    /// Ends a replica without a word; another process takes its place.
+    /// Kills a replica and replaces it.
     fn restart(&mut self, at: usize) {
         self.replicas[at] = Replica::over(&self.lines[at], terms(), self.guarded);
     }
 
-    /// Time passes, and the watchman looks.
+    /// Lets time pass and checks for leaders.
     async fn pass(&mut self, time: Duration, start: Instant) {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -114,15 +114,15 @@ impl Storm {
 
     async fn run(mut self) -> Outcome {
         let start = Instant::now();
-        while start.elapsed() < STORM && self.outcome.two_leaders.is_none() {
-            self.strike();
+        while start.elapsed() < FAULTS_FOR && self.outcome.two_leaders.is_none() {
+            self.inject();
             let pause = Duration::from_millis(self.random.random_range(50..4000));
             self.pass(pause, start).await;
         }
         for line in &self.lines {
             line.set(Fault::None);
         }
-        self.pass(CALM, start).await;
+        self.pass(RECOVERY, start).await;
         self.outcome.recovered = self.replicas.iter().any(Replica::leads);
         self.outcome
     }
@@ -132,19 +132,19 @@ impl Storm {
 async fn there_is_never_a_second_leader() {
     let mut moves = 0;
     for seed in 0..8 {
-        let outcome = Storm::new(seed, true).run().await;
+        let outcome = FaultRun::new(seed, true).run().await;
         assert_eq!(outcome.two_leaders, None, "seed {seed}");
-        assert!(outcome.recovered, "seed {seed}: nobody leads in the calm");
+        assert!(outcome.recovered, "seed {seed}: no leader after the faults");
         moves += outcome.moves;
     }
     assert!(moves > 8 * 10, "leadership hardly moved: {moves} times");
 }
 
-/// The storm is strong enough to show what the guard is for.
+/// The faults are strong enough to show the effect of the guard.
 #[tokio::test(start_paused = true)]
-async fn without_the_guard_there_soon_is_one() {
+async fn without_the_guard_there_are_two_leaders() {
     for seed in 0..4 {
-        let outcome = Storm::new(seed, false).run().await;
+        let outcome = FaultRun::new(seed, false).run().await;
         assert!(outcome.two_leaders.is_some(), "seed {seed}: {outcome:?}");
     }
 }

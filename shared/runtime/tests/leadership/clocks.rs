@@ -1,4 +1,4 @@
-//! Wall clocks that are wrong: the library alone believes them, the guard does not.
+//! Wrong wall clocks: the library relies on them, the guard does not.
 
 use std::time::Duration;
 
@@ -11,42 +11,42 @@ use crate::{
 
 const RETRY: Duration = Duration::from_secs(2);
 
-/// A leader renews every two seconds; how often in ten rounds can another one take the
-/// Lease from it?
-async fn stolen(guarded: bool, leader_ahead: i64, other_ahead: i64) -> usize {
+/// How often in ten rounds another candidate can take the Lease from a leader that renews
+/// every two seconds.
+async fn takeovers(guarded: bool, leader_ahead: i64, other_ahead: i64) -> usize {
     let api = LeaseApi::default();
     let (leader, other) = (Caller::new(&api, "a", guarded), Caller::new(&api, "b", guarded));
     leader.line.set_clock_ahead(leader_ahead);
     other.line.set_clock_ahead(other_ahead);
-    let mut stolen = 0;
+    let mut takeovers = 0;
     for _ in 0..10 {
-        // The leader is given back what was stolen from it, as if a human had mended it.
+        // The leader gets the Lease back, as if an operator had repaired it.
         if api.holder() != "a" {
             api.put_held("a", -leader_ahead);
         }
         assert_eq!(leader.attempt().await, Claim::Leads);
         sleep(RETRY / 2).await;
-        stolen += usize::from(other.attempt().await == Claim::Leads);
+        takeovers += usize::from(other.attempt().await == Claim::Leads);
         sleep(RETRY / 2).await;
     }
-    stolen
+    takeovers
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_is_ahead_steals_nothing() {
-    assert_eq!(stolen(false, 0, 0).await, 0, "with perfect clocks the library is right");
-    assert_eq!(stolen(false, 0, 16).await, 10);
-    assert_eq!(stolen(true, 0, 16).await, 0);
-    assert_eq!(stolen(true, 0, 86_400).await, 0);
+async fn a_clock_that_is_ahead_does_not_take_the_lease() {
+    assert_eq!(takeovers(false, 0, 0).await, 0, "with perfect clocks the library is right");
+    assert_eq!(takeovers(false, 0, 16).await, 10);
+    assert_eq!(takeovers(true, 0, 16).await, 0);
+    assert_eq!(takeovers(true, 0, 86_400).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leaders_clock_that_was_set_back_costs_it_nothing() {
-    assert_eq!(stolen(false, -16, 0).await, 10);
-    assert_eq!(stolen(true, -16, 0).await, 0);
+async fn a_leaders_clock_that_was_set_back_has_no_effect() {
+    assert_eq!(takeovers(false, -16, 0).await, 10);
+    assert_eq!(takeovers(true, -16, 0).await, 0);
 }
 
-/// How long after a leader's last renewal a standby, which asks each second, leads.
+/// How long after a leader's last renewal a standby, which polls each second, leads.
 async fn takeover(guarded: bool, leader_ahead: i64, other_ahead: i64) -> Option<u64> {
     let api = LeaseApi::default();
     let (leader, other) = (Caller::new(&api, "a", guarded), Caller::new(&api, "b", guarded));

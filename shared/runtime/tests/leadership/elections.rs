@@ -1,4 +1,4 @@
-//! Whole electors: who leads when, and how they end.
+//! Complete electors: who leads when, and how they end.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn two(api: &LeaseApi) -> (Replica, Replica) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_leads_at_once_and_renews() {
+async fn the_first_candidate_leads_at_once_and_renews() {
     let api = LeaseApi::default();
     let replica = Replica::start(&api);
     let took = until(&[&replica], LONG, || replica.leads()).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_released_lease_is_taken_over_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_many_standbys_one_takes_a_released_lease() {
+async fn one_of_many_standbys_takes_a_released_lease() {
     let api = LeaseApi::default();
     let (leader, standby) = two(&api).await;
     let others: Vec<_> = (0..6).map(|_| Replica::start(&api)).collect();
@@ -90,7 +90,7 @@ async fn a_killed_leader_is_replaced_as_soon_as_its_lease_expires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_watch_costs_a_poll_and_no_more() {
+async fn a_dead_watch_delays_a_takeover_by_one_poll() {
     let api = LeaseApi::default();
     let (leader, standby) = two(&api).await;
     standby.line.set(Fault::NoWatch);
@@ -106,9 +106,9 @@ async fn a_dead_watch_costs_a_poll_and_no_more() {
     assert!(took <= POLL + seconds(0.1), "released: {took:?}");
 }
 
-/// The library's own example goes on to lead on errors; nothing in it ends that.
+/// The library's own example keeps leading despite errors.
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_is_cut_off_ends_before_another_begins() {
+async fn a_disconnected_leader_ends_before_another_begins() {
     for fault in [
         Fault::Refused,
         Fault::Silent,
@@ -127,7 +127,7 @@ async fn a_leader_that_is_cut_off_ends_before_another_begins() {
         let begun = until(&both, LONG, || standby.leads()).await.unwrap();
         assert!(begun >= LEASE - DEADLINE - seconds(0.1), "{fault:?}: {begun:?} after the end");
         let how = leader.ended();
-        assert_eq!(how, Some(Ended::Lost), "{fault:?}: the process is told, so that it exits");
+        assert_eq!(how, Some(Ended::Lost), "{fault:?}: the process has to exit");
         leader.leadership().lost().await;
         assert!(!leader.leadership().is_overdue());
     }
@@ -171,11 +171,11 @@ async fn a_term_counts_from_before_its_request_was_sent() {
 async fn a_leader_whose_lease_names_another_ends_at_its_next_renewal() {
     let api = LeaseApi::default();
     let (mut leader, standby) = two(&api).await;
-    api.put_held("somebody else", 0);
+    api.put_held("another-holder", 0);
     let took = until(&[&leader, &standby], LONG, || !leader.leads()).await.unwrap();
     assert!(took <= RETRY + seconds(0.1), "{took:?}");
     assert_eq!(leader.end().await.0, Ended::Lost);
-    assert_eq!(api.holder(), "somebody else", "an ended elector writes nothing");
+    assert_eq!(api.holder(), "another-holder", "an ended elector writes nothing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,9 +189,9 @@ async fn a_deleted_lease_stays_with_its_leader() {
     assert_eq!(api.holder(), leader.identity);
 }
 
-/// Without the guard a standby makes the Lease anew at once, and both lead.
+/// Without the guard a standby creates the Lease again at once, and both lead.
 #[tokio::test(start_paused = true)]
-async fn a_lease_deleted_under_a_leader_without_a_line_is_respected() {
+async fn a_deleted_lease_of_a_disconnected_leader_is_respected() {
     let api = LeaseApi::default();
     let (leader, standby) = two(&api).await;
     leader.line.set(Fault::Refused);
@@ -213,7 +213,7 @@ async fn a_lease_deleted_under_a_leader_without_a_line_is_respected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_arrives_after_it_was_given_up_is_made_use_of() {
+async fn a_request_that_arrives_after_its_timeout_counts() {
     let api = LeaseApi::default();
     let line = Line::new(&api);
     let mut held = line.hold(Method::POST);
@@ -227,7 +227,7 @@ async fn a_request_that_arrives_after_it_was_given_up_is_made_use_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_missing_is_waited_for() {
+async fn a_missing_api_is_retried() {
     let check = async |fault: Fault, reason: &str| {
         let api = LeaseApi::default();
         let line = Line::new(&api);
@@ -252,7 +252,7 @@ async fn what_is_missing_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_that_is_changed_by_others_is_released_all_the_same() {
+async fn a_record_with_foreign_changes_is_released() {
     let api = LeaseApi::default();
     let (mut leader, standby) = two(&api).await;
     let mut held = leader.line.hold(Method::PATCH);
@@ -288,7 +288,7 @@ async fn a_release_does_not_wait_for_a_call_that_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_nobody_answers_ends_in_time() {
+async fn a_release_without_a_response_times_out() {
     for leads in [true, false] {
         let api = LeaseApi::default();
         let (mut leader, mut standby) = two(&api).await;
@@ -303,7 +303,7 @@ async fn a_release_that_nobody_answers_ends_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_that_ends_leaves_the_lease_alone() {
+async fn a_standby_that_ends_does_not_write_the_lease() {
     let api = LeaseApi::default();
     let (leader, mut standby) = two(&api).await;
     standby.release();
@@ -322,7 +322,7 @@ async fn two_processes_on_one_host_are_two_candidates() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_and_metrics_tell_who_leads() {
+async fn events_and_metrics_show_the_leader() {
     let api = LeaseApi::default();
     let (mut leader, standby) = two(&api).await;
     let leads = r#"leader_election_master_status{name="node-ccm"}"#;
@@ -342,7 +342,7 @@ async fn events_and_metrics_tell_who_leads() {
     sleep(seconds(3.0)).await;
     assert_eq!((leader.metric(leads), standby.metric(leads)), (0.0, 1.0));
     assert_eq!(standby.metric(hands), 1.0, "the Lease's own count outlives its holders");
-    let told: Vec<_> = api
+    let messages: Vec<_> = api
         .events()
         .iter()
         .map(|event| {
@@ -361,7 +361,7 @@ async fn events_and_metrics_tell_who_leads() {
         format!("{first} stopped leading"),
         format!("{second} became leader"),
     ] {
-        assert!(told.contains(&message), "{message} is not among {told:?}");
+        assert!(messages.contains(&message), "{message} is not among {messages:?}");
     }
-    assert_eq!(told.len(), 3, "{told:?}");
+    assert_eq!(messages.len(), 3, "{messages:?}");
 }

@@ -41,7 +41,7 @@ struct State {
     lease: Option<Value>,
     /// Each change as a watch shows it, with its version.
     changes: Vec<(u64, Value)>,
-    /// What was asked, as `GET` and the like.
+    /// The methods of the requests.
     requests: Vec<Method>,
     /// The events that were written.
     events: Vec<Value>,
@@ -54,14 +54,14 @@ impl Default for LeaseApi {
 }
 
 impl LeaseApi {
-    /// How far the world's time is ahead of the wall clock. Tests can pause the timers'
-    /// clock and cannot stop the wall clock, so the world's time is the wall clock plus
-    /// what the timers have gone through.
+    /// The difference between the test's time and the wall clock. Tests can pause the timers'
+    /// clock, but not the wall clock, so the test's time is the wall clock plus the time of
+    /// the timers.
     pub fn passed(&self) -> SignedDuration {
         SignedDuration::try_from(self.start.elapsed()).expect("a test is short")
     }
 
-    /// A record that `holder` has renewed so many seconds ago.
+    /// A record that `holder` has renewed this number of seconds ago.
     pub fn put_held(&self, holder: &str, ago: i64) {
         let renewed = clock::wall() + self.passed() - SignedDuration::from_secs(ago);
         let time = format!("{renewed:.6}");
@@ -76,7 +76,7 @@ impl LeaseApi {
         self.state.lock().lease.as_ref().map(|lease| lease["spec"].clone())
     }
 
-    /// Who holds the Lease; empty for nobody.
+    /// The holder of the Lease; empty without one.
     pub fn holder(&self) -> String {
         let record = self.record().unwrap_or_default();
         record["holderIdentity"].as_str().unwrap_or_default().to_owned()
@@ -92,7 +92,7 @@ impl LeaseApi {
         self.state.lock().events.clone()
     }
 
-    /// Writes a record past all candidates, as `kubectl` can.
+    /// Writes a record from outside, as `kubectl` can.
     pub fn put(&self, record: &Value) {
         let mut state = self.state.lock();
         let lease = json!({
@@ -236,7 +236,7 @@ fn answer(status: StatusCode, object: &Value) -> Response<Answer> {
     response
 }
 
-/// A `Status` that says no.
+/// A `Status` with a failure.
 pub fn refusal(status: StatusCode, reason: &str, message: &str) -> Response<Answer> {
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure",
@@ -245,7 +245,7 @@ pub fn refusal(status: StatusCode, reason: &str, message: &str) -> Response<Answ
     answer(status, &body)
 }
 
-/// The rule of the real API server that a careless elector breaks.
+/// A validation rule of the real API server.
 fn validate(lease: &Value) -> Option<Response<Answer>> {
     let seconds = &lease["spec"]["leaseDurationSeconds"];
     (seconds.as_i64().is_some_and(|seconds| seconds <= 0)).then(|| {

@@ -1,4 +1,4 @@
-//! A candidate's line to the API server, which can be bad in all the ways lines are.
+//! A candidate's connection to the API server, with injected faults.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,19 +16,19 @@ use tower::{BoxError, ServiceExt as _, service_fn, util::BoxCloneSyncService};
 
 use crate::lease_api::{Answer, LeaseApi, NAMESPACE, refusal};
 
-/// What the line does to requests.
+/// The effect on requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing bad.
+    /// None.
     #[default]
     None,
     /// Connections are refused.
     Refused,
-    /// Requests get lost, and nobody says so.
+    /// Requests are lost silently.
     Silent,
-    /// Requests arrive, answers get lost.
+    /// Requests arrive, responses are lost.
     Deaf,
-    /// Requests take this long to arrive, answers as long to come back.
+    /// Latency of requests and of responses.
     Slow(Duration, Duration),
     /// The API server answers with this status.
     Status(StatusCode),
@@ -36,12 +36,12 @@ pub enum Fault {
     NoWatch,
 }
 
-/// The line of one candidate, with the candidate's clock at its end. Clones share it.
+/// The connection of one candidate, and the candidate's wall clock. Clones share it.
 #[derive(Clone)]
 pub struct Line {
     api: LeaseApi,
     shared: Arc<Mutex<Shared>>,
-    /// Requests under way. They go on when their sender has given up on them.
+    /// Requests in flight. They continue after their sender has timed out.
     under_way: Arc<Mutex<JoinSet<()>>>,
 }
 
@@ -52,41 +52,41 @@ struct Shared {
     hold: Option<(Method, oneshot::Sender<()>, oneshot::Receiver<()>)>,
 }
 
-/// A request that waits half-way.
+/// A request that is held before the API server.
 pub struct Held {
     came: oneshot::Receiver<()>,
     go: oneshot::Sender<()>,
 }
 
 impl Held {
-    /// Waits until the request has come half-way.
+    /// Waits until the request is held.
     pub async fn came(&mut self) {
         (&mut self.came).await.expect("the request comes");
     }
 
-    /// Lets it go on.
+    /// Delivers it.
     pub fn deliver(self) {
         self.go.send(()).expect("the request waits");
     }
 }
 
 impl Line {
-    /// A good line, and a clock that is right.
+    /// Without faults, with a correct clock.
     pub fn new(api: &LeaseApi) -> Self {
         Self { api: api.clone(), shared: Arc::default(), under_way: Arc::default() }
     }
 
-    /// From now on the line is like this.
+    /// Sets the fault.
     pub fn set(&self, fault: Fault) {
         self.shared.lock().fault = fault;
     }
 
-    /// From now on the candidate's wall clock is so many seconds ahead.
+    /// Sets the candidate's wall clock ahead by these seconds.
     pub fn set_clock_ahead(&self, seconds: i64) {
         self.shared.lock().clock_ahead = SignedDuration::from_secs(seconds);
     }
 
-    /// The next request of this method waits half-way.
+    /// Holds the next request of this method.
     pub fn hold(&self, method: Method) -> Held {
         let (tell, came) = oneshot::channel();
         let (go, wait) = oneshot::channel();
@@ -94,8 +94,7 @@ impl Line {
         Held { came, go }
     }
 
-    /// A client over this line, with a guard or with nothing between. At its near end the
-    /// candidate's clock is as this line has it.
+    /// A client over this connection, with or without a guard. It sees the candidate's clock.
     pub fn client(&self, guard: Option<LeaseGuard>) -> Client {
         let line = self.clone();
         let wire = Wire::new(service_fn(move |request| line.clone().send(request)));
@@ -133,7 +132,7 @@ impl Line {
             let answer = line.carry(request).await;
             reply.send(answer).ok();
         });
-        answer.await.map_err(|_| "the process is gone")?
+        answer.await.map_err(|_| "the process has ended")?
     }
 
     async fn carry(self, request: Request<Bytes>) -> Result<Response<Answer>, BoxError> {
@@ -167,7 +166,7 @@ impl Line {
         Ok(response)
     }
 
-    /// A watch suffers from the line as it is at each event.
+    /// A watch is subject to the fault at the time of each event.
     fn carry_watch(self, response: Response<Answer>) -> Response<Answer> {
         response.map(|body| {
             let frames =

@@ -1,5 +1,5 @@
-//! Requests that cross each other, in the library alone and behind the guard. Each
-//! scenario shows first what the library does without it.
+//! Races of requests, with the library alone and behind the guard. Each scenario first
+//! shows the behaviour without the guard.
 
 use std::time::Duration;
 
@@ -16,22 +16,22 @@ use crate::{
 /// The Lease's duration.
 pub const LEASE: Duration = Duration::from_secs(15);
 
-/// What a call of the library came to.
+/// The result of a call of the library.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// It says that the candidate leads, and by a Lease that names it.
+    /// It reports that the candidate leads, with a Lease that names it.
     Leads,
-    /// It says that the candidate leads, though the Lease names another.
+    /// It reports that the candidate leads, although the Lease names another.
     LeadsByAnothersLease(String),
     /// Another candidate leads.
-    Stands,
+    NotAcquired,
     /// The API server refused with this status.
     Refused(u16),
     /// Something else went wrong.
     Failed(String),
 }
 
-/// The library's candidate, as its own examples use it: nothing but calls.
+/// A candidate that uses the library like its examples.
 pub struct Caller {
     pub line: Line,
     lock: LeaseLock,
@@ -61,14 +61,14 @@ impl Caller {
         Self { lock: LeaseLock::new(client, NAMESPACE, params), line, name }
     }
 
-    /// Takes or renews the Lease, if that may be.
+    /// Acquires or renews the Lease, if possible.
     pub async fn attempt(&self) -> Claim {
         match self.lock.try_acquire_or_renew().await {
             Ok(LeaseLockResult::Acquired(lease)) => {
                 let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
                 if holder == self.name { Claim::Leads } else { Claim::LeadsByAnothersLease(holder) }
             }
-            Ok(LeaseLockResult::NotAcquired(_)) => Claim::Stands,
+            Ok(LeaseLockResult::NotAcquired(_)) => Claim::NotAcquired,
             Err(error) => claim(&error),
         }
     }
@@ -96,14 +96,14 @@ fn candidates(guarded: bool) -> (LeaseApi, Caller, Caller) {
     (api, a, b)
 }
 
-/// A Lease left by a process that is long dead, which both candidates know.
+/// A Lease of a process that ended long ago, which both candidates have observed.
 async fn expired(api: &LeaseApi, guarded: bool, callers: [&Caller; 2]) {
     api.put_held("dead", 100);
     if guarded {
         for caller in callers {
             assert_eq!(
                 caller.attempt().await,
-                Claim::Stands,
+                Claim::NotAcquired,
                 "it must be seen unchanged for its duration"
             );
         }
@@ -132,7 +132,7 @@ async fn the_second_to_take_an_expired_lease_is_refused() {
 
 /// One reads an expired Lease; its patch is delayed until another leads and renews.
 #[tokio::test(start_paused = true)]
-async fn a_delayed_patch_does_not_take_a_living_lease() {
+async fn a_delayed_patch_does_not_take_a_held_lease() {
     let check = async |guarded: bool, late: Claim, holder: &str| {
         let (api, a, b) = candidates(guarded);
         expired(&api, guarded, [&a, &b]).await;
@@ -152,13 +152,13 @@ async fn a_delayed_patch_does_not_take_a_living_lease() {
     check(true, Claim::Refused(409), "a").await;
 }
 
-/// A leader reads its Lease and stalls; another one takes it lawfully; the renewal lands.
+/// A leader reads its Lease and stalls; another one takes it over; the renewal arrives.
 #[tokio::test(start_paused = true)]
 async fn a_deposed_leader_does_not_renew_anothers_lease() {
     let check = async |guarded: bool, late: Claim| {
         let (api, a, b) = candidates(guarded);
         assert_eq!(a.attempt().await, Claim::Leads);
-        assert_eq!(b.attempt().await, Claim::Stands);
+        assert_eq!(b.attempt().await, Claim::NotAcquired);
         let mut held = a.line.hold(Method::PATCH);
         let takeover = async {
             held.came().await;
@@ -174,13 +174,13 @@ async fn a_deposed_leader_does_not_renew_anothers_lease() {
 }
 
 /// A leader that steps down stalls after its read; another one takes the Lease; the
-/// release lands.
+/// release arrives.
 #[tokio::test(start_paused = true)]
 async fn a_late_release_does_not_free_anothers_lease() {
     let check = async |guarded: bool, released: Result<(), Claim>, holder: &str, third: Claim| {
         let (api, a, b) = candidates(guarded);
         assert_eq!(a.attempt().await, Claim::Leads);
-        assert_eq!(b.attempt().await, Claim::Stands);
+        assert_eq!(b.attempt().await, Claim::NotAcquired);
         let mut held = a.line.hold(Method::PATCH);
         let takeover = async {
             held.came().await;
@@ -195,13 +195,12 @@ async fn a_late_release_does_not_free_anothers_lease() {
         assert_eq!(c.attempt().await, third, "a third one while b leads");
     };
     check(false, Ok(()), "", Claim::Leads).await;
-    check(true, Err(Claim::Refused(409)), "b", Claim::Stands).await;
+    check(true, Err(Claim::Refused(409)), "b", Claim::NotAcquired).await;
 }
 
-/// The patches of two library versions could differ; a patch without a read before it
-/// has no version to go by and must not go out at all.
+/// A patch without a preceding read has no resource version and must not be sent.
 #[tokio::test(start_paused = true)]
-async fn a_patch_serves_one_read() {
+async fn a_read_allows_one_patch() {
     let api = LeaseApi::default();
     api.put_held("dead", 100);
     let line = Line::new(&api);

@@ -1,4 +1,4 @@
-//! Records of all shapes: whose Lease it is, and whether it may be taken.
+//! All kinds of records: who holds the Lease, and whether it may be taken.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn api_with(record: Option<&Value>) -> LeaseApi {
     api
 }
 
-/// After how many seconds of asking each second the candidate `a` leads.
+/// The number of attempts, one per second, until the candidate `a` leads.
 async fn leads_after(caller: &Caller) -> Option<u64> {
     for second in 0..100 {
         if caller.attempt().await == Claim::Leads {
@@ -42,7 +42,7 @@ const FUTURE: &str = "2999-01-01T00:00:00.000000Z";
 
 /// client-go's rules of taking a Lease.
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_taken_when_nobody_holds_it_or_it_was_seen_to_expire() {
+async fn a_lease_is_taken_when_it_is_free_or_observed_to_expire() {
     let check = async |record: Option<Value>, after: u64, transitions: u64| {
         let api = api_with(record.as_ref());
         let caller = Caller::new(&api, "a", true);
@@ -81,7 +81,7 @@ async fn a_lease_of_three_seconds_is_respected_for_three_seconds() {
 
 /// Leases made by hand, by Helm, or released by libraries that remove fields.
 #[tokio::test(start_paused = true)]
-async fn missing_fields_do_not_lock_everybody_out() {
+async fn missing_fields_do_not_block_the_election() {
     let full = held("b", 15, OLD);
     let without = |fields: &[&str]| {
         let mut record = full.clone();
@@ -113,12 +113,12 @@ async fn a_released_lease_is_free_at_once() {
         let api = LeaseApi::default();
         let (a, b) = (Caller::new(&api, "a", guarded), Caller::new(&api, "b", guarded));
         assert_eq!(a.attempt().await, Claim::Leads);
-        assert_eq!(b.attempt().await, Claim::Stands);
+        assert_eq!(b.attempt().await, Claim::NotAcquired);
         assert_eq!(a.step_down().await, Ok(()));
         assert_eq!(api.holder(), "");
         assert_eq!(b.attempt().await, next, "guarded: {guarded}");
     };
-    check(false, Claim::Stands).await;
+    check(false, Claim::NotAcquired).await;
     check(true, Claim::Leads).await;
 }
 
@@ -134,25 +134,25 @@ async fn a_release_reads_before_it_writes_and_frees_only_its_own() {
     assert_eq!(api.requests().split_off(before), [Method::GET, Method::PATCH]);
 }
 
-/// Whoever held a Lease that is deleted leads on until its next renewal.
+/// The holder of a deleted Lease keeps leading until its next renewal.
 #[tokio::test(start_paused = true)]
-async fn a_deleted_lease_is_not_made_anew_by_another_at_once() {
+async fn a_deleted_lease_is_not_recreated_by_another_at_once() {
     let check = async |guarded: bool, other: Claim, after: Option<u64>| {
         let api = LeaseApi::default();
         let (a, b) = (Caller::new(&api, "a", guarded), Caller::new(&api, "b", guarded));
         assert_eq!(a.attempt().await, Claim::Leads);
-        assert_eq!(b.attempt().await, Claim::Stands);
+        assert_eq!(b.attempt().await, Claim::NotAcquired);
         api.delete();
         assert_eq!(b.attempt().await, other, "guarded: {guarded}");
         assert_eq!(leads_after(&b).await, after, "a never comes back");
     };
     check(false, Claim::Leads, Some(0)).await;
-    check(true, Claim::Stands, Some(LEASE.as_secs())).await;
+    check(true, Claim::NotAcquired, Some(LEASE.as_secs())).await;
 }
 
-/// A count of transitions that has no successor begins anew; it decides nothing.
+/// The count of transitions starts over at its maximum; it has no effect.
 #[tokio::test(start_paused = true)]
-async fn a_lease_whose_transitions_cannot_be_counted_on_is_taken() {
+async fn a_lease_with_the_maximum_of_transitions_is_taken() {
     for (transitions, next) in [(i32::MAX - 1, i32::MAX), (i32::MAX, 1), (-5, 1), (-1, 1)] {
         let api = api_with(Some(&json!({"holderIdentity": "", "leaseTransitions": transitions})));
         assert_eq!(Caller::new(&api, "a", true).attempt().await, Claim::Leads, "{transitions}");
@@ -161,20 +161,20 @@ async fn a_lease_whose_transitions_cannot_be_counted_on_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_makes_its_deleted_lease_anew() {
+async fn a_leader_recreates_its_deleted_lease() {
     let api = LeaseApi::default();
     let (a, b) = (Caller::new(&api, "a", true), Caller::new(&api, "b", true));
     assert_eq!(a.attempt().await, Claim::Leads);
-    assert_eq!(b.attempt().await, Claim::Stands);
+    assert_eq!(b.attempt().await, Claim::NotAcquired);
     api.delete();
-    assert_eq!(b.attempt().await, Claim::Stands);
+    assert_eq!(b.attempt().await, Claim::NotAcquired);
     assert_eq!(a.attempt().await, Claim::Leads);
-    assert_eq!(b.attempt().await, Claim::Stands);
+    assert_eq!(b.attempt().await, Claim::NotAcquired);
     assert_eq!(api.holder(), "a");
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_that_make_a_lease_one_is_refused() {
+async fn one_of_two_concurrent_creations_is_rejected() {
     let api = LeaseApi::default();
     let (a, b) = (Caller::new(&api, "a", true), Caller::new(&api, "b", true));
     let mut held = b.line.hold(Method::POST);
@@ -187,7 +187,7 @@ async fn of_two_that_make_a_lease_one_is_refused() {
     assert_eq!((late, api.holder().as_str()), (Claim::Refused(409), "a"));
 }
 
-/// What no guard can mend, so that the elector has to see to it.
+/// Mistakes that the guard cannot detect, so the elector has to avoid them.
 #[tokio::test(start_paused = true)]
 async fn identities_and_durations_must_be_right() {
     for guarded in [false, true] {

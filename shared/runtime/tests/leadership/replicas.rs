@@ -1,4 +1,4 @@
-//! Whole electors on one API server, and a watchman who counts the leaders.
+//! Complete electors on one API server, and a check of the number of leaders.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
     line::Line,
 };
 
-/// How often the watchman looks.
+/// The interval of the check for leaders.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The default terms.
@@ -34,7 +34,7 @@ pub fn terms() -> ElectionSettings {
     }
 }
 
-/// A process that stands for election.
+/// A process that takes part in the election.
 pub struct Replica {
     pub identity: String,
     pub line: Line,
@@ -51,7 +51,7 @@ impl Replica {
         Self::over(&Line::new(api), terms(), true)
     }
 
-    /// One over a given line.
+    /// One over this connection.
     pub fn over(line: &Line, terms: ElectionSettings, guarded: bool) -> Self {
         let metrics = LeadershipMetrics::new(NAME);
         let mut registry = Registry::default();
@@ -77,12 +77,12 @@ impl Replica {
         self.leadership().is_leader()
     }
 
-    /// Asks it to give the Lease back and end.
+    /// Asks it to release the Lease and end.
     pub fn release(&self) {
         self.release.cancel();
     }
 
-    /// Ends it without a word.
+    /// Kills it.
     pub fn kill(self) {
         drop(self);
     }
@@ -108,8 +108,8 @@ impl Replica {
     }
 }
 
-/// Waits until something is so, and says how long that took. All the while at most one
-/// of the replicas leads.
+/// Waits for a condition, and returns how long that took. Checks that at most one replica
+/// leads meanwhile.
 pub async fn until(
     replicas: &[&Replica],
     limit: Duration,

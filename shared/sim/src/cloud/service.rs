@@ -27,7 +27,7 @@ impl Cloud for SimCloud {
     }
 
     async fn health(&self, call: Call) -> Result<(), CloudError> {
-        self.call(Operation::Health, 0, ends(call), call).await.map(|_| ())
+        self.call(Operation::Health, 0, call).await.map(|_| ())
     }
 }
 
@@ -38,10 +38,9 @@ impl Instances for SimCloud {
     }
 
     async fn lookup(&self, nodes: &[NodeIdentity], _: Detail, call: Call) -> Vec<LookupResult> {
-        let ends = ends(call);
         let mut answers = Vec::with_capacity(nodes.len());
         for batch in nodes.chunks(PAGE) {
-            match self.call(Operation::Lookup, batch.len(), ends, call).await {
+            match self.call(Operation::Lookup, batch.len(), call).await {
                 Ok(effect) => answers.extend(self.answer(batch, effect.as_ref())),
                 Err(error) => answers.extend(vec![Err(error); batch.len()]),
             }
@@ -53,14 +52,13 @@ impl Instances for SimCloud {
         if !self.traits().lists {
             return Err(CloudError::new(ErrorKind::Unsupported, "this cloud has no list"));
         }
-        let ends = ends(call);
         let all: Vec<SimInstance> = self.state.fleet.read().iter().cloned().collect();
         let mut fleet = Fleet::default();
         let mut pages = all.chunks(PAGE);
         // An empty cloud has one page, too.
         let mut page = pages.next().unwrap_or_default();
         loop {
-            let effect = self.call(Operation::List, 0, ends, call).await?;
+            let effect = self.call(Operation::List, 0, call).await?;
             match effect {
                 Some(Effect::EmptyList | Effect::WrongProject) => return Ok(Fleet::default()),
                 Some(Effect::TruncatedList(most)) => {
@@ -100,33 +98,26 @@ fn nonsense(instance: &SimInstance) -> String {
     format!("instance {:?} ({:?}): the cloud's answer makes no sense", instance.id, instance.name)
 }
 
-/// When a call's time is over.
-fn ends(call: Call) -> Instant {
-    Instant::now() + call.timeout.min(std::time::Duration::from_hours(24))
-}
-
 impl SimCloud {
     /// One call to the cloud: through the gate, counted, hit by what is planned.
     async fn call(
         &self,
         operation: Operation,
         nodes: usize,
-        ends: Instant,
         call: Call,
     ) -> Result<Option<Effect>, CloudError> {
         let late =
             || CloudError::new(ErrorKind::Timeout, format!("{} took too long", operation.as_str()));
         let class = CallClass::read(SCHEME, operation.as_str());
-        let rest = Call { timeout: ends.saturating_duration_since(Instant::now()), ..call };
         let _permit =
-            timeout_at(ends, self.gate.admit(class, rest)).await.map_err(|_| late())??;
+            timeout_at(call.end, self.gate.admit(class, call)).await.map_err(|_| late())??;
         let started = Instant::now();
-        if started >= ends {
+        if started >= call.end {
             return Err(late());
         }
         self.state.counter.count(operation, nodes);
         let outcome =
-            timeout_at(ends, self.inject(operation)).await.unwrap_or_else(|_| Err(late()));
+            timeout_at(call.end, self.inject(operation)).await.unwrap_or_else(|_| Err(late()));
         let error = outcome.as_ref().err();
         let report = CallReport {
             error: error.map(|error| error.kind),

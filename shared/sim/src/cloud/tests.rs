@@ -11,10 +11,12 @@ use tokio::time::Instant;
 use super::*;
 use crate::faults::{Effect, Fault};
 
-const CALL: Call = Call::waiting(Duration::from_secs(30));
+fn call() -> Call {
+    Call::waiting(Duration::from_secs(30))
+}
 
 async fn look(cloud: &SimCloud, node: NodeIdentity) -> Result<Lookup, CloudError> {
-    cloud.lookup(&[node], Detail::Everything, CALL).await.remove(0)
+    cloud.lookup(&[node], Detail::Everything, call()).await.remove(0)
 }
 
 async fn name_of(cloud: &SimCloud, node: NodeIdentity) -> Option<String> {
@@ -65,7 +67,7 @@ async fn indexes_follow_every_change() {
 }
 
 #[test]
-fn numbered_machines_differ_in_everything_that_must_be_unique() {
+fn numbered_instances_have_unique_fields() {
     let all: Vec<_> = (0..6000).map(SimInstance::numbered).collect();
     let unique = |key: fn(&SimInstance) -> String| {
         all.iter().map(key).collect::<std::collections::BTreeSet<_>>().len()
@@ -87,18 +89,18 @@ fn numbered_machines_differ_in_everything_that_must_be_unique() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_calls_count_and_clones_share_the_bill() {
+async fn refused_calls_count_and_clones_share_the_counts() {
     let cloud = SimCloud::new();
     let view = cloud.clone();
     cloud.faults().add(Fault::new(Effect::Unavailable).times(3));
-    view.health(CALL).await.unwrap_err();
-    view.list(Detail::Everything, CALL).await.unwrap_err();
+    view.health(call()).await.unwrap_err();
+    view.list(Detail::Everything, call()).await.unwrap_err();
     look(&view, NodeIdentity::named("x")).await.unwrap_err();
-    view.health(CALL).await.unwrap();
+    view.health(call()).await.unwrap();
     let first = cloud.calls();
     assert_eq!(first, Calls { lookup: 1, list: 1, health: 2, nodes_looked_up: 1 });
     assert_eq!(first.to_string(), "1 lookups of 1 nodes, 1 list pages, 2 health checks");
-    view.list(Detail::Everything, CALL).await.unwrap();
+    view.list(Detail::Everything, call()).await.unwrap();
     let since = cloud.calls().since(&first);
     assert_eq!(since, Calls { list: 1, ..Calls::default() });
     assert_eq!(cloud.reset_calls().total(), 5);
@@ -111,9 +113,9 @@ async fn the_wrong_project_shows_nothing() {
     let cloud = SimCloud::new();
     cloud.add_many(0, 3);
     cloud.faults().add(Fault::new(Effect::WrongProject));
-    assert_eq!(cloud.list(Detail::Everything, CALL).await.unwrap().instances, []);
+    assert_eq!(cloud.list(Detail::Everything, call()).await.unwrap().instances, []);
     assert!(matches!(look(&cloud, NodeIdentity::named("node-00001")).await, Ok(Lookup::Gone(_))));
-    assert_eq!(cloud.health(CALL).await, Ok(()));
+    assert_eq!(cloud.health(call()).await, Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,9 +155,9 @@ async fn calls_pass_the_gate_of_the_view() {
     cloud.add_many(0, 501);
     let gate = Arc::new(Gate::default());
     let view = cloud.behind(Arc::clone(&gate) as Arc<dyn CallGate>);
-    view.list(Detail::Everything, CALL).await.unwrap();
+    view.list(Detail::Everything, call()).await.unwrap();
     cloud.faults().add(Fault::new(Effect::Unauthorized).times(1));
-    view.health(CALL).await.unwrap_err();
+    view.health(call()).await.unwrap_err();
     let expect = [
         ("list_instances", None),
         ("list_instances", None),
@@ -164,6 +166,9 @@ async fn calls_pass_the_gate_of_the_view() {
     assert_eq!(*gate.seen.lock(), expect);
     cloud.reset_calls();
     let closed = cloud.behind(Arc::new(Gate { closed: true, ..Gate::default() }));
-    assert_eq!(closed.list(Detail::Everything, CALL).await.unwrap_err().kind, ErrorKind::Throttled);
+    assert_eq!(
+        closed.list(Detail::Everything, call()).await.unwrap_err().kind,
+        ErrorKind::Throttled
+    );
     assert_eq!(cloud.calls().total(), 0, "what the gate refuses never reaches the cloud");
 }

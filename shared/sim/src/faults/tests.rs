@@ -24,7 +24,7 @@ async fn a_fault_ends_with_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_are_taken_back() {
+async fn faults_can_be_removed() {
     let plan = FaultPlan::default();
     let (one, two) =
         (plan.add(Fault::new(Effect::Hang)), plan.add(Fault::new(Effect::Unavailable)));
@@ -68,7 +68,7 @@ async fn chances_repeat_for_the_same_seed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn effects_on_answers_spare_other_operations() {
+async fn effects_on_answers_do_not_affect_other_operations() {
     use Operation::{Health, List, Lookup};
     let error = || CloudError::new(ErrorKind::Conflict, "x");
     for (effect, concerned) in [

@@ -14,7 +14,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use crate::{
     rig::{Rig, Way},
-    suite::CALL,
+    suite::call,
 };
 
 fn pick(random: &mut StdRng, most: usize) -> String {
@@ -55,7 +55,7 @@ fn node(random: &mut StdRng) -> NodeIdentity {
 }
 
 #[tokio::test]
-async fn the_wire_changes_no_answer() {
+async fn the_transport_does_not_change_answers() {
     let rig = Rig::new(Way::Unix).await;
     let mut kinds = BTreeSet::new();
     for seed in 0..40 {
@@ -71,11 +71,11 @@ async fn the_wire_changes_no_answer() {
         let nodes: Vec<_> = (0..50).map(|_| node(&mut random)).collect();
         let direct = rig.sim.instances().unwrap().unwrap();
         let wired = rig.cloud.instances().unwrap().unwrap();
-        let answers = direct.lookup(&nodes, Detail::Everything, CALL).await;
-        assert_eq!(wired.lookup(&nodes, Detail::Everything, CALL).await, answers, "seed {seed}");
+        let answers = direct.lookup(&nodes, Detail::Everything, call()).await;
+        assert_eq!(wired.lookup(&nodes, Detail::Everything, call()).await, answers, "seed {seed}");
         assert_eq!(
-            wired.list(Detail::Everything, CALL).await,
-            direct.list(Detail::Everything, CALL).await,
+            wired.list(Detail::Everything, call()).await,
+            direct.list(Detail::Everything, call()).await,
             "seed {seed}"
         );
         kinds.extend(answers.iter().map(kind_of));

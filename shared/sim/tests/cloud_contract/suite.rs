@@ -15,14 +15,16 @@ use tokio::time::Instant;
 use crate::rig::{Rig, Way};
 
 /// A call with a generous timeout.
-pub const CALL: Call = Call::waiting(Duration::from_secs(20));
+pub fn call() -> Call {
+    Call::waiting(Duration::from_secs(20))
+}
 
 fn instances(rig: &Rig) -> Arc<dyn Instances> {
     rig.cloud.instances().unwrap().expect("instances are offered")
 }
 
 async fn look(rig: &Rig, node: NodeIdentity) -> Result<Lookup, CloudError> {
-    let mut answers = instances(rig).lookup(&[node], Detail::Everything, CALL).await;
+    let mut answers = instances(rig).lookup(&[node], Detail::Everything, call()).await;
     assert_eq!(answers.len(), 1);
     answers.remove(0)
 }
@@ -49,7 +51,7 @@ pub async fn claims_by_scheme(way: Way) {
     ] {
         assert_eq!(rig.cloud.claim(id), expect, "{id:?}");
     }
-    assert_eq!(rig.cloud.health(CALL).await, Ok(()));
+    assert_eq!(rig.cloud.health(call()).await, Ok(()));
 }
 
 pub async fn finds_by_id_then_uuid_then_name(way: Way) {
@@ -100,7 +102,7 @@ pub async fn finds_by_id_then_uuid_then_name(way: Way) {
     assert_eq!(look(&rig, with_id("twin", "sim://i-4")).await, found(&twin));
 }
 
-pub async fn tells_everything_about_an_instance(way: Way) {
+pub async fn returns_all_fields_of_an_instance(way: Way) {
     let rig = Rig::new(way).await;
     let mut rich = SimInstance::numbered(7);
     rich.other_ids = vec![ProviderId::parse("sim:///7").unwrap()];
@@ -140,7 +142,7 @@ pub async fn tells_everything_about_an_instance(way: Way) {
         };
         assert_eq!(*got, expect);
         assert_eq!(
-            instances(&rig).list(Detail::Everything, CALL).await.unwrap().instances,
+            instances(&rig).list(Detail::Everything, call()).await.unwrap().instances,
             [expect]
         );
     }
@@ -163,7 +165,7 @@ pub async fn answers_each_node_by_itself_and_in_order(way: Way) {
     let mut nodes: Vec<_> =
         (0..60).rev().map(|number| NodeIdentity::named(format!("node-{number:05}"))).collect();
     nodes[5].provider_id = Some("aws:///x".to_owned());
-    let answers = instances(&rig).lookup(&nodes, Detail::Everything, CALL).await;
+    let answers = instances(&rig).lookup(&nodes, Detail::Everything, call()).await;
     assert_eq!(answers.len(), nodes.len());
     for (number, (node, answer)) in (0..60).rev().zip(nodes.iter().zip(answers)) {
         match (number, answer) {
@@ -177,16 +179,16 @@ pub async fn answers_each_node_by_itself_and_in_order(way: Way) {
             (_, answer) => assert_eq!(answer, found(&known[number])),
         }
     }
-    assert_eq!(instances(&rig).lookup(&[], Detail::Everything, CALL).await, []);
+    assert_eq!(instances(&rig).lookup(&[], Detail::Everything, call()).await, []);
 }
 
-pub async fn large_questions_are_split_and_counted(way: Way) {
+pub async fn large_lookups_are_split_and_counted(way: Way) {
     let rig = Rig::new(way).await;
     let known = rig.sim.add_many(0, 1203);
     let nodes: Vec<_> = known.iter().map(|instance| NodeIdentity::named(&instance.name)).collect();
     rig.sim.reset_calls();
     for (count, calls) in [(1, 1), (500, 1), (501, 2), (1203, 3)] {
-        let answers = instances(&rig).lookup(&nodes[..count], Detail::Everything, CALL).await;
+        let answers = instances(&rig).lookup(&nodes[..count], Detail::Everything, call()).await;
         assert!(answers.iter().zip(&known).all(|(answer, instance)| *answer == found(instance)));
         assert_eq!(answers.len(), count);
         let counted = rig.sim.reset_calls();
@@ -196,7 +198,7 @@ pub async fn large_questions_are_split_and_counted(way: Way) {
     // One refused part affects only its own nodes.
     let unavailable = Effect::Unavailable;
     rig.sim.faults().add(Fault::new(unavailable.clone()).on(Operation::Lookup).after(1).times(1));
-    let answers = instances(&rig).lookup(&nodes, Detail::Everything, CALL).await;
+    let answers = instances(&rig).lookup(&nodes, Detail::Everything, call()).await;
     let failed: Vec<_> = answers.iter().map(Result::is_err).collect();
     let parts: Vec<_> =
         failed.chunks(500).map(|part| part.iter().filter(|failed| **failed).count()).collect();
@@ -211,7 +213,7 @@ pub async fn lists_page_by_page(way: Way) {
         rig.sim.add_many(count, more);
         count += more;
         rig.sim.reset_calls();
-        let fleet = instances(&rig).list(Detail::Everything, CALL).await.unwrap();
+        let fleet = instances(&rig).list(Detail::Everything, call()).await.unwrap();
         assert_eq!(fleet.malformed, [""; 0]);
         let expect: Vec<_> =
             (0..count).map(|number| SimInstance::numbered(number).describe()).collect();
@@ -220,15 +222,15 @@ pub async fn lists_page_by_page(way: Way) {
         assert_eq!((calls.list, calls.total()), (pages, pages), "{count} instances");
     }
     rig.sim.faults().add(Fault::new(Effect::Unavailable).on(Operation::List).after(2).times(1));
-    let error = instances(&rig).list(Detail::Everything, CALL).await.unwrap_err();
+    let error = instances(&rig).list(Detail::Everything, call()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable, "a list with a hole is no list");
     assert_eq!(
-        instances(&rig).list(Detail::Everything, CALL).await.unwrap().instances.len(),
+        instances(&rig).list(Detail::Everything, call()).await.unwrap().instances.len(),
         count
     );
 }
 
-pub async fn a_list_cut_short_is_no_proof(way: Way) {
+pub async fn a_truncated_list_is_no_proof(way: Way) {
     let rig = Rig::new(way).await;
     rig.sim.add_many(0, 20);
     for (effect, expect) in
@@ -236,7 +238,7 @@ pub async fn a_list_cut_short_is_no_proof(way: Way) {
     {
         let id = rig.sim.faults().add(Fault::new(effect));
         assert_eq!(
-            instances(&rig).list(Detail::Everything, CALL).await.unwrap().instances.len(),
+            instances(&rig).list(Detail::Everything, call()).await.unwrap().instances.len(),
             expect
         );
         let node = NodeIdentity::named("node-00019");
@@ -257,11 +259,11 @@ pub async fn errors_arrive_whole(way: Way) {
         for error in [bare, rich] {
             let id = rig.sim.faults().add(Fault::new(Effect::Error(error.clone())));
             assert_eq!(
-                instances(&rig).lookup(&nodes, Detail::Everything, CALL).await,
+                instances(&rig).lookup(&nodes, Detail::Everything, call()).await,
                 [Err(error.clone()), Err(error.clone())]
             );
-            assert_eq!(instances(&rig).list(Detail::Everything, CALL).await, Err(error.clone()));
-            assert_eq!(rig.cloud.health(CALL).await, Err(error));
+            assert_eq!(instances(&rig).list(Detail::Everything, call()).await, Err(error.clone()));
+            assert_eq!(rig.cloud.health(call()).await, Err(error));
             assert!(rig.sim.faults().remove(id));
         }
     }
@@ -274,24 +276,24 @@ pub async fn a_deadline_holds(way: Way) {
     let nodes: Vec<_> =
         (0..600).map(|number| NodeIdentity::named(format!("node-{number:05}"))).collect();
     rig.sim.faults().add(Fault::new(Effect::Hang));
-    let call = Call::routine(Duration::from_millis(250));
+    let hasty = || Call::routine(Duration::from_millis(250));
     let (cloud, instances) = (Arc::clone(&rig.cloud), instances(&rig));
     let is_timeout = |error: CloudError| assert_eq!(error.kind, ErrorKind::Timeout, "{error}");
     let started = Instant::now();
-    let answers = instances.lookup(&nodes, Detail::Everything, call).await;
+    let answers = instances.lookup(&nodes, Detail::Everything, hasty()).await;
     assert_eq!(answers.len(), nodes.len());
     for answer in answers {
         is_timeout(answer.unwrap_err());
     }
-    is_timeout(instances.list(Detail::Everything, call).await.unwrap_err());
-    is_timeout(cloud.health(call).await.unwrap_err());
+    is_timeout(instances.list(Detail::Everything, hasty()).await.unwrap_err());
+    is_timeout(cloud.health(hasty()).await.unwrap_err());
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     rig.sim.faults().clear();
     // A timeout of zero fails without a call.
     rig.sim.reset_calls();
     is_timeout(cloud.health(Call::waiting(Duration::ZERO)).await.unwrap_err());
     assert_eq!(rig.sim.calls().total(), 0);
-    assert_eq!(cloud.health(CALL).await, Ok(()), "the next call is not held up");
+    assert_eq!(cloud.health(call()).await, Ok(()), "the next call is not held up");
     assert_eq!(cloud.health(Call::waiting(Duration::MAX)).await, Ok(()));
 }
 
@@ -317,7 +319,7 @@ pub async fn malformed_instances_affect_no_others(way: Way) {
     rig.sim.faults().add(Fault::new(Effect::MalformedInstances(vec![spoilt.clone()])));
     let nodes: Vec<_> = known.iter().map(|instance| NodeIdentity::named(&instance.name)).collect();
     for (instance, answer) in
-        known.iter().zip(instances(&rig).lookup(&nodes, Detail::Everything, CALL).await)
+        known.iter().zip(instances(&rig).lookup(&nodes, Detail::Everything, call()).await)
     {
         if instance.name == spoilt {
             assert_eq!(answer.unwrap_err().kind, ErrorKind::Malformed);
@@ -325,14 +327,14 @@ pub async fn malformed_instances_affect_no_others(way: Way) {
             assert_eq!(answer, found(instance));
         }
     }
-    let fleet = instances(&rig).list(Detail::Everything, CALL).await.unwrap();
+    let fleet = instances(&rig).list(Detail::Everything, call()).await.unwrap();
     assert_eq!((fleet.instances.len(), fleet.malformed.len()), (699, 1));
     assert!(fleet.malformed[0].contains(&spoilt), "{:?}", fleet.malformed);
 }
 
 pub async fn an_empty_cloud_answers(way: Way) {
     let rig = Rig::new(way).await;
-    assert_eq!(instances(&rig).list(Detail::Everything, CALL).await, Ok(Fleet::default()));
+    assert_eq!(instances(&rig).list(Detail::Everything, call()).await, Ok(Fleet::default()));
     assert_eq!(rig.sim.calls().list, 1, "an empty page is a call");
     assert!(matches!(look(&rig, NodeIdentity::named("x")).await, Ok(Lookup::Gone(_))));
 }

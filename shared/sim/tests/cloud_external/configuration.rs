@@ -5,10 +5,10 @@ use std::time::Duration;
 use ccm_cloud::{Detail, ErrorKind, ProviderConfig, ProviderContext};
 use ccm_sim::cloud::SimCloud;
 
-use crate::place::{CALL, Place, Served, Stub, instances, skip, until};
+use crate::place::{Place, Served, Stub, call, instances, skip, until};
 
 #[tokio::test]
-async fn a_wrong_configuration_is_refused_with_one_line() {
+async fn an_invalid_configuration_is_rejected_in_one_line() {
     let place = Place::new();
     let https = "endpoint: https://localhost:1\ntls: ";
     let pem = rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap();
@@ -18,7 +18,7 @@ async fn a_wrong_configuration_is_refused_with_one_line() {
     place.write("empty.pem", "");
     for (text, expect) in [
         ("endpont: unix:///s".to_owned(), "did you mean endpoint?"),
-        (format!("{https}{{ca: none.pem}}"), "tls.ca: there is no file"),
+        (format!("{https}{{ca: none.pem}}"), "none.pem: there is no such file"),
         (format!("{https}{{ca: empty.pem}}"), "tls.ca: "),
         (format!("{https}{{ca: key.pem}}"), "holds no certificate in PEM form"),
         (format!("{https}{{ca: cert.pem, cert: key.pem, key: key.pem}}"), "tls.cert: "),
@@ -28,7 +28,7 @@ async fn a_wrong_configuration_is_refused_with_one_line() {
         ),
         (
             format!("{https}{{ca: cert.pem, cert: cert.pem, key: none.pem}}"),
-            "tls.key: there is no file",
+            "none.pem: there is no such file",
         ),
         (format!("{https}{{ca: cert.pem, cert: cert.pem, key: other.pem}}"), "KeyMismatch"),
         (
@@ -60,7 +60,7 @@ async fn the_registry_knows_the_provider() {
 }
 
 #[tokio::test]
-async fn a_changed_file_is_used_and_a_wrong_one_is_not() {
+async fn a_changed_file_is_used_unless_it_is_invalid() {
     let place = Place::new();
     let (first, second) = (place.socket("first"), place.socket("second"));
     let sim = SimCloud::new();
@@ -75,7 +75,7 @@ async fn a_changed_file_is_used_and_a_wrong_one_is_not() {
     skip(Duration::from_secs(11)).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(cloud.schemes(), ["sim"]);
-    old.list(Detail::Everything, CALL).await.expect("the old configuration stays in use");
+    old.list(Detail::Everything, call()).await.expect("the old configuration stays in use");
 
     place.configure(&second);
     skip(Duration::from_secs(11)).await;

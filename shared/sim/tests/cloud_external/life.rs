@@ -9,7 +9,7 @@ use ccm_sim::{
 };
 use tokio::time::Instant;
 
-use crate::place::{CALL, Place, Served, Stub, instances, skip, until};
+use crate::place::{Place, Served, Stub, call, instances, skip, until};
 
 #[tokio::test]
 async fn a_provider_that_is_down_at_start_is_waited_for() {
@@ -28,23 +28,23 @@ async fn a_provider_that_is_down_at_start_is_waited_for() {
         Claim::Foreign,
         "nothing is ours until the provider says so"
     );
-    let error = cloud.health(CALL).await.unwrap_err();
+    let error = cloud.health(call()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert!(error.message.contains("No such file"), "{error}");
 
     let sim = SimCloud::new();
     sim.add_many(0, 1);
     let _served = Served::start(sim.clone(), &place.socket("s"), None).await;
-    assert_eq!(cloud.health(CALL).await, Ok(()), "health finds out at once");
+    assert_eq!(cloud.health(call()).await, Ok(()), "health finds out at once");
     assert_eq!(cloud.claim(Some("sim://x")), Claim::Ours);
     assert_eq!(
-        instances(&cloud).await.list(Detail::Everything, CALL).await.unwrap().instances.len(),
+        instances(&cloud).await.list(Detail::Everything, call()).await.unwrap().instances.len(),
         1
     );
 }
 
 #[tokio::test]
-async fn the_background_finds_a_late_provider_without_being_asked() {
+async fn a_late_provider_is_discovered_in_the_background() {
     let place = Place::new();
     place.configure(&place.socket("s"));
     let cloud = place.client().await.unwrap();
@@ -67,7 +67,7 @@ async fn a_crash_fails_calls_at_once_and_a_restart_heals() {
     let hang = sim.faults().add(Fault::new(Effect::Hang).on(Operation::Lookup));
     let node = [NodeIdentity::named("node-00001")];
     let started = Instant::now();
-    let (answers, ()) = tokio::join!(instances.lookup(&node, Detail::Everything, CALL), async {
+    let (answers, ()) = tokio::join!(instances.lookup(&node, Detail::Everything, call()), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         served.crash().await;
     });
@@ -77,19 +77,19 @@ async fn a_crash_fails_calls_at_once_and_a_restart_heals() {
         "the crash ends the call, not its deadline"
     );
     assert_eq!(
-        instances.list(Detail::Everything, CALL).await.unwrap_err().kind,
+        instances.list(Detail::Everything, call()).await.unwrap_err().kind,
         ErrorKind::Unavailable
     );
     assert_eq!(cloud.claim(Some("sim://x")), Claim::Ours, "what was known stays known");
 
     sim.faults().remove(hang);
     let _served = Served::start(sim.clone(), &place.socket("s"), None).await;
-    let answers = instances.lookup(&node, Detail::Everything, CALL).await;
+    let answers = instances.lookup(&node, Detail::Everything, call()).await;
     assert_eq!(answers, [Ok(Lookup::Found(Box::new(SimInstance::numbered(1).describe())))]);
 }
 
 #[tokio::test]
-async fn a_stop_lets_calls_end_and_closes_the_door() {
+async fn a_stop_finishes_calls_and_accepts_no_connections() {
     let place = Place::new();
     place.configure(&place.socket("s"));
     let sim = SimCloud::new();
@@ -98,14 +98,14 @@ async fn a_stop_lets_calls_end_and_closes_the_door() {
     let cloud = place.client().await.unwrap();
     let instances = instances(&cloud).await;
     sim.faults().add(Fault::new(Effect::Latency(Duration::from_millis(300))).times(1));
-    let (list, ()) = tokio::join!(instances.list(Detail::Everything, CALL), async {
+    let (list, ()) = tokio::join!(instances.list(Detail::Everything, call()), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         served.stop().await;
     });
     assert_eq!(list.unwrap().instances.len(), 1, "the call under way ended well");
     assert!(!place.path("s").exists(), "the socket file is removed");
     assert_eq!(
-        instances.list(Detail::Everything, CALL).await.unwrap_err().kind,
+        instances.list(Detail::Everything, call()).await.unwrap_err().kind,
         ErrorKind::Unavailable
     );
 }
@@ -120,13 +120,13 @@ async fn a_replaced_provider_is_noticed_with_the_new_connection() {
     served.crash().await;
     let _served = Served::start(Stub::offering("other", Ok(None)), &place.socket("s"), None).await;
     // The next calls open the new connection.
-    let mut answer = old.list(Detail::Everything, CALL).await;
+    let mut answer = old.list(Detail::Everything, call()).await;
     for _ in 0..100 {
         if answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Unsupported) {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
-        answer = old.list(Detail::Everything, CALL).await;
+        answer = old.list(Detail::Everything, call()).await;
     }
     assert_eq!(answer.unwrap_err().kind, ErrorKind::Unsupported);
     until("the new schemes are known", || (cloud.schemes() == ["other"]).then_some(())).await;
@@ -183,11 +183,11 @@ async fn every_call_passes_the_gate() {
 
     let nodes: Vec<_> = known.iter().map(|instance| NodeIdentity::named(&instance.name)).collect();
     instances.lookup(&nodes, Detail::Everything, Call::routine(Duration::from_secs(10))).await;
-    instances.list(Detail::Everything, CALL).await.unwrap();
-    cloud.health(CALL).await.unwrap();
+    instances.list(Detail::Everything, call()).await.unwrap();
+    cloud.health(call()).await.unwrap();
     let wait = Duration::from_secs(9);
     sim.faults().add(Fault::new(Effect::Throttle { retry_after: Some(wait) }).times(1));
-    instances.list(Detail::Everything, CALL).await.unwrap_err();
+    instances.list(Detail::Everything, call()).await.unwrap_err();
 
     let reported = place.gate.take();
     let count = |name: &str| reported.iter().filter(|(operation, _)| *operation == name).count();
@@ -198,9 +198,9 @@ async fn every_call_passes_the_gate() {
     assert!(reported.iter().take(7).all(|(_, report)| report.error.is_none()));
     let admitted = std::mem::take(&mut *place.gate.admitted.lock());
     assert_eq!(admitted.len(), 8, "each is admitted once: {admitted:?}");
-    assert!(admitted.iter().all(|(class, call)| class.service == "external"
+    assert!(admitted.iter().all(|(class, admitted)| class.service == "external"
         && !class.write
-        && call.timeout <= CALL.timeout));
+        && admitted.timeout <= call().timeout));
     let calls = sim.reset_calls();
     assert_eq!(
         (calls.lookup, calls.list, calls.health),
@@ -210,7 +210,7 @@ async fn every_call_passes_the_gate() {
 
     // A cloud throttles also if the call succeeds and only the results for nodes report it.
     sim.faults().add(Fault::new(Effect::Throttle { retry_after: Some(wait) }).times(1));
-    instances.lookup(&nodes[..2], Detail::Everything, CALL).await;
+    instances.lookup(&nodes[..2], Detail::Everything, call()).await;
     let reported = place.gate.take();
     let [(_, report)] = reported.as_slice() else { panic!("{reported:?}") };
     assert_eq!((report.error, report.retry_after), (Some(ErrorKind::Throttled), Some(wait)));
@@ -219,9 +219,9 @@ async fn every_call_passes_the_gate() {
     // A call that the gate refuses is not sent.
     let refusal = CloudError::new(ErrorKind::Throttled, "budget used up").with_retry_after(wait);
     *place.gate.refuse.lock() = Some(refusal.clone());
-    assert_eq!(instances.list(Detail::Everything, CALL).await, Err(refusal.clone()));
+    assert_eq!(instances.list(Detail::Everything, call()).await, Err(refusal.clone()));
     assert_eq!(
-        instances.lookup(&nodes[..2], Detail::Everything, CALL).await,
+        instances.lookup(&nodes[..2], Detail::Everything, call()).await,
         [Err(refusal.clone()), Err(refusal)]
     );
     assert_eq!(sim.calls().total(), 0);

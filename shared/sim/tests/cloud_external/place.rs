@@ -16,7 +16,9 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub const CALL: Call = Call::waiting(Duration::from_secs(10));
+pub fn call() -> Call {
+    Call::waiting(Duration::from_secs(10))
+}
 
 /// The environment of a test.
 pub struct Place {

@@ -13,14 +13,14 @@ use ccm_sim::{
 };
 use tonic::{Code, transport::Channel};
 
-use crate::place::{CALL, Place, Served, Stub, instances};
+use crate::place::{Place, Served, Stub, call, instances};
 
 async fn raw(served: &Served) -> Channel {
     Channel::from_shared(served.endpoint.clone()).unwrap().connect().await.unwrap()
 }
 
 #[tokio::test]
-async fn sockets_of_the_dead_are_taken_over_and_those_of_the_living_are_not() {
+async fn stale_sockets_are_replaced_and_live_ones_are_not() {
     let place = Place::new();
     let endpoint = place.socket("s");
     drop(std::os::unix::net::UnixListener::bind(place.path("s")).unwrap());
@@ -42,7 +42,7 @@ async fn sockets_of_the_dead_are_taken_over_and_those_of_the_living_are_not() {
 }
 
 #[tokio::test]
-async fn endpoints_are_spelt_as_the_client_spells_them() {
+async fn server_and_client_accept_the_same_endpoints() {
     for endpoint in ["unix://relative", "127.0.0.1:80", "http://127.0.0.1", "ftp://127.0.0.1:0"] {
         let error = Listener::bind(endpoint).await.unwrap_err();
         assert!(error.to_string().contains(endpoint), "{error}");
@@ -56,7 +56,7 @@ async fn endpoints_are_spelt_as_the_client_spells_them() {
 }
 
 #[tokio::test]
-async fn limits_are_said_and_kept() {
+async fn limits_are_advertised_and_enforced() {
     let sim = SimCloud::new();
     sim.add_many(0, 1100);
     let served = Served::start(sim.clone(), "http://127.0.0.1:0", None).await;
@@ -109,7 +109,7 @@ async fn limits_are_said_and_kept() {
 }
 
 #[tokio::test]
-async fn what_is_not_offered_is_said_so() {
+async fn missing_capabilities_are_unimplemented() {
     let served = Served::start(Stub::offering("stub", Ok(None)), "http://127.0.0.1:0", None).await;
     let mut client = InstancesClient::new(raw(&served).await);
     let status = client.list_instances(proto::ListInstancesRequest::default()).await.unwrap_err();
@@ -123,7 +123,7 @@ async fn what_is_not_offered_is_said_so() {
 }
 
 #[tokio::test]
-async fn a_cloud_that_answers_too_little_or_too_much_is_not_believed() {
+async fn a_wrong_number_of_answers_is_rejected() {
     let place = Place::new();
     place.configure(&place.socket("s"));
     let sim = SimCloud::new();
@@ -134,7 +134,7 @@ async fn a_cloud_that_answers_too_little_or_too_much_is_not_believed() {
     let nodes: Vec<_> = known.iter().map(|instance| NodeIdentity::named(&instance.name)).collect();
     for more in [-1, 1, -100] {
         sim.faults().add(Fault::new(Effect::AnswerCount(more)).times(1));
-        let answers = instances.lookup(&nodes, Detail::Everything, CALL).await;
+        let answers = instances.lookup(&nodes, Detail::Everything, call()).await;
         assert_eq!(answers.len(), nodes.len());
         let malformed = answers.iter().filter(|answer| {
             answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Malformed)
@@ -146,7 +146,7 @@ async fn a_cloud_that_answers_too_little_or_too_much_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_cloud_that_ignores_its_deadline_is_cut_off() {
+async fn a_cloud_that_exceeds_its_deadline_is_cancelled() {
     let served = Served::start(SimCloud::new(), "http://127.0.0.1:0", None).await;
     let mut client = ProviderClient::new(raw(&served).await);
     let mut question = tonic::Request::new(proto::HealthRequest::default());

@@ -13,7 +13,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::place::{CALL, Place, Served, instances, skip, until};
+use crate::place::{Place, Served, call, instances, skip, until};
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
@@ -41,7 +41,7 @@ fn server(authority: &Authority, name: &str, client_ca: Option<&Authority>) -> S
 }
 
 #[tokio::test]
-async fn only_the_right_certificates_talk() {
+async fn only_valid_certificates_are_accepted() {
     let (ours, theirs) = (authority(), authority());
     let tls = "ca: ca.pem";
     let mutual = "ca: ca.pem, cert: client.pem, key: client.key";
@@ -91,7 +91,7 @@ async fn only_the_right_certificates_talk() {
         let endpoint = running.endpoint.replace("http://", "https://");
         place.write("cloud.yaml", format!("endpoint: {endpoint}\ntls: {{{client}}}"));
         let cloud = place.client().await.unwrap();
-        match (expect, cloud.health(CALL).await) {
+        match (expect, cloud.health(call()).await) {
             (None, outcome) => assert_eq!(outcome, Ok(()), "{what}"),
             (Some(words), outcome) => {
                 let error = outcome.expect_err(what);
@@ -116,7 +116,7 @@ async fn renewed_certificates_are_picked_up() {
     .await;
     place.write("cloud.yaml", format!("endpoint: {}\ntls: {{ca: ca.pem}}", running.endpoint));
     let cloud = place.client().await.unwrap();
-    assert_eq!(cloud.health(CALL).await.unwrap_err().kind, ErrorKind::Unavailable);
+    assert_eq!(cloud.health(call()).await.unwrap_err().kind, ErrorKind::Unavailable);
     place.write("ca.pem", new.pem());
     skip(Duration::from_secs(11)).await;
     until("the new authority is trusted", || cloud.instances().ok()).await;
@@ -162,7 +162,7 @@ async fn pass_on(mut client: TcpStream, target: String, frozen: Arc<Notify>) {
 }
 
 #[tokio::test]
-async fn a_dead_connection_is_given_up() {
+async fn a_dead_connection_is_replaced() {
     let place = Place::new();
     let sim = SimCloud::new();
     sim.add_many(0, 1);
@@ -171,7 +171,7 @@ async fn a_dead_connection_is_given_up() {
     place.configure(&format!("http://127.0.0.1:{}", network.port));
     let cloud = place.client().await.unwrap();
     let instances = instances(&cloud).await;
-    instances.list(Detail::Everything, CALL).await.unwrap();
+    instances.list(Detail::Everything, call()).await.unwrap();
     network.forget();
     let node = [NodeIdentity::named("node-00000")];
     let answers = instances

@@ -15,11 +15,11 @@ fn cause(others: (usize, usize), ready_nodes: (usize, usize)) -> Option<&'static
 }
 
 #[test]
-fn a_list_is_believed_or_not() {
+fn implausible_lists_open_the_breaker() {
     for (others, ready, expect) in [
         ((0, 0), (0, 0), None),
         ((5, 0), (5, 0), None),
-        // No node of ours is listed: one node is enough.
+        // None of the nodes is listed: one node is enough.
         ((1, 1), (0, 0), Some("empty")),
         ((0, 0), (1, 1), Some("empty")),
         ((50, 50), (50, 50), Some("empty")),
@@ -40,7 +40,7 @@ fn a_list_is_believed_or_not() {
 }
 
 #[test]
-fn the_breaker_keeps_its_beginning_and_closes_by_itself() {
+fn the_breaker_keeps_its_start_time_and_closes_by_itself() {
     let (shrunk, empty) = (Cause::Shrunk { missing: 4, known: 7 }, Cause::Empty { known: 7 });
     let open = Breaker::Closed.after(at(1.0), Some(shrunk));
     assert_eq!(open, Breaker::Open { since: at(1.0), cause: shrunk });
@@ -50,7 +50,7 @@ fn the_breaker_keeps_its_beginning_and_closes_by_itself() {
 }
 
 #[test]
-fn protected_approved_young_and_unjudged_nodes_are_not_counted() {
+fn nodes_that_would_not_be_deleted_are_not_counted() {
     let changes: [fn(&mut NodeView); 6] = [
         |view| view.protected = true,
         |view| view.approved = true,
@@ -70,8 +70,8 @@ fn protected_approved_young_and_unjudged_nodes_are_not_counted() {
 
 /// The verdict about one node whose case is old enough, in the pass in which a list
 /// closes the breaker.
-fn when_the_breaker_closes(judged: &NodeView) -> Verdict {
-    let nodes = among_ready(judged.clone());
+fn when_the_breaker_closes(node: &NodeView) -> Verdict {
+    let nodes = among_ready(node.clone());
     let all: Vec<&str> = nodes.iter().map(|node| &*node.name).collect();
     let mut decider = Decider::new();
     decide(&mut decider, at(0.0), &nodes, ("n", gone()), Some(lacks(at(0.0), &all)));
@@ -80,9 +80,9 @@ fn when_the_breaker_closes(judged: &NodeView) -> Verdict {
 }
 
 #[test]
-fn what_was_heard_while_it_was_open_is_no_evidence() {
+fn cases_start_over_when_the_breaker_closes() {
     assert_eq!(why(&when_the_breaker_closes(&view("n"))), ("suspect", "unconfirmed"));
-    // The breaker never held this one.
+    // The breaker does not apply to approved nodes.
     let approved = NodeView { approved: true, ..view("n") };
     assert_eq!(when_the_breaker_closes(&approved), Verdict::Delete);
 }

@@ -1,16 +1,16 @@
 use super::*;
 
 #[test]
-fn nodes_out_of_reach_are_acquitted() {
+fn nodes_out_of_scope_are_kept() {
     let plain = || view("a");
-    for (judged, reason) in [
+    for (node, reason) in [
         (ready("a"), Reason::Ready),
         (NodeView { claim: Claim::Foreign, ..plain() }, Reason::Foreign),
         (NodeView { selected: false, ..plain() }, Reason::NotSelected),
         (NodeView { deleting: true, ..plain() }, Reason::Deleting),
         (NodeView { uid: "another".into(), ..plain() }, Reason::AnotherNode),
     ] {
-        let views = among_ready(judged);
+        let views = among_ready(node);
         let mut decider = Decider::new();
         let asked = decider.agenda(at(0.0), &views, &Policy::default());
         assert_eq!(asked.look_up.is_empty(), reason != Reason::AnotherNode, "{reason:?}");
@@ -20,7 +20,7 @@ fn nodes_out_of_reach_are_acquitted() {
 }
 
 #[test]
-fn a_gone_node_is_convicted_when_the_confirmation_period_is_over() {
+fn a_gone_node_is_deleted_after_the_confirmation_period() {
     let views = among_ready(view("a"));
     let mut decider = Decider::new();
     for seconds in [0.0, 5.0, 10.0, 19.9] {
@@ -34,15 +34,15 @@ fn a_gone_node_is_convicted_when_the_confirmation_period_is_over() {
 }
 
 /// Opens a case at zero, then gives this answer after the confirmation period.
-fn after_confirmation(judged: &NodeView, answer: LookupResult, list: Option<Listing>) -> Verdict {
-    let views = among_ready(judged.clone());
+fn after_confirmation(node: &NodeView, answer: LookupResult, list: Option<Listing>) -> Verdict {
+    let views = among_ready(node.clone());
     let mut decider = Decider::new();
     decide(&mut decider, at(0.0), &views, ("a", gone()), None);
     decide(&mut decider, at(20.0), &views, ("a", answer), list)
 }
 
 #[test]
-fn no_answer_is_no_evidence() {
+fn errors_and_weak_proofs_are_no_evidence() {
     for kind in [
         ErrorKind::Throttled,
         ErrorKind::Unauthorized,
@@ -68,7 +68,7 @@ fn no_answer_is_no_evidence() {
 }
 
 #[test]
-fn an_answer_that_took_too_long_is_none() {
+fn a_late_answer_is_no_evidence() {
     let views = among_ready(view("a"));
     let (mut decider, policy) = (Decider::new(), Policy::default());
     decider.agenda(at(0.0), &views, &policy);
@@ -90,12 +90,12 @@ fn a_case_ends_when_the_instance_exists_or_is_not_ours() {
         assert_eq!(verdict, Verdict::Keep(reason));
         let list = Some(lacks(at(25.0), &["a"]));
         let verdict = decide(&mut decider, at(25.0), &views, ("a", gone()), list);
-        assert_eq!(why(&verdict), ("suspect", "unconfirmed"), "the case began anew");
+        assert_eq!(why(&verdict), ("suspect", "unconfirmed"), "the case starts over");
     }
 }
 
 #[test]
-fn the_list_must_have_been_read_and_lack_the_node() {
+fn the_list_must_be_complete_and_lack_the_node() {
     let failed = Listing::Failed(CloudError::new(ErrorKind::Timeout, "late"));
     let slow = match lacks(at(20.0), &["a"]) {
         Listing::Read { asked, instances, malformed, missing, .. } => {
@@ -115,7 +115,7 @@ fn the_list_must_have_been_read_and_lack_the_node() {
 }
 
 #[test]
-fn the_word_of_the_cloud_does_not_count_before_the_grace_period() {
+fn answers_within_the_grace_period_do_not_count() {
     let age = |seconds| NodeView { age: Duration::from_secs_f64(seconds), ..view("a") };
     let mut decider = Decider::new();
     for (seconds, expect) in [(100.0, "newborn"), (119.0, "newborn"), (120.0, "unconfirmed")] {
@@ -133,7 +133,7 @@ fn the_word_of_the_cloud_does_not_count_before_the_grace_period() {
 fn protection_ghosts_and_approval() {
     let ghost = NodeView { has_id: false, claim: Claim::Unclaimed, ..view("a") };
     let by_name = gone_by(ProofMethod::ByName);
-    for (judged, result, expect) in [
+    for (node, result, expect) in [
         (NodeView { protected: true, ..view("a") }, gone(), Verdict::Keep(Reason::Protected)),
         (
             NodeView { protected: true, approved: true, ..view("a") },
@@ -143,7 +143,7 @@ fn protection_ghosts_and_approval() {
         (ghost.clone(), by_name.clone(), Verdict::Keep(Reason::Ghost)),
     ] {
         let list = Some(lacks(at(20.0), &["a"]));
-        assert_eq!(after_confirmation(&judged, result, list), expect);
+        assert_eq!(after_confirmation(&node, result, list), expect);
     }
     let views = among_ready(NodeView { uninitialised: true, ..ghost });
     let verdict = decide(
@@ -161,37 +161,37 @@ fn protection_ghosts_and_approval() {
 }
 
 #[test]
-fn approval_passes_the_breaker_but_not_the_proof() {
+fn an_approved_node_bypasses_the_breaker_but_needs_proof() {
     let all: Vec<String> =
         (0..10).map(|number| format!("ready-{number}")).chain(["a".to_owned()]).collect();
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
     for (approved, expect) in [(false, Verdict::BreakerOpen), (true, Verdict::Delete)] {
-        let judged = NodeView { approved, ..view("a") };
+        let node = NodeView { approved, ..view("a") };
         let first =
-            decide(&mut Decider::new(), at(0.0), &among_ready(judged.clone()), ("a", gone()), None);
+            decide(&mut Decider::new(), at(0.0), &among_ready(node.clone()), ("a", gone()), None);
         assert_eq!(why(&first), ("suspect", "unconfirmed"));
-        assert_eq!(after_confirmation(&judged, gone(), Some(lacks(at(20.0), &all))), expect);
+        assert_eq!(after_confirmation(&node, gone(), Some(lacks(at(20.0), &all))), expect);
     }
 }
 
 #[test]
-fn the_oldest_case_is_the_one_that_was_opened_first_and_is_still_open() {
+fn the_oldest_case_is_the_first_that_is_still_open() {
     let views = among_ready(view("a")).into_iter().chain([view("b")]).collect::<Vec<_>>();
     let mut decider = Decider::new();
     decide(&mut decider, at(5.0), &views, ("a", running()), None);
-    assert_eq!(decider.oldest_case(at(9.0)), None, "watched, but nothing speaks against it");
+    assert_eq!(decider.oldest_case(at(9.0)), None, "watched, without a case");
     decide(&mut decider, at(10.0), &views, ("a", gone()), None);
     decide(&mut decider, at(40.0), &views, ("b", gone()), None);
     assert_eq!(decider.oldest_case(at(100.0)), Some(Duration::from_secs(90)));
     decide(&mut decider, at(101.0), &views, ("a", running()), None);
-    assert_eq!(decider.oldest_case(at(101.0)), Some(Duration::from_secs(61)), "one is closed");
+    assert_eq!(decider.oldest_case(at(101.0)), Some(Duration::from_secs(61)), "a is closed");
     let all_ready = among_ready(ready("a"));
     decider.agenda(at(102.0), &all_ready, &Policy::default());
     assert_eq!(decider.oldest_case(at(102.0)), None);
 }
 
 #[test]
-fn another_node_of_the_name_begins_without_a_past() {
+fn a_new_node_of_the_same_name_starts_without_a_case() {
     let mut decider = Decider::new();
     decide(&mut decider, at(0.0), &among_ready(view("a")), ("a", gone()), None);
     let again = NodeView { uid: "uid-2".into(), ..view("a") };
@@ -201,7 +201,7 @@ fn another_node_of_the_name_begins_without_a_past() {
 }
 
 #[test]
-fn what_was_heard_while_the_breaker_was_open_is_no_evidence_afterwards() {
+fn answers_received_while_the_breaker_is_open_are_discarded() {
     let views = among_ready(view("a"));
     let all: Vec<&str> = views.iter().map(|view| &*view.name).collect();
     let mut decider = Decider::new();
@@ -217,7 +217,7 @@ fn what_was_heard_while_the_breaker_was_open_is_no_evidence_afterwards() {
 }
 
 #[test]
-fn one_answer_never_convicts_even_without_a_confirmation_period() {
+fn one_answer_never_suffices_even_without_a_confirmation_period() {
     let policy = Policy { confirmation_period: Duration::ZERO, ..Policy::default() };
     let views = among_ready(view("a"));
     let mut decider = Decider::new();
@@ -236,7 +236,7 @@ fn one_answer_never_convicts_even_without_a_confirmation_period() {
 }
 
 #[test]
-fn a_list_from_before_the_case_confirms_nothing() {
+fn a_list_from_before_the_case_does_not_confirm() {
     let views = among_ready(view("a"));
     let mut decider = Decider::new();
     decide(&mut decider, at(10.0), &views, ("a", gone()), None);

@@ -5,7 +5,7 @@ fn names(agenda: &Agenda) -> Vec<&str> {
 }
 
 #[test]
-fn nobody_is_looked_at_while_all_are_ready() {
+fn no_node_is_looked_up_while_all_are_ready() {
     let agenda = Decider::new().agenda(at(0.0), &[ready("a"), ready("b")], &Policy::default());
     assert_eq!(agenda, Agenda::default());
 }
@@ -24,7 +24,7 @@ fn a_node_is_due_at_once_and_then_every_period() {
 /// Answers take 0.1 s each, so lookups every 5 s drift until one would come just before the
 /// period ends, without effect.
 #[test]
-fn the_look_that_can_confirm_is_not_missed_by_a_moment() {
+fn a_lookup_is_delayed_until_it_can_confirm() {
     let views = among_ready(view("a"));
     let mut decider = Decider::new();
     let mut looks = Vec::new();
@@ -37,7 +37,7 @@ fn the_look_that_can_confirm_is_not_missed_by_a_moment() {
 }
 
 #[test]
-fn those_who_are_due_soon_come_along() {
+fn nodes_that_are_due_soon_join_the_batch() {
     let views: Vec<NodeView> = ["a", "b", "c"].map(view).into();
     let mut decider = Decider::new();
     for (name, looked) in [("a", 0.0), ("b", 2.5), ("c", 2.6)] {
@@ -59,11 +59,11 @@ fn a_pass_is_bounded_and_cases_go_first() {
     let agenda = decider.agenda(at(6.0), &views, &Policy::default());
     let names = names(&agenda);
     assert_eq!((names.len(), names[0]), (LOOKUPS_PER_PASS, "z-case"));
-    assert!(!names.contains(&"n-0000"), "those never looked at go before it");
+    assert!(!names.contains(&"n-0000"), "nodes that were never looked up go first");
 }
 
 #[test]
-fn the_fleet_is_listed_only_for_a_conviction_and_while_the_breaker_is_open() {
+fn the_fleet_is_listed_only_to_confirm_and_while_the_breaker_is_open() {
     let (views, policy) = (among_ready(view("a")), Policy::default());
     let mut decider = Decider::new();
     decide(&mut decider, at(0.0), &views, ("a", gone()), None);
@@ -82,7 +82,7 @@ fn the_fleet_is_listed_only_for_a_conviction_and_while_the_breaker_is_open() {
 }
 
 #[test]
-fn cases_do_not_crowd_out_the_others() {
+fn cases_do_not_displace_other_nodes() {
     let nodes: Vec<NodeView> = (0..3000).map(|number| view(&format!("n-{number:04}"))).collect();
     let mut decider = Decider::new();
     let policy = Policy::default();
@@ -103,15 +103,15 @@ fn cases_do_not_crowd_out_the_others() {
 }
 
 #[test]
-fn those_who_are_held_are_looked_at_together_and_at_once_when_the_operator_speaks() {
+fn held_nodes_are_looked_up_together_and_at_once_when_annotated() {
     let all = ["a", "b", "c", "d"].map(view).to_vec();
     let (mut decider, policy) = (Decider::new(), Policy::default());
-    for (name, heard) in [("a", 0.0), ("b", 3.0)] {
-        decide(&mut decider, at(heard), &all, (name, gone()), None);
+    for (name, asked) in [("a", 0.0), ("b", 3.0)] {
+        decide(&mut decider, at(asked), &all, (name, gone()), None);
     }
-    for (name, heard) in [("a", 31.0), ("b", 34.0)] {
-        let list = Some(lacks(at(heard), &["a", "b", "c", "d"]));
-        let verdict = decide(&mut decider, at(heard), &all, (name, gone()), list);
+    for (name, asked) in [("a", 31.0), ("b", 34.0)] {
+        let list = Some(lacks(at(asked), &["a", "b", "c", "d"]));
+        let verdict = decide(&mut decider, at(asked), &all, (name, gone()), list);
         assert_eq!(verdict, Verdict::BreakerOpen);
     }
     for name in ["c", "d"] {
@@ -126,7 +126,7 @@ fn those_who_are_held_are_looked_at_together_and_at_once_when_the_operator_speak
 }
 
 #[test]
-fn who_cannot_be_judged_is_looked_at_seldom() {
+fn nodes_that_may_not_be_deleted_are_looked_up_rarely() {
     let never = Policy { ghosts: Ghosts::Never, ..Policy::default() };
     let nameless = |uninitialised| NodeView {
         claim: Claim::Unclaimed,
@@ -150,7 +150,7 @@ fn who_cannot_be_judged_is_looked_at_seldom() {
         assert_eq!((names(&next), next.next), (vec![], Some(at(60.0 + pause))), "{node:?}");
         assert_eq!(names(&decider.agenda(at(60.0 + pause), &views, &policy)), ["a"], "{node:?}");
     }
-    // It can be judged from now on, so it is due together with the others.
+    // It may be deleted from now on, so it is due with the others.
     let mut decider = Decider::new();
     let before = among_ready(nameless(false));
     decide(&mut decider, at(60.0), &before, ("a", running()), None);
@@ -159,7 +159,7 @@ fn who_cannot_be_judged_is_looked_at_seldom() {
 }
 
 #[test]
-fn an_answer_by_name_is_none_about_an_id_that_was_set_later() {
+fn an_answer_by_name_is_no_evidence_about_a_later_id() {
     let ghost =
         NodeView { claim: Claim::Unclaimed, has_id: false, uninitialised: true, ..view("a") };
     let (before, after) = (among_ready(ghost), among_ready(view("a")));
@@ -171,7 +171,7 @@ fn an_answer_by_name_is_none_about_an_id_that_was_set_later() {
 }
 
 #[test]
-fn a_deletion_is_carried_out_once_and_what_is_uncertain_stays_paid() {
+fn a_node_is_deleted_once_and_an_uncertain_result_keeps_its_budget() {
     let (views, policy) = (among_ready(view("a")), Policy::default());
     for (outcome, used, due) in [(Deletion::Done, 1, vec![]), (Deletion::Uncertain, 1, vec!["a"])] {
         let mut decider = Decider::new();
@@ -185,7 +185,7 @@ fn a_deletion_is_carried_out_once_and_what_is_uncertain_stays_paid() {
 }
 
 #[test]
-fn a_shorter_period_counts_for_those_who_wait_already() {
+fn a_shorter_period_applies_at_once() {
     let views = among_ready(view("a"));
     let mut decider = Decider::new();
     decide(&mut decider, at(0.0), &views, ("a", running()), None);
@@ -194,16 +194,16 @@ fn a_shorter_period_counts_for_those_who_wait_already() {
 }
 
 #[test]
-fn a_refused_deletion_waits_behind_the_others() {
-    let said = after_deletion(Deletion::Refused);
-    assert_eq!(said, [("b".into(), "delete"), ("a".into(), "over_budget")]);
+fn a_refused_deletion_is_retried_after_the_others() {
+    let verdicts = after_deletion(Deletion::Refused);
+    assert_eq!(verdicts, [("b".into(), "delete"), ("a".into(), "over_budget")]);
 }
 
 /// Otherwise the plan in observe mode would name another node each time.
 #[test]
-fn an_observed_deletion_keeps_its_place() {
-    let said = after_deletion(Deletion::Observed);
-    assert_eq!(said, [("a".into(), "delete"), ("b".into(), "over_budget")]);
+fn in_observe_mode_a_deletion_keeps_its_place() {
+    let verdicts = after_deletion(Deletion::Observed);
+    assert_eq!(verdicts, [("a".into(), "delete"), ("b".into(), "over_budget")]);
 }
 
 /// The decisions about two nodes with budget for one, when they are looked up again after the
@@ -224,7 +224,7 @@ fn after_deletion(outcome: Deletion) -> Vec<(Arc<str>, &'static str)> {
             .into(),
         list: Some(lacks(at(now), &["a", "b"])),
     };
-    let convicted = |decider: &mut Decider, now: f64| -> Vec<(Arc<str>, &'static str)> {
+    let decided = |decider: &mut Decider, now: f64| -> Vec<(Arc<str>, &'static str)> {
         decider.agenda(at(now), &views, &policy);
         let decisions = decider.decide(at(now), &views, all(now), &policy);
         decisions
@@ -232,17 +232,17 @@ fn after_deletion(outcome: Deletion) -> Vec<(Arc<str>, &'static str)> {
             .map(|decision| (decision.name.clone(), decision.verdict.as_str()))
             .collect()
     };
-    convicted(&mut decider, 0.0);
-    let said = convicted(&mut decider, 20.0);
-    assert_eq!(said, [("a".into(), "delete"), ("b".into(), "over_budget")]);
+    decided(&mut decider, 0.0);
+    let verdicts = decided(&mut decider, 20.0);
+    assert_eq!(verdicts, [("a".into(), "delete"), ("b".into(), "over_budget")]);
     decider.deleted(at(20.0), &decision("a"), outcome, &policy);
     let agenda = decider.agenda(at(25.0), &views, &policy);
-    assert!(agenda.is_empty(), "neither is asked about in each pass: {agenda:?}");
-    convicted(&mut decider, 30.0)
+    assert!(agenda.is_empty(), "neither is looked up in each pass: {agenda:?}");
+    decided(&mut decider, 30.0)
 }
 
 #[test]
-fn a_deletion_that_did_not_happen_is_due_at_once_and_costs_no_budget() {
+fn a_failed_deletion_is_due_at_once_and_releases_its_budget() {
     let (views, policy) = (among_ready(view("a")), Policy::default());
     let mut decider = Decider::new();
     decide(&mut decider, at(0.0), &views, ("a", gone()), None);

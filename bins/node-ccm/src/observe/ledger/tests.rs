@@ -28,7 +28,7 @@ fn sample(metrics: &Metrics, begin: &str) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_serves_for_a_while_and_for_the_same_node_only() {
+async fn an_answer_is_reused_for_30_s_and_for_the_same_node_only() {
     let (ledger, _) = ledger();
     ledger.remember(node("a"), answer());
     assert_eq!(ledger.remembered(&node("a")), Some(answer()));
@@ -40,12 +40,12 @@ async fn an_answer_serves_for_a_while_and_for_the_same_node_only() {
     ledger.remember(node("a"), answer());
     let mut named = Node::clone(&node("a"));
     named.provider_id = Some("sim://i-1".into());
-    assert_eq!(ledger.remembered(&named), None, "it says something else about who it is");
+    assert_eq!(ledger.remembered(&named), None, "its identity has changed");
     ledger.remember(node("a"), answer());
     assert_eq!(ledger.remembered(&node("b")), None, "another node of the same name");
     ledger.remember(node("a"), answer());
     ledger.settled(&name());
-    assert_eq!(ledger.remembered(&node("a")), None, "it is needed no more");
+    assert_eq!(ledger.remembered(&node("a")), None, "the node is up to date");
 }
 
 #[tokio::test]
@@ -71,12 +71,12 @@ async fn gauges_follow_the_states() {
 }
 
 #[tokio::test]
-async fn a_demand_is_met_once_and_conflicts_are_counted_in_a_row() {
+async fn a_required_lookup_is_taken_once_and_consecutive_conflicts_are_counted() {
     let (ledger, _) = ledger();
-    assert!(!ledger.take_demand(&name()));
-    ledger.demand(&name());
-    assert!(ledger.take_demand(&name()));
-    assert!(!ledger.take_demand(&name()));
+    assert!(!ledger.take_required_lookup(&name()));
+    ledger.require_lookup(&name());
+    assert!(ledger.take_required_lookup(&name()));
+    assert!(!ledger.take_required_lookup(&name()));
     assert_eq!([ledger.conflict(&name()), ledger.conflict(&name())], [1, 2]);
     ledger.settled(&name());
     assert_eq!(ledger.conflict(&name()), 1);

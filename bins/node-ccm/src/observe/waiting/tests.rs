@@ -22,7 +22,7 @@ fn tainted(name: &str, minutes: u32) -> Node {
 }
 
 #[test]
-fn only_nodes_that_are_ours_to_initialise_count() {
+fn only_nodes_of_this_provider_count() {
     let ledger = Ledger::new(NodeMetrics::new(&Metrics::new()));
     ledger.set_state(&"waits".into(), State::Pending);
     ledger.set_state(&"foreign".into(), State::Foreign);

@@ -46,7 +46,7 @@ fn check(
 }
 
 #[test]
-fn the_clouds_list_rules_and_kubelets_hostname_is_kept() {
+fn the_clouds_addresses_are_used_and_kubelets_hostname_is_kept() {
     let own: &[_] = &[("Hostname", "node0-own")];
     check(
         "1",
@@ -84,7 +84,7 @@ fn the_clouds_list_rules_and_kubelets_hostname_is_kept() {
 }
 
 #[test]
-fn the_annotation_chooses() {
+fn the_annotation_selects_addresses() {
     let own: &[_] = &[("Hostname", "node0-own")];
     let cloud = &[(AddressKind::InternalIp, "10.0.0.9"), INTERNAL, EXTERNAL];
     check("7, 17", own, cloud, Some("10.0.0.1"), "10.0.0.1 132.143.154.163 node0-own");
@@ -96,7 +96,7 @@ fn the_annotation_chooses() {
 
 /// The helper that providers and the plan use.
 #[test]
-fn appending_leaves_out_what_is_there() {
+fn appending_skips_duplicates() {
     for (scenario, present, more, expect) in [
         (43, &[] as &[_], &[] as &[_], &[] as &[_]),
         (44, &[], &[INTERNAL, EXTERNAL], &[INTERNAL, EXTERNAL]),

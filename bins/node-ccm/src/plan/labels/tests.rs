@@ -68,7 +68,7 @@ fn type_zone_and_region_get_both_spellings() {
 }
 
 #[test]
-fn the_clouds_value_is_the_truth_for_both_spellings() {
+fn the_clouds_value_overwrites_both_labels() {
     for (what, labels, expect) in [
         ("both right", &[(BETA_ZONE, "a"), (GA_ZONE, "a")] as Pairs<'_>, &[] as &[&str]),
         ("GA edited", &[(BETA_ZONE, "a"), (GA_ZONE, "x")], &["topology.kubernetes.io/zone=a"]),
@@ -151,7 +151,7 @@ fn additional_labels_are_set_where_the_key_is_free() {
         ],
     );
     check(
-        "equal by another hand: left alone",
+        "equal, set by another writer: not recorded",
         &node(&[("e.com/a", "1")], ""),
         &cloud(None, &[("e.com/a", "1")]),
         &[],
@@ -167,7 +167,7 @@ fn additional_labels_are_set_where_the_key_is_free() {
 }
 
 #[test]
-fn additional_labels_of_ours_follow_the_cloud() {
+fn recorded_labels_follow_the_cloud() {
     let one = cloud(None, &[("e.com/a", "2")]);
     check("changed", &node(&[("e.com/a", "1")], "e.com/a"), &one, &["e.com/a=2"]);
     check("removed by hand", &node(&[], "e.com/a"), &one, &["e.com/a=2"]);
@@ -194,7 +194,7 @@ fn additional_labels_of_ours_follow_the_cloud() {
 }
 
 #[test]
-fn illegal_labels_are_left_out_and_told() {
+fn invalid_labels_are_skipped_and_reported() {
     let bad_zone = cloud(Some("zone one"), &[("e.com/bad", "not legal!"), ("e.com/good", "yes")]);
     check(
         "quirk 17",
@@ -217,10 +217,10 @@ fn illegal_labels_are_left_out_and_told() {
 
 /// The Go providers omit a label that the node already has.
 #[test]
-fn labels_that_only_add_take_nothing_away() {
+fn add_only_labels_are_never_removed() {
     let policy = Policy { labels_only_add: true, ..Policy::default() };
     let node = node(&[("e.com/a", "1"), ("e.com/b", "1")], "e.com/a,e.com/b");
     let added = changes(&node, &cloud(None, &[("e.com/b", "2")]), policy);
     assert_eq!(added.labels, [("e.com/b".to_owned(), Some("2".to_owned()))].into());
-    assert_eq!(added.owned, None, "both stay recorded as ours");
+    assert_eq!(added.owned, None, "both stay recorded");
 }

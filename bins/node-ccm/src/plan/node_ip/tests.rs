@@ -56,7 +56,7 @@ fn entries_are_chosen_by_ip() {
 }
 
 #[test]
-fn families_are_told_apart_and_spellings_are_not() {
+fn families_are_distinguished_and_spellings_are_not() {
     let (long, short) = ("2001:0db8:0000:0000:0000:0000:0000:0001", "2001:db8::1");
     check(
         53,
@@ -147,7 +147,7 @@ fn annotations_are_read_strictly() {
 }
 
 #[test]
-fn a_refusal_names_what_the_cloud_has() {
+fn an_error_lists_the_clouds_addresses() {
     let error = select(&list("int=10.0.0.1 host=h"), &parse("192.0.2.7").unwrap()).unwrap_err();
     assert_eq!(
         error.to_string(),

@@ -141,7 +141,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_plan_carried_out_leaves_nothing_to_do(node in nodes(), answer in answers(), policy in policies()) {
+    fn planning_again_after_a_plan_has_no_steps(node in nodes(), answer in answers(), policy in policies()) {
         let first = plan(&node, Claim::Ours, &answer, policy);
         let second = plan(&after(&node, &first), Claim::Ours, &answer, policy);
         prop_assert!(second.steps.is_empty(), "first {first}\nthen {second}");
@@ -153,13 +153,13 @@ proptest! {
     }
 
     #[test]
-    fn only_an_instance_leads_to_a_write(node in nodes(), answer in answers(), policy in policies()) {
+    fn only_a_found_instance_leads_to_writes(node in nodes(), answer in answers(), policy in policies()) {
         let got = plan(&node, Claim::Ours, &answer, policy);
         prop_assert!(got.steps.is_empty() || matches!(answer, Ok(Lookup::Found(_))), "{got}");
     }
 
     #[test]
-    fn the_taint_goes_last_and_alone(node in nodes(), answer in answers(), policy in policies()) {
+    fn the_taint_is_removed_by_the_last_step(node in nodes(), answer in answers(), policy in policies()) {
         let got = plan(&node, Claim::Ours, &answer, policy);
         prop_assert!(got.steps.len() <= 2, "{got}");
         let writes_node = |step: &Step| matches!(step, Step::ChangeNode(_));
@@ -170,14 +170,14 @@ proptest! {
         if node.is_uninitialised() {
             let initialised = got.outcome == Outcome::Initialised;
             prop_assert_eq!(done.is_uninitialised(), !initialised);
-            prop_assert!(initialised || got.steps.is_empty(), "what waits is not written: {}", got);
+            prop_assert!(initialised || got.steps.is_empty(), "a waiting node is not written: {}", got);
         } else {
             prop_assert_eq!(&done.taints, &node.taints);
         }
     }
 
     #[test]
-    fn every_label_written_is_legal_and_none_of_anothers_is_removed(node in nodes(), answer in answers()) {
+    fn written_labels_are_valid_and_only_recorded_labels_are_removed(node in nodes(), answer in answers()) {
         let got = plan(&node, Claim::Ours, &answer, Policy::default());
         for step in &got.steps {
             let Step::ChangeNode(change) = step else { continue };

@@ -60,7 +60,7 @@ async fn a_burst_of_thousands_costs_few_batches() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lone_key_waits_ten_milliseconds() {
+async fn a_single_key_waits_ten_milliseconds() {
     let queue = queue();
     let mut batch_window = BatchWindow::default();
     for round in 0..3 {
@@ -79,7 +79,7 @@ async fn a_lone_key_waits_ten_milliseconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_batch_goes_at_once() {
+async fn a_full_batch_is_returned_at_once() {
     let queue = queue();
     let mut batch_window = BatchWindow::default();
     (0..25).for_each(|key| queue.add(key, Priority::Routine));
@@ -93,7 +93,7 @@ async fn a_full_batch_goes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_that_fills_up_goes_before_its_time() {
+async fn a_batch_that_fills_up_is_returned_early() {
     let queue = queue();
     let mut batch_window = BatchWindow::default();
     let began = Instant::now();
@@ -109,7 +109,7 @@ async fn a_batch_that_fills_up_goes_before_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_gathers_keys_as_they_become_due() {
+async fn a_batch_collects_keys_as_they_become_due() {
     let queue = queue();
     let mut batch_window = BatchWindow::default();
     for (key, after) in [(1, 100), (2, 109), (3, 111)] {
@@ -125,7 +125,7 @@ async fn a_batch_gathers_keys_as_they_become_due() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn giving_up_on_a_batch_loses_nothing() {
+async fn a_cancelled_batch_loses_no_key() {
     let queue = queue();
     let mut batch_window = BatchWindow::default();
     queue.add(7, Priority::Routine);
@@ -138,7 +138,7 @@ async fn giving_up_on_a_batch_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_goes_on_waiting_when_others_take_its_keys() {
+async fn a_batch_keeps_waiting_when_other_workers_take_its_keys() {
     let queue = queue();
     let mut batch_window = BatchWindow::default();
     queue.add(1, Priority::Routine);
@@ -153,7 +153,7 @@ async fn a_batch_goes_on_waiting_when_others_take_its_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_fails_again_and_again_does_not_wait_longer_and_longer() {
+async fn a_failing_key_does_not_extend_the_batch_window() {
     let short = Duration::from_millis(1);
     let config =
         QueueConfig { waits: Backoff { first: short, longest: short }, ..QueueConfig::default() };
@@ -163,8 +163,8 @@ async fn a_key_that_fails_again_and_again_does_not_wait_longer_and_longer() {
     for failures in 0..6 {
         let start = Instant::now();
         queue.get_batch(MAX, &mut batch_window).await.unwrap();
-        let lingered = start.elapsed();
-        assert!(lingered <= Duration::from_millis(50), "{lingered:?} after {failures} failures");
+        let waited = start.elapsed();
+        assert!(waited <= Duration::from_millis(50), "{waited:?} after {failures} failures");
         queue.retry(7);
         queue.done(&7);
     }

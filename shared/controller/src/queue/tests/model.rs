@@ -324,7 +324,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn does_what_the_model_does(ops in prop::collection::vec(op(), 1..120)) {
+    fn the_queue_behaves_like_its_model(ops in prop::collection::vec(op(), 1..120)) {
         let mut pair = Pair::new();
         for op in ops {
             pair.step(op);

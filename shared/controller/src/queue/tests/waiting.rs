@@ -48,7 +48,7 @@ async fn a_waiting_worker_is_woken_by_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_changes_in_work_comes_back_after_it() {
+async fn a_key_added_during_its_work_is_returned_afterwards() {
     let queue = queue();
     queue.add("a", Priority::Routine);
     assert_eq!(queue.get().await, Some("a"));
@@ -76,7 +76,7 @@ async fn fail(queue: &WorkQueue<&'static str>, key: &'static str, times: usize) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_put_a_key_off_until_it_is_forgotten() {
+async fn failures_delay_a_key_until_it_is_forgotten() {
     let queue = queue();
     queue.add("a", Priority::Routine);
     assert_eq!(queue.get().await, Some("a"));
@@ -90,7 +90,7 @@ async fn failures_put_a_key_off_until_it_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_urgency_shortens_a_back_off_and_nothing_a_retry_after() {
+async fn only_urgent_adds_shorten_a_backoff_and_none_a_retry_after() {
     for (strict, priority, expect) in [
         (false, Priority::Routine, 60_000),
         (false, Priority::Urgent, 1000),
@@ -119,7 +119,7 @@ async fn only_urgency_shortens_a_back_off_and_nothing_a_retry_after() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn absurd_waits_do_no_harm() {
+async fn very_long_delays_are_accepted() {
     let queue = queue();
     queue.retry_after("a", Duration::MAX);
     queue.add_after("b", Duration::MAX, Priority::Urgent);
@@ -129,7 +129,7 @@ async fn absurd_waits_do_no_harm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_keys_together_come_back_at_a_limited_rate() {
+async fn retries_of_all_keys_share_a_rate_limit() {
     let config = QueueConfig { retry_rate: 10.0, retry_burst: 2, ..QueueConfig::default() };
     let queue: WorkQueue<u32> =
         WorkQueue::new("Nodes", config, &QueueMetrics::new(&Metrics::new()));
@@ -164,7 +164,7 @@ async fn shutting_down_ends_all_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutting_down_ends_a_batch_that_lingers() {
+async fn shutting_down_ends_a_waiting_batch() {
     let queue = queue();
     queue.add("a", Priority::Routine);
     let end = async {
@@ -176,7 +176,7 @@ async fn shutting_down_ends_a_batch_that_lingers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_workers_never_share_a_key_and_miss_none() {
+async fn concurrent_workers_never_share_a_key_and_miss_none() {
     let queue =
         WorkQueue::new("Nodes", QueueConfig::default(), &QueueMetrics::new(&Metrics::new()));
     let in_work = RefCell::new(HashSet::new());
@@ -252,7 +252,7 @@ async fn workers_on_several_threads_miss_no_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_have_upstreams_names_and_true_values() {
+async fn metrics_have_upstreams_names_and_correct_values() {
     let metrics = Metrics::new();
     let queue_metrics = QueueMetrics::new(&metrics);
     let queue: WorkQueue<u32> = WorkQueue::new("Nodes", QueueConfig::default(), &queue_metrics);

@@ -7,7 +7,7 @@ use ccm_cloud::{
     LookupResult, NodeIdentity,
 };
 use futures::{StreamExt as _, stream::BoxStream};
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 use tonic::{Request, Response, Status, async_trait, metadata::MetadataMap};
 
 use super::snapshots::{self, Snapshots};
@@ -149,7 +149,7 @@ impl Lookup {
             }
             CloudError::new(ErrorKind::Malformed, "the cloud gave no answer about this node")
         };
-        let missing = timeout(call.timeout, pass_on).await.unwrap_or_else(|_| too_late(call));
+        let missing = timeout_at(call.end, pass_on).await.unwrap_or_else(|_| too_late(call));
         for (place, node) in nodes.iter().enumerate().filter(|(place, _)| left.contains(place)) {
             send(place, node, &Err(missing.clone()));
         }
@@ -234,7 +234,7 @@ fn terms(metadata: &MetadataMap, priority: proto::Priority) -> Call {
         metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).and_then(parse_timeout);
     let timeout =
         given.map_or(DEFAULT_TIMEOUT, |given| given.saturating_sub(HEAD_START.min(given / 4)));
-    Call { timeout, priority: priority_from_wire(priority) }
+    Call::new(timeout, priority_from_wire(priority))
 }
 
 /// Parses `grpc-timeout`: at most eight digits and a unit.
@@ -254,7 +254,7 @@ fn parse_timeout(text: &str) -> Option<Duration> {
 
 /// Enforces the deadline, even if the cloud does not.
 async fn within<T>(call: Call, work: impl Future<Output = T>) -> Result<T, Status> {
-    timeout(call.timeout, work).await.map_err(|_| to_status(&too_late(call)))
+    timeout_at(call.end, work).await.map_err(|_| to_status(&too_late(call)))
 }
 
 fn too_late(call: Call) -> CloudError {

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind};
+use http::HeaderMap;
 use serde::de::DeserializeOwned;
 
 use crate::openstack::text::MAX_MESSAGE;
@@ -13,6 +14,8 @@ use crate::openstack::text::MAX_MESSAGE;
 pub(crate) struct Answer {
     /// The HTTP status.
     pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
     /// The service's ID of the request.
@@ -23,16 +26,18 @@ impl Answer {
     /// The body as what it should be.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, CloudError> {
         serde_json::from_slice(&self.body).map_err(|error| {
-            let error = CloudError::new(
-                ErrorKind::Malformed,
-                format!(
-                    "the answer (HTTP {}, {} bytes) is not the expected document: {}",
-                    self.status,
-                    self.body.len(),
-                    one_line(&error.to_string(), MAX_MESSAGE)
-                ),
+            let why = format!(
+                "the answer (HTTP {}, {} bytes) is not the expected document: {}",
+                self.status,
+                self.body.len(),
+                one_line(&error.to_string(), MAX_MESSAGE)
             );
-            CloudError { request_id: self.request_id.clone(), ..error }
+            self.error(ErrorKind::Malformed, why)
         })
+    }
+
+    /// An error about this answer.
+    pub(crate) fn error(&self, kind: ErrorKind, message: impl Into<String>) -> CloudError {
+        CloudError { request_id: self.request_id.clone(), ..CloudError::new(kind, message) }
     }
 }

@@ -7,37 +7,31 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use ccm_base::{clock, message::one_line};
-use ccm_cloud::{CallClass, CallGate, CallReport, CloudError, ErrorKind};
+use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
     header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
 };
 use http_body_util::Full;
 use tokio::time::{Instant, timeout_at};
 
 pub(crate) use self::hidden::Hidden;
-use super::{Deadline, Failure, Pauses, Service};
+use super::{Answer, Failure, Service};
 use crate::openstack::{
     config::Secret,
     fault,
     metrics::OpenStackMetrics,
     text::MAX_MESSAGE,
-    transport::{Broken, Transport},
+    transport::{Broken, Raw, Transport},
 };
 
 /// The header that holds the token.
 pub(crate) const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
-/// What outlives a change of the configuration.
-pub(crate) struct Shared {
-    pub(crate) gate: Arc<dyn CallGate>,
-    pub(crate) metrics: OpenStackMetrics,
-    pub(crate) pauses: Pauses,
-}
-
 /// The way to the cloud with one configuration.
 pub(crate) struct Wire {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) gate: Arc<dyn CallGate>,
+    pub(crate) metrics: OpenStackMetrics,
     pub(crate) transport: Transport,
     pub(crate) user_agent: HeaderValue,
     /// The longest time for one request.
@@ -54,15 +48,6 @@ pub(crate) struct Outgoing {
     pub(crate) body: Bytes,
     /// What the body holds that nobody else must see. The token is in the headers.
     pub(crate) secret: Option<Secret>,
-}
-
-/// A whole answer.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-    pub(crate) request_id: Option<String>,
 }
 
 impl Outgoing {
@@ -112,75 +97,58 @@ impl Outgoing {
 }
 
 impl Wire {
-    /// Waits until the service may be called: the end of a pause it asked for.
-    pub(crate) async fn open(
-        &self,
-        service: Service,
-        operation: &str,
-        deadline: Deadline,
-    ) -> Result<(), CloudError> {
-        self.shared.pauses.over(service, operation, deadline).await
-    }
-
     /// Sends the request, once. An answer that is no success is an error, but for a
     /// 404 by which the service itself says that the object does not exist.
-    pub(crate) async fn send(
-        &self,
-        outgoing: Outgoing,
-        deadline: Deadline,
-    ) -> Result<Reply, Failure> {
+    pub(crate) async fn send(&self, outgoing: Outgoing, call: Call) -> Result<Answer, Failure> {
         let (service, class) = (outgoing.service, outgoing.class());
         let hidden = outgoing.hidden();
         let request = outgoing.into_request(&self.user_agent)?;
-        let admitted = self.shared.gate.admit(class, deadline.rest());
-        let _permit = match timeout_at(deadline.at, admitted).await {
+        let _permit = match timeout_at(call.end, self.gate.admit(class, call)).await {
             Ok(admitted) => admitted?,
             Err(_elapsed) => {
-                let why = format!("not sent within the {} s of the call", deadline.seconds());
-                return Err(Failure::lasting(about(
-                    class,
-                    CloudError::new(ErrorKind::Timeout, why),
-                )));
+                let why =
+                    format!("not sent within the {} s of the call", call.timeout.as_secs_f64());
+                return Err(about(class, CloudError::new(ErrorKind::Timeout, why)).into());
             }
         };
-        let sent = Sent { shared: &self.shared, class, at: Instant::now(), reported: false };
-        let own = self.longest.map(|longest| sent.at + longest);
-        let end = own.map_or(deadline.at, |own| own.min(deadline.at));
+        let sent = Sent { wire: self, class, at: Instant::now(), reported: false };
+        let end = self.longest.map_or(call.end, |longest| call.end.min(sent.at + longest));
         let outcome = match timeout_at(end, self.transport.exchange(request)).await {
-            Ok(Ok(raw)) => {
-                let raw = hidden.answer(raw);
-                let fault = fault::of(service, raw.status, &raw.headers, &raw.body, clock::wall());
-                let request_id = fault::request_id(&raw.headers);
-                let (status, headers, body) = (raw.status, raw.headers, raw.body);
-                match fault {
-                    Some(error) if error.kind == ErrorKind::NotFound => {
-                        sent.report(Some(&error));
-                        return Ok(Reply { status, headers, body, request_id });
-                    }
-                    Some(error) => Err(self.failure(service, status, error)),
-                    None => Ok(Reply { status, headers, body, request_id }),
-                }
-            }
+            Ok(Ok(raw)) => read(service, hidden.answer(raw)),
             Ok(Err(broken)) => Err(unanswered(broken)),
             Err(_elapsed) => {
                 let why = format!("no answer within {:.3} s", (end - sent.at).as_secs_f64());
-                Err(Failure::lasting(CloudError::new(ErrorKind::Timeout, why)))
+                Err(CloudError::new(ErrorKind::Timeout, why).into())
             }
         };
-        sent.report(outcome.as_ref().err().map(|failure| &failure.error));
-        outcome.map_err(|Failure { error, repeat }| {
-            let message = hidden.text(&error.message);
-            Failure { error: about(class, CloudError { message, ..error }), repeat }
-        })
-    }
-
-    fn failure(&self, service: Service, status: StatusCode, error: CloudError) -> Failure {
-        let repeat = error.kind == ErrorKind::Throttled || matches!(status.as_u16(), 502..=504);
-        // The repetition waits for this pause and for nothing else.
-        if let Some(pause) = error.retry_after.filter(|_| repeat) {
-            self.shared.pauses.ask(service, pause);
+        match outcome {
+            Ok((answer, denial)) => {
+                sent.report(denial.as_ref());
+                Ok(answer)
+            }
+            Err(Failure { error, repeat, holds }) => {
+                sent.report(Some(&error));
+                let message = hidden.text(&error.message);
+                Err(Failure { error: about(class, CloudError { message, ..error }), repeat, holds })
+            }
         }
-        Failure { error, repeat }
+    }
+}
+
+/// The answer, with the service's word that the object does not exist if it is that.
+fn read(service: Service, raw: Raw) -> Result<(Answer, Option<CloudError>), Failure> {
+    let fault = fault::of(service, raw.status, &raw.headers, &raw.body, clock::wall());
+    match fault {
+        Some(error) if error.kind != ErrorKind::NotFound => {
+            let status = raw.status.as_u16();
+            let repeat = error.kind == ErrorKind::Throttled || matches!(status, 502..=504);
+            Err(Failure { repeat, ..error.into() })
+        }
+        denial => {
+            let request_id = fault::request_id(&raw.headers);
+            let (status, headers, body) = (raw.status.as_u16(), raw.headers, raw.body);
+            Ok((Answer { status, headers, body, request_id }, denial))
+        }
     }
 }
 
@@ -189,9 +157,9 @@ fn unanswered(broken: Broken) -> Failure {
     match broken {
         Broken::Connection(_) => Failure::passing(CloudError::new(ErrorKind::Unavailable, why)),
         Broken::Certificate(_) | Broken::Proxy(_) => {
-            Failure::lasting(CloudError::new(ErrorKind::Unavailable, why))
+            CloudError::new(ErrorKind::Unavailable, why).into()
         }
-        Broken::TooLong => Failure::lasting(CloudError::new(ErrorKind::Malformed, why)),
+        Broken::TooLong => CloudError::new(ErrorKind::Malformed, why).into(),
     }
 }
 
@@ -204,7 +172,7 @@ fn about(class: CallClass, error: CloudError) -> CloudError {
 /// A request under way. Dropped by a caller who does not wait any longer, it counts
 /// as not answered.
 struct Sent<'a> {
-    shared: &'a Shared,
+    wire: &'a Wire,
     class: CallClass,
     at: Instant,
     reported: bool,
@@ -220,8 +188,8 @@ impl Sent<'_> {
         let took = self.at.elapsed();
         // That something is not there is a good answer.
         let failed = error.is_some_and(|kind| kind != ErrorKind::NotFound);
-        self.shared.metrics.request(self.class.operation, took, failed);
-        self.shared.gate.report(self.class, CallReport { error, retry_after, took });
+        self.wire.metrics.request(self.class.operation, took, failed);
+        self.wire.gate.report(self.class, CallReport { error, retry_after, took });
     }
 }
 

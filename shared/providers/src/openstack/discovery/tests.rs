@@ -7,7 +7,7 @@ fn url(text: &str) -> Url {
 #[test]
 fn keystone_is_found_below_any_auth_url() {
     let check = |auth_url: &str, expect: &str| {
-        let base = identity(&url(auth_url)).unwrap().base;
+        let base = identity(&url(auth_url)).unwrap();
         assert_eq!(base.as_str(), expect, "{auth_url}");
     };
     check("http://k:5000", "http://k:5000/v3/");

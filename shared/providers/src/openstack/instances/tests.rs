@@ -21,7 +21,9 @@ use super::{
     OpenStackInstances,
 };
 
-const CALL: Call = Call::waiting(Duration::from_secs(20));
+fn call() -> Call {
+    Call::waiting(Duration::from_secs(20))
+}
 
 /// A provider on scripted services.
 struct Rig {
@@ -53,13 +55,13 @@ impl Rig {
     }
 
     async fn look(&self, node: NodeIdentity) -> LookupResult {
-        let mut answers = self.instances.lookup(&[node], Detail::Everything, CALL).await;
+        let mut answers = self.instances.lookup(&[node], Detail::Everything, call()).await;
         assert_eq!(answers.len(), 1);
         answers.remove(0)
     }
 
     async fn look_all(&self, nodes: &[NodeIdentity]) -> Vec<LookupResult> {
-        let answers = self.instances.lookup(nodes, Detail::Everything, CALL).await;
+        let answers = self.instances.lookup(nodes, Detail::Everything, call()).await;
         assert_eq!(answers.len(), nodes.len());
         answers
     }

@@ -1,4 +1,4 @@
-//! The names of networks, kept for a while.
+//! A cache of the names of networks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,29 +6,28 @@ use std::{
     time::Duration,
 };
 
-use ccm_cloud::{Call, CloudError, ErrorKind};
+use ccm_cloud::{Call, CloudError};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
     super::{
-        deadline::Deadline,
-        flight::{Flight, Landing, Missed},
+        client::Failure,
+        flight::{Flight, Landing},
     },
     Neutron,
 };
 
-/// Names are asked for again after this time: networks can be renamed.
+/// Names are requested again after this time: networks can be renamed.
 const FRESH: Duration = Duration::from_mins(10);
-/// The longest time for one question. It belongs to no caller: one with little time
-/// finds the answer there the next time.
-const QUESTION: Call = Call::routine(Duration::from_secs(30));
+/// The time limit of one request. It is independent of the callers: the request outlives a
+/// caller with less time, and the next call uses its result.
+const QUESTION: Duration = Duration::from_secs(30);
 
-/// The names that are known.
-#[derive(Default)]
+/// The cache.
 pub(crate) struct NetworkNames {
     known: Mutex<BTreeMap<String, Known>>,
-    questions: Flight<Result<(), CloudError>>,
+    questions: Flight<()>,
 }
 
 struct Known {
@@ -37,22 +36,31 @@ struct Known {
     read_at: Instant,
 }
 
+impl Default for NetworkNames {
+    fn default() -> Self {
+        Self { known: Mutex::default(), questions: Flight::new("network network_list") }
+    }
+}
+
 impl NetworkNames {
-    /// The names of these networks, by ID. One question for all that are not known, none
-    /// if all are. Old names serve while newer ones are asked for.
+    /// The names of these networks, by ID. Unknown ones are requested together; known ones
+    /// are refreshed in the background.
     pub(crate) async fn of(
         self: &Arc<Self>,
         networks: &BTreeSet<String>,
         neutron: &Arc<Neutron>,
-        deadline: Deadline,
+        call: Call,
     ) -> Result<BTreeMap<String, String>, CloudError> {
-        while networks.iter().any(|id| !self.is_known(id)) {
-            let question = self.ask(networks, neutron);
-            self.questions.wait(question, deadline.at).await.map_err(unanswered)??;
+        while networks.iter().any(|id| !self.known.lock().contains_key(id)) {
+            let asked = match self.ask(networks, neutron) {
+                Ok(question) => self.questions.wait(question, call).await,
+                Err(failure) => Err(failure),
+            };
+            asked.map_err(|failure| failure.error)?;
         }
         if networks.iter().any(|id| !self.is_fresh(id)) {
-            // Nobody waits for it.
-            drop(self.ask(networks, neutron));
+            // The call does not wait for it.
+            self.ask(networks, neutron).ok();
         }
         let known = self.known.lock();
         let named = networks.iter().filter_map(|id| {
@@ -62,17 +70,17 @@ impl NetworkNames {
         Ok(named.collect())
     }
 
-    /// Has these names asked for, unless some are.
+    /// Starts a request for these names, unless one is pending.
     fn ask(
         self: &Arc<Self>,
         networks: &BTreeSet<String>,
         neutron: &Arc<Neutron>,
-    ) -> Landing<Result<(), CloudError>> {
+    ) -> Result<Landing<()>, Failure> {
         self.questions.join(|| {
             let (names, neutron) = (Arc::clone(self), Arc::clone(neutron));
             let networks = networks.clone();
             async move {
-                let answer = neutron.network_names(&networks, Deadline::start(QUESTION)).await;
+                let answer = neutron.network_names(&networks, Call::routine(QUESTION)).await;
                 let answer = answer.inspect_err(
                     |error| tracing::warn!(%error, "names of networks may be out of date"),
                 );
@@ -80,10 +88,6 @@ impl NetworkNames {
                 Ok(())
             }
         })
-    }
-
-    fn is_known(&self, id: &str) -> bool {
-        self.known.lock().contains_key(id)
     }
 
     fn is_fresh(&self, id: &str) -> bool {
@@ -95,18 +99,6 @@ impl NetworkNames {
         let mut known = self.known.lock();
         for id in asked {
             known.insert(id.clone(), Known { name: names.get(id).cloned(), read_at });
-        }
-    }
-}
-
-fn unanswered(missed: Missed) -> CloudError {
-    match missed {
-        Missed::Late => CloudError::new(
-            ErrorKind::Timeout,
-            "network network_list: no answer within the time of the call",
-        ),
-        Missed::CutOff => {
-            CloudError::new(ErrorKind::Unavailable, "network network_list: it was cut off")
         }
     }
 }

@@ -11,12 +11,11 @@ use crate::openstack::{client::Service, config::Interface};
 /// The endpoints, in the catalog's order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
-    endpoints: Vec<Endpoint>,
+    endpoints: Vec<(Service, Endpoint)>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 struct Endpoint {
-    service: Service,
     interface: String,
     region: Option<String>,
     region_id: Option<String>,
@@ -29,14 +28,6 @@ struct WireEntry {
     endpoints: Vec<Value>,
 }
 
-#[derive(Deserialize)]
-struct WireEndpoint {
-    interface: String,
-    region: Option<String>,
-    region_id: Option<String>,
-    url: String,
-}
-
 impl Catalog {
     /// Reads the entries that can be read; others are of no service of ours.
     pub(crate) fn read(entries: Vec<Value>) -> Self {
@@ -44,11 +35,8 @@ impl Catalog {
         for entry in entries {
             let Ok(entry) = serde_json::from_value::<WireEntry>(entry) else { continue };
             let Some(service) = Service::of_type(&entry.r#type) else { continue };
-            for endpoint in entry.endpoints {
-                let Ok(endpoint) = serde_json::from_value(endpoint) else { continue };
-                let WireEndpoint { interface, region, region_id, url } = endpoint;
-                endpoints.push(Endpoint { service, interface, region, region_id, url });
-            }
+            let readable = entry.endpoints.into_iter().flat_map(serde_json::from_value);
+            endpoints.extend(readable.map(|endpoint| (service, endpoint)));
         }
         Self { endpoints }
     }
@@ -74,8 +62,7 @@ impl Catalog {
 
     /// The region of that endpoint, if it has one.
     pub(crate) fn region(&self, service: Service, interface: Interface) -> Option<&str> {
-        let endpoint = self.endpoint(service, interface, None)?;
-        endpoint.region_id.as_deref().or(endpoint.region.as_deref())
+        self.endpoint(service, interface, None)?.region()
     }
 
     fn endpoint(
@@ -84,11 +71,13 @@ impl Catalog {
         interface: Interface,
         region: Option<&str>,
     ) -> Option<&Endpoint> {
-        self.endpoints.iter().find(|endpoint| {
-            endpoint.service == service
-                && endpoint.is_for(interface)
-                && region.is_none_or(|region| endpoint.lies_in(region))
+        self.of(service).find(|endpoint| {
+            endpoint.is_for(interface) && region.is_none_or(|region| endpoint.lies_in(region))
         })
+    }
+
+    fn of(&self, service: Service) -> impl Iterator<Item = &Endpoint> {
+        self.endpoints.iter().filter(move |(of, _)| *of == service).map(|(_, endpoint)| endpoint)
     }
 
     fn missing(&self, service: Service, interface: Interface, region: Option<&str>) -> CloudError {
@@ -96,12 +85,10 @@ impl Catalog {
         let wanted =
             format!("no {} endpoint for interface {}{place}", service.name(), interface.as_str());
         let there: BTreeSet<String> = self
-            .endpoints
-            .iter()
-            .filter(|endpoint| endpoint.service == service)
+            .of(service)
             .map(|endpoint| {
-                let region = endpoint.region_id.as_ref().or(endpoint.region.as_ref());
-                format!("{} in {:?}", endpoint.interface, region.map_or("", String::as_str))
+                let region = endpoint.region().unwrap_or_default();
+                format!("{} in {region:?}", endpoint.interface)
             })
             .collect();
         let there = match (there.is_empty(), self.endpoints.is_empty()) {
@@ -121,6 +108,10 @@ impl Catalog {
 impl Endpoint {
     fn is_for(&self, interface: Interface) -> bool {
         self.interface.strip_suffix("URL").unwrap_or(&self.interface) == interface.as_str()
+    }
+
+    fn region(&self) -> Option<&str> {
+        self.region_id.as_deref().or(self.region.as_deref())
     }
 
     fn lies_in(&self, region: &str) -> bool {

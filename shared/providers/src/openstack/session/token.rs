@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Catalog;
 use crate::openstack::{
-    client::{Hidden, Reply},
+    client::{Answer, Hidden},
     text::MAX_MESSAGE,
 };
 
@@ -66,22 +66,19 @@ struct WireToken {
 impl Token {
     /// Reads the answer to a login. It may hold anything, what is `hidden` included.
     pub(crate) fn read(
-        reply: &Reply,
+        answer: &Answer,
         generation: u64,
         hidden: &Hidden,
     ) -> Result<Self, CloudError> {
-        let malformed = |what: String| {
-            let error = CloudError::new(ErrorKind::Malformed, what);
-            CloudError { request_id: reply.request_id.clone(), ..error }
-        };
-        let mut value =
-            reply.headers.get(SUBJECT).filter(|value| !value.is_empty()).cloned().ok_or_else(
-                || malformed("the answer has no token in X-Subject-Token".to_owned()),
-            )?;
+        let value = answer.headers.get(SUBJECT).filter(|value| !value.is_empty()).cloned();
+        let mut value = value.ok_or_else(|| {
+            answer.error(ErrorKind::Malformed, "the answer has no token in X-Subject-Token")
+        })?;
         value.set_sensitive(true);
-        let Document { token } = serde_json::from_slice(&reply.body).map_err(|error| {
+        let Document { token } = serde_json::from_slice(&answer.body).map_err(|error| {
             let why = one_line(&hidden.text(&error.to_string()), MAX_MESSAGE);
-            malformed(format!("the answer is not a token's document: {why}"))
+            let why = format!("the answer is not a token's document: {why}");
+            answer.error(ErrorKind::Malformed, why)
         })?;
         Ok(Self {
             generation,

@@ -51,9 +51,8 @@ async fn the_deadline_holds_over_everything() {
     let error = rig.nova(1).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable, "the cause, not the lack of time");
     assert!(begin.elapsed() < Duration::from_secs(64));
-    let call = Call::waiting(Duration::MAX);
     rig.cloud.always("nova", None);
-    rig.client().probe(call).await.unwrap();
+    rig.client().probe(Call::waiting(Duration::MAX)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,12 +225,11 @@ async fn a_path_that_is_none_is_an_error() {
 #[tokio::test(start_paused = true)]
 async fn an_operation_that_is_refused_costs_few_logins_though_others_succeed() {
     let rig = Rig::new();
-    let call = Call::waiting(Duration::from_secs(10));
     let flavors = Get { service: Service::Compute, operation: "flavor_list", path: "flavors" };
     rig.cloud.deny("/flavors");
     for _ in 0..60 {
         rig.nova(10).await.unwrap();
-        rig.client().get(flavors, call).await.unwrap_err();
+        rig.client().get(flavors, Call::waiting(Duration::from_secs(10))).await.unwrap_err();
         sleep(Duration::from_mins(1)).await;
     }
     let logins = rig.cloud.logins();

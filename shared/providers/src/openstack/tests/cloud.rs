@@ -12,7 +12,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use ccm_cloud::{Call, CallClass, CallGate, CallReport, Cloud as _, CloudError, Permit};
+use ccm_base::Files;
+use ccm_cloud::{Call, CallClass, CallGate, CallReport, Cloud as _, CloudError, ErrorKind, Permit};
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
@@ -337,23 +338,39 @@ pub fn config(password: &str) -> Config {
         "[Global]\nauth-url = http://keystone\nregion = one\nuser-id = u1\ntenant-id = p1\npassword = {password}\n"
     )
     .unwrap();
-    Config::load(file.path(), &Environment::of_process()).unwrap().config
+    let files = &mut Files::default();
+    Config::load(file.path(), &Environment::of_process(), files).unwrap().config
 }
 
-/// Lets everything through and keeps a record.
+/// Closes a service for the pause that it asked for, as the process's gate does, and keeps a
+/// record.
 #[derive(Default)]
 pub struct Gate {
+    closed: Mutex<HashMap<&'static str, Instant>>,
     pub admitted: Mutex<Vec<CallClass>>,
     pub reports: Mutex<Vec<(CallClass, CallReport)>>,
 }
 
 impl CallGate for Gate {
-    fn admit(&self, class: CallClass, _: Call) -> BoxFuture<'_, Result<Permit, CloudError>> {
-        self.admitted.lock().push(class);
-        Box::pin(std::future::ready(Ok(Permit::default())))
+    fn admit(&self, class: CallClass, call: Call) -> BoxFuture<'_, Result<Permit, CloudError>> {
+        Box::pin(async move {
+            let end = self.closed.lock().get(class.service).copied();
+            if let Some(end) = end.filter(|end| *end > Instant::now()) {
+                if end > call.end {
+                    let error = CloudError::new(ErrorKind::Throttled, "a pause");
+                    return Err(error.with_retry_after(end - Instant::now()));
+                }
+                tokio::time::sleep_until(end).await;
+            }
+            self.admitted.lock().push(class);
+            Ok(Permit::default())
+        })
     }
 
     fn report(&self, class: CallClass, report: CallReport) {
+        if let Some(pause) = report.retry_after {
+            self.closed.lock().insert(class.service, Instant::now() + pause);
+        }
         self.reports.lock().push((class, report));
     }
 }

@@ -179,8 +179,8 @@ async fn a_failing_keystone_is_not_asked_per_caller() {
 async fn another_configuration_is_used_only_if_it_works() {
     let rig = Rig::new();
     rig.nova(10).await.unwrap();
-    let call = Call::waiting(Duration::from_secs(10));
     let replace = async |password: &str, region: &str| {
+        let call = Call::waiting(Duration::from_secs(10));
         let config = Config { region: Some(region.to_owned()), ..config(password) };
         rig.openstack.replace(&config, call).await
     };

@@ -59,7 +59,7 @@ fn wrong_types_are_refused_with_their_place() {
 }
 
 #[test]
-fn times_as_the_real_server_takes_them() {
+fn times_are_parsed_like_the_real_server() {
     let (node, _) = normalised(
         &core::NODE,
         json!({ "spec": { "taints": [{ "key": "a", "effect": "e", "timeAdded": "2026-01-02T03:04:05.9+01:00" }] } }),

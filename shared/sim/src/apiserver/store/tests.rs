@@ -51,7 +51,7 @@ fn pages_of_one_version_ignore_later_writes() {
 }
 
 #[test]
-fn history_is_bounded_and_says_so() {
+fn history_is_bounded_and_old_versions_are_expired() {
     let store = Store::new(3);
     for name in ["a", "b", "c", "d", "e"] {
         store.put(config_maps(), None, value(name, "1")).unwrap();
@@ -72,7 +72,7 @@ proptest! {
 
     /// A list at any version shows what was the present state at that time.
     #[test]
-    fn the_past_is_as_it_was(writes in proptest::collection::vec((0_u8..5, any::<bool>()), 1..40)) {
+    fn old_versions_are_unchanged(writes in proptest::collection::vec((0_u8..5, any::<bool>()), 1..40)) {
         let store = Store::new(1000);
         let mut seen = Vec::new();
         for (step, (name, delete)) in writes.into_iter().enumerate() {

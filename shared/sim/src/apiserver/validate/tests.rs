@@ -52,7 +52,7 @@ fn taints() {
 }
 
 #[test]
-fn what_is_set_once() {
+fn immutable_fields() {
     let node = |spec: Value| json!({ "metadata": { "name": "n" }, "spec": spec });
     let check = |old: Value, new: Value, expect: &[&str]| {
         assert_eq!(changes("nodes", &node(old), &node(new)), expect);
@@ -93,7 +93,7 @@ fn leases_events_services() {
 }
 
 #[test]
-fn no_new_finalizers_on_what_is_going() {
+fn no_new_finalizers_on_deleting_objects() {
     let object = |finalizers: Value| json!({ "metadata": { "name": "n", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers } });
     assert_eq!(
         changes("nodes", &object(json!(["x.y/a"])), &object(json!(["x.y/a", "x.y/b"]))),

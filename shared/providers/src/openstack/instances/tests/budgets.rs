@@ -26,7 +26,7 @@ fn total(counts: &BTreeMap<&'static str, usize>) -> usize {
 #[tokio::test]
 async fn a_refresh_of_300_servers() {
     let rig = Rig::new(Scripted::with_servers(0..300));
-    assert_eq!(rig.instances.list(Detail::Everything, CALL).await.unwrap().instances.len(), 300);
+    assert_eq!(rig.instances.list(Detail::Everything, call()).await.unwrap().instances.len(), 300);
     assert_eq!(counted(&rig), [("port_list", 2), ("server_list", 1)].into());
 }
 
@@ -47,7 +47,7 @@ async fn a_restart_with_300_nodes() {
     let rig = Rig::new(Scripted::with_servers(0..300));
     let nodes: Vec<_> = (0..300).map(known).collect();
     assert!(rig.look_all(&nodes).await.iter().all(Result::is_ok));
-    assert_eq!(rig.instances.list(Detail::Everything, CALL).await.unwrap().instances.len(), 300);
+    assert_eq!(rig.instances.list(Detail::Everything, call()).await.unwrap().instances.len(), 300);
     let counts = counted(&rig);
     assert!(total(&counts) <= 6, "{counts:?}");
 }
@@ -77,14 +77,17 @@ async fn nobody_asks_about_nothing() {
     rig.look_all(&foreign).await;
     assert_eq!(counted(&rig), BTreeMap::new());
     let rig = Rig::new(Scripted::default());
-    assert_eq!(rig.instances.list(Detail::Everything, CALL).await, Ok(ccm_cloud::Fleet::default()));
+    assert_eq!(
+        rig.instances.list(Detail::Everything, call()).await,
+        Ok(ccm_cloud::Fleet::default())
+    );
     assert_eq!(counted(&rig), [("server_list", 1)].into(), "no servers, no ports");
 }
 
 #[tokio::test]
 async fn servers_that_come_and_go_cost_one_request_more() {
     let rig = Rig::new(Scripted::with_servers(0..30));
-    assert_eq!(rig.instances.list(Detail::Everything, CALL).await.unwrap().instances.len(), 30);
+    assert_eq!(rig.instances.list(Detail::Everything, call()).await.unwrap().instances.len(), 30);
     {
         let mut world = rig.cloud.world.lock();
         world.servers.remove(0);
@@ -94,7 +97,7 @@ async fn servers_that_come_and_go_cost_one_request_more() {
     }
     counted(&rig);
     for ports in [2, 1] {
-        let fleet = rig.instances.list(Detail::Everything, CALL).await.unwrap();
+        let fleet = rig.instances.list(Detail::Everything, call()).await.unwrap();
         assert!(fleet.instances.iter().all(|instance| instance.addresses.len() == 1));
         assert_eq!((fleet.instances.len(), fleet.malformed.len()), (30, 0));
         assert_eq!(counted(&rig), [("port_list", ports), ("server_list", 1)].into());
@@ -104,7 +107,10 @@ async fn servers_that_come_and_go_cost_one_request_more() {
 #[tokio::test]
 async fn a_large_project_is_not_listed_for_a_few_nodes() {
     let rig = Rig::new(Scripted::with_servers(0..2_000));
-    assert_eq!(rig.instances.list(Detail::Everything, CALL).await.unwrap().instances.len(), 2_000);
+    assert_eq!(
+        rig.instances.list(Detail::Everything, call()).await.unwrap().instances.len(),
+        2_000
+    );
     let counts = counted(&rig);
     // 2000 servers fill two pages, so a third is asked for.
     assert_eq!(counts, [("port_list", 13), ("server_list", 3)].into());
@@ -159,7 +165,7 @@ async fn names_of_networks_cost_one_request() {
     let rig = Rig::shaped(Scripted::with_servers(0..300), |shape| {
         shape.networking.internal_networks = vec!["k8s".to_owned(), "storage".to_owned()];
     });
-    rig.instances.list(Detail::Everything, CALL).await.unwrap();
+    rig.instances.list(Detail::Everything, call()).await.unwrap();
     let counts = counted(&rig);
     assert_eq!(counts, [("port_list", 2), ("server_list", 1)].into(), "servers tell the names");
     {
@@ -176,7 +182,7 @@ async fn names_of_networks_cost_one_request() {
         world.networks.push(json!({"id": storage, "name": "storage"}));
     }
     for networks in [1, 0] {
-        let fleet = rig.instances.list(Detail::Everything, CALL).await.unwrap();
+        let fleet = rig.instances.list(Detail::Everything, call()).await.unwrap();
         assert_eq!(fleet.instances[0].addresses[1].address, "10.9.0.1");
         assert_eq!(fleet.instances[200].addresses.len(), 1);
         let mut counts = counted(&rig);
@@ -189,12 +195,12 @@ async fn names_of_networks_cost_one_request() {
     let down = CloudError::new(ccm_cloud::ErrorKind::Unavailable, "no");
     rig.cloud.fail(move |path, _| path.starts_with("/networks").then(|| Err(down.clone())));
     assert_eq!(
-        rig.instances.list(Detail::Everything, CALL).await.unwrap().instances[0].addresses.len(),
+        rig.instances.list(Detail::Everything, call()).await.unwrap().instances[0].addresses.len(),
         2
     );
     // Asked for, but not waited for.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(counted(&rig).remove("network_list"), Some(1));
     rig.cloud.world.lock().ports[300]["network_id"] = json!(uuid(79));
-    assert!(rig.instances.list(Detail::Everything, CALL).await.is_err());
+    assert!(rig.instances.list(Detail::Everything, call()).await.is_err());
 }

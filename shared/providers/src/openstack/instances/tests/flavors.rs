@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 
 async fn kinds(rig: &Rig) -> Vec<Option<String>> {
-    let fleet = rig.instances.list(Detail::Everything, CALL).await.unwrap();
+    let fleet = rig.instances.list(Detail::Everything, call()).await.unwrap();
     fleet.instances.into_iter().map(|instance| instance.instance_type).collect()
 }
 
@@ -170,7 +170,7 @@ async fn a_refused_list_takes_no_label_away() {
 }
 
 async fn label(rig: &Rig, number: usize) -> Result<Option<String>, CloudError> {
-    let mut fleet = rig.instances.list(Detail::Everything, CALL).await?;
+    let mut fleet = rig.instances.list(Detail::Everything, call()).await?;
     Ok(fleet.instances.remove(number).labels.remove("openstack.quartet.dev/flavor-id"))
 }
 

@@ -10,7 +10,7 @@ use super::*;
 use crate::openstack::scripted::{answer, any_json, port, server};
 
 async fn names(rig: &Rig) -> Vec<String> {
-    let fleet = rig.instances.list(Detail::Everything, CALL).await.unwrap();
+    let fleet = rig.instances.list(Detail::Everything, call()).await.unwrap();
     assert_eq!(fleet.malformed, [""; 0]);
     fleet.instances.into_iter().map(|instance| instance.name).collect()
 }
@@ -67,7 +67,7 @@ async fn a_list_with_a_hole_is_no_list() {
             rig.cloud.world.lock().page = Some(4);
             let answer = answer.clone();
             rig.cloud.fail(move |path, _| path.contains(what).then(|| answer.clone()));
-            let error = rig.instances.list(Detail::Everything, CALL).await.unwrap_err();
+            let error = rig.instances.list(Detail::Everything, call()).await.unwrap_err();
             let kinds = [ErrorKind::Unavailable, ErrorKind::Malformed, ErrorKind::NotFound];
             assert!(kinds.contains(&error.kind), "{error}");
             assert!(!matches!(error.kind, ErrorKind::Malformed) || error.request_id.is_some());
@@ -88,7 +88,7 @@ async fn one_malformed_server_never_spoils_the_rest() {
     rig.cloud.world.lock().servers[4] = json!("nonsense");
     rig.cloud.world.lock().ports[5]["fixed_ips"] = json!(17);
     rig.cloud.world.lock().servers.push(json!({"id": 5, "name": "odd"}));
-    let fleet = rig.instances.list(Detail::Everything, CALL).await.unwrap();
+    let fleet = rig.instances.list(Detail::Everything, call()).await.unwrap();
     let names: Vec<_> = fleet.instances.iter().map(|instance| instance.name.as_str()).collect();
     assert_eq!(names, ["node-00000", "node-00006", "node-00007"]);
     assert_eq!(fleet.malformed.len(), 6, "{:?}", fleet.malformed);
@@ -112,7 +112,7 @@ async fn a_page_may_end_with_a_server_of_a_silent_cell() {
     let rig = Rig::new(Scripted::with_servers(0..6));
     rig.cloud.world.lock().page = Some(3);
     rig.cloud.take_cell_down(2);
-    let fleet = rig.instances.list(Detail::Everything, CALL).await.unwrap();
+    let fleet = rig.instances.list(Detail::Everything, call()).await.unwrap();
     assert_eq!((fleet.instances.len(), fleet.malformed.len()), (5, 1));
     let calls = rig.cloud.world.lock().calls.clone();
     let markers: BTreeSet<_> =
@@ -123,7 +123,7 @@ async fn a_page_may_end_with_a_server_of_a_silent_cell() {
 #[tokio::test]
 async fn nova_is_never_given_a_reason_to_hide_silent_cells() {
     let rig = Rig::new(Scripted::with_servers(0..2));
-    rig.instances.list(Detail::Everything, CALL).await.unwrap();
+    rig.instances.list(Detail::Everything, call()).await.unwrap();
     assert_eq!(rig.cloud.world.lock().calls[0].1, "/servers/detail");
 }
 
@@ -139,10 +139,10 @@ async fn a_deleted_server_is_not_listed() {
 async fn lines_about_malformed_entries_are_bounded() {
     let rig = Rig::new(Scripted::default());
     rig.cloud.world.lock().servers = (0..900).map(|_| json!(1)).collect();
-    assert_eq!(rig.instances.list(Detail::Everything, CALL).await.unwrap().malformed.len(), 900);
+    assert_eq!(rig.instances.list(Detail::Everything, call()).await.unwrap().malformed.len(), 900);
     let rows: Vec<_> = (0..1_200).map(|_| json!(1)).collect();
     rig.cloud.fail(move |_, _| Some(Ok(answer(200, &json!({"servers": rows})))));
-    let Fleet { malformed, .. } = rig.instances.list(Detail::Everything, CALL).await.unwrap();
+    let Fleet { malformed, .. } = rig.instances.list(Detail::Everything, call()).await.unwrap();
     assert_eq!((malformed.len(), malformed.last().unwrap().as_str()), (1_001, "and 200 more"));
 }
 
@@ -159,7 +159,7 @@ proptest! {
         runtime.block_on(async {
             let rig = Rig::new(Scripted::with_servers(0..3));
             rig.cloud.fail(move |path, _| path.starts_with(what).then(|| Ok(answer(200, &body))));
-            drop(rig.instances.list(Detail::Everything, CALL).await);
+            drop(rig.instances.list(Detail::Everything, call()).await);
             for answer in rig.look_all(&[known(0), fresh(1), known(2)]).await {
                 assert!(!matches!(answer, Ok(Lookup::Gone(_))), "{answer:?}");
             }

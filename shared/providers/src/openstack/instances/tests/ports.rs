@@ -58,7 +58,7 @@ fn hide(rig: &Rig, hidden: &[String]) {
 /// Server 1's internal addresses by a list and by a lookup, or the kind of the error and the
 /// line that both tell.
 async fn addresses(rig: &Rig) -> Result<Vec<String>, (ErrorKind, String)> {
-    let fleet = rig.instances.list(Detail::Everything, CALL).await.unwrap();
+    let fleet = rig.instances.list(Detail::Everything, call()).await.unwrap();
     let answer = rig.look(known(1)).await;
     match answer {
         Err(error) => {
@@ -133,7 +133,7 @@ async fn an_empty_list_of_ports_is_believed_only_where_none_was_ever_shown() {
     let rig = rig();
     assert_eq!(addresses(&rig).await, is(&ALL));
     rig.cloud.world.lock().ports.clear();
-    let fleet = rig.instances.list(Detail::Everything, CALL).await.unwrap();
+    let fleet = rig.instances.list(Detail::Everything, call()).await.unwrap();
     assert_eq!((fleet.instances.len(), fleet.malformed.len()), (0, 3), "{:?}", fleet.malformed);
     assert_eq!(error(&rig.look(known(0)).await).kind, ErrorKind::Unavailable);
 }
@@ -209,7 +209,7 @@ async fn new_settings_of_the_same_project_know_what_was_shown() {
     hide(&rig, &[uuid(2_000_000)]);
     let api: Arc<Scripted> = Arc::clone(&rig.cloud);
     let next = OpenStackInstances::shaped(api, rig.instances.shape.clone());
-    let rig = Rig { instances: next.knowing(&rig.instances), ..rig };
+    let rig = Rig { instances: next.with_caches_of(&rig.instances), ..rig };
     refused(addresses(&rig).await, ErrorKind::Unavailable, &[SECOND]);
 }
 

@@ -18,7 +18,7 @@ async fn a_lookup_costs_nova_alone() {
     rig.cloud.change(1, "status", json!("SHUTOFF"));
     for (count, expect) in [(2, vec!["server_get"; 2]), (20, vec!["server_list"])] {
         let nodes: Vec<_> = (0..count).map(known).collect();
-        let answers = rig.instances.lookup(&nodes, Detail::Presence, CALL).await;
+        let answers = rig.instances.lookup(&nodes, Detail::Presence, call()).await;
         assert_eq!(rig.cloud.operations(), expect);
         let powers: Vec<_> = answers.into_iter().map(|answer| instance(answer).power).collect();
         assert_eq!(powers.len(), count);
@@ -33,10 +33,10 @@ async fn a_lookup_costs_nova_alone() {
 async fn a_list_is_the_short_one() {
     let rig = Rig::new(Scripted::with_servers(0..5));
     rig.cloud.take_cell_down(3);
-    let fleet = rig.instances.list(Detail::Presence, CALL).await.unwrap();
+    let fleet = rig.instances.list(Detail::Presence, call()).await.unwrap();
     let calls = rig.cloud.world.lock().calls.clone();
     assert_eq!(calls, [("server_list", "/servers".to_owned())]);
-    let whole = rig.instances.list(Detail::Everything, CALL).await.unwrap();
+    let whole = rig.instances.list(Detail::Everything, call()).await.unwrap();
     let ids = |fleet: &ccm_cloud::Fleet| -> Vec<_> {
         fleet.instances.iter().map(|i| (i.provider_id.clone(), i.other_ids.clone())).collect()
     };
@@ -53,7 +53,7 @@ async fn neutron_is_not_needed_for_it() {
         let down = || CloudError::new(ccm_cloud::ErrorKind::Unavailable, "Neutron is down");
         path.starts_with("/ports").then(|| Err(down()))
     });
-    assert_eq!(rig.instances.list(Detail::Presence, CALL).await.unwrap().instances.len(), 5);
-    instance(rig.instances.lookup(&[known(1)], Detail::Presence, CALL).await.remove(0));
+    assert_eq!(rig.instances.list(Detail::Presence, call()).await.unwrap().instances.len(), 5);
+    instance(rig.instances.lookup(&[known(1)], Detail::Presence, call()).await.remove(0));
     rig.look(known(1)).await.unwrap_err();
 }

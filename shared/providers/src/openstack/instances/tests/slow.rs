@@ -29,7 +29,7 @@ async fn lookup(rig: &Rig, nodes: &[NodeIdentity]) -> (u128, usize) {
 
 async fn list(rig: &Rig) -> (u128, usize) {
     let begin = Instant::now();
-    assert_eq!(rig.instances.list(Detail::Everything, CALL).await.unwrap().instances.len(), 9);
+    assert_eq!(rig.instances.list(Detail::Everything, call()).await.unwrap().instances.len(), 9);
     cost(rig, begin)
 }
 
@@ -65,9 +65,9 @@ async fn a_call_that_comes_too_late_leaves_what_it_has_learnt_to_the_next() {
         world.networks.push(json!({"id": uuid(78), "name": "storage"}));
     }
     // Servers, ports, sub-ports, the network's name: all of it takes 1.6 s.
-    let call = Call::waiting(Duration::from_secs(1));
     let mut outcomes = Vec::new();
     for _ in 0..4 {
+        let call = Call::waiting(Duration::from_secs(1));
         outcomes.push(
             rig.instances
                 .list(Detail::Everything, call)

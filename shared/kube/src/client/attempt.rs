@@ -1,0 +1,99 @@
+//! One attempt to send a request: it waits for the rate limiter, which learns the result,
+//! and is counted and measured.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body::{Body as _, Frame};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use tokio::time::Instant;
+use tower::ServiceExt as _;
+
+use super::{
+    RequestClass, RequestLimiter,
+    class::{classify, is_watch},
+    middleware::{Answer, Next},
+    retry_after::retry_after,
+};
+use crate::metrics::Recorder;
+
+/// Makes the attempts of a client.
+#[derive(Clone)]
+pub(super) struct Attempts {
+    pub(super) limiter: Arc<dyn RequestLimiter>,
+    pub(super) recorder: Recorder,
+}
+
+impl Attempts {
+    pub(super) async fn send(self, request: Request<Body>, next: Next) -> Answer {
+        let (method, endless) = (request.method().clone(), is_watch(request.uri()));
+        let class = classify(&request);
+        if let Some(class) = class {
+            let asked = Instant::now();
+            self.limiter.admit(class).await;
+            self.recorder.limiter_wait(&method, asked.elapsed());
+        }
+        if let Some(bytes) = request.body().size_hint().exact() {
+            self.recorder.request_size(&method, bytes);
+        }
+        let mut attempt = Attempt {
+            by: &self,
+            method: &method,
+            class,
+            sent: Instant::now(),
+            status: None,
+            retry_after: None,
+        };
+        let response = next.oneshot(request).await?;
+        attempt.status = Some(response.status());
+        attempt.retry_after = retry_after(response.headers(), ccm_base::clock::wall());
+        drop(attempt);
+        if endless {
+            return Ok(response);
+        }
+        let mut size = Size { recorder: self.recorder, method, bytes: 0 };
+        Ok(response.map(|body| body.map_frame(move |frame| size.with(frame)).boxed_unsync()))
+    }
+}
+
+/// Reports an attempt when it ends, also when it is cancelled.
+struct Attempt<'a> {
+    by: &'a Attempts,
+    method: &'a Method,
+    class: Option<RequestClass>,
+    sent: Instant,
+    status: Option<StatusCode>,
+    retry_after: Option<Duration>,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        self.by.recorder.attempt(self.method, self.status, self.sent.elapsed());
+        if let Some(class) = self.class {
+            let status = self.status.map(|status| status.as_u16());
+            self.by.limiter.answered(class, status, self.retry_after);
+        }
+    }
+}
+
+/// The size of a response's body, recorded when the body ends or is dropped.
+struct Size {
+    recorder: Recorder,
+    method: Method,
+    bytes: u64,
+}
+
+impl Size {
+    fn with(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        self.bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
+        frame
+    }
+}
+
+impl Drop for Size {
+    fn drop(&mut self) {
+        self.recorder.response_size(&self.method, self.bytes);
+    }
+}

@@ -1,0 +1,254 @@
+//! Rules of this repository that the compiler does not check.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use walkdir::WalkDir;
+
+fn root() -> PathBuf {
+    ccm_tests::cluster::repository()
+}
+
+/// The files that belong to the project, by their ending.
+fn files(endings: &[&str]) -> Vec<PathBuf> {
+    let skipped = ["target", ".git", "node_modules"];
+    let walk = WalkDir::new(root()).into_iter().filter_entry(move |entry| {
+        !entry.file_name().to_str().is_some_and(|name| skipped.contains(&name))
+    });
+    walk.flatten()
+        .filter(|entry| entry.file_type().is_file())
+        .map(walkdir::DirEntry::into_path)
+        .filter(|path| {
+            path.extension()
+                .and_then(|ending| ending.to_str())
+                .is_some_and(|ending| endings.contains(&ending))
+        })
+        .collect()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Fails with every broken place at once.
+fn check(rule: &str, broken: &[String]) {
+    assert!(broken.is_empty(), "{rule}:\n  {}", broken.join("\n  "));
+}
+
+#[test]
+fn source_files_stay_short() {
+    let broken: Vec<_> = files(&["rs", "sh", "py"])
+        .iter()
+        .map(|path| (path, read(path).lines().count()))
+        .filter(|(_, lines)| *lines > 500)
+        .map(|(path, lines)| format!("{}: {lines} lines", path.display()))
+        .collect();
+    check("a file has at most 500 lines; split by what its parts are for", &broken);
+}
+
+/// The folders of the decisions: pure, in whichever program they are.
+const PURE: [&str; 3] = ["plan", "policy", "court"];
+
+/// The folders of `bins/` that hold a controller.
+fn programs() -> Vec<String> {
+    let folders = fs::read_dir(root().join("bins")).into_iter().flatten().flatten();
+    let names = folders.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.ends_with("-ccm")).collect()
+}
+
+/// Forbidden imports: the arrows of ARCHITECTURE.md.
+fn bans() -> Vec<(String, &'static [&'static str])> {
+    const CONTRACT: &[&str] = &[
+        "kube::",
+        "k8s_openapi",
+        "tokio::",
+        "hyper::",
+        "ccm_kube",
+        "ccm_runtime",
+        "ccm_providers",
+        "ccm_sim",
+    ];
+    const DECISIONS: &[&str] =
+        &["kube::", "ccm_kube", "tokio", "async ", "clock::", "ccm_runtime", "ccm_controller"];
+    const PROGRAMS: &[&str] = &["ccm_sim", "k8s_openapi", "use kube::", "ObjectApi"];
+    let shared: [(&str, &[&str]); 8] = [
+        (
+            "shared/net/src",
+            &["kube::", "ccm_kube", "ccm_cloud", "ccm_runtime", "ccm_providers", "ccm_sim"],
+        ),
+        ("shared/cloud/src", CONTRACT),
+        (
+            "shared/settings/src",
+            &["kube::", "ccm_kube", "ccm_cloud", "ccm_runtime", "ccm_providers", "ccm_sim"],
+        ),
+        ("shared/kube/src", &["ccm_runtime", "ccm_providers", "ccm_sim", "kube_leader_election"]),
+        ("shared/runtime/src", &["ccm_providers", "ccm_sim"]),
+        ("shared/providers/src", &["ccm_kube", "ccm_runtime", "ccm_sim", "kube::", "k8s_openapi"]),
+        ("shared/sim/src", &["ccm_kube", "ccm_runtime", "kube::", "k8s_openapi"]),
+        ("shared/controller/src/brake", &["kube::", "tokio", "async ", "clock::", "ccm_runtime"]),
+    ];
+    let mut bans: Vec<_> =
+        shared.into_iter().map(|(folder, words)| (folder.to_owned(), words)).collect();
+    assert!(!programs().is_empty(), "the programs were not found");
+    for program in programs() {
+        let source = format!("bins/{program}/src");
+        let decided = PURE.map(|pure| format!("{source}/{pure}"));
+        let is_there = |folder: &String| {
+            let folder = root().join(folder);
+            folder.is_dir() || folder.with_extension("rs").is_file()
+        };
+        assert!(decided.iter().any(is_there), "{program} decides in none of {PURE:?}");
+        bans.extend(decided.map(|folder| (folder, DECISIONS)));
+        bans.push((source, PROGRAMS));
+    }
+    bans
+}
+
+#[test]
+fn arrows_point_down_only() {
+    let mut broken = Vec::new();
+    for (folder, words) in bans() {
+        let folder = root().join(folder);
+        let planned =
+            |path: &Path| path.starts_with(&folder) || path == folder.with_extension("rs");
+        for path in files(&["rs"]).iter().filter(|path| planned(path)) {
+            for (number, line) in read(path).lines().enumerate() {
+                // The brake is a decision itself.
+                let code = line.trim_start().replace("ccm_controller::brake", "brake");
+                let is_import = code.starts_with("use ")
+                    || code.starts_with("pub use ")
+                    || code.starts_with("async ");
+                let banned = words.iter().find(|word| {
+                    code.contains(**word)
+                        && (is_import || !code.starts_with("//"))
+                        && mentions(&code, word)
+                });
+                if let Some(word) = banned {
+                    broken.push(format!("{}:{}: {word}", path.display(), number + 1));
+                }
+            }
+        }
+    }
+    check("a module names something that its layer must not know", &broken);
+}
+
+/// True if `word` is a whole path in `code` and not the end of another one (`ccm_kube::`
+/// holds `kube::`).
+fn mentions(code: &str, word: &str) -> bool {
+    code.match_indices(word).any(|(at, _)| {
+        let before = code.get(..at).and_then(|text| text.chars().next_back());
+        !before.is_some_and(|letter| letter.is_alphanumeric() || letter == '_')
+    })
+}
+
+#[test]
+fn only_leadership_writes_leases() {
+    let allowed = root().join("shared/runtime/src/leadership");
+    let broken: Vec<_> = files(&["rs"])
+        .into_iter()
+        .filter(|path| {
+            path.starts_with(root().join("shared/runtime")) || path.starts_with(root().join("bins"))
+        })
+        .filter(|path| {
+            !path.starts_with(&allowed)
+                && *path != allowed.with_extension("rs")
+                && !path.components().any(|part| part.as_os_str() == "tests")
+        })
+        .filter(|path| read(path).contains("kube_leader_election"))
+        .map(|path| path.display().to_string())
+        .collect();
+    check("only shared/runtime's leadership module uses the election library", &broken);
+}
+
+#[test]
+fn one_version_of_k8s_openapi() {
+    let lock: toml::Table = read(&root().join("Cargo.lock")).parse().expect("Cargo.lock is TOML");
+    let packages =
+        lock.get("package").and_then(toml::Value::as_array).expect("Cargo.lock lists packages");
+    let versions: Vec<_> = packages
+        .iter()
+        .filter(|package| package.get("name").and_then(toml::Value::as_str) == Some("k8s-openapi"))
+        .filter_map(|package| package.get("version").and_then(toml::Value::as_str))
+        .collect();
+    assert_eq!(
+        versions.len(),
+        1,
+        "two k8s-openapi ({versions:?}) do not build: see the note in Cargo.toml"
+    );
+}
+
+#[test]
+fn nothing_is_left_undone_or_silenced_without_a_reason() {
+    // Put together here, so that this file does not find itself.
+    let marks = [
+        ["TO", "DO"].concat(),
+        ["FIX", "ME"].concat(),
+        ["unimplemented", "!"].concat(),
+        ["todo", "!"].concat(),
+    ];
+    let silencers =
+        [["#[", "allow("].concat(), ["#[", "ignore"].concat(), ["#![", "allow("].concat()];
+    let mut broken = Vec::new();
+    for path in files(&["rs"]) {
+        let text = read(&path);
+        for (number, line) in text.lines().enumerate() {
+            let place = || format!("{}:{}: {}", path.display(), number + 1, line.trim());
+            if marks.iter().any(|mark| line.contains(mark.as_str())) {
+                broken.push(place());
+            }
+            let reason_follows =
+                || text.lines().skip(number).take(4).any(|line| line.contains("reason"));
+            if silencers.iter().any(|mark| line.trim_start().starts_with(mark.as_str()))
+                && !reason_follows()
+            {
+                broken.push(place());
+            }
+        }
+    }
+    check("finish it, or give the reason", &broken);
+}
+
+#[test]
+fn links_in_the_documents_lead_somewhere() {
+    let mut broken = Vec::new();
+    for path in files(&["md"]) {
+        let text = read(&path);
+        let folder = path.parent().expect("a file has a folder");
+        for part in text.split("](").skip(1) {
+            let Some(target) = part.split(')').next() else { continue };
+            let file = target.split('#').next().unwrap_or_default();
+            let elsewhere =
+                target.contains("://") || target.starts_with("mailto:") || file.is_empty();
+            if !elsewhere && !folder.join(file).exists() {
+                broken.push(format!("{}: {target}", path.display()));
+            }
+        }
+    }
+    check("a link leads nowhere", &broken);
+}
+
+#[test]
+fn the_project_speaks_of_itself_only() {
+    let words = [
+        ["/wo", "rk/"].concat(),
+        ["../sha", "red"].concat(),
+        [".lib", "rary"].concat(),
+        ["/tmp", "/q"].concat(),
+        ["crates", ".io"].concat(),
+    ];
+    let mut broken = Vec::new();
+    // From a page in docs/ the project's own folder is one step up.
+    let own = ["](../sha", "red/"].concat();
+    for path in files(&["rs", "md", "toml", "sh", "proto", "yaml"]) {
+        let page = path.parent().is_some_and(|folder| folder == root().join("docs"));
+        for (number, line) in read(&path).lines().enumerate() {
+            let line = if page { line.replace(&own, "") } else { line.to_owned() };
+            if words.iter().any(|word| line.contains(word.as_str())) {
+                broken.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
+            }
+        }
+    }
+    check("no paths of a machine and no hosts of a registry", &broken);
+}
