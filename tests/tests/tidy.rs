@@ -73,7 +73,11 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
     const DECISIONS: &[&str] =
         &["kube::", "ccm_kube", "tokio", "async ", "clock::", "ccm_runtime", "ccm_controller"];
     const PROGRAMS: &[&str] = &["ccm_sim", "k8s_openapi", "use kube::", "ObjectApi"];
-    let shared: [(&str, &[&str]); 7] = [
+    let shared: [(&str, &[&str]); 8] = [
+        (
+            "shared/net/src",
+            &["kube::", "ccm_kube", "ccm_cloud", "ccm_runtime", "ccm_providers", "ccm_sim"],
+        ),
         ("shared/cloud/src", CONTRACT),
         (
             "shared/settings/src",

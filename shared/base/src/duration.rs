@@ -1,7 +1,7 @@
 //! Durations in the format of Go's `time.ParseDuration` and `Duration.String`, which
 //! existing manifests use.
 
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 /// Why a text is not a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,40 +89,18 @@ fn scaled(number: &str, scale: u64) -> Result<u128, DurationError> {
 
 /// Formats a duration: `5m0s`, `1h30m0s`, `1.5s`, `250ms`, `0s`.
 pub fn format(duration: Duration) -> String {
-    let nanoseconds = duration.as_nanos();
-    if nanoseconds == 0 {
+    let seconds = duration.as_secs();
+    if duration.is_zero() {
         return "0s".to_owned();
     }
-    for (unit, scale, next) in
-        [("ns", 1, 1_000), ("\u{b5}s", 1_000, 1_000_000), ("ms", 1_000_000, 1_000_000_000)]
-    {
-        if nanoseconds < next {
-            return format!("{}{unit}", decimal(nanoseconds, scale));
-        }
+    if seconds < 60 {
+        // Below a minute Rust writes as Go does.
+        return format!("{duration:?}");
     }
-    let seconds = duration.as_secs();
-    let mut text = String::new();
-    // Writing to a String cannot fail.
-    if seconds >= 3600 {
-        write!(text, "{}h", seconds / 3600).unwrap_or_default();
-    }
-    if seconds >= 60 {
-        write!(text, "{}m", seconds / 60 % 60).unwrap_or_default();
-    }
-    let below_minute =
-        u128::from(seconds % 60) * 1_000_000_000 + u128::from(duration.subsec_nanos());
-    text + &decimal(below_minute, 1_000_000_000) + "s"
-}
-
-/// `value / scale` without trailing zeros; `scale` is a power of ten.
-fn decimal(value: u128, scale: u128) -> String {
-    let fraction = value % scale;
-    if fraction == 0 {
-        return (value / scale).to_string();
-    }
-    let digits = scale.to_string().len() - 1;
-    let fraction = format!("{fraction:0digits$}");
-    format!("{}.{}", value / scale, fraction.trim_end_matches('0'))
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    let hours = if hours > 0 { format!("{hours}h") } else { String::new() };
+    let rest = format!("{}.{:09}", seconds % 60, duration.subsec_nanos());
+    format!("{hours}{minutes}m{}s", rest.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// Serialises a duration in Go's format; for `#[serde(serialize_with)]`.

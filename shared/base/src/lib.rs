@@ -1,6 +1,7 @@
-//! Helpers for all other crates: time, durations as text, back-off, and text for messages.
-//! Nothing here depends on Kubernetes, a cloud or an HTTP client; of tokio it uses only the
-//! clock, which tests can pause.
+//! Helpers for all other crates: time, durations as text, back-off, files that change, and
+//! text for messages.
+//! Nothing here depends on Kubernetes, a cloud or an HTTP client; of tokio it uses the clock,
+//! which tests can pause, and the threads for blocking reads.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -8,6 +9,7 @@
 //! | [`duration`] | Go's durations as text |
 //! | [`Backoff`], [`jittered`], [`RetryClass`] | exponential back-off; random waits; how a caller should react to an error |
 //! | [`FairOrder`], [`later`] | the order of urgent and routine work; times in the future |
+//! | [`Files`] | files that are read again when they change |
 //! | [`message`] | sanitises external text for logs, events and errors |
 //! | [`nearest()`] | "did you mean ...?" for misspelt names |
 //! | [`is_loopback`], [`retry_after()`] | loopback hosts; `Retry-After` headers |
@@ -17,6 +19,7 @@ mod backoff;
 pub mod clock;
 pub mod duration;
 mod fair_order;
+mod files;
 mod later;
 mod loopback;
 pub mod message;
@@ -27,6 +30,7 @@ mod retry_class;
 pub use at::At;
 pub use backoff::{Backoff, jittered};
 pub use fair_order::FairOrder;
+pub use files::Files;
 pub use later::later;
 pub use loopback::is_loopback;
 pub use nearest::nearest;

@@ -38,7 +38,6 @@
 
 mod attempt;
 mod class;
-mod connector;
 mod deadline;
 mod encoding;
 mod identity;
@@ -46,7 +45,6 @@ mod limiter;
 mod middleware;
 mod prepare;
 mod problem;
-mod proxy;
 mod retry;
 mod retry_after;
 mod source;

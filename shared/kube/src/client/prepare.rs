@@ -2,16 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hyper_util::client::proxy::matcher::Intercept;
+use ccm_net::{Connector, Outgoing, Proxies, Versions};
 use kube::client::{ConfigExt as _, middleware::AuthLayer};
-use rustls::{client::Resumption, crypto::CryptoProvider, pki_types::ServerName};
+use rustls::{client::Resumption, pki_types::ServerName};
 use tokio::{task::spawn_blocking, time::timeout};
 
 use super::{
-    connector::{Connector, dial},
     identity::ReloadingIdentity,
     problem::{ClientError, Problem},
-    proxy,
     source::Found,
 };
 
@@ -23,9 +21,7 @@ pub(super) struct Plan {
     pub(super) config: kube::Config,
     pub(super) auth: Option<AuthLayer>,
     pub(super) origin: String,
-    tls: rustls::ClientConfig,
-    server_name: Option<ServerName<'static>>,
-    proxy: Option<Intercept>,
+    outgoing: Outgoing,
 }
 
 impl Plan {
@@ -44,7 +40,7 @@ impl Plan {
 
     /// A separate connector, so that clients do not share connections.
     pub(super) fn connector(&self) -> Connector {
-        Connector::new(dial(self.proxy.as_ref()), self.tls.clone(), self.server_name.clone())
+        self.outgoing.clone().connector()
     }
 }
 
@@ -52,11 +48,13 @@ fn read(
     Found { config, origin, own_proxy }: Found,
     no_proxy: Option<&str>,
 ) -> Result<Plan, Problem> {
-    let provider = provider();
-    let proxy = proxy::choose(&config.cluster_url, config.proxy_url.as_ref(), own_proxy, no_proxy)?;
+    // rustls refuses to choose a cryptography provider if several are linked. An installed one
+    // stays.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let proxies = proxies(&config, own_proxy, no_proxy)?;
     let auth = config.auth_layer()?;
     let mut tls = tls(&config)?;
-    if let Some(identity) = ReloadingIdentity::of(&config.auth_info, provider) {
+    if let Some(identity) = ReloadingIdentity::of(&config.auth_info) {
         tls.client_auth_cert_resolver = Arc::new(identity);
         // A resumed session would keep the certificate that it began with.
         tls.resumption = Resumption::disabled();
@@ -68,7 +66,26 @@ fn read(
             "give a name that the server's certificate holds",
         )
     })?;
-    Ok(Plan { config, auth, origin, tls, server_name, proxy })
+    let outgoing =
+        Outgoing { proxies, tls, server_name, versions: Versions::Http1, limit: Outgoing::LIMIT };
+    Ok(Plan { config, auth, origin, outgoing })
+}
+
+/// A proxy from the kubeconfig (`own`) always applies. One from the environment
+/// (`HTTPS_PROXY`) applies to remote servers with TLS, except those in `NO_PROXY`.
+fn proxies(config: &kube::Config, own: bool, except: Option<&str>) -> Result<Proxies, Problem> {
+    let proxies = match &config.proxy_url {
+        None => Proxies::none(),
+        Some(proxy) if own => Proxies::always(proxy),
+        Some(proxy) => Proxies::for_tls(proxy, except.unwrap_or_default()),
+    };
+    proxies.find(&config.cluster_url).map_err(|unfit| {
+        Problem::new(
+            format!("the proxy's scheme {} is not supported", unfit.scheme),
+            "set proxy-url or HTTPS_PROXY to http://host:port, or name the server in NO_PROXY",
+        )
+    })?;
+    Ok(proxies)
 }
 
 /// A server without TLS needs no root certificates, which a small image may lack.
@@ -80,17 +97,4 @@ fn tls(config: &kube::Config) -> Result<rustls::ClientConfig, Problem> {
             .with_no_client_auth());
     }
     Ok(config.rustls_client_config()?)
-}
-
-/// The process's cryptography provider; rustls refuses to choose if several are linked.
-fn provider() -> Arc<CryptoProvider> {
-    if let Some(provider) = CryptoProvider::get_default() {
-        return Arc::clone(provider);
-    }
-    // If another thread has installed one meanwhile, that one is used.
-    let mine = Arc::new(rustls::crypto::ring::default_provider());
-    match rustls::crypto::ring::default_provider().install_default() {
-        Ok(()) => mine,
-        Err(theirs) => theirs,
-    }
 }

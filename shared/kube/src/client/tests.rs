@@ -1,4 +1,4 @@
-//! Valid and invalid configurations, and the options of connections.
+//! Valid and invalid configurations, and a handshake that hangs.
 
 use std::{fs, io::ErrorKind, path::Path, sync::Arc, time::Duration};
 
@@ -7,7 +7,6 @@ use tempfile::TempDir;
 
 use super::{
     ClientConfig, Clients, RestMetrics, Unlimited,
-    connector::dial,
     source::{Surroundings, find, is_usable},
 };
 
@@ -307,23 +306,6 @@ async fn a_user_agent_that_cannot_be_sent_is_refused() {
     let error = Clients::connect_in(config, Surroundings::default()).await.unwrap_err();
     assert!(error.to_string().starts_with("--master=http://127.0.0.1:1: "), "{error}");
     assert!(error.to_string().contains("the user agent \"a\\nb/main\" cannot be sent"), "{error}");
-}
-
-/// The options by which TCP detects a dead peer, read back from a connection.
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn connections_notice_a_dead_peer() {
-    use tower::ServiceExt as _;
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();
-    let connection = dial(None).oneshot(server).await.unwrap();
-    let socket = socket2::SockRef::from(connection.inner());
-    assert!(socket.keepalive().unwrap());
-    assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(30));
-    assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(10));
-    assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
-    assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(30)));
-    assert!(socket.tcp_nodelay().unwrap());
 }
 
 /// A handshake with a peer that accepts but never answers ends long before the call's

@@ -1,12 +1,13 @@
 //! The file of `--cloud-config` for the external provider.
 
 use std::{
-    fmt, io,
+    fmt,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use ccm_base::{
+    Files,
     message::{LONGEST_LINE, one_line},
     nearest,
 };
@@ -78,15 +79,15 @@ pub struct ExternalConfig {
 impl ExternalConfig {
     /// Reads the file. All problems are reported together, in one line of kind
     /// [`ErrorKind::Invalid`].
-    pub async fn read(path: Option<&Path>) -> Result<Self, CloudError> {
+    pub fn read(path: Option<&Path>, files: &mut Files) -> Result<Self, CloudError> {
         let path = path.ok_or_else(|| {
             invalid(format!(
                 "--cloud-config: missing; the external provider needs a file with an endpoint: {ENDPOINT_FORMS}"
             ))
         })?;
-        let text = read_file(path)
-            .await
-            .map_err(|error| invalid(format!("--cloud-config {}: {error}", path.display())))?;
+        let text = files
+            .text(path)
+            .map_err(|why| invalid(format!("--cloud-config {}: {why}", path.display())))?;
         Self::parse(path, &text)
     }
 
@@ -144,14 +145,6 @@ impl ExternalConfig {
 }
 
 /// The file's text, or why it cannot be read, in words.
-async fn read_file(path: &Path) -> Result<String, String> {
-    tokio::fs::read_to_string(path).await.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => "there is no such file".to_owned(),
-        io::ErrorKind::InvalidData => "not a text file".to_owned(),
-        _ => format!("cannot be read: {error}"),
-    })
-}
-
 fn invalid(message: String) -> CloudError {
     CloudError::new(ErrorKind::Invalid, message)
 }

@@ -2,63 +2,39 @@
 //! when the configuration changes.
 
 use std::{
-    io,
+    error::Error,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
-use ccm_base::{is_loopback, message};
+use ccm_base::{Files, is_loopback, message};
 use ccm_cloud::{CloudError, ErrorKind};
+use ccm_net::{Outgoing, PemError, PemFile, Proxies, Versions, client_tls, identity};
+use http::Uri;
 use hyper_util::rt::TokioIo;
 use parking_lot::RwLock;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
-use tokio::{
-    net::{TcpStream, UnixStream},
-    sync::Notify,
+use rustls::{
+    ClientConfig,
+    pki_types::{CertificateDer, ServerName},
+    sign::CertifiedKey,
 };
-use tokio_util::either::Either;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tokio::{
+    net::UnixStream,
+    sync::{Notify, watch},
+    task::spawn_blocking,
+};
+use tonic::transport::{Channel, Endpoint};
+use tower::{ServiceExt as _, service_fn};
 
 use super::config::{ExternalConfig, Target, TlsFiles};
 
-/// The complete configuration with the contents of its files: two values are equal exactly if
-/// nothing changed on disk.
-#[derive(Clone, PartialEq)]
-struct Settings {
-    path: PathBuf,
-    config: ExternalConfig,
-    tls: Option<Pem>,
-}
-
-#[derive(Clone, PartialEq)]
-struct Pem {
-    ca: Vec<u8>,
-    identity: Option<(Vec<u8>, Vec<u8>)>,
-}
-
-/// Counts the connections. A new one may lead to another process.
+/// What happens to the connections, for the keeper of the description.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
-    count: AtomicU64,
-    /// Wakes the keeper of the description: there is a new connection.
-    pub(super) changed: Notify,
-    /// Wakes the keeper: a call was not answered, perhaps because the connection is dead and
-    /// not yet closed.
+    /// Changes with each new connection, which may lead to another process.
+    pub(super) made: watch::Sender<()>,
+    /// A call was not answered, perhaps because the connection is dead and not yet closed.
     pub(super) suspect: Notify,
-}
-
-impl Connections {
-    pub(super) fn count(&self) -> u64 {
-        self.count.load(Ordering::Acquire)
-    }
-
-    fn made(&self) {
-        self.count.fetch_add(1, Ordering::AcqRel);
-        self.changed.notify_one();
-    }
 }
 
 /// The connection and its configuration.
@@ -70,12 +46,13 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Reads the configuration. Does not connect yet.
+    /// Reads the configuration. Does not connect yet. The files are those to follow.
     pub(super) async fn configure(
         path: Option<PathBuf>,
         user_agent: String,
-    ) -> Result<Self, CloudError> {
-        let settings = Settings::read(path.as_deref()).await?;
+    ) -> Result<(Self, Files), CloudError> {
+        let (files, settings) = Settings::load(path.clone()).await;
+        let settings = settings?;
         let connections = Arc::new(Connections::default());
         let channel = settings.channel(&user_agent, &connections)?;
         if let Target::Tcp { host, .. } = &settings.config.target
@@ -83,7 +60,8 @@ impl Connection {
         {
             tracing::warn!(endpoint = %settings.config.target, "the provider is reached over the network without TLS");
         }
-        Ok(Self { path, user_agent, open: RwLock::new((Arc::new(settings), channel)), connections })
+        let open = RwLock::new((Arc::new(settings), channel));
+        Ok((Self { path, user_agent, open, connections }, files))
     }
 
     /// A handle for calls.
@@ -96,16 +74,14 @@ impl Connection {
         self.open.read().0.config.target.to_string()
     }
 
-    /// Reads the configuration again. `true` if it changed and is now in use; after an error
-    /// the old one stays.
-    pub(super) async fn reload(&self) -> Result<bool, CloudError> {
-        let settings = Settings::read(self.path.as_deref()).await?;
-        if settings == *self.open.read().0 {
-            return Ok(false);
-        }
+    /// Reads the configuration again and uses it; after an error the old one stays.
+    pub(super) async fn reload(&self, files: &mut Files) -> Result<(), CloudError> {
+        let (seen, settings) = Settings::load(self.path.clone()).await;
+        *files = seen;
+        let settings = settings?;
         let channel = settings.channel(&self.user_agent, &self.connections)?;
         *self.open.write() = (Arc::new(settings), channel);
-        Ok(true)
+        Ok(())
     }
 
     /// Drops the connection, which may be dead and not yet closed: the next call opens a new
@@ -118,15 +94,34 @@ impl Connection {
     }
 }
 
+/// The configuration with the contents of its files.
+struct Settings {
+    config: ExternalConfig,
+    tls: ClientConfig,
+}
+
 impl Settings {
-    async fn read(path: Option<&Path>) -> Result<Self, CloudError> {
-        let config = ExternalConfig::read(path).await?;
-        let path = path.unwrap_or(Path::new("")).to_owned();
-        let tls = match &config.tls {
-            None => None,
-            Some(files) => Some(Pem::read(files).await.map_err(|what| invalid(&path, &what))?),
+    async fn load(path: Option<PathBuf>) -> (Files, Result<Self, CloudError>) {
+        let read = move || {
+            let mut files = Files::default();
+            let settings = Self::read(path.as_deref(), &mut files);
+            (files, settings)
         };
-        Ok(Self { path, config, tls })
+        spawn_blocking(read).await.unwrap_or_else(|error| {
+            (Files::default(), Err(invalid(&format!("cannot be read: {error}"))))
+        })
+    }
+
+    fn read(path: Option<&Path>, files: &mut Files) -> Result<Self, CloudError> {
+        let config = ExternalConfig::read(path, files)?;
+        let path = path.unwrap_or(Path::new("")).display();
+        let tls = certificates(config.tls.as_ref(), files)
+            .map_err(|error| error.to_string())
+            .and_then(|(roots, identity)| {
+                client_tls(Some(roots), identity).map_err(|error| format!("tls.ca: {error}"))
+            });
+        let tls = tls.map_err(|why| invalid(&format!("{path}: {why}")))?;
+        Ok(Self { config, tls })
     }
 
     fn channel(
@@ -134,91 +129,61 @@ impl Settings {
         user_agent: &str,
         connections: &Arc<Connections>,
     ) -> Result<Channel, CloudError> {
-        let target = self.config.target.clone();
-        let endpoint = self.endpoint(user_agent).map_err(|error| {
-            invalid(&self.path, &format!("endpoint {target}: {}", message::chain(&error)))
-        })?;
+        let Self { config: ExternalConfig { target, tls, connect_timeout }, .. } = self;
+        let wrong = |error: &(dyn Error + 'static)| {
+            invalid(&format!("endpoint {target}: {}", message::chain(error)))
+        };
+        // A unix socket has no host, but HTTP requires one.
+        let server = match target {
+            Target::Unix(_) => Ok(Uri::from_static("http://localhost")),
+            target => target.to_string().parse::<Uri>(),
+        };
+        let server = server.map_err(|error| wrong(&error))?;
+        // TLS belongs to the connector, so the library sees a server without.
+        let endpoint = Endpoint::from_static("http://localhost").origin(server.clone());
+        let endpoint = endpoint.user_agent(user_agent).map_err(|error| wrong(&error))?;
         let connections = Arc::clone(connections);
-        Ok(endpoint.connect_with_connector_lazy(tower::service_fn(move |_| {
-            let (target, connections) = (target.clone(), Arc::clone(&connections));
-            async move {
-                let stream = dial(&target).await?;
-                connections.made();
-                Ok::<_, io::Error>(TokioIo::new(stream))
-            }
+        let Target::Unix(path) = target else {
+            let name = tls.as_ref().and_then(|tls| tls.server_name.clone());
+            let outgoing = Outgoing {
+                proxies: Proxies::none(),
+                tls: self.tls.clone(),
+                server_name: name.map(ServerName::try_from).transpose().map_err(|e| wrong(&e))?,
+                versions: Versions::Http2,
+                limit: *connect_timeout,
+            };
+            let to_server = outgoing.connector().map_request(move |_| server.clone());
+            return Ok(endpoint.connect_with_connector_lazy(to_server.map_response(
+                move |stream| {
+                    connections.made.send_replace(());
+                    stream
+                },
+            )));
+        };
+        let path = path.clone();
+        let to_socket = service_fn(move |_| UnixStream::connect(path.clone()));
+        let endpoint = endpoint.connect_timeout(*connect_timeout);
+        Ok(endpoint.connect_with_connector_lazy(to_socket.map_response(move |stream| {
+            connections.made.send_replace(());
+            TokioIo::new(stream)
         })))
     }
-
-    fn endpoint(&self, user_agent: &str) -> Result<Endpoint, tonic::transport::Error> {
-        // A unix socket has no host, but HTTP requires one.
-        let address = match &self.config.target {
-            Target::Unix(_) => "http://localhost".to_owned(),
-            target => target.to_string(),
-        };
-        let endpoint = Endpoint::from_shared(address)?
-            .user_agent(user_agent)?
-            .connect_timeout(self.config.connect_timeout);
-        let Some(pem) = &self.tls else { return Ok(endpoint) };
-        let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&pem.ca));
-        if let Some((cert, key)) = &pem.identity {
-            tls = tls.identity(Identity::from_pem(cert, key));
-        }
-        if let Some(name) = self.config.tls.as_ref().and_then(|files| files.server_name.as_ref()) {
-            tls = tls.domain_name(name);
-        }
-        endpoint.tls_config(tls)
-    }
 }
 
-impl Pem {
-    /// Reads the files and checks their contents.
-    async fn read(files: &TlsFiles) -> Result<Self, String> {
-        let ca = read(&files.ca, "tls.ca").await?;
-        require_certificate(&ca, &files.ca, "tls.ca")?;
-        let identity = match &files.identity {
-            None => None,
-            Some((cert_file, key_file)) => {
-                let (cert, key) =
-                    (read(cert_file, "tls.cert").await?, read(key_file, "tls.key").await?);
-                require_certificate(&cert, cert_file, "tls.cert")?;
-                PrivateKeyDer::from_pem_slice(&key).map_err(|_| {
-                    format!("tls.key: {} holds no private key in PEM form", key_file.display())
-                })?;
-                Some((cert, key))
-            }
-        };
-        Ok(Self { ca, identity })
-    }
+/// The trusted roots, none without TLS, and what is shown to the server.
+fn certificates(
+    tls: Option<&TlsFiles>,
+    files: &mut Files,
+) -> Result<(Vec<CertificateDer<'static>>, Option<CertifiedKey>), PemError> {
+    let Some(tls) = tls else { return Ok((Vec::new(), None)) };
+    let roots = PemFile { setting: "tls.ca", path: &tls.ca }.certificates(files)?;
+    let identity = tls.identity.as_ref().map(|(cert, key)| {
+        let cert = PemFile { setting: "tls.cert", path: cert };
+        identity(cert, PemFile { setting: "tls.key", path: key }, files)
+    });
+    Ok((roots, identity.transpose()?))
 }
 
-async fn read(file: &Path, key: &str) -> Result<Vec<u8>, String> {
-    tokio::fs::read(file).await.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => format!("{key}: there is no file {}", file.display()),
-        _ => format!("{key}: {} cannot be read: {error}", file.display()),
-    })
-}
-
-fn require_certificate(pem: &[u8], file: &Path, key: &str) -> Result<(), String> {
-    match CertificateDer::pem_slice_iter(pem).next() {
-        Some(Ok(_)) => Ok(()),
-        Some(Err(_)) | None => {
-            Err(format!("{key}: {} holds no certificate in PEM form", file.display()))
-        }
-    }
-}
-
-fn invalid(path: &Path, what: &str) -> CloudError {
-    CloudError::new(ErrorKind::Invalid, format!("--cloud-config {}: {what}", path.display()))
-}
-
-async fn dial(target: &Target) -> io::Result<Either<UnixStream, TcpStream>> {
-    match target {
-        Target::Unix(path) => UnixStream::connect(path).await.map(Either::Left),
-        Target::Tcp { host, port } | Target::Tls { host, port } => {
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            let stream = TcpStream::connect((host, *port)).await?;
-            stream.set_nodelay(true)?;
-            Ok(Either::Right(stream))
-        }
-    }
+fn invalid(what: &str) -> CloudError {
+    CloudError::new(ErrorKind::Invalid, format!("--cloud-config {what}"))
 }

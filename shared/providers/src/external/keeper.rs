@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
-use ccm_base::{Backoff, jittered};
+use ccm_base::{Backoff, Files, jittered};
 use ccm_cloud::{Call, CloudError, ErrorKind};
 use tokio::time::{Instant, sleep_until};
 
@@ -16,8 +16,6 @@ const REFRESH: Duration = Duration::from_mins(1);
 /// cheap and all work waits for it.
 const RETRY: Backoff =
     Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(5) };
-/// The interval of reading the configuration files.
-const RELOAD: Duration = Duration::from_secs(10);
 /// The minimum interval of calls, even if the connection breaks often.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -25,14 +23,13 @@ const PAUSE: Duration = Duration::from_millis(500);
 const SPREAD: Range<f64> = 0.9..1.1;
 
 /// Runs until it is aborted.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<Shared>, mut files: Files) {
     let connections = Arc::clone(&shared.wire.connection.connections);
+    let mut made = connections.made.subscribe();
     let mut failures = 0_u32;
-    let mut reload_error = None;
-    let mut next_reload = Instant::now() + RELOAD;
     loop {
         let outcome = shared.describe(Call::routine(DESCRIBE_TIMEOUT)).await;
-        let described = connections.count();
+        made.mark_unchanged();
         failures = if outcome.is_ok() { 0 } else { failures.saturating_add(1) };
         if let Err(CloudError { kind: ErrorKind::Timeout, .. }) = &outcome {
             renew(&shared);
@@ -42,52 +39,25 @@ pub(super) async fn run(shared: Arc<Shared>) {
             + outcome
                 .as_ref()
                 .map_or_else(|error| pause_after(error, failures), |()| jittered(REFRESH, SPREAD));
-        loop {
-            tokio::select! {
-                () = sleep_until(again) => break,
-                () = sleep_until(next_reload) => {
-                    next_reload = Instant::now() + RELOAD;
-                    if reload(&shared, &mut reload_error).await {
-                        break;
-                    }
-                }
-                // After a failure the call is repeated soon anyway, and the connection opened
-                // by that call needs no further one.
-                () = connections.changed.notified() => {
-                    if outcome.is_ok() && connections.count() != described {
-                        break;
-                    }
-                }
-                () = connections.suspect.notified() => {
-                    if outcome.is_ok() {
-                        break;
-                    }
-                }
-            }
+        // After a failure the call is repeated soon anyway.
+        tokio::select! {
+            () = sleep_until(again) => {}
+            () = files.changed() => reload(&shared, &mut files).await,
+            Ok(()) = made.changed(), if outcome.is_ok() => {}
+            () = connections.suspect.notified(), if outcome.is_ok() => {}
         }
         sleep_until(asked + PAUSE).await;
     }
 }
 
-/// Reads the configuration again; `true` if it is new. An error is logged once.
-async fn reload(shared: &Shared, told: &mut Option<CloudError>) -> bool {
-    match shared.wire.connection.reload().await {
-        Ok(changed) => {
-            *told = None;
-            if changed {
-                tracing::info!(
-                    endpoint = shared.wire.connection.endpoint(),
-                    "provider configuration changed"
-                );
-            }
-            changed
+async fn reload(shared: &Shared, files: &mut Files) {
+    let connection = &shared.wire.connection;
+    match connection.reload(files).await {
+        Ok(()) => {
+            tracing::info!(endpoint = connection.endpoint(), "provider configuration changed");
         }
         Err(error) => {
-            if told.as_ref() != Some(&error) {
-                tracing::warn!(error = %error, "provider configuration refused; the one before stays in use");
-                *told = Some(error);
-            }
-            false
+            tracing::warn!(%error, "provider configuration refused; the one before stays in use");
         }
     }
 }

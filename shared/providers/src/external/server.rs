@@ -5,7 +5,7 @@
 //!
 //! use ccm_cloud::Cloud;
 //! use ccm_providers::external::server::{Listener, ServeError, serve};
-//! use tokio_util::sync::CancellationToken;
+//! use tokio_util::{either::Either, sync::CancellationToken};
 //!
 //! async fn run(cloud: Arc<dyn Cloud>, stop: CancellationToken) -> Result<(), ServeError> {
 //!     let listener = Listener::bind("unix:///run/quartet/cloud.sock").await?;
@@ -21,15 +21,28 @@ use std::{io, sync::Arc, time::Duration};
 
 use ccm_base::message;
 use ccm_cloud::Cloud;
-use futures::{Stream, StreamExt};
-use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
-use tokio_util::{either::Either, sync::CancellationToken};
-use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
-
-use self::{
-    listener::{Accepted, Socket},
-    service::{InstancesService, ProviderService},
+use ccm_net::{Accepted, Incoming, until};
+use hyper::server::conn::http2;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    service::TowerToHyperService,
 };
+use rustls::{
+    RootCertStore, ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    server::WebPkiClientVerifier,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::{either::Either, sync::CancellationToken};
+use tonic::service::Routes;
+use tower::BoxError;
+
+use self::service::{InstancesService, ProviderService};
 use super::{
     MAX_QUESTION,
     proto::{instances_server::InstancesServer, provider_server::ProviderServer},
@@ -73,9 +86,6 @@ pub enum ServeError {
     /// Certificate and key cannot be used.
     #[error("the server's certificate cannot be used: {0}")]
     Tls(String),
-    /// The server ended unexpectedly.
-    #[error("the server failed: {0}")]
-    Server(String),
 }
 
 /// Serves `cloud` on `listener` until `stop` is cancelled, then lets running calls finish for
@@ -86,61 +96,67 @@ pub async fn serve(
     tls: Option<ServerTls>,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
-    let mut builder = Server::builder();
-    if let Some(tls) = tls {
-        let config = server_tls(&tls);
-        builder =
-            builder.tls_config(config).map_err(|error| ServeError::Tls(message::chain(&error)))?;
-    }
+    let tls = tls.as_ref().map(acceptor).transpose();
+    let tls = tls.map_err(|error| ServeError::Tls(message::chain(&*error)))?;
     let provider = ProviderServer::new(ProviderService::new(Arc::clone(&cloud)));
     let instances = InstancesServer::new(InstancesService::new(cloud));
-    let router = builder
-        .add_service(provider)
-        .add_service(instances.max_decoding_message_size(MAX_QUESTION));
-    let cut = CancellationToken::new();
-    let _cut_at_the_end = cut.clone().drop_guard();
-    let serving = router
-        .serve_with_incoming_shutdown(incoming(listener, cut), stop.clone().cancelled_owned());
-    let drained = async {
-        stop.cancelled().await;
-        tokio::time::sleep(DRAIN).await;
-    };
-    tokio::select! {
-        ended = serving => ended.map_err(|error| ServeError::Server(message::chain(&error))),
-        () = drained => Ok(()),
-    }
-}
-
-/// The incoming connections. Dropping the stream removes the socket's file, so that no client
-/// finds a file without a server.
-fn incoming(
-    listener: Listener,
-    cut: CancellationToken,
-) -> impl Stream<Item = io::Result<Accepted>> {
-    let (socket, unlink) = listener.into_parts();
-    let streams = match socket {
-        Socket::Unix(socket) => {
-            UnixListenerStream::new(socket).map(|stream| stream.map(Either::Left)).left_stream()
+    let routes = Routes::new(provider)
+        .add_service(instances.max_decoding_message_size(MAX_QUESTION))
+        .prepare();
+    // The socket's file is removed at the end.
+    let (socket, _unlink) = listener.into_parts();
+    let token = stop.clone();
+    match socket {
+        Either::Left(listener) => {
+            let serve = move |stream, _| converse(stream, routes.clone(), token.clone());
+            Incoming { listener, tls, most: usize::MAX, grace: DRAIN }.serve(&stop, serve).await;
         }
-        Socket::Tcp(socket) => TcpListenerStream::new(socket)
-            .map(|stream| stream.and_then(without_delay).map(Either::Right))
-            .right_stream(),
-    };
-    streams.map(move |stream| {
-        let _goes_with_the_stream = &unlink;
-        stream.map(|stream| Accepted::new(stream, &cut))
-    })
-}
-
-fn without_delay(stream: tokio::net::TcpStream) -> io::Result<tokio::net::TcpStream> {
-    stream.set_nodelay(true)?;
-    Ok(stream)
-}
-
-fn server_tls(tls: &ServerTls) -> ServerTlsConfig {
-    let config = ServerTlsConfig::new().identity(Identity::from_pem(&tls.cert, &tls.key));
-    match &tls.client_ca {
-        Some(ca) => config.client_ca_root(Certificate::from_pem(ca)),
-        None => config,
+        Either::Right(listener) => {
+            let serve = move |stream: Accepted<TcpStream>, _| {
+                let tcp = match &stream {
+                    Either::Left(tcp) => tcp,
+                    Either::Right(tls) => tls.get_ref().0,
+                };
+                if let Err(error) = tcp.set_nodelay(true) {
+                    tracing::debug!(%error, "answers may be delayed");
+                }
+                converse(stream, routes.clone(), token.clone())
+            };
+            Incoming { listener, tls, most: usize::MAX, grace: DRAIN }.serve(&stop, serve).await;
+        }
     }
+    Ok(())
+}
+
+/// Serves the calls of one connection.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    routes: Routes,
+    stop: CancellationToken,
+) -> hyper::Result<()> {
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(None)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+    until(connection, stop.cancelled()).await
+}
+
+fn acceptor(tls: &ServerTls) -> Result<TlsAcceptor, BoxError> {
+    let certificates = |pem| CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    let provider = Arc::new(ring::default_provider());
+    let clients = match &tls.client_ca {
+        None => WebPkiClientVerifier::no_client_auth(),
+        Some(ca) => {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(certificates(ca)?);
+            WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider))
+                .build()?
+        }
+    };
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(clients)
+        .with_single_cert(certificates(&tls.cert)?, PrivateKeyDer::from_pem_slice(&tls.key)?)?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
 }

@@ -13,7 +13,6 @@ mod balancer;
 mod clouds;
 mod credentials;
 mod environment;
-pub(crate) mod files;
 mod ini;
 mod secret;
 mod sections;
@@ -25,6 +24,7 @@ use std::{
     time::Duration,
 };
 
+use ccm_base::Files;
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_settings::{Problems, RawSettings, Schema as _, one_of, settings};
 use ipnet::IpNet;
@@ -201,47 +201,40 @@ pub(crate) struct Loaded {
     pub config: Config,
     /// What is odd, a line each; they name file, line, section and key.
     pub warnings: Vec<String>,
-    /// Every file that counts: those that are only named, certificates for example, and
-    /// those that are not there but would be read if they were. Who wants to notice
-    /// changes looks at all of them.
-    pub files: Vec<PathBuf>,
-}
-
-/// Settings that cannot be used.
-#[derive(Debug)]
-pub(crate) struct Unusable {
-    /// Every problem, in one line of kind [`ErrorKind::Invalid`].
-    pub error: CloudError,
-    /// As in [`Loaded`], as far as it is known.
-    pub files: Vec<PathBuf>,
 }
 
 impl Config {
-    /// Reads the file of `--cloud-config` and those that it leads to. Blocks while it
-    /// reads.
-    pub(crate) fn load(path: &Path, env: &Environment) -> Result<Loaded, Unusable> {
-        let unusable = |why: String, files| {
-            let error = CloudError::new(ErrorKind::Invalid, format!("--cloud-config {why}"));
-            Unusable { error, files }
-        };
-        let text = files::read(path)
-            .map_err(|why| unusable(format!("{}: {why}", path.display()), vec![path.to_owned()]))?;
-        Self::parse(path, &text, env).map_err(|(why, files)| unusable(why, files))
+    /// Reads the file of `--cloud-config` and those that it leads to. Blocks while it reads.
+    /// `files` gets every file that counts: also those that are only named, certificates for
+    /// example, and those that are not there but would be read if they were.
+    pub(crate) fn load(
+        path: &Path,
+        env: &Environment,
+        files: &mut Files,
+    ) -> Result<Loaded, CloudError> {
+        let text = files.text(path).map_err(|why| format!("{}: {why}", path.display()));
+        text.and_then(|text| Self::parse(path, &text, env, files))
+            .map_err(|why| CloudError::new(ErrorKind::Invalid, format!("--cloud-config {why}")))
     }
 
-    fn parse(path: &Path, text: &str, env: &Environment) -> Result<Loaded, (String, Vec<PathBuf>)> {
-        let (mut problems, mut files) = (Problems::new(), vec![path.to_owned()]);
+    fn parse(
+        path: &Path,
+        text: &str,
+        env: &Environment,
+        files: &mut Files,
+    ) -> Result<Loaded, String> {
+        let mut problems = Problems::new();
         let folder = path.parent().unwrap_or(Path::new(""));
         let resolve = |text: &str| env.resolved(text, folder);
         let sections = Sections::read(text, &resolve, &mut problems);
-        let config = Self::convert(&sections, env, &mut files, &mut problems);
+        let config = Self::convert(&sections, env, files, &mut problems);
         let path = path.display();
         match config {
             Some(config) if problems.is_empty() => {
                 let warnings = problems.warnings().iter().map(|what| format!("{path}: {what}"));
-                Ok(Loaded { config, warnings: warnings.collect(), files })
+                Ok(Loaded { config, warnings: warnings.collect() })
             }
-            _ => Err((format!("{path}: {}", problems.in_one_line()), files)),
+            _ => Err(format!("{path}: {}", problems.in_one_line())),
         }
     }
 
@@ -250,7 +243,7 @@ impl Config {
     fn convert(
         sections: &Sections,
         env: &Environment,
-        files: &mut Vec<PathBuf>,
+        files: &mut Files,
         problems: &mut Problems,
     ) -> Option<Self> {
         let own = sections.given(GLOBAL);
@@ -272,8 +265,8 @@ impl Config {
         let classes = sections.classes().filter_map(&mut class).collect();
         let regional_ids = env.variable("OS_CCM_REGIONAL") == Some("true");
         if let Some(tls) = &tls {
-            files.extend(tls.ca_file.clone());
-            files.extend(tls.client.iter().flat_map(|(cert, key)| [cert.clone(), key.clone()]));
+            let pair = tls.client.iter().flat_map(|(cert, key)| [cert, key]);
+            tls.ca_file.iter().chain(pair).for_each(|path| files.notice(path));
         }
         let access = access?;
         if regional_ids && access.region.is_none() {
@@ -306,7 +299,7 @@ impl Config {
 fn global(
     own: &Given,
     env: &Environment,
-    files: &mut Vec<PathBuf>,
+    files: &mut Files,
     problems: &mut Problems,
 ) -> Option<RawSettings> {
     let global = merged(GLOBAL, own, problems);

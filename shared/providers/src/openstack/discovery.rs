@@ -162,7 +162,10 @@ impl Discovery {
             before.at = at;
             return Ok(());
         }
-        let (endpoint, doubtful) = found.map_err(|failure| failure.held_for(PAUSE))?;
+        let (endpoint, doubtful) = found.map_err(|failure| {
+            let holds = failure.error.retry_after.unwrap_or(PAUSE);
+            Failure { holds, ..failure }
+        })?;
         if doubtful {
             let url = &endpoint.base;
             tracing::warn!(%url, "Nova does not tell its versions; its lowest microversion is used");

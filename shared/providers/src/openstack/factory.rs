@@ -10,7 +10,7 @@ use super::{
     client::Clients,
     cloud::OpenStackCloud,
     metrics::OpenStackMetrics,
-    reload::{self, Files},
+    reload::{self, Source},
 };
 
 /// Builds the provider `openstack`. Talks to nobody: a Keystone that is down is waited
@@ -31,8 +31,8 @@ impl ProviderFactory for OpenStackFactory {
                 "--cloud-config: not set; it must be the path of a cloud.conf",
             )
         })?;
-        let mut files = Files::new(path);
-        let loaded = files.load().await?;
+        let mut source = Source::new(path);
+        let loaded = source.load().await?;
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");
         }
@@ -40,7 +40,7 @@ impl ProviderFactory for OpenStackFactory {
         let clients = Clients::new(context.gate, metrics.clone(), &context.user_agent);
         let cloud = Arc::new(OpenStackCloud::new(clients, &loaded.config)?);
         context.metrics.add(&mut |registry| metrics.register(registry));
-        cloud.keep(reload::run(files, Arc::downgrade(&cloud), metrics));
+        cloud.keep(reload::run(source, Arc::downgrade(&cloud), metrics));
         Ok(cloud)
     }
 

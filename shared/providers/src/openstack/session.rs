@@ -136,14 +136,13 @@ impl Session {
                 (Ok(Arc::clone(state.token.insert(Arc::new(token)))), Renewal::Done)
             }
             Err(failure) => {
-                let (pause, result) = state.pause(failure.error.kind);
-                let (error, next_in_s) = (&failure.error, pause.as_secs_f64());
+                let (holds, result) = state.pause(&failure.error);
+                let (mut error, next_in_s) = (failure.error, holds.as_secs_f64());
                 tracing::warn!(%error, next_in_s, "no token from Keystone");
-                let mut failure = failure.held_for(pause);
                 if !failure.repeat {
-                    failure.error.retry_after = Some(pause.min(ASK_AGAIN));
+                    error.retry_after = Some(holds.min(ASK_AGAIN));
                 }
-                (Err(failure), result)
+                (Err(Failure { error, holds, ..failure }), result)
             }
         };
         if state.in_use {
@@ -177,13 +176,13 @@ impl Session {
 }
 
 impl State {
-    /// Counts a login that failed: how long nobody logs in again, and the metric's word.
-    fn pause(&mut self, kind: ErrorKind) -> (Duration, Renewal) {
-        if is_refusal(kind) {
+    /// Counts a login that failed: how long there is no other one, and the metric's word.
+    fn pause(&mut self, error: &CloudError) -> (Duration, Renewal) {
+        if is_refusal(error.kind) {
             self.refusals = self.refusals.saturating_add(1);
             return (REFUSED.after(self.refusals), Renewal::Refused);
         }
         self.failures = self.failures.saturating_add(1);
-        (FAILED.after(self.failures), Renewal::Failed)
+        (error.retry_after.unwrap_or(FAILED.after(self.failures)), Renewal::Failed)
     }
 }

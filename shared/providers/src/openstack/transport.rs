@@ -1,34 +1,23 @@
 //! Sends one request over a pooled connection and reads its answer, up to a bound.
 
-mod dial;
 mod tls;
 
-use std::{error::Error, io, time::Duration};
+use std::{error::Error, io};
 
 use bytes::Bytes;
 use ccm_base::message;
 use ccm_cloud::{CloudError, ErrorKind};
+use ccm_net::{Outgoing, Proxies, UnfitProxy, Versions, pool};
 use http::{HeaderMap, Request, StatusCode, header::PROXY_AUTHORIZATION};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper_util::{
-    client::{
-        legacy::{Client, connect::Connect},
-        proxy::matcher::Matcher,
-    },
-    rt::{TokioExecutor, TokioTimer},
-};
+use hyper_util::client::legacy::connect::Connect;
 use tower::{BoxError, ServiceExt as _, util::BoxCloneSyncService};
 
-use self::dial::{Connector, UnfitProxy};
 use super::config::Config;
 
-/// An idle connection is kept for so long.
-const IDLE: Duration = Duration::from_secs(90);
 /// So many idle connections are kept to each host.
 const IDLE_CONNECTIONS: usize = 16;
-/// A silent HTTP/2 connection is asked whether it lives, and must answer.
-const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 /// The longest answer that is read.
 const LONGEST_ANSWER: usize = 64 << 20;
 
@@ -36,7 +25,7 @@ const LONGEST_ANSWER: usize = 64 << 20;
 #[derive(Clone)]
 pub(crate) struct Transport {
     send: BoxCloneSyncService<Request<Full<Bytes>>, http::Response<Incoming>, BoxError>,
-    proxies: std::sync::Arc<Matcher>,
+    proxies: Proxies,
 }
 
 /// An answer, whatever its status.
@@ -68,44 +57,39 @@ impl Transport {
     /// Reads the files that `config` names, and the proxies in the environment. Does
     /// not connect yet.
     pub(crate) fn new(config: &Config) -> Result<Self, CloudError> {
-        Self::with_proxies(config, Matcher::from_env())
+        Self::with_proxies(config, Proxies::of_environment())
     }
 
     /// As [`Transport::new`], but with these proxies.
-    fn with_proxies(config: &Config, proxies: Matcher) -> Result<Self, CloudError> {
+    fn with_proxies(config: &Config, proxies: Proxies) -> Result<Self, CloudError> {
         let tls = tls::client(&config.tls, config.auth_url.scheme() == "https")?;
-        let proxies = std::sync::Arc::new(proxies);
         // The other services' hosts are known once there is a catalog.
-        if let Ok(uri) = config.auth_url.as_str().parse()
-            && let Some(proxy) = dial::proxy(&proxies, &uri)
-        {
-            dial::fit(&proxy, &uri).map_err(|unfit| {
+        if let Ok(uri) = config.auth_url.as_str().parse() {
+            proxies.find(&uri).map_err(|unfit| {
                 CloudError::new(ErrorKind::Invalid, format!("auth-url: {unfit}"))
             })?;
         }
-        let connector = Connector::new(std::sync::Arc::clone(&proxies), tls);
-        Ok(Self { proxies, ..Self::over(connector) })
+        let outgoing = Outgoing {
+            proxies: proxies.clone(),
+            tls,
+            server_name: None,
+            versions: Versions::Negotiated,
+            limit: Outgoing::LIMIT,
+        };
+        Ok(Self { proxies, ..Self::over(outgoing.connector()) })
     }
 
     /// Sends over connections that `connector` makes.
     pub(crate) fn over(connector: impl Connect + Clone + Send + Sync + 'static) -> Self {
-        let client = Client::builder(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            .http2_keep_alive_interval(PING.0)
-            .http2_keep_alive_timeout(PING.1)
-            .build::<_, Full<Bytes>>(connector);
-        let proxies = std::sync::Arc::new(Matcher::builder().build());
-        Self { send: BoxCloneSyncService::new(client.map_err(BoxError::from)), proxies }
+        let client = pool::<_, Full<Bytes>>(connector, IDLE_CONNECTIONS);
+        let send = BoxCloneSyncService::new(client.map_err(BoxError::from));
+        Self { send, proxies: Proxies::none() }
     }
 
     /// Sends the request and reads the whole answer. Knows no time limit.
     pub(crate) async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Raw, Broken> {
-        // A tunnel tells the proxy itself who we are.
-        if request.uri().scheme_str() == Some("http")
-            && let Some(proxy) = dial::proxy(&self.proxies, request.uri())
+        // A tunnel shows the proxy its credentials itself.
+        if let Ok(Some(proxy)) = self.proxies.passing_on(request.uri())
             && let Some(credentials) = proxy.basic_auth()
         {
             request.headers_mut().insert(PROXY_AUTHORIZATION, credentials.clone());

@@ -1,6 +1,6 @@
 //! The response for each path.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -38,18 +38,11 @@ const JSON: &str = "application/json";
 /// One of the three health pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HealthPage {
-    name: &'static str,
     /// Whether readiness checks count.
     readiness: bool,
     /// Whether the response includes reasons. Upstream's `/healthz` omits them.
     reasons: bool,
 }
-
-const HEALTH_PAGES: [HealthPage; 3] = [
-    HealthPage { name: "healthz", readiness: false, reasons: false },
-    HealthPage { name: "livez", readiness: false, reasons: true },
-    HealthPage { name: "readyz", readiness: true, reasons: true },
-];
 
 impl Pages {
     /// The response to a request; `is_local` for a peer on loopback.
@@ -61,10 +54,9 @@ impl Pages {
             );
             return reply(StatusCode::FORBIDDEN, TEXT, why);
         }
-        let mut query = Query::parse(request.uri().query().unwrap_or_default());
         let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
-        query.json |= accept.is_some_and(|types| types.contains(JSON));
-        let Some(page) = self.page(path, &query) else {
+        let query = Query(request.uri().query().unwrap_or_default());
+        let Some(page) = self.page(path, query, accept.unwrap_or_default()) else {
             return reply(StatusCode::NOT_FOUND, TEXT, "404 page not found\n".to_owned());
         };
         if method != Method::GET && method != Method::HEAD {
@@ -82,73 +74,72 @@ impl Pages {
         (!is_local && !self.open.iter().any(|open| open == page)).then_some(page)
     }
 
-    fn page(&self, path: &str, query: &Query<'_>) -> Option<Response<Full<Bytes>>> {
+    fn page(&self, path: &str, query: Query<'_>, accept: &str) -> Option<Response<Full<Bytes>>> {
         let path = path.strip_prefix('/')?;
         let (first, check) = match path.split_once('/') {
             Some((first, check)) => (first, Some(check)),
             None => (path, None),
         };
-        match (first, check) {
-            ("metrics", None) => Some(match self.metrics.encode() {
-                Ok(text) => reply(StatusCode::OK, Metrics::CONTENT_TYPE, text),
-                Err(error) => reply(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    TEXT,
-                    format!("cannot encode metrics: {error}\n"),
-                ),
-            }),
+        let page = match (first, check) {
+            ("healthz", _) => HealthPage { readiness: false, reasons: false },
+            ("livez", _) => HealthPage { readiness: false, reasons: true },
+            ("readyz", _) => HealthPage { readiness: true, reasons: true },
+            ("metrics", None) => {
+                return Some(match self.metrics.encode() {
+                    Ok(text) => reply(StatusCode::OK, Metrics::CONTENT_TYPE, text),
+                    Err(error) => {
+                        let text = format!("cannot encode metrics: {error}\n");
+                        reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text)
+                    }
+                });
+            }
             ("configz", None) => {
-                let text = String::clone(&self.configz.load());
-                Some(reply(StatusCode::OK, JSON, text))
+                return Some(reply(StatusCode::OK, JSON, String::clone(&self.configz.load())));
             }
-            ("plan", None) => Some(match query.json {
-                true => reply(StatusCode::OK, JSON, self.plans.json(query.name)),
-                false => reply(StatusCode::OK, TEXT, self.plans.text(query.name)),
-            }),
-            _ => {
-                let page = HEALTH_PAGES.into_iter().find(|page| page.name == first)?;
-                match check {
-                    None => Some(self.all_checks(page, query)),
-                    Some(name) => self.one_check(page, name),
-                }
+            ("plan", None) => {
+                let name = query.all("name").last();
+                let json = query.all("format").any(|format| format == "json");
+                return Some(match json || accept.contains(JSON) {
+                    true => reply(StatusCode::OK, JSON, self.plans.json(name)),
+                    false => reply(StatusCode::OK, TEXT, self.plans.text(name)),
+                });
             }
+            _ => return None,
+        };
+        match check {
+            None => Some(self.all_checks(first, page, query)),
+            Some(name) => self.one_check(page, name),
         }
     }
 
-    fn all_checks(&self, page: HealthPage, query: &Query<'_>) -> Response<Full<Bytes>> {
+    fn all_checks(&self, name: &str, page: HealthPage, query: Query<'_>) -> Response<Full<Bytes>> {
         let findings: Vec<Finding> =
             self.health.findings().into_iter().filter(|finding| page.shows(finding)).collect();
-        let mut text = String::new();
-        let mut good = true;
-        for finding in &findings {
-            let excluded = query.excluded.contains(&finding.name.as_str());
-            good &= excluded || !fails(finding);
-            page.line(&mut text, finding, excluded);
-        }
-        let unmatched: Vec<String> = query
-            .excluded
+        let excluded: Vec<&str> = query.all("exclude").filter(|name| !name.is_empty()).collect();
+        let is_excluded = |finding: &Finding| excluded.contains(&finding.name.as_str());
+        let mut lines: Vec<String> =
+            findings.iter().map(|finding| page.line(finding, is_excluded(finding))).collect();
+        let unmatched: Vec<String> = excluded
             .iter()
             .filter(|name| !findings.iter().any(|finding| finding.name == **name))
             .map(|name| format!("{name:?}"))
             .collect();
         if !unmatched.is_empty() {
             let names = unmatched.join(",");
-            add(
-                &mut text,
-                format_args!("warn: some health checks cannot be excluded: no matches for {names}"),
-            );
+            lines.push(format!(
+                "warn: some health checks cannot be excluded: no matches for {names}"
+            ));
         }
-        match (good, query.verbose) {
-            (true, false) => reply(StatusCode::OK, TEXT, "ok".to_owned()),
-            (true, true) => {
-                add(&mut text, format_args!("{} check passed", page.name));
-                reply(StatusCode::OK, TEXT, text)
-            }
-            (false, _) => {
-                add(&mut text, format_args!("{} check failed", page.name));
-                reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text)
-            }
+        let good = findings.iter().all(|finding| is_excluded(finding) || !fails(finding));
+        if good && query.all("verbose").next().is_none() {
+            return reply(StatusCode::OK, TEXT, "ok".to_owned());
         }
+        let (status, outcome) = match good {
+            true => (StatusCode::OK, "passed"),
+            false => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
+        };
+        lines.push(format!("{name} check {outcome}\n"));
+        reply(status, TEXT, lines.join("\n"))
     }
 
     fn one_check(&self, page: HealthPage, name: &str) -> Option<Response<Full<Bytes>>> {
@@ -183,52 +174,37 @@ impl HealthPage {
 
     /// The finding's line. It starts as upstream's does, for `kubectl get --raw` and probe logs;
     /// the details follow.
-    fn line(self, text: &mut String, finding: &Finding, excluded: bool) {
+    fn line(self, finding: &Finding, excluded: bool) -> String {
         let name = &finding.name;
         let detail = finding.verdict.detail();
         if excluded {
-            add(text, format_args!("[+]{name} excluded: ok"));
+            format!("[+]{name} excluded: ok")
         } else if fails(finding) {
             let reason = if self.reasons { detail } else { "reason withheld" };
-            add(text, format_args!("[-]{name} failed: {reason}"));
+            format!("[-]{name} failed: {reason}")
         } else if !finding.verdict.is_passed() {
-            add(text, format_args!("[!]{name}: {detail}"));
+            format!("[!]{name}: {detail}")
         } else if self.reasons && !detail.is_empty() {
-            add(text, format_args!("[+]{name} ok: {detail}"));
+            format!("[+]{name} ok: {detail}")
         } else {
-            add(text, format_args!("[+]{name} ok"));
+            format!("[+]{name} ok")
         }
     }
 }
 
 /// The query of a URL.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Query<'a> {
-    verbose: bool,
-    excluded: Vec<&'a str>,
-    json: bool,
-    name: Option<&'a str>,
-}
+#[derive(Clone, Copy)]
+struct Query<'a>(&'a str);
 
 impl<'a> Query<'a> {
-    fn parse(query: &'a str) -> Self {
-        let mut parsed = Self::default();
-        for part in query.split('&') {
-            match part.split_once('=').unwrap_or((part, "")) {
-                ("verbose", _) => parsed.verbose = true,
-                ("format", "json") => parsed.json = true,
-                ("name", name) => parsed.name = Some(name),
-                ("exclude", name) if !name.is_empty() => parsed.excluded.push(name),
-                _ => {}
-            }
-        }
-        parsed
+    /// All values of a parameter; the empty text for one without a value.
+    fn all(self, name: &str) -> impl Iterator<Item = &'a str> {
+        let value = move |part: &'a str| {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            (key == name).then_some(value)
+        };
+        self.0.split('&').filter_map(value)
     }
-}
-
-/// Adds a line. Writing to a String cannot fail.
-fn add(text: &mut String, line: std::fmt::Arguments<'_>) {
-    writeln!(text, "{line}").unwrap_or_default();
 }
 
 fn reply(status: StatusCode, content_type: &'static str, text: String) -> Response<Full<Bytes>> {

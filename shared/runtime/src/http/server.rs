@@ -1,17 +1,15 @@
 //! The HTTP server of the admin pages.
 
-use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, net::SocketAddr, time::Duration};
 
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use ccm_net::{Accepted, Incoming, until};
+use futures::future::OptionFuture;
+use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::JoinSet,
-    time::{sleep, timeout},
+    time::timeout,
 };
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -25,8 +23,6 @@ const CONNECTIONS: usize = 64;
 /// Time from the connection, or the end of the last response, to the end of the next request's
 /// header.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time limit for the TLS handshake.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum lifetime of a connection, so that a client that never reads its response cannot
 /// hold it.
 const CONNECTION_LIFE: Duration = Duration::from_mins(10);
@@ -94,73 +90,30 @@ impl Server {
     /// Serves until the token is cancelled, then finishes responses in progress.
     pub async fn run(self, token: CancellationToken) {
         let Self { listener, certificate, pages } = self;
-        let acceptor = certificate.as_ref().map(Certificate::acceptor);
-        let mut tasks = JoinSet::new();
-        if let Some(certificate) = certificate {
-            tasks.spawn(certificate.follow(token.clone()));
-        }
-        let slots = Arc::new(Semaphore::new(CONNECTIONS));
-        while let Some(accepted) = token.run_until_cancelled(next(&listener, &slots)).await {
-            while tasks.try_join_next().is_some() {}
-            let (stream, is_local, slot) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    // Most likely out of file descriptors: wait for some to be closed.
-                    tracing::warn!(%error, "cannot accept a connection to the HTTP pages");
-                    sleep(Duration::from_secs(1)).await;
-                    continue;
-                }
-            };
-            let (acceptor, pages, token) = (acceptor.clone(), pages.clone(), token.clone());
-            tasks.spawn(async move {
-                let _slot = slot;
-                match acceptor {
-                    None => converse(stream, is_local, pages, token).await,
-                    Some(acceptor) => secure(acceptor, stream, is_local, pages, token).await,
-                }
-            });
-        }
-        let ended =
-            timeout(LAST_ANSWER, async { while tasks.join_next().await.is_some() {} }).await;
-        if ended.is_err() {
-            tracing::debug!(connections = tasks.len(), "closed connections to the HTTP pages");
-        }
-    }
-}
-
-/// The next connection, once a slot is free, and whether it comes from loopback.
-async fn next(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, bool, OwnedSemaphorePermit)> {
-    let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, peer) = listener.accept().await?;
-    // A dual-stack listener shows an IPv4 peer as an IPv6 address.
-    Ok((stream, peer.ip().to_canonical().is_loopback(), slot))
-}
-
-async fn secure(
-    acceptor: TlsAcceptor,
-    stream: TcpStream,
-    is_local: bool,
-    pages: Pages,
-    token: CancellationToken,
-) {
-    match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => converse(stream, is_local, pages, token).await,
-        Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
-        Err(_) => tracing::debug!("TLS handshake timed out"),
+        let incoming = Incoming {
+            listener,
+            tls: certificate.as_ref().map(Certificate::acceptor),
+            most: CONNECTIONS,
+            grace: LAST_ANSWER,
+        };
+        let (stop, follow) = (token.clone(), certificate.map(|it| it.follow(token.clone())));
+        let serve = move |stream, peer: SocketAddr| {
+            // A dual-stack listener shows an IPv4 peer as an IPv6 address.
+            let is_local = peer.ip().to_canonical().is_loopback();
+            converse(stream, is_local, pages.clone(), stop.clone())
+        };
+        tokio::join!(incoming.serve(&token, serve), OptionFuture::from(follow));
     }
 }
 
 /// Serves the requests of one connection.
 async fn converse(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+    stream: Accepted<TcpStream>,
     is_local: bool,
     pages: Pages,
     token: CancellationToken,
-) {
-    let service = service_fn(move |request: http::Request<Incoming>| {
+) -> hyper::Result<()> {
+    let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let answer = pages.answer(&request, is_local);
         async move { Ok::<_, Infallible>(answer) }
     });
@@ -169,15 +122,8 @@ async fn converse(
         .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = async { tokio::select! { () = token.cancelled() => {}, () = sleep(CONNECTION_LIFE) => {} } } => {
-            connection.as_mut().graceful_shutdown();
-            timeout(LAST_ANSWER, connection).await.unwrap_or(Ok(()))
-        }
+    let over = async {
+        timeout(CONNECTION_LIFE, token.cancelled()).await.unwrap_or(());
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "connection to the HTTP pages failed");
-    }
+    timeout(CONNECTION_LIFE + LAST_ANSWER, until(connection, over)).await.unwrap_or(Ok(()))
 }

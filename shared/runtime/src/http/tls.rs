@@ -1,8 +1,10 @@
 //! The certificate of the admin pages, reloaded when its files change.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use ccm_base::Files;
+use ccm_net::{PemError, PemFile, identity};
 use rustls::{
     ServerConfig,
     crypto::ring,
@@ -10,62 +12,28 @@ use rustls::{
     sign::CertifiedKey,
     version::{TLS12, TLS13},
 };
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
-use sha2::{Digest as _, Sha256};
-use tokio::time::{MissedTickBehavior, interval};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::TlsSettings;
 
-/// Poll interval for the files.
-const PERIOD: Duration = Duration::from_secs(5);
-
 /// The certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read.
-    #[error("cannot read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The file has no valid certificate.
-    #[error("{} must contain certificates (PEM)", path.display())]
-    Certificate {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file has no valid key.
-    #[error("{} must contain a private key (PEM)", path.display())]
-    Key {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Key and certificate do not match, or their type is unknown.
-    #[error("{} must be the private key of the first certificate in {}", key.display(), certificate.display())]
-    Pair {
-        /// The file of the key.
-        key: PathBuf,
-        /// The file of the certificate.
-        certificate: PathBuf,
-        /// The TLS library's error.
-        source: rustls::Error,
-    },
+    /// A file cannot be used.
+    #[error(transparent)]
+    File(#[from] PemError),
     /// The TLS library rejects the requested versions.
     #[error("TLS cannot be set up")]
-    Setup(#[source] rustls::Error),
+    Setup(#[from] rustls::Error),
 }
 
 /// A certificate that is reloaded from its files.
-#[derive(Clone)]
 pub(super) struct Certificate {
-    files: TlsSettings,
+    settings: TlsSettings,
+    files: Files,
     current: Arc<Current>,
     config: Arc<ServerConfig>,
-    seen: [u8; 32],
 }
 
 #[derive(Debug)]
@@ -77,61 +45,23 @@ impl ResolvesServerCert for Current {
     }
 }
 
-/// The content of both files.
-struct Content {
-    certificate: Vec<u8>,
-    key: Vec<u8>,
-}
-
-impl Content {
-    fn read(files: &TlsSettings) -> Result<Self, TlsError> {
-        let read = |path: &PathBuf| {
-            std::fs::read(path).map_err(|source| TlsError::Read { path: path.clone(), source })
-        };
-        Ok(Self { certificate: read(&files.certificate)?, key: read(&files.key)? })
-    }
-
-    fn digest(&self) -> [u8; 32] {
-        Sha256::new()
-            .chain_update(&self.certificate)
-            .chain_update([0])
-            .chain_update(&self.key)
-            .finalize()
-            .into()
-    }
-
-    fn pair(&self, files: &TlsSettings) -> Result<CertifiedKey, TlsError> {
-        let chain: Vec<_> = CertificateDer::pem_slice_iter(&self.certificate)
-            .collect::<Result<_, _>>()
-            .ok()
-            .filter(|chain: &Vec<_>| !chain.is_empty())
-            .ok_or_else(|| TlsError::Certificate { path: files.certificate.clone() })?;
-        // The parser's error may quote the private key, so it is dropped.
-        let key = PrivateKeyDer::from_pem_slice(&self.key)
-            .map_err(|_| TlsError::Key { path: files.key.clone() })?;
-        CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|source| {
-            TlsError::Pair {
-                key: files.key.clone(),
-                certificate: files.certificate.clone(),
-                source,
-            }
-        })
-    }
+fn read(settings: &TlsSettings, files: &mut Files) -> Result<CertifiedKey, PemError> {
+    let certificate = PemFile { setting: "--tls-cert-file", path: &settings.certificate };
+    identity(certificate, PemFile { setting: "--tls-private-key-file", path: &settings.key }, files)
 }
 
 impl Certificate {
     /// Reads the files.
-    pub(super) fn read(files: &TlsSettings) -> Result<Self, TlsError> {
-        let content = Content::read(files)?;
-        let current = Arc::new(Current(ArcSwap::from_pointee(content.pair(files)?)));
-        let versions: &[_] = if files.only_tls13 { &[&TLS13] } else { &[&TLS13, &TLS12] };
+    pub(super) fn read(settings: &TlsSettings) -> Result<Self, TlsError> {
+        let mut files = Files::default();
+        let current = Arc::new(Current(ArcSwap::from_pointee(read(settings, &mut files)?)));
+        let versions: &[_] = if settings.only_tls13 { &[&TLS13] } else { &[&TLS13, &TLS12] };
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_protocol_versions(versions)
-            .map_err(TlsError::Setup)?
+            .with_protocol_versions(versions)?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { files: files.clone(), current, config: Arc::new(config), seen: content.digest() })
+        Ok(Self { settings: settings.clone(), files, current, config: Arc::new(config) })
     }
 
     /// Accepts TLS on a connection.
@@ -139,41 +69,19 @@ impl Certificate {
         TlsAcceptor::from(Arc::clone(&self.config))
     }
 
-    /// Polls the files until the token is cancelled.
+    /// Follows the files until the token is cancelled. While only one of the two is new, they
+    /// do not match and the old pair stays.
     pub(super) async fn follow(mut self, token: CancellationToken) {
-        let mut ticks = interval(PERIOD);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut last_problem = String::new();
-        while token.run_until_cancelled(ticks.tick()).await.is_some() {
-            match self.look() {
-                Ok(false) => {}
-                Ok(true) => {
-                    last_problem.clear();
-                    tracing::info!(file = %self.files.certificate.display(), "loaded a new certificate of the HTTP pages");
+        while token.run_until_cancelled(self.files.changed()).await.is_some() {
+            match read(&self.settings, &mut self.files) {
+                Ok(pair) => {
+                    self.current.0.store(Arc::new(pair));
+                    tracing::info!(file = %self.settings.certificate.display(), "loaded a new certificate of the HTTP pages");
                 }
-                Err(error) => {
-                    let problem = ccm_base::message::chain(&error);
-                    if problem != last_problem {
-                        tracing::error!(
-                            "rejected the new certificate of the HTTP pages, the old one stays in use: {problem}"
-                        );
-                        last_problem = problem;
-                    }
-                }
+                Err(problem) => tracing::error!(
+                    "rejected the new certificate of the HTTP pages, the old one stays in use: {problem}"
+                ),
             }
         }
-    }
-
-    /// Loads new files, if there are any. While only one of the two is new, they do not match and
-    /// the old pair stays.
-    pub(super) fn look(&mut self) -> Result<bool, TlsError> {
-        let content = Content::read(&self.files)?;
-        if content.digest() == self.seen {
-            return Ok(false);
-        }
-        let pair = content.pair(&self.files)?;
-        self.current.0.store(Arc::new(pair));
-        self.seen = content.digest();
-        Ok(true)
     }
 }

@@ -1,19 +1,14 @@
 //! Reloads the configuration file while the program runs.
-//!
-//! It polls the content instead of watching the file: a mounted ConfigMap replaces a symbolic
-//! link, and a watch on the file misses all changes after the first.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc};
 
 use arc_swap::ArcSwap;
+use ccm_base::Files;
 use ccm_metrics::{Counter, Every, Family, Gauge, label, metrics};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use strum::{IntoStaticStr, VariantNames};
-use tokio::{
-    sync::watch,
-    time::{MissedTickBehavior, interval},
-};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use ccm_settings::{Changes, Problems};
@@ -23,9 +18,6 @@ use crate::{
     metrics::Metrics,
     settings::{CommonSettings, Loaded},
 };
-
-/// Poll interval for the content of the file.
-const PERIOD: Duration = Duration::from_secs(5);
 
 /// The outcome of a new version of the file.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
@@ -47,22 +39,9 @@ metrics! {
     }
 }
 
-/// The result of one poll of the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// The content is unchanged.
-    Same,
-    /// A new version was applied, except for settings that need a restart.
-    Taken(Changes),
-    /// A new version was rejected; the previous one stays in force.
-    Refused(Problems),
-}
-
 /// Keeps a program's settings up to date with its file.
 pub(crate) struct Reload<S> {
     loaded: Loaded<S>,
-    /// The last content read, valid or not; a read error counts as content.
-    seen: Result<[u8; 32], String>,
     common: watch::Sender<Arc<CommonSettings>>,
     own: watch::Sender<Arc<S>>,
     page: Arc<ArcSwap<String>>,
@@ -76,7 +55,6 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
         let condition = health.condition("config", Scope::Information, "not read");
         let page = loaded.configz();
         let this = Self {
-            seen: Ok(digest(loaded.file.as_deref().unwrap_or_default())),
             common: watch::Sender::new(Arc::clone(&loaded.common)),
             own: watch::Sender::new(Arc::clone(&loaded.own)),
             page: Arc::new(ArcSwap::from_pointee(page)),
@@ -104,37 +82,36 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
         Arc::clone(&self.page)
     }
 
-    /// Polls the file until the token is cancelled.
+    /// Follows the file until the token is cancelled.
     pub(crate) async fn run(mut self, token: CancellationToken) {
-        let Some(path) = self.loaded.config_path().map(str::to_owned) else {
+        let Some(file) = self.loaded.config_path().map(str::to_owned) else {
             // Keeps the senders alive, so that receivers never see them closed.
             token.cancelled().await;
             return;
         };
-        let mut ticks = interval(PERIOD);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while token.run_until_cancelled(ticks.tick()).await.is_some() {
-            let content = tokio::fs::read_to_string(&path).await.map_err(|error| error.to_string());
-            match self.look(content) {
-                Look::Same => {}
-                Look::Taken(Changes { changed, restart }) => {
+        let (path, mut files) = (Path::new(&file), Files::default());
+        let start = self.loaded.file.clone().unwrap_or_default();
+        files.remember(path, &Ok(start.into_bytes()));
+        while token.run_until_cancelled(files.changed()).await.is_some() {
+            match self.take(files.text(path)) {
+                Ok(Changes { changed, restart }) => {
                     tracing::info!(
-                        file = path,
+                        file,
                         changed = changed.join(","),
                         "loaded a new version of the configuration file"
                     );
                     if !restart.is_empty() {
                         tracing::warn!(
-                            file = path,
+                            file,
                             settings = restart.join(","),
                             "changed settings need a restart to take effect"
                         );
                     }
                 }
-                Look::Refused(problems) => {
+                Err(problems) => {
                     for problem in problems.iter() {
                         tracing::error!(
-                            file = path,
+                            file,
                             "rejected the new version of the configuration file: {problem}"
                         );
                     }
@@ -143,14 +120,11 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
         }
     }
 
-    /// Validates the content of the file and applies it.
-    pub(crate) fn look(&mut self, content: Result<String, String>) -> Look {
-        let seen = content.as_deref().map(digest).map_err(Clone::clone);
-        if seen == self.seen {
-            return Look::Same;
-        }
-        self.seen = seen;
-        match self.loaded.take(content) {
+    /// Validates the content of the file and applies it, except for settings that need a
+    /// restart. An invalid version is refused whole: the one before stays in force.
+    fn take(&mut self, content: Result<String, String>) -> Result<Changes, Problems> {
+        let outcome = self.loaded.take(content);
+        match &outcome {
             Ok(changes) => {
                 self.page.store(Arc::new(self.loaded.configz()));
                 publish(&self.common, &self.loaded.common);
@@ -158,7 +132,6 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
                 self.metrics.reloads.of(Outcome::Success).inc();
                 self.metrics.valid.set(1);
                 self.report(&changes.restart);
-                Look::Taken(changes)
             }
             Err(problems) => {
                 self.metrics.reloads.of(Outcome::Failure).inc();
@@ -166,15 +139,15 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
                 let lines = problems.to_string().replace('\n', "; ");
                 self.condition
                     .fail(format!("the new version is invalid, the old one stays in use: {lines}"));
-                Look::Refused(problems)
             }
         }
+        outcome
     }
 
     fn report(&self, restart: &[String]) {
-        let text = match (self.loaded.config_path(), &self.seen) {
-            (Some(path), Ok(digest)) => {
-                let [a, b, c, d, ..] = digest;
+        let text = match (self.loaded.config_path(), &self.loaded.file) {
+            (Some(path), Some(text)) => {
+                let [a, b, c, d, ..]: [u8; 32] = Sha256::digest(text).into();
                 let short = format!("{a:02x}{b:02x}{c:02x}{d:02x}");
                 let pending = match restart {
                     [] => String::new(),
@@ -196,10 +169,6 @@ fn publish<T: PartialEq>(sender: &watch::Sender<Arc<T>>, value: &Arc<T>) {
         }
         is_new
     });
-}
-
-fn digest(text: &str) -> [u8; 32] {
-    Sha256::digest(text).into()
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ async fn an_invalid_configuration_is_rejected_in_one_line() {
     place.write("empty.pem", "");
     for (text, expect) in [
         ("endpont: unix:///s".to_owned(), "did you mean endpoint?"),
-        (format!("{https}{{ca: none.pem}}"), "tls.ca: there is no file"),
+        (format!("{https}{{ca: none.pem}}"), "none.pem: there is no such file"),
         (format!("{https}{{ca: empty.pem}}"), "tls.ca: "),
         (format!("{https}{{ca: key.pem}}"), "holds no certificate in PEM form"),
         (format!("{https}{{ca: cert.pem, cert: key.pem, key: key.pem}}"), "tls.cert: "),
@@ -28,7 +28,7 @@ async fn an_invalid_configuration_is_rejected_in_one_line() {
         ),
         (
             format!("{https}{{ca: cert.pem, cert: cert.pem, key: none.pem}}"),
-            "tls.key: there is no file",
+            "none.pem: there is no such file",
         ),
         (format!("{https}{{ca: cert.pem, cert: cert.pem, key: other.pem}}"), "KeyMismatch"),
         (

@@ -109,18 +109,18 @@ fn a_missing_key_is_reported_once() {
     assert_eq!(problem.matches("tls.ca").count(), 1, "{problem}");
 }
 
-#[tokio::test]
-async fn says_why_there_is_no_file() {
+#[test]
+fn says_why_there_is_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let binary = folder.path().join("binary");
     std::fs::write(&binary, [0xff, 0xfe, 0x00]).unwrap();
     for (path, expect) in [
         (None, "--cloud-config: missing"),
         (Some(folder.path().join("none.yaml")), "there is no such file"),
-        (Some(folder.path().to_owned()), "cannot be read"),
-        (Some(binary), "not a text file"),
+        (Some(folder.path().to_owned()), "is a folder"),
+        (Some(binary), "is not a text file"),
     ] {
-        let error = ExternalConfig::read(path.as_deref()).await.unwrap_err();
+        let error = ExternalConfig::read(path.as_deref(), &mut Files::default()).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Invalid);
         assert!(error.message.contains(expect), "{error}");
         let name = path.map(|path| path.display().to_string()).unwrap_or_default();

@@ -4,19 +4,10 @@ use std::{
     io,
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
-    pin::Pin,
-    task::{Context, Poll},
 };
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream, UnixListener, UnixStream},
-};
-use tokio_util::{
-    either::Either,
-    sync::{CancellationToken, WaitForCancellationFutureOwned},
-};
-use tonic::transport::server::Connected;
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio_util::either::Either;
 
 use super::ServeError;
 use crate::external::config::{Target, parse_target};
@@ -30,11 +21,7 @@ pub struct Listener {
     unlink: Option<Unlink>,
 }
 
-#[derive(Debug)]
-pub(super) enum Socket {
-    Unix(UnixListener),
-    Tcp(TcpListener),
-}
+pub(super) type Socket = Either<UnixListener, TcpListener>;
 
 /// Removes a unix socket's file at the end, unless another process has replaced it.
 #[derive(Debug)]
@@ -78,7 +65,7 @@ impl Listener {
             TcpListener::bind((bare, if any_port { 0 } else { port })).await.map_err(failed)?;
         let port = socket.local_addr().map_err(failed)?.port();
         Ok(Self {
-            socket: Socket::Tcp(socket),
+            socket: Socket::Right(socket),
             endpoint: format!("{scheme}://{host}:{port}"),
             unlink: None,
         })
@@ -104,7 +91,7 @@ async fn bind_unix(path: PathBuf) -> io::Result<Listener> {
     };
     let endpoint = format!("unix://{}", path.display());
     Ok(Listener {
-        socket: Socket::Unix(socket),
+        socket: Socket::Left(socket),
         endpoint,
         unlink: Some(Unlink { file: identity(&path)?, path }),
     })
@@ -118,59 +105,4 @@ async fn is_abandoned(path: &Path) -> bool {
         && UnixStream::connect(path)
             .await
             .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-}
-
-/// An accepted connection of either kind, which ends when it is cut.
-pub(super) struct Accepted {
-    stream: Either<UnixStream, TcpStream>,
-    cut: Pin<Box<WaitForCancellationFutureOwned>>,
-}
-
-impl Accepted {
-    pub(super) fn new(stream: Either<UnixStream, TcpStream>, cut: &CancellationToken) -> Self {
-        Self { stream, cut: Box::pin(cut.clone().cancelled_owned()) }
-    }
-
-    /// Fails once the connection is cut. Every read calls it, and a read is always pending, so
-    /// that an idle connection ends as well.
-    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        match self.cut.as_mut().poll(cx) {
-            Poll::Ready(()) => Err(io::ErrorKind::ConnectionAborted.into()),
-            Poll::Pending => Ok(()),
-        }
-    }
-}
-
-impl Connected for Accepted {
-    type ConnectInfo = ();
-    fn connect_info(&self) -> Self::ConnectInfo {}
-}
-
-impl AsyncRead for Accepted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.check(cx)?;
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for Accepted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buffer)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
 }

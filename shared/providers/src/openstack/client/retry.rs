@@ -28,12 +28,6 @@ impl Failure {
         Self { repeat: true, ..error.into() }
     }
 
-    /// The same for other callers: for `pause`, or for the pause that the service asked for.
-    pub(crate) fn held_for(self, pause: Duration) -> Self {
-        let asked = self.error.retry_after.filter(|_| self.repeat);
-        Self { holds: asked.unwrap_or(pause), ..self }
-    }
-
     /// As a caller sees it for whom it holds for so long.
     pub(crate) fn with_left(mut self, left: Duration) -> Self {
         self.error.retry_after = self.error.retry_after.map(|after| after.min(left));

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ccm_base::nearest;
+use ccm_base::{Files, nearest};
 use ccm_settings::{Kind, Problems, RawValue, settings};
 use serde::{Deserialize, Serialize};
 use serde_yaml_ng::Value;
@@ -14,7 +14,6 @@ use serde_yaml_ng::Value;
 use super::{
     credentials::Login,
     environment::Environment,
-    files,
     sections::{GLOBAL, Given, keys},
     values::flag,
 };
@@ -68,7 +67,7 @@ type Texts = BTreeMap<String, String>;
 pub(super) fn read(
     wanted: &Wanted,
     environment: &Environment,
-    files: &mut Vec<PathBuf>,
+    files: &mut Files,
     problems: &mut Problems,
 ) -> Option<Given> {
     let mut reader = Reader { environment, problems, files };
@@ -86,7 +85,7 @@ pub(super) fn read(
 struct Reader<'a> {
     environment: &'a Environment,
     problems: &'a mut Problems,
-    files: &'a mut Vec<PathBuf>,
+    files: &'a mut Files,
 }
 
 impl Reader<'_> {
@@ -102,16 +101,9 @@ impl Reader<'_> {
         let mut places =
             folders.iter().flat_map(|folder| names.each_ref().map(|name| folder.join(name)));
         places.find(|path| {
-            self.counts(path);
+            self.files.notice(path);
             path.exists()
         })
-    }
-
-    /// What is in this file, or that there is none, makes a difference.
-    fn counts(&mut self, path: &Path) {
-        if !self.files.iter().any(|known| known == path) {
-            self.files.push(path.to_owned());
-        }
     }
 
     fn find_clouds(&mut self, wanted: &Wanted) -> Option<PathBuf> {
@@ -169,8 +161,7 @@ impl Reader<'_> {
 
     /// Reads a file. Its parser's messages may hold values, so they are left out.
     fn document(&mut self, path: &Path) -> Option<Document> {
-        self.counts(path);
-        let document = files::read(path).and_then(|text| parse(&text));
+        let document = self.files.text(path).and_then(|text| parse(&text));
         document.map_err(|why| self.problems.add(path.display().to_string(), why)).ok()
     }
 }

@@ -55,7 +55,7 @@ async fn a_failure_answers_later_callers_while_it_holds() {
         let number = begun.fetch_add(1, Ordering::Relaxed);
         async move {
             let error = CloudError::new(ErrorKind::Invalid, number.to_string());
-            Err(Failure::from(error).held_for(Duration::from_secs(5)))
+            Err(Failure { holds: Duration::from_secs(5), ..error.into() })
         }
     };
     for (seconds, expect) in [(0, 1), (4, 1), (1, 2)] {

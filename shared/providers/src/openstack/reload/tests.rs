@@ -29,10 +29,10 @@ impl Followed {
         let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
         put("clouds.yaml", clouds);
         put("cloud.conf", "[Global]\nuse-clouds = true\nclouds-file = clouds.yaml\n");
-        let mut files = Files::new(folder.path().join("cloud.conf"));
-        let loaded = files.load().await.unwrap();
+        let mut source = Source::new(folder.path().join("cloud.conf"));
+        let loaded = source.load().await.unwrap();
         let cloud = Arc::new(OpenStackCloud::new(rig.clients(), &loaded.config).unwrap());
-        cloud.keep(run(files, Arc::downgrade(&cloud), rig.metrics.clone()));
+        cloud.keep(run(source, Arc::downgrade(&cloud), rig.metrics.clone()));
         sleep(SOON).await;
         Self { rig, folder, cloud }
     }

@@ -35,7 +35,7 @@ impl Catalog {
         for entry in entries {
             let Ok(entry) = serde_json::from_value::<WireEntry>(entry) else { continue };
             let Some(service) = Service::of_type(&entry.r#type) else { continue };
-            let readable = entry.endpoints.into_iter().map(serde_json::from_value).flatten();
+            let readable = entry.endpoints.into_iter().flat_map(serde_json::from_value);
             endpoints.extend(readable.map(|endpoint| (service, endpoint)));
         }
         Self { endpoints }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use ccm_base::Files;
 use ccm_cloud::{Call, CallClass, CallGate, CallReport, Cloud as _, CloudError, ErrorKind, Permit};
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response, Uri};
@@ -337,7 +338,8 @@ pub fn config(password: &str) -> Config {
         "[Global]\nauth-url = http://keystone\nregion = one\nuser-id = u1\ntenant-id = p1\npassword = {password}\n"
     )
     .unwrap();
-    Config::load(file.path(), &Environment::of_process()).unwrap().config
+    let files = &mut Files::default();
+    Config::load(file.path(), &Environment::of_process(), files).unwrap().config
 }
 
 /// Closes a service for the pause that it asked for, as the process's gate does, and keeps a

@@ -1,9 +1,10 @@
-use std::{convert::Infallible, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{convert::Infallible, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use ccm_cloud::ErrorKind;
 use http::{Response, Version, header::HOST};
 use hyper::service::service_fn;
 use hyper_util::{
+    client::proxy::matcher::Matcher,
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
@@ -105,7 +106,7 @@ async fn get(transport: &Transport, url: &str) -> Result<Raw, Broken> {
 }
 
 fn direct(config: &Config) -> Transport {
-    Transport::with_proxies(config, Matcher::builder().build()).unwrap()
+    Transport::with_proxies(config, Proxies::none()).unwrap()
 }
 
 #[tokio::test]
@@ -162,6 +163,7 @@ async fn plain_requests_are_handed_to_the_proxy() {
         .http(format!("http://me:secret@{}", proxy.address))
         .no("direct.test")
         .build();
+    let proxies = Proxies::by(proxies);
     let config = config("http://cloud.test", Tls::default());
     let transport = Transport::with_proxies(&config, proxies).unwrap();
     get(&transport, "http://cloud.test/v3/").await.unwrap();
@@ -199,7 +201,8 @@ async fn tls_goes_through_a_tunnel() {
     let tls = Tls { ca_file: Some(served.ca.clone()), ..Tls::default() };
     let config = config("https://cloud.test", tls);
     let transport =
-        Transport::with_proxies(&config, Matcher::builder().https(proxy).build()).unwrap();
+        Transport::with_proxies(&config, Proxies::by(Matcher::builder().https(proxy).build()))
+            .unwrap();
     assert_eq!(get(&transport, "https://cloud.test/v3/").await.unwrap().status, 200);
 }
 
@@ -207,9 +210,9 @@ async fn tls_goes_through_a_tunnel() {
 async fn a_proxy_of_another_kind_is_refused_at_start() {
     let config = config("https://cloud.test", Tls { insecure: true, ..Tls::default() });
     let proxies = || Matcher::builder().all("socks5://proxy:1080");
-    let error = Transport::with_proxies(&config, proxies().build()).err().unwrap();
+    let error = Transport::with_proxies(&config, Proxies::by(proxies().build())).err().unwrap();
     assert!(error.message.contains("socks5") && error.message.contains("HTTPS_PROXY"), "{error}");
-    assert!(Transport::with_proxies(&config, proxies().no("*").build()).is_ok());
+    assert!(Transport::with_proxies(&config, Proxies::by(proxies().no("*").build())).is_ok());
 }
 
 #[tokio::test]
@@ -217,7 +220,7 @@ async fn a_proxy_of_another_kind_learns_nothing_of_any_service() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = format!("https://user:s3cret@{}", listener.local_addr().unwrap());
     let config = config("https://keystone.test", Tls { insecure: true, ..Tls::default() });
-    let proxies = Matcher::builder().all(proxy).no("keystone.test").build();
+    let proxies = Proxies::by(Matcher::builder().all(proxy).no("keystone.test").build());
     let transport = Transport::with_proxies(&config, proxies).unwrap();
     for url in ["https://nova.test/v2.1/", "http://nova.test/v2.1/"] {
         let error = get(&transport, url).await.unwrap_err();

@@ -1,0 +1,187 @@
+//! Files that are read again when they change.
+//!
+//! Their content is polled, because a Secret or a ConfigMap that is mounted changes by
+//! symbolic links, which a watch on the file loses sight of.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, sleep_until},
+};
+
+/// The largest file that is read, in bytes.
+const LARGEST: u64 = 1 << 20;
+/// The period of looking at files.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// The files that something was made from, and what they held when they were read.
+///
+/// What counts as a change is the content that the reader got, so a file that changes while
+/// it is read, or right after, is noticed as well.
+#[derive(Clone, Debug)]
+pub struct Files {
+    seen: BTreeMap<PathBuf, u64>,
+    next_look: Instant,
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self { seen: BTreeMap::new(), next_look: Instant::now() + PERIOD }
+    }
+}
+
+impl Files {
+    /// The content of a file, or in words why it cannot be read. Blocks while it reads.
+    pub fn read(&mut self, path: &Path) -> Result<Vec<u8>, String> {
+        let content = read(path);
+        self.remember(path, &content);
+        content
+    }
+
+    /// The text of a file, or in words why it cannot be read. Blocks while it reads.
+    pub fn text(&mut self, path: &Path) -> Result<String, String> {
+        String::from_utf8(self.read(path)?).map_err(|_| "is not a text file (UTF-8)".to_owned())
+    }
+
+    /// Remembers what a file holds now, before something else reads it. Blocks while it reads.
+    pub fn notice(&mut self, path: &Path) {
+        self.remember(path, &read(path));
+    }
+
+    /// Remembers what was read elsewhere. What a file held first stays remembered.
+    pub fn remember(&mut self, path: &Path, content: &Result<Vec<u8>, String>) {
+        self.seen.entry(path.to_owned()).or_insert_with(|| fingerprint(content));
+    }
+
+    /// Waits until a file holds something else than was read, then forgets all of them: the
+    /// caller reads them again. Can be cancelled at any time.
+    pub async fn changed(&mut self) {
+        loop {
+            sleep_until(self.next_look).await;
+            let seen = self.seen.clone();
+            let differ = move || seen.iter().any(|(path, seen)| fingerprint(&read(path)) != *seen);
+            let is_news = spawn_blocking(differ).await.unwrap_or(false);
+            self.next_look = Instant::now() + PERIOD;
+            if is_news {
+                self.seen.clear();
+                return;
+            }
+        }
+    }
+}
+
+/// The reason why a file cannot be read is part of it: a file that appears is a change.
+fn fingerprint(content: &Result<Vec<u8>, String>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let words = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        _ => format!("cannot be read: {error}"),
+    };
+    // Looked at before it is opened: opening a pipe waits for its writer.
+    let about = fs::metadata(path).map_err(words)?;
+    if about.is_dir() {
+        return Err("is a folder; give the path of the file in it".to_owned());
+    }
+    if !about.is_file() {
+        return Err("is not a plain file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes))
+        .map_err(words)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(format!("is larger than {} KiB", LARGEST >> 10));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// Longer than one period.
+    const SOON: Duration = Duration::from_secs(6);
+
+    async fn is_noticed(files: &mut Files) -> bool {
+        timeout(SOON, files.changed()).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_contents_are_noticed_and_equal_ones_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, later) = (folder.path().join("a"), folder.path().join("b"));
+        fs::write(&file, "one").unwrap();
+        let mut files = Files::default();
+        let load = |files: &mut Files| (files.text(&file), files.text(&later));
+        let missing = || Err("there is no such file".to_owned());
+        assert_eq!(load(&mut files), (Ok("one".to_owned()), missing()));
+        assert!(!is_noticed(&mut files).await);
+        fs::write(folder.path().join("a"), "one").unwrap();
+        assert!(!is_noticed(&mut files).await, "the same content at another time");
+        fs::write(folder.path().join("b"), "").unwrap();
+        assert!(is_noticed(&mut files).await, "a file that was missing");
+        assert_eq!(load(&mut files), (Ok("one".to_owned()), Ok(String::new())));
+        fs::remove_file(folder.path().join("a")).unwrap();
+        assert!(is_noticed(&mut files).await);
+        assert_eq!(load(&mut files).0, missing());
+        assert!(!is_noticed(&mut files).await, "once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_mounted_secret_changes_by_its_links() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (version, text) in [("1", "one"), ("2", "two")] {
+            fs::create_dir(at(version)).unwrap();
+            fs::write(at(version).join("key"), text).unwrap();
+        }
+        symlink("1", at("..data")).unwrap();
+        symlink("..data/key", at("key")).unwrap();
+        let mut files = Files::default();
+        assert_eq!(files.text(&at("key")).unwrap(), "one");
+        symlink("2", at("..tmp")).unwrap();
+        fs::rename(at("..tmp"), at("..data")).unwrap();
+        assert!(is_noticed(&mut files).await);
+        assert_eq!(files.text(&at("key")).unwrap(), "two");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_between_two_reads_of_one_file_is_noticed() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut files = Files::default();
+        files.read(file.path()).unwrap();
+        fs::write(file.path(), "new").unwrap();
+        files.read(file.path()).unwrap();
+        assert!(is_noticed(&mut files).await, "the first reader has the old content");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_is_not_put_off_by_cancelled_waits() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut files = Files::default();
+        files.read(file.path()).unwrap();
+        fs::write(file.path(), "new").unwrap();
+        let wait = Duration::from_secs(1);
+        let mut waits = 1;
+        while timeout(wait, files.changed()).await.is_err() {
+            waits += 1;
+        }
+        assert!(waits < 7, "{waits} waits");
+    }
+}

@@ -1,0 +1,27 @@
+//! Connections: to the API server, to OpenStack and to an external provider; and of clients
+//! to a server of this process.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`Outgoing`] | opens connections: TCP, proxy, TLS, and the time limit of them together |
+//! | [`Incoming`] | accepts connections and ends them in order |
+//! | [`Proxies`] | which proxy leads to a server |
+//! | [`client_tls()`] | which certificates are accepted and which one is shown |
+//! | [`PemFile`] | certificates and keys from files, for clients and servers |
+//! | [`pool()`] | keeps connections for the next request |
+
+mod connect;
+mod incoming;
+mod pem;
+mod pool;
+mod proxy;
+mod stream;
+mod tls;
+
+pub use connect::{Connector, Outgoing, Versions};
+pub use incoming::{Accepted, Incoming, until};
+pub use pem::{PemError, PemFile, identity};
+pub use pool::pool;
+pub use proxy::{Proxies, UnfitProxy};
+pub use stream::Stream;
+pub use tls::{TlsError, client_tls, system_roots};
