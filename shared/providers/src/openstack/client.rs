@@ -66,7 +66,7 @@ impl Service {
 /// One request that reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Get<'a> {
-    /// Who is asked.
+    /// The service.
     pub service: Service,
     /// The name of the request in metrics.
     pub operation: &'static str,
@@ -198,8 +198,8 @@ impl Client {
     }
 
     /// This one is in use from now on: what becomes of its logins is told and counted.
-    pub(crate) fn put_to_use(&self) {
-        self.session.put_to_use();
+    pub(crate) fn activate(&self) {
+        self.session.activate();
     }
 
     /// Another one is in use from now on.

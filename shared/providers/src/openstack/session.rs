@@ -94,7 +94,7 @@ impl Session {
     }
 
     /// Its credentials are in use from now on. A login of the trial counts with the others.
-    pub(crate) fn put_to_use(&self) {
+    pub(crate) fn activate(&self) {
         let mut state = self.state.lock();
         state.in_use = true;
         if state.token.is_some() {
