@@ -273,11 +273,11 @@ impl OpenStackInstances {
         };
         let malformed = |line| CloudError::new(ErrorKind::Malformed, line);
         let (ports, sub_ports) = ports_of(&related.ports, server);
-        if let Some(line) = related.ports.malformed_ports.get(server.id.as_str()) {
+        if let Some(line) = related.ports.unreadable.get(server.id.as_str()) {
             return Err(malformed(about(line)));
         }
         let mut subs = ports.iter().flat_map(Port::sub_port_ids);
-        if let Some(line) = subs.find_map(|id| related.ports.malformed_sub_ports.get(id)) {
+        if let Some(line) = subs.find_map(|id| related.ports.unreadable_children.get(id)) {
             return Err(malformed(about(line)));
         }
         let missing = |line: String| CloudError::new(ErrorKind::Unavailable, about(&line));

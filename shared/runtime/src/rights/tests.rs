@@ -126,7 +126,7 @@ const LEASE: &str = "get coordination.k8s.io leases - kube-system node-ccm";
 #[tokio::test(start_paused = true)]
 async fn each_right_is_asked_for_once_when_all_are_granted() {
     let running = Running::start(Reviewer::default());
-    assert!(!running.health.is_ready(), "nobody is ready before it was asked");
+    assert!(!running.health.is_ready(), "not ready before the first review");
     sleep(Duration::from_mins(10)).await;
     assert!(running.task.is_finished(), "there is nothing more to ask");
     assert_eq!(running.server.lock().asked, ["list - nodes - - -", STATUS, EVENTS, LEASE]);

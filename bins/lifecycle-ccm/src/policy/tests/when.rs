@@ -90,10 +90,10 @@ fn cases_do_not_displace_other_nodes() {
     let lookups = nodes[..2000].iter().map(|node| LookedUp {
         name: Arc::clone(&node.name),
         uid: node.uid.clone(),
+        answered: at(1.0),
         result: gone(),
     });
-    let answers =
-        Answers { asked: at(1.0), answered: at(1.0), lookups: lookups.collect(), list: None };
+    let answers = Answers { asked: at(1.0), lookups: lookups.collect(), list: None };
     decider.decide(at(1.0), &nodes, answers, &policy);
     let agenda = decider.agenda(at(6.0), &nodes, &policy);
     let names = names(&agenda);
@@ -214,11 +214,11 @@ fn after_deletion(outcome: Deletion) -> Vec<(Arc<str>, &'static str)> {
     let mut decider = Decider::new();
     let all = |now: f64| Answers {
         asked: at(now),
-        answered: at(now),
         lookups: ["a", "b"]
             .map(|name| LookedUp {
                 name: name.into(),
                 uid: format!("uid-{name}").into(),
+                answered: at(now),
                 result: gone(),
             })
             .into(),
