@@ -136,10 +136,7 @@ async fn bodies_are_in_no_log_and_no_error() {
     let (log, error) = logged("info", secret).await;
     assert!(log.contains("hunter2"), "kube logs no bodies any more, drop the filter");
     assert!(!error.contains("hunter2"), "{error}");
-    assert!(
-        error.starts_with("cannot parse the response: data error at line 1 column"),
-        "{error}"
-    );
+    assert!(error.starts_with("cannot parse the response: data error at line 1 column"), "{error}");
     let (log, _error) = logged("info,kube_client=error", secret).await;
     assert!(!log.contains("hunter2"), "{log}");
 }
