@@ -57,12 +57,7 @@ pub fn check_page(page: &str) -> Result<()> {
 }
 
 /// The tests of this program's metrics.
-pub(crate) fn trials(
-    trials: &Trials,
-    program: Identity,
-    work: Work,
-    story: Story,
-) -> Vec<Trial> {
+pub(crate) fn trials(trials: &Trials, program: Identity, work: Work, story: Story) -> Vec<Trial> {
     let Some(folder) = folder() else {
         eprintln!(
             "dashboards of {}: skipped; `make test-dashboards` asks a real Prometheus",

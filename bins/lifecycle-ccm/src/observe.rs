@@ -8,7 +8,7 @@ use std::{
 };
 
 use ccm_base::clock::{self, Timeline};
-use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, Lookup, LookupResult, PowerState};
+use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, Lookup, PowerState};
 use ccm_controller::{
     brake::Transition,
     instances,

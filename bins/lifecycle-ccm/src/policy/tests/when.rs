@@ -224,7 +224,7 @@ fn after_deletion(outcome: Deletion) -> Vec<(Arc<str>, &'static str)> {
             .into(),
         list: Some(lacks(at(now), &["a", "b"])),
     };
-    let decided = |decider: &mut Decider, now: f64| -> Vec<(Arc<str>, &'static str)> {
+    let judge = |decider: &mut Decider, now: f64| -> Vec<(Arc<str>, &'static str)> {
         decider.agenda(at(now), &views, &policy);
         let decisions = decider.decide(at(now), &views, all(now), &policy);
         decisions
@@ -232,13 +232,13 @@ fn after_deletion(outcome: Deletion) -> Vec<(Arc<str>, &'static str)> {
             .map(|decision| (decision.name.clone(), decision.verdict.as_str()))
             .collect()
     };
-    decided(&mut decider, 0.0);
-    let verdicts = decided(&mut decider, 20.0);
+    judge(&mut decider, 0.0);
+    let verdicts = judge(&mut decider, 20.0);
     assert_eq!(verdicts, [("a".into(), "delete"), ("b".into(), "over_budget")]);
     decider.deleted(at(20.0), &decision("a"), outcome, &policy);
     let agenda = decider.agenda(at(25.0), &views, &policy);
     assert!(agenda.is_empty(), "neither is looked up in each pass: {agenda:?}");
-    decided(&mut decider, 30.0)
+    judge(&mut decider, 30.0)
 }
 
 #[test]
