@@ -179,7 +179,7 @@ async fn a_review_that_fails_keeps_nobody_from_being_ready() {
     };
     check(Some(503), false, false, "not known yet, reviewed again every 30 s: unavailable").await;
     check(Some(401), false, false, "not known yet, reviewed again every 30 s: the API").await;
-    check(None, true, false, "not known yet, reviewed again every 30 s: no answer in time").await;
+    check(None, true, false, "not known yet, reviewed again every 30 s: no response in time").await;
     let never = "not known: this API server does not review them: ";
     check(Some(403), false, true, never).await;
     check(Some(404), false, true, never).await;
