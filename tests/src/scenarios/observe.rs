@@ -75,7 +75,7 @@ fn announced(leader: &Program) -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in leader.log().lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let message =
-            line["message"].as_str().and_then(|text| text.strip_prefix("to do about Node "));
+            line["message"].as_str().and_then(|text| text.strip_prefix("planned for Node "));
         if let Some((name, text)) = message.and_then(|text| text.split_once(": "))
             && text != "nothing"
             && !text.contains("), held: ")

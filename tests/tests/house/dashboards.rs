@@ -15,7 +15,7 @@ use serde_json::Value;
 type Boards = Vec<Dashboard>;
 
 fn check(wrong: impl Fn(&Boards) -> Vec<String>) {
-    let all = dashboards::all().expect("the dashboards are read");
+    let all = dashboards::all().unwrap_or_else(|error| panic!("{error:#}"));
     assert!(!all.is_empty(), "there is no dashboard");
     let wrong = wrong(&all);
     assert!(wrong.is_empty(), "{} of them:\n  {}", wrong.len(), wrong.join("\n  "));

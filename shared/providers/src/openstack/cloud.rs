@@ -110,7 +110,7 @@ impl OpenStackCloud {
         Ok(())
     }
 
-    /// Takes notice of a look at Nova; whether it is the first that succeeded.
+    /// Records the result of a probe of Nova. Returns whether it is the first success.
     fn learn(&self, error: Option<CloudError>) -> bool {
         let mut unknown = self.unknown.lock();
         let is_first = unknown.is_some() && error.is_none();

@@ -49,7 +49,8 @@ const PAGE: usize = 1_000;
 /// In a list of several pages, this number of servers costs Nova as much as one request by
 /// ID.
 const LISTED_PER_ASKED: usize = 16;
-/// The maximum number of lines about malformed entries; further ones are counted.
+/// The maximum number of lines about malformed entries. Those about servers are searched for
+/// the names of nodes, so a list with more proves nothing.
 const MAX_MALFORMED: usize = 1_000;
 
 /// [`Instances`] by Nova and Neutron.
@@ -149,7 +150,7 @@ impl OpenStackInstances {
                 Err(line) => fleet.malformed.push(line),
             }
         }
-        bound(&mut fleet.malformed);
+        complete(&fleet.malformed)?;
         Ok(fleet)
     }
 
@@ -233,8 +234,9 @@ impl OpenStackInstances {
                 Err(error) => fleet.malformed.push(error.message),
             }
         }
-        fleet.malformed.extend(related.ports.malformed);
-        bound(&mut fleet.malformed);
+        complete(&fleet.malformed)?;
+        // Lines about ports without a server name no node.
+        fleet.malformed.extend(related.ports.malformed.into_iter().take(MAX_MALFORMED));
         Ok(fleet)
     }
 
@@ -273,11 +275,11 @@ impl OpenStackInstances {
         };
         let malformed = |line| CloudError::new(ErrorKind::Malformed, line);
         let (ports, sub_ports) = ports_of(&related.ports, server);
-        if let Some(line) = related.ports.malformed_ports.get(server.id.as_str()) {
+        if let Some(line) = related.ports.unreadable.get(server.id.as_str()) {
             return Err(malformed(about(line)));
         }
         let mut subs = ports.iter().flat_map(Port::sub_port_ids);
-        if let Some(line) = subs.find_map(|id| related.ports.malformed_sub_ports.get(id)) {
+        if let Some(line) = subs.find_map(|id| related.ports.unreadable_children.get(id)) {
             return Err(malformed(about(line)));
         }
         let missing = |line: String| CloudError::new(ErrorKind::Unavailable, about(&line));
@@ -313,13 +315,14 @@ fn ports_of<'a>(ports: &'a Ports, server: &Server) -> (&'a [Port], Vec<Port>) {
     (own, sub_ids.filter_map(|id| ports.carried.get(id).cloned()).collect())
 }
 
-/// Truncates the lines to [`MAX_MALFORMED`].
-fn bound(lines: &mut Vec<String>) {
-    let more = lines.len().saturating_sub(MAX_MALFORMED);
-    if more > 0 {
-        lines.truncate(MAX_MALFORMED);
-        lines.push(format!("and {more} more"));
-    }
+/// Rejects a list with more than [`MAX_MALFORMED`] malformed servers.
+fn complete(malformed: &[String]) -> Result<(), CloudError> {
+    let (count, first) = match malformed {
+        [first, ..] if malformed.len() > MAX_MALFORMED => (malformed.len(), first),
+        _ => return Ok(()),
+    };
+    let what = format!("{count} entries of the list of servers could not be parsed, like: {first}");
+    Err(CloudError::new(ErrorKind::Malformed, what))
 }
 
 #[cfg(test)]

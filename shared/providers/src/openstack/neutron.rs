@@ -40,9 +40,9 @@ pub(super) struct Ports {
     /// Sub-ports of trunks by their own ID.
     pub(super) carried: BTreeMap<String, Port>,
     /// Errors about malformed ports, by the ID of the server.
-    pub(super) malformed_ports: BTreeMap<String, String>,
+    pub(super) unreadable: BTreeMap<String, String>,
     /// Errors about malformed sub-ports, by the ID of the sub-port.
-    pub(super) malformed_sub_ports: BTreeMap<String, String>,
+    pub(super) unreadable_children: BTreeMap<String, String>,
     /// Lines about entries that belong to no known server.
     pub(super) malformed: Vec<String>,
 }
@@ -131,21 +131,21 @@ impl Ports {
     pub(super) fn add(&mut self, other: Self) {
         self.of_servers.extend(other.of_servers);
         self.carried.extend(other.carried);
-        self.malformed_ports.extend(other.malformed_ports);
-        self.malformed_sub_ports.extend(other.malformed_sub_ports);
+        self.unreadable.extend(other.unreadable);
+        self.unreadable_children.extend(other.unreadable_children);
         self.malformed.extend(other.malformed);
     }
 
     fn note(&mut self, trouble: port::MalformedPort) {
         match trouble.device_id {
-            Some(device) => drop(self.malformed_ports.insert(device, trouble.line)),
+            Some(device) => drop(self.unreadable.insert(device, trouble.line)),
             None => self.malformed.push(one_line(&trouble.line, MAX_MESSAGE)),
         }
     }
 
     fn note_sub(&mut self, trouble: port::MalformedPort) {
         match trouble.port_id {
-            Some(id) => drop(self.malformed_sub_ports.insert(id, trouble.line)),
+            Some(id) => drop(self.unreadable_children.insert(id, trouble.line)),
             None => self.malformed.push(one_line(&trouble.line, MAX_MESSAGE)),
         }
     }

@@ -62,7 +62,7 @@ impl Hidden {
     fn body(&self, body: &[u8]) -> Option<Bytes> {
         let text = String::from_utf8_lossy(body);
         match serde_json::from_slice::<Value>(body) {
-            // Written anew, it has no field twice that hides one.
+            // Serialising again drops duplicate fields, which could hide a secret.
             Ok(mut document) => (self.document(&mut document) || self.lies_in(&text))
                 .then(|| Bytes::from(document.to_string())),
             Err(_) => self.lies_in(&text).then(|| Bytes::from(self.text(&text))),
