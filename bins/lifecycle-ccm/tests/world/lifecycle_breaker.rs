@@ -70,7 +70,7 @@ pub(super) async fn a_list_that_shows_the_instance_ends_the_case(env: Env) -> Re
     past_grace().await;
     env.cloud().faults().add(Fault::new(Effect::WrongProject).on(Operation::Lookup));
     nodes::set_ready(&env.client, "node-1", "Unknown").await?;
-    nodes::event(&env.client, "node-1", "the list of the fleet shows it", SOON).await?;
+    nodes::event(&env.client, "node-1", "the list of the fleet contains it", SOON).await?;
     nodes::stay(&env.client, &FLEET, DELETION).await?;
     breaker(&program, false, SOON).await?;
     Ok(())

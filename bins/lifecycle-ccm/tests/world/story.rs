@@ -30,9 +30,12 @@ pub async fn play(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
+/// Large enough that one missing instance does not keep the breaker open.
+const FLEET: usize = 12;
+
 /// Nodes, one of them another provider's.
 async fn register(env: &Env) -> Result<()> {
-    let names: Vec<_> = (0..8).map(|number| format!("node-{number}")).collect();
+    let names: Vec<_> = (0..FLEET).map(|number| format!("node-{number}")).collect();
     env.add_initialised(&names.iter().map(String::as_str).collect::<Vec<_>>()).await?;
     let mut foreign = nodes::initialised("foreign");
     foreign["spec"] = json!({"providerID": "elsewhere://i-1"});
