@@ -438,3 +438,14 @@ async fn what_is_no_provider_is_an_error_and_no_panic() {
         );
     }
 }
+
+/// While the first question hangs, the provider has been asked.
+#[tokio::test]
+async fn a_provider_that_hangs_has_been_asked() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let cloud = client(listener.local_addr().unwrap().port()).await;
+    let ask = cloud.health(Call::waiting(Duration::from_secs(60)));
+    assert!(tokio::time::timeout(Duration::from_millis(300), ask).await.is_err());
+    let Err(error) = cloud.instances() else { panic!("the provider has not answered") };
+    assert!(error.message.contains("has not answered yet"), "{error}");
+}

@@ -47,14 +47,14 @@ impl Decision {
                     let earliest = seconds(since + policy.confirmation_period);
                     write!(
                         text,
-                        "; deletion in {earliest} s at the earliest; the annotation {PROTECTED} prevents it"
+                        "; deletion is due in {earliest} s at the earliest; the annotation {PROTECTED} prevents it"
                     )
                     .ok();
                 }
                 Message { text, event: Some("NodeGoneSuspected"), warning: true }
             }
             Verdict::Delete => Message {
-                text: "its instance is gone, deleting the node".to_owned(),
+                text: "its instance is gone; the node is due for deletion".to_owned(),
                 event: None,
                 warning: false,
             },

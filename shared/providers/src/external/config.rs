@@ -21,6 +21,8 @@ use serde_yaml_ng::{Mapping, Value};
 const ENDPOINT_FORMS: &str = "unix:///path/to.sock, http://host:port or https://host:port";
 const CA_MISSING: &str = "missing; an https endpoint needs the PEM file of the authority \
                           that signed the server's certificate";
+/// The maximum length of a unix socket's path on Linux, in bytes.
+const MAX_SOCKET_PATH: usize = 107;
 const MAX_CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The provider's endpoint.
@@ -232,10 +234,12 @@ fn mapping<'a>(
         if known.contains(&name.as_str()) {
             continue;
         }
-        let hint = nearest(&name, &known).map_or_else(
-            || format!("known are {}", known.join(", ")),
-            |near| format!("did you mean {prefix}{near}?"),
-        );
+        let inner = name.split_once('.').filter(|(outer, _)| known.contains(outer));
+        let hint = match (inner, nearest(&name, &known)) {
+            (Some((outer, inner)), _) => format!("write {inner} below {outer}:"),
+            (None, Some(near)) => format!("did you mean {prefix}{near}?"),
+            (None, None) => format!("known are {}", known.join(", ")),
+        };
         problems.add(format!("{prefix}{name}"), format!("unknown key; {hint}"));
     }
     Ok(Some(map))
@@ -262,6 +266,12 @@ pub(super) fn parse_target(text: &str) -> Result<Target, String> {
         .ok_or_else(|| format!("has no scheme; expected {ENDPOINT_FORMS}"))?;
     if scheme == "unix" {
         return match Path::new(rest) {
+            path if path.is_absolute() && path.file_name().is_none() => {
+                Err(format!("names no socket; expected {ENDPOINT_FORMS}"))
+            }
+            path if path.as_os_str().len() > MAX_SOCKET_PATH => Err(format!(
+                "is longer than {MAX_SOCKET_PATH} bytes, the limit for the path of a socket"
+            )),
             path if path.is_absolute() => Ok(Target::Unix(path.to_owned())),
             _ => Err("must name the socket by its absolute path, with three slashes: unix:///path/to.sock".to_owned()),
         };

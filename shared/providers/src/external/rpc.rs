@@ -28,6 +28,9 @@ pub(super) struct Terms {
     term: Option<u64>,
 }
 
+/// How much earlier than ours a server's deadline may pass.
+const NEARLY: Duration = Duration::from_millis(100);
+
 /// The metadata key of the term.
 const TERM: &str = "quartet-term";
 
@@ -141,8 +144,12 @@ impl OpenCall<'_> {
     }
 
     fn understand(&self, status: &Status) -> CloudError {
-        // tonic reports "cancelled" when its own deadline has passed.
-        if status.code() == Code::Cancelled && is_timer(status) {
+        // tonic reports "cancelled" when its own deadline has passed; a server that keeps our
+        // deadline may be a little earlier.
+        let is_end = self.end.saturating_duration_since(Instant::now()) < NEARLY;
+        if status.code() == Code::Cancelled && is_timer(status)
+            || status.code() == Code::DeadlineExceeded && is_end
+        {
             return self.silence();
         }
         let mut error = status::from_status(status);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ccm_cloud::{Call, CloudError, ErrorKind};
 use parking_lot::RwLock;
+use tokio::time::Instant;
 
 use super::{
     MAX_BATCH,
@@ -23,6 +24,8 @@ pub(super) struct Shared {
 struct Known {
     description: Option<Arc<Description>>,
     last_error: Option<CloudError>,
+    /// The time of the first question.
+    asked: Option<Instant>,
 }
 
 impl Shared {
@@ -41,9 +44,13 @@ impl Shared {
 
     /// Why the provider's description is not known yet.
     pub(super) fn unknown(&self) -> CloudError {
-        let why = match &self.known.read().last_error {
-            Some(error) => format!("has not described itself yet: {error}"),
-            None => "has not been asked yet".to_owned(),
+        let known = self.known.read();
+        let why = match (&known.last_error, known.asked) {
+            (Some(error), _) => format!("has not described itself yet: {error}"),
+            (None, Some(asked)) => {
+                format!("was asked {} s ago and has not answered yet", asked.elapsed().as_secs())
+            }
+            (None, None) => "has not been asked yet".to_owned(),
         };
         CloudError::new(
             ErrorKind::Unavailable,
@@ -54,6 +61,7 @@ impl Shared {
     /// Requests the provider's description and stores it. The stored one stays valid while the
     /// provider does not answer.
     pub(super) async fn describe(&self, call: Call) -> Result<(), CloudError> {
+        self.known.write().asked.get_or_insert_with(Instant::now);
         let answer = self.wire.call(read("describe"), call, |channel, terms| async move {
             provider_client(channel).describe(question(proto::DescribeRequest {}, terms)).await
         });

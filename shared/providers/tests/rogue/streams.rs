@@ -38,6 +38,20 @@ async fn a_node_that_is_never_answered_delays_no_other() {
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 99);
 }
 
+/// A server that keeps the deadline of the call says no more than "Deadline Exceeded".
+#[tokio::test]
+async fn the_end_of_the_call_is_worded_alike_at_both_ends() {
+    let expired = Status::deadline_exceeded("Deadline Exceeded");
+    let steps = vec![step(0, "a"), Step::Wait(Duration::from_millis(650)), Step::Fail(expired)];
+    let running = Running::streaming(steps).await;
+    let nodes = ["a", "b"].map(NodeIdentity::named);
+    let call = Call::waiting(Duration::from_millis(700));
+    let answers = running.instances().lookup(&nodes, Detail::Everything, call).await;
+    let error = answers[1].as_ref().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Timeout);
+    assert!(error.message.contains("did not answer within"), "{error}");
+}
+
 #[tokio::test]
 async fn what_a_stream_leaves_open_is_unknown_for_that_node_alone() {
     let wrong = || Step::Answer(1, Box::new(good("c")));

@@ -55,6 +55,8 @@ fn refuses_bad_files_with_a_line_that_helps() {
         (format!("{good}\n{good}"), vec!["not valid YAML", "duplicate"]),
         ("endpoint: /run/cloud.sock".into(), vec!["has no scheme", "unix:///"]),
         ("endpoint: unix://run/cloud.sock".into(), vec!["absolute path", "three slashes"]),
+        ("endpoint: unix:///".into(), vec!["names no socket"]),
+        (format!("endpoint: unix:///{}", "x".repeat(107)), vec!["longer than 107 bytes"]),
         ("endpoint: ftp://h:1".into(), vec!["unknown scheme \"ftp\""]),
         ("endpoint: http://h".into(), vec!["no port"]),
         ("endpoint: http://h:0".into(), vec!["port from 1 to 65535"]),
@@ -64,6 +66,7 @@ fn refuses_bad_files_with_a_line_that_helps() {
         ("endpoint: http://[::g]:80".into(), vec!["no IPv6 address"]),
         (format!("{good}\nendpiont: x"), vec!["endpiont: unknown key; did you mean endpoint?"]),
         (format!("{good}\nregion: x"), vec!["region: unknown key; known are endpoint, tls"]),
+        (format!("{https}\ntls.ca: x"), vec!["tls.ca: unknown key; write ca below tls:"]),
         (format!("{good}\n7: x"), vec!["7", "unknown key"]),
         (
             format!("{good}\nconnectTimeout: 0"),
