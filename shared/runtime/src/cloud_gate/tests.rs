@@ -253,7 +253,7 @@ async fn the_end_waits_for_writes_under_way_and_lets_none_begin() {
         let error = gate.admit(CREATE, call(1000)).await.unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unavailable: compute create_server not sent: the process is ending"
+            "unavailable: compute create_server not sent: the process is shutting down"
         );
         drop(gate.admit(LIST, call(1000)).await.unwrap());
     };

@@ -161,7 +161,7 @@ fn additional_labels_are_set_where_the_key_is_free() {
         &node(&[("e.com/a", "mine")], ""),
         &cloud(None, &[("e.com/a", "1")]),
         &[
-            "!Discarding node label e.com/a that is already present: the node has \"mine\", the cloud says \"1\"",
+            "!Discarding node label e.com/a that is already present: the node has \"mine\", the cloud returns \"1\"",
         ],
     );
 }

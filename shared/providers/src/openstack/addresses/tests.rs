@@ -378,7 +378,7 @@ fn wrong_text_is_an_error_or_left_out() {
     }
     let mut case = example();
     case.ports[0]["fixed_ips"][0]["ip_address"] = json!("x\n");
-    assert!(case.try_addresses().unwrap_err().contains("no IP address"));
+    assert!(case.try_addresses().unwrap_err().contains("is not an IP address"));
     let mut case = example();
     case.server["accessIPv4"] = json!("50.56");
     assert!(case.try_addresses().unwrap_err().contains("\"50.56\""));

@@ -215,14 +215,14 @@ async fn a_name_proves_nothing_where_the_list_may_lack_servers() {
                 rig.cloud
                     .fail(move |path, _| (path == "/servers/detail").then(|| Ok(list.clone())));
             },
-            "no ID of the request",
+            "no request ID",
         ),
         (|rig| rig.cloud.world.lock().spoken.0 = None, "no microversion"),
     ];
     let refused = |answer: &LookupResult, expect: &str| {
         let error = error(answer);
         assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
-        for part in ["node-00404", "proves nothing", expect] {
+        for part in ["node-00404", "is no proof", expect] {
             assert!(error.message.contains(part), "{error}");
         }
     };
