@@ -17,6 +17,7 @@ use std::{sync::Arc, time::Duration};
 use ccm_settings::{About, Catalogue, Invocation, LoadError, Schema, checked};
 use serde::Serialize;
 
+pub(crate) use common::LONGEST_LEASE;
 pub use common::{CloudSettings, CommonSettings, ElectionSettings, KubeSettings};
 
 use crate::identity::{Identity, VERSION};

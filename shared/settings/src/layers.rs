@@ -1,14 +1,14 @@
 //! The layers and how they are merged.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
-use config::{Config, FileFormat, Source as _, Value, ValueKind};
+use serde_yaml_ng::Value;
 
 use crate::{
     Catalogue, Origin, Problems, RawSettings, RawValue,
     catalogue::Known,
+    file::Format,
     setting::{VARIABLE_PREFIX, key_of, variable_of},
-    unreadable,
 };
 
 /// The flags and environment variables. They do not change while the process runs and are
@@ -78,35 +78,34 @@ fn file_values(
     text: &str,
     problems: &mut Problems,
 ) -> BTreeMap<String, String> {
-    let Some(format) = format_of(path) else {
+    let Some(format) = Format::of(path) else {
         problems.add(
             given.describe_config(),
             "must be a file that ends in .yaml, .yml, .json or .toml",
         );
         return BTreeMap::new();
     };
-    let read = Config::builder().add_source(config::File::from_str(text, format)).build();
-    let values = match read.and_then(|read| read.collect()) {
+    let values = match format.read(path, text) {
         Ok(values) => values,
-        Err(error) => {
-            problems.push(unreadable::problem(path, text, &error.to_string()));
+        Err(problem) => {
+            problems.push(problem);
             return BTreeMap::new();
         }
     };
     let mut known = BTreeMap::new();
-    // Sorted, so that messages come in a stable order.
-    for (key, value) in values.into_iter().collect::<BTreeMap<_, _>>() {
+    for (key, value) in &values {
+        let key = text_of_one(key).unwrap_or_default();
         match catalogue.find(&key) {
             _ if key_of(&key) == "config" => {
                 problems.add(format!("{key} ({path})"), "must be given as flag --config");
             }
-            Some(Known::Setting(_)) => match text_of(&value) {
+            Some(Known::Setting(_)) => match text_of(value) {
                 Some(text) => {
                     if known.insert(key_of(&key), text).is_some() {
                         problems.add(format!("{key} ({path})"), "must be given once");
                     }
                 }
-                None if matches!(value.kind, ValueKind::Nil) => {}
+                None if value.is_null() => {}
                 None => problems.add(format!("{key} ({path})"), "must be a single value or a list"),
             },
             Some(Known::Foreign(foreign)) => {
@@ -154,25 +153,24 @@ fn environment_values(
     known
 }
 
-/// The format that the file's extension indicates.
-fn format_of(path: &str) -> Option<FileFormat> {
-    let ending = Path::new(path).extension()?.to_str()?.to_ascii_lowercase();
-    match ending.as_str() {
-        "yaml" | "yml" => Some(FileFormat::Yaml),
-        "json" => Some(FileFormat::Json),
-        "toml" => Some(FileFormat::Toml),
-        _ => None,
+/// A single value or a list of them as text.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::Sequence(items) => {
+            let items: Option<Vec<String>> = items.iter().map(text_of_one).collect();
+            items.map(|items| items.join(","))
+        }
+        single => text_of_one(single),
     }
 }
 
-/// A single value or a list of them as text.
-fn text_of(value: &Value) -> Option<String> {
-    match &value.kind {
-        ValueKind::Nil | ValueKind::Table(_) => None,
-        ValueKind::Array(items) => {
-            let items: Option<Vec<String>> = items.iter().map(text_of).collect();
-            items.map(|items| items.join(","))
-        }
-        single => Some(single.to_string()),
+fn text_of_one(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(switch) => Some(switch.to_string()),
+        // A whole number may be written as a fraction: 5.0.
+        Value::Number(number) if number.is_f64() => number.as_f64().map(|f| f.to_string()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
     }
 }

@@ -10,23 +10,25 @@
 //!
 //! Each value remembers its layer, so that a problem names the place to fix. All problems
 //! are reported at once, and warnings with them. A provider reads its file in its own format
-//! and hands over raw values ([`RawSettings::of_file`]); typing, checks and problems are the same.
+//! and hands over raw values ([`RawSettings::of_file`]); typing, checks and problems are the same. [`limit`]
+//! refuses oversized files of both kinds.
 
 mod catalogue;
 mod command;
 mod declare;
+mod file;
 mod layers;
 mod load;
 mod page;
 mod problem;
 mod raw;
 mod setting;
-mod unreadable;
 mod value;
 
 pub use catalogue::{About, Catalogue, Entry, Foreign};
 pub use command::{Action, CommandLine, UsageError, parse};
 pub use declare::Schema;
+pub use file::limit;
 pub use load::{Changes, Invocation, LoadError, Loaded, load};
 pub use page::{keys, markdown};
 pub use problem::{Problem, Problems};

@@ -1,7 +1,8 @@
 //! Loads all layers, and reloads the file.
 
-use std::{collections::BTreeMap, ffi::OsString, fmt, ops::Deref};
+use std::{collections::BTreeMap, ffi::OsString, fmt, ops::Deref, path::Path};
 
+use ccm_base::Files;
 use serde::Serialize;
 use serde_json::json;
 
@@ -108,10 +109,10 @@ pub fn load<T>(
     let given = Given { flags: command.flags, environment: invocation.environment.clone() };
     let file = match given.config_path() {
         None => None,
-        Some(path) => Some(
-            std::fs::read_to_string(path)
-                .map_err(|error| unreadable(&given, &error.to_string()))?,
-        ),
+        Some(path) => {
+            let text = Files::default().text(Path::new(path));
+            Some(text.map_err(|error| unreadable(&given, &error))?)
+        }
     };
     let mut problems = Problems::new();
     let raw = merge(&catalogue, &given, file.as_deref(), &mut problems);

@@ -95,6 +95,7 @@ impl ExternalConfig {
     /// directory.
     pub fn parse(path: &Path, text: &str) -> Result<Self, CloudError> {
         let wrong = |what: String| invalid(format!("--cloud-config {}: {what}", path.display()));
+        ccm_settings::limit(text).map_err(wrong)?;
         let value: Value = serde_yaml_ng::from_str(text).map_err(|error| {
             wrong(format!("not valid YAML: {}", one_line(&error.to_string(), LONGEST_LINE)))
         })?;

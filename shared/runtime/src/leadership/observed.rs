@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use ccm_base::message::{LONGEST_LINE, one_line};
 use serde_json::Value;
 use tokio::time::Instant;
+
+use crate::settings::LONGEST_LEASE;
 
 /// The Lease's record as last seen, and since when *this process* has seen it unchanged.
 ///
@@ -61,7 +64,7 @@ impl Observed {
     }
 
     /// When another candidate's Lease need no longer be respected. `None` if no other candidate
-    /// is known to hold it, and for a time beyond the clock's range.
+    /// is known to hold it.
     pub(super) fn expires_at(&self) -> Option<Instant> {
         let seen = self.last.as_ref().filter(|_| self.is_held_by_other())?;
         seen.since.checked_add(self.respected(&seen.record))
@@ -77,15 +80,25 @@ impl Observed {
         holder(record) == self.me
     }
 
+    /// The other holder and the time until a candidate may take over, for people; empty if there is
+    /// none.
+    pub(super) fn rival(&self, now: Instant) -> String {
+        let Some(expiry) = self.expires_at() else { return String::new() };
+        let holder = one_line(self.holder(), LONGEST_LINE);
+        let left = expiry.saturating_duration_since(now).as_secs();
+        format!("held by {holder}, free in {left} s unless renewed")
+    }
+
     fn is_held_by_other(&self) -> bool {
         !self.holder().is_empty() && self.holder() != self.me
     }
 
     /// The longer of the record's duration and our own, so that replicas with different settings
-    /// cannot lead at the same time.
+    /// cannot lead at the same time. No replica has settings beyond [`LONGEST_LEASE`]: a longer
+    /// duration in the record is a mistake, which must not leave the cluster without a leader.
     fn respected(&self, record: &Value) -> Duration {
-        let own = record.get("leaseDurationSeconds").and_then(Value::as_u64);
-        own.map_or(self.duration, |seconds| Duration::from_secs(seconds).max(self.duration))
+        let own = record.get("leaseDurationSeconds").and_then(Value::as_u64).unwrap_or_default();
+        Duration::from_secs(own).min(LONGEST_LEASE).max(self.duration)
     }
 }
 
@@ -113,7 +126,7 @@ mod tests {
             let mut observed = Observed::new("me", OURS);
             observed.saw(&record, start);
             observed.saw(&record, start + seconds(3));
-            let free_at = [0, 14, 15, 59, 60, 1_000_000_000]
+            let free_at = [0, 14, 15, 59, 60, 599, 600]
                 .into_iter()
                 .find(|at| observed.is_free(start + seconds(*at)));
             assert_eq!(free_at, expect, "{record}");
@@ -123,11 +136,26 @@ mod tests {
         check(json!({"holderIdentity": "other", "leaseDurationSeconds": 60}), Some(60));
         check(json!({"holderIdentity": "other"}), Some(15));
         check(json!({"holderIdentity": "other", "leaseDurationSeconds": "many"}), Some(15));
-        check(json!({"holderIdentity": "other", "leaseDurationSeconds": u64::MAX}), None);
+        check(json!({"holderIdentity": "other", "leaseDurationSeconds": 3600}), Some(600));
+        check(json!({"holderIdentity": "other", "leaseDurationSeconds": u64::MAX}), Some(600));
         check(json!({"holderIdentity": "", "leaseDurationSeconds": 15}), Some(0));
         check(json!({"leaseDurationSeconds": 15}), Some(0));
+        check(json!({"holderIdentity": "other", "leaseDurationSeconds": -1}), Some(15));
         check(json!({"holderIdentity": "me", "leaseDurationSeconds": 15}), Some(0));
         check(Value::Null, Some(0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_standby_names_the_holder_and_when_the_lease_is_free() {
+        let start = Instant::now();
+        let mut observed = Observed::new("me", OURS);
+        assert_eq!(observed.rival(start), "");
+        observed.saw(&json!({"holderIdentity": "other\nx", "leaseDurationSeconds": 3600}), start);
+        let rival = |at| observed.rival(start + seconds(at));
+        assert_eq!(rival(10), "held by other x, free in 590 s unless renewed");
+        assert_eq!(rival(700), "held by other x, free in 0 s unless renewed");
+        observed.saw(&json!({"holderIdentity": "me"}), start);
+        assert_eq!(observed.rival(start), "");
     }
 
     #[tokio::test(start_paused = true)]

@@ -137,3 +137,14 @@ fn the_page_is_bounded() {
     let last = format!("node-{:05}", SHOWN + 6);
     assert_eq!(json(&plans, Some(&last))["plans"][0]["name"], json!(last));
 }
+
+#[test]
+fn a_standby_says_that_it_plans_nothing() {
+    let plans = Plans::new(Mode::Control, &Metrics::new());
+    assert!(plans.json(None).contains("\"standby\": false"));
+    plans.stand_by(true);
+    assert!(plans.text(None).starts_with("mode: control, standby: only the leader's page"));
+    assert!(plans.json(None).contains("\"standby\": true"));
+    plans.stand_by(false);
+    assert!(plans.text(None).starts_with("mode: control, steps that are not executed yet"));
+}

@@ -179,7 +179,8 @@ impl fmt::Debug for KubeSettings {
 
 ccm_settings::settings! {
     impl KubeSettings {
-        /// Kubeconfig file. Without it and --master: the variable KUBECONFIG, else the pod's service account.
+        /// Kubeconfig file. Without it: the variable KUBECONFIG, else ~/.kube/config if it exists, else the pod's
+        /// service account.
         kubeconfig: Option<PathBuf> = fixed(Path, "kubeconfig", "");
         /// URL of the API server; overrides the one in the kubeconfig.
         master: Option<String> = fixed(Text, "master", "");
@@ -238,14 +239,14 @@ ccm_settings::settings! {
             checked("must be printable ASCII, as in HTTP headers", |names: &Vec<String>| {
                 names.iter().flat_map(|name| name.bytes()).all(|byte| matches!(byte, b' '..=b'~'))
             });
-        /// Read requests per second to each service of the cloud. A negative number means no limit. One list covers
-        /// the whole fleet, so this only guards against many single reads; a 429 lowers it temporarily.
+        /// Read requests per second to each service of the cloud. 0 means the default, a negative number no limit.
+        /// One list covers the whole fleet, so this only guards against many single reads; a 429 lowers it temporarily.
         read_rate: Option<f64> = live(Number, "cloud-read-qps", "50"), per_second;
-        /// Burst of --cloud-read-qps.
+        /// Burst of --cloud-read-qps. 0 means the default.
         read_burst: u32 = live(Count, "cloud-read-burst", "100"), zero_is_default;
-        /// Write requests per second to each service of the cloud. A negative number means no limit.
+        /// Write requests per second to each service of the cloud. 0 means the default, a negative number no limit.
         write_rate: Option<f64> = live(Number, "cloud-write-qps", "10"), per_second;
-        /// Burst of --cloud-write-qps.
+        /// Burst of --cloud-write-qps. 0 means the default.
         write_burst: u32 = live(Count, "cloud-write-burst", "20"), zero_is_default;
     } => |_, _| {
         let reads = Rate { per_second: read_rate, burst: read_burst };
@@ -253,6 +254,10 @@ ccm_settings::settings! {
         Some(Self { provider, config, cluster_name, user_agents, reads, writes })
     }
 }
+
+/// The longest `--leader-elect-lease-duration`, so also the longest time for which a leader may be
+/// without a renewal that others can see.
+pub(crate) const LONGEST_LEASE: Duration = Duration::from_mins(10);
 
 /// Leader election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -279,11 +284,11 @@ ccm_settings::settings! {
         /// Whether replicas elect a leader. If false, run only one replica.
         enabled: bool = fixed(Switch, "leader-elect", "true");
         /// How long a Lease must be unchanged before a standby takes over. Whole seconds, longer than the renew
-        /// deadline.
+        /// deadline, at most 10 minutes: a Lease that names a longer duration is respected for 10 minutes.
         lease_duration: Duration = fixed(Duration, "leader-elect-lease-duration", "15s"),
-            // A Lease holds its duration as a signed number of 32 bits.
-            checked("must be whole seconds, at least 1s and at most 2147483647s", |time: &Duration| {
-                time.subsec_nanos() == 0 && !time.is_zero() && i32::try_from(time.as_secs()).is_ok()
+            // Standbys respect no Lease for longer.
+            checked("must be whole seconds, at least 1s and at most 600s", |time: &Duration| {
+                time.subsec_nanos() == 0 && !time.is_zero() && *time <= LONGEST_LEASE
             });
         /// How long a leader retries to renew its Lease before it stops. More than 1.2 times the retry period.
         renew_deadline: Duration = fixed(Duration, "leader-elect-renew-deadline", "10s"), positive;

@@ -222,6 +222,7 @@ fn given(file: &Path, texts: &Texts, environment: &Environment) -> Given {
 }
 
 fn parse(text: &str) -> Result<Document, String> {
+    ccm_settings::limit(text)?;
     let wrong = |what: &str, error: &serde_yaml_ng::Error| match error.location() {
         Some(place) => format!("line {} column {}: {what}", place.line(), place.column()),
         None => what.to_owned(),
