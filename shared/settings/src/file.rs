@@ -89,7 +89,9 @@ fn unreadable(path: &str, text: &str, line: Option<usize>, error: &str) -> Probl
     let lines = || text.lines().zip(1..);
     let line = named
         .and_then(|key| lines().filter(|(text, _)| key_on(text) == Some(key)).last())
-        .map_or(line, |(_, number)| Some(number));
+        .map_or(line, |(_, number)| Some(number))
+        // YAML counts the end of the text as a line.
+        .map(|line| line.min(text.lines().count().max(1)));
     let Some(line) = line else {
         return Problem { subject: path.to_owned(), rule: cannot_be_read(error) };
     };

@@ -58,7 +58,7 @@ fn the_page_shows_each_objects_steps() {
         "steps": [{"step": "labels", "changes": ["c=d"], "reason": "so it is"}],
     });
     let expect = json!({
-        "mode": "observe", "objects": 3, "omitted": 0, "due": {"addresses": 1, "labels": 2},
+        "mode": "observe", "standby": false, "objects": 3, "omitted": 0, "due": {"addresses": 1, "labels": 2},
         "held": {"delete": 1}, "plans": [first, second, third],
     });
     assert_eq!(json(&plans, None), expect);
