@@ -3,7 +3,7 @@
 CARGO ?= cargo
 # All steps build with one set of features, that of the tests: what one has built, the next
 # one finds. A test among the targets is what brings the features in.
-PROGRAMS = $(CARGO) build --locked --bins --test tidy
+PROGRAMS = $(CARGO) build --locked --bins --test house
 TEST = $(CARGO) test --locked
 # The programs as they are shipped: one static file each, which runs in an empty image and
 # shares no library's pages. All controllers of bins/, each with all providers.
@@ -45,19 +45,19 @@ test: tools ## all tests that need nothing but this checkout
 test-cluster: tools ## the scenarios and kubectl on real kube-apiservers and etcd (built once from their Go modules, or KUBEBUILDER_ASSETS)
 	$(KUBERNETES)
 	$(PROGRAMS)
-	QUARTET_CLUSTER=real $(TEST) --test scenarios
+	QUARTET_CLUSTER=real $(TEST) --test world -- scenarios
 	export QUARTET_KUBECTL="$$($(KUBERNETES))/kubectl" QUARTET_KUBECTL_REQUIRED=1 && \
-	  QUARTET_CLUSTER=real $(TEST) --test kubectl && QUARTET_CLUSTER=sim $(TEST) --test kubectl
+	  QUARTET_CLUSTER=real $(TEST) --test world -- kubectl:: && QUARTET_CLUSTER=sim $(TEST) --test world -- kubectl::
 
 test-rights: tools ## each program with one right less of its own role at a time, on the real API server
 	$(KUBERNETES)
 	$(PROGRAMS)
-	QUARTET_CLUSTER=real $(TEST) --test rights
+	QUARTET_CLUSTER=real $(TEST) --test world -- rights::
 
 test-manifests: tools ## every base, overlay and choice of manifests/ on the real API server
 	$(KUBERNETES)
 	$(PROGRAMS)
-	QUARTET_CLUSTER=real $(TEST) --test manifests
+	QUARTET_CLUSTER=real $(TEST) --test world -- manifests::
 
 test-openstack: tools ## the scenarios with real Keystone, Nova and Neutron on loopback, and a real kube-apiserver (root on Debian 12; FLAVOUR=debian|pypi)
 	$(KUBERNETES)
@@ -75,7 +75,7 @@ test-dashboards: tools test-alerts ## test-alerts, and every query of the dashbo
 	cd grafana/dashboards/source && test -z "$$(gofmt -l .)" && go vet .
 	$(DASHBOARDS) -check
 	$(PROGRAMS)
-	QUARTET_PROMETHEUS="$$(tests/prometheus/install.sh)" $(TEST) --test dashboards
+	QUARTET_PROMETHEUS="$$(tests/prometheus/install.sh)" $(TEST) --test world -- dashboards::
 
 lint: tools ## formatting, clippy without warnings, documentation without broken links
 	$(CARGO) fmt --all --check
@@ -94,7 +94,7 @@ build: tools ## the programs as they are shipped, static, in target/<host>/dist
 
 docs: tools ## write the generated pages of docs/ anew
 	$(PROGRAMS)
-	QUARTET_WRITE_DOCS=1 $(TEST) --test pages
+	QUARTET_WRITE_DOCS=1 $(TEST) --test house -- pages::
 
 dashboards: ## write grafana/dashboards/*.json from their source (Go 1.24 or newer)
 	$(DASHBOARDS)

@@ -1,4 +1,4 @@
-//! Compiles the external provider's protocol. In pure Rust: nobody needs `protoc`.
+//! Compiles the external provider's protocol. Needs no `protoc`.
 
 use std::{env, error::Error, fs, path::PathBuf};
 

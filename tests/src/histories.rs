@@ -191,12 +191,15 @@ impl Run {
         if mood == Mood::Wrong && self.world.blinks_near(asked) {
             mood = Mood::True;
         }
-        let lookups: Vec<LookedUp> = before
+        let mut lookups: Vec<LookedUp> = before
             .iter()
             .filter(|view| look_up.contains(&view.name))
             .map(|view| self.look_up(view, asked, mood))
             .collect();
         let answered = asked + self.latency();
+        for lookup in &mut lookups {
+            lookup.answered = at(answered);
+        }
         let mut now = answered;
         let mut listed = (None, Mood::True);
         if list {
@@ -208,7 +211,7 @@ impl Run {
         let hidden =
             |world: &World| world.nodes.iter().any(|node| world::within(node.blink, asked));
         let calm = true_calls && !world::within(self.weather.zone, asked) && !hidden(&self.world);
-        let answers = Answers { asked: at(asked), answered: at(answered), lookups, list: listing };
+        let answers = Answers { asked: at(asked), lookups, list: listing };
         let views = self.views(now);
         let decisions = self.decider.decide(at(now), &views, answers, &self.told);
         self.judge(now, &views, &decisions, calm)?;
@@ -229,7 +232,12 @@ impl Run {
                 request_id: None,
             })),
         };
-        LookedUp { name: Arc::clone(&view.name), uid: view.uid.clone(), result }
+        LookedUp {
+            name: Arc::clone(&view.name),
+            uid: view.uid.clone(),
+            answered: at(asked),
+            result,
+        }
     }
 
     /// A list requested at `asked` and read by `now`, after lookups in that mood.

@@ -59,6 +59,11 @@ impl Lane {
         Env::with_accounts(self.cluster.clone(), accounts.collect()).await
     }
 
+    /// The cluster.
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
     /// The program's account.
     pub fn account(&self, program: &str) -> Result<&Account> {
         let found = self.accounts.iter().find(|account| account.program() == program);

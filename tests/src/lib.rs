@@ -1,12 +1,20 @@
-//! End-to-end tests: the built programs against a cluster and a simulated cloud.
+//! End-to-end tests: the built programs against a cluster and a cloud.
 //!
-//! [`cluster`] starts the cluster (the simulated API server, or a real kube-apiserver with
-//! etcd), [`ccm_sim::served`] serves the simulated cloud over the external protocol,
-//! [`ccm_sim::program`] runs the built programs as child processes, and [`mod@scenarios`]
-//! lists the scenarios. The same scenarios run on both clusters. [`printed`] reads the output
-//! of the built programs about themselves, [`measured`] parses their metrics, and
-//! [`metrics_page`] writes the page of metrics. [`manifests`] reads the manifests.
-//! [`prometheus`] evaluates dashboards and alerts against the programs.
+//! | module | what it holds |
+//! |---|---|
+//! | [`suite`] | the tests of one controller, which its crate runs as its target `world` |
+//! | [`trials`], [`lanes`] | tests side by side, each on a cluster of its own |
+//! | [`cluster`] | the simulated API server, or a real kube-apiserver with etcd |
+//! | [`mod@scenarios`] | what a scenario is, and its fixture; [`nodes`] writes and reads nodes |
+//! | [`rights`] | a program with exactly its rights, and with one less |
+//! | [`prometheus`] | dashboards, alert rules and pages of metrics, with a real Prometheus |
+//! | [`openstack`] | scenarios with real OpenStack services |
+//! | [`manifests`] | what is installed |
+//! | [`histories`] | random histories of the deletion policy |
+//! | [`printed`], [`measured`], [`metrics_page`] | what the built programs print about themselves; `docs/metrics.md` |
+//!
+//! The test targets: `house` holds the rules of this repository, which need no cluster;
+//! `world` what needs one and belongs to no single controller; `openstack`.
 
 pub mod cluster;
 pub mod histories;
@@ -20,4 +28,5 @@ pub mod printed;
 pub mod prometheus;
 pub mod rights;
 pub mod scenarios;
+pub mod suite;
 pub mod trials;

@@ -27,6 +27,13 @@ impl Family {
         rest.map_or("", |(stability, _)| stability)
     }
 
+    /// The names of its series.
+    pub fn series(&self) -> Vec<String> {
+        let parts: &[&str] =
+            if self.kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+        parts.iter().map(|part| format!("{}{part}", self.name)).collect()
+    }
+
     /// Its meaning, in one sentence.
     pub fn meaning(&self) -> &str {
         self.help.split_once("] ").map_or(self.help.as_str(), |(_, meaning)| meaning)
@@ -46,7 +53,7 @@ impl Family {
     }
 }
 
-/// The metrics in a text in the OpenMetrics format, in its order.
+/// The metrics in a text in either format, in its order.
 pub fn families(text: &str) -> Vec<Family> {
     let mut families: Vec<Family> = Vec::new();
     for line in text.lines() {
@@ -63,7 +70,8 @@ pub fn families(text: &str) -> Vec<Family> {
         {
             let Some(family) = families.last_mut() else { continue };
             family.kind = kind.to_owned();
-            if kind == "counter" {
+            // In OpenMetrics the name of a counter is without it.
+            if kind == "counter" && !family.name.ends_with("_total") {
                 family.name.push_str("_total");
             }
         } else if !line.starts_with('#')

@@ -1,13 +1,107 @@
-//! Dashboards and alerts, evaluated by a real Prometheus.
+//! Dashboards, alerts and metrics, checked by a real Prometheus and its promtool, whose folder
+//! `QUARTET_PROMETHEUS` names.
 //!
-//! [`story`] lets the built programs live through everything that a dashboard shows, while
-//! [`server`] runs a Prometheus that scrapes them. [`dashboards`] reads the dashboards as
-//! Grafana does, [`variables`] stands in for Grafana where a query has its variables, and
-//! [`promql`] finds the names of metrics in an expression.
+//! A [`Stage`] runs a controller's replicas through its [`Story`] while [`server`] runs a
+//! Prometheus that scrapes them; [`evaluated`] asks it every query that is about this
+//! controller. [`dashboards`] reads the dashboards as Grafana does, [`variables`] stands in for
+//! Grafana where a query has its variables, and [`promql`] finds the names of metrics in an
+//! expression.
+
+use std::{
+    env,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_runtime::{program::Identity, programs};
+use libtest_mimic::Trial;
 
 pub mod dashboards;
+mod evaluated;
 pub mod promql;
 pub mod rules;
 pub mod server;
-pub mod story;
-pub mod variables;
+mod stage;
+mod variables;
+
+pub use stage::{SETTLE, Stage};
+
+use crate::{
+    printed,
+    suite::{Story, Work},
+    trials::Trials,
+};
+
+/// The folder of Prometheus' programs, if there is one.
+pub fn folder() -> Option<PathBuf> {
+    env::var_os("QUARTET_PROMETHEUS").filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
+/// Fails if `promtool check metrics` has a complaint about this page.
+pub fn check_page(page: &str) -> Result<()> {
+    let promtool = folder().context("QUARTET_PROMETHEUS names no folder")?.join("promtool");
+    let mut child = Command::new(&promtool)
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("starting {}", promtool.display()))?;
+    child.stdin.take().context("it has an input")?.write_all(page.as_bytes())?;
+    let out = child.wait_with_output()?;
+    let complaints = String::from_utf8_lossy(&out.stderr);
+    ensure!(out.status.success() && complaints.is_empty(), "{}:\n{complaints}", out.status);
+    Ok(())
+}
+
+/// The tests of this program's metrics.
+pub(crate) fn trials(trials: &Trials, program: Identity, work: Work, story: Story) -> Vec<Trial> {
+    let Some(folder) = folder() else {
+        eprintln!(
+            "dashboards of {}: skipped; `make test-dashboards` asks a real Prometheus",
+            program.binary
+        );
+        return Vec::new();
+    };
+    let mut all = vec![trials.alone("dashboards::promtool_accepts_the_metrics", async move || {
+        promtool_accepts_the_metrics(program, work).await
+    })];
+    if programs::shipped().any(|shipped| shipped == program) {
+        all.push(trials.alone("dashboards::every_query_has_an_answer", async move || {
+            every_query_has_an_answer(&folder, program, story).await
+        }));
+    }
+    all
+}
+
+/// The page of a running program, and that with every metric which it may have.
+async fn promtool_accepts_the_metrics(program: Identity, work: Work) -> Result<()> {
+    check_page(&printed::metrics_page(program.binary)?).context("all of its metrics")?;
+    let env = stage::simulated().await?;
+    let running = env.start(&(work.launch)(&env)).await?;
+    for round in 0..3 {
+        (work.step)(&env, round).await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let (status, page) = running.get("/metrics").await?;
+    ensure!(status == 200, "/metrics answers {status}");
+    check_page(&page)
+}
+
+async fn every_query_has_an_answer(folder: &Path, program: Identity, story: Story) -> Result<()> {
+    let played = stage::play(folder, &rules::files()?, program, story).await?;
+    let mut wrong = Vec::new();
+    for dashboard in dashboards::all()? {
+        wrong.extend(evaluated::dashboard(&dashboard, program, &played).await?);
+    }
+    wrong.extend(evaluated::rules(program, &played).await?);
+    if env::var_os("QUARTET_DASHBOARDS_STAY").is_some() {
+        let (address, span) = (played.server.address(), played.span);
+        eprintln!("Prometheus: http://{address}, {} to {}; Enter ends it", span.start, span.end);
+        std::io::stdin().read_line(&mut String::new())?;
+    }
+    ensure!(wrong.is_empty(), "{} of them:\n  {}", wrong.len(), wrong.join("\n  "));
+    Ok(())
+}

@@ -1,4 +1,4 @@
-//! The scenarios, which run on any cluster.
+//! What a scenario is, and the fixture that each one gets. A scenario runs on any cluster.
 
 use std::{
     collections::BTreeMap,
@@ -15,28 +15,18 @@ use ccm_sim::{
     program::{Launch, Program},
     served::ServedCloud,
 };
-use k8s_openapi::api::core::v1::Node;
-use kube::Client;
+use k8s_openapi::api::{
+    coordination::v1::{Lease, LeaseSpec},
+    core::v1::Node,
+};
+use kube::{Api, Client};
 
 use crate::{
     cluster::{self, Cluster, Kind, Request},
     nodes,
 };
 
-mod bad_input;
-mod cloud_faults;
-mod initialise;
-mod keep_true;
-pub mod leadership;
-mod lifecycle;
-mod lifecycle_breaker;
-mod lifecycle_cases;
-mod lifecycle_pressure;
-mod live_rates;
-mod observe;
-mod reference;
-mod rights;
-mod server_faults;
+pub mod observe;
 
 /// How long a scenario waits for what should take moments.
 pub const SOON: Duration = Duration::from_secs(15);
@@ -193,14 +183,36 @@ impl Env {
     }
 }
 
-/// node-ccm with short terms of leadership.
-pub fn quick_node(env: &Env) -> Launch {
-    leadership::quick(env)
+/// Short terms of leadership, so that tests are short; the proportions are the defaults'.
+pub fn with_short_terms(launch: Launch) -> Launch {
+    launch
+        .arg("--leader-elect-lease-duration=5s")
+        .arg("--leader-elect-renew-deadline=3s")
+        .arg("--leader-elect-retry-period=1s")
 }
 
-/// lifecycle-ccm with short terms of leadership and quick periods.
+/// The flags of a lifecycle-ccm with quick periods.
+pub const QUICK_LIFECYCLE: [&str; 3] = [
+    "--node-monitor-period=1s",
+    "--node-deletion-confirmation-period=2s",
+    "--node-grace-period=1s",
+];
+
+/// lifecycle-ccm with quick periods.
 pub fn quick_lifecycle(env: &Env) -> Launch {
-    leadership::with_short_terms(lifecycle::quick(env))
+    QUICK_LIFECYCLE.into_iter().fold(env.lifecycle_ccm(), Launch::arg)
+}
+
+/// Waits until nodes that were just registered are past the grace period of
+/// [`quick_lifecycle`]. The API server truncates the creation time to whole seconds.
+pub async fn past_grace() {
+    tokio::time::sleep(Duration::from_secs(2)).await;
+}
+
+/// The spec of this program's Lease.
+pub async fn lease(env: &Env, program: &str) -> Result<LeaseSpec> {
+    let api = Api::<Lease>::namespaced(env.client.clone(), "kube-system");
+    api.get(program).await?.spec.context("a Lease has a spec")
 }
 
 /// A scenario: its name, the clusters it makes sense on, and what it does.
@@ -213,10 +225,13 @@ pub struct Scenario {
     pub run: fn(Env) -> Running,
 }
 
+/// A step of a test, with its result.
+pub type Step<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
 /// A scenario that runs.
 pub type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
-/// On either cluster. A controller has at most 12 that run on the real one.
+/// On either cluster.
 pub const BOTH: &[Kind] = &[Kind::Simulated, Kind::Real];
 /// On the simulated API server alone.
 pub const SIMULATED: &[Kind] = &[Kind::Simulated];
@@ -224,9 +239,9 @@ pub const SIMULATED: &[Kind] = &[Kind::Simulated];
 pub const REAL: &[Kind] = &[Kind::Real];
 
 impl Scenario {
-    /// Runs it.
-    pub async fn run(&self, env: Env) -> Result<()> {
-        (self.run)(env).await
+    /// True if it runs on the real API server.
+    pub fn is_real(&self) -> bool {
+        self.on.contains(&Kind::Real)
     }
 }
 
@@ -241,93 +256,4 @@ macro_rules! scenarios {
             run: |env| Box::pin($module::$name(env)),
         }),+),+]
     };
-}
-
-/// All scenarios.
-pub fn all() -> Vec<Scenario> {
-    let mut all = on_any_cluster();
-    all.extend(on_one_cluster());
-    all.extend(of_several_programs());
-    all
-}
-
-fn of_several_programs() -> Vec<Scenario> {
-    scenarios! {
-        BOTH:
-            live_rates::one_controllers_rates_change_while_it_runs,
-            observe::the_leaders_steps_are_the_plan_of_node_ccm,
-            observe::the_leaders_steps_are_the_plan_of_lifecycle_ccm,
-            observe::nothing_is_written_beside_a_leader,
-            reference::metrics_are_those_of_the_page;
-    }
-}
-
-fn on_any_cluster() -> Vec<Scenario> {
-    scenarios! {
-        BOTH:
-            initialise::a_new_node_becomes_schedulable,
-            initialise::addresses_are_there_before_the_taint_goes,
-            initialise::a_burst_costs_two_writes_a_node_and_few_cloud_calls,
-            initialise::foreign_nodes_and_foreign_taints_are_left_alone,
-            initialise::an_illegal_label_is_dropped_and_told,
-            initialise::a_refused_node_ip_is_told_and_mended_by_the_user,
-            initialise::kubelet_writing_at_the_same_time_does_no_harm,
-            keep_true::a_changed_instance_changes_its_node,
-            keep_true::a_label_edited_by_hand_is_put_back,
-            keep_true::a_restart_writes_nothing_but_the_lease,
-            cloud_faults::a_throttling_cloud_is_waited_for,
-            cloud_faults::errors_of_the_cloud_are_told_and_survived,
-            cloud_faults::a_hanging_cloud_does_not_stop_the_rest,
-            cloud_faults::one_malformed_instance_does_not_stop_the_rest,
-            cloud_faults::a_cloud_that_is_down_at_start_is_not_ready,
-            leadership::a_released_lease_is_taken_over_at_once,
-            leadership::a_killed_leader_is_replaced_within_its_lease,
-            leadership::a_frozen_leader_ends_when_it_wakes,
-            leadership::a_deleted_lease_does_no_harm,
-            bad_input::is_refused_in_one_line,
-            bad_input::several_problems_are_told_at_once,
-            lifecycle::a_gone_node_leaves_within_its_confirmation_period,
-            lifecycle::a_mass_outage_deletes_nobody,
-            lifecycle::foreign_excluded_and_protected_nodes_stay,
-            lifecycle::a_newborn_node_stays_for_its_grace_period,
-            lifecycle::ghosts_go_only_while_they_are_uninitialised,
-            lifecycle::the_budget_holds_the_rest,
-            lifecycle::the_shutdown_taint_follows_the_machine,
-            lifecycle::the_shutdown_taint_may_wait_for_the_kubelet,
-            lifecycle_breaker::an_erring_cloud_deletes_nobody,
-            lifecycle_breaker::a_list_that_shows_the_instance_ends_the_case,
-            lifecycle_breaker::the_wrong_project_opens_the_breaker,
-            lifecycle_breaker::the_breaker_closes_when_the_fleet_is_seen_again,
-            lifecycle_breaker::the_operator_passes_the_breaker,
-            lifecycle_cases::a_node_registered_anew_is_another_node,
-            lifecycle_cases::a_node_that_comes_back_is_kept,
-            lifecycle_cases::a_killed_leader_leaves_no_half_a_case,
-            lifecycle_cases::a_stopped_leader_leaves_no_half_a_case,
-            lifecycle_cases::the_rules_change_without_a_restart,
-            lifecycle_cases::an_approval_ends_when_the_node_is_ready_again,
-            lifecycle_pressure::a_held_node_costs_few_calls,
-            lifecycle_pressure::an_unreadable_entry_of_the_list_is_no_absence;
-    }
-}
-
-/// Those that need faults which only the simulated server has, or a real process.
-fn on_one_cluster() -> Vec<Scenario> {
-    scenarios! {
-        SIMULATED:
-            server_faults::throttled_and_broken_requests_are_repeated,
-            server_faults::cut_watches_and_expired_versions_are_survived,
-            server_faults::a_malformed_object_does_not_stop_the_rest,
-            server_faults::an_answer_that_is_lost_after_the_write_does_no_harm,
-            lifecycle_cases::a_deletion_on_its_way_does_not_hit_the_successor,
-            lifecycle_cases::a_refused_deletion_is_told_and_carried_out_later,
-            lifecycle_pressure::deletions_whose_answer_is_lost_stay_within_the_budget,
-            lifecycle_pressure::a_conflict_about_the_taint_is_soon_forgotten,
-            lifecycle_pressure::a_lowered_budget_stops_what_is_not_yet_sent,
-            rights::a_missing_right_is_named_until_it_is_granted,
-            rights::a_review_that_fails_harms_nobody;
-        REAL:
-            server_faults::a_restarted_api_server_is_survived,
-            server_faults::a_frozen_api_server_ends_the_leader_and_nothing_is_lost,
-            lifecycle_cases::a_deletion_names_the_very_object;
-    }
 }

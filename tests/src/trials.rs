@@ -1,4 +1,4 @@
-//! Scenarios as tests of their own, on the cluster that `QUARTET_CLUSTER` names.
+//! Tests on clusters, of the kind that `QUARTET_CLUSTER` names.
 
 use std::{env, process::ExitCode, sync::Arc, time::Duration};
 
@@ -25,12 +25,14 @@ pub fn kind() -> Result<Kind> {
 pub struct Trials {
     runtime: Arc<Runtime>,
     lanes: Arc<Lanes>,
-    kind: Kind,
+    /// The kind of the clusters.
+    pub kind: Kind,
 }
 
 impl Trials {
-    /// For clusters of this kind.
-    pub fn new(kind: Kind) -> Result<Self> {
+    /// For clusters of the kind that the environment asks for.
+    pub fn new() -> Result<Self> {
+        let kind = kind()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         Ok(Self { runtime: Arc::new(runtime), lanes: Arc::new(Lanes::new(kind)), kind })
     }
@@ -40,17 +42,39 @@ impl Trials {
     where
         F: AsyncFnOnce(&Lane) -> Result<()> + Send + 'static,
     {
-        let Self { runtime, lanes, kind } = self.clone();
-        Trial::test(name, move || {
-            let run = lanes.run(async |lane| {
+        let lanes = self.lanes.clone();
+        self.alone(name, async move || {
+            let run = async |lane: &Lane| {
                 tokio::time::timeout(LIMIT, test(lane)).await.context("still running")?
-            });
-            runtime.block_on(run).map_err(|error| Failed::from(format!("{error:?}")))
+            };
+            lanes.run(run).await
         })
-        .with_kind(match kind {
+        .with_kind(match self.kind {
             Kind::Simulated => "sim",
             Kind::Real => "real",
         })
+    }
+
+    /// A test that brings its own cluster, or needs none.
+    pub fn alone<F>(&self, name: impl Into<String>, test: F) -> Trial
+    where
+        F: AsyncFnOnce() -> Result<()> + Send + 'static,
+    {
+        let runtime = self.runtime.clone();
+        Trial::test(name, move || {
+            runtime.block_on(test()).map_err(|error| Failed::from(format!("{error:?}")))
+        })
+    }
+
+    /// Those of the scenarios that run on this kind of cluster.
+    pub fn scenarios(&self, all: Vec<Scenario>) -> Vec<Trial> {
+        let chosen = all.into_iter().filter(|scenario| scenario.on.contains(&self.kind));
+        chosen
+            .map(|scenario| {
+                let name = format!("scenarios::{}", scenario.name);
+                self.trial(name, async move |lane| (scenario.run)(lane.env().await?).await)
+            })
+            .collect()
     }
 
     /// Runs the tests and ends the clusters.
@@ -66,17 +90,4 @@ impl Trials {
         }
         Ok(conclusion.exit_code())
     }
-}
-
-/// The whole `main` of a test program: each scenario as a test.
-pub fn scenarios(all: Vec<Scenario>) -> Result<ExitCode> {
-    let kind = kind()?;
-    let trials = Trials::new(kind)?;
-    let chosen = all.into_iter().filter(|scenario| scenario.on.contains(&kind));
-    let chosen = chosen
-        .map(|scenario| {
-            trials.trial(scenario.name, async move |lane| scenario.run(lane.env().await?).await)
-        })
-        .collect();
-    trials.run(chosen)
 }

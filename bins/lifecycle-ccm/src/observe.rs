@@ -8,7 +8,7 @@ use std::{
 };
 
 use ccm_base::clock::{self, Timeline};
-use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, Lookup, LookupResult, PowerState};
+use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, Lookup, PowerState};
 use ccm_controller::{
     brake::Transition,
     instances,
@@ -108,11 +108,10 @@ pub(crate) fn powers(lookups: &[LookedUp]) -> Powers {
 
 /// The cloud's answers.
 pub(crate) struct Replies {
-    asked: Vec<Arc<Node>>,
-    answers: Vec<LookupResult>,
+    lookups: Vec<LookedUp>,
     fleet: Option<(Result<Fleet, CloudError>, At)>,
-    /// When the first request was sent and the last lookup was answered.
-    times: (At, At),
+    /// When the first request was sent.
+    start: At,
 }
 
 /// Watches the nodes, on every replica, and looks them up in the cloud.
@@ -205,10 +204,15 @@ impl Observer {
             agenda.look_up.iter().filter_map(|name| by_name.get(name).cloned()).collect();
         let call = Call::waiting(settings.cloud_call_timeout);
         let start = self.now();
-        let lookup = async {
-            let answers = instances::lookup(&*self.cloud, &asked, Detail::Presence, call).await;
-            (answers, self.now())
+        let mut lookups = Vec::with_capacity(asked.len());
+        // Each answer has its own time: one slow node must not void the answers of the others.
+        let collect = |place: usize, result| {
+            if let Some(node) = asked.get(place) {
+                let (name, uid) = (Arc::clone(&node.name), node.uid.clone());
+                lookups.push(LookedUp { name, uid, answered: self.now(), result });
+            }
         };
+        let lookup = instances::lookup_each(&*self.cloud, &asked, Detail::Presence, call, collect);
         let list = async {
             if !agenda.list {
                 return None;
@@ -216,26 +220,20 @@ impl Observer {
             let fleet = instances::list(&*self.cloud, Detail::Presence, call).await;
             Some((fleet, self.now()))
         };
-        let ((answers, answered), fleet) = tokio::join!(lookup, list);
-        Replies { asked, answers, fleet, times: (start, answered) }
+        let ((), fleet) = tokio::join!(lookup, list);
+        Replies { lookups, fleet, start }
     }
 
     /// The cloud's answers, with the list compared with these nodes. Reports unusable answers.
     pub(crate) fn answers(&self, answers: Replies, nodes: &Nodes) -> Answers {
-        let Replies { asked, answers, fleet, times: (start, answered) } = answers;
-        let looked_up = |(node, result): (&Arc<Node>, LookupResult)| LookedUp {
-            name: Arc::clone(&node.name),
-            uid: node.uid.clone(),
-            result,
-        };
-        let lookups: Vec<_> = asked.iter().zip(answers).map(looked_up).collect();
+        let Replies { lookups, fleet, start } = answers;
         let list = fleet.map(|(fleet, read)| {
             let spell = |id: &str| self.cloud.canonical_id(id).into_owned();
             listing(fleet, spell, nodes, (start, read))
         });
         self.report_errors(&lookups);
         list.iter().for_each(report_list);
-        Answers { asked: start, answered, lookups, list }
+        Answers { asked: start, lookups, list }
     }
 
     /// Reports that the list opened or closed the breaker, or changed its cause.

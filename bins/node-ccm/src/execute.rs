@@ -53,6 +53,9 @@ impl Executor {
             }
             latest = answer.map_err(|why| Unfinished { what, why })?;
             log_written(node, step, &plan.outcome);
+            if matches!(step, Step::SetAddresses { .. }) {
+                self.reports.addresses_written(node, plan);
+            }
         }
         if plan.outcome == Outcome::Initialised {
             if let Some(age) = node.age(clock::wall()) {
@@ -79,12 +82,12 @@ fn published(plan: &Plan) -> Vec<plans::Step> {
 /// a person who sees a label or an address change can find its cause.
 fn log_written(node: &Node, step: &Step, outcome: &Outcome) {
     let node = &*node.name;
+    let text = step.to_string();
+    let line = text.lines().map(str::trim).collect::<Vec<_>>().join(", ");
     if *outcome == Outcome::InSync {
-        let text = step.to_string();
-        let line = text.lines().map(str::trim).collect::<Vec<_>>().join(", ");
         tracing::info!(node, "written: {line}");
     } else {
-        tracing::debug!(node, "written: {step}");
+        tracing::debug!(node, "written: {line}");
     }
 }
 

@@ -93,11 +93,8 @@ impl Program for NodeCcm {
     }
 
     async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
-        let fleet = context.health.condition(
-            "fleet",
-            Scope::Information,
-            "not listed yet; only the leader lists it",
-        );
+        let fleet = context.health.condition("fleet", Scope::Information, "not listed yet");
+        fleet.pass("not listed here: this replica does not lead");
         let (handles, store) = (Handles::new(context), Store::new());
         let intake = Arc::new(Intake::new(&handles, store.clone()));
         waiting::collect(&context.metrics, Arc::clone(&intake), handles.ledger.clone());
@@ -113,6 +110,7 @@ impl Program for NodeCcm {
         let lookups = Lookups::new(&self.handles, intake(), senders, self.closing.clone());
         tasks.spawn("lookups", lookups.run(context.token.clone()));
         self.intake.start_leading();
+        self.fleet.pass("not listed yet");
         let refresh = Refresh::new(&self.handles, intake(), self.fleet.clone());
         let passes =
             Passes::default().run(refresh, context.settings.clone(), context.token.clone());

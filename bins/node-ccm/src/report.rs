@@ -110,29 +110,41 @@ impl NodeReports {
         self.report(node, When::Changed, report);
     }
 
-    /// Reports the plan's notes, each one once.
+    /// Reports the plan's notes, each one once. A note about a write is reported after it.
     pub(crate) fn notes(&self, node: &Node, plan: &Plan) {
-        for note in &plan.notes {
-            let text = note.to_string();
-            let (topic, is_event) = match note {
-                Note::InvalidLabel { .. } => ("InvalidLabel", true),
-                Note::ReservedLabel { .. } => ("ReservedLabel", false),
-                Note::LabelKept { .. } => ("LabelKept", false),
-                Note::NodeIpRefused(_) => ("InvalidNodeIP", true),
-                Note::InternalIpChanged { .. } => ("NodeInternalIPChanged", true),
-                Note::InternalIpHeld { .. } => ("NodeInternalIPHeld", true),
-            };
-            let report = Report {
-                topic,
-                state: &text,
-                warning: true,
-                line: text.clone(),
-                event: is_event.then(|| (topic, text.clone())),
-                ..Report::default()
-            };
-            if self.report(node, When::Once, report) {
-                self.metrics.noted(note);
-            }
+        for note in plan.notes.iter().filter(|note| !is_about_write(note)) {
+            self.note(node, When::Once, note);
+        }
+    }
+
+    /// Reports that the plan's addresses were written, if that changes the first InternalIP of
+    /// a Ready node.
+    pub(crate) fn addresses_written(&self, node: &Node, plan: &Plan) {
+        for note in plan.notes.iter().filter(|note| is_about_write(note)) {
+            self.note(node, When::Always, note);
+        }
+    }
+
+    fn note(&self, node: &Node, when: When, note: &Note) {
+        let text = note.to_string();
+        let (topic, is_event) = match note {
+            Note::InvalidLabel { .. } => ("InvalidLabel", true),
+            Note::ReservedLabel { .. } => ("ReservedLabel", false),
+            Note::LabelKept { .. } => ("LabelKept", false),
+            Note::NodeIpRefused(_) => ("InvalidNodeIP", true),
+            Note::InternalIpChanged { .. } => ("NodeInternalIPChanged", true),
+            Note::InternalIpHeld { .. } => ("NodeInternalIPHeld", true),
+        };
+        let report = Report {
+            topic,
+            state: &text,
+            warning: true,
+            line: text.clone(),
+            event: is_event.then(|| (topic, text.clone())),
+            ..Report::default()
+        };
+        if self.report(node, when, report) {
+            self.metrics.noted(note);
         }
     }
 
@@ -145,4 +157,8 @@ impl NodeReports {
         };
         self.report(node, When::Always, report);
     }
+}
+
+fn is_about_write(note: &Note) -> bool {
+    matches!(note, Note::InternalIpChanged { .. })
 }

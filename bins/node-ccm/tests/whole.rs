@@ -304,6 +304,50 @@ async fn a_tainted_foreign_node_gets_one_event() {
     assert_eq!(whole.events("foreign").len(), 1);
 }
 
+/// kubelet may set the provider ID of its node: it writes no lines of its own into the log.
+#[tokio::test(start_paused = true)]
+async fn a_text_of_the_node_stays_on_one_line() {
+    let whole = Whole::start(&[]).await;
+    whole.register("foreign", Some("elsewhere://i-1\nERROR forged\u{1b}[31m"));
+    sleep(Duration::from_mins(1)).await;
+    let [(_, message)] = whole.events("foreign").try_into().unwrap();
+    assert!(message.starts_with("provider ID elsewhere://i-1 ERROR forged [31m has"), "{message}");
+}
+
+/// A change of the first InternalIP counts when it is written, and each time.
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_internal_ip_is_reported_after_its_write() {
+    for (mode, refused, expect) in
+        [("control", false, 2), ("control", true, 0), ("observe", false, 0)]
+    {
+        let arguments = [format!("--mode={mode}"), "--node-status-update-frequency=1m".to_owned()];
+        let whole = Whole::start(&arguments).await;
+        let mut instance = SimInstance::numbered(0);
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": instance.name},
+            "spec": {"providerID": instance.provider_id().to_string()},
+            "status": {
+                "addresses": [{"type": "InternalIP", "address": "10.9.9.9"}],
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        });
+        if refused {
+            let refusal = Action::Status { code: 403, retry_after: None };
+            whole.api.faults().add(Fault::new(refusal).verb(Verb::Patch).resource("nodes"));
+        }
+        whole.cloud.add(instance.clone());
+        whole.api.create(node).unwrap();
+        sleep(Duration::from_mins(3)).await;
+        instance.addresses[0].address = "10.8.8.8".to_owned();
+        whole.cloud.add(instance.clone());
+        sleep(Duration::from_mins(3)).await;
+        let applied = whole.metric("ccm_node_internal_ip_changes_total{result=\"applied\"}");
+        let events = whole.events(&instance.name);
+        let told = events.iter().filter(|(reason, _)| reason == "NodeInternalIPChanged").count();
+        assert_eq!((applied, told as u64), (expect, expect), "{mode}, refused {refused}");
+    }
+}
+
 /// The back-offs of the nodes end at different times within a minute, so some nodes would be
 /// late if only the back-off applied.
 #[tokio::test(start_paused = true)]

@@ -74,7 +74,7 @@ impl Demo {
         output.say(format!("kubectl --kubeconfig={} get nodes -w", self.kubeconfig.display()));
         for (name, program) in &self.programs {
             output.say(format!(
-                "{name}: curl {}  (and /readyz?verbose, /configz)",
+                "{name}: curl {}  (and /plan, /readyz?verbose, /configz)",
                 program.url("/metrics")
             ));
         }

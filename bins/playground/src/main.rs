@@ -57,6 +57,7 @@ async fn run(arguments: &Arguments, output: &mut Output) -> Result<()> {
     output.summary();
     if !arguments.check {
         demo.describe(output);
+        output.say("everything keeps running; Ctrl-C ends it");
         interrupted().await;
     }
     demo.stop_all().await

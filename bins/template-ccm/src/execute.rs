@@ -143,7 +143,9 @@ impl Executor {
         let queue = &self.observer.queue;
         match class {
             RetryClass::Retry => queue.retry(Arc::clone(name)),
-            RetryClass::RetryAfter(after) => queue.retry_after(Arc::clone(name), after),
+            RetryClass::RetryAfter(after) => {
+                queue.retry_after(Arc::clone(name), after);
+            }
             RetryClass::Permanent => self.sync_after(name, LONG_RETRY),
         }
     }

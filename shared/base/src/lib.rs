@@ -8,7 +8,7 @@
 //! | [`clock`], [`At`] | the only module that reads clocks; a moment as a value |
 //! | [`duration`] | Go's durations as text |
 //! | [`Backoff`], [`jittered`], [`RetryClass`] | exponential back-off; random waits; how a caller should react to an error |
-//! | [`FairOrder`], [`later`] | the order of urgent and routine work; times in the future |
+//! | [`FairOrder`], [`later`], [`Instant`] | the order of urgent and routine work; times in the future, by a clock that tests can pause |
 //! | [`Files`] | files that are read again when they change |
 //! | [`message`] | sanitises external text for logs, events and errors |
 //! | [`nearest()`] | "did you mean ...?" for misspelt names |
@@ -36,3 +36,4 @@ pub use loopback::is_loopback;
 pub use nearest::nearest;
 pub use retry_after::retry_after;
 pub use retry_class::RetryClass;
+pub use tokio::time::Instant;

@@ -5,13 +5,21 @@ use std::error::Error;
 /// The most characters of external text in one message; longer texts only fill the logs.
 pub const LONGEST_LINE: usize = 1024;
 
+/// Whether a character is invisible and changes the line around it: control characters, line
+/// breaks, and the controls of the writing direction.
+fn is_control(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}')
+        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// `text` on one line, without control characters and truncated to `most` characters; a
 /// final `…` marks the truncation.
 pub fn one_line(text: &str, most: usize) -> String {
     let mut line = String::new();
     let (mut count, mut gap) = (0, false);
     for c in text.chars() {
-        if c.is_whitespace() || c.is_control() {
+        if c.is_whitespace() || is_control(c) {
             gap = count > 0;
             continue;
         }
@@ -81,6 +89,7 @@ mod tests {
     fn a_line_is_cut_where_it_is_too_long() {
         let cases = [
             ("  a\n\tb\u{1b}[c ", 99, "a b [c"),
+            ("a\u{202e}b\u{2066}", 99, "a b"),
             ("äbcd", 4, "äbcd"),
             ("äbcde", 4, "äbc…"),
             ("ab cd", 3, "a…"),
@@ -97,14 +106,14 @@ mod tests {
         fn a_line_has_no_breaks_and_is_short(text in ".{0,80}", more in any::<String>(), most in 1..60_usize) {
             let line = one_line(&(text + &more), most);
             prop_assert!(line.chars().count() <= most);
-            prop_assert!(!line.chars().any(char::is_control));
+            prop_assert!(!line.chars().any(is_control));
             prop_assert_eq!(one_line(&line, most), line.clone());
         }
 
         #[test]
         fn no_word_is_lost_where_there_is_room(text in any::<String>()) {
             let letters = |text: &str| {
-                text.chars().filter(|c| !c.is_whitespace() && !c.is_control()).collect::<String>()
+                text.chars().filter(|c| !c.is_whitespace() && !is_control(*c)).collect::<String>()
             };
             let line = one_line(&text, text.len());
             prop_assert_eq!(letters(&line), letters(&text));

@@ -3,8 +3,8 @@
 
 use std::{any::Any, fmt, time::Duration};
 
+use ccm_base::Instant;
 use futures::future::BoxFuture;
-use tokio::time::Instant;
 
 use crate::{CloudError, ErrorKind};
 

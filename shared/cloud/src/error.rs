@@ -82,7 +82,7 @@ impl fmt::Display for CloudError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.kind, self.message)?;
         if let Some(after) = self.retry_after {
-            write!(f, " (retry after {} s)", after.as_secs_f64())?;
+            write!(f, " (retry after {} s)", after.as_secs_f64().ceil())?;
         }
         if let Some(id) = &self.request_id {
             write!(f, " (request {id})")?;

@@ -6,6 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::NodeAddress;
 
+/// The maximum length of a provider ID in bytes. A node keeps its ID for life, and each lookup
+/// sends it.
+const LONGEST_ID: usize = 1024;
+
 /// A provider ID: `<scheme>://<rest>`, as in `Node.spec.providerID`.
 ///
 /// The scheme names the kind of provider; the format after `://` is the provider's.
@@ -18,7 +22,9 @@ pub struct ProviderId {
 
 /// Why a text is not a provider ID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("provider ID {text:?} does not have the form <scheme>://<id>")]
+#[error(
+    "provider ID {text:?} does not have the form <scheme>://<id>, with at most {LONGEST_ID} bytes and without control characters"
+)]
 pub struct ProviderIdError {
     /// The original text.
     pub text: String,
@@ -26,14 +32,22 @@ pub struct ProviderIdError {
 
 impl ProviderId {
     /// Parses `<scheme>://<rest>`. Both parts must be non-empty; the scheme holds
-    /// lower-case letters, digits, `+`, `-` and `.` and starts with a letter.
+    /// lower-case letters, digits, `+`, `-` and `.` and starts with a letter. The whole text has
+    /// at most 1024 bytes, and no control characters or line breaks.
     pub fn parse(text: &str) -> Result<Self, ProviderIdError> {
         let wrong = || ProviderIdError { text: text.to_owned() };
         let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
         let legal =
             |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.');
         let starts_well = scheme.starts_with(|c: char| c.is_ascii_lowercase());
-        if !starts_well || !scheme.chars().all(legal) || rest.is_empty() {
+        // A space is legal: a region of OpenStack may have one.
+        let odd = |c: char| c.is_control() || (c.is_whitespace() && c != ' ');
+        if !starts_well
+            || !scheme.chars().all(legal)
+            || rest.is_empty()
+            || rest.contains(odd)
+            || text.len() > LONGEST_ID
+        {
             return Err(wrong());
         }
         Ok(Self { text: text.into(), scheme: scheme.len() })
@@ -129,10 +143,16 @@ mod tests {
             ("Sim://x", None),
             ("1sim://x", None),
             ("", None),
+            ("sim://a b", Some(("sim", "a b"))),
+            ("sim://a\u{2028}", None),
+            ("sim://a\n", None),
+            ("sim://a\u{1b}[31m", None),
         ] {
             let got = ProviderId::parse(text);
             let parts = got.as_ref().ok().map(|id| (id.scheme(), id.rest()));
             assert_eq!(parts, expect, "{text}");
         }
+        let long = |length| ProviderId::parse(&format!("sim://{}", "x".repeat(length)));
+        assert!(long(LONGEST_ID - 6).is_ok() && long(LONGEST_ID - 5).is_err());
     }
 }

@@ -100,12 +100,12 @@ pub async fn lookup_each(
     }
 }
 
-/// Rejects an instance with another ID than requested, or with another provider's ID: what
-/// is written from it could not be undone.
+/// Rejects an instance with another ID than requested, or with a scheme that the provider
+/// does not name as its own: what is written from it could not be undone.
 fn checked(node: &NodeIdentity, result: LookupResult, schemes: &[String]) -> LookupResult {
     let Ok(Lookup::Found(instance)) = &result else { return result };
     let id = &instance.provider_id;
-    if !schemes.is_empty() && !schemes.iter().any(|scheme| scheme == id.scheme()) {
+    if !schemes.iter().any(|scheme| scheme == id.scheme()) {
         let message = format!(
             "the cloud returned {id}, which has no scheme of this provider ({})",
             schemes.join(", ")
@@ -117,7 +117,7 @@ fn checked(node: &NodeIdentity, result: LookupResult, schemes: &[String]) -> Loo
     };
     match &node.provider_id {
         Some(asked) if !means(asked) => {
-            let message = format!("the lookup of {asked} returned {id}");
+            let message = format!("the lookup of {asked:?} returned {id}");
             Err(CloudError::new(ErrorKind::Malformed, message))
         }
         _ => result,
@@ -251,12 +251,7 @@ mod tests {
             (Some("sim://a"), "sim://a", None, None),
             (Some("sim:///a"), "sim://a", Some("sim:///a"), None),
             (None, "sim://a", None, None),
-            (
-                Some("sim://a"),
-                "sim://b",
-                None,
-                Some("asked about sim://a, the cloud answered with sim://b"),
-            ),
+            (Some("sim://a"), "sim://b", None, Some("the lookup of \"sim://a\" returned sim://b")),
             (
                 None,
                 "aws://a",
@@ -272,7 +267,10 @@ mod tests {
                 provider_id: asked.map(str::to_owned),
                 ..NodeIdentity::default()
             };
-            let got = checked(&node, Ok(Lookup::Found(Box::new(instance))), &schemes);
+            let found = || Ok(Lookup::Found(Box::new(instance.clone())));
+            let unnamed = checked(&node, found(), &[]).unwrap_err();
+            assert_eq!(unnamed.kind, ErrorKind::Malformed, "no scheme is the provider's");
+            let got = checked(&node, found(), &schemes);
             assert_eq!(got.err().map(|error| error.message), expect.map(str::to_owned));
         }
     }

@@ -161,9 +161,10 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     }
 
     /// Delays the key because the other side asked for it: the key comes back after this time,
-    /// and not earlier, even if it is added. Does not count as a failure.
-    pub fn retry_after(&self, key: K, after: Duration) {
-        self.change(|core, now| core.retry_after(key, after, now));
+    /// and not earlier, even if it is added. Does not count as a failure. Returns the time, which
+    /// is at most [`QueueConfig::max_retry_after`].
+    pub fn retry_after(&self, key: K, after: Duration) -> Duration {
+        self.change(|core, now| core.retry_after(key, after, now))
     }
 
     /// Reports success: resets the key's back-off.

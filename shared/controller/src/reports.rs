@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_kube::events::{EventKind, EventRecorder};
 use ccm_objects::{ObjectRef, Shared as Name};
 use parking_lot::Mutex;
@@ -75,10 +76,11 @@ impl Reports {
     }
 
     /// Writes the line and records the event. If that was done recently, only logs at debug
-    /// level. Returns whether the report was new.
+    /// level. Returns whether the report was new. Both texts are made one line: they may quote
+    /// the cloud, or the node itself.
     pub fn report(&self, about: &ObjectRef, when: When, report: Report<'_>) -> bool {
         let Report { topic, state, warning, line, verdict, reason, proof, event } = report;
-        let key = about.key();
+        let (key, line) = (about.key(), one_line(&line, LONGEST_LINE));
         let news = match when {
             When::Always => true,
             When::Changed => self.memory.changed(&key, topic, state),
@@ -99,7 +101,7 @@ impl Reports {
         }
         if news && let Some((reason, text)) = event {
             let kind = if warning { EventKind::Warning } else { EventKind::Normal };
-            self.events.record(about, kind, reason, text);
+            self.events.record(about, kind, reason, one_line(&text, LONGEST_LINE));
         }
         news
     }

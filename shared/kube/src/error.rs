@@ -16,7 +16,7 @@ pub const RETRY_AFTER_LIMIT: Duration = Duration::from_mins(1);
 
 /// The call exceeded its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no complete answer within {} s", .0.as_secs_f64())]
+#[error("no complete response within {} s", .0.as_secs_f64())]
 pub struct DeadlineExceeded(
     /// The time that the call was allowed to take.
     pub Duration,
@@ -46,19 +46,19 @@ pub enum ApiError {
     #[error("the object has changed since it was read")]
     Conflict,
     /// An object of this name exists already (409, reason `AlreadyExists`).
-    #[error("an object of this name exists already")]
+    #[error("an object of this name already exists")]
     AlreadyExists,
     /// The resource version is too old to continue from (410): list again.
     #[error("the resource version is too old: {0}")]
     Expired(String),
     /// The server asks for fewer requests (429).
-    #[error("the API server asks for fewer requests{}", retry_hint(*retry_after))]
+    #[error("the API server throttles requests{}", retry_hint(*retry_after))]
     Throttled {
         /// The wait that the server asked for.
         retry_after: Option<Duration>,
     },
     /// The request is invalid and a retry does not help (400, 405, 406, 413, 415, 422).
-    #[error("refused as invalid: {0}")]
+    #[error("rejected as invalid: {0}")]
     Invalid(String),
     /// The credentials are valid but lack a right (403).
     #[error("forbidden: {0}")]
@@ -70,16 +70,16 @@ pub enum ApiError {
     #[error("no credentials to send: {0}")]
     Credentials(String),
     /// No complete response in time, by our deadline or by the server's (504).
-    #[error("no answer in time")]
+    #[error("no response in time")]
     Timeout,
     /// The server is unavailable or unreachable, or the connection broke.
     #[error("unavailable: {0}")]
     Unavailable(String),
     /// The response could not be parsed.
-    #[error("the answer could not be understood: {0}")]
+    #[error("cannot parse the response: {0}")]
     Decode(String),
     /// Any other response.
-    #[error("unexpected answer {code}: {message}")]
+    #[error("unexpected response {code}: {message}")]
     Unexpected {
         /// The HTTP status, 0 if there was none.
         code: u16,

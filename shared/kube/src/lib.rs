@@ -1,9 +1,9 @@
 //! Quartet's Kubernetes client: the client stack, lean types, informers and their stores,
 //! patches and events.
 //!
-//! Controllers use no kube type but [`kube::Client`], so that a new major version of kube
-//! changes only this crate and `ccm_runtime::leadership`, which builds on
-//! kube-leader-election.
+//! Programs use no type of kube, so that a new major version of kube changes only this crate,
+//! `ccm_runtime::leadership` (which builds on kube-leader-election), `ccm_runtime::rights` and
+//! the two modules of `ccm-controller` that name [`kube::Client`] and [`kube::Resource`].
 //!
 //! | module | what it holds |
 //! |---|---|

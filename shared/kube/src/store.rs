@@ -189,7 +189,7 @@ impl<K: Stored> Store<K> {
         if is_later(&*held.object, &object) { Vec::new() } else { held.replace(object) }
     }
 
-    /// Removes an object that a watch reports as deleted. An object that was created anew under
+    /// Removes an object that a watch reports as deleted. An object that was created again under
     /// the same name stays.
     pub(crate) fn remove_watched(&self, object: &K) -> Option<Change<K>> {
         let by_key = &mut self.inner.objects.write().by_key;

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use self::metrics::{GateMetrics, RefusalLabel};
 use crate::{
     health::Verdict,
-    limits::{Limits, Refused, TokenBucket},
+    limits::{Limits, MAX_CLOSED, Refused, TokenBucket},
     metrics::Metrics,
 };
 
@@ -184,7 +184,7 @@ impl Shared {
     ) -> CloudError {
         let what = format!("{} {} not sent", class.service, class.operation);
         let (kind, timeout) =
-            (if class.write { "writes" } else { "reads" }, call.left().as_secs_f64());
+            (if class.write { "writes" } else { "reads" }, call.left().as_secs_f64().round());
         let (label, message, retry_after) = match refused {
             Refused::Closed { left } => (
                 RefusalLabel::Closed,
@@ -221,7 +221,7 @@ impl Shared {
             tracing::warn!(
                 service,
                 operation,
-                seconds = time.as_secs_f64(),
+                seconds = time.min(MAX_CLOSED).as_secs(),
                 "Retry-After of the cloud"
             );
         }

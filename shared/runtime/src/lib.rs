@@ -2,7 +2,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`program`] | the trait `Program`; `start`, `check`, `parts`; `life`, from start to end; `provider`, `reload` |
+//! | [`program`] | the trait `Program`; `start` and `check`, with `setup` in common; `parts`; `life`, from start to end; `provider`, `reload`; `specimens`, for the metrics reference |
 //! | [`programs`] | the list of programs: the only place, besides its crate, where a controller is added |
 //! | [`settings`] | the settings common to all programs; flags accepted without effect |
 //! | [`leadership`] | the election: `guard`, `observed`, `elector`, `term`, `standby` |

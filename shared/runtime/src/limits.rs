@@ -19,6 +19,7 @@ use ccm_kube::client::{RequestClass, RequestLimiter};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
+pub(crate) use self::bucket::MAX_CLOSED;
 use self::metrics::{BUCKETS, Waits};
 pub use self::{
     bucket::Rate,

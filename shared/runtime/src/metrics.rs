@@ -6,7 +6,7 @@
 //! there are no global metrics, so each test has its own registry. An object's name is never
 //! a label.
 
-use std::{env::consts, fmt, sync::Arc};
+use std::{collections::HashSet, env::consts, fmt, sync::Arc};
 
 use ccm_metrics::{Family, Gauge, MetricsSink, Registry, Text, metrics};
 use parking_lot::Mutex;
@@ -99,21 +99,46 @@ impl Metrics {
         self.with(|registry| registry.register_collector(Box::new(collector)));
     }
 
-    /// All metrics in the OpenMetrics text format. The media type is [`Metrics::CONTENT_TYPE`].
+    /// All metrics in the OpenMetrics text format.
     pub fn encode(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         text::encode(&mut text, &self.registry.lock())?;
         Ok(text)
     }
 
-    /// The media type of [`Metrics::encode`].
-    pub const CONTENT_TYPE: &'static str =
-        "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    /// All metrics with their media type, in a format that the client accepts by its header
+    /// `Accept`: OpenMetrics if it asks for it, as Prometheus does, otherwise the older text
+    /// format, which every tool reads.
+    pub fn page(&self, accept: &str) -> Result<(&'static str, String), fmt::Error> {
+        let text = self.encode()?;
+        Ok(if accept.contains("application/openmetrics-text") {
+            ("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+        } else {
+            ("text/plain; version=0.0.4; charset=utf-8", classic(&text))
+        })
+    }
 
     /// Reports whether the controller of this name runs.
     pub fn set_running(&self, name: &'static str, running: bool) {
         self.program.running.of((name, MANAGER)).set(running.into());
     }
+}
+
+/// A page in OpenMetrics as Prometheus' older text format: a counter's description names it as
+/// its series do, with `_total`, and there is no mark of the end.
+fn classic(page: &str) -> String {
+    let counters: HashSet<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
+        .collect();
+    let line = |line: &str| match line.splitn(4, ' ').collect::<Vec<_>>()[..] {
+        ["#", "EOF"] => String::new(),
+        ["#", word @ ("HELP" | "TYPE"), name, rest] if counters.contains(name) => {
+            format!("# {word} {name}_total {rest}\n")
+        }
+        _ => format!("{line}\n"),
+    };
+    page.lines().map(line).collect()
 }
 
 impl MetricsSink for Metrics {
@@ -191,6 +216,36 @@ mod tests {
         sink.add(&mut |registry| registry.register("cloud_calls", "[ALPHA] Calls", calls.clone()));
         calls.set(3);
         assert!(metrics.encode().unwrap().contains("cloud_calls 3\n"));
+    }
+
+    #[test]
+    fn the_older_format_names_counters_as_their_series() {
+        let page = "# HELP a_calls Calls, \"all\".\n# TYPE a_calls counter\na_calls_total{why=\"x  y\"} 1\n\
+                    # HELP b Size.\n# TYPE b gauge\n# UNIT b bytes\nb 2\n# EOF\n";
+        assert_eq!(
+            classic(page),
+            "# HELP a_calls_total Calls, \"all\".\n# TYPE a_calls_total counter\na_calls_total{why=\"x  y\"} 1\n\
+             # HELP b Size.\n# TYPE b gauge\n# UNIT b bytes\nb 2\n"
+        );
+    }
+
+    #[test]
+    fn the_format_is_one_that_the_client_accepts() {
+        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        let cases = [
+            (prometheus, "application/openmetrics-text; version=1.0.0; charset=utf-8", true),
+            ("text/plain", "text/plain; version=0.0.4; charset=utf-8", false),
+            ("*/*", "text/plain; version=0.0.4; charset=utf-8", false),
+            ("", "text/plain; version=0.0.4; charset=utf-8", false),
+        ];
+        for (accept, media_type, ends_with_mark) in cases {
+            let (given, text) = Metrics::new().page(accept).unwrap();
+            assert_eq!(
+                (given, text.ends_with("# EOF\n")),
+                (media_type, ends_with_mark),
+                "{accept}"
+            );
+        }
     }
 
     #[test]

@@ -82,11 +82,6 @@ pub fn load<P: Program>(invocation: &Invocation) -> Result<Loaded<P>, LoadError>
     settings::load(P::IDENTITY, Vec::new(), invocation)
 }
 
-/// The reference page of a program's settings.
-pub fn options_markdown<P: Program>() -> String {
-    ccm_settings::markdown(&settings::catalogue::<P::Settings>(&P::IDENTITY))
-}
-
 /// The error that stops a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {

@@ -2,7 +2,7 @@
 //!
 //! Permissions are data, declared next to the code that uses them. At startup [`Review`] asks
 //! the API server which of them are granted. The roles in `manifests/` grant exactly this list;
-//! `tests/tests/rights.rs` compares both.
+//! a test of the suite (`tests/src/rights`) compares both.
 
 mod review;
 

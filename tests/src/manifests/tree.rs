@@ -67,6 +67,12 @@ impl Tree {
         self.root.join(below)
     }
 
+    /// The folders that can be applied.
+    pub fn folders(&self) -> Vec<String> {
+        let overlays = self.overlays.iter().map(|overlay| format!("overlays/{overlay}"));
+        self.controllers.iter().cloned().chain(overlays).collect()
+    }
+
     /// Every set of controllers with every provider and with none; each with no option, each
     /// option alone, and all of them.
     pub fn choices(&self) -> Vec<Choice> {

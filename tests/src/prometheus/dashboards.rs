@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use ccm_runtime::{program::Identity, programs};
 use serde_json::Value;
 
 use crate::cluster::repository;
@@ -59,6 +60,12 @@ pub fn text(value: &Value) -> &str {
 }
 
 impl Dashboard {
+    /// True if it shows this program: its own dashboard, or one of all programs.
+    pub fn is_about(&self, program: Identity) -> bool {
+        self.name == program.binary
+            || programs::shipped().all(|shipped| shipped.binary != self.name)
+    }
+
     /// All panels, those in collapsed rows, too; rows themselves are none.
     pub fn panels(&self) -> Vec<&Value> {
         list(&self.json["panels"])

@@ -1,12 +1,20 @@
 //! The rule files of `grafana/alerts`.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use anyhow::{Context as _, Result};
+use ccm_runtime::program::Identity;
 use serde_json::Value;
 
 use super::dashboards::{list, text};
-use crate::cluster::repository;
+use crate::{
+    cluster::repository,
+    measured::{Family, of_provider},
+    printed,
+};
+
+/// Series that Prometheus itself writes about what it scrapes.
+const OF_PROMETHEUS: [&str; 2] = ["up", "ALERTS"];
 
 /// One alert or recording rule.
 #[derive(Clone, Debug)]
@@ -50,4 +58,18 @@ pub fn all() -> Result<Vec<Rule>> {
         }
     }
     Ok(rules)
+}
+
+/// The names of all series that there can be where only this program is scraped: its own and
+/// its providers', those of recording rules, and Prometheus' own.
+pub fn known_to(program: Identity) -> Result<BTreeSet<String>> {
+    let mut families = printed::metrics(program.binary)?;
+    let registry = ccm_providers::registry();
+    for name in registry.names() {
+        families.extend(of_provider(registry.get(&name)?.as_ref())?);
+    }
+    let mut known: BTreeSet<String> = families.iter().flat_map(Family::series).collect();
+    known.extend(all()?.into_iter().filter_map(|rule| rule.record));
+    known.extend(OF_PROMETHEUS.map(str::to_owned));
+    Ok(known)
 }

@@ -25,6 +25,14 @@ pub struct Grant {
     pub name: String,
 }
 
+impl Grant {
+    /// True if it is about the objects of the controller's work: not about leadership, events
+    /// or the program's own rights.
+    pub fn is_of_work(&self) -> bool {
+        !["leases", "events", "selfsubjectaccessreviews"].contains(&self.resource.as_str())
+    }
+}
+
 /// As the programs say it.
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,10 +9,11 @@ use kube::{Api, api::PostParams};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{Story, account::Account, manifest::Grant};
+use super::{account::Account, manifest::Grant};
 use crate::{
     cluster::Request,
     scenarios::{Env, SOON},
+    suite::Work,
 };
 
 /// Time limit until the program needs the missing right.
@@ -20,32 +21,32 @@ const MISSED: Duration = Duration::from_secs(40);
 /// A right that is granted meanwhile is noticed within this time.
 const AGAIN: Duration = Duration::from_secs(45);
 
-/// Takes the right away and runs the program through all it does. Fails unless the program
+/// Takes the right away and gives the program work. Fails unless the program
 /// names the right, the API server refuses a request for the lack of it, and the log says so.
-pub async fn is_needed(env: &Env, account: &Account, story: &Story, grant: &Grant) -> Result<()> {
+pub async fn is_needed(env: &Env, account: &Account, work: &Work, grant: &Grant) -> Result<()> {
     account.take(grant).await?;
     if is_of_standbys(grant) {
         another_leads(env, account.program()).await?;
     }
-    let program = env.start_only(&(story.quick)(env))?;
+    let program = env.start_only(&(work.launch)(env))?;
     named(&program, account.program(), grant).await?;
-    missed(env, &program, story, grant).await?;
-    harm(env, &program, story, grant).await
+    missed(env, &program, account.program(), work, grant).await?;
+    harm(env, &program, work, grant).await
 }
 
 /// Grants again what was missing while the program runs: it goes on without a restart.
-pub async fn is_noticed(env: &Env, account: &Account, story: &Story, grant: &Grant) -> Result<()> {
+pub async fn is_noticed(env: &Env, account: &Account, work: &Work, grant: &Grant) -> Result<()> {
     account.take(grant).await?;
-    let program = env.start_only(&(story.quick)(env))?;
+    let program = env.start_only(&(work.launch)(env))?;
     named(&program, account.program(), grant).await?;
-    missed(env, &program, story, grant).await?;
+    missed(env, &program, account.program(), work, grant).await?;
     account.restore().await?;
     poll::until("readiness once the right is granted", AGAIN, || async {
         Ok((program.get("/readyz").await?.0 == 200).then_some(()))
     })
     .await?;
     poll::until("what was refused to be done", AGAIN, || async {
-        Ok((!(story.is_undone)(env, grant).await?).then_some(()))
+        Ok((!(work.is_undone)(env, grant).await?).then_some(()))
     })
     .await
     .with_context(|| program.log())
@@ -94,12 +95,17 @@ async fn named(program: &Program, name: &str, grant: &Grant) -> Result<()> {
 
 /// Works until the API server has refused a request that needs the right, and the log names
 /// it.
-async fn missed(env: &Env, program: &Program, story: &Story, grant: &Grant) -> Result<()> {
-    let name = story.program.binary;
+async fn missed(
+    env: &Env,
+    program: &Program,
+    name: &str,
+    work: &Work,
+    grant: &Grant,
+) -> Result<()> {
     let agent = format!("{name}/");
     let end = Instant::now() + MISSED;
     for round in 0.. {
-        (story.stir)(env, round).await?;
+        (work.step)(env, round).await?;
         if env.requests(&agent).await?.iter().any(|request| refuses(request, grant)) {
             break;
         }
@@ -128,18 +134,12 @@ fn refuses(request: &Request, grant: &Grant) -> bool {
 }
 
 /// The effect that must not occur without the right.
-async fn harm(env: &Env, program: &Program, story: &Story, grant: &Grant) -> Result<()> {
-    match (grant.verb.as_str(), grant.resource.as_str()) {
-        ("list" | "patch" | "delete", "nodes") => {
-            ensure!(
-                (story.is_undone)(env, grant).await?,
-                "it was done without the right to {grant}"
-            );
-        }
-        ("get" | "create", "leases") => {
-            ensure!(!program.leads().await?, "it leads without the right to {grant}");
-        }
-        _ => {}
+async fn harm(env: &Env, program: &Program, work: &Work, grant: &Grant) -> Result<()> {
+    if grant.is_of_work() && grant.verb != "watch" {
+        ensure!((work.is_undone)(env, grant).await?, "it was done without the right to {grant}");
+    }
+    if grant.resource == "leases" && ["get", "create"].contains(&grant.verb.as_str()) {
+        ensure!(!program.leads().await?, "it leads without the right to {grant}");
     }
     Ok(())
 }

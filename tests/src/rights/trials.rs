@@ -1,18 +1,15 @@
-//! The tests of the programs' rights.
+//! The tests of a program's rights.
 //!
 //! The roles are always compared with the rights that the code declares. The rest runs with
 //! `QUARTET_CLUSTER=real` only: it removes one right at a time, and the program must fail
 //! without it. With all of its rights each program runs every scenario on the real API server
 //! ([`crate::lanes`]).
 
-use std::process::ExitCode;
-
-use anyhow::{Context as _, Result, ensure};
-use ccm_runtime::programs;
-use libtest_mimic::{Failed, Trial};
+use anyhow::{Result, ensure};
+use ccm_runtime::{program::Identity, programs};
+use libtest_mimic::Trial;
 
 use super::{
-    Story,
     account::Account,
     manifest::{Grant, Manifest},
     removal,
@@ -20,79 +17,75 @@ use super::{
 use crate::{
     cluster::{Kind, repository},
     printed,
-    trials::{self, Trials},
+    suite::Work,
+    trials::Trials,
 };
 
-/// The whole `main` of a test program: the rights of the programs of these stories.
-pub fn main(stories: &[Story]) -> Result<ExitCode> {
-    let kind = trials::kind()?;
-    let trials = Trials::new(kind)?;
-    let mut all: Vec<_> =
-        stories.iter().map(|story| roles_are_what_the_code_needs(story.program.binary)).collect();
-    if kind == Kind::Real {
-        for story in stories {
-            all.extend(on_real_api_server(&trials, *story)?);
-        }
+/// The tests of this program, which needs each of its rights for this work.
+pub fn trials(trials: &Trials, program: Identity, work: Work) -> Result<Vec<Trial>> {
+    let binary = program.binary;
+    let mut all = vec![trials.alone("rights::roles_grant_what_the_code_needs", async move || {
+        roles_grant_what_the_code_needs(binary)
+    })];
+    if trials.kind == Kind::Real {
+        all.extend(on_real_api_server(trials, binary, work)?);
     } else {
-        eprintln!("programs with a right less: skipped; `make test-rights` runs them");
+        eprintln!("{binary} with a right less: skipped; `make test-rights` runs it");
     }
-    trials.run(all)
+    Ok(all)
 }
 
-fn roles_are_what_the_code_needs(program: &'static str) -> Trial {
-    Trial::test(format!("{program}::roles_are_what_the_code_needs"), move || {
-        let compare = || {
-            let (granted, needed) =
-                (Manifest::source(program)?.grants()?, printed::rights(program)?);
-            let only = |these: Vec<&Grant>| {
-                these.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-            };
-            let more = only(granted.difference(&needed).collect());
-            ensure!(more.is_empty(), "the manifests grant what the code does not ask for: {more}");
-            let less = only(needed.difference(&granted).collect());
-            ensure!(less.is_empty(), "the manifests lack what the code asks for: {less}");
-            let page = std::fs::read_to_string(repository().join("docs/security.md"))?;
-            let told = |grant: &Grant| {
-                page.contains(&format!("`{}`", grant.to_string().replace(program, "<program>")))
-            };
-            let untold = only(granted.iter().filter(|grant| !told(grant)).collect());
-            ensure!(untold.is_empty(), "docs/security.md does not say why: {untold}");
-            Ok(())
-        };
-        compare().map_err(|error| Failed::from(format!("{error:?}")))
-    })
+fn roles_grant_what_the_code_needs(program: &'static str) -> Result<()> {
+    let (granted, needed) = (Manifest::source(program)?.grants()?, printed::rights(program)?);
+    let only =
+        |these: Vec<&Grant>| these.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let more = only(granted.difference(&needed).collect());
+    ensure!(more.is_empty(), "the manifests grant what the code does not ask for: {more}");
+    let less = only(needed.difference(&granted).collect());
+    ensure!(less.is_empty(), "the manifests lack what the code asks for: {less}");
+    let page = std::fs::read_to_string(repository().join("docs/security.md"))?;
+    let is_explained = |grant: &Grant| {
+        page.contains(&format!("`{}`", grant.to_string().replace(program, "<program>")))
+    };
+    let missing = only(granted.iter().filter(|grant| !is_explained(grant)).collect());
+    ensure!(missing.is_empty(), "docs/security.md does not say why: {missing}");
+    Ok(())
 }
 
-fn on_real_api_server(trials: &Trials, story: Story) -> Result<Vec<Trial>> {
-    let program = story.program.binary;
-    let mut all = vec![trials.trial(format!("{program}::may_nothing_else"), async |lane| {
-        may_nothing_else(lane.account(program)?).await
+fn on_real_api_server(trials: &Trials, program: &'static str, work: Work) -> Result<Vec<Trial>> {
+    let mut all = vec![trials.trial("rights::may_do_nothing_else", async move |lane| {
+        may_do_nothing_else(lane.account(program)?).await
     })];
     let grants = Manifest::source(program)?.grants()?;
     for grant in &grants {
-        let (name, grant) = (format!("{program}::without::{grant}"), grant.clone());
+        let (name, grant) = (format!("rights::without::{grant}"), grant.clone());
         all.push(trials.trial(name, async move |lane| {
             let account = lane.account(program)?;
-            let outcome = removal::is_needed(&lane.env().await?, account, &story, &grant).await;
+            let outcome = removal::is_needed(&lane.env().await?, account, &work, &grant).await;
             account.restore().await.and(outcome)
         }));
     }
-    let written = |grant: &Grant| grant.resource == "nodes" && grant.verb == "patch";
-    let noticed = grants.into_iter().rfind(written).context("a program that patches no node")?;
-    all.push(trials.trial(format!("{program}::goes_on_once_granted"), async move |lane| {
-        let account = lane.account(program)?;
-        let outcome = removal::is_noticed(&lane.env().await?, account, &story, &noticed).await;
-        account.restore().await.and(outcome)
-    }));
+    let writes = |grant: &Grant| {
+        grant.is_of_work() && !["get", "list", "watch"].contains(&grant.verb.as_str())
+    };
+    // A program that writes nothing notices it by its own review alone.
+    if let Some(write) = grants.into_iter().rfind(writes) {
+        all.push(trials.trial("rights::goes_on_once_granted", async move |lane| {
+            let account = lane.account(program)?;
+            let outcome = removal::is_noticed(&lane.env().await?, account, &work, &write).await;
+            account.restore().await.and(outcome)
+        }));
+    }
     Ok(all)
 }
 
 /// kustomize makes of the roles what their source says, and the account may not do what
 /// would make it worth stealing.
-async fn may_nothing_else(account: &Account) -> Result<()> {
+async fn may_do_nothing_else(account: &Account) -> Result<()> {
     let program = account.program();
+    let granted = account.manifest().grants()?;
     ensure!(
-        account.manifest().grants()? == Manifest::source(program)?.grants()?,
+        granted == Manifest::source(program)?.grants()?,
         "kustomize makes other rights of the roles than their source has"
     );
     let grant = |verb: &str, group: &str, resource: &str, namespace: &str, name: &str| Grant {
@@ -122,7 +115,7 @@ async fn may_nothing_else(account: &Account) -> Result<()> {
     for other in programs::shipped().map(|other| other.binary).filter(|other| *other != program) {
         forbidden.push(grant("patch", leases, "leases", "kube-system", other));
     }
-    if program == "node-ccm" {
+    if !granted.contains(&grant("delete", "", "nodes", "", "")) {
         forbidden.push(grant("delete", "", "nodes", "", "node-1"));
     }
     for grant in forbidden {

@@ -44,13 +44,7 @@ impl Decider {
             }
             FreshList { asked: list.asked, missing: list.missing, coverage }
         });
-        let pass = PassInput {
-            now,
-            asked: answers.asked,
-            slow: answers.answered.since(answers.asked) > policy.evidence_age,
-            list,
-            policy,
-        };
+        let pass = PassInput { now, asked: answers.asked, list, policy };
         let by_name: HashMap<&str, &NodeView> =
             views.iter().map(|view| (&*view.name, view)).collect();
         let mut proven = Vec::new();
@@ -170,7 +164,6 @@ enum Evaluation {
 struct PassInput<'a> {
     now: At,
     asked: At,
-    slow: bool,
     list: Option<FreshList>,
     policy: &'a Policy,
 }
@@ -182,7 +175,7 @@ impl PassInput<'_> {
         record: Option<&mut Record>,
         lookup: LookedUp,
     ) -> Evaluation {
-        let LookedUp { name, uid, result } = lookup;
+        let LookedUp { name, uid, answered, result } = lookup;
         let bare = |reason| Decision {
             name: Arc::clone(&name),
             uid: uid.clone(),
@@ -205,7 +198,7 @@ impl PassInput<'_> {
         let proof = match result {
             Ok(Lookup::Found(_)) => return close_case(record, decision, Reason::Exists),
             Ok(Lookup::NotOurs(_)) => return close_case(record, decision, Reason::NotOurs),
-            Ok(Lookup::Gone(proof)) if self.counts(view, &proof) => self.proof(proof),
+            Ok(Lookup::Gone(proof)) if self.counts(view, answered, &proof) => self.proof(proof),
             Ok(Lookup::Gone(_)) | Err(_) => {
                 if record.case.is_some() {
                     decision.verdict = suspect(record, Doubt::NoAnswer);
@@ -277,13 +270,13 @@ impl PassInput<'_> {
     }
 
     /// Whether an answer "gone" counts: received in time, and proven by ID if the node has one.
-    fn counts(&self, view: &NodeView, proof: &AbsenceProof) -> bool {
+    fn counts(&self, view: &NodeView, answered: At, proof: &AbsenceProof) -> bool {
         let is_proof = match proof.method {
             ProofMethod::ById => true,
             ProofMethod::BySystemUuid | ProofMethod::ByName => !view.has_id,
             ProofMethod::ProvidersWord => false,
         };
-        is_proof && !self.slow
+        is_proof && answered.since(self.asked) <= self.policy.evidence_age
     }
 
     fn proof(&self, proof: AbsenceProof) -> Proof {

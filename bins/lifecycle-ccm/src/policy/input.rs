@@ -63,6 +63,8 @@ pub struct LookedUp {
     pub name: Arc<str>,
     /// The node's UID at the time of the lookup.
     pub uid: Box<str>,
+    /// When this answer arrived.
+    pub answered: At,
     /// The answer. An error is never evidence.
     pub result: LookupResult,
 }
@@ -93,8 +95,6 @@ pub enum Listing {
 pub struct Answers {
     /// When the first lookup was sent.
     pub asked: At,
-    /// When the last lookup was answered.
-    pub answered: At,
     /// The answers to the lookups.
     pub lookups: Vec<LookedUp>,
     /// The list, if the agenda asked for one.

@@ -81,8 +81,8 @@ fn decide(
     let policy = Policy::default();
     decider.agenda(now, views, &policy);
     let uid = format!("uid-{name}").into();
-    let lookups = vec![LookedUp { name: name.into(), uid, result }];
-    let answers = Answers { asked: now, answered: now, lookups, list };
+    let lookups = vec![LookedUp { name: name.into(), uid, answered: now, result }];
+    let answers = Answers { asked: now, lookups, list };
     let decisions = decider.decide(now, views, answers, &policy);
     let decision = decisions.iter().find(|decision| &*decision.name == name);
     decision.map(|decision| decision.verdict).unwrap()

@@ -223,8 +223,7 @@ impl Writers {
     fn retry(&self, name: &Name, class: RetryClass) -> Pace {
         match class {
             RetryClass::RetryAfter(after) => {
-                self.queue.retry_after(Arc::clone(name), after);
-                Pace::RetryAfter(after)
+                Pace::RetryAfter(self.queue.retry_after(Arc::clone(name), after))
             }
             RetryClass::Permanent => self.retry_every(name, LONG_RETRY),
             RetryClass::Retry => {

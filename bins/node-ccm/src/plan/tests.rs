@@ -284,7 +284,7 @@ fn a_changed_first_internal_ip_of_a_ready_node_is_reported_or_held() {
             2
         )
     );
-    let told = "the cloud says that the first InternalIP is 10.0.0.2; this node is Ready and keeps 10.0.0.1 \
+    let told = "the cloud returns 10.0.0.2 as the first InternalIP; this node is Ready and keeps 10.0.0.1 \
                 (--node-internal-ip-change=hold)";
     assert_eq!(
         notes_and_steps(&node, hold),

@@ -73,7 +73,7 @@ async fn initialised(demo: &Demo, count: usize) -> Result<String> {
         .to_owned();
     let id = node["spec"]["providerID"].as_str().unwrap_or("none").to_owned();
     Ok(format!(
-        "after {:.0} ms, {writes} writes, {} cloud calls; node-000 is {id} in {zone}",
+        "after {:.0} ms, {writes} writes, cloud calls: {}; node-000 is {id} in {zone}",
         start.elapsed().as_secs_f64() * 1000.0,
         demo.cloud_calls()
     ))

@@ -87,7 +87,7 @@ async fn a_start_waits_for_an_unavailable_cloud() {
     process
         .page_has(
             "/readyz",
-            "[-]startup failed: the cloud provider test cannot be built yet: unavailable: no route\n",
+            "[-]startup failed: cannot build the cloud provider test yet: unavailable: no route\n",
         )
         .await;
     assert_eq!(process.get("/readyz").await.0, 500);
@@ -121,7 +121,7 @@ async fn a_disabled_controller_idles() {
     };
     let offers_nothing = Script { offers_nothing: true, ..Script::default() };
     check(offers_nothing, &[], "the cloud provider test does not offer instances").await;
-    let off = "--controllers switches template-controller off";
+    let off = "--controllers disables template-controller";
     check(Script::default(), &["--controllers=*,-template"], off).await;
     check(Script::default(), &["--controllers=service-lb-controller"], off).await;
 }
@@ -175,7 +175,7 @@ async fn a_signal_ends_every_phase() {
     assert_eq!(process.end().await, Ok(()));
     let unreachable = Script { outage: Outage::Down, ..Script::default() };
     let mut process = alone(unreachable).await;
-    process.page_has("/readyz", "cannot be built yet").await;
+    process.page_has("/readyz", "cannot build the cloud provider test yet").await;
     assert_eq!(process.end().await, Ok(()));
 }
 

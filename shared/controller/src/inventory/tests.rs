@@ -106,7 +106,7 @@ fn ambiguous_matches_are_an_error() {
     assert_eq!(error.claimed_by, [id("sim://a"), id("sim://b")]);
     assert_eq!(
         error.to_string(),
-        r#"provider ID "sim://old" is claimed by 2 entries of the cloud's list: sim://a, sim://b"#
+        r#"provider ID "sim://old" is used by 2 entries of the cloud's list: sim://a, sim://b"#
     );
     assert!(inventory.get("sim://a").is_err(), "one's own ID is claimed by another");
     assert_eq!(inventory.by_name("twin").unwrap_err().what, "instance name");

@@ -171,10 +171,12 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.hold(key, delay, false, now);
     }
 
-    pub(super) fn retry_after(&mut self, key: K, after: Duration, now: Instant) {
+    pub(super) fn retry_after(&mut self, key: K, after: Duration, now: Instant) -> Duration {
+        let after = after.min(self.config.max_retry_after);
         if !self.shut_down {
-            self.hold(key, after.min(self.config.max_retry_after), true, now);
+            self.hold(key, after, true, now);
         }
+        after
     }
 
     pub(super) fn forget(&mut self, key: &K) {

@@ -64,7 +64,7 @@ fn parse(body: &[u8]) -> Option<Status> {
 
 /// The status for a response from a proxy or load balancer, which is not an API server.
 fn unexplained(code: StatusCode) -> Status {
-    Status::failure(&format!("{code} without an explanation by an API server"), "")
+    Status::failure(&format!("{code} without a Status of the API server"), "")
 }
 
 fn no_details() -> StatusDetails {

@@ -94,7 +94,7 @@ fn parse_errors_name_the_place_and_quote_nothing() {
         let error = kube::Error::SerdeError(serde_json::from_str::<Secret>(json).unwrap_err());
         assert_eq!(
             ApiError::from(error).to_string(),
-            format!("the answer could not be understood: {expect}"),
+            format!("cannot parse the response: {expect}"),
             "{json}"
         );
     };
@@ -103,7 +103,7 @@ fn parse_errors_name_the_place_and_quote_nothing() {
     check("hunter2", "syntax error at line 1 column 1");
     check(r#"{"number": 1"#, "eof error at line 1 column 12");
     let utf8 = kube::Error::FromUtf8(String::from_utf8(b"hunter2\xff".to_vec()).unwrap_err());
-    assert_eq!(ApiError::from(utf8).to_string(), "the answer could not be understood: not UTF-8");
+    assert_eq!(ApiError::from(utf8).to_string(), "cannot parse the response: not UTF-8");
 }
 
 #[test]

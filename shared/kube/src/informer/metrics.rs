@@ -93,7 +93,7 @@ impl Meter {
                 resource = self.resource(),
                 name,
                 why,
-                "skipping an object that cannot be read"
+                "skipping an object that cannot be parsed"
             );
         }
     }

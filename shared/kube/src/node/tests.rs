@@ -103,7 +103,7 @@ fn a_node_needs_a_name_and_nothing_else() {
         json!({"metadata": {"name": ""}}),
         json!({"metadata": {"name": 5}}),
     ] {
-        assert_eq!(read(&broken), Err("it has no readable name".to_owned()), "{broken}");
+        assert_eq!(read(&broken), Err("it has no valid name".to_owned()), "{broken}");
     }
 }
 

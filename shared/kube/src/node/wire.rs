@@ -41,7 +41,7 @@ impl Received {
         let name = metadata.text("name");
         let node = match &name {
             Some(name) => Ok(Box::new(node(name, &metadata, &object))),
-            None => Err("it has no readable name".to_owned()),
+            None => Err("it has no valid name".to_owned()),
         };
         let resource_version = metadata.text("resourceVersion");
         Self { meta: ObjectMeta { name, resource_version, ..ObjectMeta::default() }, node }

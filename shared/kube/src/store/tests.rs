@@ -114,9 +114,9 @@ fn an_update_that_changes_nothing_refreshes_the_version_and_is_not_told() {
 #[test]
 fn a_node_created_anew_is_deleted_and_added() {
     let store = listed([first("a", 5, "x"), first("b", 5, "x")]);
-    let anew = |name, version| node(name, "u-2", version, "x");
-    assert_eq!(reported(store.apply_watched(anew("a", "6"))), ["-a/u-1:x", "+a/u-2:x"]);
-    assert_eq!(relist(&store, [anew("a", "6"), anew("b", "7")]), ["-b/u-1:x", "+b/u-2:x"]);
+    let next = |name, version| node(name, "u-2", version, "x");
+    assert_eq!(reported(store.apply_watched(next("a", "6"))), ["-a/u-1:x", "+a/u-2:x"]);
+    assert_eq!(relist(&store, [next("a", "6"), next("b", "7")]), ["-b/u-1:x", "+b/u-2:x"]);
     assert_eq!(store.remove_watched(&first("a", 6, "x")), None, "the deletion is the old one's");
     assert!(store.get("a").is_some());
 }

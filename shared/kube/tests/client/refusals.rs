@@ -47,7 +47,7 @@ async fn a_refused_watch_is_an_error_and_not_a_stream() {
 #[tokio::test]
 async fn a_refused_watch_without_a_status_is_an_error_too() {
     let html = "<html>\n<h1>502 Bad Gateway</h1>\n</html>";
-    let expect = "502 Bad Gateway without an explanation by an API server".to_owned();
+    let expect = "502 Bad Gateway without a Status of the API server".to_owned();
     assert_eq!(refused_watch(502, html).await, ApiError::Unavailable(expect.clone()));
     assert_eq!(refused_watch(502, &b"\xff\xfe"[..]).await, ApiError::Unavailable(expect.clone()));
     assert_eq!(refused_watch(502, r#"{"kind":"Node"}"#).await, ApiError::Unavailable(expect));
@@ -136,10 +136,7 @@ async fn bodies_are_in_no_log_and_no_error() {
     let (log, error) = logged("info", secret).await;
     assert!(log.contains("hunter2"), "kube logs no bodies any more, drop the filter");
     assert!(!error.contains("hunter2"), "{error}");
-    assert!(
-        error.starts_with("the answer could not be understood: data error at line 1 column"),
-        "{error}"
-    );
+    assert!(error.starts_with("cannot parse the response: data error at line 1 column"), "{error}");
     let (log, _error) = logged("info,kube_client=error", secret).await;
     assert!(!log.contains("hunter2"), "{log}");
 }

@@ -103,10 +103,10 @@ async fn a_node_created_anew_is_deleted_and_added() {
     let server = Server::new();
     server.put(node("a", "x"));
     let running = Running::synced(&server).await;
-    let mut anew = node("a", "y");
-    anew["metadata"]["uid"] = json!("another");
+    let mut recreated = node("a", "y");
+    recreated["metadata"]["uid"] = json!("another");
     // As when the watch misses or compacts the deletion.
-    server.put(anew);
+    server.put(recreated);
     running.a_moment().await;
     assert_eq!(running.reported(), ["-a:x", "+a:y"]);
     server.delete("a");

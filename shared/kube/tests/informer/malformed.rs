@@ -31,7 +31,7 @@ async fn malformed_objects_of_a_list_are_counted_logged_once_and_left_out() {
     sleep(Duration::from_secs(300)).await;
     assert_eq!(running.metric(MALFORMED), Some(4.0), "the list was read a second time");
     assert_eq!(running.reported(), [""; 0]);
-    assert_eq!(log.lines_with("skipping an object that cannot be read"), 1);
+    assert_eq!(log.lines_with("skipping an object that cannot be parsed"), 1);
     assert_eq!(log.lines_with("secret-value"), 0);
 }
 

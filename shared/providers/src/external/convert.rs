@@ -12,6 +12,12 @@ use ccm_cloud::{
 
 use super::proto::{self, lookup_answer::Answer};
 
+/// The maximum number of addresses of an instance, and of its other IDs. A node with more is
+/// useless, and the work for one grows with the square of this number.
+const MAX_ADDRESSES: usize = 256;
+/// The maximum number of labels of an instance.
+const MAX_LABELS: usize = 1_000;
+
 fn malformed(what: impl Into<String>) -> CloudError {
     CloudError::new(ErrorKind::Malformed, one_line(&what.into(), LONGEST_LINE))
 }
@@ -143,6 +149,15 @@ impl TryFrom<proto::Instance> for Instance {
         let (provider_id, name) = (provider_id.unwrap_or_default(), name.unwrap_or_default());
         let about =
             |what: &dyn Display| malformed(format!("instance {provider_id:?} ({name:?}): {what}"));
+        for (count, most, what) in [
+            (addresses.len(), MAX_ADDRESSES, "addresses"),
+            (other_ids.len(), MAX_ADDRESSES, "other IDs"),
+            (labels.len(), MAX_LABELS, "labels"),
+        ] {
+            if count > most {
+                return Err(about(&format!("{count} {what}, more than {most}")));
+            }
+        }
         let id = |text: &String| ProviderId::parse(text).map_err(|error| about(&error));
         let text = |value: Option<String>| value.filter(|value| !value.is_empty());
         Ok(Self {

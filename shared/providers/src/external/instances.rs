@@ -1,6 +1,6 @@
 //! The instances capability over the wire.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use ccm_base::message::{LONGEST_LINE, one_line};
@@ -9,6 +9,7 @@ use ccm_cloud::{
     LookupResult, NodeIdentity,
 };
 use futures::{StreamExt, channel::mpsc::UnboundedSender, stream};
+use prost::Message as _;
 
 use super::{
     MAX_BATCH,
@@ -21,9 +22,12 @@ use super::{
 
 /// The number of concurrent parts of a large lookup.
 const PARTS_AT_ONCE: usize = 4;
+/// The size of the nodes in one part, in bytes: gRPC servers take 4 MiB by default.
+const MAX_PART: usize = 2 << 20;
 /// The maximum number of pages; a server with more never ends its list.
 const MAX_PAGES: usize = 10_000;
-/// The maximum number of kept lines about malformed entries; the rest is counted.
+/// The maximum number of lines about malformed entries. They are searched for the names of
+/// nodes, so a list with more proves nothing.
 const MAX_MALFORMED: usize = 1_000;
 
 /// [`Instances`] of a remote provider.
@@ -61,9 +65,10 @@ impl Instances for ExternalInstances {
     ) -> Answers<'a> {
         let size = self.shared.max_batch();
         let all = flowing(move |sender| async move {
-            let parts = nodes.chunks(size).enumerate().map(|(number, nodes)| {
-                let part = Part { nodes, first: number * size, detail, sender: sender.clone() };
-                self.lookup_part(part, call)
+            let parts = parts(nodes, size).into_iter().filter_map(|range| {
+                let first = range.start;
+                let part = Part { nodes: nodes.get(range)?, first, detail, sender: sender.clone() };
+                Some(self.lookup_part(part, call))
             });
             let parts: Vec<_> = parts.collect();
             stream::iter(parts).buffer_unordered(PARTS_AT_ONCE).collect::<()>().await;
@@ -86,6 +91,24 @@ impl Instances for ExternalInstances {
     }
 }
 
+/// Splits nodes into parts of at most `most` nodes and [`MAX_PART`] bytes.
+fn parts(nodes: &[NodeIdentity], most: usize) -> Vec<Range<usize>> {
+    let mut parts: Vec<Range<usize>> = Vec::new();
+    let mut size = 0;
+    for (place, node) in nodes.iter().enumerate() {
+        let more = proto::NodeIdentity::from(node).encoded_len();
+        match parts.last_mut().filter(|part| part.len() < most && size + more <= MAX_PART) {
+            Some(part) => part.end = place + 1,
+            None => {
+                size = 0;
+                parts.push(place..place + 1);
+            }
+        }
+        size += more;
+    }
+    parts
+}
+
 /// Some of the nodes of a lookup, and the channel for their answers.
 struct Part<'a> {
     nodes: &'a [NodeIdentity],
@@ -104,12 +127,14 @@ impl Part<'_> {
         }
     }
 
-    /// Forwards the answer about a node. Returns the error in it, if there is one.
+    /// Forwards the answer about a node. Returns the error in it, or why it is unusable.
     fn answer(&self, place: usize, wire: proto::LookupAnswer) -> Option<CloudError> {
         let node = self.nodes.get(place)?;
         let said = error_in(&wire);
-        self.send(place, answer_from_wire(node, wire));
-        said
+        let answer = answer_from_wire(node, wire);
+        let error = said.or_else(|| answer.as_ref().err().cloned());
+        self.send(place, answer);
+        error
     }
 
     fn send(&self, place: usize, answer: LookupResult) {
@@ -192,22 +217,18 @@ impl ExternalInstances {
                 return Err(error);
             }
         };
-        let errors: Vec<_> = response.answers.iter().map(error_in).collect();
-        open.close(error_of_all(&errors));
-        if response.answers.len() != part.nodes.len() {
+        let (asked, answered) = (part.nodes.len(), response.answers.len());
+        if asked != answered {
             // The missing answer cannot be identified, so all are discarded.
-            return Err(CloudError::new(
-                ErrorKind::Malformed,
-                format!(
-                    "asked about {} nodes, the provider gave {} answers",
-                    part.nodes.len(),
-                    response.answers.len()
-                ),
-            ));
+            let what = format!("asked about {asked} nodes, the provider gave {answered} answers");
+            let error = CloudError::new(ErrorKind::Malformed, what);
+            let errors: Vec<_> = response.answers.iter().map(error_in).collect();
+            open.close(error_of_all(&errors).or_else(|| Some(error.clone())));
+            return Err(error);
         }
-        for (place, answer) in response.answers.into_iter().enumerate() {
-            part.answer(place, answer);
-        }
+        let answers = response.answers.into_iter().enumerate();
+        let errors: Vec<_> = answers.map(|(place, answer)| part.answer(place, answer)).collect();
+        open.close(error_of_all(&errors));
         Ok(())
     }
 
@@ -262,7 +283,6 @@ struct Reading {
     fleet: Fleet,
     next: String,
     seen: BTreeSet<String>,
-    left_out: usize,
 }
 
 impl Reading {
@@ -271,17 +291,14 @@ impl Reading {
         for instance in page.instances {
             match Instance::try_from(instance) {
                 Ok(instance) => self.fleet.instances.push(instance),
-                Err(error) => self.malformed(error.message),
+                Err(error) => self.fleet.malformed.push(error.message),
             }
         }
-        for line in page.malformed {
-            self.malformed(one_line(&line, LONGEST_LINE));
-        }
+        let lines = page.malformed.iter().map(|line| one_line(line, LONGEST_LINE));
+        self.fleet.malformed.extend(lines);
+        complete(&self.fleet.malformed)?;
         let next = page.next_page_token.unwrap_or_default();
         if next.is_empty() {
-            if self.left_out > 0 {
-                self.fleet.malformed.push(format!("and {} more", self.left_out));
-            }
             return Ok(true);
         }
         if !self.seen.insert(next.clone()) {
@@ -291,12 +308,22 @@ impl Reading {
         self.next = next;
         Ok(false)
     }
-
-    fn malformed(&mut self, line: String) {
-        if self.fleet.malformed.len() < MAX_MALFORMED {
-            self.fleet.malformed.push(line);
-        } else {
-            self.left_out += 1;
-        }
-    }
 }
+
+/// Rejects a list whose lines about malformed entries are too many, or were cut: the missing
+/// part may name a node, which would be deleted.
+fn complete(malformed: &[String]) -> Result<(), CloudError> {
+    // A cut after a space is one character shorter.
+    let is_cut = |line: &String| line.ends_with('…') && line.chars().count() + 1 >= LONGEST_LINE;
+    let what = if malformed.len() > MAX_MALFORMED {
+        format!("more than {MAX_MALFORMED} entries that could not be parsed")
+    } else if malformed.iter().any(is_cut) {
+        format!("a line of more than {LONGEST_LINE} characters about a malformed entry")
+    } else {
+        return Ok(());
+    };
+    Err(CloudError::new(ErrorKind::Malformed, format!("the list of instances has {what}")))
+}
+
+#[cfg(test)]
+mod tests;

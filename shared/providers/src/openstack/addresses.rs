@@ -1,13 +1,12 @@
-//! Which addresses a node shows, and in which order. Pure.
+//! The addresses of a node, and their order. Pure.
 //!
-//! The published order: addresses of the ports, the server's access addresses, its host
-//! name, then what the server's own list adds, by network. Ports count from the oldest to
-//! the youngest, then by ID, so that nothing depends on the order in which Neutron returns
-//! them. (Where internal networks are named, ports on others give no internal address.)
+//! The order: addresses of the ports, the server's access addresses, its host name, then
+//! the other addresses of Nova's list of the server, by network. Ports are sorted by age,
+//! then by ID, so that the result does not depend on the order in which Neutron returns
+//! them. (If internal networks are configured, ports on others give no internal address.)
 //!
-//! A port that is not active adds nothing of its own. What the server's own list still
-//! holds keeps its place all the same, so a port that flaps, or a server that is stopped,
-//! changes nothing.
+//! A port that is not active adds only addresses that Nova's list still has, so a flapping
+//! port or a stopped server changes nothing.
 
 use std::{
     collections::BTreeMap,
@@ -27,30 +26,30 @@ use super::{
 /// The key of the server's metadata that names its host.
 const HOST_NAME: &str = "hostname";
 
-/// What is known about one server's addresses.
+/// The data about one server's addresses.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known<'a> {
+pub(super) struct Inputs<'a> {
     /// The server.
     pub(super) server: &'a Server,
     /// Its ports, in any order.
     pub(super) ports: &'a [Port],
     /// The ports that its trunks carry, in any order.
     pub(super) sub_ports: &'a [Port],
-    /// Names of networks by ID, as far as they were asked for.
+    /// Names of networks by ID, as far as they were requested.
     pub(super) names: &'a BTreeMap<String, String>,
 }
 
-/// An entry of the server's own list, or of a sub-port.
+/// An address of Nova's list of the server, or of a sub-port.
 struct Entry {
     ip: IpAddr,
     floating: bool,
     network_id: Option<String>,
 }
 
-/// The addresses in order. An error says which text is no address: half a set of
-/// addresses would be worse than none.
+/// The addresses in order. The error names a text that is no address: an incomplete set
+/// would be worse than none.
 pub(super) fn node_addresses(
-    known: &Known<'_>,
+    known: &Inputs<'_>,
     networking: &Networking,
 ) -> Result<Vec<NodeAddress>, String> {
     let networks = networks(known)?;
@@ -73,8 +72,8 @@ pub(super) fn node_addresses(
     Ok(set.sorted())
 }
 
-/// The networks whose names are needed but not in the server's own list: those of
-/// sub-ports, and those of ports that the list does not show yet.
+/// The networks whose names are needed but not in Nova's list of the server: those of
+/// sub-ports, and those of ports that the list does not contain yet.
 pub(super) fn networks_to_name<'a>(
     server: &Server,
     ports: &'a [Port],
@@ -93,11 +92,11 @@ pub(super) fn networks_to_name<'a>(
 }
 
 fn read_ip(text: &str) -> Result<IpAddr, String> {
-    text.parse().map_err(|_| format!("{:?} is no IP address", one_line(text, MAX_VALUE)))
+    text.parse().map_err(|_| format!("{:?} is not an IP address", one_line(text, MAX_VALUE)))
 }
 
-/// The server's own list and its sub-ports, by the name of the network.
-fn networks(known: &Known<'_>) -> Result<BTreeMap<String, Vec<Entry>>, String> {
+/// Nova's list of the server and its sub-ports, by the name of the network.
+fn networks(known: &Inputs<'_>) -> Result<BTreeMap<String, Vec<Entry>>, String> {
     let mut networks: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
     for (name, list) in known.server.addresses() {
         let entries = networks.entry(name.clone()).or_default();
@@ -124,8 +123,8 @@ fn networks(known: &Known<'_>) -> Result<BTreeMap<String, Vec<Entry>>, String> {
     Ok(networks)
 }
 
-/// Whether an entry of the server's own list is this port's. Networks may overlap, so the
-/// MAC address decides where both sides have one.
+/// Whether an entry of Nova's list belongs to this port. Networks may overlap, so the MAC
+/// address decides if both have one.
 fn is_of(address: &Address, ip: IpAddr, port: &Port) -> bool {
     let same_mac = match (&address.mac, &port.mac_address) {
         (Some(one), Some(other)) => one.eq_ignore_ascii_case(other),
@@ -138,7 +137,7 @@ fn by_age(port: &Port) -> (bool, Option<&str>, &str) {
     (port.created_at.is_none(), port.created_at.as_deref(), &port.id)
 }
 
-/// A port's addresses in the order in which Neutron keeps them: by their text.
+/// A port's addresses in Neutron's order: sorted as text.
 fn ips(port: &Port) -> Result<Vec<IpAddr>, String> {
     let mut texts: Vec<_> = port.fixed_ips.iter().map(|ip| ip.ip_address.as_str()).collect();
     texts.sort_unstable();
@@ -151,7 +150,7 @@ enum Item {
     Host(String),
 }
 
-/// Addresses while they are gathered.
+/// Collects addresses.
 struct Set<'a> {
     networking: &'a Networking,
     list: Vec<Item>,
@@ -160,7 +159,7 @@ struct Set<'a> {
 impl Set<'_> {
     fn add_ports(
         &mut self,
-        known: &Known<'_>,
+        known: &Inputs<'_>,
         networks: &BTreeMap<String, Vec<Entry>>,
     ) -> Result<(), String> {
         let name_of = |port: &Port| {
@@ -183,7 +182,7 @@ impl Set<'_> {
         Ok(())
     }
 
-    /// Whether a port that the server's own list does not show yet may count as internal.
+    /// Whether a port that Nova's list does not contain yet may count as internal.
     fn may_be_internal(&self, name: Option<&String>, id: &str) -> bool {
         let Networking { public_networks, internal_networks, .. } = self.networking;
         !is_named(public_networks, name, Some(id))
@@ -216,7 +215,7 @@ impl Set<'_> {
 
     fn sorted(mut self) -> Vec<NodeAddress> {
         let order = &self.networking.sort_order;
-        // The sort is stable: what is in none of the networks keeps its order.
+        // The sort is stable: addresses in none of the networks keep their order.
         self.list.sort_by_key(|item| match item {
             Item::Ip(_, ip) => {
                 let rank = order.iter().position(|network| network.contains(ip));
@@ -232,7 +231,7 @@ impl Set<'_> {
     }
 }
 
-/// Whether a list of names and IDs holds this network.
+/// Whether a list of names and IDs contains this network.
 fn is_named(list: &[String], name: Option<&String>, id: Option<&str>) -> bool {
     list.iter().any(|entry| Some(entry) == name || Some(entry.as_str()) == id)
 }

@@ -1,7 +1,7 @@
 //! The client of OpenStack's services.
 //!
-//! A call has one end, which holds for everything that it needs: the gate, a login, the look
-//! at Nova's versions, repetitions.
+//! The deadline of a call covers everything that it needs: the gate, a login, the discovery of
+//! Nova's versions, retries.
 
 mod answer;
 mod get;
@@ -66,7 +66,7 @@ impl Service {
 /// One request that reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Get<'a> {
-    /// Who is asked.
+    /// The service.
     pub service: Service,
     /// The name of the request in metrics.
     pub operation: &'static str,
@@ -87,13 +87,13 @@ pub(crate) trait Api: Send + Sync {
         None
     }
 
-    /// For whom it asks: project and region as messages name them, once there was a login.
+    /// Project and region as messages name them, known after the first login.
     fn place(&self) -> Option<String> {
         None
     }
 }
 
-/// What a probe must find, so that nobody else's answer passes for the service's.
+/// The expected answer to a probe, so that an answer of another server is not accepted.
 #[derive(serde::Deserialize)]
 struct Listed {
     #[serde(alias = "servers", rename = "ports")]
@@ -112,7 +112,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Talks to nobody.
+    /// Makes no request.
     pub(crate) fn new(
         gate: Arc<dyn CallGate>,
         metrics: OpenStackMetrics,
@@ -131,8 +131,8 @@ impl Clients {
         Self { gate, metrics, user_agent: user_agent.to_owned(), connect }
     }
 
-    /// A client with this configuration. Fails only with [`ErrorKind::Invalid`], and talks to
-    /// nobody.
+    /// A client with this configuration. Makes no request, and fails only with
+    /// [`ErrorKind::Invalid`].
     pub(crate) fn client(&self, config: &Config) -> Result<Client, CloudError> {
         let user_agent = HeaderValue::try_from(&self.user_agent).map_err(|_| {
             let why = format!(
@@ -172,8 +172,8 @@ pub(crate) struct Client {
     auth_url: Url,
     interface: Interface,
     region: Option<String>,
-    /// The operations whose last word is that even a new token is refused, how often that was
-    /// so, and when last: one of a service's may lack a right that the others have.
+    /// The operations that rejected even a new token, with the number of rejections and the time
+    /// of the last one. By operation, since only one of a service may lack a right.
     distrusted: Mutex<BTreeMap<&'static str, (u32, Instant)>>,
     /// Whether the last call to each service was answered; `None` for one that was not
     /// asked yet.
@@ -197,19 +197,19 @@ impl Client {
         self.get(get, call).await?.read::<Listed>().map(|_| ())
     }
 
-    /// This one is in use from now on: what becomes of its logins is told and counted.
-    pub(crate) fn put_to_use(&self) {
-        self.session.put_to_use();
+    /// Marks this client as the one in use: the results of its logins are logged and counted.
+    pub(crate) fn activate(&self) {
+        self.session.activate();
     }
 
-    /// Another one is in use from now on.
+    /// Another client is in use from now on: cancels logins and discovery.
     pub(crate) fn retire(&self) {
         self.retired.cancel();
         self.session.retire();
         self.discovery.retire();
     }
 
-    /// Returns when another one is in use.
+    /// Returns when another client is in use.
     pub(crate) async fn retired(&self) {
         self.retired.cancelled().await;
     }
@@ -228,7 +228,7 @@ impl Client {
             {
                 false
             }
-            // It answers, though not as one would like.
+            // An error response: says nothing about availability.
             Err(_) => return,
         };
         self.last.lock()[service as usize] = Some(answers);

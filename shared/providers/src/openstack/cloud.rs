@@ -1,4 +1,4 @@
-//! The cloud as the controllers see it.
+//! Implements the contract's `Cloud`.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -24,14 +24,14 @@ pub(super) struct OpenStackCloud {
     in_use: Arc<InUse>,
     /// Why it is not known yet what the cloud offers; `None` once Nova has answered.
     unknown: Mutex<Option<CloudError>>,
-    /// What runs beside it, and ends with it.
+    /// Background tasks; they end with the cloud.
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// The settings in use, which may be replaced.
+/// The current state, which may be replaced.
 struct InUse(ArcSwap<Current>);
 
-/// What settings come to.
+/// The state that belongs to one version of the settings.
 struct Current {
     client: Arc<Client>,
     instances: OpenStackInstances,
@@ -43,18 +43,19 @@ impl Current {
         Self { instances: OpenStackInstances::new(Arc::clone(&client) as _, config), client }
     }
 
-    /// What other settings come to. What is known of a project's flavors and ports stays
-    /// known: it keeps nodes from losing what an answer only leaves out.
-    fn followed_by(&self, client: Client, config: &Config) -> Self {
+    /// The state for new settings. For the same project it keeps the caches of flavors and
+    /// ports, so that an incomplete response does not remove data from nodes.
+    fn replaced_with(&self, client: Client, config: &Config) -> Self {
         let same = client.is_of_the_project_of(&self.client);
         let next = Self::new(client, config);
         match same {
-            true => Self { instances: next.instances.knowing(&self.instances), ..next },
+            true => Self { instances: next.instances.with_caches_of(&self.instances), ..next },
             false => next,
         }
     }
 
-    /// Reads a provider ID. Where no region is set, ours is that of the endpoint in use.
+    /// Parses a provider ID. If no region is configured, the region of the endpoint in use
+    /// counts.
     fn parse(&self, provider_id: &str) -> Parsed {
         match ids::parse(provider_id, self.instances.shape.region.as_deref()) {
             Parsed::AnotherRegion(region) if self.client.lies_in(&region) => {
@@ -66,29 +67,29 @@ impl Current {
 }
 
 impl OpenStackCloud {
-    /// Fails only with [`ErrorKind::Invalid`], and talks to nobody.
+    /// Sends no request. Fails only with [`ErrorKind::Invalid`].
     pub(super) fn new(clients: Clients, config: &Config) -> Result<Self, CloudError> {
         let current = Current::new(clients.client(config)?, config);
-        current.client.put_to_use();
+        current.client.activate();
         Ok(Self {
             clients,
             in_use: Arc::new(InUse(ArcSwap::from_pointee(current))),
             unknown: Mutex::new(Some(CloudError::new(
                 ErrorKind::Unavailable,
-                "OpenStack has not been asked yet",
+                "no request to OpenStack has been made yet",
             ))),
             tasks: Mutex::default(),
         })
     }
 
-    /// Keeps a task for as long as the cloud is in use.
+    /// Runs a background task until the cloud is dropped.
     pub(super) fn keep(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.lock().spawn(task);
     }
 
-    /// Puts other settings in use, if Keystone takes them, and if by them answers who
-    /// answers by those before: Nova, and Neutron where it is asked at all. After an error
-    /// those before stay.
+    /// Replaces the settings, if Keystone accepts the new ones and if every service that
+    /// answers with the old settings also answers with the new ones: Nova, and Neutron if it
+    /// is used. After an error the old settings stay in use.
     pub(super) async fn replace(&self, config: &Config, call: Call) -> Result<(), CloudError> {
         let before = self.in_use.0.load_full();
         let client = self.clients.client(config)?;
@@ -102,14 +103,14 @@ impl OpenStackCloud {
         if before.client.answers(Service::Network) == Some(true) {
             client.probe_network(call).await?;
         }
-        let current = Arc::new(before.followed_by(client, config));
+        let current = Arc::new(before.replaced_with(client, config));
         self.in_use.0.swap(Arc::clone(&current)).client.retire();
-        current.client.put_to_use();
+        current.client.activate();
         self.learn(nova.err());
         Ok(())
     }
 
-    /// Takes notice of a look at Nova; whether it is the first that succeeded.
+    /// Records the result of a probe of Nova. Returns whether it is the first success.
     fn learn(&self, error: Option<CloudError>) -> bool {
         let mut unknown = self.unknown.lock();
         let is_first = unknown.is_some() && error.is_none();
@@ -123,7 +124,7 @@ impl OpenStackCloud {
         Arc::clone(&self.in_use.0.load().client)
     }
 
-    /// Says whom it works for.
+    /// Logs project, region and versions in use.
     pub(super) fn introduce(&self, what: &str) {
         let current = self.in_use.0.load();
         let project = current.client.project();
@@ -147,8 +148,8 @@ impl Cloud for OpenStackCloud {
         vec![NAME.to_owned()]
     }
 
-    /// A node of another region is another controller's. What has our scheme and cannot
-    /// be read is ours: somebody must be told.
+    /// A node of another region belongs to another controller. A malformed ID with the scheme
+    /// of this provider is claimed, so that the error is reported.
     fn claim(&self, provider_id: Option<&str>) -> Claim {
         let Some(text) = provider_id.filter(|text| !text.is_empty()) else {
             return Claim::Unclaimed;
@@ -203,8 +204,8 @@ impl InUse {
 
 #[async_trait]
 impl Instances for InUse {
-    /// Provider IDs come as the settings of the moment spell them, which may leave the region
-    /// out: settings for another region answer none of them.
+    /// The provider IDs have the current spelling, which may omit the region. So if the
+    /// settings are replaced by those of another region, the lookup fails.
     async fn lookup(
         &self,
         nodes: &[NodeIdentity],

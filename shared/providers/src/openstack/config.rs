@@ -75,10 +75,10 @@ pub(crate) struct Config {
     pub classes: BTreeMap<String, LoadBalancerClass>,
 }
 
-/// For whom an endpoint is meant.
+/// The audience of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interface {
-    /// For everybody.
+    /// For all clients.
     Public,
     /// For the cloud's own networks.
     Internal,

@@ -1,4 +1,4 @@
-//! A server as the contract describes it. Pure.
+//! Converts a server to an instance of the contract. Pure.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use ccm_base::message::one_line;
 use ccm_cloud::{Instance, PowerState, ProviderId};
 
 use super::{
-    addresses::{Known, node_addresses},
+    addresses::{Inputs, node_addresses},
     config::{Config, Labels, Networking},
     ids::{self, ServerId},
     nova::{Kind, Server},
     text::{MAX_VALUE, label_value},
 };
 
-/// The domain of the labels that `[Labels]` asks for.
+/// The domain of the labels of `[Labels]`.
 const DOMAIN: &str = "openstack.quartet.dev";
-/// No more labels are taken from a server's metadata.
+/// The maximum number of labels from a server's metadata.
 const MAX_LABELS: usize = 64;
 
 /// The settings that shape a description.
@@ -25,9 +25,9 @@ pub(super) struct Shape {
     pub(super) region: Option<String>,
     /// Whether provider IDs name it.
     pub(super) regional_ids: bool,
-    /// Which addresses nodes show.
+    /// The rules for addresses.
     pub(super) networking: Networking,
-    /// Which labels nodes get.
+    /// The rules for labels.
     pub(super) labels: Labels,
 }
 
@@ -43,7 +43,7 @@ impl From<&Config> for Shape {
 }
 
 impl Shape {
-    /// The server of this ID and name, of which nothing else is said.
+    /// An instance with this ID and name only.
     pub(super) fn named(&self, id: &ServerId, name: &str) -> Result<Instance, String> {
         let mut instance = Instance::new(self.provider_id(self.regional_ids, id)?, name);
         let other = self.provider_id(!self.regional_ids, id)?;
@@ -65,8 +65,8 @@ impl Shape {
     }
 }
 
-/// Describes a server. An error names the server and what is wrong with it.
-pub(super) fn describe(known: &Known<'_>, kind: Kind, shape: &Shape) -> Result<Instance, String> {
+/// Converts a server. The error names the server and the problem.
+pub(super) fn describe(known: &Inputs<'_>, kind: Kind, shape: &Shape) -> Result<Instance, String> {
     let server = known.server;
     let about = |what: String| {
         let name = one_line(&server.name, MAX_VALUE);
@@ -81,24 +81,24 @@ pub(super) fn describe(known: &Known<'_>, kind: Kind, shape: &Shape) -> Result<I
     Ok(instance)
 }
 
-/// Says that the server is there and whether it runs.
+/// An instance with IDs, name and power state.
 pub(super) fn presence(server: &Server, shape: &Shape) -> Result<Instance, String> {
     let mut instance = shape.named(&server.id, &server.name)?;
     instance.power = power(server);
     Ok(instance)
 }
 
-/// Whether the server runs, by its status.
+/// The power state of a server, from its status.
 fn power(server: &Server) -> PowerState {
     let task = server.fields.task_state.as_deref().unwrap_or_default();
     match server.status() {
         "ACTIVE" | "PASSWORD" | "VERIFY_RESIZE" => PowerState::Running,
-        // Somebody has started it already.
+        // It is already being started.
         "SHUTOFF" | "SHELVED_OFFLOADED" if is_starting(task) => PowerState::Changing,
         "SHUTOFF" | "SHELVED_OFFLOADED" => PowerState::Stopped,
         "BUILD" | "REBUILD" | "REBOOT" | "HARD_REBOOT" | "RESIZE" | "REVERT_RESIZE"
         | "MIGRATING" | "RESCUE" => PowerState::Changing,
-        // On its way to SHELVED_OFFLOADED, or held: it comes back with all it had.
+        // Becoming SHELVED_OFFLOADED, or suspended: it can continue with its state.
         "SHELVED" | "PAUSED" | "SUSPENDED" => PowerState::Changing,
         _ => PowerState::Unknown,
     }
@@ -108,7 +108,7 @@ fn is_starting(task: &str) -> bool {
     task == "powering-on" || task.starts_with("unshelving") || task == "spawning"
 }
 
-/// The labels that `[Labels]` asks for.
+/// The labels of `[Labels]`.
 fn labels(server: &Server, flavor_id: Option<String>, rules: &Labels) -> BTreeMap<String, String> {
     let wanted = |key: &str| rules.metadata.iter().any(|rule| matches(rule, key));
     let mut labels: BTreeMap<String, String> = BTreeMap::new();
@@ -116,7 +116,7 @@ fn labels(server: &Server, flavor_id: Option<String>, rules: &Labels) -> BTreeMa
         let Some(key) = label_value(key) else { continue };
         let value = if value.is_empty() { Some(String::new()) } else { label_value(value) };
         if let Some(value) = value {
-            // Of keys that become the same label the first counts.
+            // If several keys become the same label, the first is used.
             labels.entry(format!("{DOMAIN}/{key}")).or_insert(value);
         }
     }
@@ -130,7 +130,7 @@ fn labels(server: &Server, flavor_id: Option<String>, rules: &Labels) -> BTreeMa
     labels
 }
 
-/// Whether a rule of `[Labels] metadata` means this key.
+/// Whether a rule of `[Labels] metadata` matches this key.
 fn matches(rule: &str, key: &str) -> bool {
     match rule.strip_suffix('*') {
         Some(prefix) => key.starts_with(prefix),

@@ -1,10 +1,9 @@
 //! Where a service's API begins, and which of Nova's microversions is spoken.
 //!
-//! Only Nova's version document is ever asked for, once per process and catalog URL:
-//! what is found stays over re-logins. After a connection failure or an answer that
-//! was not Nova's it is looked at again, at most once a minute, while what was found
-//! before goes on to serve. A look belongs to nobody: a caller with little time leaves it
-//! to the others.
+//! Only Nova's version document is requested, once per process and catalog URL; the result
+//! survives new logins. After a connection failure, or an answer that was not Nova's, it is
+//! requested again, at most once a minute; until then the earlier result stays in use. At most
+//! one discovery runs at a time, and it outlives a caller whose time is over.
 
 use std::{cmp::Ordering, fmt, sync::Arc, time::Duration};
 
@@ -23,17 +22,17 @@ use super::{
     text::MAX_MESSAGE,
 };
 
-/// The microversion that we know how to read: servers that bring their flavor along.
+/// The microversion that this client reads: servers include their flavor.
 const WANTED: Microversion = Microversion { major: 2, minor: 79 };
-/// Since this one Nova reads the header that all services share.
+/// The first microversion with the header that all services share.
 const SHARED_HEADER: Microversion = Microversion { major: 2, minor: 27 };
-/// A service that behaves oddly is looked at again after this time.
+/// The interval of discovery while the result is in doubt.
 const AGAIN: Duration = Duration::from_mins(1);
-/// A failed look is repeated after this time, unless Nova says itself when.
+/// The wait after a failed discovery, unless Nova sends `Retry-After`.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The name of a look in metrics.
+/// The operation's name in metrics.
 const OPERATION: &str = "version_list";
-/// The longest time for one look.
+/// The time limit of one discovery.
 const LOOK: Duration = Duration::from_secs(30);
 
 /// One of Nova's microversions.
@@ -52,7 +51,7 @@ pub(crate) struct Endpoint {
     pub(crate) microversion: Option<Microversion>,
 }
 
-/// What is known of Nova. One per configuration.
+/// The known endpoint of Nova. One per configuration.
 pub(crate) struct Discovery {
     wire: Arc<Wire>,
     known: Mutex<Option<Known>>,
@@ -115,17 +114,17 @@ impl Discovery {
             }
             let look = self.look(token, catalog_url)?;
             match self.looks.wait(look, call).await? {
-                // That an older token was refused says nothing about this one.
+                // The rejection of an older token says nothing about this one.
                 Some(refused) if refused.generation >= token.generation => {
                     return Err(refused.failure);
                 }
-                // The catalog's URL may have changed since the look began.
+                // The catalog's URL may have changed since the discovery began.
                 _ => {}
             }
         }
     }
 
-    /// Has Nova's versions looked at, unless they are being looked at.
+    /// Starts a discovery, unless one is running.
     fn look(
         self: &Arc<Self>,
         token: &Arc<Token>,
@@ -154,8 +153,7 @@ impl Discovery {
         let at = Instant::now();
         let is_vague = !matches!(found, Ok((_, false)));
         let mut known = self.known.lock();
-        // What was found before is better than what a failed look or a page of maintenance
-        // tells.
+        // The earlier result is better than a failure or the answer of a maintenance page.
         if let Some(before) = known.as_mut().filter(|known| known.catalog_url == catalog_url)
             && is_vague
         {
@@ -174,12 +172,12 @@ impl Discovery {
         Ok(())
     }
 
-    /// Cuts off a look under way: its outcome is not needed any more.
+    /// Cancels a running discovery: its result is not needed any more.
     pub(crate) fn retire(&self) {
         self.looks.cut_off();
     }
 
-    /// The microversion that is spoken, once it is known.
+    /// The microversion in use, once it is known.
     pub(crate) fn microversion(&self) -> Option<Microversion> {
         self.known.lock().as_ref()?.endpoint.microversion
     }
@@ -191,7 +189,7 @@ impl Discovery {
         }
     }
 
-    /// What was found, and whether it is time to look again.
+    /// The last result, and whether to request it again.
     fn known(&self, catalog_url: &str) -> Option<(Endpoint, bool)> {
         let known = self.known.lock();
         let known = known.as_ref().filter(|known| known.catalog_url == catalog_url)?;

@@ -13,8 +13,8 @@ use super::{
     reload::{self, Source},
 };
 
-/// Builds the provider `openstack`. Talks to nobody: a Keystone that is down is waited
-/// for, and wrong settings are an error of kind [`ErrorKind::Invalid`].
+/// Builds the provider `openstack` without a request: while Keystone is down, calls fail and
+/// are retried. Invalid settings are an error of kind [`ErrorKind::Invalid`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenStackFactory;
 

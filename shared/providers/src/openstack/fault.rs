@@ -1,9 +1,8 @@
-//! What a status that is no success means, in the service's own words.
+//! Converts error responses of OpenStack services to typed errors.
 //!
-//! A body is believed only as far as it has one of OpenStack's forms: Nova and
-//! Keystone wrap `message` in an object named after the fault, Neutron uses
-//! `NeutronError`, Octavia `faultstring`. Whatever else answers, a proxy, a load
-//! balancer, a service's root or a path that the service does not have, is
+//! A body is used only if it has one of OpenStack's forms: Nova and Keystone wrap `message`
+//! in an object named after the fault, Neutron uses `NeutronError`, Octavia `faultstring`.
+//! Any other response, for instance from a proxy, a load balancer or an unknown path, is
 //! [`ErrorKind::Malformed`] or [`ErrorKind::Unavailable`], never "does not exist".
 
 use std::time::Duration;
@@ -16,14 +15,13 @@ use serde_json::Value;
 
 use super::{client::Service, text::MAX_MESSAGE};
 
-/// The longest `Retry-After` that is believed. A cloud that wants to be left alone for
-/// longer is asked again after this time.
+/// The maximum accepted `Retry-After`; longer ones are reduced to it.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
-/// What the web frameworks of OpenStack say where no handler is: about a path, not
-/// about an object.
+/// The message of OpenStack's web frameworks about an unknown path, as opposed to an unknown
+/// object.
 const NO_SUCH_PATH: &str = "The resource could not be found";
 
-/// The service's ID of a request.
+/// The request ID of a response.
 pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
     ["x-openstack-request-id", "x-compute-request-id"]
         .iter()
@@ -32,9 +30,8 @@ pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
         .filter(|id| !id.is_empty())
 }
 
-/// The error that the answer is; `None` for a success. A 404 is
-/// [`ErrorKind::NotFound`] only if it is certain that the service itself says so
-/// about the object that was asked for.
+/// The error of a response; `None` for a success. A 404 is [`ErrorKind::NotFound`] only if
+/// the service itself reports that the requested object does not exist.
 pub(crate) fn of(
     service: Service,
     status: StatusCode,
@@ -45,27 +42,27 @@ pub(crate) fn of(
     if status.is_success() {
         return None;
     }
-    let told = Told::read(body);
+    let body = ErrorBody::read(body);
     let request_id = request_id(headers);
     let kind = match status {
-        StatusCode::NOT_FOUND if request_id.is_some() && told.denies(service) => {
+        StatusCode::NOT_FOUND if request_id.is_some() && body.reports_missing_object(service) => {
             ErrorKind::NotFound
         }
-        StatusCode::NOT_FOUND if told.refuses_token(service) => ErrorKind::Unauthorized,
-        _ => kind(status, &told),
+        StatusCode::NOT_FOUND if body.reports_expired_token(service) => ErrorKind::Unauthorized,
+        _ => kind(status, &body),
     };
-    let message = match (&told.message, status) {
+    let message = match (&body.message, status) {
         (_, status) if status.is_redirection() => {
             let place = headers.get(http::header::LOCATION).and_then(|to| to.to_str().ok());
             format!(
-                "HTTP {}, to {}: redirections are not followed, the endpoint is wrong",
+                "HTTP {}, to {}: redirects are not followed, the endpoint is wrong",
                 status.as_u16(),
                 one_line(place.unwrap_or("nowhere"), MAX_MESSAGE)
             )
         }
         (Some(message), _) => format!("HTTP {}: {message}", status.as_u16()),
         (None, _) => {
-            format!("HTTP {} without an error of OpenStack's{}", status.as_u16(), told.page)
+            format!("HTTP {} without an OpenStack error{}", status.as_u16(), body.page)
         }
     };
     Some(CloudError {
@@ -77,10 +74,10 @@ pub(crate) fn of(
     })
 }
 
-fn kind(status: StatusCode, told: &Told) -> ErrorKind {
+fn kind(status: StatusCode, body: &ErrorBody) -> ErrorKind {
     match status.as_u16() {
-        400 | 413 | 409 | 403 if told.speaks_of_quota() => ErrorKind::QuotaExceeded,
-        413 if told.name.as_deref() == Some("overLimit") => ErrorKind::Throttled,
+        400 | 413 | 409 | 403 if body.reports_quota() => ErrorKind::QuotaExceeded,
+        413 if body.name.as_deref() == Some("overLimit") => ErrorKind::Throttled,
         401 => ErrorKind::Unauthorized,
         403 => ErrorKind::Forbidden,
         409 => ErrorKind::Conflict,
@@ -93,31 +90,31 @@ fn kind(status: StatusCode, told: &Told) -> ErrorKind {
     }
 }
 
-/// What the server asked for: seconds, or a date seen from `now`. Anything else
-/// counts as not asked, and so does a wait of no length.
+/// The `Retry-After` of a response: seconds, or a date relative to `now`. Invalid and zero
+/// values are ignored.
 pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let wait = ccm_base::retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)?;
     Some(wait.min(LONGEST_PAUSE)).filter(|wait| !wait.is_zero())
 }
 
-/// What an error body tells.
+/// A parsed error body.
 #[derive(Debug, Default)]
-struct Told {
+struct ErrorBody {
     /// The name of the fault: the one key of the body.
     name: Option<String>,
-    /// Neutron's finer name.
+    /// Neutron's more specific name.
     detail: Option<String>,
     message: Option<String>,
-    /// For a body that is none of OpenStack's: what it looks like.
+    /// For other bodies: a description.
     page: &'static str,
 }
 
-impl Told {
+impl ErrorBody {
     fn read(body: &[u8]) -> Self {
         let Ok(Value::Object(fields)) = serde_json::from_slice(body) else {
             let page = match body.trim_ascii_start().first() {
-                None => ", and without a body",
-                Some(b'<') => ", but with a page of HTML, as a proxy or load balancer sends it",
+                None => ", without a body",
+                Some(b'<') => ", but with an HTML page, as proxies and load balancers send",
                 Some(_) => ", but with other text",
             };
             return Self { page, ..Self::default() };
@@ -142,13 +139,13 @@ impl Told {
         }
     }
 
-    /// Whether the service says that the object does not exist.
-    fn denies(&self, service: Service) -> bool {
+    /// Whether the service reports that the object does not exist.
+    fn reports_missing_object(&self, service: Service) -> bool {
         let about_the_path =
             self.message.as_ref().is_none_or(|message| message.starts_with(NO_SUCH_PATH));
         let named = match service {
             Service::Compute => self.name.as_deref() == Some("itemNotFound"),
-            // `HTTPNotFound` is said about paths.
+            // `HTTPNotFound` is about paths.
             Service::Network => {
                 self.name.as_deref() == Some("NeutronError")
                     && self
@@ -161,14 +158,14 @@ impl Told {
         named && !about_the_path
     }
 
-    /// Whether Keystone says that the token of a login has ended: it answers 404 to that.
-    fn refuses_token(&self, service: Service) -> bool {
+    /// Whether Keystone reports that the token of a login has expired: this is a 404.
+    fn reports_expired_token(&self, service: Service) -> bool {
         let says = |words: &str| self.message.as_ref().is_some_and(|m| m.starts_with(words));
         service == Service::Identity
             && (says("Failed to validate token") || says("Could not find token"))
     }
 
-    fn speaks_of_quota(&self) -> bool {
+    fn reports_quota(&self) -> bool {
         self.detail.as_deref() == Some("OverQuota")
             || self
                 .message

@@ -1,8 +1,7 @@
-//! Work that many callers wait for.
+//! Single flight: work that many callers wait for.
 //!
-//! It is under way once at most, as a task of its own: a caller whose time is over leaves it to
-//! the others and to those who come later. A failure answers later callers, too, for as long as
-//! it holds.
+//! At most one run is in progress, as a task of its own: it outlives a caller whose time is over.
+//! Later callers get the error of a failed run for as long as it holds.
 
 use std::sync::Arc;
 
@@ -17,12 +16,12 @@ use tokio::{
 
 use super::client::Failure;
 
-/// Where callers learn the outcome of the work.
+/// The result of a run, for all callers.
 pub(crate) type Landing<T> = Shared<oneshot::Receiver<Result<T, Failure>>>;
 
-/// A piece of work that is done again and again. It ends with this.
+/// Work that is repeated on demand. Dropping this cancels a running one.
 pub(crate) struct Flight<T> {
-    /// The work, for errors.
+    /// The name of the work, for errors.
     name: String,
     last: Arc<Mutex<Last<T>>>,
     tasks: Mutex<JoinSet<()>>,
@@ -35,13 +34,13 @@ struct Last<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> Flight<T> {
-    /// Work of this name, not begun yet.
+    /// Work of this name, not started yet.
     pub(crate) fn new(name: impl Into<String>) -> Self {
         let last = Last { under_way: None, failed: None };
         Self { name: name.into(), last: Arc::new(Mutex::new(last)), tasks: Mutex::default() }
     }
 
-    /// The work under way; begins with `work` if there is none, unless the last failure holds.
+    /// The running work. Starts `work` if there is none, unless the last failure still holds.
     pub(crate) fn join<F>(&self, work: impl FnOnce() -> F) -> Result<Landing<T>, Failure>
     where
         F: Future<Output = Result<T, Failure>> + Send + 'static,
@@ -65,14 +64,14 @@ impl<T: Clone + Send + Sync + 'static> Flight<T> {
             let failed = outcome.as_ref().err();
             let failed = failed.map(|failure| (failure.clone(), Instant::now() + failure.holds));
             *slot.lock() = Last { under_way: None, failed };
-            // Perhaps no caller waits any more.
+            // Fails if no caller waits any more.
             arrived.send(outcome).ok();
         });
         last.under_way = Some((task, landing.clone()));
         Ok(landing)
     }
 
-    /// Waits for the end of the work, but not past the end of the call.
+    /// Waits for the end of the work, but not beyond the deadline of the call.
     pub(crate) async fn wait(&self, landing: Landing<T>, call: Call) -> Result<T, Failure> {
         let (kind, why) = match timeout_at(call.end, landing).await {
             Ok(Ok(outcome)) => return outcome,

@@ -1,11 +1,11 @@
 //! The spellings of a server's provider ID.
 //!
-//! | spelling | written when |
+//! | spelling | written |
 //! |---|---|
-//! | `openstack:///<uuid>` | unless the next holds |
-//! | `openstack://<region>/<uuid>` | `OS_CCM_REGIONAL=true` and a region is set |
+//! | `openstack:///<uuid>` | by default |
+//! | `openstack://<region>/<uuid>` | if `OS_CCM_REGIONAL=true` and a region is set |
 //!
-//! Both are read, and both without `openstack://` in front: `/<uuid>`, `<region>/<uuid>`.
+//! Both are accepted, also without the prefix `openstack://`: `/<uuid>`, `<region>/<uuid>`.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ const SCHEME: &str = "openstack://";
 pub(crate) struct ServerId(Box<str>);
 
 impl ServerId {
-    /// Reads a UUID of either case in its usual form, 8-4-4-4-12 hexadecimal digits.
+    /// Parses a UUID of either case in its usual form, 8-4-4-4-12 hexadecimal digits.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let groups = || text.split('-');
         let right = groups().map(str::len).eq([8, 4, 4, 4, 12])
@@ -36,20 +36,20 @@ impl fmt::Display for ServerId {
     }
 }
 
-/// What a provider ID says.
+/// A parsed provider ID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
-    /// A server of our region, or of none in particular.
+    /// A server of this region, or without a region.
     Ours(ServerId),
-    /// A server of the region of this name: another controller's, and no word about
-    /// whether it exists.
+    /// A server of another region: another controller is responsible, and its existence is
+    /// not known here.
     AnotherRegion(String),
-    /// No server: one line that says why.
+    /// No provider ID of this provider: the reason.
     Malformed(String),
 }
 
-/// Reads a provider ID. While our own region is not known, every region is another one:
-/// its servers are unknown here, which says nothing about them.
+/// Parses a provider ID. While the own region is not known, every named region counts as
+/// another one.
 pub(crate) fn parse(text: &str, own_region: Option<&str>) -> Parsed {
     let rest = match text.strip_prefix(SCHEME) {
         Some(rest) => rest,
@@ -66,7 +66,7 @@ pub(crate) fn parse(text: &str, own_region: Option<&str>) -> Parsed {
     ServerId::parse(id).map_or_else(|| malformed(text), Parsed::Ours)
 }
 
-/// Whether it has our scheme, whatever follows.
+/// Whether it has the scheme of this provider, valid or not.
 pub(crate) fn has_scheme(text: &str) -> bool {
     text.starts_with(SCHEME)
 }
@@ -77,7 +77,7 @@ fn malformed(text: &str) -> Parsed {
     ))
 }
 
-/// Spells a provider ID; with the region only when that is wanted and there is one.
+/// Formats a provider ID; with the region if that is wanted and there is one.
 pub(crate) fn format(regional: bool, region: Option<&str>, id: &ServerId) -> String {
     let region = region.filter(|_| regional).unwrap_or_default();
     format!("{SCHEME}{region}/{id}")

@@ -1,10 +1,10 @@
-//! The instances capability: nodes are found among Nova's servers and described with
+//! The instances capability: finds nodes among Nova's servers, and describes them with
 //! Neutron's ports.
 
 mod find;
+mod port_memory;
 mod prove;
 mod question;
-mod seen;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,11 +25,11 @@ use parking_lot::Mutex;
 
 use self::{
     find::{Finder, Found},
-    question::Question,
-    seen::Seen,
+    port_memory::PortMemory,
+    question::NodeLookup,
 };
 use super::{
-    addresses::{Known, networks_to_name},
+    addresses::{Inputs, networks_to_name},
     client::Api,
     config::Config,
     describe::{Shape, describe, presence},
@@ -39,17 +39,18 @@ use super::{
     text::MAX_VALUE,
 };
 
-/// So many nodes are asked for one by one; for more, the whole project is listed. Nova
-/// cannot be asked for several names at once: it takes `|` in the filter for a letter.
+/// Up to this number of nodes are requested one by one; for more, the project is listed.
+/// Nova's name filter does not support alternatives: it treats `|` as a literal.
 const ONE_BY_ONE: usize = 3;
-/// So many servers may be asked for at once.
+/// The maximum number of concurrent requests for servers.
 const AT_ONCE: usize = 8;
-/// Servers on one page of a list, by Nova's default.
+/// The default page size of Nova's lists.
 const PAGE: usize = 1_000;
-/// In a list of several pages, so many servers cost Nova as much as one that is asked for
-/// by its ID.
+/// In a list of several pages, this number of servers costs Nova as much as one request by
+/// ID.
 const LISTED_PER_ASKED: usize = 16;
-/// No more lines about malformed entries are kept than this; the rest is counted.
+/// The maximum number of lines about malformed entries. Those about servers are searched for
+/// the names of nodes, so a list with more proves nothing.
 const MAX_MALFORMED: usize = 1_000;
 
 /// [`Instances`] by Nova and Neutron.
@@ -59,13 +60,13 @@ pub(super) struct OpenStackInstances {
     neutron: Arc<Neutron>,
     names: Arc<NetworkNames>,
     pub(super) shape: Shape,
-    /// How many servers the project had when it was last listed.
+    /// The number of servers in the last list of the project.
     project_size: AtomicUsize,
-    /// Which ones those were, so that their ports can be asked for together with the next
-    /// list instead of after it.
+    /// The IDs of these servers, so that their ports are requested together with the next list
+    /// and not after it.
     project: Mutex<Arc<BTreeSet<ServerId>>>,
-    /// What Neutron has shown of their ports.
-    seen: Arc<Seen>,
+    /// The ports that Neutron has returned so far.
+    port_memory: Arc<PortMemory>,
 }
 
 #[async_trait]
@@ -77,12 +78,12 @@ impl Instances for OpenStackInstances {
         call: Call,
     ) -> Vec<LookupResult> {
         let questions: Vec<_> =
-            nodes.iter().map(|node| Question::of(node, self.shape.region.as_deref())).collect();
+            nodes.iter().map(|node| NodeLookup::of(node, self.shape.region.as_deref())).collect();
         let open = questions.iter().filter(|question| question.asks_the_cloud()).count();
         let should_list = self.should_list(open);
-        // One by one it is not worth while: of a server that is gone no ports are needed.
+        // Not for single requests: a server that is gone needs no ports.
         let early: BTreeSet<ServerId> = match should_list && wants_ports(detail) {
-            true => questions.iter().filter_map(Question::server).cloned().collect(),
+            true => questions.iter().filter_map(NodeLookup::server).cloned().collect(),
             false => BTreeSet::new(),
         };
         let find = self.find(&questions, should_list, call);
@@ -95,7 +96,7 @@ impl Instances for OpenStackInstances {
 
     async fn list(&self, detail: Detail, call: Call) -> Result<Fleet, CloudError> {
         if !wants_ports(detail) {
-            return self.roll(call).await;
+            return self.list_names(call).await;
         }
         let known = Arc::clone(&self.project.lock());
         let listing = async {
@@ -122,14 +123,14 @@ impl OpenStackInstances {
             shape,
             project_size: AtomicUsize::new(0),
             project: Mutex::default(),
-            seen: Arc::default(),
+            port_memory: Arc::default(),
         }
     }
 
-    /// The same with what another one has learnt of the same project.
-    pub(super) fn knowing(self, other: &Self) -> Self {
-        let flavors = self.flavors.knowing(&other.flavors);
-        Self { flavors, seen: Arc::clone(&other.seen), ..self }
+    /// Uses the caches of another instance for the same project.
+    pub(super) fn with_caches_of(self, other: &Self) -> Self {
+        let flavors = self.flavors.with_caches_of(&other.flavors);
+        Self { flavors, port_memory: Arc::clone(&other.port_memory), ..self }
     }
 
     fn remember(&self, listing: &Listing) {
@@ -138,8 +139,8 @@ impl OpenStackInstances {
         *self.project.lock() = Arc::new(ids.collect());
     }
 
-    /// The fleet by IDs and names alone: one list of Nova's, and a short one.
-    async fn roll(&self, call: Call) -> Result<Fleet, CloudError> {
+    /// The fleet with IDs and names only, from Nova's short list.
+    async fn list_names(&self, call: Call) -> Result<Fleet, CloudError> {
         let mut fleet = Fleet::default();
         let entries = self.nova.all_names(call).await?;
         self.project_size.store(entries.len(), Ordering::Relaxed);
@@ -149,17 +150,17 @@ impl OpenStackInstances {
                 Err(line) => fleet.malformed.push(line),
             }
         }
-        bound(&mut fleet.malformed);
+        complete(&fleet.malformed)?;
         Ok(fleet)
     }
 
-    /// Reads ports of servers before it is known that those exist.
+    /// Reads the ports of servers that may not exist.
     async fn early(&self, servers: Arc<BTreeSet<ServerId>>, call: Call) -> Early {
         let ports = self.neutron.ports_of(&servers, call).await;
         Early { servers, ports }
     }
 
-    async fn find(&self, questions: &[Question], should_list: bool, call: Call) -> Vec<Found> {
+    async fn find(&self, questions: &[NodeLookup], should_list: bool, call: Call) -> Vec<Found> {
         let listing = match should_list {
             true => Some(self.nova.all_servers(call).await),
             false => None,
@@ -173,14 +174,14 @@ impl OpenStackInstances {
         found
     }
 
-    /// Whether one list is cheaper than this many questions. In a project of several
-    /// pages, most of them other people's servers, a few questions are cheaper.
+    /// Whether one list is cheaper than this number of single requests. In a project of several
+    /// pages, which are mostly unrelated servers, a few single requests are cheaper.
     fn should_list(&self, questions: usize) -> bool {
         let size = self.project_size.load(Ordering::Relaxed);
         questions > ONE_BY_ONE && (size <= PAGE || questions * LISTED_PER_ASKED >= size)
     }
 
-    /// The answer to a caller who only wants to know whether the server is there and runs.
+    /// The answer with IDs, name and power state only.
     fn present(&self, found: Found) -> LookupResult {
         match found {
             Found::Settled(answer) => answer,
@@ -204,12 +205,12 @@ impl OpenStackInstances {
             })
             .collect();
         let servers: Vec<_> = servers.into_values().collect();
-        let surroundings = self.surroundings(&servers, early, call).await;
-        let answers = found.into_iter().map(|found| match (found, &surroundings) {
+        let related = self.related(&servers, early, call).await;
+        let answers = found.into_iter().map(|found| match (found, &related) {
             (Found::Settled(answer), _) => answer,
             (Found::Server(_), Err(error)) => Err(error.clone()),
-            (Found::Server(server), Ok(around)) => {
-                self.describe(&server, around).map(|instance| Lookup::Found(Box::new(instance)))
+            (Found::Server(server), Ok(related)) => {
+                self.describe(&server, related).map(|instance| Lookup::Found(Box::new(instance)))
             }
         });
         answers.collect()
@@ -221,41 +222,42 @@ impl OpenStackInstances {
         for row in listing.rows {
             match row {
                 Row::Whole(server) if server.exists() => servers.push(Arc::from(server)),
-                // It waits to be reclaimed: not there, and nothing is wrong.
+                // Soft-deleted: it counts as gone and is no malformed entry.
                 Row::Whole(_) => {}
                 row => fleet.malformed.extend(row.trouble()),
             }
         }
-        let around = self.surroundings(&servers, early, call).await?;
+        let related = self.related(&servers, early, call).await?;
         for server in &servers {
-            match self.describe(server, &around) {
+            match self.describe(server, &related) {
                 Ok(instance) => fleet.instances.push(instance),
                 Err(error) => fleet.malformed.push(error.message),
             }
         }
-        fleet.malformed.extend(around.ports.malformed);
-        bound(&mut fleet.malformed);
+        complete(&fleet.malformed)?;
+        // Lines about ports without a server name no node.
+        fleet.malformed.extend(related.ports.malformed.into_iter().take(MAX_MALFORMED));
         Ok(fleet)
     }
 
-    /// Reads what describing these servers takes beside themselves.
-    async fn surroundings(
+    /// Reads ports, flavors and network names of these servers.
+    async fn related(
         &self,
         servers: &[Arc<Server>],
         early: Early,
         call: Call,
-    ) -> Result<Surroundings, CloudError> {
+    ) -> Result<RelatedData, CloudError> {
         if servers.is_empty() {
-            return Ok(Surroundings::default());
+            return Ok(RelatedData::default());
         }
         let mut ports = early.ports?;
         let ids = servers.iter().map(|server| &server.id);
         let late = ids.filter(|id| !early.servers.contains(*id)).cloned().collect();
         let late = self.neutron.ports_of(&late, call);
-        let (late, flavors) = tokio::join!(late, self.flavors.learn(servers, call));
+        let (late, flavors) = tokio::join!(late, self.flavors.fetch(servers, call));
         flavors?;
         ports.add(late?);
-        self.seen.note(&ports);
+        self.port_memory.note(&ports);
         let mut unnamed = BTreeSet::new();
         for server in servers {
             let (own, subs) = ports_of(&ports, server);
@@ -263,44 +265,44 @@ impl OpenStackInstances {
             unnamed.extend(networks.map(str::to_owned));
         }
         let names = self.names.of(&unnamed, &self.neutron, call).await?;
-        Ok(Surroundings { ports, names })
+        Ok(RelatedData { ports, names })
     }
 
-    fn describe(&self, server: &Server, around: &Surroundings) -> Result<Instance, CloudError> {
+    fn describe(&self, server: &Server, related: &RelatedData) -> Result<Instance, CloudError> {
         let about = |line: &str| {
             let name = one_line(&server.name, MAX_VALUE);
             format!("server with ID {:?} and name {name:?}: {line}", server.id.as_str())
         };
         let malformed = |line| CloudError::new(ErrorKind::Malformed, line);
-        let (ports, sub_ports) = ports_of(&around.ports, server);
-        if let Some(line) = around.ports.spoilt.get(server.id.as_str()) {
+        let (ports, sub_ports) = ports_of(&related.ports, server);
+        if let Some(line) = related.ports.unreadable.get(server.id.as_str()) {
             return Err(malformed(about(line)));
         }
         let mut subs = ports.iter().flat_map(Port::sub_port_ids);
-        if let Some(line) = subs.find_map(|id| around.ports.spoilt_subs.get(id)) {
+        if let Some(line) = subs.find_map(|id| related.ports.unreadable_children.get(id)) {
             return Err(malformed(about(line)));
         }
         let missing = |line: String| CloudError::new(ErrorKind::Unavailable, about(&line));
-        self.seen.check(server, ports, &sub_ports).map_err(missing)?;
-        let known = Known { server, ports, sub_ports: &sub_ports, names: &around.names };
+        self.port_memory.check(server, ports, &sub_ports).map_err(missing)?;
+        let known = Inputs { server, ports, sub_ports: &sub_ports, names: &related.names };
         describe(&known, self.flavors.kind(server), &self.shape).map_err(malformed)
     }
 }
 
-/// Whether more is wanted than which servers there are.
+/// Whether ports are needed.
 fn wants_ports(detail: Detail) -> bool {
     detail == Detail::Everything
 }
 
-/// The ports of servers that were asked for before it was known that those exist.
+/// The ports of servers that may not exist.
 struct Early {
     servers: Arc<BTreeSet<ServerId>>,
     ports: Result<Ports, CloudError>,
 }
 
-/// What describing servers takes beside themselves.
+/// Data about servers from other requests.
 #[derive(Default)]
-struct Surroundings {
+struct RelatedData {
     ports: Ports,
     /// Names of networks by ID.
     names: BTreeMap<String, String>,
@@ -313,13 +315,14 @@ fn ports_of<'a>(ports: &'a Ports, server: &Server) -> (&'a [Port], Vec<Port>) {
     (own, sub_ids.filter_map(|id| ports.carried.get(id).cloned()).collect())
 }
 
-/// Keeps a bounded number of lines.
-fn bound(lines: &mut Vec<String>) {
-    let more = lines.len().saturating_sub(MAX_MALFORMED);
-    if more > 0 {
-        lines.truncate(MAX_MALFORMED);
-        lines.push(format!("and {more} more"));
-    }
+/// Rejects a list with more than [`MAX_MALFORMED`] malformed servers.
+fn complete(malformed: &[String]) -> Result<(), CloudError> {
+    let (count, first) = match malformed {
+        [first, ..] if malformed.len() > MAX_MALFORMED => (malformed.len(), first),
+        _ => return Ok(()),
+    };
+    let what = format!("{count} entries of the list of servers could not be parsed, like: {first}");
+    Err(CloudError::new(ErrorKind::Malformed, what))
 }
 
 #[cfg(test)]

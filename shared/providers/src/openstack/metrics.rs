@@ -1,4 +1,4 @@
-//! Metrics under the names that dashboards for OpenStack's own cloud provider have.
+//! Metrics with the names of the Go cloud provider for OpenStack, for its dashboards.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use strum::{IntoStaticStr, VariantNames};
 /// Upstream's bounds, in seconds.
 const SECONDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// How a login ended.
+/// The result of a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Renewal {
@@ -28,18 +28,18 @@ type Request = &'static str;
 
 metrics! {
     pub(crate) struct OpenStackMetrics {
-        /// HTTP requests to OpenStack, logins and repetitions included
+        /// HTTP requests to OpenStack, including logins and retries
         [ALPHA] openstack_api_requests { request } => requests: Family<Counter, Request>;
-        /// HTTP requests to OpenStack without a good answer, by request
+        /// Failed HTTP requests to OpenStack, by request
         [ALPHA] openstack_api_request_errors { request } => errors: Family<Counter, Request>;
-        /// Time from sending an HTTP request to the end of OpenStack's answer
+        /// Duration of HTTP requests to OpenStack, until the end of the response
         [ALPHA] openstack_api_request_duration_seconds { request } => seconds: Family<Histogram, Request>,
             bounds SECONDS;
-        /// Logins at Keystone by result: ok, refused or failed
+        /// Logins at Keystone, by result: ok, refused or failed
         [ALPHA] openstack_token_renewals { result } => renewals: Family<Counter, Renewal>;
-        /// Whether Keystone refused the credentials at the last login: 1 if so
+        /// Whether Keystone refused the credentials at the last login: 1 or 0
         [ALPHA] openstack_credentials_refused => refused: Gauge;
-        /// Whether a changed cloud configuration is not used: 1 if so
+        /// Whether a changed cloud configuration is rejected and the old one is in use: 1 or 0
         [ALPHA] openstack_configuration_refused => configuration_refused: Gauge;
     }
 }

@@ -1,4 +1,4 @@
-//! What is asked of Neutron: the ports of servers, in bulk and with the needed fields only.
+//! Requests to Neutron: the ports of servers, in bulk and with the needed fields only.
 
 mod names;
 mod port;
@@ -26,23 +26,23 @@ const PORT_FIELDS: &str = "fields=id&fields=device_id&fields=status&fields=netwo
                            &fields=fixed_ips&fields=mac_address&fields=created_at\
                            &fields=trunk_details";
 const NETWORK_FIELDS: &str = "fields=id&fields=name";
-/// Paths stay below this length: with the service's own address in front, proxies that
-/// take 8000 bytes of request line let them through.
+/// The maximum length of a path: together with the endpoint it stays below 8000 bytes, a
+/// common limit of proxies for the request line.
 const MAX_PATH: usize = 7_500;
-/// So many parts of a question are under way at once.
+/// The maximum number of concurrent requests for the parts of one list.
 const AT_ONCE: usize = 8;
 
-/// What Neutron knows of the ports of some servers.
+/// The ports of some servers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ports {
     /// Ports by the ID of their server.
     pub(super) of_servers: BTreeMap<String, Vec<Port>>,
     /// Sub-ports of trunks by their own ID.
     pub(super) carried: BTreeMap<String, Port>,
-    /// What is wrong with a server's port, by the ID of the server.
-    pub(super) spoilt: BTreeMap<String, String>,
-    /// What is wrong with a sub-port, by its own ID.
-    pub(super) spoilt_subs: BTreeMap<String, String>,
+    /// Errors about malformed ports, by the ID of the server.
+    pub(super) unreadable: BTreeMap<String, String>,
+    /// Errors about malformed sub-ports, by the ID of the sub-port.
+    pub(super) unreadable_children: BTreeMap<String, String>,
     /// Lines about entries that belong to no known server.
     pub(super) malformed: Vec<String>,
 }
@@ -82,8 +82,8 @@ impl Neutron {
         Ok(ports)
     }
 
-    /// Reads the names of these networks, by their IDs. What this project may not see is
-    /// missing in the answer.
+    /// Reads the names of these networks, by their IDs. Networks that this project may not see
+    /// are missing in the result.
     pub(super) async fn network_names(
         &self,
         networks: &BTreeSet<String>,
@@ -94,8 +94,8 @@ impl Neutron {
         Ok(entries.iter().filter_map(|entry| port::read_network(entry).ok()).collect())
     }
 
-    /// All entries of a collection whose `filter` is one of `values`, in as few requests
-    /// as the length of a URL allows.
+    /// All entries of a collection whose `filter` is one of `values`, in as few requests as
+    /// the length of a URL allows.
     async fn entries(
         &self,
         key: &'static str,
@@ -127,31 +127,31 @@ impl Ports {
         self.of_servers.values().flatten().flat_map(Port::sub_port_ids)
     }
 
-    /// Adds what is known of the ports of other servers.
+    /// Adds the ports of other servers.
     pub(super) fn add(&mut self, other: Self) {
         self.of_servers.extend(other.of_servers);
         self.carried.extend(other.carried);
-        self.spoilt.extend(other.spoilt);
-        self.spoilt_subs.extend(other.spoilt_subs);
+        self.unreadable.extend(other.unreadable);
+        self.unreadable_children.extend(other.unreadable_children);
         self.malformed.extend(other.malformed);
     }
 
-    fn note(&mut self, trouble: port::Trouble) {
+    fn note(&mut self, trouble: port::MalformedPort) {
         match trouble.device_id {
-            Some(device) => drop(self.spoilt.insert(device, trouble.line)),
+            Some(device) => drop(self.unreadable.insert(device, trouble.line)),
             None => self.malformed.push(one_line(&trouble.line, MAX_MESSAGE)),
         }
     }
 
-    fn note_sub(&mut self, trouble: port::Trouble) {
+    fn note_sub(&mut self, trouble: port::MalformedPort) {
         match trouble.port_id {
-            Some(id) => drop(self.spoilt_subs.insert(id, trouble.line)),
+            Some(id) => drop(self.unreadable_children.insert(id, trouble.line)),
             None => self.malformed.push(one_line(&trouble.line, MAX_MESSAGE)),
         }
     }
 }
 
-/// Splits a question so that no path gets too long.
+/// Splits the values so that no path exceeds [`MAX_PATH`].
 fn paths<'a>(base: &str, filter: &str, values: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     for value in values {

@@ -1,6 +1,6 @@
-//! What is asked of Nova.
+//! Requests to Nova.
 //!
-//! Nova cannot be asked for single fields, so the structs are lean and skip the rest.
+//! Nova cannot return selected fields only, so the structs skip the unneeded ones.
 
 mod flavors;
 mod server;
@@ -27,18 +27,18 @@ use super::{
 
 const LIST: &str = "/servers/detail";
 const SHORT_LIST: &str = "/servers";
-/// Since this one Nova's list shows the servers of cells that do not answer: without a
-/// name, and only if it is asked for the list's beginning and for nothing else.
+/// From this microversion on, Nova's list contains the servers of cells that are down:
+/// without a name, and only on the first page of a list without filters.
 const SHOWS_SILENT_CELLS: Microversion = Microversion { major: 2, minor: 69 };
-/// A project whose list had several pages is taken to be as large for so long.
+/// How long a project counts as having several pages of servers, after such a list.
 const LONG_FOR: Duration = Duration::from_mins(10);
 
-/// The answer to a question about one ID.
+/// The result of a request for one ID.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
-    /// What Nova has under this ID; `None` is Nova's own word that it has nothing.
+    /// The server; `None` if Nova itself answered that it does not exist.
     pub(super) row: Option<Row>,
-    /// What was asked and what came back.
+    /// The request and its response.
     pub(super) evidence: String,
     /// Nova's ID of the request.
     pub(super) request_id: Option<String>,
@@ -51,7 +51,7 @@ pub(super) struct Listing {
     pub(super) rows: Vec<Row>,
     /// Nova's ID of the last request.
     pub(super) request_id: Option<String>,
-    /// Why servers may be missing in it; `None` if it surely names all there are.
+    /// Why servers may be missing in it; `None` if it is complete.
     pub(super) gap: Option<String>,
 }
 
@@ -73,7 +73,7 @@ impl Nova {
         Self { api, long: Mutex::default() }
     }
 
-    /// Asks for the server of this ID. A 404 that is not Nova's own is an error.
+    /// Requests the server of this ID. A 404 that does not come from Nova is an error.
     pub(super) async fn server(&self, id: &ServerId, call: Call) -> Result<Asked, CloudError> {
         let operation = "server_get";
         let path = format!("/servers/{id}");
@@ -95,9 +95,8 @@ impl Nova {
         Ok(Asked { row, evidence, request_id: answer.request_id })
     }
 
-    /// The servers of this name; also of names that differ in case, where Nova's database
-    /// does not regard it. Servers of a cell that is down are not among them, so nothing
-    /// found proves nothing.
+    /// The servers of this name, and of names that differ in case if Nova's database ignores
+    /// it. Servers of a cell that is down are missing, so an empty result proves nothing.
     pub(super) async fn servers_by_name(
         &self,
         name: &str,
@@ -105,7 +104,7 @@ impl Nova {
     ) -> Result<Listing, CloudError> {
         let path = format!("{LIST}?name={}", query(&exactly(name)));
         let (rows, Read { request_id, .. }) = self.list(&path, call).await?;
-        let gap = Some("it shows servers of one name only".to_owned());
+        let gap = Some("it contains servers of one name only".to_owned());
         Ok(Listing { rows, request_id, gap })
     }
 
@@ -116,14 +115,14 @@ impl Nova {
         let gap = match self.gap() {
             Some(gap) => Some(gap),
             None if rows.is_empty() => Some("it is empty".to_owned()),
-            None if request_id.is_none() => Some("Nova gave it no ID of the request".to_owned()),
+            None if request_id.is_none() => Some("Nova returned no request ID for it".to_owned()),
             None => None,
         };
         Ok(Listing { rows, request_id, gap })
     }
 
-    /// IDs and names of all servers of the project, or in a line what is wrong with an
-    /// entry. What waits to be reclaimed is not among them.
+    /// IDs and names of all servers of the project; an error is about a malformed entry.
+    /// Soft-deleted servers are not in this list.
     pub(super) async fn all_names(
         &self,
         call: Call,
@@ -141,22 +140,22 @@ impl Nova {
         Ok(entries)
     }
 
-    /// Why servers may be missing in a list of the project, as far as that is known
-    /// without a new one. To be asked after a request to Nova.
+    /// Why servers may be missing in a list of the project, as far as this is known without a
+    /// new list. Call it after a request to Nova, which discovers the microversion.
     pub(super) fn gap(&self) -> Option<String> {
         let spoken = self.api.microversion();
         if spoken.is_none_or(|spoken| spoken < SHOWS_SILENT_CELLS) {
             let spoken = spoken.map_or_else(|| "no microversion".to_owned(), |v| v.to_string());
             return Some(format!(
-                "servers of a cell of Nova that does not answer are left out below \
-                 microversion {SHOWS_SILENT_CELLS}, and this Nova speaks {spoken}"
+                "Nova omits servers of a cell that is down below microversion \
+                 {SHOWS_SILENT_CELLS}, and this Nova supports {spoken}"
             ));
         }
         let long = *self.long.lock();
         let (_, pages) = long.filter(|(at, _)| at.elapsed() < LONG_FOR)?;
         Some(format!(
-            "it has {pages} pages, and servers of a cell of Nova that does not answer are left \
-             out behind the first"
+            "it has {pages} pages, and Nova omits servers of a cell that is down after the \
+             first"
         ))
     }
 
@@ -165,7 +164,7 @@ impl Nova {
         let mut rows = Vec::new();
         let take = |entry: &str| {
             let row = Row::read(entry);
-            // Nova finds no page behind a server whose cell is down.
+            // A server whose cell is down is no valid marker for Nova.
             let is_partial = matches!(row, Row::Partial { .. });
             let marker = row.id().filter(|_| !is_partial).map(ToString::to_string);
             if row.id().is_none_or(|id| seen.insert(id.clone())) {
@@ -183,14 +182,14 @@ const fn servers(path: &str) -> Collection<'_> {
     Collection { service: Service::Compute, operation: "server_list", path, key: "servers" }
 }
 
-/// Reads the answer about one server, and sees that it is about this one.
+/// Parses the response about one server, and checks that it is about this server.
 fn one_server(operation: &str, id: &ServerId, answer: &Answer) -> Result<Row, CloudError> {
     let body: OneServer<'_> = serde_json::from_slice(&answer.body)
         .map_err(|error| malformed(operation, answer, &error.to_string()))?;
     let row = Row::read(body.server.get());
     match row.id() {
         Some(answered) if answered != id => {
-            let what = format!("asked about server {id}, it is about {answered}");
+            let what = format!("the request was about {id}, the response is about {answered}");
             Err(malformed(operation, answer, &what))
         }
         _ => Ok(row),

@@ -1,4 +1,4 @@
-//! Reading collections page by page, as Nova and Neutron hand them out.
+//! Reads paginated collections of Nova and Neutron.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,28 @@ use serde_json::value::RawValue;
 
 use super::client::{Answer, Api, Get, Service};
 
-/// More pages than this are a service that does not come to an end.
+/// The maximum number of pages, against a service with an endless list.
 const MAX_PAGES: usize = 1_000;
 
-/// A collection to be read.
+/// A collection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Collection<'a> {
-    /// Who is asked.
+    /// The service.
     pub(super) service: Service,
     /// The name of the request in metrics.
     pub(super) operation: &'static str,
     /// The path with its query, without a marker.
     pub(super) path: &'a str,
-    /// The member of the answer that holds the entries.
+    /// The member of the response with the entries.
     pub(super) key: &'static str,
 }
 
-/// What is told of a collection that was read.
+/// The result of reading a collection.
 #[derive(Clone, Debug)]
 pub(super) struct Read {
-    /// The service's ID of the last request.
+    /// The request ID of the last page.
     pub(super) request_id: Option<String>,
-    /// How many pages there were.
+    /// The number of pages.
     pub(super) pages: usize,
 }
 
@@ -39,12 +39,11 @@ struct Link {
 }
 
 impl Collection<'_> {
-    /// Gives each entry of all pages to `take`, which returns the entry's ID if it may
-    /// serve as the marker of the next page.
+    /// Passes each entry of all pages to `take`, which returns the entry's ID if it is a valid
+    /// marker for the next page.
     ///
-    /// No page size is asked for: services give their largest, and Nova leaves out the
-    /// servers of cells that are down as soon as one is named. A page that cannot be read
-    /// fails the whole: a list with a hole is no list.
+    /// The requests have no page size: services use their maximum, and with a page size Nova
+    /// omits servers of cells that are down. A page that cannot be read fails the call.
     pub(super) async fn read(
         &self,
         api: &dyn Api,
@@ -62,7 +61,7 @@ impl Collection<'_> {
                 _ if !page.goes_on => return Ok(Read { request_id: answer.request_id, pages }),
                 Some(last) if marker.as_ref() != Some(&last) => marker = Some(last),
                 _ => {
-                    let what = "the list says that it goes on, but not where";
+                    let what = "the list has a next page, but no valid marker";
                     return Err(self.malformed(&answer, what));
                 }
             }
@@ -79,12 +78,12 @@ impl Collection<'_> {
 
     fn page<'a>(&self, answer: &'a Answer) -> Result<Page<'a>, CloudError> {
         if answer.status == 404 {
-            let what = format!("{}: the service knows no {}", self.operation, self.path);
+            let what = format!("{}: the service does not have {}", self.operation, self.path);
             return Err(answer.error(ErrorKind::NotFound, what));
         }
         let mut body: BTreeMap<String, &RawValue> = serde_json::from_slice(&answer.body)
             .map_err(|error| self.malformed(answer, &error.to_string()))?;
-        // A body without the member is no empty list.
+        // A body without the member is not an empty list.
         let entries = body
             .remove(self.key)
             .ok_or_else(|| self.malformed(answer, &format!("it has no member {:?}", self.key)))?;
@@ -109,8 +108,8 @@ struct Page<'a> {
     goes_on: bool,
 }
 
-/// The error for an answer that is not what it should be.
+/// The error for a response that cannot be parsed.
 pub(super) fn malformed(operation: &str, answer: &Answer, what: &str) -> CloudError {
-    let message = format!("{operation}: the answer cannot be understood: {what}");
+    let message = format!("{operation}: cannot parse the response: {what}");
     answer.error(ErrorKind::Malformed, message)
 }

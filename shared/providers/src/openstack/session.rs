@@ -1,11 +1,10 @@
 //! The session at Keystone: one token for all callers.
 //!
-//! However many callers need a token, one login is under way at a time, as a task of
-//! its own: a caller with little time leaves it to the others. A token is renewed in
-//! the background when four fifths of its life are over. A login that failed is not
-//! repeated at once: its error is remembered. Where the credentials were refused that is
-//! for 30 s, then for twice as long each time, up to half an hour: Keystone can lock an
-//! account after a number of refusals. Callers are told to ask again sooner, which costs no
+//! At most one login runs at a time, as a task of its own: it outlives a caller whose time is
+//! over. A token is renewed in the background when four fifths of its life are over. A failed
+//! login is not repeated at once: until the back-off ends, callers get its error. After rejected
+//! credentials the back-off is 30 s, doubled each time, up to half an hour: Keystone can lock an
+//! account after a number of rejected logins. Callers are advised to retry sooner, which costs no
 //! request: other credentials may be in use by then.
 
 mod catalog;
@@ -35,11 +34,11 @@ use super::{
 
 /// The longest time for one login.
 const LOGIN: Duration = Duration::from_secs(30);
-/// After a login that failed for another reason than its credentials.
+/// The back-off after a login that failed for another reason than its credentials.
 const FAILED: Backoff =
     Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(10) };
-/// No caller is told to wait longer than this for the end of a back-off: a change of the
-/// configuration ends it at once.
+/// The longest wait that is advised to callers during a back-off: a change of the configuration
+/// ends the back-off at once.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// The name of a login in metrics.
 const OPERATION: &str = "token_create";
@@ -58,18 +57,18 @@ pub(crate) struct Session {
 struct State {
     /// The last token that Keystone gave.
     token: Option<Arc<Token>>,
-    /// The last generation that is not used any more.
+    /// Tokens up to this generation are not used any more.
     given_up: u64,
-    /// Logins that Keystone refused since the last one that succeeded: it counts like that.
+    /// Consecutive rejected logins, counted as Keystone's lockout does.
     refusals: u32,
-    /// Logins that failed otherwise since then.
+    /// Consecutive logins that failed for other reasons.
     failures: u32,
-    /// Whether its credentials are those in use: the metrics tell of no others.
+    /// Whether its credentials are in use: only those appear in the metrics.
     in_use: bool,
 }
 
 impl Session {
-    /// A session that begins with the first caller, on trial until it is put to use.
+    /// A session that logs in for the first caller; it is a candidate until [`Session::activate`].
     pub(crate) fn new(wire: Arc<Wire>, login: Login) -> Arc<Self> {
         let name = format!("{LOGIN_AT}{} by {}", login.auth_url, login.method());
         let logins = Flight::new(format!("{name} failed"));
@@ -93,8 +92,8 @@ impl Session {
         self.logins.wait(landing, call).await
     }
 
-    /// Its credentials are in use from now on. A login of the trial counts with the others.
-    pub(crate) fn put_to_use(&self) {
+    /// Its credentials are in use from now on. Counts a login that it made as a candidate.
+    pub(crate) fn activate(&self) {
         let mut state = self.state.lock();
         state.in_use = true;
         if state.token.is_some() {
@@ -102,8 +101,7 @@ impl Session {
         }
     }
 
-    /// It is not needed any more. A login under way is cut off, and its outcome does not
-    /// pass for that of the session in use.
+    /// It is not needed any more. Cancels a running login; its result is not counted.
     pub(crate) fn retire(&self) {
         self.state.lock().in_use = false;
         self.logins.cut_off();
@@ -114,19 +112,19 @@ impl Session {
         self.state.lock().token.clone()
     }
 
-    /// A service does not accept the token of this generation, or its catalog lacks
-    /// something. It is not used any more; a newer one is.
+    /// Stops using the token of this generation, since a service rejects it or its catalog lacks
+    /// an entry: the next caller gets a newer one.
     pub(crate) fn give_up(&self, generation: u64) {
         let mut state = self.state.lock();
         state.given_up = state.given_up.max(generation);
     }
 
-    /// Starts a login, unless one is under way or the last failure still holds.
+    /// Starts a login, unless one is running or the back-off of the last failure has not ended.
     fn depart(self: &Arc<Self>) -> Result<Landing<Arc<Token>>, Failure> {
         self.logins.join(|| Arc::clone(self).log_in())
     }
 
-    /// Logs in, and keeps the outcome.
+    /// Logs in, and stores the result.
     async fn log_in(self: Arc<Self>) -> Result<Arc<Token>, Failure> {
         let outcome = self.request().await;
         let mut state = self.state.lock();

@@ -1,20 +1,20 @@
-//! Text of the cloud made fit for labels, messages and URLs.
+//! Converts text from the cloud for labels, messages and URLs.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// So much of a value of the cloud's (a name, an ID) a message shows, in characters.
+/// The maximum length of a value (a name, an ID) in a message, in characters.
 pub(super) const MAX_VALUE: usize = 100;
-/// So much of a whole message or body of the cloud's.
+/// The maximum length of a quoted message or body.
 pub(super) const MAX_MESSAGE: usize = 300;
-/// A label's value and the name part of its key are at most this long.
+/// The maximum length of a label's value and of the name part of its key.
 const MAX_LABEL: usize = 63;
-/// A DNS name is at most this long.
+/// The maximum length of a DNS name.
 const MAX_HOST_NAME: usize = 253;
-/// What stays as it is in a query.
+/// The characters that are not encoded in a query.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Makes a label value: runs of other characters become one `-`, and what may not stand
-/// at the ends is cut. `None` if nothing is left.
+/// Converts text to a label value: runs of invalid characters become one `-`, and invalid
+/// ends are removed. `None` if nothing is left.
 pub(super) fn label_value(text: &str) -> Option<String> {
     let mut value = String::new();
     let mut in_run = false;
@@ -30,13 +30,13 @@ pub(super) fn label_value(text: &str) -> Option<String> {
     let edge = ['-', '_', '.'];
     let mut value = value.trim_matches(edge);
     if value.len() > MAX_LABEL {
-        // The cut may leave a character at the end that may not stand there.
+        // The truncated text may end in a character that is invalid there.
         value = value.get(..MAX_LABEL)?.trim_end_matches(edge);
     }
     (!value.is_empty()).then(|| value.to_owned())
 }
 
-/// Whether the text may stand as a label's value as it is.
+/// Whether the text is a valid label value.
 pub(super) fn is_label_value(text: &str) -> bool {
     label_value(text).as_deref() == Some(text)
 }
@@ -52,7 +52,7 @@ pub(super) fn query(value: &str) -> String {
     utf8_percent_encode(value, QUERY).to_string()
 }
 
-/// A regular expression that matches this text and nothing longer. Nova matches names so.
+/// A regular expression that matches exactly this text, as Nova's name filter needs.
 pub(super) fn exactly(text: &str) -> String {
     let mut pattern = String::from("^");
     for c in text.chars() {

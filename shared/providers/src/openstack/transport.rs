@@ -16,7 +16,7 @@ use tower::{BoxError, ServiceExt as _, util::BoxCloneSyncService};
 
 use super::config::Config;
 
-/// So many idle connections are kept to each host.
+/// The most idle connections that are kept to each host.
 const IDLE_CONNECTIONS: usize = 16;
 /// The longest answer that is read.
 const LONGEST_ANSWER: usize = 64 << 20;

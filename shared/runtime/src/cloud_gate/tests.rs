@@ -78,7 +78,7 @@ async fn a_call_without_a_turn_in_its_time_fails_at_once_and_says_why() {
     assert_eq!(began.elapsed(), Duration::ZERO);
     assert_eq!(
         error.to_string(),
-        "throttled: compute list_servers not sent: the limit of reads, 0.1 requests/s now, gives it no turn within its 5 s"
+        "throttled: compute list_servers not sent: the rate limit of reads, now 0.1 requests/s, does not admit it within its 5 s"
     );
     assert_eq!(error.retry_after, None);
     let text = metrics.encode().unwrap();
@@ -104,7 +104,7 @@ async fn retry_after_closes_the_bucket_of_that_service_alone() {
     assert_eq!((error.kind, error.retry_after), (ErrorKind::Throttled, Some(ms(30_000))));
     assert_eq!(
         error.message,
-        "compute show_server not sent: the cloud asked for a pause of reads, which lasts longer than the 10 s that the call has"
+        "compute show_server not sent: the Retry-After pause of reads lasts longer than the 10 s left for the call"
     );
     drop(gate.admit(PORTS, call(0)).await.unwrap());
     let began = Instant::now();

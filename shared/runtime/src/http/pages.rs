@@ -85,8 +85,8 @@ impl Pages {
             ("livez", _) => HealthPage { readiness: false, reasons: true },
             ("readyz", _) => HealthPage { readiness: true, reasons: true },
             ("metrics", None) => {
-                return Some(match self.metrics.encode() {
-                    Ok(text) => reply(StatusCode::OK, Metrics::CONTENT_TYPE, text),
+                return Some(match self.metrics.page(accept) {
+                    Ok((media_type, text)) => reply(StatusCode::OK, media_type, text),
                     Err(error) => {
                         let text = format!("cannot encode metrics: {error}\n");
                         reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text)

@@ -144,8 +144,12 @@ async fn other_paths_and_methods_are_refused() {
 async fn metrics_and_configz_have_their_types() {
     let pages = pages(&[]);
     let metrics = answer(&pages, &Method::GET, "/metrics");
-    assert_eq!(metrics.headers()[header::CONTENT_TYPE], Metrics::CONTENT_TYPE);
-    assert!(get(&pages, "/metrics").await.1.ends_with("# EOF\n"));
+    assert_eq!(metrics.headers()[header::CONTENT_TYPE], "text/plain; version=0.0.4; charset=utf-8");
+    assert!(!get(&pages, "/metrics").await.1.contains("# EOF"));
+    let open = "application/openmetrics-text";
+    let request = Request::get("/metrics").header(header::ACCEPT, open).body(()).unwrap();
+    let metrics = pages.answer(&request, true);
+    assert!(metrics.headers()[header::CONTENT_TYPE].to_str().unwrap().starts_with(open));
     let configz = answer(&pages, &Method::GET, "/configz");
     assert_eq!(configz.headers()[header::CONTENT_TYPE], "application/json");
     pages.configz.store(Arc::new("{\"new\": 1}\n".to_owned()));

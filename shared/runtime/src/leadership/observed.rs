@@ -199,6 +199,6 @@ mod tests {
         assert_eq!(observed.expires_at(), Some(start + seconds(35)), "it is back");
         observed.saw(&json!({"holderIdentity": ""}), start + seconds(21));
         observed.missed(start + seconds(22));
-        assert!(observed.is_free(start + seconds(22)), "nobody held it");
+        assert!(observed.is_free(start + seconds(22)), "the Lease was free");
     }
 }

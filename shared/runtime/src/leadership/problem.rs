@@ -89,7 +89,7 @@ mod tests {
         check(409, "", Reason::Conflict, "the object has changed since it was read");
         check(504, "", Reason::Timeout, "no response in time");
         check(500, "etcd", Reason::Unavailable, "unavailable: etcd");
-        check(422, "duration", Reason::Other, "refused as invalid: duration");
+        check(422, "duration", Reason::Other, "rejected as invalid: duration");
     }
 
     #[test]

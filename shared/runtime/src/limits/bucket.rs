@@ -22,7 +22,7 @@ const RESTORE: Duration = Duration::from_mins(1);
 const HALVE_GAP: Duration = Duration::from_secs(1);
 /// The longest time for which a bucket closes, so that a wrong `Retry-After` cannot block a
 /// service for days.
-pub(super) const MAX_CLOSED: Duration = Duration::from_mins(5);
+pub(crate) const MAX_CLOSED: Duration = Duration::from_mins(5);
 
 /// A request rate with a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

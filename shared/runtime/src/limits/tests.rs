@@ -241,7 +241,7 @@ async fn waiters_on_several_threads_are_all_served() {
             }
         });
     }
-    timeout(Duration::from_secs(20), tasks.join_all()).await.expect("nobody waits for ever");
+    timeout(Duration::from_secs(20), tasks.join_all()).await.expect("every task ends");
     assert_eq!(bucket.waiting(), 0);
 }
 

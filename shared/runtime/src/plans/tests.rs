@@ -101,7 +101,7 @@ fn a_step_is_counted_and_logged_once() {
     assert_eq!(sample("ccm_observing", &metrics), Some(1));
     let both =
         "Node node-1: labels: a=b (so it is); delete (it is gone), held: the breaker is open";
-    assert_eq!(log.lines_with("would do about "), 4, "{}", log.text());
+    assert_eq!(log.lines_with("would change "), 4, "{}", log.text());
     assert_eq!(log.lines_with("Node node-1: labels: a=b (so it is) "), 2, "{}", log.text());
     assert_eq!(log.lines_with(both), 1, "{}", log.text());
     assert_eq!(log.lines_with("Node node-1: nothing"), 1, "{}", log.text());

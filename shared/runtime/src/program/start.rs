@@ -66,7 +66,7 @@ fn print_metrics<P: Program>() -> u8 {
     // The async runtime's gauges exist only inside a runtime.
     let Ok(runtime) = runtime::<P>() else { return BROKEN };
     let _within = runtime.enter();
-    specimens::<P>().encode().map_or(BROKEN, |text| print(&text))
+    specimens::<P>().page("").map_or(BROKEN, |(_, text)| print(&text))
 }
 
 fn work<P: Program>(

@@ -126,7 +126,7 @@ const LEASE: &str = "get coordination.k8s.io leases - kube-system node-ccm";
 #[tokio::test(start_paused = true)]
 async fn each_right_is_asked_for_once_when_all_are_granted() {
     let running = Running::start(Reviewer::default());
-    assert!(!running.health.is_ready(), "nobody is ready before it was asked");
+    assert!(!running.health.is_ready(), "not ready before the first review");
     sleep(Duration::from_mins(10)).await;
     assert!(running.task.is_finished(), "there is nothing more to ask");
     assert_eq!(running.server.lock().asked, ["list - nodes - - -", STATUS, EVENTS, LEASE]);
@@ -179,7 +179,7 @@ async fn a_review_that_fails_keeps_nobody_from_being_ready() {
     };
     check(Some(503), false, false, "not known yet, reviewed again every 30 s: unavailable").await;
     check(Some(401), false, false, "not known yet, reviewed again every 30 s: the API").await;
-    check(None, true, false, "not known yet, reviewed again every 30 s: no answer in time").await;
+    check(None, true, false, "not known yet, reviewed again every 30 s: no response in time").await;
     let never = "not known: this API server does not review them: ";
     check(Some(403), false, true, never).await;
     check(Some(404), false, true, never).await;

@@ -113,7 +113,10 @@ fn flags_of_siblings_and_of_upstream_warn_once() {
         &["--concurrent-service-syncs", "3"],
         &["--concurrent-service-syncs has no effect here: it belongs to service-ccm"],
     );
-    check(&["--profiling=false"], &["--profiling has no effect here: it is about the Go runtime"]);
+    check(
+        &["--profiling=false"],
+        &["--profiling has no effect here: it configures the Go runtime"],
+    );
     check(&["--vmodule=a=1,b=2"], &["--vmodule has no effect here: use --log-filter"]);
     check(
         &["--tls-sni-cert-key=a,b", "--tls-sni-cert-key=c,d"],

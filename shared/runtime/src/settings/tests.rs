@@ -318,7 +318,7 @@ fn settings_of_siblings_warn_in_every_layer() {
     assert_eq!(
         lines,
         [
-            "--profiling has no effect here: it is about the Go runtime",
+            "--profiling has no effect here: it configures the Go runtime",
             "cluster_cidr (ccm.yaml) has no effect here: it belongs to route-ccm",
             "CCM__NODE_MONITOR_PERIOD (environment) has no effect here: it belongs to lifecycle-ccm",
         ]

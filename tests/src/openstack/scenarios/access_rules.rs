@@ -61,9 +61,7 @@ pub(super) async fn the_rules_of_the_page_are_enough(rig: &Rig) -> Result<()> {
     rig.cloud.operator.delete_user(&user.id).await
 }
 
-pub(super) async fn a_rule_that_is_missing_is_told_and_nothing_is_half_done(
-    rig: &Rig,
-) -> Result<()> {
+pub(super) async fn a_missing_rule_is_reported_and_nothing_is_half_done(rig: &Rig) -> Result<()> {
     let mut rules = rules_of_the_page()?;
     rules.retain(|rule| rule["path"] != "/v2.0/ports");
     ensure!(rules.len() + 1 == rules_of_the_page()?.len(), "the page has one rule for ports");

@@ -76,7 +76,7 @@ pub(super) async fn a_revoked_token_is_replaced(rig: &Rig) -> Result<()> {
     Ok(())
 }
 
-pub(super) async fn a_wrong_password_is_told_and_not_hammered(rig: &Rig) -> Result<()> {
+pub(super) async fn a_wrong_password_is_reported_and_retried_slowly(rig: &Rig) -> Result<()> {
     let account = Account { password: "no-such".to_owned(), ..Account::of("k8s") };
     rig.log_in_as(&account)?;
     let mark = rig.cloud.proxy.log().mark();
@@ -103,7 +103,7 @@ pub(super) async fn a_wrong_password_is_told_and_not_hammered(rig: &Rig) -> Resu
     works(rig).await
 }
 
-pub(super) async fn a_changed_password_is_taken_up(rig: &Rig) -> Result<()> {
+pub(super) async fn a_changed_password_is_used(rig: &Rig) -> Result<()> {
     let user = rig.own_user("password").await?;
     rig.log_in_as(&user.account)?;
     let _program = rig.start(&rig.node_ccm()).await?;
@@ -135,7 +135,7 @@ pub(super) async fn application_credentials_are_rotated(rig: &Rig) -> Result<()>
     rig.cloud.operator.delete_user(&user.id).await
 }
 
-pub(super) async fn a_trust_is_enough_and_its_end_is_told(rig: &Rig) -> Result<()> {
+pub(super) async fn a_trust_is_enough_and_its_end_is_reported(rig: &Rig) -> Result<()> {
     let trustor = rig.own_user("trustor").await?;
     // The trustee's own project has none of the cluster's servers.
     let trustee = rig.own_user_of("other", "trustee").await?;
@@ -180,7 +180,7 @@ pub(super) async fn a_token_serves_until_it_ends(rig: &Rig) -> Result<()> {
     rig.cloud.operator.delete_user(&user.id).await
 }
 
-pub(super) async fn no_configuration_is_told(_rig: &Rig) -> Result<()> {
+pub(super) async fn a_missing_configuration_is_reported(_rig: &Rig) -> Result<()> {
     for program in ["node-ccm", "lifecycle-ccm"] {
         let launch = Launch::new(program).arg("--cloud-provider=openstack").arg("--check-config");
         let ended = launch.run(SOON).await?;

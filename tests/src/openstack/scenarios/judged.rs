@@ -72,7 +72,7 @@ fn impatient(rig: &Rig) -> Launch {
 
 /// Puts the fault in the place of the one before, and lets it be met for as long as a
 /// deletion may take.
-async fn nobody_leaves_for(rig: &Rig, fault: Fault, names: &[&str]) -> Result<()> {
+async fn no_node_is_deleted_for(rig: &Rig, fault: Fault, names: &[&str]) -> Result<()> {
     let faults = rig.cloud.proxy.faults();
     let id = faults.replace(fault);
     poll::until("the fault to be met twice", 2 * SOON, || async {
@@ -98,7 +98,7 @@ pub(super) async fn no_fault_deletes_a_node(rig: &Rig) -> Result<()> {
     nodes::set_ready(&rig.client, &rig.fleet(1)?.name, "Unknown").await?;
     for fault in faults() {
         breaker_is(&program, 0.0).await.with_context(|| format!("before {fault:?}"))?;
-        let met = nobody_leaves_for(rig, fault.clone(), &names).await;
+        let met = no_node_is_deleted_for(rig, fault.clone(), &names).await;
         met.with_context(|| format!("{fault:?}\n{}", program.log()))?;
         ensure!(program.get("/livez").await?.0 == 200, "{fault:?}: it lives");
     }
@@ -131,7 +131,7 @@ pub(super) async fn the_node_of_a_deleted_server_leaves(rig: &Rig) -> Result<()>
 }
 
 /// Another project's Nova truly knows none of these servers, and says so in its own words.
-pub(super) async fn the_wrong_project_deletes_nobody(rig: &Rig) -> Result<()> {
+pub(super) async fn the_wrong_project_deletes_no_node(rig: &Rig) -> Result<()> {
     let program = rig.start(&rig.lifecycle_ccm()).await?;
     let fleet: Vec<_> = rig.cloud.fleet.iter().collect();
     rig.register_initialised(&fleet).await?;
@@ -148,7 +148,7 @@ pub(super) async fn the_wrong_project_deletes_nobody(rig: &Rig) -> Result<()> {
     nodes::stay(&rig.client, &names, DELETION).await
 }
 
-pub(super) async fn a_frozen_nova_deletes_nobody(rig: &Rig) -> Result<()> {
+pub(super) async fn a_frozen_nova_deletes_no_node(rig: &Rig) -> Result<()> {
     let program = rig.start(&impatient(rig)).await?;
     let fleet: Vec<_> = rig.cloud.fleet.iter().collect();
     rig.register_initialised(&fleet).await?;

@@ -31,7 +31,7 @@ pub(super) async fn a_server_in_another_project_is_not_taken(rig: &Rig) -> Resul
     rig.cloud.other.delete_server(&foreign.id).await
 }
 
-pub(super) async fn two_servers_of_one_name_are_told(rig: &Rig) -> Result<()> {
+pub(super) async fn two_servers_of_one_name_are_reported(rig: &Rig) -> Result<()> {
     let double = NewServer::named("double");
     let servers = rig.cloud.user.create_servers(&[double.clone(), double.zone("zone-2")]).await?;
     let [first, second] = servers.as_slice() else { anyhow::bail!("two were asked for") };

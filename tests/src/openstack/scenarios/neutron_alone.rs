@@ -75,7 +75,7 @@ async fn out_of_order(rig: &Rig, effect: Effect) -> Result<()> {
 }
 
 /// Neutron's answers lack ports: the node keeps its addresses.
-pub(super) async fn spoiled_lists_of_neutron_take_no_address(rig: &Rig) -> Result<()> {
+pub(super) async fn incomplete_neutron_lists_remove_no_address(rig: &Rig) -> Result<()> {
     let server = rig.server("addressed").await?;
     let floating = rig.cloud.user.add_floating_ip(&server.id).await?;
     let node_ccm = rig.start(&rig.node_ccm().arg("--node-status-update-frequency=10s")).await?;

@@ -65,7 +65,7 @@ pub(super) async fn a_held_service_answers_when_it_goes_on(rig: &Rig) -> Result<
     Ok(())
 }
 
-pub(super) async fn each_fault_is_answered_as_told(rig: &Rig) -> Result<()> {
+pub(super) async fn each_fault_is_answered_as_configured(rig: &Rig) -> Result<()> {
     let proxy = &rig.cloud.proxy;
     let user = Admin::login(&proxy.auth_url()?, &Account::of("k8s")).await?;
     let url = format!("{}/servers", user.compute_url());
@@ -97,7 +97,7 @@ pub(super) async fn each_fault_is_answered_as_told(rig: &Rig) -> Result<()> {
     Ok(())
 }
 
-pub(super) async fn credentials_end_when_they_are_ended(rig: &Rig) -> Result<()> {
+pub(super) async fn revoked_credentials_stop_working(rig: &Rig) -> Result<()> {
     let (operator, keystone) = (&rig.cloud.operator, rig.cloud.keystone());
     let user = rig.own_user("ended").await?;
     let through_proxy = Admin::login(&rig.cloud.proxy.auth_url()?, &user.account).await?;

@@ -72,10 +72,28 @@ fn a_late_answer_is_no_evidence() {
     let views = among_ready(view("a"));
     let (mut decider, policy) = (Decider::new(), Policy::default());
     decider.agenda(at(0.0), &views, &policy);
-    let lookups = vec![LookedUp { name: "a".into(), uid: "uid-a".into(), result: gone() }];
-    let answers = Answers { asked: at(0.0), answered: at(30.1), lookups, list: None };
+    let lookups = vec![looked_up("a", 30.1, gone())];
+    let answers = Answers { asked: at(0.0), lookups, list: None };
     let decisions = decider.decide(at(30.1), &views, answers, &policy);
     assert_eq!(decisions[0].verdict, Verdict::Keep(Reason::NoAnswer));
+}
+
+fn looked_up(name: &str, answered: f64, result: LookupResult) -> LookedUp {
+    let uid = format!("uid-{name}").into();
+    LookedUp { name: name.into(), uid, answered: at(answered), result }
+}
+
+#[test]
+fn a_late_answer_voids_no_other_answer() {
+    let views = [among_ready(view("a")), vec![view("b")]].concat();
+    let (mut decider, policy) = (Decider::new(), Policy::default());
+    decider.agenda(at(0.0), &views, &policy);
+    let lookups =
+        vec![looked_up("a", 0.1, gone()), looked_up("b", 30.1, error(ErrorKind::Timeout))];
+    let answers = Answers { asked: at(0.0), lookups, list: None };
+    let decisions = decider.decide(at(30.1), &views, answers, &policy);
+    assert_eq!(why(&decisions[0].verdict), ("suspect", "unconfirmed"));
+    assert_eq!(decisions[1].verdict, Verdict::Keep(Reason::NoAnswer));
 }
 
 #[test]
@@ -223,13 +241,9 @@ fn one_answer_never_suffices_even_without_a_confirmation_period() {
     let mut decider = Decider::new();
     for (now, expect) in [(10.0, "suspect"), (10.1, "delete")] {
         decider.agenda(at(now), &views, &policy);
-        let lookup = LookedUp { name: "a".into(), uid: "uid-a".into(), result: gone() };
-        let answers = Answers {
-            asked: at(now),
-            answered: at(now),
-            lookups: vec![lookup],
-            list: Some(lacks(at(now), &["a"])),
-        };
+        let lookup = looked_up("a", now, gone());
+        let answers =
+            Answers { asked: at(now), lookups: vec![lookup], list: Some(lacks(at(now), &["a"])) };
         let decisions = decider.decide(at(now), &views, answers, &policy);
         assert_eq!(decisions[0].verdict.as_str(), expect, "at {now}");
     }

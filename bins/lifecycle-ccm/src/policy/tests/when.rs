@@ -90,10 +90,10 @@ fn cases_do_not_displace_other_nodes() {
     let lookups = nodes[..2000].iter().map(|node| LookedUp {
         name: Arc::clone(&node.name),
         uid: node.uid.clone(),
+        answered: at(1.0),
         result: gone(),
     });
-    let answers =
-        Answers { asked: at(1.0), answered: at(1.0), lookups: lookups.collect(), list: None };
+    let answers = Answers { asked: at(1.0), lookups: lookups.collect(), list: None };
     decider.decide(at(1.0), &nodes, answers, &policy);
     let agenda = decider.agenda(at(6.0), &nodes, &policy);
     let names = names(&agenda);
@@ -214,17 +214,17 @@ fn after_deletion(outcome: Deletion) -> Vec<(Arc<str>, &'static str)> {
     let mut decider = Decider::new();
     let all = |now: f64| Answers {
         asked: at(now),
-        answered: at(now),
         lookups: ["a", "b"]
             .map(|name| LookedUp {
                 name: name.into(),
                 uid: format!("uid-{name}").into(),
+                answered: at(now),
                 result: gone(),
             })
             .into(),
         list: Some(lacks(at(now), &["a", "b"])),
     };
-    let decided = |decider: &mut Decider, now: f64| -> Vec<(Arc<str>, &'static str)> {
+    let judge = |decider: &mut Decider, now: f64| -> Vec<(Arc<str>, &'static str)> {
         decider.agenda(at(now), &views, &policy);
         let decisions = decider.decide(at(now), &views, all(now), &policy);
         decisions
@@ -232,13 +232,13 @@ fn after_deletion(outcome: Deletion) -> Vec<(Arc<str>, &'static str)> {
             .map(|decision| (decision.name.clone(), decision.verdict.as_str()))
             .collect()
     };
-    decided(&mut decider, 0.0);
-    let verdicts = decided(&mut decider, 20.0);
+    judge(&mut decider, 0.0);
+    let verdicts = judge(&mut decider, 20.0);
     assert_eq!(verdicts, [("a".into(), "delete"), ("b".into(), "over_budget")]);
     decider.deleted(at(20.0), &decision("a"), outcome, &policy);
     let agenda = decider.agenda(at(25.0), &views, &policy);
     assert!(agenda.is_empty(), "neither is looked up in each pass: {agenda:?}");
-    decided(&mut decider, 30.0)
+    judge(&mut decider, 30.0)
 }
 
 #[test]

@@ -267,7 +267,9 @@ impl Pair {
                 self.core.add_after(key, millis(after), priority, now);
             }
             Op::Retry(key) => self.core.retry(key, 0.5, now),
-            Op::RetryAfter(key, after) => self.core.retry_after(key, millis(after), now),
+            Op::RetryAfter(key, after) => {
+                self.core.retry_after(key, millis(after), now);
+            }
             Op::Forget(key) => self.core.forget(&key),
             Op::Done(key) => {
                 self.core.done(&key, now);

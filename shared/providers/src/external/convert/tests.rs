@@ -63,13 +63,18 @@ fn answers_survive_the_wire_whole() {
 #[test]
 fn spoilt_instances_are_malformed() {
     type Spoil = fn(&mut proto::Instance);
-    let spoil: [(&str, Spoil); 7] = [
-        ("not of the form", |wire| wire.provider_id = Some("one".to_owned())),
-        ("not of the form", |wire| wire.provider_id = None),
-        ("not of the form", |wire| wire.other_ids.push("://".to_owned())),
+    let spoil: [(&str, Spoil); 10] = [
+        ("does not have the form", |wire| wire.provider_id = Some("one".to_owned())),
+        ("does not have the form", |wire| wire.provider_id = None),
+        ("does not have the form", |wire| wire.other_ids.push("://".to_owned())),
         ("unknown kind 0", |wire| wire.addresses[0].kind = None),
         ("unknown kind 77", |wire| wire.addresses[1].kind = Some(77)),
         ("unknown kind -1", |wire| wire.addresses[1].kind = Some(-1)),
+        ("257 addresses", |wire| wire.addresses = vec![wire.addresses[0].clone(); 257]),
+        ("257 other IDs", |wire| wire.other_ids = vec!["sim://b".to_owned(); 257]),
+        ("1001 labels", |wire| {
+            wire.labels = (0..1_001).map(|n| (n.to_string(), String::new())).collect();
+        }),
         ("InternalIP is empty", |wire| wire.addresses[1].address = Some(String::new())),
     ];
     for (expect, spoil) in spoil {

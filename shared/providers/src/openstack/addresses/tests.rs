@@ -24,7 +24,7 @@ impl Case {
         let names =
             self.names.iter().map(|(id, name)| ((*id).to_owned(), (*name).to_owned())).collect();
         let (ports, sub_ports): (Vec<Port>, Vec<Port>) = (read(&self.ports), read(&self.sub_ports));
-        let known = Known { server: &server, ports: &ports, sub_ports: &sub_ports, names: &names };
+        let known = Inputs { server: &server, ports: &ports, sub_ports: &sub_ports, names: &names };
         let list = node_addresses(&known, &self.networking)?;
         Ok(list.into_iter().map(|address| (address.kind, address.address)).collect())
     }

@@ -1,4 +1,4 @@
-//! Which failures are worth another try, and when.
+//! Which failures are retried, and when.
 
 use std::time::Duration;
 
@@ -6,50 +6,50 @@ use ccm_base::jittered;
 use ccm_cloud::{Call, CloudError, ErrorKind};
 use tokio::time::{Instant, sleep_until};
 
-/// How often a request is repeated at most.
+/// The maximum number of retries of a request.
 const REPETITIONS: u32 = 3;
-/// The wait before the first repetition; it is three times as long before each later one.
+/// The wait before the first retry, tripled before each later one.
 const WAIT: Duration = Duration::from_millis(200);
-/// Callers that waited for the end of the same pause go on within so long of each other.
+/// Callers that waited for the end of the same pause continue at random times within this span.
 const SPREAD: Duration = Duration::from_millis(500);
 
-/// Why a request has no good answer, and whether the same request may have one soon.
+/// Why a request failed, and whether a retry may help.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) error: CloudError,
     pub(crate) repeat: bool,
-    /// For how long it answers other callers, where they share the request.
+    /// How long other callers of a shared request get this failure.
     pub(crate) holds: Duration,
 }
 
 impl Failure {
-    /// Asking again may help.
+    /// A retry may help.
     pub(crate) fn passing(error: CloudError) -> Self {
         Self { repeat: true, ..error.into() }
     }
 
-    /// As a caller sees it for whom it holds for so long.
+    /// The failure for another caller: it holds for this much longer.
     pub(crate) fn with_left(mut self, left: Duration) -> Self {
         self.error.retry_after = self.error.retry_after.map(|after| after.min(left));
         self
     }
 }
 
-/// Asking again soon gives the same.
+/// A retry does not help.
 impl From<CloudError> for Failure {
     fn from(error: CloudError) -> Self {
         Self { error, repeat: false, holds: Duration::ZERO }
     }
 }
 
-/// The repetitions of one call.
+/// The retries of one call.
 #[derive(Debug, Default)]
 pub(super) struct Retry {
     done: u32,
 }
 
 impl Retry {
-    /// Waits before the next try, or returns the error if there is to be none.
+    /// Waits before the next attempt, or returns the error if there is none.
     pub(super) async fn again(&mut self, failure: Failure, call: Call) -> Result<(), CloudError> {
         let Failure { error, repeat, .. } = failure;
         if !repeat || self.done == REPETITIONS {

@@ -46,7 +46,7 @@ pub(crate) struct Outgoing {
     pub(crate) url: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// What the body holds that nobody else must see. The token is in the headers.
+    /// The secret in the body, to be redacted. The token is in the headers.
     pub(crate) secret: Option<Secret>,
 }
 

@@ -42,7 +42,7 @@ pub(crate) enum Credentials {
     },
 }
 
-/// A user, as Keystone is told about them.
+/// How a login names the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum User {
     /// By ID.

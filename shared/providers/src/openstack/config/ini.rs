@@ -49,7 +49,7 @@ const OPEN_QUOTE: &str =
 const BAD_ESCAPE: &str =
     "an unknown escape; write \\\\ for a backslash (known are \\\\ \\\" \\n \\t \\b)";
 
-/// Reads all lines; those that cannot be read are told of and left out.
+/// Reads all lines. Lines that cannot be parsed are returned apart.
 pub(super) fn parse(text: &str) -> (Vec<Section>, Vec<Unreadable>) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader { rest: text.chars().peekable(), line: 1 };

@@ -1,8 +1,8 @@
-//! Texts that no log may hold.
+//! Secret texts, which must not appear in logs.
 
 use std::fmt;
 
-/// A text that shows itself to nobody by accident.
+/// A secret text: `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(Box<str>);
 

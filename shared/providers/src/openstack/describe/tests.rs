@@ -29,7 +29,7 @@ fn server(change: impl FnOnce(&mut Value)) -> Server {
 }
 
 fn described(server: &Server, shape: &Shape) -> Result<Instance, String> {
-    let known = Known { server, ports: &[], sub_ports: &[], names: &BTreeMap::new() };
+    let known = Inputs { server, ports: &[], sub_ports: &[], names: &BTreeMap::new() };
     let kind = Kind { name: Some("m1.large".to_owned()), id: Some("7".to_owned()) };
     describe(&known, kind, shape)
 }

@@ -1,4 +1,4 @@
-//! Finding the servers of nodes: one by one, or in one list of the project.
+//! Finds the servers of nodes: by single requests, or in one list of the project.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,14 +11,14 @@ use super::{
         nova::{Listing, Nova, Row, Server},
     },
     prove,
-    question::Question,
+    question::NodeLookup,
 };
 
-/// What came of a question.
+/// The result of finding a server.
 pub(super) enum Found {
-    /// This server, yet to be described.
+    /// The server, not yet described.
     Server(Arc<Server>),
-    /// Anything else.
+    /// Any other answer.
     Settled(LookupResult),
 }
 
@@ -28,12 +28,12 @@ impl From<CloudError> for Found {
     }
 }
 
-/// Answers the questions of one lookup. The project is listed once at most.
+/// Finds the servers of one lookup. Lists the project at most once.
 pub(super) struct Finder<'a> {
     nova: &'a Nova,
     call: Call,
     index: OnceCell<Index>,
-    /// Why there is no list although one was wanted.
+    /// The error of the list, if it failed.
     failed: Option<CloudError>,
 }
 
@@ -43,20 +43,20 @@ pub(super) struct Index {
     by_id: BTreeMap<ServerId, Entry>,
     /// Servers that exist, by their exact name.
     by_name: BTreeMap<String, Vec<ServerId>>,
-    /// Entries whose name is not known: any of them may be the one that is missed.
+    /// Entries without a known name: each of them may be the missing server.
     pub(super) nameless: usize,
-    /// How many entries there are.
+    /// The number of entries.
     pub(super) size: usize,
     /// Nova's ID of the request.
     pub(super) request_id: Option<String>,
-    /// Why servers may be missing in it.
+    /// Why servers may be missing.
     pub(super) gap: Option<String>,
 }
 
 enum Entry {
     There(Arc<Server>),
-    /// It waits to be reclaimed.
-    Going,
+    /// Soft-deleted.
+    SoftDeleted,
     /// It cannot be described, for this reason.
     Unreadable(CloudError),
 }
@@ -75,18 +75,18 @@ impl<'a> Finder<'a> {
         Self { nova, call, index, failed }
     }
 
-    /// How many servers were listed, if they were.
+    /// The number of listed servers, if there was a list.
     pub(super) fn listed(&self) -> Option<usize> {
         self.index.get().map(|index| index.size)
     }
 
-    /// Answers one question.
-    pub(super) async fn answer(&self, question: &Question) -> Found {
+    /// Finds one server.
+    pub(super) async fn answer(&self, question: &NodeLookup) -> Found {
         let found = match (question, &self.failed) {
-            (Question::Settled(answer), _) => Ok(Found::Settled(answer.clone())),
+            (NodeLookup::Settled(answer), _) => Ok(Found::Settled(answer.clone())),
             (_, Some(error)) => Err(error.clone()),
-            (Question::ById { id, spelt }, None) => self.by_id(id, spelt).await,
-            (Question::Search { uuid, name }, None) => self.search(uuid.as_ref(), name).await,
+            (NodeLookup::ById { id, spelt }, None) => self.by_id(id, spelt).await,
+            (NodeLookup::Search { uuid, name }, None) => self.search(uuid.as_ref(), name).await,
         };
         found.unwrap_or_else(Found::from)
     }
@@ -110,7 +110,7 @@ impl<'a> Finder<'a> {
             if let Some(found) = index.search(uuid, name) {
                 return found;
             }
-            // The list may have been cut short: the ID itself is asked for as well.
+            // The list may be incomplete: request the ID as well.
             return match self.by_uuid(uuid).await? {
                 Some(server) => Ok(Found::Server(server)),
                 None => prove::gone_by_name(name, index),
@@ -123,8 +123,8 @@ impl<'a> Finder<'a> {
         if let Some(found) = named.named(name) {
             return found;
         }
-        // A search by name leaves out what the whole list shows: servers of cells that
-        // are down. Where the list leaves them out as well, it is not worth its calls.
+        // Other than the list, a search by name omits servers of cells that are down. If the
+        // list omits them as well, do not request it.
         if let Some(gap) = self.nova.gap() {
             return Err(prove::unproven(name, &gap));
         }
@@ -133,7 +133,7 @@ impl<'a> Finder<'a> {
         index.search(uuid, name).unwrap_or_else(|| prove::gone_by_name(name, index))
     }
 
-    /// The server with the ID that is a node's system UUID, if there is one.
+    /// The server whose ID is the node's system UUID, if there is one.
     async fn by_uuid(&self, uuid: Option<&ServerId>) -> Result<Option<Arc<Server>>, CloudError> {
         let Some(uuid) = uuid else { return Ok(None) };
         match self.nova.server(uuid, self.call).await?.row {
@@ -160,9 +160,9 @@ impl Index {
             Row::Whole(server) if server.exists() => {
                 (Some(server.id.clone()), Entry::There(Arc::from(server)))
             }
-            // Its name is free again.
+            // A soft-deleted server does not occupy its name.
             Row::Whole(server) => {
-                self.by_id.insert(server.id.clone(), Entry::Going);
+                self.by_id.insert(server.id.clone(), Entry::SoftDeleted);
                 return;
             }
             row => (row.id().cloned(), Entry::Unreadable(unreadable(&row))),
@@ -176,12 +176,12 @@ impl Index {
         }
     }
 
-    /// The server of this ID; `None` if the list does not decide.
+    /// The server of this ID; `None` if it needs a request.
     fn server(&self, id: &ServerId) -> Option<Result<Arc<Server>, CloudError>> {
         match self.by_id.get(id)? {
             Entry::There(server) => Some(Ok(Arc::clone(server))),
             Entry::Unreadable(error) => Some(Err(error.clone())),
-            Entry::Going => None,
+            Entry::SoftDeleted => None,
         }
     }
 

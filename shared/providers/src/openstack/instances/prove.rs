@@ -1,4 +1,4 @@
-//! When a server counts as gone, and in which words. Nodes are deleted on these.
+//! When a server counts as gone, and the evidence. Nodes are deleted because of these.
 
 use ccm_base::message::one_line;
 use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Lookup, ProofMethod};
@@ -8,16 +8,16 @@ use super::{
     find::{Found, Index},
 };
 
-/// No more IDs are named than this.
+/// The maximum number of IDs in a message.
 const MAX_IDS: usize = 10;
 
-/// Nova's own word about an ID: a 404, or a status that says that it is deleted.
+/// Nova's response about an ID: 404, or a status that means deleted.
 pub(super) fn gone_by_id(provider_id: &str, answer: &str, request_id: Option<String>) -> Found {
     gone(ProofMethod::ById, format!("{provider_id}: {answer}"), request_id)
 }
 
-/// No server of this name in the whole list. While the list may lack servers, or holds some
-/// whose names are unknown, this proves nothing.
+/// No server of this name in the list of the project. This is proof only if the list is
+/// complete and has all names.
 pub(super) fn gone_by_name(name: &str, index: &Index) -> Result<Found, CloudError> {
     let Index { size, nameless, request_id, gap, .. } = index;
     if let Some(gap) = gap {
@@ -26,7 +26,7 @@ pub(super) fn gone_by_name(name: &str, index: &Index) -> Result<Found, CloudErro
     let name = one_line(name, MAX_VALUE);
     if *nameless > 0 {
         let message = format!(
-            "no server has the name {name:?}, but Nova does not tell the names of {nameless} of \
+            "no server has the name {name:?}, but Nova does not return the names of {nameless} of \
              the {size} servers of the project"
         );
         return Err(CloudError::new(ErrorKind::Unavailable, message));
@@ -35,12 +35,11 @@ pub(super) fn gone_by_name(name: &str, index: &Index) -> Result<Found, CloudErro
     Ok(gone(ProofMethod::ByName, evidence, request_id.clone()))
 }
 
-/// The error for a name that no server has, as far as a list that may lack some shows.
+/// The error for a name that is missing in a list that may be incomplete.
 pub(super) fn unproven(name: &str, gap: &str) -> CloudError {
     let name = one_line(name, MAX_VALUE);
-    let message = format!(
-        "no server shows the name {name:?}, but the list of the project proves nothing: {gap}"
-    );
+    let message =
+        format!("no server has the name {name:?}, but the list of the project is no proof: {gap}");
     CloudError::new(ErrorKind::Unavailable, message)
 }
 

@@ -1,4 +1,4 @@
-//! What a node asks, by what it says of itself.
+//! The lookup of a node, by its identifiers.
 
 use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind, Lookup, LookupResult, NodeIdentity};
@@ -8,32 +8,32 @@ use super::super::{
     text::MAX_VALUE,
 };
 
-/// The scheme of our provider IDs, with what follows it.
+/// The prefix of provider IDs.
 const SCHEME: &str = "openstack://";
 
-/// A question about one node.
+/// The lookup of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Question {
-    /// Its provider ID names this server.
+pub(super) enum NodeLookup {
+    /// By the server's ID, from the provider ID.
     ById {
         /// The server.
         id: ServerId,
-        /// The provider ID as the node has it.
+        /// The node's provider ID.
         spelt: String,
     },
-    /// It has no provider ID.
+    /// By system UUID and name, without a provider ID.
     Search {
-        /// Its system UUID, which is the server's ID where a hypervisor sets it.
+        /// The system UUID, which is the server's ID on most hypervisors.
         uuid: Option<ServerId>,
         /// Its name.
         name: String,
     },
-    /// Answered without asking.
+    /// Answered without a request.
     Settled(LookupResult),
 }
 
-impl Question {
-    /// The question about this node, for the provider of this region.
+impl NodeLookup {
+    /// The lookup of this node, for the provider of this region.
     pub(super) fn of(node: &NodeIdentity, region: Option<&str>) -> Self {
         let Some(text) = node.provider_id.as_deref().filter(|text| !text.is_empty()) else {
             let uuid = node.system_uuid.as_deref().and_then(|text| ServerId::parse(text.trim()));
@@ -42,17 +42,17 @@ impl Question {
         let shown = one_line(text, MAX_VALUE);
         let has_another_scheme = text.contains("://") && !text.starts_with(SCHEME);
         if has_another_scheme {
-            return not_ours(format!("provider ID {shown} is of another scheme than openstack"));
+            return not_ours(format!("provider ID {shown} does not have the scheme openstack"));
         }
         match ids::parse(text, region) {
             Parsed::Ours(id) => Self::ById { id, spelt: shown },
             Parsed::AnotherRegion(_) => not_ours(format!(
-                "provider ID {shown} is of another region than {}",
-                region.map_or("the one in use".to_owned(), |own| format!("{own:?}, which is set"))
+                "provider ID {shown} is in another region than {}",
+                region.map_or("the one in use".to_owned(), |own| format!("the configured {own:?}"))
             )),
-            // Without our scheme it is nobody's.
+            // Without the scheme it belongs to another provider.
             Parsed::Malformed(_) if !text.starts_with(SCHEME) => {
-                not_ours(format!("provider ID {shown} is not one of OpenStack's"))
+                not_ours(format!("provider ID {shown} is not an OpenStack provider ID"))
             }
             Parsed::Malformed(why) => {
                 let why = one_line(&why, MAX_VALUE);
@@ -61,7 +61,7 @@ impl Question {
         }
     }
 
-    /// The server that it is about, if it names one.
+    /// The ID of the server, if it is known.
     pub(super) fn server(&self) -> Option<&ServerId> {
         match self {
             Self::ById { id, .. } => Some(id),
@@ -70,12 +70,12 @@ impl Question {
         }
     }
 
-    /// Whether it takes a request to answer it.
+    /// Whether it needs a request.
     pub(super) fn asks_the_cloud(&self) -> bool {
         !matches!(self, Self::Settled(_))
     }
 }
 
-fn not_ours(reason: String) -> Question {
-    Question::Settled(Ok(Lookup::NotOurs(reason)))
+fn not_ours(reason: String) -> NodeLookup {
+    NodeLookup::Settled(Ok(Lookup::NotOurs(reason)))
 }

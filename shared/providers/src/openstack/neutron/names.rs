@@ -1,4 +1,4 @@
-//! The names of networks, kept for a while.
+//! A cache of the names of networks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,13 +18,13 @@ use super::{
     Neutron,
 };
 
-/// Names are asked for again after this time: networks can be renamed.
+/// Names are requested again after this time: networks can be renamed.
 const FRESH: Duration = Duration::from_mins(10);
-/// The longest time for one question. It belongs to no caller: one with little time
-/// finds the answer there the next time.
+/// The time limit of one request. It is independent of the callers: the request outlives a
+/// caller with less time, and the next call uses its result.
 const QUESTION: Duration = Duration::from_secs(30);
 
-/// The names that are known.
+/// The cache.
 pub(crate) struct NetworkNames {
     known: Mutex<BTreeMap<String, Known>>,
     questions: Flight<()>,
@@ -43,8 +43,8 @@ impl Default for NetworkNames {
 }
 
 impl NetworkNames {
-    /// The names of these networks, by ID. One question for all that are not known, none
-    /// if all are. Old names serve while newer ones are asked for.
+    /// The names of these networks, by ID. Unknown ones are requested together; known ones
+    /// are refreshed in the background.
     pub(crate) async fn of(
         self: &Arc<Self>,
         networks: &BTreeSet<String>,
@@ -70,7 +70,7 @@ impl NetworkNames {
         Ok(named.collect())
     }
 
-    /// Has these names asked for, unless some are.
+    /// Starts a request for these names, unless one is pending.
     fn ask(
         self: &Arc<Self>,
         networks: &BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! Ports and networks as Neutron describes them.
+//! Ports and networks in Neutron's JSON.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -24,9 +24,9 @@ pub(crate) struct Port {
     pub(crate) fixed_ips: Vec<FixedIp>,
     /// Its MAC address.
     pub(crate) mac_address: Option<String>,
-    /// When it was made, where Neutron says so.
+    /// When it was created, if Neutron returns that.
     pub(crate) created_at: Option<String>,
-    /// What makes it a trunk.
+    /// Set if it is a trunk.
     pub(crate) trunk_details: Option<TrunkDetails>,
 }
 
@@ -37,42 +37,42 @@ pub(crate) struct FixedIp {
     pub(crate) ip_address: String,
 }
 
-/// What makes a port a trunk.
+/// The trunk of a port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct TrunkDetails {
-    /// The ports that it carries.
+    /// The sub-ports.
     #[serde(default)]
     pub(crate) sub_ports: Vec<SubPortRef>,
 }
 
-/// A trunk's mention of a port.
+/// A reference to a sub-port.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct SubPortRef {
     /// The port's ID.
     pub(crate) port_id: String,
 }
 
-/// An entry that cannot be understood.
+/// An entry that cannot be parsed.
 #[derive(Debug)]
-pub(super) struct Trouble {
-    /// The port's own ID, if that can be read.
+pub(super) struct MalformedPort {
+    /// The ID of the port, if it can be parsed.
     pub(super) port_id: Option<String>,
-    /// The server that it belongs to, if that can be read.
+    /// The server of the port, if it can be parsed.
     pub(super) device_id: Option<String>,
-    /// What is wrong, naming the port.
+    /// The problem, with the ID of the port.
     pub(super) line: String,
 }
 
 impl Port {
     /// Reads an entry.
-    pub(super) fn read(json: &str) -> Result<Self, Trouble> {
+    pub(super) fn read(json: &str) -> Result<Self, MalformedPort> {
         serde_json::from_str(json).map_err(|error| {
             let known = members(json);
             let text = |key: &str| known.get(key).and_then(Value::as_str);
             let id = one_line(text("id").unwrap_or("without one"), MAX_VALUE);
             let line = format!("port with ID {id:?}: {}", one_line(&error.to_string(), MAX_VALUE));
             let [port_id, device_id] = ["id", "device_id"].map(|key| text(key).map(str::to_owned));
-            Trouble { port_id, device_id, line }
+            MalformedPort { port_id, device_id, line }
         })
     }
 

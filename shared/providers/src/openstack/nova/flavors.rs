@@ -1,8 +1,8 @@
 //! Flavors: the types of servers.
 //!
-//! From microversion 2.47 on a server brings its flavor's name along, but not its ID. The
-//! rest is asked for and kept: below 2.47 the name, above it the ID, if nodes are labelled
-//! with it or if the name is no label value, for then the ID is the instance type.
+//! From microversion 2.47 on, a server contains its flavor's name, but not its ID. The other
+//! one is requested and cached: below 2.47 the name; from 2.47 on the ID, if it is wanted as
+//! a label, or if the name is no valid label value, because then the ID is the instance type.
 //! Flavors do not change, but new ones appear.
 
 use std::{
@@ -26,43 +26,42 @@ use super::{
     Server,
 };
 
-/// So many flavors are asked for at once.
+/// The maximum number of concurrent requests for flavors.
 const AT_ONCE: usize = 8;
-/// What was refused, or was missing in a list, is not asked for again before this time has
-/// passed.
+/// The retry interval for flavors that were refused, or were missing in a list.
 const ASK_AGAIN: Duration = Duration::from_mins(10);
 
-/// What a server's flavor is, as labels say it.
+/// A server's flavor, as label values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kind {
-    /// The instance type: the flavor's name if it is a label value, else its ID, else what
-    /// can be made of the name. `None` if that is not known for now.
+    /// The instance type: the flavor's name if it is a valid label value, else its ID, else the
+    /// converted name. `None` if it is not known yet.
     pub(crate) name: Option<String>,
-    /// The flavor's ID, if it was asked for.
+    /// The flavor's ID, if it is wanted.
     pub(crate) id: Option<String>,
 }
 
-/// The flavors that have been met.
+/// A cache of flavors.
 pub(crate) struct Flavors {
     api: Arc<dyn Api>,
-    /// Whether IDs are wanted beside the names.
+    /// Whether IDs are wanted besides the names.
     ids_wanted: bool,
     /// Names by ID.
     names: Arc<Mutex<BTreeMap<String, Name>>>,
     ids: Arc<Mutex<Option<Ids>>>,
 }
 
-/// What the cloud said about the name of a flavor.
+/// The name of a flavor.
 enum Name {
-    Told(String),
-    /// It was refused then: this project may not see the flavor, or not any more.
+    Known(String),
+    /// Refused at this time: this project may not see the flavor, or no longer.
     Refused(Instant),
 }
 
-/// IDs by name. A flavor that is listed no more keeps its ID: servers still have it.
+/// IDs by name. A flavor that is no longer listed keeps its ID: servers may still use it.
 struct Ids {
     by_name: BTreeMap<String, String>,
-    /// When a list was read or refused.
+    /// When the last list was read or refused.
     read_at: Instant,
 }
 
@@ -82,17 +81,17 @@ impl Flavors {
         Self { api, ids_wanted, names: Arc::default(), ids: Arc::default() }
     }
 
-    /// The same with what another one has learnt of the same cloud.
-    pub(crate) fn knowing(self, other: &Self) -> Self {
+    /// Uses the cache of another instance for the same cloud.
+    pub(crate) fn with_caches_of(self, other: &Self) -> Self {
         Self { names: Arc::clone(&other.names), ids: Arc::clone(&other.ids), ..self }
     }
 
-    /// Learns what is needed to answer [`Flavors::kind`] for these servers.
+    /// Requests the data for [`Flavors::kind`] of these servers.
     ///
-    /// A flavor that cannot be read is no reason to fail: then its server has no known
-    /// type for now, and the next call asks again. The first list of IDs is one, if nodes
-    /// are labelled with them: a label that comes and goes would be worse.
-    pub(crate) async fn learn(
+    /// A flavor that cannot be read is no error: its server has no known type for now, and
+    /// the next call retries. If nodes are labelled with IDs, the first list of IDs must
+    /// succeed, because a flapping label would be worse.
+    pub(crate) async fn fetch(
         &self,
         servers: &[Arc<Server>],
         call: Call,
@@ -102,7 +101,7 @@ impl Flavors {
             let ids = servers.iter().filter_map(|server| needed(server));
             let is_open = |id: &&str| match names.get(*id) {
                 None => true,
-                Some(Name::Told(_)) => false,
+                Some(Name::Known(_)) => false,
                 Some(Name::Refused(at)) => at.elapsed() >= ASK_AGAIN,
             };
             ids.filter(is_open).map(str::to_owned).collect()
@@ -113,15 +112,15 @@ impl Flavors {
         for (id, name) in asked {
             match name {
                 Ok(name) => {
-                    let name = name.map_or_else(|| Name::Refused(Instant::now()), Name::Told);
+                    let name = name.map_or_else(|| Name::Refused(Instant::now()), Name::Known);
                     self.names.lock().insert(id.clone(), name);
                 }
                 Err(error) => {
-                    tracing::warn!(flavor = %id, %error, "flavor unknown for now");
+                    tracing::warn!(flavor = %id, %error, "cannot read the flavor; the next call retries");
                 }
             }
         }
-        self.learn_ids(servers, call).await
+        self.fetch_ids(servers, call).await
     }
 
     /// The flavor's name; `None` if the cloud refuses to show this flavor.
@@ -140,9 +139,8 @@ impl Flavors {
             .map_err(|error| malformed(operation, &answer, &error.to_string()))
     }
 
-    /// Embedded flavors come without their ID, so it is looked up by the name, which
-    /// Nova keeps unique.
-    async fn learn_ids(&self, servers: &[Arc<Server>], call: Call) -> Result<(), CloudError> {
+    /// Embedded flavors have no ID, so it is looked up by the name, which is unique in Nova.
+    async fn fetch_ids(&self, servers: &[Arc<Server>], call: Call) -> Result<(), CloudError> {
         let mut names = servers.iter().filter_map(|server| embedded(server));
         if !names.any(|name| self.needs_id_of(name)) {
             return Ok(());
@@ -150,12 +148,12 @@ impl Flavors {
         match self.listed(call).await {
             Ok(listed) => self.keep(listed),
             Err(error) if is_refusal(&error) => {
-                tracing::warn!(%error, "flavors cannot be listed: what is known of their IDs stays");
+                tracing::warn!(%error, "the cloud refuses to list flavors; known IDs are kept");
                 self.keep(BTreeMap::new());
             }
-            // A label that comes and goes with the weather is worse than an answer later.
+            // A flapping label would be worse than a later answer.
             Err(error) if self.ids_wanted && self.ids.lock().is_none() => return Err(error),
-            Err(error) => tracing::warn!(%error, "IDs of flavors may be unknown for now"),
+            Err(error) => tracing::warn!(%error, "cannot list flavors; the next call retries"),
         }
         Ok(())
     }
@@ -178,7 +176,7 @@ impl Flavors {
         Ok(by_name)
     }
 
-    /// Adds what was listed to what is known.
+    /// Adds a list to the cache.
     fn keep(&self, listed: BTreeMap<String, String>) {
         let read_at = Instant::now();
         let mut ids = self.ids.lock();
@@ -187,7 +185,7 @@ impl Flavors {
         ids.read_at = read_at;
     }
 
-    /// Whether the ID of the flavor of this name is needed and may be learnt.
+    /// Whether the ID of the flavor of this name is needed and must be requested.
     fn needs_id_of(&self, name: &str) -> bool {
         (self.ids_wanted || !is_label_value(name)) && self.lacks_id_of(name)
     }
@@ -199,7 +197,7 @@ impl Flavors {
             .is_none_or(|ids| !ids.by_name.contains_key(name) && ids.read_at.elapsed() >= ASK_AGAIN)
     }
 
-    /// What is known of this server's flavor.
+    /// The label values of this server's flavor, from the cache.
     pub(crate) fn kind(&self, server: &Server) -> Kind {
         let id = self.id_of(server);
         let name = match (embedded(server), needed(server)) {
@@ -213,14 +211,14 @@ impl Flavors {
 
     fn name_or_id(&self, id: &str) -> Option<String> {
         match self.names.lock().get(id)? {
-            Name::Told(name) if is_label_value(name) => Some(name.clone()),
-            Name::Told(_) | Name::Refused(_) => label_value(id),
+            Name::Known(name) if is_label_value(name) => Some(name.clone()),
+            Name::Known(_) | Name::Refused(_) => label_value(id),
         }
     }
 
-    /// The instance type for a name that is no label value. What can be made of the name
-    /// stands only for an ID that the cloud does not show: before the first list nothing
-    /// does, or the label would change with it.
+    /// The instance type for a name that is no valid label value. The converted name is used
+    /// only if the cloud does not show the ID. Before the first list there is no type,
+    /// otherwise the list would change the label.
     fn id_or_fitted(&self, id: Option<&str>, name: &str) -> Option<String> {
         if let Some(id) = id.and_then(label_value) {
             return Some(id);
@@ -248,7 +246,7 @@ fn needed(server: &Server) -> Option<&str> {
     flavor.id.as_deref().filter(|id| flavor.original_name.is_none() && !id.is_empty())
 }
 
-/// Whether asking again would get the same answer.
+/// Whether a retry would get the same response.
 fn is_refusal(error: &CloudError) -> bool {
     matches!(
         error.kind,

@@ -1,4 +1,4 @@
-//! One server as Nova describes it.
+//! One server in Nova's JSON.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -10,19 +10,19 @@ use super::super::{ids::ServerId, text::MAX_VALUE};
 
 const NO_UUID: &str = "its ID is not a UUID";
 
-/// A server, with what is needed of it.
+/// A server, with the needed fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
     /// Its ID.
     pub(crate) id: ServerId,
     /// Its name.
     pub(crate) name: String,
-    /// The rest, as it came.
+    /// The other fields, as received.
     pub(crate) fields: Fields,
 }
 
-/// A server's fields as Nova spells them. What may be missing is missing in some
-/// versions of Nova or in some states of the server.
+/// A server's fields in Nova's JSON. Optional ones are missing in some versions of Nova or
+/// in some states of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Fields {
     id: String,
@@ -43,7 +43,7 @@ pub(crate) struct Fields {
     pub(crate) host_id: Option<String>,
 }
 
-/// One address in the server's own list.
+/// One address in Nova's list of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Address {
     /// The address.
@@ -56,12 +56,12 @@ pub(crate) struct Address {
     pub(crate) mac: Option<String>,
 }
 
-/// A server's flavor: its ID below microversion 2.47, from there on the flavor itself.
+/// A server's flavor: the ID below microversion 2.47, the embedded flavor from then on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct Flavor {
     /// Its ID.
     pub(crate) id: Option<String>,
-    /// Its name when the server was built.
+    /// Its name when the server was created.
     pub(crate) original_name: Option<String>,
 }
 
@@ -71,7 +71,7 @@ impl Server {
         &self.fields.status
     }
 
-    /// Whether it still exists: one that waits to be reclaimed does not.
+    /// Whether it exists: a soft-deleted server does not.
     pub(crate) fn exists(&self) -> bool {
         !matches!(self.status(), "DELETED" | "SOFT_DELETED")
     }
@@ -81,38 +81,38 @@ impl Server {
         self.fields.addresses.iter().flatten()
     }
 
-    /// What users wrote on it.
+    /// Its user metadata.
     pub(crate) fn metadata(&self) -> impl Iterator<Item = (&String, &String)> {
         self.fields.metadata.iter().flatten()
     }
 }
 
-/// An entry of a list of servers, or the answer about one.
+/// An entry of a list of servers, or the response about one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Row {
     /// A server.
     Whole(Box<Server>),
-    /// A server that exists, but in a cell of Nova that does not answer: name, addresses
-    /// and most of the rest are unknown.
+    /// A server that exists in a cell that is down: name, addresses and most other fields are
+    /// unknown.
     Partial {
         /// Its ID.
         id: ServerId,
-        /// What Nova says of it, `UNKNOWN`.
+        /// Its status, `UNKNOWN`.
         status: String,
     },
-    /// Something that cannot be understood.
+    /// An entry that cannot be parsed.
     Malformed {
-        /// Its ID, if that can be read.
+        /// Its ID, if it can be parsed.
         id: Option<ServerId>,
-        /// Its name, if that can be read.
+        /// Its name, if it can be parsed.
         name: Option<String>,
-        /// What is wrong, naming ID and name.
+        /// The problem, with ID and name.
         line: String,
     },
 }
 
 impl Row {
-    /// Reads an entry. Whatever it is, it never spoils the others.
+    /// Parses an entry. A malformed entry does not affect the others.
     pub(crate) fn read(json: &str) -> Self {
         let fields: Fields = match serde_json::from_str(json) {
             Ok(fields) => fields,
@@ -160,7 +160,7 @@ impl Row {
             Self::Whole(_) => None,
             Self::Partial { id, status } => Some(format!(
                 "server with ID {id:?} has status {status} and no name or addresses: its cell \
-                 of Nova does not answer",
+                 of Nova is down",
                 id = id.as_str()
             )),
             Self::Malformed { line, .. } => Some(line.clone()),
@@ -168,7 +168,7 @@ impl Row {
     }
 }
 
-/// ID and name of an entry of the short list, or in a line what is wrong with it.
+/// ID and name of an entry of the short list; the error is about a malformed entry.
 pub(super) fn read_name(json: &str) -> Result<(ServerId, String), String> {
     #[derive(Deserialize)]
     struct Short {
@@ -178,7 +178,7 @@ pub(super) fn read_name(json: &str) -> Result<(ServerId, String), String> {
     let about = |why: &str| trouble(json, why);
     let short: Short = serde_json::from_str(json).map_err(|error| about(&error.to_string()))?;
     let id = ServerId::parse(&short.id).ok_or_else(|| about(NO_UUID))?;
-    let name = short.name.ok_or_else(|| about("its cell of Nova does not answer"))?;
+    let name = short.name.ok_or_else(|| about("its cell of Nova is down"))?;
     Ok((id, name))
 }
 
@@ -186,7 +186,7 @@ fn members(json: &str) -> BTreeMap<Cow<'_, str>, Value> {
     serde_json::from_str(json).unwrap_or_default()
 }
 
-/// A line about an entry, naming ID and name as far as they can be read.
+/// A message about an entry, with ID and name as far as they can be parsed.
 fn trouble(json: &str, why: &str) -> String {
     let known = members(json);
     let shown = |key: &str| match known.get(key).and_then(Value::as_str) {

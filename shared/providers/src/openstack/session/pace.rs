@@ -5,9 +5,9 @@ use std::time::Duration;
 use ccm_base::Backoff;
 use ccm_cloud::{CloudError, ErrorKind};
 
-/// After a login that Keystone refused, before the same credentials are shown again.
-/// Keystone can lock an account after so many refusals (`lockout_failure_attempts`); its
-/// count ends with a login that succeeds and not with time.
+/// The back-off after a rejected login with the same credentials. Keystone can lock an account
+/// after a number of rejected logins (`lockout_failure_attempts`); only a successful login resets
+/// its count.
 pub(crate) const REFUSED: Backoff =
     Backoff { first: Duration::from_secs(30), longest: Duration::from_mins(30) };
 

@@ -46,7 +46,7 @@ impl Hidden {
         }
         for value in raw.headers.values_mut() {
             let text = String::from_utf8_lossy(value.as_bytes());
-            if self.is_in(&text)
+            if self.lies_in(&text)
                 && let Ok(clean) = HeaderValue::try_from(self.text(&text))
             {
                 *value = clean;
@@ -62,10 +62,10 @@ impl Hidden {
     fn body(&self, body: &[u8]) -> Option<Bytes> {
         let text = String::from_utf8_lossy(body);
         match serde_json::from_slice::<Value>(body) {
-            // Written anew, it has no field twice that hides one.
-            Ok(mut document) => (self.document(&mut document) || self.is_in(&text))
+            // Serialising again drops duplicate fields, which could hide a secret.
+            Ok(mut document) => (self.document(&mut document) || self.lies_in(&text))
                 .then(|| Bytes::from(document.to_string())),
-            Err(_) => self.is_in(&text).then(|| Bytes::from(self.text(&text))),
+            Err(_) => self.lies_in(&text).then(|| Bytes::from(self.text(&text))),
         }
     }
 
@@ -73,7 +73,7 @@ impl Hidden {
     /// of its fields stay: a password can be a word that the service uses.
     fn document(&self, document: &mut Value) -> bool {
         match document {
-            Value::String(text) if self.is_in(text) => {
+            Value::String(text) if self.lies_in(text) => {
                 *text = self.text(text);
                 true
             }
@@ -83,7 +83,7 @@ impl Hidden {
         }
     }
 
-    fn is_in(&self, text: &str) -> bool {
+    fn lies_in(&self, text: &str) -> bool {
         self.forms.iter().any(|form| text.contains(form.as_str()))
     }
 }

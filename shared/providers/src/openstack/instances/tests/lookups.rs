@@ -170,8 +170,8 @@ async fn gone_by_name() {
 #[tokio::test]
 async fn a_name_proves_nothing_while_names_are_missing() {
     let silent = |rig: &Rig| rig.cloud.take_cell_down(9);
-    let spoilt = |rig: &Rig| rig.cloud.change(9, "name", json!(9));
-    let nameless: [&dyn Fn(&Rig); 2] = [&silent, &spoilt];
+    let unreadable = |rig: &Rig| rig.cloud.change(9, "name", json!(9));
+    let nameless: [&dyn Fn(&Rig); 2] = [&silent, &unreadable];
     for (spoil, kind) in nameless.into_iter().zip([ErrorKind::Unavailable, ErrorKind::Malformed]) {
         let rig = Rig::new(Scripted::with_servers(0..10));
         spoil(&rig);

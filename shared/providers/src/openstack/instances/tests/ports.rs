@@ -209,7 +209,7 @@ async fn new_settings_of_the_same_project_know_what_was_shown() {
     hide(&rig, &[uuid(2_000_000)]);
     let api: Arc<Scripted> = Arc::clone(&rig.cloud);
     let next = OpenStackInstances::shaped(api, rig.instances.shape.clone());
-    let rig = Rig { instances: next.knowing(&rig.instances), ..rig };
+    let rig = Rig { instances: next.with_caches_of(&rig.instances), ..rig };
     refused(addresses(&rig).await, ErrorKind::Unavailable, &[SECOND]);
 }
 

@@ -1,0 +1,152 @@
+//! The cloud errs and lies about the fleet, and no node is deleted.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use ccm_cloud::ErrorKind;
+use ccm_sim::{
+    cloud::Operation,
+    faults::{Effect, Fault},
+    poll,
+    program::Program,
+};
+use serde_json::json;
+
+use super::lifecycle::{DELETION, DELETIONS, count, quick};
+use ccm_tests::nodes;
+use ccm_tests::scenarios::{Env, SOON, past_grace};
+
+const FLEET: [&str; 6] = ["node-0", "node-1", "node-2", "node-3", "node-4", "node-5"];
+
+/// Waits until the breaker is open or closed and returns its line of `/readyz?verbose`.
+async fn breaker(program: &Program, open: bool, limit: Duration) -> Result<String> {
+    poll::until(&format!("the breaker to be open: {open}"), limit, || async {
+        let shown = count(program, "ccm_lifecycle_breaker_open").await?;
+        ensure!(shown == u64::from(open), "ccm_lifecycle_breaker_open is {shown}");
+        Ok(Some(()))
+    })
+    .await?;
+    let (status, page) = program.get("/readyz?verbose").await?;
+    ensure!(status == 200, "a breaker does not make it unready: {page}");
+    let line = page.lines().find(|line| line.contains("breaker")).unwrap_or_default();
+    ensure!(line.contains("no node is deleted") == open, "/readyz?verbose says {line:?} of {page}");
+    Ok(line.to_owned())
+}
+
+pub(super) async fn cloud_errors_delete_no_node(env: Env) -> Result<()> {
+    let program = env.start(&quick(&env).arg("--cloud-call-timeout=1s")).await?;
+    env.add_initialised(&FLEET).await?;
+    past_grace().await;
+    let error = |kind: ErrorKind| Effect::Error(ccm_cloud::CloudError::new(kind, "no"));
+    let all = |effect: Effect| Fault::new(effect);
+    let mut first = true;
+    for fault in [
+        all(Effect::Unavailable),
+        all(Effect::Throttle { retry_after: None }),
+        all(Effect::Unauthorized),
+        all(error(ErrorKind::NotFound)),
+        all(Effect::Hang).on(Operation::Lookup),
+        // Whatever the lookups answer: without a list no node is deleted.
+        all(Effect::Unavailable).on(Operation::List),
+    ] {
+        env.cloud().faults().clear();
+        env.cloud().faults().add(fault);
+        if std::mem::take(&mut first) {
+            env.lose("node-0").await?;
+            nodes::set_ready(&env.client, "node-1", "False").await?;
+            nodes::set_ready(&env.client, "node-2", "Unknown").await?;
+        }
+        nodes::stay(&env.client, &FLEET, DELETION).await?;
+    }
+    ensure!(count(&program, DELETIONS).await? == 0, "nobody is deleted");
+    env.cloud().faults().clear();
+    nodes::gone(&env.client, "node-0", 2 * SOON).await?;
+    nodes::stay(&env.client, FLEET.get(1..).unwrap_or_default(), DELETION).await
+}
+
+pub(super) async fn a_list_that_shows_the_instance_ends_the_case(env: Env) -> Result<()> {
+    let program = env.start(&quick(&env)).await?;
+    env.add_initialised(&FLEET).await?;
+    past_grace().await;
+    env.cloud().faults().add(Fault::new(Effect::WrongProject).on(Operation::Lookup));
+    nodes::set_ready(&env.client, "node-1", "Unknown").await?;
+    nodes::event(&env.client, "node-1", "the list of the fleet shows it", SOON).await?;
+    nodes::stay(&env.client, &FLEET, DELETION).await?;
+    breaker(&program, false, SOON).await?;
+    Ok(())
+}
+
+pub(super) async fn the_wrong_project_opens_the_breaker(env: Env) -> Result<()> {
+    let program = env.start(&quick(&env)).await?;
+    env.add_initialised(&FLEET).await?;
+    past_grace().await;
+    env.cloud().faults().add(Fault::new(Effect::WrongProject));
+    env.lose("node-0").await?;
+    for name in ["node-1", "node-2"] {
+        nodes::set_ready(&env.client, name, "False").await?;
+    }
+    let line = breaker(&program, true, SOON).await?;
+    ensure!(line.contains("none of 6 nodes"), "it says why: {line}");
+    for name in ["node-0", "node-1", "node-2"] {
+        nodes::event(&env.client, name, "NodeDeletionHeld", SOON).await?;
+    }
+    nodes::stay(&env.client, &FLEET, DELETION).await?;
+    let openings =
+        count(&program, r#"ccm_lifecycle_breaker_openings_total{cause="empty"}"#).await?;
+    ensure!(openings == 1, "one opening, not {openings}");
+
+    env.cloud().faults().clear();
+    breaker(&program, false, SOON).await?;
+    nodes::gone(&env.client, "node-0", SOON).await?;
+    nodes::event(&env.client, "node-1", "NodeKept", SOON).await?;
+    nodes::stay(&env.client, FLEET.get(1..).unwrap_or_default(), DELETION).await
+}
+
+pub(super) async fn the_breaker_closes_when_the_fleet_is_seen_again(env: Env) -> Result<()> {
+    let program = env.start(&quick(&env)).await?;
+    env.add_initialised(&FLEET).await?;
+    past_grace().await;
+    env.cloud().faults().add(Fault::new(Effect::EmptyList).on(Operation::List));
+    env.lose("node-0").await?;
+    breaker(&program, true, SOON).await?;
+    nodes::stay(&env.client, &FLEET, DELETION).await?;
+
+    // No node is suspected any more: the list that an open breaker requests closes it.
+    env.cloud().faults().clear();
+    env.cloud().add(nodes::instance("node-0"));
+    nodes::set_ready(&env.client, "node-0", "True").await?;
+    breaker(&program, false, 3 * SOON).await?;
+    nodes::stay(&env.client, &FLEET, Duration::from_secs(1)).await
+}
+
+pub(super) async fn an_approval_overrides_the_breaker(env: Env) -> Result<()> {
+    let program = env.start(&quick(&env)).await?;
+    env.add_initialised(&FLEET).await?;
+    past_grace().await;
+    let lost = ["node-0", "node-1", "node-2", "node-3"];
+    for name in lost {
+        env.lose(name).await?;
+    }
+    nodes::set_ready(&env.client, "node-4", "False").await?;
+    let line = breaker(&program, true, SOON).await?;
+    ensure!(line.contains("lacks"), "it says why: {line}");
+    for name in lost {
+        nodes::event(&env.client, name, "NodeDeletionHeld", SOON).await?;
+    }
+    nodes::stay(&env.client, &FLEET, DELETION).await?;
+
+    let approve = json!({"metadata": {"annotations": {"quartet.dev/deletion-approved": "yes"}}});
+    for name in ["node-0", "node-1", "node-4"] {
+        nodes::patch(&env.client, name, approve.clone()).await?;
+    }
+    for name in ["node-0", "node-1"] {
+        nodes::gone(&env.client, name, SOON).await?;
+    }
+    // Two missing nodes are no longer suspicious.
+    breaker(&program, false, SOON).await?;
+    for name in ["node-2", "node-3"] {
+        nodes::gone(&env.client, name, SOON).await?;
+    }
+    // An approval is no proof.
+    nodes::stay(&env.client, &["node-4", "node-5"], DELETION).await
+}

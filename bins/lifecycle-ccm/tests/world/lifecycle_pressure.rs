@@ -1,0 +1,120 @@
+//! Limits that hold when several things go wrong at once.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_cloud::PowerState;
+use ccm_sim::{
+    apiserver::{Action, Fault as ApiFault, Verb},
+    cloud::Operation,
+    faults::{Effect, Fault},
+};
+use tokio::time::sleep;
+
+use super::lifecycle::{DELETION, quick};
+use ccm_tests::nodes;
+use ccm_tests::scenarios::{Env, LIFECYCLE_AGENT, SOON, past_grace};
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("node-{number}")).collect()
+}
+
+/// The number of initialised nodes, past their grace period.
+async fn fleet(env: &Env, count: usize) -> Result<()> {
+    let names = names(count);
+    env.add_initialised(&names.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+    past_grace().await;
+    Ok(())
+}
+
+/// A fault of the API server that meets lifecycle-ccm's requests about nodes alone.
+fn fault(action: Action, verb: Verb) -> ApiFault {
+    ApiFault::new(action).user_agent(LIFECYCLE_AGENT).verb(verb).resource("nodes")
+}
+
+pub(super) async fn deletions_whose_answer_is_lost_stay_within_the_budget(env: Env) -> Result<()> {
+    let _program = env.start(&quick(&env).arg("--node-deletion-budget=1")).await?;
+    fleet(&env, 12).await?;
+    let faults = env.cluster.simulated().context("simulated")?.faults();
+    faults.add(fault(Action::DropAfterApply, Verb::Delete));
+    for name in &names(4) {
+        env.lose(name).await?;
+    }
+    sleep(3 * DELETION).await;
+    let left = nodes::names(&env.client).await?.len();
+    ensure!(left == 11, "the budget is one, and {} nodes were deleted", 12 - left);
+    Ok(())
+}
+
+pub(super) async fn a_held_node_costs_few_calls(env: Env) -> Result<()> {
+    let _program = env.start(&quick(&env).arg("--node-deletion-budget=0")).await?;
+    fleet(&env, 5).await?;
+    env.lose("node-1").await?;
+    nodes::event(&env.client, "node-1", "NodeDeletionHeld", SOON).await?;
+    let before = env.cloud().calls();
+    sleep(Duration::from_secs(12)).await;
+    let calls = env.cloud().calls().since(&before);
+    // Every six monitor periods of a second.
+    ensure!((1..=3).contains(&calls.list), "12 s cost {calls}");
+    Ok(())
+}
+
+pub(super) async fn an_unreadable_entry_of_the_list_is_no_absence(env: Env) -> Result<()> {
+    let _program = env.start(&quick(&env)).await?;
+    fleet(&env, 6).await?;
+    let faults = env.cloud().faults();
+    faults.add(Fault::new(Effect::WrongProject).on(Operation::Lookup));
+    let unreadable = Effect::MalformedInstances(vec!["node-1".to_owned()]);
+    faults.add(Fault::new(unreadable).on(Operation::List));
+    nodes::set_ready(&env.client, "node-1", "Unknown").await?;
+    nodes::event(&env.client, "node-1", "NodeGoneSuspected", SOON).await?;
+    nodes::stay(&env.client, &["node-1"], 2 * DELETION).await
+}
+
+pub(super) async fn a_conflict_about_the_taint_is_soon_forgotten(env: Env) -> Result<()> {
+    let _program = env.start(&quick(&env)).await?;
+    fleet(&env, 1).await?;
+    env.cloud().update(&nodes::instance("node-0").id, |instance| {
+        instance.power = PowerState::Stopped;
+    });
+    nodes::set_ready(&env.client, "node-0", "Unknown").await?;
+    let tainted = async |wanted: bool| {
+        nodes::wait_for(&env.client, "node-0", &format!("tainted: {wanted}"), SOON, |node| {
+            nodes::has_taint(node, nodes::SHUTDOWN) == wanted
+        })
+        .await
+    };
+    tainted(true).await?;
+    let faults = env.cluster.simulated().context("simulated")?.faults();
+    let conflict = Action::Status { code: 409, retry_after: None };
+    faults.add(fault(conflict, Verb::Patch).times(1));
+    nodes::set_ready(&env.client, "node-0", "True").await?;
+    // Without another look the next one would come after a minute.
+    tainted(false).await?;
+    Ok(())
+}
+
+pub(super) async fn a_lowered_budget_stops_what_is_not_yet_sent(env: Env) -> Result<()> {
+    let file = env.path("lifecycle-ccm.yaml");
+    std::fs::write(&file, "node_deletion_budget: 50\n")?;
+    let launch = quick(&env)
+        .arg(format!("--config={}", file.display()))
+        .arg("--concurrent-node-lifecycle-syncs=1");
+    let _program = env.start(&launch).await?;
+    fleet(&env, 60).await?;
+    let faults = env.cluster.simulated().context("simulated")?.faults();
+    let slow = Action::Delay(Duration::from_secs(1));
+    faults.add(fault(slow, Verb::Delete));
+    for name in &names(25) {
+        env.lose(name).await?;
+    }
+    nodes::gone(&env.client, "node-0", 2 * SOON).await?;
+    std::fs::write(&file, "node_deletion_budget: 0\n")?;
+    // The file is read every five seconds.
+    sleep(Duration::from_secs(9)).await;
+    let left = nodes::names(&env.client).await?.len();
+    sleep(DELETION).await;
+    let later = nodes::names(&env.client).await?.len();
+    ensure!(left == later && later > 35, "{left} were left, then {later}");
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! Everything that the dashboard of lifecycle-ccm shows.
+
+use anyhow::{Context as _, Result};
+use ccm_cloud::PowerState;
+use ccm_sim::{
+    faults::{Effect, Fault},
+    poll,
+    program::Launch,
+};
+use ccm_tests::{
+    nodes,
+    prometheus::{SETTLE, Stage},
+    scenarios::{Env, SOON, past_grace, quick_lifecycle},
+};
+use serde_json::json;
+use tokio::time::sleep;
+
+pub fn launch(env: &Env) -> Launch {
+    quick_lifecycle(env).arg("--cloud-call-timeout=2s")
+}
+
+pub async fn play(stage: &mut Stage) -> Result<()> {
+    register(&stage.env).await.context("nodes register")?;
+    throttle(stage).await.context("the cloud throttles")?;
+    remove(stage).await.context("an instance is terminated, and the API server refuses")?;
+    shut_down(&stage.env).await.context("a machine is stopped")?;
+    open_breaker(stage).await.context("the cloud shows another project")?;
+    stage.hand_over().await.context("the leader is stopped")?;
+    sleep(SETTLE).await;
+    Ok(())
+}
+
+/// Nodes, one of them another provider's.
+async fn register(env: &Env) -> Result<()> {
+    let names: Vec<_> = (0..8).map(|number| format!("node-{number}")).collect();
+    env.add_initialised(&names.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+    let mut foreign = nodes::initialised("foreign");
+    foreign["spec"] = json!({"providerID": "elsewhere://i-1"});
+    nodes::register(&env.client, &foreign).await?;
+    past_grace().await;
+    Ok(())
+}
+
+async fn throttle(stage: &Stage) -> Result<()> {
+    let pause = stage.throttle_cloud();
+    nodes::set_ready(&stage.env.client, "node-1", "Unknown").await?;
+    sleep(2 * pause).await;
+    nodes::set_ready(&stage.env.client, "node-1", "True").await
+}
+
+/// One instance is terminated, and another node is silent though its instance runs. The first
+/// deletion is refused.
+async fn remove(stage: &Stage) -> Result<()> {
+    let env = &stage.env;
+    stage.refuse_writes("nodes")?;
+    nodes::set_ready(&env.client, "node-2", "Unknown").await?;
+    env.lose("node-1").await?;
+    nodes::gone(&env.client, "node-1", 4 * SOON).await?;
+    nodes::set_ready(&env.client, "node-2", "True").await
+}
+
+async fn shut_down(env: &Env) -> Result<()> {
+    let id = nodes::instance("node-3").id;
+    for (power, tainted) in [(PowerState::Stopped, true), (PowerState::Running, false)] {
+        env.cloud().set_power(&id, power);
+        nodes::set_ready(&env.client, "node-3", "Unknown").await?;
+        nodes::wait_for(&env.client, "node-3", "taint", SOON, |node| {
+            nodes::has_taint(node, nodes::SHUTDOWN) == tainted
+        })
+        .await?;
+    }
+    nodes::set_ready(&env.client, "node-3", "True").await
+}
+
+/// Everything seems to be gone; the breaker opens, and closes when the fleet is back.
+async fn open_breaker(stage: &Stage) -> Result<()> {
+    let env = &stage.env;
+    env.cloud().faults().add(Fault::new(Effect::WrongProject));
+    env.lose("node-4").await?;
+    for name in ["node-5", "node-6"] {
+        nodes::set_ready(&env.client, name, "Unknown").await?;
+    }
+    breaker(stage, true).await?;
+    sleep(SETTLE).await;
+    env.cloud().faults().clear();
+    breaker(stage, false).await?;
+    nodes::gone(&env.client, "node-4", 2 * SOON).await?;
+    for name in ["node-5", "node-6"] {
+        nodes::set_ready(&env.client, name, "True").await?;
+    }
+    Ok(())
+}
+
+async fn breaker(stage: &Stage, open: bool) -> Result<()> {
+    poll::until(&format!("the breaker to be open: {open}"), 2 * SOON, || async {
+        let mut shown = 0.0;
+        for program in &stage.replicas {
+            shown += program.metric("ccm_lifecycle_breaker_open").await?;
+        }
+        Ok(((shown > 0.0) == open).then_some(()))
+    })
+    .await
+}

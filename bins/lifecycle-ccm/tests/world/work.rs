@@ -1,0 +1,29 @@
+//! Work for which lifecycle-ccm needs each of its rights.
+
+use anyhow::Result;
+use ccm_cloud::PowerState;
+use ccm_tests::{nodes, rights::manifest::Grant, scenarios::Env};
+
+/// One node's instance is gone, another one's machine stops and starts.
+pub async fn step(env: &Env, round: u32) -> Result<()> {
+    if round == 0 {
+        env.add_initialised(&["node-0", "node-1", "node-2"]).await?;
+        env.lose("node-2").await?;
+        return nodes::set_ready(&env.client, "node-1", "Unknown").await;
+    }
+    let power = if is_tainted(env).await? { PowerState::Running } else { PowerState::Stopped };
+    env.cloud().set_power("i-node-1", power);
+    Ok(())
+}
+
+/// True while the node is there, or not tainted as shut down.
+pub async fn is_undone(env: &Env, grant: &Grant) -> Result<bool> {
+    if grant.verb == "delete" {
+        return Ok(nodes::names(&env.client).await?.contains("node-2"));
+    }
+    Ok(!is_tainted(env).await?)
+}
+
+async fn is_tainted(env: &Env) -> Result<bool> {
+    Ok(nodes::has_taint(&nodes::get(&env.client, "node-1").await?, nodes::SHUTDOWN))
+}

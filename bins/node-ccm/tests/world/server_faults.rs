@@ -1,0 +1,126 @@
+//! The API server answers badly, goes away and comes back.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
+use ccm_sim::apiserver::{Action, Fault, Verb};
+
+use ccm_tests::nodes;
+use ccm_tests::scenarios::{Env, NODE_AGENT, SOON};
+
+use super::leadership::quick;
+
+/// A fault that hits node-ccm alone, not this test's own client.
+fn fault(action: Action) -> Fault {
+    Fault::new(action).user_agent(NODE_AGENT)
+}
+
+pub(super) async fn throttled_and_failed_requests_are_retried(env: Env) -> Result<()> {
+    let _program = env.start(&env.node_ccm()).await?;
+    let faults = env.cluster.simulated().context("simulated")?.faults();
+    for (number, action) in [
+        Action::Status { code: 429, retry_after: Some(1) },
+        Action::Status { code: 500, retry_after: None },
+        Action::Status { code: 503, retry_after: None },
+        Action::DropBeforeApply,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        faults.add(fault(action).verb(Verb::Patch).resource("nodes").times(2));
+        let name = format!("node-{number}");
+        env.add_node(&name).await?;
+        nodes::wait_for(&env.client, &name, "initialised", 2 * SOON, |node| {
+            !nodes::is_tainted(node)
+        })
+        .await?;
+        faults.clear();
+    }
+    Ok(())
+}
+
+pub(super) async fn closed_watches_and_expired_versions_are_recovered(env: Env) -> Result<()> {
+    let program = env.start(&env.node_ccm()).await?;
+    let cluster = env.cluster.simulated().context("simulated")?;
+    let faults = cluster.faults();
+    for (number, action) in [
+        Action::CutWatch { after: Duration::from_millis(200), abrupt: true },
+        Action::CutWatch { after: Duration::from_millis(200), abrupt: false },
+        Action::WatchError { code: 410 },
+        Action::Status { code: 410, retry_after: None },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        faults.add(fault(action).verb(Verb::Watch).resource("nodes").times(2));
+        cluster.cut_watches();
+        let name = format!("node-{number}");
+        env.add_node(&name).await?;
+        nodes::wait_for(&env.client, &name, "initialised", 4 * SOON, |node| {
+            !nodes::is_tainted(node)
+        })
+        .await?;
+        faults.clear();
+    }
+    ensure!(program.leads().await?, "the lease was kept");
+    Ok(())
+}
+
+pub(super) async fn a_malformed_object_does_not_block_the_others(env: Env) -> Result<()> {
+    let faults = env.cluster.simulated().context("simulated")?.faults();
+    nodes::register(&env.client, &nodes::fresh("node-bad")).await?;
+    let bytes = Bytes::from_static(br#"{"apiVersion":"v1","kind":"Node","metadata":{"name":["node-bad"]},"spec":{"taints":7}}"#);
+    faults.add(fault(Action::Malformed { name: Some("node-bad".to_owned()), instead: bytes }));
+    let _program = env.start(&env.node_ccm()).await?;
+    env.add_node("node-1").await?;
+    env.initialised("node-1").await?;
+    Ok(())
+}
+
+pub(super) async fn a_lost_response_to_a_write_is_harmless(env: Env) -> Result<()> {
+    let _program = env.start(&env.node_ccm()).await?;
+    let faults = env.cluster.simulated().context("simulated")?.faults();
+    faults.add(fault(Action::DropAfterApply).verb(Verb::Patch).resource("nodes").times(2));
+    env.add_node("node-1").await?;
+    let node = env.initialised("node-1").await?;
+    ensure!(nodes::addresses(&node).len() > 1, "addresses are {:?}", nodes::addresses(&node));
+    Ok(())
+}
+
+pub(super) async fn the_program_survives_an_api_server_restart(env: Env) -> Result<()> {
+    // Terms that outlast the restart, which takes a busy machine more than ten seconds.
+    let launch = env
+        .node_ccm()
+        .arg("--leader-elect-lease-duration=120s")
+        .arg("--leader-elect-renew-deadline=100s");
+    let program = env.start(&launch).await?;
+    env.add_node("node-0").await?;
+    env.initialised("node-0").await?;
+    env.cluster.real().context("real")?.restart_apiserver().await?;
+    env.cloud().add(nodes::instance("node-1"));
+    nodes::register(&env.client, &nodes::fresh("node-1")).await?;
+    nodes::wait_for(&env.client, "node-1", "initialised", 4 * SOON, |node| {
+        !nodes::is_tainted(node)
+    })
+    .await?;
+    ensure!(program.leads().await?, "a restart within the deadline costs no lease");
+    Ok(())
+}
+
+pub(super) async fn a_frozen_api_server_ends_the_leader_and_nothing_is_lost(
+    env: Env,
+) -> Result<()> {
+    let mut program = env.start(&quick(&env)).await?;
+    let server = env.cluster.real().context("real")?;
+    server.freeze()?;
+    let ended = program.wait(Duration::from_secs(25)).await;
+    server.thaw()?;
+    let ended = ended?;
+    ensure!(ended.code() == Some(1), "a leader that cannot renew ends with 1, not with {ended}");
+    env.add_node("node-1").await?;
+    // The ended leader could not release its lease: the next one waits for its whole term.
+    let _program = env.start(&quick(&env)).await?;
+    env.initialised("node-1").await?;
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! Work for which node-ccm needs each of its rights.
+
+use anyhow::Result;
+use ccm_tests::{nodes, scenarios::Env};
+use serde_json::json;
+
+/// A node registers, and is tainted again whenever it was initialised: each initialisation
+/// causes the same event once more.
+pub async fn step(env: &Env, round: u32) -> Result<()> {
+    if round == 0 {
+        return env.add_node("node-1").await.map(drop);
+    }
+    if !is_undone(env).await? {
+        let taint = json!([{"key": nodes::UNINITIALIZED, "value": "true", "effect": "NoSchedule"}]);
+        nodes::patch(&env.client, "node-1", json!({"spec": {"taints": taint}})).await?;
+    }
+    Ok(())
+}
+
+/// True while the node is tainted.
+pub async fn is_undone(env: &Env) -> Result<bool> {
+    Ok(nodes::is_tainted(&nodes::get(&env.client, "node-1").await?))
+}

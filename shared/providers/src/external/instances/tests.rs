@@ -1,0 +1,61 @@
+use super::*;
+
+fn take(malformed: Vec<String>) -> Result<bool, CloudError> {
+    let page = proto::ListInstancesResponse { malformed, ..Default::default() };
+    Reading::default().take(page)
+}
+
+/// A node that a malformed entry names is not deleted, so no line may be lost.
+#[test]
+fn a_list_with_lost_lines_proves_nothing() {
+    let lines = |count: usize| vec!["server s: no flavor".to_owned(); count];
+    assert_eq!(take(lines(MAX_MALFORMED)), Ok(true));
+    assert_eq!(take(lines(MAX_MALFORMED + 1)).unwrap_err().kind, ErrorKind::Malformed);
+    assert_eq!(take(vec!["x".repeat(LONGEST_LINE)]), Ok(true));
+    for start in [LONGEST_LINE - 1, LONGEST_LINE] {
+        let long = format!("{} node-1", "x".repeat(start));
+        assert_eq!(take(vec![long]).unwrap_err().kind, ErrorKind::Malformed);
+    }
+    let instance = proto::Instance {
+        provider_id: Some("y".repeat(LONGEST_LINE)),
+        name: Some("node-1".to_owned()),
+        ..Default::default()
+    };
+    let page = proto::ListInstancesResponse { instances: vec![instance], ..Default::default() };
+    assert_eq!(Reading::default().take(page).unwrap_err().kind, ErrorKind::Malformed);
+}
+
+#[test]
+fn large_nodes_go_in_smaller_parts() {
+    let node = |labels: usize| NodeIdentity {
+        labels: (0..labels).map(|number| (format!("{number}"), "x".repeat(1000))).collect(),
+        ..NodeIdentity::named("n")
+    };
+    let small = vec![node(0); 5];
+    assert_eq!(parts(&small, 2), [0..2, 2..4, 4..5]);
+    assert_eq!(parts(&[], 2), []);
+    let nodes = vec![node(1_500); 5];
+    assert_eq!(parts(&nodes, 500), [0..1, 1..2, 2..3, 3..4, 4..5]);
+    let nodes = vec![node(900); 5];
+    assert_eq!(parts(&nodes, 500), [0..2, 2..4, 4..5]);
+    let nodes = [node(9_000), node(0), node(0)];
+    assert_eq!(parts(&nodes, 500), [0..1, 1..3], "one node that is too large goes alone");
+}
+
+/// The controllers see an error for such an answer, so the metrics of the cloud must, too.
+#[test]
+fn an_unusable_answer_is_an_error_of_the_provider() {
+    let (sender, _answers) = futures::channel::mpsc::unbounded();
+    let nodes = [NodeIdentity::named("a")];
+    let part = Part { nodes: &nodes, first: 0, detail: Detail::Everything, sender };
+    let answer = |name: &str, answer| {
+        let wire = proto::LookupAnswer { node: Some(name.to_owned()), answer: Some(answer) };
+        part.answer(0, wire).map(|error| error.kind)
+    };
+    let not_ours = || Answer::NotOurs(proto::NotOurs::default());
+    let throttled = || Answer::Error((&CloudError::new(ErrorKind::Throttled, "slow")).into());
+    assert_eq!(answer("a", not_ours()), None);
+    assert_eq!(answer("b", not_ours()), Some(ErrorKind::Malformed));
+    assert_eq!(answer("a", Answer::Found(proto::Instance::default())), Some(ErrorKind::Malformed));
+    assert_eq!(answer("b", throttled()), Some(ErrorKind::Throttled));
+}

@@ -1,0 +1,106 @@
+//! Checks with Prometheus' answers.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use ccm_runtime::program::Identity;
+use serde_json::Value;
+
+use super::{
+    dashboards::{Dashboard, Query, list, text},
+    promql, rules as files,
+    stage::Played,
+    variables::Variables,
+};
+
+/// A number that stands for "none so far" must not hide that there is no such metric.
+pub const OR_ZERO: &str = " or vector(0)";
+
+/// The queries of a dashboard that are about this program and have no answer.
+pub async fn dashboard(
+    dashboard: &Dashboard,
+    program: Identity,
+    played: &Played,
+) -> Result<Vec<String>> {
+    if !dashboard.is_about(program) {
+        return Ok(Vec::new());
+    }
+    let exported = played.server.metrics().await?;
+    let known = files::known_to(program)?;
+    let variables = Variables::ask(dashboard, &played.server, played.span).await?;
+    let mut wrong = Vec::new();
+    let queries = dashboard.queries();
+    let about = |query: &&Query| promql::metrics(&query.expression).is_subset(&known);
+    let mut asked = 0;
+    for query in queries.iter().filter(about) {
+        asked += 1;
+        let expression = variables.fill(query.expression.trim_end_matches(OR_ZERO));
+        let problem = match unknown(&expression, &exported) {
+            Some(names) => Some(format!("the program does not export {names}")),
+            None => answer(query, &expression, played).await,
+        };
+        wrong.extend(problem.map(|problem| {
+            format!("{}: {}: {problem}: {}", dashboard.name, query.panel, query.expression)
+        }));
+    }
+    eprintln!("{}: {asked} of {} queries", dashboard.name, queries.len());
+    Ok(wrong)
+}
+
+/// The names in an expression that are not among these.
+fn unknown(expression: &str, exported: &BTreeSet<String>) -> Option<String> {
+    let names: Vec<_> =
+        promql::metrics(expression).into_iter().filter(|name| !exported.contains(name)).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// Why a query has no answer, if it has none: an error, no series, or no number.
+async fn answer(query: &Query, expression: &str, played: &Played) -> Option<String> {
+    let result = if query.instant {
+        played.server.query_at(expression, played.span.end).await
+    } else {
+        played.server.query_range(expression, played.span).await
+    };
+    match result {
+        Err(error) => Some(format!("{error:#}")),
+        Ok(series) if list(&series).next().is_none() => Some("no data".to_owned()),
+        Ok(series) if !list(&series).any(has_number) => Some("never a number".to_owned()),
+        Ok(_) => None,
+    }
+}
+
+fn has_number(series: &Value) -> bool {
+    let points = list(&series["values"]).chain(std::iter::once(&series["value"]));
+    points.map(|point| text(&point[1])).any(|value| !value.is_empty() && value != "NaN")
+}
+
+/// The rules about this program that cannot be evaluated, or name what it does not export.
+pub async fn rules(program: Identity, played: &Played) -> Result<Vec<String>> {
+    let all = files::all()?;
+    let known = files::known_to(program)?;
+    let mut exported = played.server.metrics().await?;
+    // A rule may use what another one writes, although it has written nothing so far.
+    exported.extend(all.iter().filter_map(|rule| rule.record.clone()));
+    let mut wrong = Vec::new();
+    let about = |rule: &&files::Rule| promql::metrics(&rule.expression).is_subset(&known);
+    let mut asked = 0;
+    for rule in all.iter().filter(about) {
+        asked += 1;
+        if let Some(names) = unknown(&rule.expression, &exported) {
+            wrong.push(format!(
+                "{}: the program does not export {names}: {}",
+                rule.name, rule.expression
+            ));
+        }
+        if let Err(error) = played.server.query_at(&rule.expression, played.span.end).await {
+            wrong.push(format!("{}: {error:#}: {}", rule.name, rule.expression));
+        }
+    }
+    for group in list(&played.server.rules().await?) {
+        for rule in list(&group["rules"]).filter(|rule| rule["health"] == "err") {
+            wrong.push(format!("{}: {}", text(&rule["name"]), text(&rule["lastError"])));
+        }
+    }
+    eprintln!("rules: {asked} of {}", all.len());
+    Ok(wrong)
+}

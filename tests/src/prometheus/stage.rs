@@ -1,0 +1,193 @@
+//! The replicas of one controller, and the events that Prometheus sees. The cluster and the
+//! cloud are simulated.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_runtime::program::Identity;
+use ccm_sim::{
+    apiserver::{Action, Fault as ServerFault},
+    cloud::Operation,
+    faults::{Effect, Fault},
+    poll,
+    program::{Launch, Program, free_port},
+};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::server::{self, Job, SCRAPE_SECONDS, Server, Span};
+use crate::{
+    cluster::{Cluster, Kind},
+    nodes,
+    scenarios::{Env, SOON},
+    suite::Story,
+};
+
+/// A rate needs this many scrapes around a moment, and what happened before it must be
+/// out of sight again.
+pub const SETTLE: Duration = Duration::from_secs(3 * SCRAPE_SECONDS);
+
+/// A scrape that is under way writes no further back than this.
+const UNDER_WAY: u64 = 2 * SCRAPE_SECONDS;
+
+/// A story that was played: its Prometheus. The programs run on.
+pub struct Played {
+    /// It answers queries about the story.
+    pub server: Server,
+    /// When the story was.
+    pub span: Span,
+    _stage: Stage,
+}
+
+/// The replicas, and what they work with.
+pub struct Stage {
+    /// Their cluster and cloud.
+    pub env: Env,
+    /// Three replicas, until one ends.
+    pub replicas: Vec<Program>,
+    program: Identity,
+    /// One in a second cluster, whose cloud is an OpenStack that does not answer.
+    unanswered: Program,
+    _second: Env,
+}
+
+/// Plays the story. `prometheus` is the folder of that program, which evaluates the rules of
+/// these files.
+pub async fn play(
+    prometheus: &Path,
+    rules: &[std::path::PathBuf],
+    program: Identity,
+    story: Story,
+) -> Result<Played> {
+    let mut stage = Stage::set(program, story).await?;
+    let folder = stage.env.path("prometheus");
+    std::fs::create_dir(&folder)?;
+    let server = Server::start(prometheus, &folder, &stage.jobs()?, rules).await?;
+    let start = server::now();
+    // A counter that is born with an event hides it: the zero must be scraped first.
+    sleep(SETTLE).await;
+    (story.play)(&mut stage).await?;
+    sleep(SETTLE + Duration::from_secs(UNDER_WAY)).await;
+    let end = stage.scraped(&server).await?;
+    Ok(Played { server, span: Span { start, end }, _stage: stage })
+}
+
+/// A simulated cluster with its cloud.
+pub async fn simulated() -> Result<Env> {
+    Env::new(Arc::new(Cluster::start(Kind::Simulated).await?)).await
+}
+
+/// `host:port` of a program's pages.
+fn target(program: &Program) -> Result<String> {
+    let url = program.url("");
+    Ok(url.strip_prefix("http://").context("it serves plain HTTP")?.to_owned())
+}
+
+impl Stage {
+    async fn set(program: Identity, story: Story) -> Result<Self> {
+        let (env, second) = (simulated().await?, simulated().await?);
+        let mut silent = nodes::with_ready(nodes::fresh("silent"), "Unknown");
+        silent["spec"] =
+            json!({"providerID": format!("openstack:///{}", nodes::uuid_of("silent"))});
+        for node in [nodes::fresh("fresh"), silent] {
+            nodes::register(&second.client, &node).await?;
+        }
+        let unanswered = second.start_only(&openstack(&second, program)?)?;
+        let mut replicas = Vec::new();
+        for _ in 0..3 {
+            replicas.push(env.start_standby(&(story.launch)(&env)).await?);
+        }
+        Ok(Self { env, replicas, program, unanswered, _second: second })
+    }
+
+    /// One cluster without any label but those that Prometheus sets, and one with the
+    /// label `cluster`: the dashboards must know both.
+    fn jobs(&self) -> Result<Vec<Job>> {
+        let targets = self.replicas.iter().map(target).collect::<Result<_>>()?;
+        let labels = json!({"cluster": "openstack", "namespace": "cloud"});
+        Ok(vec![
+            Job { name: self.program.binary.to_owned(), labels: json!({}), targets },
+            Job { name: "pods".to_owned(), labels, targets: vec![target(&self.unanswered)?] },
+        ])
+    }
+
+    /// A moment, just past, at which all running programs had answered: a missed scrape
+    /// leaves no value until the next.
+    async fn scraped(&self, server: &Server) -> Result<u64> {
+        let programs = self.replicas.len() + 1;
+        poll::until("all programs to be scraped", SOON, || async {
+            let end = server::now() - UNDER_WAY;
+            let up = server.query_at("count(up == 1)", end).await?;
+            let seen = up[0]["value"][1].as_str().unwrap_or("0").to_owned();
+            ensure!(seen == programs.to_string(), "{seen} of {programs} answered");
+            Ok(Some(end))
+        })
+        .await
+    }
+
+    /// From now on the cloud refuses calls, and asks for a pause that is longer than a call
+    /// may take: `--cloud-call-timeout=2s`. Returns the pause; the cloud recovers after two.
+    pub fn throttle_cloud(&self) -> Duration {
+        let pause = Duration::from_secs(4);
+        let effect = Effect::Throttle { retry_after: Some(pause) };
+        for operation in [Operation::Lookup, Operation::List] {
+            let fault = Fault::new(effect.clone()).on(operation);
+            self.env.cloud().faults().add(fault.lasting(2 * pause));
+        }
+        pause
+    }
+
+    /// The API server refuses the next writes of this resource, of events and of Leases, and
+    /// the watches of the resource break.
+    pub fn refuse_writes(&self, resource: &str) -> Result<()> {
+        let simulated = self.env.cluster.simulated().context("the cluster is simulated")?;
+        let agent = format!("{}/", self.program.binary);
+        let refused = |code| ServerFault::new(Action::Status { code, retry_after: None });
+        let faults = simulated.faults();
+        faults.add(refused(403).writes().resource(resource).user_agent(&agent).times(1));
+        faults.add(refused(403).writes().resource("events").times(2));
+        faults.add(refused(503).writes().resource("leases").times(2));
+        let gone = ServerFault::new(Action::WatchError { code: 410 }).resource(resource);
+        faults.add(gone.user_agent(&agent).times(2));
+        simulated.cut_watches();
+        Ok(())
+    }
+
+    /// The leader ends, and another replica leads.
+    pub async fn hand_over(&mut self) -> Result<()> {
+        let mut leader = None;
+        for (at, program) in self.replicas.iter().enumerate() {
+            if program.leads().await? {
+                leader = Some(at);
+            }
+        }
+        let leader = self.replicas.remove(leader.context("there is no leader")?);
+        let ended = leader.terminate().await?;
+        ensure!(ended.success(), "the leader ended with {ended}");
+        poll::until("another leader", SOON, || async {
+            for program in &self.replicas {
+                if program.leads().await? {
+                    return Ok(Some(()));
+                }
+            }
+            Ok(None)
+        })
+        .await
+    }
+}
+
+/// The program with a Keystone that does not listen: what there is to see of an OpenStack
+/// without one.
+fn openstack(env: &Env, program: Identity) -> Result<Launch> {
+    let config = env.path("cloud.conf");
+    let keystone = format!("http://127.0.0.1:{}/v3", free_port()?);
+    std::fs::write(
+        &config,
+        format!(
+            "[Global]\nauth-url = {keystone}\nregion = here\n\
+             application-credential-id = 1\napplication-credential-secret = none\n"
+        ),
+    )?;
+    let kubeconfig = env.cluster.kubeconfig();
+    Ok(Launch::controller(program.binary, kubeconfig, "openstack", &config))
+}

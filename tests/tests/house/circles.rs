@@ -1,0 +1,140 @@
+//! No circles between modules that are not parent and child.
+//!
+//! How it counts: the module A uses the module B if A's code names an item that B defines,
+//! in a `use` or in a path that begins with a module. A re-export is followed to the module
+//! that defines the item. Methods and variants belong to their type. Not seen is what code
+//! reaches without a path (a method on a value) or by a path in a string.
+//! Test code (`#[cfg(test)]`) and other crates do not count.
+//!
+//! To its siblings a module is one thing with all that lies below it: if `a::x` uses `b::y`,
+//! then `a` uses `b`. Among the children of a module there may be no circle. Uses between
+//! a module and what lies above or below it do not count; so the one circle that is not
+//! seen is one through a module that lies above all others of the circle.
+//!
+//! OpenStack's folder counts as one module: what is inside it is not looked at.
+
+mod cases;
+mod modules;
+mod words;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
+
+use ccm_tests::cluster::repository;
+use modules::{Modules, Path, Sources, Use};
+use walkdir::{DirEntry, WalkDir};
+
+/// Modules that count as one with all that is below them.
+const WHOLE: [&str; 1] = ["openstack"];
+
+/// Circles that are still to be cut: a crate, and modules that may use each other.
+const LEFT: [(&str, &[&str]); 0] = [];
+
+/// The uses between a module's children, by the pair of siblings.
+type Siblings = BTreeMap<(Path, Path), BTreeSet<Use>>;
+
+/// Modules that use each other, and the uses that close the circle.
+#[derive(Debug)]
+struct Circle {
+    modules: Vec<String>,
+    uses: Vec<String>,
+}
+
+fn circles(modules: &Modules) -> Vec<Circle> {
+    let siblings = siblings(modules);
+    let reach: BTreeMap<&Path, BTreeSet<&Path>> =
+        siblings.keys().map(|(user, _)| (user, reached(user, &siblings))).collect();
+    let circle = |at: &&Path| {
+        let back = |other: &&&Path| reach.get(**other).is_some_and(|back| back.contains(at));
+        reach[at].iter().filter(back).copied().collect::<BTreeSet<&Path>>()
+    };
+    let circles: BTreeSet<_> = reach.keys().map(circle).collect();
+    circles.iter().filter(|modules| !modules.is_empty()).map(|c| of(c, &siblings)).collect()
+}
+
+/// The modules that a module uses, directly or indirectly.
+fn reached<'a>(from: &'a Path, siblings: &'a Siblings) -> BTreeSet<&'a Path> {
+    let mut reached = BTreeSet::new();
+    let mut open = vec![from];
+    while let Some(at) = open.pop() {
+        let next = siblings.keys().filter(|(user, _)| user == at).map(|(_, used)| used);
+        open.extend(next.filter(|used| reached.insert(*used)));
+    }
+    reached
+}
+
+fn of(circle: &BTreeSet<&Path>, siblings: &Siblings) -> Circle {
+    let inside = |(from, to): &(Path, Path)| circle.contains(from) && circle.contains(to);
+    let uses = siblings.iter().filter(|(pair, _)| inside(pair)).flat_map(|(_, uses)| uses);
+    Circle {
+        modules: circle.iter().map(|path| path.join("::")).collect(),
+        uses: uses.map(|one| format!("{} names {}", one.from.join("::"), one.text)).collect(),
+    }
+}
+
+fn siblings(modules: &Modules) -> Siblings {
+    let mut siblings = Siblings::new();
+    for mut one in modules.uses() {
+        for path in [&mut one.from, &mut one.to] {
+            if path.first().is_some_and(|name| WHOLE.contains(&name.as_str())) {
+                path.truncate(1);
+            }
+        }
+        let same = one.from.iter().zip(&one.to).take_while(|(from, to)| from == to).count();
+        if let (Some(from), Some(to)) = (one.from.get(..=same), one.to.get(..=same)) {
+            siblings.entry((from.to_vec(), to.to_vec())).or_default().insert(one);
+        }
+    }
+    siblings
+}
+
+/// The folders of the product's crates.
+fn crates() -> Vec<String> {
+    let manifests = |folder| WalkDir::new(repository().join(folder)).min_depth(2).max_depth(2);
+    ["bins", "shared"]
+        .into_iter()
+        .flat_map(|folder| manifests(folder).into_iter().flatten().map(move |file| (folder, file)))
+        .filter(|(_, file)| file.file_name() == "Cargo.toml")
+        .filter_map(|(folder, file)| {
+            Some(format!("{folder}/{}", file.path().parent()?.file_name()?.display()))
+        })
+        .collect()
+}
+
+fn sources(name: &str) -> Sources {
+    let folder = repository().join(name).join("src");
+    let files = WalkDir::new(&folder).into_iter().flatten().map(DirEntry::into_path);
+    files
+        .filter(|file| file.extension().is_some_and(|ending| ending == "rs"))
+        .filter_map(|file| {
+            let name = file.strip_prefix(&folder).ok()?.display().to_string();
+            Some((name, fs::read_to_string(&file).ok()?))
+        })
+        .collect()
+}
+
+fn is_left(name: &str, circle: &Circle) -> bool {
+    LEFT.iter().any(|(owner, modules)| {
+        *owner == name && circle.modules.iter().all(|module| modules.contains(&module.as_str()))
+    })
+}
+
+#[test]
+fn modules_make_no_circles() {
+    let mut found = Vec::new();
+    let crates = crates();
+    assert!(crates.len() > 8, "{crates:?}");
+    for name in crates {
+        let sources = sources(&name);
+        for root in ["lib.rs", "main.rs"].into_iter().filter(|root| sources.contains_key(*root)) {
+            let circles = circles(&Modules::read(&sources, root));
+            for circle in circles.iter().filter(|circle| !is_left(&name, circle)) {
+                let (modules, uses) = (circle.modules.join(", "), circle.uses.join("\n    "));
+                found.push(format!("{name}: {modules}\n    {uses}"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "modules use each other in a circle:\n{}", found.join("\n"));
+}

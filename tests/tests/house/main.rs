@@ -1,0 +1,9 @@
+//! Rules of this repository that need no cluster.
+
+mod alerts;
+mod circles;
+mod dashboards;
+mod histories;
+mod pages;
+mod suites;
+mod tidy;

@@ -1,0 +1,193 @@
+//! One controller's rates change while it runs: the walk-through of `docs/rate-limits.md`.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_sim::{poll, program::Program};
+use tokio::time::Instant;
+
+use ccm_tests::nodes;
+use ccm_tests::scenarios::{Env, NODE_AGENT, SOON, lease};
+
+/// How soon a new file is in force: it is looked at every 5 s.
+const IN_FORCE: Duration = Duration::from_secs(10);
+/// Nodes that register while the limit is narrow. Each one costs two writes.
+const NODES: usize = 10;
+/// The burst of the narrow limit; the next request would follow after 100 s.
+const NARROW_BURST: usize = 4;
+const NARROW: &str = "kube_api_qps: 0.01\nkube_api_burst: 4\n";
+const WIDE: &str = "kube_api_qps: 500\nkube_api_burst: 1000\n";
+
+/// A ConfigMap as the kubelet mounts it: `config.yaml -> ..data/config.yaml`, and `..data`
+/// leads to the folder of the current version.
+struct Mount {
+    folder: PathBuf,
+    version: usize,
+}
+
+impl Mount {
+    fn new(folder: PathBuf, text: &str) -> Result<Self> {
+        fs::create_dir(&folder)?;
+        let mut mount = Self { folder, version: 0 };
+        mount.swap(text)?;
+        symlink("..data/config.yaml", mount.file())?;
+        Ok(mount)
+    }
+
+    /// The path for `--config`.
+    fn file(&self) -> PathBuf {
+        self.folder.join("config.yaml")
+    }
+
+    /// A new version takes the place of the one before, all at once.
+    fn swap(&mut self, text: &str) -> Result<()> {
+        let name = |version: usize| format!("..version_{version}");
+        let before = self.folder.join(name(self.version));
+        self.version += 1;
+        let now = name(self.version);
+        fs::create_dir(self.folder.join(&now))?;
+        fs::write(self.folder.join(&now).join("config.yaml"), text)?;
+        let aside = self.folder.join("..data_tmp");
+        symlink(&now, &aside)?;
+        fs::rename(&aside, self.folder.join("..data"))?;
+        if before.exists() {
+            fs::remove_dir_all(before)?;
+        }
+        Ok(())
+    }
+}
+
+/// The values that no file may change.
+#[derive(Debug, PartialEq)]
+struct Unmoved {
+    processes: [u32; 2],
+    leases: Vec<(Option<String>, Option<i32>)>,
+}
+
+impl Unmoved {
+    async fn look(env: &Env, node_ccm: &Program, lifecycle_ccm: &Program) -> Result<Self> {
+        let mut leases = Vec::new();
+        for name in ["node-ccm", "lifecycle-ccm"] {
+            let spec = lease(env, name).await?;
+            leases.push((spec.holder_identity, spec.lease_transitions));
+        }
+        Ok(Self { processes: [node_ccm.id()?, lifecycle_ccm.id()?], leases })
+    }
+}
+
+/// The sample of this name for reads or writes to the API server.
+async fn limiter(program: &Program, name: &str) -> Result<f64> {
+    let sample = format!(r#"ccm_limiter_{name}{{service="apiserver",class="write"}}"#);
+    let samples = program.metrics().await?;
+    samples.get(&sample).copied().with_context(|| format!("no {sample}"))
+}
+
+/// Waits until this rate and burst are shown, and says how long that took.
+async fn in_force(program: &Program, rate: f64, burst: f64) -> Result<Duration> {
+    let since = Instant::now();
+    poll::until(&format!("{rate}/s, burst {burst} in force"), IN_FORCE, || async {
+        let shown = (limiter(program, "rate").await?, limiter(program, "burst").await?);
+        ensure!((shown.0 - rate).abs() < 1e-6 && (shown.1 - burst).abs() < 1e-6, "{shown:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    Ok(since.elapsed())
+}
+
+async fn reloads(program: &Program, result: &str) -> Result<f64> {
+    program.metric(&format!("ccm_config_reloads_total{{result=\"{result}\"}}")).await
+}
+
+fn config(file: &Path) -> String {
+    format!("--config={}", file.display())
+}
+
+pub(super) async fn one_controllers_rates_change_while_it_runs(env: Env) -> Result<()> {
+    let mut own = Mount::new(env.path("node-ccm"), WIDE)?;
+    let sibling = Mount::new(env.path("lifecycle-ccm"), WIDE)?;
+    let node_ccm = env.start(&env.node_ccm().arg(config(&own.file()))).await?;
+    let lifecycle_ccm = env.start(&env.lifecycle_ccm().arg(config(&sibling.file()))).await?;
+    let before = Unmoved::look(&env, &node_ccm, &lifecycle_ccm).await?;
+    in_force(&node_ccm, 500.0, 1000.0).await?;
+
+    own.swap(NARROW)?;
+    let narrow = in_force(&node_ccm, 0.01, 4.0).await?;
+    narrow_holds(&env, &node_ccm).await?;
+
+    own.swap("kube_api_qps: many\n")?;
+    let refused = refusal(&node_ccm).await?;
+    in_force(&node_ccm, 0.01, 4.0).await.context("the old rate stays")?;
+
+    own.swap(WIDE)?;
+    let wide = in_force(&node_ccm, 500.0, 1000.0).await?;
+    // A moment after the rate, the page says of the file that it is taken over.
+    poll::until("two new versions to be counted, and the file to be valid", SOON, || async {
+        let valid = node_ccm.metric("ccm_config_valid").await? > 0.5;
+        Ok((valid && reloads(&node_ccm, "success").await? > 1.5).then_some(()))
+    })
+    .await?;
+    nodes::all_initialised(&env.client, 4 * SOON).await?;
+    let writes = env.node_writes(NODE_AGENT).await?;
+    let done = writes.iter().filter(|request| request.code == 200).count();
+    ensure!(done == 2 * NODES, "{done} writes for {NODES} nodes");
+
+    ensure!(reloads(&lifecycle_ccm, "success").await? < 0.5, "lifecycle-ccm has a file of its own");
+    in_force(&lifecycle_ccm, 500.0, 1000.0).await?;
+    let after = Unmoved::look(&env, &node_ccm, &lifecycle_ccm).await?;
+    ensure!(after == before, "{before:?} became {after:?}");
+    eprintln!(
+        "a new rate was in force after {:.1} s and {:.1} s, a wrong one refused after {:.1} s",
+        narrow.as_secs_f64(),
+        wide.as_secs_f64(),
+        refused.as_secs_f64()
+    );
+    Ok(())
+}
+
+/// New nodes get what the bucket holds, and the rest waits.
+async fn narrow_holds(env: &Env, node_ccm: &Program) -> Result<()> {
+    for number in 0..NODES {
+        env.add_node(&format!("node-{number}")).await?;
+    }
+    poll::until("writes that wait for the limit", SOON, || async {
+        Ok((limiter(node_ccm, "waiting").await? > 0.5).then_some(()))
+    })
+    .await?;
+    poll::until("the burst to be spent", SOON, || async {
+        Ok((env.node_writes(NODE_AGENT).await?.len() >= NARROW_BURST).then_some(()))
+    })
+    .await?;
+    poll::always("no more than the burst is written", Duration::from_secs(2), || async {
+        let writes = env.node_writes(NODE_AGENT).await?.len();
+        ensure!(writes == NARROW_BURST, "{writes} writes with a burst of {NARROW_BURST}");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until the wrong file is refused, looks at every place that says so, and says how
+/// long it took.
+async fn refusal(node_ccm: &Program) -> Result<Duration> {
+    let since = Instant::now();
+    poll::until("the refusal to be shown", IN_FORCE, || async {
+        Ok((node_ccm.metric("ccm_config_valid").await? < 0.5).then_some(()))
+    })
+    .await?;
+    let took = since.elapsed();
+    ensure!(reloads(node_ccm, "failure").await? > 0.5, "it is counted");
+    let (status, page) = node_ccm.get("/readyz?verbose").await?;
+    ensure!(status == 200, "a refused file does not make it unready: {page}");
+    let line = page.lines().find(|line| line.starts_with("[!]config: ")).unwrap_or_default();
+    ensure!(line.contains("the old one stays"), "/readyz says it: {page}");
+    let log = node_ccm.log();
+    let said = log.lines().find(|line| line.contains("rejected the new version"));
+    let said = said.with_context(|| format!("the log says it:\n{log}"))?;
+    ensure!(said.contains("kube_api_qps") && said.contains("many"), "{said}");
+    eprintln!("{line}\n{said}");
+    Ok(took)
+}

@@ -1,0 +1,137 @@
+//! Contents of the objects, for every combination.
+
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_tests::manifests::{Choice, Objects, checks, objects};
+
+use super::rig::Rig;
+
+/// All files that `make manifests` writes.
+pub fn rendered_files_are_current(rig: &Rig, _: &str) -> Result<()> {
+    let fresh = rig.empty("fresh")?;
+    let out = Command::new(rig.tree.path("render.sh")).arg(&fresh).output()?;
+    ensure!(out.status.success(), "render.sh: {}", String::from_utf8_lossy(&out.stderr));
+    let operator = "components/prometheus-operator/rules.yaml";
+    ensure!(
+        fs::read_to_string(fresh.join(operator))? == fs::read_to_string(rig.tree.path(operator))?,
+        "manifests/{operator} is stale: run `make manifests`"
+    );
+    let (new, old) = (files(&fresh.join("rendered"))?, files(&rig.tree.path("rendered"))?);
+    let stale: Vec<_> =
+        new.keys().chain(old.keys()).filter(|name| new.get(*name) != old.get(*name)).collect();
+    ensure!(stale.is_empty(), "manifests/rendered is stale: run `make manifests`: {stale:?}");
+    ensure!(new.len() == rig.tree.overlays.len(), "one file for each overlay");
+    Ok(())
+}
+
+fn files(folder: &Path) -> Result<BTreeMap<String, String>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().context("a file has a name")?.to_string_lossy().into_owned();
+        found.insert(name, fs::read_to_string(path)?);
+    }
+    Ok(found)
+}
+
+pub fn every_choice_is_right_and_accepted(rig: &Rig, _: &str) -> Result<()> {
+    let choices = rig.tree.choices();
+    for choice in &choices {
+        look_at(rig, choice).with_context(|| choice.to_string())?;
+    }
+    for folder in rig.tree.folders() {
+        checks::check(&rig.render(&folder)?.1).with_context(|| folder.clone())?;
+    }
+    eprintln!("{} choices, {} folders", choices.len(), rig.tree.folders().len());
+    Ok(())
+}
+
+fn look_at(rig: &Rig, choice: &Choice) -> Result<()> {
+    let folder = rig.empty("choice")?;
+    rig.tree.write(choice, &folder)?;
+    let text = rig.kubectl.render(&folder)?;
+    let rendered = Objects::parse(&text)?;
+    checks::check(&rendered)?;
+    let names: Vec<_> = rendered.of("Deployment").map(objects::name_of).collect();
+    let wanted: Vec<_> = choice.controllers.iter().map(String::as_str).collect();
+    ensure!(sorted(names.clone()) == sorted(wanted), "Deployments {names:?}");
+    for deployment in rendered.of("Deployment") {
+        let has = |pointer: &str| deployment.pointer(pointer).is_some();
+        let spec = "/spec/template/spec";
+        let replicas = deployment.pointer("/spec/replicas").and_then(serde_json::Value::as_u64);
+        let found = [
+            ("host-network", has(&format!("{spec}/hostNetwork"))),
+            ("control-plane-only", has(&format!("{spec}/nodeSelector"))),
+            ("external-provider", has(&format!("{spec}/initContainers"))),
+            ("one-replica", replicas == Some(1)),
+            ("prometheus-operator", rendered.of("ServiceMonitor").count() == 1),
+        ];
+        for (component, there) in found {
+            ensure!(choice.has(component) == there, "{component} is there: {there}");
+        }
+    }
+    rig.kubectl.apply_well(&text, &["--server-side", "--dry-run=server"])?;
+    Ok(())
+}
+
+fn sorted(mut names: Vec<&str>) -> Vec<&str> {
+    names.sort_unstable();
+    names
+}
+
+/// A folder of three files, made from node-ccm's by another name and port, gives all objects.
+pub fn a_third_controller_is_a_folder(rig: &Rig, _: &str) -> Result<()> {
+    let folder = rig.empty("route-ccm")?;
+    let root = rig.tree.seen_from(&folder)?;
+    let particular = files(&rig.tree.path("node-ccm"))?;
+    let names: Vec<_> = particular.keys().map(String::as_str).collect();
+    ensure!(names == ["clusterrole.yaml", "config.yaml", "kustomization.yaml"], "{names:?}");
+    for (name, text) in &particular {
+        let text = text.replace("../common", &format!("{root}/common"));
+        let text = text.replace("node-", "route-").replace("10258", "10298");
+        fs::write(folder.join(name), text)?;
+    }
+    let text = rig.kubectl.render(&folder)?;
+    let third = Objects::parse(&text)?;
+    checks::check(&third)?;
+    let (_, node) = rig.render("node-ccm")?;
+    let kinds = |objects: &Objects| objects.0.iter().map(objects::identity).collect::<Vec<_>>();
+    let expected: Vec<_> =
+        kinds(&node).iter().map(|name| name.replace("node-", "route-")).collect();
+    ensure!(kinds(&third) == expected, "{:?}", kinds(&third));
+    let lease = third.of("Role").flat_map(|role| objects::list(role, "/rules"));
+    let lease: Vec<_> = lease.flat_map(|rule| objects::list(rule, "/resourceNames")).collect();
+    ensure!(lease == ["route-ccm"], "the Lease is {lease:?}");
+    rig.kubectl.apply_well(&text, &["--server-side", "--dry-run=server"])?;
+    Ok(())
+}
+
+/// The kustomization of docs/installation.md, with the operator's own images and settings and
+/// with the Prometheus operator.
+pub fn an_operators_own_settings_win(rig: &Rig, _: &str) -> Result<()> {
+    let folder = rig.empty("own")?;
+    let page = ccm_tests::cluster::repository().join("docs/installation.md");
+    let page = fs::read_to_string(page)?;
+    let (_, after) =
+        page.split_once("```yaml\n# kustomization.yaml\n").context("the page shows one")?;
+    let (example, _) = after.split_once("```").context("which ends")?;
+    let root = rig.tree.seen_from(&folder)?;
+    fs::write(
+        folder.join("kustomization.yaml"),
+        example.replace("quartet/manifests/", &format!("{root}/")),
+    )?;
+    fs::write(folder.join("node-ccm.yaml"), "cloud_read_qps: 5\n")?;
+    let text = rig.kubectl.render(&folder)?;
+    let own = Objects::parse(&text)?;
+    let settings = own.named("ConfigMap", "node-ccm").context("no settings")?;
+    let config = settings.pointer("/data/config.yaml").and_then(serde_json::Value::as_str);
+    ensure!(config == Some("cloud_read_qps: 5\n"), "{settings}");
+    for deployment in own.of("Deployment") {
+        let image = objects::at(objects::controller(deployment)?, "/image");
+        ensure!(image.starts_with("registry.example.com/"), "{image}");
+    }
+    ensure!(own.of("ServiceMonitor").count() == 1, "no ServiceMonitor");
+    rig.kubectl.apply_well(&text, &["--server-side", "--dry-run=server"])?;
+    Ok(())
+}
