@@ -125,9 +125,9 @@ impl NodeReports {
         }
     }
 
-    fn note(&self, node: &Node, when: When, note: &Note) {
-        let text = note.to_string();
-        let (topic, is_event) = match note {
+    fn note(&self, node: &Node, when: When, about: &Note) {
+        let text = about.to_string();
+        let (topic, is_event) = match about {
             Note::InvalidLabel { .. } => ("InvalidLabel", true),
             Note::ReservedLabel { .. } => ("ReservedLabel", false),
             Note::LabelKept { .. } => ("LabelKept", false),
@@ -144,7 +144,7 @@ impl NodeReports {
             ..Report::default()
         };
         if self.report(node, when, report) {
-            self.metrics.noted(note);
+            self.metrics.noted(about);
         }
     }
 

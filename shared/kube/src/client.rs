@@ -115,6 +115,8 @@ pub struct Clients {
     pub events: kube::Client,
     /// The API server, as `host:port`.
     pub server: String,
+    /// The setting or place that names the server.
+    pub origin: String,
     lease: LeaseService,
 }
 
@@ -143,8 +145,10 @@ impl Clients {
         let plan = Plan::make(found, surroundings.no_proxy).await?;
         let transport =
             |role: Role| transport::transport(plan.connector(), role.idle_connections());
-        Self::assemble(&Layers::new(&config, &plan.config, plan.auth.as_ref()), transport)
-            .map_err(|problem| problem.of(&plan.origin))
+        let layers = Layers::new(&config, &plan.config, plan.auth.as_ref());
+        let is_master = config.master.as_ref().is_some_and(|master| !master.is_empty());
+        let origin = if is_master { "--master" } else { &plan.origin };
+        Self::assemble(&layers, origin, transport).map_err(|problem| problem.of(&plan.origin))
     }
 
     /// Clients that send through `transport` instead of connections, with all layers. For
@@ -164,11 +168,16 @@ impl Clients {
             .map_err(Into::into)
             .service(transport);
         let kube = kube::Config::new(http::Uri::from_static("http://in-process:80"));
-        Self::assemble(&Layers::new(config, &kube, None), |_role| Next::new(transport.clone()))
-            .map_err(|problem| problem.of("in-process clients"))
+        let (layers, origin) = (Layers::new(config, &kube, None), "in-process clients");
+        Self::assemble(&layers, origin, |_role| Next::new(transport.clone()))
+            .map_err(|problem| problem.of(origin))
     }
 
-    fn assemble(layers: &Layers<'_>, transport: impl Fn(Role) -> Next) -> Result<Self, Problem> {
+    fn assemble(
+        layers: &Layers<'_>,
+        origin: &str,
+        transport: impl Fn(Role) -> Next,
+    ) -> Result<Self, Problem> {
         let stack = |role| layers.around(role, transport(role));
         let client = |role| Ok::<_, Problem>(kube::Client::new(stack(role)?, NAMESPACE));
         Ok(Self {
@@ -177,6 +186,7 @@ impl Clients {
             events: client(Role::Events)?,
             lease: stack(Role::Lease)?,
             server: layers.server().to_owned(),
+            origin: origin.to_owned(),
         })
     }
 

@@ -30,8 +30,8 @@ use crate::{
     store::{Change, Store, Stored},
 };
 
-/// After this many consecutive errors that make a watch unable to continue (expired version,
-/// server error, unreadable events), the stream is replaced by one that lists again. kube's
+/// After this many consecutive errors that may make a watch unable to continue (server error,
+/// unreadable events), or one expired version, the stream is replaced by one that lists again. kube's
 /// watcher alone would retry an expired version without end if the response is an HTTP
 /// status instead of an event.
 const RELIST_AFTER: u32 = 3;
@@ -57,6 +57,9 @@ pub struct Informer<K: Stored> {
     on_change: OnChange<K>,
     meter: Meter,
     backoff: DefaultBackoff,
+    /// The waits after an expired version, which only a new list can end: an outage before it
+    /// must not make them long.
+    expired: DefaultBackoff,
     trouble: Trouble,
 }
 
@@ -87,6 +90,7 @@ impl<K: Stored> Informer<K> {
             on_change,
             meter: metrics.of::<K>(),
             backoff: DefaultBackoff::default(),
+            expired: DefaultBackoff::default(),
             trouble: Trouble::default(),
         }
     }
@@ -121,13 +125,18 @@ impl<K: Stored> Informer<K> {
                     self.apply(event);
                 }
                 Err(error) => {
-                    failures += u32::from(ends_a_watch(&error));
+                    let is_expired = is_expired(&error);
+                    failures += match is_expired {
+                        true => RELIST_AFTER,
+                        false => u32::from(ends_a_watch(&error)),
+                    };
                     let error = to_api_error(error, self.api.resource_url());
                     self.meter.failed(&error);
                     *self.trouble.0.lock() = Some(error);
-                    // The back-off outlives the stream: a server where every watch fails
+                    // The back-offs outlive the stream: a server where every watch fails
                     // must not serve a whole list every few seconds.
-                    sleep(self.backoff.next().unwrap_or(LONGEST_WAIT)).await;
+                    let backoff = if is_expired { &mut self.expired } else { &mut self.backoff };
+                    sleep(backoff.next().unwrap_or(LONGEST_WAIT)).await;
                     if failures >= RELIST_AFTER {
                         return;
                     }
@@ -158,15 +167,20 @@ impl<K: Stored> Informer<K> {
                 );
             }
             Event::Apply(wire) => {
-                self.backoff.reset();
+                self.reset_backoff();
                 self.read_and_report(wire, Store::apply_watched);
             }
             Event::Delete(wire) => {
-                self.backoff.reset();
+                self.reset_backoff();
                 self.read_and_report(wire, |store, object| store.remove_watched(&object));
             }
         }
         self.meter.objects(self.store.len());
+    }
+
+    fn reset_backoff(&mut self) {
+        self.backoff.reset();
+        self.expired.reset();
     }
 
     /// Skips an object that cannot be read; the others are not affected.
@@ -202,6 +216,16 @@ fn ends_a_watch(error: &watcher::Error) -> bool {
         watcher::Error::WatchError(status) => refuses_version(status),
         // A failed list starts again in any case.
         watcher::Error::InitialListFailed(_) | watcher::Error::NoResourceVersion => false,
+    }
+}
+
+/// Whether the server says that a watch cannot continue from its version.
+fn is_expired(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => status.code == 410,
+        _ => false,
     }
 }
 

@@ -50,8 +50,11 @@ impl FromStr for NodeSelector {
     type Err = InvalidSelector;
 
     fn from_str(text: &str) -> Result<Self, InvalidSelector> {
-        let parts = split(text).filter(|part| !part.is_empty());
-        Ok(Self { selector: parts.map(expression).collect::<Result<_, _>>()? })
+        // Only a blank text selects all: with `,` or `a,` a part was forgotten.
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        Ok(Self { selector: split(text).map(expression).collect::<Result<_, _>>()? })
     }
 }
 
@@ -126,7 +129,7 @@ mod tests {
     fn nodes_are_chosen_by_their_labels() {
         for (text, expect) in [
             ("", true),
-            (" , ", true),
+            ("  ", true),
             ("role=worker", true),
             ("role==worker,zone!=b", true),
             ("role = worker , zone in (a, b)", true),
@@ -149,6 +152,10 @@ mod tests {
     fn what_is_no_selector_is_refused_by_name() {
         for (text, part) in [
             ("role=worker,=x", "=x"),
+            (",", ""),
+            (" , ", ""),
+            ("role=worker,", ""),
+            ("role,,zone", ""),
             ("zone in a,b", "zone in a"),
             ("zone in (a,b", "zone in (a,b"),
             ("zone among (a)", "zone among (a)"),

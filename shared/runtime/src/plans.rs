@@ -5,7 +5,14 @@
 //! afterwards. With `--mode=observe` it only publishes, so that the page shows the changes
 //! that the program would make.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use ccm_base::{
     clock,
@@ -90,6 +97,8 @@ pub struct Plans {
 
 struct Shared {
     mode: Mode,
+    /// Another replica leads, or none: this one plans nothing.
+    standby: AtomicBool,
     /// By kind and key.
     plans: Mutex<BTreeMap<(&'static str, String), Plan>>,
     metrics: PlanMetrics,
@@ -99,6 +108,8 @@ struct Shared {
 #[derive(Serialize)]
 struct Page {
     mode: Mode,
+    /// Whether this replica does not lead, so that it plans nothing.
+    standby: bool,
     objects: usize,
     /// The number of objects omitted here.
     omitted: usize,
@@ -114,7 +125,13 @@ impl Plans {
     pub fn new(mode: Mode, metrics: &Metrics) -> Self {
         let metrics = PlanMetrics::new(metrics);
         metrics.observing.set((mode == Mode::Observe).into());
-        Self { shared: Arc::new(Shared { mode, plans: Mutex::default(), metrics }) }
+        let standby = AtomicBool::new(false);
+        Self { shared: Arc::new(Shared { mode, standby, plans: Mutex::default(), metrics }) }
+    }
+
+    /// Says on the page whether this replica waits to become leader.
+    pub(crate) fn stand_by(&self, is_standby: bool) {
+        self.shared.standby.store(is_standby, Ordering::Relaxed);
     }
 
     /// Whether the program makes changes.
@@ -180,9 +197,12 @@ impl Plans {
 
     /// The page as text.
     pub fn text(&self, name: Option<&str>) -> String {
-        let Page { mode, objects, omitted, due, held, plans } = self.page(name);
+        let Page { mode, standby, objects, omitted, due, held, plans } = self.page(name);
         let mode = match mode {
             Mode::Observe => "mode: observe, no step is executed",
+            Mode::Control if standby => {
+                "mode: control, standby: only the leader's page shows plans"
+            }
             Mode::Control => "mode: control, steps that are not executed yet",
         };
         let (due, held) = (counts(&due), counts(&held));
@@ -208,7 +228,9 @@ impl Plans {
         }
         let objects = chosen.clone().count();
         let plans: Vec<_> = chosen.take(SHOWN).cloned().collect();
-        Page { mode: self.shared.mode, objects, omitted: objects - plans.len(), due, held, plans }
+        let standby = self.shared.standby.load(Ordering::Relaxed);
+        let (mode, omitted) = (self.shared.mode, objects - plans.len());
+        Page { mode, standby, objects, omitted, due, held, plans }
     }
 }
 

@@ -185,8 +185,11 @@ fn an_invalid_approval_is_ignored() {
         let error = SetApproval::read(&data(&entries)).unwrap_err();
         assert_eq!(error.to_string(), expect);
     }
-    let error = SetApproval::read(&data(&[("selector", "a b"), time])).unwrap_err();
-    assert!(matches!(error, InvalidApproval::Selector(_)), "{error}");
+    // A lone comma would approve every object.
+    for selector in ["a b", ",", " , ", "pool=batch,"] {
+        let error = SetApproval::read(&data(&[("selector", selector), time])).unwrap_err();
+        assert!(matches!(error, InvalidApproval::Selector(_)), "{error}");
+    }
 }
 
 #[test]

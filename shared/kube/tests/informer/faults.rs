@@ -21,7 +21,6 @@ fn repeat(fault: &Fault, times: usize) -> Vec<Fault> {
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_cannot_go_on_is_replaced_by_a_list() {
     for fault in [
-        Fault::Status(410),
         Fault::Status(504),
         Fault::Status(400),
         Fault::Event(504),
@@ -66,6 +65,26 @@ async fn an_expired_version_said_by_an_event_is_listed_at_once() {
     sleep(A_WATCH + Duration::from_secs(5)).await;
     assert_eq!(running.reported(), ["+b:x"]);
     assert_eq!((running.relists(), running.errors("expired")), (1.0, 1.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_does_not_delay_the_list_after_an_expired_version() {
+    for expired in [Fault::Status(410), Fault::Event(410)] {
+        let server = Server::new();
+        server.put(node("a", "x"));
+        let running = Running::synced(&server).await;
+        let outage = repeat(&Fault::Status(503), 6);
+        server.fail_watches([vec![Fault::Silence], outage, vec![expired.clone()]].concat());
+        sleep(A_WATCH).await;
+        server.put(node("b", "x"));
+        while running.errors("expired") == 0.0 {
+            sleep(Duration::from_millis(100)).await;
+        }
+        assert!(running.reported().is_empty(), "{expired:?}");
+        // One step of the back-off is at most 1.6 s.
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(running.reported(), ["+b:x"], "{expired:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -118,6 +118,12 @@ impl Elector {
         &self.identity
     }
 
+    /// The other holder of the Lease and when it is free, for people; empty if there is none.
+    pub fn rival(&self) -> impl Fn() -> String + Send + Sync + 'static {
+        let guard = self.guard.clone();
+        move || guard.observed().rival(Instant::now())
+    }
+
     /// The leadership state for the rest of the process.
     pub fn leadership(&self) -> &Leadership {
         &self.leadership
@@ -153,7 +159,12 @@ impl Elector {
                 Attempt::Theirs => {
                     let holder = self.guard.observed().holder().to_owned();
                     if holder != known {
-                        tracing::info!(lease, holder, "another replica leads; standing by");
+                        let rival = self.guard.observed().rival(Instant::now());
+                        tracing::info!(
+                            lease,
+                            holder,
+                            "another replica leads; standing by: {rival}"
+                        );
                         known = holder;
                     }
                 }

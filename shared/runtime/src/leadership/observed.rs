@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ccm_base::message::{LONGEST_LINE, one_line};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -77,6 +78,15 @@ impl Observed {
         holder(record) == self.me
     }
 
+    /// The other holder and the time until a candidate may take over, for people; empty if there is
+    /// none.
+    pub(super) fn rival(&self, now: Instant) -> String {
+        let Some(expiry) = self.expires_at() else { return String::new() };
+        let holder = one_line(self.holder(), LONGEST_LINE);
+        let left = expiry.saturating_duration_since(now).as_secs();
+        format!("held by {holder}, free in {left} s unless renewed")
+    }
+
     fn is_held_by_other(&self) -> bool {
         !self.holder().is_empty() && self.holder() != self.me
     }
@@ -84,8 +94,8 @@ impl Observed {
     /// The longer of the record's duration and our own, so that replicas with different settings
     /// cannot lead at the same time.
     fn respected(&self, record: &Value) -> Duration {
-        let own = record.get("leaseDurationSeconds").and_then(Value::as_u64);
-        own.map_or(self.duration, |seconds| Duration::from_secs(seconds).max(self.duration))
+        let own = record.get("leaseDurationSeconds").and_then(Value::as_u64).unwrap_or_default();
+        Duration::from_secs(own).max(self.duration)
     }
 }
 
@@ -126,8 +136,22 @@ mod tests {
         check(json!({"holderIdentity": "other", "leaseDurationSeconds": u64::MAX}), None);
         check(json!({"holderIdentity": "", "leaseDurationSeconds": 15}), Some(0));
         check(json!({"leaseDurationSeconds": 15}), Some(0));
+        check(json!({"holderIdentity": "other", "leaseDurationSeconds": -1}), Some(15));
         check(json!({"holderIdentity": "me", "leaseDurationSeconds": 15}), Some(0));
         check(Value::Null, Some(0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_standby_names_the_holder_and_when_the_lease_is_free() {
+        let start = Instant::now();
+        let mut observed = Observed::new("me", OURS);
+        assert_eq!(observed.rival(start), "");
+        observed.saw(&json!({"holderIdentity": "other\nx", "leaseDurationSeconds": 3600}), start);
+        let rival = |at| observed.rival(start + seconds(at));
+        assert_eq!(rival(10), "held by other x, free in 3590 s unless renewed");
+        assert_eq!(rival(3700), "held by other x, free in 0 s unless renewed");
+        observed.saw(&json!({"holderIdentity": "me"}), start);
+        assert_eq!(observed.rival(start), "");
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 
+use ccm_kube::ApiError;
 use futures::TryStreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
@@ -18,14 +19,13 @@ use kube::{
 use serde_json::Value;
 use tokio::{sync::Notify, time::Instant};
 
-use super::{guard::LeaseGuard, log_throttle::LogThrottle, observed::holder};
+use super::{guard::LeaseGuard, log_throttle::LogThrottle, observed::holder, problem::Reason};
 use crate::settings::ElectionSettings;
 
 /// The server ends a watch after this many seconds, so that a dead connection is detected.
 const WATCH_SECONDS: u32 = 60;
 /// The consequence of a failing watch.
-const BLIND: &str = "cannot watch the lease, so a takeover may take some seconds longer; \
-                     the rights to list and watch leases are needed";
+const BLIND: &str = "cannot watch the lease, so a takeover may take some seconds longer";
 
 /// Keeps `guard` informed about the Lease, so that the time for which an unchanged record is
 /// respected counts from its last change, not from the next attempt after it. Notifies `free`
@@ -57,9 +57,42 @@ pub(super) async fn watch(
             Err(error) => {
                 if throttle.is_due() {
                     let lease = format!("{namespace}/{name}");
-                    tracing::warn!(lease, error = %error, "{BLIND}");
+                    let remedy = remedy(&error);
+                    tracing::warn!(lease, error = %error, "{BLIND}; {remedy}");
                 }
             }
+        }
+    }
+}
+
+/// The API server's answer decides whether rights are missing.
+fn remedy(error: &watcher::Error) -> &'static str {
+    use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
+    let reason = match error {
+        InitialListFailed(kube::Error::Api(status))
+        | WatchStartFailed(kube::Error::Api(status))
+        | WatchFailed(kube::Error::Api(status))
+        | WatchError(status) => Reason::from(&ApiError::from_status(status)),
+        _ => Reason::Unavailable,
+    };
+    reason.remedy()
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn only_a_refusal_points_to_rights() {
+        let status = |code| Box::new(Status::failure("", "").with_code(code));
+        let of = |code| watcher::Error::WatchStartFailed(kube::Error::Api(status(code)));
+        assert!(remedy(&of(403)).contains("rights to get, create, patch, list and watch leases"));
+        assert!(remedy(&watcher::Error::WatchError(status(403))).contains("rights"));
+        assert!(remedy(&of(401)).contains("credentials"));
+        for harmless in [of(500), of(410), watcher::Error::NoResourceVersion] {
+            assert_eq!(remedy(&harmless), "retrying");
         }
     }
 }

@@ -58,7 +58,7 @@ fn the_page_shows_each_objects_steps() {
         "steps": [{"step": "labels", "changes": ["c=d"], "reason": "so it is"}],
     });
     let expect = json!({
-        "mode": "observe", "objects": 3, "omitted": 0, "due": {"addresses": 1, "labels": 2},
+        "mode": "observe", "standby": false, "objects": 3, "omitted": 0, "due": {"addresses": 1, "labels": 2},
         "held": {"delete": 1}, "plans": [first, second, third],
     });
     assert_eq!(json(&plans, None), expect);
@@ -136,4 +136,15 @@ fn the_page_is_bounded() {
     assert!(plans.text(None).ends_with("\n7 more objects; use /plan?name=NAME for a single one\n"));
     let last = format!("node-{:05}", SHOWN + 6);
     assert_eq!(json(&plans, Some(&last))["plans"][0]["name"], json!(last));
+}
+
+#[test]
+fn a_standby_says_that_it_plans_nothing() {
+    let plans = Plans::new(Mode::Control, &Metrics::new());
+    assert!(plans.json(None).contains("\"standby\": false"));
+    plans.stand_by(true);
+    assert!(plans.text(None).starts_with("mode: control, standby: only the leader's page"));
+    assert!(plans.json(None).contains("\"standby\": true"));
+    plans.stand_by(false);
+    assert!(plans.text(None).starts_with("mode: control, steps that are not executed yet"));
 }

@@ -80,9 +80,11 @@ impl<P: Program> Parts<P> {
         let program = Arc::new(P::prepare(&context).await?);
         self.startup.pass("prepared");
         if let Some(elector) = elector {
+            self.plans.stand_by(true);
             self.stand(elector);
         }
         self.leadership.wait_leading().await;
+        self.plans.stand_by(false);
         match self.plans.mode() {
             Mode::Control => self.metrics.set_running(P::IDENTITY.alias, true),
             Mode::Observe => tracing::info!("{OBSERVES}"),
@@ -147,14 +149,17 @@ impl<P: Program> Parts<P> {
     fn stand(&self, elector: Elector) {
         let (leadership, lease) =
             (self.leadership.clone(), self.common.borrow().election.lease.clone());
-        let me = elector.identity().to_owned();
+        let (me, rival) = (elector.identity().to_owned(), elector.rival());
         self.health.add("leaderElection", Scope::Liveness, move || {
             if leadership.is_overdue() {
                 let why = format!("failed election to renew leadership on lease {lease}");
                 return Verdict::Failed(why);
             }
             Verdict::Passed(match leadership.remaining().as_secs() {
-                _ if !leadership.is_leader() => format!("standing by for lease {lease} as {me}"),
+                _ if !leadership.is_leader() => match rival() {
+                    rival if rival.is_empty() => format!("standing by for lease {lease} as {me}"),
+                    rival => format!("standing by for lease {lease} as {me}; {rival}"),
+                },
                 left => {
                     format!("leads by lease {lease} as {me}, term ends in {left} s unless renewed")
                 }

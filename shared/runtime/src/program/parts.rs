@@ -73,6 +73,8 @@ impl<P: Program> Parts<P> {
         // Only the kubeconfig can fail here; this makes no request.
         let clients =
             Clients::connect(config).await.map_err(|error| Failure::Usage(chain(&error)))?;
+        // Errors of connections do not name the server.
+        tracing::info!(server = clients.server, from = clients.origin, "the API server");
         let events = record_events::<P>(&settings, &clients, &metrics, &events_task);
         let elector = elector(&settings, &clients, &events, &metrics);
         let leadership = match &elector {

@@ -97,15 +97,17 @@ fn work<P: Program>(
 }
 
 /// Cancels `stop` at the first signal; returns the exit code at the second. SIGINT is Ctrl-C,
-/// Kubernetes sends SIGTERM.
+/// Kubernetes sends SIGTERM, a terminal that is closed sends SIGHUP.
 pub(super) async fn signalled(stop: &CancellationToken) -> io::Result<u8> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     loop {
         // 128 plus the signal number, as a shell reports it.
         let (signal, code) = tokio::select! {
             _ = interrupt.recv() => ("SIGINT", 130),
             _ = terminate.recv() => ("SIGTERM", 143),
+            _ = hangup.recv() => ("SIGHUP", 129),
         };
         if stop.is_cancelled() {
             tracing::warn!(signal, "exiting immediately");

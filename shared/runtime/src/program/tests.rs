@@ -11,7 +11,7 @@ fn exit_codes_are_as_documented() {
 
 #[tokio::test]
 async fn the_first_signal_ends_in_order_and_the_second_at_once() {
-    for (signal, expect) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+    for (signal, expect) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let stop = CancellationToken::new();
         let raise = async {
             // The handlers are installed by now.

@@ -179,7 +179,8 @@ impl fmt::Debug for KubeSettings {
 
 ccm_settings::settings! {
     impl KubeSettings {
-        /// Kubeconfig file. Without it and --master: the variable KUBECONFIG, else the pod's service account.
+        /// Kubeconfig file. Without it: the variable KUBECONFIG, else ~/.kube/config if it exists, else the pod's
+        /// service account.
         kubeconfig: Option<PathBuf> = fixed(Path, "kubeconfig", "");
         /// URL of the API server; overrides the one in the kubeconfig.
         master: Option<String> = fixed(Text, "master", "");
@@ -238,14 +239,14 @@ ccm_settings::settings! {
             checked("must be printable ASCII, as in HTTP headers", |names: &Vec<String>| {
                 names.iter().flat_map(|name| name.bytes()).all(|byte| matches!(byte, b' '..=b'~'))
             });
-        /// Read requests per second to each service of the cloud. A negative number means no limit. One list covers
-        /// the whole fleet, so this only guards against many single reads; a 429 lowers it temporarily.
+        /// Read requests per second to each service of the cloud. 0 means the default, a negative number no limit.
+        /// One list covers the whole fleet, so this only guards against many single reads; a 429 lowers it temporarily.
         read_rate: Option<f64> = live(Number, "cloud-read-qps", "50"), per_second;
-        /// Burst of --cloud-read-qps.
+        /// Burst of --cloud-read-qps. 0 means the default.
         read_burst: u32 = live(Count, "cloud-read-burst", "100"), zero_is_default;
-        /// Write requests per second to each service of the cloud. A negative number means no limit.
+        /// Write requests per second to each service of the cloud. 0 means the default, a negative number no limit.
         write_rate: Option<f64> = live(Number, "cloud-write-qps", "10"), per_second;
-        /// Burst of --cloud-write-qps.
+        /// Burst of --cloud-write-qps. 0 means the default.
         write_burst: u32 = live(Count, "cloud-write-burst", "20"), zero_is_default;
     } => |_, _| {
         let reads = Rate { per_second: read_rate, burst: read_burst };

@@ -13,7 +13,7 @@ pub(super) fn client(tls: &Tls, needed: bool) -> Result<ClientConfig, CloudError
     let roots = match &tls.ca_file {
         _ if tls.insecure => {
             tracing::warn!(
-                "tls-insecure: certificates are not verified, so that whoever sits between us and the cloud can read the credentials; set ca-file instead"
+                "tls-insecure: certificates are not verified, so anyone on the network path can read the credentials; set ca-file instead"
             );
             None
         }

@@ -217,7 +217,7 @@ async fn a_name_proves_nothing_where_the_list_may_lack_servers() {
             },
             "no request ID",
         ),
-        (|rig| rig.cloud.world.lock().spoken.0 = None, "no microversion"),
+        (|rig| rig.cloud.world.lock().spoken.0 = None, "this Nova supports 2.1"),
     ];
     let refused = |answer: &LookupResult, expect: &str| {
         let error = error(answer);
