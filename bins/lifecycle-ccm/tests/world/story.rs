@@ -98,7 +98,8 @@ async fn breaker(stage: &Stage, open: bool) -> Result<()> {
     poll::until(&format!("the breaker to be open: {open}"), 2 * SOON, || async {
         let mut shown = 0.0;
         for program in &stage.replicas {
-            shown += program.metric("ccm_lifecycle_breaker_open").await?;
+            let metrics = program.metrics().await?;
+            shown += metrics.get("ccm_lifecycle_breaker_open").copied().unwrap_or_default();
         }
         Ok(((shown > 0.0) == open).then_some(()))
     })
