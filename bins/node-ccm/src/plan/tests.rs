@@ -266,7 +266,7 @@ fn a_changed_first_internal_ip_of_a_ready_node_is_reported_or_held() {
     let mut moved = full_instance();
     moved.addresses[0].address = "10.0.0.2".to_owned();
     let found = found(moved);
-    let hold = Policy { internal_ip_change: InternalIpChange::Hold, ..Policy::default() };
+    let holding = Policy { internal_ip_change: InternalIpChange::Hold, ..Policy::default() };
     let notes_and_steps = |node: &Node, policy| {
         let got = plan(node, Claim::Ours, &found, policy);
         let addressed = got.steps.iter().any(|step| matches!(step, Step::SetAddresses { .. }));
@@ -287,15 +287,15 @@ fn a_changed_first_internal_ip_of_a_ready_node_is_reported_or_held() {
     let held = "the cloud returns 10.0.0.2 as the first InternalIP; this node is Ready and keeps 10.0.0.1 \
                 (--node-internal-ip-change=hold)";
     assert_eq!(
-        notes_and_steps(&node, hold),
+        notes_and_steps(&node, holding),
         (held.to_owned(), false, 1),
         "labels follow nevertheless"
     );
     let not_ready = Node { conditions: ready("False"), ..node.clone() };
-    assert_eq!(notes_and_steps(&not_ready, hold), (String::new(), true, 2));
+    assert_eq!(notes_and_steps(&not_ready, holding), (String::new(), true, 2));
     let fresh = Node { taints: tainted().taints, ..node };
     assert_eq!(
-        notes_and_steps(&fresh, hold),
+        notes_and_steps(&fresh, holding),
         (String::new(), true, 2),
         "a new node has nothing to lose"
     );

@@ -66,7 +66,7 @@ async fn an_observer_needs_no_lease_and_reports_its_mode() {
     process.page_has("/plan", "node-1").await;
     process.ready().await;
     let (_, page) = process.get("/readyz?verbose").await;
-    assert!(page.contains("[+]mode ok: observes: takes no Lease and writes nothing"), "{page}");
+    assert!(page.contains("[+]mode ok: observe mode: no Lease and no writes"), "{page}");
     assert!(!page.contains("leaderElection"), "{page}");
     let (_, metrics) = process.get("/metrics").await;
     assert!(metrics.contains("\nccm_observing 1\n"), "{metrics}");
