@@ -57,7 +57,7 @@ fn terms(lease: String) -> ElectionSettings {
     }
 }
 
-/// Races, and fails if two led at once or nobody for long.
+/// Races, and fails if two candidates led at once, or none for long.
 pub async fn run(arena: &Arena, rounds: usize, seed: Option<u64>) -> Result<()> {
     let seed = seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     println!("\n-- race: two candidates per lease, terms of 1 s, 0.667 s, 0.133 s, --seed {seed}");

@@ -148,7 +148,7 @@ impl Run {
             if !agenda.is_empty() {
                 now = self.pass(now, &agenda.look_up, agenda.list)?;
             }
-            self.nobody_is_lost(now)?;
+            self.gone_nodes_are_deleted_in_time(now)?;
             now = self.sleep(now, agenda.next, agenda.is_empty());
         }
         Ok(self.tally)
@@ -365,7 +365,7 @@ impl Run {
 
     /// A judged node must be deleted within a confirmation period, three monitor periods and
     /// ten seconds of truthful answers, a closed breaker and free budget.
-    fn nobody_is_lost(&self, now: u64) -> Result<(), String> {
+    fn gone_nodes_are_deleted_in_time(&self, now: u64) -> Result<(), String> {
         let bound = ms(self.policy.confirmation_period + 3 * self.policy.monitor_period) + 10_000;
         let lost = self.calm.iter().flatten().any(|since| now - since > bound);
         if lost { Err(self.fail(now, "a dead node was not deleted in time")) } else { Ok(()) }

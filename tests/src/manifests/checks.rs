@@ -289,7 +289,7 @@ fn volumes_lead_somewhere(objects: &Objects) -> Vec<String> {
         for (kind, name) in named.filter(|(_, name)| !name.is_empty()) {
             let elsewhere = MADE_ELSEWHERE.contains(&&*format!("{kind} {name}"));
             if !elsewhere && objects.named(kind, name).is_none() {
-                problems.push(format!("{who} needs {kind} {name}, which nobody makes"));
+                problems.push(format!("{who} needs {kind} {name}, which no manifest creates"));
             }
         }
         for mount in containers(deployment).flat_map(|found| list(found, "/volumeMounts")) {

@@ -148,7 +148,11 @@ impl Manifest {
                 && object["subjects"] == subject
         });
         let name = text(&role["metadata"]["name"]);
-        ensure!(bound, "no {kind} binds {name} to the account {} and nobody else", self.program);
+        ensure!(
+            bound,
+            "no {kind} binds {name} to the account {} and no other account",
+            self.program
+        );
         Ok(())
     }
 }

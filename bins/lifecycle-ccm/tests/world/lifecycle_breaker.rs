@@ -58,7 +58,7 @@ pub(super) async fn cloud_errors_delete_no_node(env: Env) -> Result<()> {
         }
         nodes::stay(&env.client, &FLEET, DELETION).await?;
     }
-    ensure!(count(&program, DELETIONS).await? == 0, "nobody is deleted");
+    ensure!(count(&program, DELETIONS).await? == 0, "no node is deleted");
     env.cloud().faults().clear();
     nodes::gone(&env.client, "node-0", 2 * SOON).await?;
     nodes::stay(&env.client, FLEET.get(1..).unwrap_or_default(), DELETION).await

@@ -17,7 +17,7 @@ async fn work() -> Result<usize, Failure> {
     Ok(number)
 }
 
-/// What a caller with so many seconds gets from the work.
+/// The result of the work for a caller with this many seconds left.
 async fn take<F>(flight: &Flight<usize>, seconds: u64, work: impl FnOnce() -> F) -> Took
 where
     F: Future<Output = Result<usize, Failure>> + Send + 'static,

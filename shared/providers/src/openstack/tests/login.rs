@@ -62,7 +62,7 @@ async fn each_waiter_has_its_own_deadline_and_the_login_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_keystone_that_hangs_holds_nobody() {
+async fn a_keystone_that_hangs_delays_no_caller() {
     let rig = Rig::new();
     rig.cloud.always("keystone", Some(Move::Hang));
     let begin = Instant::now();
@@ -89,7 +89,7 @@ async fn a_token_is_renewed_before_its_end_without_anybody_waiting() {
     rig.cloud.next("keystone", [Move::Slow(Duration::from_secs(3))]);
     let begin = Instant::now();
     join_all((0..10).map(|_| async { rig.nova(10).await.unwrap() })).await;
-    assert!(begin.elapsed() < Duration::from_secs(1), "nobody waits");
+    assert!(begin.elapsed() < Duration::from_secs(1), "no caller waits");
     sleep(Duration::from_secs(4)).await;
     rig.nova(10).await.unwrap();
     assert_eq!(rig.cloud.logins(), 2);
@@ -239,7 +239,7 @@ async fn a_provider_id_of_the_region_in_use_is_ours_in_every_spelling() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_region_that_nobody_has_named_yet_is_not_ours() {
+async fn a_region_that_is_not_known_yet_is_not_ours() {
     let rig = Rig::new();
     let config = Config { region: None, ..config(PASSWORD) };
     let cloud = OpenStackCloud::new(rig.clients(), &config).unwrap();

@@ -14,7 +14,7 @@ use crate::openstack::client::Service;
 
 const NEW: &str = "battery staple";
 
-/// Puts another password in use after so many seconds, which the cloud takes.
+/// Starts using another password, which the cloud accepts, after this many seconds.
 async fn replace_after(rig: &Rig, seconds: u64) -> Result<(), CloudError> {
     sleep(Duration::from_secs(seconds)).await;
     rig.cloud.set_password(NEW);
@@ -58,7 +58,7 @@ async fn who_waits_for_the_end_of_keystones_pause_does_not_show_the_old_password
     let (ends, replaced) = tokio::join!(callers(&rig), replace_after(&rig, 0));
     replaced.unwrap();
     assert_eq!(ends.1, 10);
-    // The password may be shown by either first; whoever has waited on is not refused.
+    // Either may send the password first; the caller that waited is not refused.
     let shown = |password: &str| {
         let seen = rig.cloud.seen();
         let bodies = seen.iter().map(|seen| String::from_utf8_lossy(&seen.body).into_owned());

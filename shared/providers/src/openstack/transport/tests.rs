@@ -230,11 +230,11 @@ async fn a_proxy_of_another_kind_learns_nothing_of_any_service() {
         assert!(told.contains("NO_PROXY") && !told.contains("s3cret"), "{told}");
     }
     let called = tokio::time::timeout(Duration::from_millis(200), listener.accept()).await;
-    assert!(called.is_err(), "nobody has connected");
+    assert!(called.is_err(), "there is no connection");
 }
 
 #[tokio::test]
-async fn nobody_there_is_a_broken_connection() {
+async fn a_closed_port_is_a_broken_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);

@@ -70,7 +70,7 @@ async fn one_node() {
 }
 
 #[tokio::test]
-async fn nobody_asks_about_nothing() {
+async fn an_empty_lookup_makes_no_request() {
     let rig = Rig::new(Scripted::with_servers(0..5));
     assert_eq!(rig.look_all(&[]).await, []);
     let foreign: Vec<_> = (0..9).map(|number| with_id(number, "aws:///i-1")).collect();

@@ -52,7 +52,7 @@ async fn a_flavor_that_is_refused_has_its_id_and_one_that_fails_none_for_now() {
         let failed = CloudError::new(kind, "no");
         rig.cloud.fail(move |path, _| (path == "/flavors/f0").then(|| Err(failed.clone())));
         assert_eq!(kinds(&rig).await[0], then, "{kind}");
-        assert_eq!(found(&rig.look(known(0)).await), "node-00000", "the rest is told");
+        assert_eq!(found(&rig.look(known(0)).await), "node-00000", "the rest is returned");
         rig.cloud.world.lock().fault = None;
         let later = if then.is_some() { then } else { some("m1.tiny") };
         assert_eq!(kinds(&rig).await[0], later, "{kind}");

@@ -49,7 +49,7 @@ async fn a_list_with_a_hole_is_no_list() {
         Ok(answer(200, &json!({"servers": {}, "ports": 5}))),
         Ok(answer(200, &json!({"servers": null, "ports": null}))),
         Ok(answer(404, &json!({"itemNotFound": {}}))),
-        // Goes on for ever.
+        // Never ends.
         Ok(answer(
             200,
             &json!({"servers": [server(3)], "servers_links": [{"rel": "next"}],

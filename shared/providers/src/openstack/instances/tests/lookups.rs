@@ -16,7 +16,7 @@ fn gone(answer: &LookupResult) -> &AbsenceProof {
     proof
 }
 
-/// The question alone, and among so many others that the project is listed.
+/// The lookup alone, and among enough others that the project is listed.
 async fn both_ways(rig: &Rig, node: &NodeIdentity) -> [LookupResult; 2] {
     let crowd: Vec<_> = (0..9).map(known).chain([node.clone()]).collect();
     let alone = rig.look(node.clone()).await;
@@ -217,7 +217,7 @@ async fn a_name_proves_nothing_where_the_list_may_lack_servers() {
             },
             "no request ID",
         ),
-        (|rig| rig.cloud.world.lock().spoken.0 = None, "this Nova supports 2.1"),
+        (|rig| rig.cloud.world.lock().spoken.0 = None, "no microversion"),
     ];
     let refused = |answer: &LookupResult, expect: &str| {
         let error = error(answer);
@@ -240,7 +240,7 @@ async fn a_name_proves_nothing_where_the_list_may_lack_servers() {
             if proves {
                 assert_eq!(gone(&answer).method, ProofMethod::ByName);
             } else {
-                refused(&answer, &format!("speaks 2.{minor}"));
+                refused(&answer, &format!("supports 2.{minor}"));
             }
         }
         // An ID is proof whatever the list shows.
@@ -274,14 +274,14 @@ async fn an_error_concerns_only_those_who_need_the_answer() {
     assert_eq!(found(&answers[0]), "node-00001");
     assert_eq!(answers[1], Err(expect.clone()));
     gone(&answers[2]);
-    // Without ports nobody can be described, but what is gone is gone.
+    // Without ports no instance can be described, but a missing one is still gone.
     let failed = expect.clone();
     rig.cloud.fail(move |path, _| path.starts_with("/ports").then(|| Err(failed.clone())));
     let answers = rig.look_all(&[known(1), known(404), with_id(3, "aws:///x")]).await;
     assert_eq!(answers[0], Err(expect.clone()));
     gone(&answers[1]);
     assert!(matches!(answers[2], Ok(Lookup::NotOurs(_))));
-    // A list that fails leaves nobody found and nobody gone.
+    // After a failed list no instance counts as found or gone.
     let failed = expect.clone();
     rig.cloud.fail(move |path, _| path.starts_with("/servers").then(|| Err(failed.clone())));
     let nodes: Vec<_> = (0..9).map(known).chain([with_id(3, "aws:///x")]).collect();

@@ -186,7 +186,7 @@ async fn a_trunk_may_let_go_of_a_port() {
 }
 
 #[tokio::test]
-async fn addresses_that_name_no_port_accuse_nobody() {
+async fn addresses_that_name_no_port_are_accepted() {
     // A new port that Neutron does not show yet, and a Nova that tells no MAC addresses.
     let rig = rig();
     assert_eq!(addresses(&rig).await, is(&ALL));
