@@ -227,7 +227,7 @@ async fn a_change_of_the_file_reaches_the_program() {
     let ends = [lookups.first(), lookups.last()].map(|time| time.map(Duration::as_secs));
     assert_eq!(ends, [Some(2), Some(3)], "{lookups:?}");
     std::fs::write(&path, "cloud_call_timeout: none").unwrap();
-    process.page_has("/readyz?verbose", "[!]config: the new version is refused").await;
+    process.page_has("/readyz?verbose", "[!]config: the new version is invalid").await;
     assert!(process.get("/metrics").await.1.contains("ccm_config_valid 0"));
     process.ready().await; // The old version still works.
     assert_eq!(process.end().await, Ok(()));
