@@ -73,7 +73,7 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
     const DECISIONS: &[&str] =
         &["kube::", "ccm_kube", "tokio", "async ", "clock::", "ccm_runtime", "ccm_controller"];
     const PROGRAMS: &[&str] = &["ccm_sim", "k8s_openapi", "use kube::", "ObjectApi"];
-    let shared: [(&str, &[&str]); 8] = [
+    let shared: [(&str, &[&str]); 9] = [
         (
             "shared/net/src",
             &["kube::", "ccm_kube", "ccm_cloud", "ccm_runtime", "ccm_providers", "ccm_sim"],
@@ -87,6 +87,7 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
         ("shared/runtime/src", &["ccm_providers", "ccm_sim"]),
         ("shared/providers/src", &["ccm_kube", "ccm_runtime", "ccm_sim", "kube::", "k8s_openapi"]),
         ("shared/sim/src", &["ccm_kube", "ccm_runtime", "kube::", "k8s_openapi"]),
+        ("shared/controller/src", &["ccm_providers", "ccm_sim"]),
         ("shared/controller/src/brake", &["kube::", "tokio", "async ", "clock::", "ccm_runtime"]),
     ];
     let mut bans: Vec<_> =
