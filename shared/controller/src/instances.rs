@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cloud_is_told_who_a_node_is() {
+    fn the_cloud_gets_the_identity_of_a_node() {
         let expect = NodeIdentity {
             name: "node-1".to_owned(),
             provider_id: Some("sim://i-1".to_owned()),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_is_told_what_it_wants_to_know() {
+    fn a_provider_gets_the_fields_that_it_wants() {
         let node = Node {
             uid: "uid".into(),
             labels: [("a".into(), "b".into())].into(),

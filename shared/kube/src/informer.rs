@@ -31,9 +31,9 @@ use crate::{
 };
 
 /// After this many consecutive errors that may make a watch unable to continue (server error,
-/// unreadable events), or one expired version, the stream is replaced by one that lists again. kube's
-/// watcher alone would retry an expired version without end if the response is an HTTP
-/// status instead of an event.
+/// unreadable events), or one expired version, the stream is replaced by one that lists
+/// again. kube's watcher alone would retry an expired version without end if the response
+/// is an HTTP status instead of an event.
 const RELIST_AFTER: u32 = 3;
 
 /// The longest wait after a failure; kube's back-off has the same cap.

@@ -293,7 +293,7 @@ async fn the_servers_own_limit_is_kept() {
 }
 
 #[tokio::test]
-async fn bad_entries_of_a_list_are_told_and_left_out() {
+async fn bad_entries_of_a_list_are_reported_and_left_out() {
     let running = Running::new().await;
     let bad = proto::Instance { name: Some("bad".to_owned()), ..Default::default() };
     let page = |instances, next: &str| {

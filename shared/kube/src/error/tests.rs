@@ -107,7 +107,7 @@ fn parse_errors_name_the_place_and_quote_nothing() {
 }
 
 #[test]
-fn causes_are_told_once_each() {
+fn each_cause_is_named_once() {
     #[derive(Debug, thiserror::Error)]
     #[error("cannot send")]
     struct Outer(#[source] Inner);
@@ -132,7 +132,7 @@ fn a_deadline_is_a_timeout_wherever_it_struck() {
 }
 
 #[test]
-fn missing_credentials_are_told_apart_from_refused_ones() {
+fn missing_credentials_are_distinguished_from_refused_ones() {
     let auth = || kube::client::AuthError::AuthExec("no token".to_owned());
     let expect = ApiError::Credentials("failed exec auth: no token".to_owned());
     assert_eq!(ApiError::from(kube::Error::Auth(auth())), expect);

@@ -102,7 +102,7 @@ fn a_list_that_breaks_off_deletes_nothing() {
 }
 
 #[test]
-fn an_update_that_changes_nothing_refreshes_the_version_and_is_not_told() {
+fn an_update_that_changes_nothing_refreshes_the_version_and_is_not_reported() {
     let store = listed([first("a", 1, "x")]);
     let before = store.get("a").unwrap();
     assert_eq!(store.apply_watched(first("a", 2, "x")), []);

@@ -78,7 +78,7 @@ async fn watches_end_in_time_but_not_together_and_go_on_where_they_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_are_told_and_updates_that_change_nothing_are_not() {
+async fn changes_are_reported_and_updates_that_change_nothing_are_not() {
     let server = Server::new();
     server.put(node("a", "x"));
     let running = Running::synced(&server).await;
@@ -116,7 +116,7 @@ async fn a_node_created_anew_is_deleted_and_added() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_of_our_own_is_read_at_once_and_not_told() {
+async fn a_write_of_our_own_is_read_at_once_and_not_reported() {
     let server = Server::new();
     server.put(node("a", "x"));
     let running = Running::synced(&server).await;

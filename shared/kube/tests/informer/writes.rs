@@ -171,7 +171,7 @@ async fn a_call_ends_in_time_wherever_the_server_stops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_are_told_apart() {
+async fn refusals_are_distinguished() {
     let check = async |code: u16, expect: &str| {
         let status = json!({"kind": "Status", "status": "Failure", "message": "m", "reason": "", "code": code});
         let sent = Sent::default();

@@ -118,7 +118,8 @@ impl Elector {
         &self.identity
     }
 
-    /// The other holder of the Lease and when it is free, for people; empty if there is none.
+    /// The other holder of the Lease and when it is free, as text for pages; empty if there is
+    /// none.
     pub fn rival(&self) -> impl Fn() -> String + Send + Sync + 'static {
         let guard = self.guard.clone();
         move || guard.observed().rival(Instant::now())

@@ -78,8 +78,8 @@ impl Observed {
         holder(record) == self.me
     }
 
-    /// The other holder and the time until a candidate may take over, for people; empty if there is
-    /// none.
+    /// The other holder and the time until a candidate may take over, as text for logs and
+    /// pages; empty if there is none.
     pub(super) fn rival(&self, now: Instant) -> String {
         let Some(expiry) = self.expires_at() else { return String::new() };
         let holder = one_line(self.holder(), LONGEST_LINE);

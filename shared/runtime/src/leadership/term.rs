@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_of_leadership_is_told_to_all_who_wait() {
+    async fn all_waiters_see_the_end_of_leadership() {
         let leadership = standby();
         let (first, second) = (leadership.clone(), leadership.clone());
         let story = async {

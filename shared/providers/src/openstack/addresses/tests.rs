@@ -347,7 +347,7 @@ fn which_names_are_asked_for() {
 }
 
 #[test]
-fn overlapping_networks_are_told_apart_by_mac() {
+fn overlapping_networks_are_distinguished_by_mac() {
     let mut case = example().with(|net| net.internal_networks = some(&["net-two"]));
     let with_mac = |mac: &str| json!({"addr": "10.0.0.5", "OS-EXT-IPS:type": "fixed", "OS-EXT-IPS-MAC:mac_addr": mac});
     case.server["addresses"] = json!({"one": [with_mac("aa:00")], "two": [with_mac("AA:01")]});

@@ -235,7 +235,7 @@ fn what_is_odd_is_a_warning() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_and_all_of_it_is_told() {
+fn all_problems_are_refused_and_reported_together() {
     let flag = "must be true, yes, on, 1 or false, no, off, 0";
     let duration = "must be a duration such as 30s or 1m30s, or a whole number of seconds";
     let url = "must be the URL of Keystone, such as https://keystone.example.com:5000/v3";

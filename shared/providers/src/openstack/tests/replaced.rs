@@ -157,7 +157,7 @@ async fn a_service_that_is_not_asked_does_not_keep_settings_from_use() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_was_refused_is_not_told_to_wait_half_a_minute() {
+async fn a_refused_caller_does_not_wait_half_a_minute() {
     let rig = Rig::new();
     rig.cloud.set_password(NEW);
     for _ in 0..3 {

@@ -86,7 +86,7 @@ fn sections_and_lines_are_kept() {
 }
 
 #[test]
-fn every_bad_line_is_told_of_and_the_others_are_read() {
+fn every_bad_line_is_reported_and_the_others_are_read() {
     let text =
         "early = 1\n[a\n[b] c\n[]\n[\"d\"]\n[e \"f]\n[g \"\\n\"]\n[h]\n= 1\n? = 2\nk = 3\nl = \"";
     let expect = [
