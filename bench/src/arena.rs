@@ -95,7 +95,7 @@ impl Arena {
             .collect())
     }
 
-    /// How many requests the API server has recorded so far, of anybody.
+    /// How many requests the API server has recorded so far, from all clients.
     pub async fn mark(&self) -> Result<usize> {
         Ok(self.cluster.requests("").await?.len())
     }

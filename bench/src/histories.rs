@@ -25,7 +25,7 @@ pub fn replay(seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// Plays so many histories, those of the seeds from 0.
+/// Plays this number of histories, with the seeds from 0.
 pub fn run(count: u64) -> Result<()> {
     println!("\n-- {count} random histories before the deletion court");
     let (start, next) = (Instant::now(), AtomicU64::new(0));

@@ -63,9 +63,9 @@ async fn start(arena: &Arena, launch: &Launch) -> Result<Program> {
     arena.node_ccm(launch).await
 }
 
-/// Passes, cloud calls and writes while so many nodes are not Ready and their instances run.
+/// Passes, cloud calls and writes while this number of nodes is not Ready and their instances run.
 async fn not_ready(arena: &Arena, program: &Program, names: &[String], count: usize) -> Result<()> {
-    let names = names.get(..count).context("so many nodes")?;
+    let names = names.get(..count).context("too few nodes")?;
     set_ready(&arena.client, names, "Unknown").await?;
     sleep(2 * PERIOD).await;
     let (mark, calls, passes) =
@@ -99,7 +99,7 @@ async fn deletion(arena: &Arena, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The leader is killed while fifty nodes are under judgement: the next one begins anew.
+/// The leader is killed with fifty open cases: the next leader starts them again.
 async fn restart(
     arena: &Arena,
     mut program: Program,
@@ -131,7 +131,7 @@ async fn restart(
     let left = api.list_metadata(&ListParams::default()).await?.items.len();
     let first = first.map_or_else(|| "none".to_owned(), |at| format!("{:.2} s", at.as_secs_f64()));
     println!(
-        "killed with {} nodes under judgement: the new leader's first deletion after {first} (wanted: not before {} s); deleted {} of them after {} s",
+        "killed with {} open cases: the new leader's first deletion after {first} (wanted: not before {} s); deleted {} of them after {} s",
         judged.len(),
         CONFIRMATION.as_secs(),
         all - left,

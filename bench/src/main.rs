@@ -30,7 +30,7 @@ struct Arguments {
     /// How many rounds the race has.
     #[arg(long, default_value_t = 1000)]
     rounds: usize,
-    /// How many random histories the deletion court is asked to judge.
+    /// How many random histories the deletion policy decides.
     #[arg(long, default_value_t = 1_000_000)]
     histories: u64,
     /// What the race draws its faults from; without it a new one, which is printed. Of the

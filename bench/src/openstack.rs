@@ -6,10 +6,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anyhow::{Context as _, Result};
 use ccm_tests::{
     cluster::{Cluster, Kind, audit},
+    fixture::{Accounts, Fixture},
     nodes,
     openstack::{
         proxy::tally,
-        rig::{Cloud, Rig, fresh},
+        rig::{Cloud, INITIALISED, Rig, fresh},
         services::Flavour,
     },
 };
@@ -65,11 +66,12 @@ pub async fn measure(flavour: &str, only: Option<Part>) -> Result<()> {
         judged::deletion(&rig(&cloud, &cluster).await?).await?;
     }
     println!("memory of the services: {} MB", cloud.services.memory()? / 1_000_000);
-    Arc::into_inner(cluster).context("somebody uses the cluster")?.stop().await
+    Arc::into_inner(cluster).context("the cluster is still in use")?.stop().await
 }
 
 async fn rig(cloud: &Arc<Cloud>, cluster: &Arc<Cluster>) -> Result<Rig> {
-    Rig::new(cloud.clone(), cluster.clone()).await
+    let fixture = Fixture::new(cluster.clone(), Accounts::new(), INITIALISED).await?;
+    Rig::new(cloud.clone(), fixture).await
 }
 
 /// The programs' requests to OpenStack since a mark of the proxy's log, by pattern.
@@ -106,7 +108,7 @@ async fn register(rig: &Rig, all: Vec<Value>) -> Result<()> {
         .await
 }
 
-/// Nodes of these servers that somebody has initialised.
+/// Initialised nodes of these servers.
 fn initialised<'a>(
     servers: impl IntoIterator<Item = &'a ccm_tests::openstack::admin::Server>,
 ) -> Vec<Value> {

@@ -148,7 +148,7 @@ async fn catches(kubeconfig: &Path, manners: Manners, seed: u64) -> Result<Strin
     let mut races = start_races(kubeconfig, BROKEN_LEASES, rounds, manners, seed).await?;
     let mut caught = 0;
     while let Some(race) = races.join_next().await {
-        // A candidate without the guard may also leave a Lease that nobody takes.
+        // A candidate without the guard may also leave a Lease that no candidate takes.
         caught += race?.map_or(0, |referee| usize::from(referee.overlaps() > 0));
     }
     ensure!(caught > 0, "the referee does not catch a candidate that {}", describe(manners));

@@ -1,4 +1,4 @@
-//! How long nobody leads, at the default terms.
+//! How long there is no leader, at the default terms.
 
 use std::time::Duration;
 

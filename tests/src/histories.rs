@@ -2,7 +2,7 @@
 //! deletion) and liveness (deletion in time). A history comes from a seed and replays.
 
 mod dice;
-mod weather;
+mod faults;
 mod world;
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
@@ -14,7 +14,7 @@ use lifecycle_ccm::policy::{
 
 use self::{
     dice::Dice,
-    weather::{Mood, Weather},
+    faults::{AnswerMode, FaultSchedule},
     world::{Kind, START, World},
 };
 
@@ -60,7 +60,7 @@ impl Tally {
 struct Run {
     dice: Dice,
     world: World,
-    weather: Weather,
+    schedule: FaultSchedule,
     policy: Policy,
     told: Policy,
     decider: Decider,
@@ -69,7 +69,7 @@ struct Run {
     /// Budgeted deletions of this leader.
     spent: Vec<u64>,
     /// Since when the policy could have deleted each node.
-    calm: Vec<Option<u64>>,
+    healthy: Vec<Option<u64>>,
     tally: Tally,
     timeline: String,
 }
@@ -92,12 +92,12 @@ pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Result<Tally, String> {
         Some(Sabotage::Budget) => told.budget = Limit::Count(u32::MAX),
     }
     let world = World::draw(&mut dice, policy.confirmation_period);
-    let weather = Weather::draw(&mut dice, START, world.end, 110_000);
-    let calm = vec![None; world.nodes.len()];
+    let schedule = FaultSchedule::draw(&mut dice, START, world.end, 110_000);
+    let healthy = vec![None; world.nodes.len()];
     let run = Run {
         dice,
         world,
-        weather,
+        schedule,
         policy,
         told,
         decider: Decider::new(),
@@ -106,7 +106,7 @@ pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Result<Tally, String> {
             "found",
         ),
         spent: Vec::new(),
-        calm,
+        healthy,
         tally: Tally::default(),
         timeline: String::new(),
     };
@@ -128,12 +128,12 @@ impl Run {
             if self.dice.percent(1) {
                 self.decider = Decider::new();
                 self.spent.clear();
-                self.calm.fill(None);
+                self.healthy.fill(None);
                 self.tally.leaders += 1;
             }
-            for (node, calm) in self.world.nodes.iter().zip(&mut self.calm) {
+            for (node, healthy) in self.world.nodes.iter().zip(&mut self.healthy) {
                 if node.ready(now) || node.protected(now) || !node.registered(now) {
-                    *calm = None;
+                    *healthy = None;
                 }
             }
             let views = self.views(now);
@@ -187,48 +187,50 @@ impl Run {
     fn pass(&mut self, asked: u64, look_up: &[Arc<str>], list: bool) -> Result<u64, String> {
         self.tally.steps += 1;
         let before = self.views(asked);
-        let mut mood = self.weather.mood(&mut self.dice, asked);
-        if mood == Mood::Wrong && self.world.blinks_near(asked) {
-            mood = Mood::True;
+        let mut mode = self.schedule.answer_mode(&mut self.dice, asked);
+        if mode == AnswerMode::Wrong && self.world.blinks_near(asked) {
+            mode = AnswerMode::True;
         }
         let mut lookups: Vec<LookedUp> = before
             .iter()
             .filter(|view| look_up.contains(&view.name))
-            .map(|view| self.look_up(view, asked, mood))
+            .map(|view| self.look_up(view, asked, mode))
             .collect();
         let answered = asked + self.latency();
         for lookup in &mut lookups {
             lookup.answered = at(answered);
         }
         let mut now = answered;
-        let mut listed = (None, Mood::True);
+        let mut listed = (None, AnswerMode::True);
         if list {
             now += self.latency();
-            listed = self.list(answered, now, mood);
+            listed = self.list(answered, now, mode);
         }
-        let (listing, list_mood) = listed;
-        let true_calls = mood == Mood::True && list_mood == Mood::True && now - asked < 3_000;
+        let (listing, list_mode) = listed;
+        let true_calls =
+            mode == AnswerMode::True && list_mode == AnswerMode::True && now - asked < 3_000;
         let hidden =
             |world: &World| world.nodes.iter().any(|node| world::within(node.blink, asked));
-        let calm = true_calls && !world::within(self.weather.zone, asked) && !hidden(&self.world);
+        let healthy =
+            true_calls && !world::within(self.schedule.zone, asked) && !hidden(&self.world);
         let answers = Answers { asked: at(asked), lookups, list: listing };
         let views = self.views(now);
         let decisions = self.decider.decide(at(now), &views, answers, &self.told);
-        self.judge(now, &views, &decisions, calm)?;
+        self.judge(now, &views, &decisions, healthy)?;
         Ok(now)
     }
 
-    fn look_up(&self, view: &NodeView, asked: u64, mood: Mood) -> LookedUp {
+    fn look_up(&self, view: &NodeView, asked: u64, mode: AnswerMode) -> LookedUp {
         let seen = self
             .index(&view.uid)
-            .is_some_and(|index| weather::sees(&self.world, &self.weather, index, asked, mood));
+            .is_some_and(|index| faults::sees(&self.world, &self.schedule, index, asked, mode));
         let method = if view.has_id { ProofMethod::ById } else { ProofMethod::ByName };
-        let result = match mood {
-            Mood::Error(kind) => Err(weather::error(kind)),
+        let result = match mode {
+            AnswerMode::Error(kind) => Err(faults::error(kind)),
             _ if seen => Ok(Lookup::Found(Box::new(self.instance.clone()))),
             _ => Ok(Lookup::Gone(AbsenceProof {
                 method,
-                evidence: format!("{mood:?}"),
+                evidence: format!("{mode:?}"),
                 request_id: None,
             })),
         };
@@ -240,34 +242,31 @@ impl Run {
         }
     }
 
-    /// A list requested at `asked` and read by `now`, after lookups in that mood.
-    fn list(&mut self, asked: u64, now: u64, lookups: Mood) -> (Option<Listing>, Mood) {
-        let mut mood = self.weather.mood(&mut self.dice, asked);
-        let zone = world::within((self.weather.zone.0, self.weather.zone.1 + 120_000), asked);
-        // Only one of lookups and list lies at a time: see `weather`.
-        if mood == Mood::Shrunken && (lookups == Mood::Wrong || zone) {
-            mood = Mood::True;
+    /// A list requested at `asked` and read by `now`, after lookups in that mode.
+    fn list(&mut self, asked: u64, now: u64, lookups: AnswerMode) -> (Option<Listing>, AnswerMode) {
+        let mut mode = self.schedule.answer_mode(&mut self.dice, asked);
+        let zone = world::within((self.schedule.zone.0, self.schedule.zone.1 + 120_000), asked);
+        // Only one of lookups and list lies at a time: see `faults`.
+        if mode == AnswerMode::Shrunken && (lookups == AnswerMode::Wrong || zone) {
+            mode = AnswerMode::True;
         }
-        if let Mood::Error(kind) = mood {
-            return (Some(Listing::Failed(weather::error(kind))), mood);
+        if let AnswerMode::Error(kind) = mode {
+            return (Some(Listing::Failed(faults::error(kind))), mode);
         }
-        let shown = weather::list(&self.world, &self.weather, &mut self.dice, asked, mood);
+        let shown = faults::list(&self.world, &self.schedule, &mut self.dice, asked, mode);
         let views = self.views(now);
         let missing: BTreeSet<Arc<str>> = views
             .iter()
             .filter(|view| self.index(&view.uid).is_none_or(|index| !shown.contains(&index)))
             .map(|view| Arc::clone(&view.name))
             .collect();
-        if world::within(self.weather.zone, asked) && !self.is_mass(now, &views, &missing) {
-            return (
-                Some(Listing::Failed(weather::error(ccm_cloud::ErrorKind::Unavailable))),
-                mood,
-            );
+        if world::within(self.schedule.zone, asked) && !self.is_mass(now, &views, &missing) {
+            return (Some(Listing::Failed(faults::error(ccm_cloud::ErrorKind::Unavailable))), mode);
         }
         let instances = shown.len();
         let listing =
             Listing::Read { asked: at(asked), answered: at(now), instances, malformed: 0, missing };
-        (Some(listing), mood)
+        (Some(listing), mode)
     }
 
     /// True if the list lacks too many nodes to be credible: an invisible zone of only one or
@@ -285,7 +284,7 @@ impl Run {
         now: u64,
         views: &[NodeView],
         decisions: &[Decision],
-        calm: bool,
+        healthy: bool,
     ) -> Result<(), String> {
         for decision in decisions {
             let Decision { uid, verdict, evidence, .. } = decision;
@@ -299,7 +298,7 @@ impl Run {
             }
         }
         let open = self.decider.breaker().is_open();
-        for index in 0..self.calm.len() {
+        for index in 0..self.healthy.len() {
             let Some(node) = self.world.nodes.get(index) else { continue };
             let judged = node.registered(now)
                 && !node.lives(now)
@@ -310,9 +309,9 @@ impl Run {
             let held = decisions.iter().any(|decision| {
                 decision.uid == node.uid && matches!(decision.verdict, Verdict::OverBudget { .. })
             });
-            let free = judged && calm && !held && (!open || node.approved(now));
-            let since = self.calm.get(index).copied().flatten();
-            if let Some(slot) = self.calm.get_mut(index) {
+            let free = judged && healthy && !held && (!open || node.approved(now));
+            let since = self.healthy.get(index).copied().flatten();
+            if let Some(slot) = self.healthy.get_mut(index) {
                 *slot = if free { since.or(Some(now)) } else { None };
             }
         }
@@ -357,7 +356,7 @@ impl Run {
         if let Some(node) = self.world.nodes.get_mut(index) {
             node.removed = now;
         }
-        if let Some(slot) = self.calm.get_mut(index) {
+        if let Some(slot) = self.healthy.get_mut(index) {
             *slot = None;
         }
         Ok(())
@@ -367,11 +366,11 @@ impl Run {
     /// ten seconds of truthful answers, a closed breaker and free budget.
     fn gone_nodes_are_deleted_in_time(&self, now: u64) -> Result<(), String> {
         let bound = ms(self.policy.confirmation_period + 3 * self.policy.monitor_period) + 10_000;
-        let lost = self.calm.iter().flatten().any(|since| now - since > bound);
+        let lost = self.healthy.iter().flatten().any(|since| now - since > bound);
         if lost { Err(self.fail(now, "a dead node was not deleted in time")) } else { Ok(()) }
     }
 
     fn fail(&self, now: u64, what: &str) -> String {
-        format!("at {now}: {what}\n{}\n{:#?}\n{:?}", self.timeline, self.world.nodes, self.weather)
+        format!("at {now}: {what}\n{}\n{:#?}\n{:?}", self.timeline, self.world.nodes, self.schedule)
     }
 }

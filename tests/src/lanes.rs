@@ -4,7 +4,7 @@
 //! under a prefix of its own, and each serves one test after another. Each shipped program
 //! runs with the role of its manifests there.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use ccm_runtime::programs;
@@ -16,8 +16,9 @@ use crate::{
         Cluster, Kind,
         real::{Etcd, Options, RealCluster},
     },
+    fixture::Fixture,
     rights::account::Account,
-    scenarios::Env,
+    scenarios::{Env, SOON},
 };
 
 /// Number of API servers side by side. Tests mostly wait, but each API server has background
@@ -53,10 +54,15 @@ impl Lane {
 
     /// An empty cluster with an empty cloud.
     pub async fn env(&self) -> Result<Env> {
+        Env::of(self.fixture(SOON).await?).await
+    }
+
+    /// An empty cluster. `soon` limits what takes moments with the test's cloud.
+    pub async fn fixture(&self, soon: Duration) -> Result<Fixture> {
         let accounts = self.accounts.iter();
         let accounts =
             accounts.map(|account| (account.program(), account.kubeconfig().to_path_buf()));
-        Env::with_accounts(self.cluster.clone(), accounts.collect()).await
+        Fixture::new(self.cluster.clone(), accounts.collect(), soon).await
     }
 
     /// The cluster.

@@ -5,7 +5,8 @@
 //! | [`suite`] | the tests of one controller, which its crate runs as its target `world` |
 //! | [`trials`], [`lanes`] | tests side by side, each on a cluster of its own |
 //! | [`cluster`] | the simulated API server, or a real kube-apiserver with etcd |
-//! | [`mod@scenarios`] | what a scenario is, and its fixture; [`nodes`] writes and reads nodes |
+//! | [`fixture`] | what every test on a cluster has; [`nodes`] writes and reads nodes |
+//! | [`mod@scenarios`] | scenarios with the simulated cloud |
 //! | [`rights`] | a program with exactly its rights, and with one less |
 //! | [`prometheus`] | dashboards, alert rules and pages of metrics, with a real Prometheus |
 //! | [`openstack`] | scenarios with real OpenStack services |
@@ -17,6 +18,7 @@
 //! `world` what needs one and belongs to no single controller; `openstack`.
 
 pub mod cluster;
+pub mod fixture;
 pub mod histories;
 pub mod lanes;
 pub mod manifests;

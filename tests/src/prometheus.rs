@@ -22,6 +22,7 @@ use libtest_mimic::Trial;
 pub mod dashboards;
 mod evaluated;
 pub mod promql;
+mod reference;
 pub mod rules;
 pub mod server;
 mod stage;
@@ -97,6 +98,7 @@ async fn every_query_has_an_answer(folder: &Path, program: Identity, story: Stor
         wrong.extend(evaluated::dashboard(&dashboard, program, &played).await?);
     }
     wrong.extend(evaluated::rules(program, &played).await?);
+    reference::check(program.binary, &played.pages)?;
     if env::var_os("QUARTET_DASHBOARDS_STAY").is_some() {
         let (address, span) = (played.server.address(), played.span);
         eprintln!("Prometheus: http://{address}, {} to {}; Enter ends it", span.start, span.end);

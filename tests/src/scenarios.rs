@@ -1,9 +1,8 @@
 //! What a scenario is, and the fixture that each one gets. A scenario runs on any cluster.
 
 use std::{
-    collections::BTreeMap,
     future::Future,
-    path::{Path, PathBuf},
+    ops::{Deref, DerefMut},
     pin::Pin,
     sync::Arc,
     time::Duration,
@@ -12,17 +11,16 @@ use std::{
 use anyhow::{Context as _, Result};
 use ccm_sim::{
     cloud::{SimCloud, SimInstance},
-    program::{Launch, Program},
+    program::Launch,
     served::ServedCloud,
 };
-use k8s_openapi::api::{
-    coordination::v1::{Lease, LeaseSpec},
-    core::v1::Node,
-};
-use kube::{Api, Client};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::Api;
 
+pub use crate::fixture::{QUICK_LIFECYCLE, past_grace, with_short_terms};
 use crate::{
-    cluster::{self, Cluster, Kind, Request},
+    cluster::{Cluster, Kind},
+    fixture::{Accounts, Fixture, with_quick_periods},
     nodes,
 };
 
@@ -37,36 +35,38 @@ pub const NODE_AGENT: &str = "node-ccm/";
 /// The user agent that all clients of lifecycle-ccm start with.
 pub const LIFECYCLE_AGENT: &str = "lifecycle-ccm/";
 
-/// The fixture of a scenario: a cluster without nodes and a cloud without instances.
+/// The fixture of a scenario: a cluster without nodes and a simulated cloud without instances.
 pub struct Env {
-    /// The cluster.
-    pub cluster: Arc<Cluster>,
-    /// A client with all rights.
-    pub client: Client,
+    fixture: Fixture,
     /// The cloud.
     pub served: ServedCloud,
-    accounts: Accounts,
-    folder: tempfile::TempDir,
-    mark: usize,
 }
 
-/// The kubeconfigs of programs with accounts of their own, by the program's name.
-pub type Accounts = BTreeMap<&'static str, PathBuf>;
+impl Deref for Env {
+    type Target = Fixture;
+
+    fn deref(&self) -> &Fixture {
+        &self.fixture
+    }
+}
+
+impl DerefMut for Env {
+    fn deref_mut(&mut self) -> &mut Fixture {
+        &mut self.fixture
+    }
+}
 
 impl Env {
     /// Empties the cluster and starts a cloud. Programs use the admin's account.
     pub async fn new(cluster: Arc<Cluster>) -> Result<Self> {
-        Self::with_accounts(cluster, Accounts::new()).await
+        Self::of(Fixture::new(cluster, Accounts::new(), SOON).await?).await
     }
 
-    /// The same; these programs use their own accounts.
-    pub async fn with_accounts(cluster: Arc<Cluster>, accounts: Accounts) -> Result<Self> {
-        let client = cluster.client().await?;
-        cluster::clear(&client).await?;
-        let folder = tempfile::Builder::new().prefix("quartet-scenario-").tempdir()?;
-        let served = ServedCloud::start(folder.path()).await?;
-        let mark = cluster.requests("").await?.len();
-        Ok(Self { cluster, client, served, accounts, folder, mark })
+    /// Starts a cloud beside this cluster.
+    pub async fn of(fixture: Fixture) -> Result<Self> {
+        let folder = fixture.path("cloud");
+        std::fs::create_dir(&folder)?;
+        Ok(Self { served: ServedCloud::start(&folder).await?, fixture })
     }
 
     /// The cloud, to fill and to break.
@@ -80,7 +80,7 @@ impl Env {
         calls.lookup + calls.list
     }
 
-    /// A node-ccm for this cluster and cloud, with quick periods.
+    /// A node-ccm for this cluster and cloud.
     pub fn node_ccm(&self) -> Launch {
         self.launch("node-ccm")
     }
@@ -90,39 +90,9 @@ impl Env {
         self.launch("lifecycle-ccm")
     }
 
-    /// The program of this name for this cluster and cloud, with its own rights where the
-    /// cluster knows them.
+    /// The program of this name for this cluster and cloud.
     pub fn launch(&self, program: &str) -> Launch {
-        Launch::controller(program, self.kubeconfig(program), "external", self.served.config())
-    }
-
-    fn kubeconfig(&self, program: &str) -> &Path {
-        self.accounts.get(program).map_or_else(|| self.cluster.kubeconfig(), PathBuf::as_path)
-    }
-
-    /// Starts it and waits until it is ready and leads.
-    pub async fn start(&self, launch: &Launch) -> Result<Program> {
-        let mut program = launch.start(self.folder.path())?;
-        program.ready().await?;
-        program.leading(SOON).await?;
-        Ok(program)
-    }
-
-    /// Starts it and waits until it is ready.
-    pub async fn start_standby(&self, launch: &Launch) -> Result<Program> {
-        let mut program = launch.start(self.folder.path())?;
-        program.ready().await?;
-        Ok(program)
-    }
-
-    /// Starts it and waits for nothing.
-    pub fn start_only(&self, launch: &Launch) -> Result<Program> {
-        launch.start(self.folder.path())
-    }
-
-    /// A path for a file of this scenario.
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.controller(program, "external", self.served.config())
     }
 
     /// Registers a node and creates its instance.
@@ -147,66 +117,11 @@ impl Env {
         self.cloud().remove(&nodes::instance(name).id).context("it has an instance")?;
         nodes::set_ready(&self.client, name, "Unknown").await
     }
-
-    /// Waits until the node has lost its taint.
-    pub async fn initialised(&self, name: &str) -> Result<Node> {
-        nodes::wait_for(&self.client, name, "no longer tainted", SOON, |node| {
-            !nodes::is_tainted(node)
-        })
-        .await
-    }
-
-    /// The API server's record of all clients with this prefix of the user agent, since the
-    /// scenario began.
-    pub async fn requests(&self, user_agent: &str) -> Result<Vec<Request>> {
-        let all = self.cluster.requests("").await?;
-        Ok(all
-            .into_iter()
-            .skip(self.mark)
-            .filter(|request| request.user_agent.starts_with(user_agent))
-            .collect())
-    }
-
-    /// Those of them that are writes to nodes.
-    pub async fn node_writes(&self, user_agent: &str) -> Result<Vec<Request>> {
-        let all = self.requests(user_agent).await?;
-        Ok(all
-            .into_iter()
-            .filter(|request| request.is_write() && request.resource == "nodes")
-            .collect())
-    }
-
-    /// Forgets what was recorded so far.
-    pub async fn forget_requests(&mut self) -> Result<()> {
-        self.mark = self.cluster.requests("").await?.len();
-        Ok(())
-    }
 }
-
-/// Short terms of leadership, so that tests are short; the proportions are the defaults'.
-pub fn with_short_terms(launch: Launch) -> Launch {
-    launch
-        .arg("--leader-elect-lease-duration=5s")
-        .arg("--leader-elect-renew-deadline=3s")
-        .arg("--leader-elect-retry-period=1s")
-}
-
-/// The flags of a lifecycle-ccm with quick periods.
-pub const QUICK_LIFECYCLE: [&str; 3] = [
-    "--node-monitor-period=1s",
-    "--node-deletion-confirmation-period=2s",
-    "--node-grace-period=1s",
-];
 
 /// lifecycle-ccm with quick periods.
 pub fn quick_lifecycle(env: &Env) -> Launch {
-    QUICK_LIFECYCLE.into_iter().fold(env.lifecycle_ccm(), Launch::arg)
-}
-
-/// Waits until nodes that were just registered are past the grace period of
-/// [`quick_lifecycle`]. The API server truncates the creation time to whole seconds.
-pub async fn past_grace() {
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    with_quick_periods(env.lifecycle_ccm())
 }
 
 /// The spec of this program's Lease.

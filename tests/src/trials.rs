@@ -77,12 +77,26 @@ impl Trials {
             .collect()
     }
 
+    /// The clusters.
+    pub fn lanes(&self) -> Arc<Lanes> {
+        self.lanes.clone()
+    }
+
     /// Runs the tests and ends the clusters.
     pub fn run(self, trials: Vec<Trial>) -> Result<ExitCode> {
-        let mut arguments = Arguments::from_args();
         // They wait more than they work, but each has programs of its own, and two cores
         // are busy with more of them.
         let threads = if self.kind == Kind::Real { lanes::REAL } else { 8 };
+        self.run_at_once(trials, threads)
+    }
+
+    /// Runs tests that share more than a cluster, and ends the clusters.
+    pub fn run_one_by_one(self, trials: Vec<Trial>) -> Result<ExitCode> {
+        self.run_at_once(trials, 1)
+    }
+
+    fn run_at_once(self, trials: Vec<Trial>, threads: usize) -> Result<ExitCode> {
+        let mut arguments = Arguments::from_args();
         arguments.test_threads.get_or_insert(threads);
         let conclusion = libtest_mimic::run(&arguments, trials);
         if let Some(lanes) = Arc::into_inner(self.lanes) {

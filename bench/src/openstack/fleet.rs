@@ -26,10 +26,10 @@ const AFTERWARDS: Duration = Duration::from_secs(8);
 /// Prints the figures of a fleet.
 pub async fn measure(rig: &Rig) -> Result<()> {
     let servers = &rig.cloud.crowd;
-    let launch = rig.controller("node-ccm").arg("--node-status-update-frequency=30s");
+    let launch = rig.launch("node-ccm").arg("--node-status-update-frequency=30s");
     let program = rig.start(&launch).await?;
 
-    let (new, others) = servers.split_at_checked(NEW).context("so many servers")?;
+    let (new, others) = servers.split_at_checked(NEW).context("too few servers")?;
     let user = &rig.cloud.user;
     burst(rig, user, "nodes, the first ones", others).await?;
     refresh(rig).await?;
@@ -56,7 +56,7 @@ pub async fn measure(rig: &Rig) -> Result<()> {
 pub async fn few(rig: &Rig) -> Result<()> {
     let servers = rig.cloud.other.crowd("few-", NEW).await?;
     rig.log_in_as(&Account::of("other"))?;
-    let program = rig.start(&rig.controller("node-ccm")).await?;
+    let program = rig.start(&rig.launch("node-ccm")).await?;
     burst(rig, &rig.cloud.other, "nodes in a project of their own", &servers).await?;
     program.terminate().await?;
     rig.cloud.other.delete_servers(servers.iter().map(|server| server.id.as_str())).await

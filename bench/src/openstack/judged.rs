@@ -78,7 +78,7 @@ pub async fn measure(rig: &Rig) -> Result<()> {
         (0..NODES).map(|number| NewServer::named(&format!("judged-{number}"))).collect();
     let servers = rig.cloud.user.create_servers(&new).await?;
     register(rig, initialised(&servers)).await?;
-    let program = rig.start(&rig.controller("lifecycle-ccm").arg(YOUNG)).await?;
+    let program = rig.start(&rig.launch("lifecycle-ccm").arg(YOUNG)).await?;
     for outage in Outage::ALL {
         suffer(rig, &program, &servers, outage).await?;
     }
@@ -106,7 +106,7 @@ async fn suffer(rig: &Rig, program: &Program, servers: &[Server], outage: Outage
 async fn at_start(rig: &Rig, program: Program, servers: &[Server]) -> Result<()> {
     program.terminate().await?;
     rig.log_in_as(&Account::of("other"))?;
-    let program = rig.start(&rig.controller("lifecycle-ccm").arg(YOUNG)).await?;
+    let program = rig.start(&rig.launch("lifecycle-ccm").arg(YOUNG)).await?;
     sleep(Duration::from_mins(1)).await;
     let left = nodes::names(&rig.client).await?.len();
     println!(
@@ -162,7 +162,7 @@ pub async fn deletion(rig: &Rig) -> Result<()> {
     let servers = rig.cloud.user.create_servers(&[NewServer::named("deleted")]).await?;
     let server = servers.first().context("a server")?;
     register(rig, initialised(rig.cloud.fleet.iter().chain(&servers))).await?;
-    let program = rig.start(&rig.controller("lifecycle-ccm").arg(YOUNG)).await?;
+    let program = rig.start(&rig.launch("lifecycle-ccm").arg(YOUNG)).await?;
     sleep(Duration::from_secs(3)).await; // past the grace period
     rig.cloud.user.delete_server(&server.id).await?;
     let start = Instant::now();

@@ -32,7 +32,7 @@ async fn paused(rig: &Rig, service: Service) -> Result<()> {
     let name = format!("pause-{service}");
     let new: Vec<_> = (0..8).map(|number| NewServer::named(&format!("{name}-{number}"))).collect();
     let servers = rig.cloud.user.create_servers(&new).await?;
-    let launch = rig.controller("node-ccm").arg("--node-status-update-frequency=10s");
+    let launch = rig.launch("node-ccm").arg("--node-status-update-frequency=10s");
     let program = rig.start(&launch).await?;
     let user = rig.own_user(&name).await?;
     let log = rig.cloud.proxy.log();

@@ -67,7 +67,7 @@ enum Order {
     Release,
 }
 
-/// A running candidate. Dropped it ends without a word.
+/// A running candidate. Dropping it kills it.
 pub struct Candidate {
     orders: mpsc::UnboundedSender<Order>,
     leadership: Leadership,
@@ -193,5 +193,5 @@ async fn write(recipe: Recipe, leadership: Leadership) {
 /// Blocks the thread.
 fn freeze(time: Duration) {
     let (_held, never) = channel::<()>();
-    never.recv_timeout(time).ok(); // The time is always out: nobody sends.
+    never.recv_timeout(time).ok(); // Always times out: there is no sender.
 }

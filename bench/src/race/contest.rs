@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     candidate::{Candidate, Manners, Recipe},
     fault::{Fault, Plan, wrong_clocks},
-    line::{Line, SLOWEST, Weather},
+    line::{Line, LineMode, SLOWEST},
     referee::Referee,
 };
 
@@ -86,7 +86,7 @@ impl Contest {
         Ok(contest)
     }
 
-    /// Runs so many rounds, or until two have led at once.
+    /// Runs this number of rounds, or until two have led at once.
     pub async fn run(mut self, rounds: usize) -> Result<Arc<Referee>> {
         for round in 0..rounds {
             let plan = Plan::draw(&mut self.random);
@@ -109,7 +109,7 @@ impl Contest {
         self.referee.round(plan.fault);
         self.strike(leader, plan).await?;
         self.pass(plan.length).await?;
-        self.weather(Weather::Fair);
+        self.mode(LineMode::Normal);
         if plan.fault == Fault::Slow {
             // What still travels slowly is this round's, not the next one's.
             self.pass(2 * SLOWEST).await?;
@@ -130,17 +130,17 @@ impl Contest {
             }
             Fault::Release => seat.candidate.iter().for_each(Candidate::release),
             Fault::Freeze => seat.candidate.iter().for_each(|it| it.freeze(plan.length)),
-            Fault::Slow => self.weather(Weather::Slow),
-            Fault::Silence => line.set(Weather::Silence),
-            Fault::Cut => line.set(Weather::Cut),
+            Fault::Slow => self.mode(LineMode::Slow),
+            Fault::Silence => line.set(LineMode::Silence),
+            Fault::Cut => line.set(LineMode::Cut),
             Fault::Clocks => self.set_clocks(plan.ahead),
         }
         Ok(())
     }
 
-    fn weather(&self, weather: Weather) {
+    fn mode(&self, mode: LineMode) {
         for seat in &self.seats {
-            seat.recipe.line.set(weather);
+            seat.recipe.line.set(mode);
         }
     }
 
@@ -178,7 +178,7 @@ impl Contest {
             if let Some(leader) = self.seats.iter().position(Seat::leads) {
                 return Ok(leader);
             }
-            ensure!(start.elapsed() < PATIENCE, "nobody leads after {PATIENCE:?}");
+            ensure!(start.elapsed() < PATIENCE, "no leader after {PATIENCE:?}");
             sleep(LOOK).await;
         }
     }

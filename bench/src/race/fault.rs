@@ -10,7 +10,7 @@ const WRONG_BY: i64 = 3600;
 /// One thing that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The leader ends without a word.
+    /// The leader is killed.
     Kill,
     /// Both candidates end so; two new ones wait for the same Lease to expire.
     KillBoth,
@@ -74,7 +74,7 @@ impl Fault {
 pub struct Plan {
     /// What goes wrong.
     pub fault: Fault,
-    /// How long somebody leads undisturbed before that.
+    /// How long there is a leader before the fault.
     pub settle: Duration,
     /// How long the fault lasts.
     pub length: Duration,

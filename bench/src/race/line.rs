@@ -19,14 +19,14 @@ use tower::{BoxError, ServiceExt as _, layer::layer_fn, service_fn};
 
 /// The longest that a slow line takes, each way.
 pub const SLOWEST: Duration = Duration::from_millis(600);
-/// Longer than anybody waits for an answer.
+/// Longer than any client waits for an answer.
 const NEVER: Duration = Duration::from_secs(20);
 
 /// What the line does to requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weather {
+pub enum LineMode {
     /// Nothing bad.
-    Fair,
+    Normal,
     /// Requests and answers take their time, each another.
     Slow,
     /// Requests arrive, answers do not.
@@ -45,7 +45,7 @@ pub struct Line {
 }
 
 struct State {
-    weather: Weather,
+    mode: LineMode,
     ahead: SignedDuration,
     random: StdRng,
 }
@@ -61,7 +61,7 @@ impl Line {
     /// A good line from the runtime that this is called on.
     pub fn new(seed: u64) -> Self {
         let random = StdRng::seed_from_u64(seed);
-        let state = State { weather: Weather::Fair, ahead: SignedDuration::ZERO, random };
+        let state = State { mode: LineMode::Normal, ahead: SignedDuration::ZERO, random };
         Self {
             state: Arc::new(Mutex::new(state)),
             under_way: Arc::default(),
@@ -70,8 +70,8 @@ impl Line {
     }
 
     /// From now on requests fare like this.
-    pub fn set(&self, weather: Weather) {
-        self.state.lock().weather = weather;
+    pub fn set(&self, mode: LineMode) {
+        self.state.lock().mode = mode;
     }
 
     /// From now on the candidate's wall clock is this many seconds ahead.
@@ -143,12 +143,12 @@ impl Line {
 impl State {
     fn passage(&mut self) -> Passage {
         let mut some = || SLOWEST.mul_f64(self.random.random());
-        let (there, back) = match self.weather {
-            Weather::Fair | Weather::Cut => (Duration::ZERO, Duration::ZERO),
-            Weather::Slow => (some(), some()),
-            Weather::Silence => (Duration::ZERO, NEVER),
+        let (there, back) = match self.mode {
+            LineMode::Normal | LineMode::Cut => (Duration::ZERO, Duration::ZERO),
+            LineMode::Slow => (some(), some()),
+            LineMode::Silence => (Duration::ZERO, NEVER),
         };
-        Passage { there, back, cut: self.weather == Weather::Cut }
+        Passage { there, back, cut: self.mode == LineMode::Cut }
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::fault::Fault;
 
-/// What is told of the time before two led at once.
+/// The time before two led at once whose events are printed.
 const STORY: Duration = Duration::from_secs(6);
 
 /// Keeps the books of one Lease.
@@ -44,7 +44,7 @@ struct Overlap {
 pub struct Gap {
     /// What had last gone wrong.
     pub fault: Option<Fault>,
-    /// How long nobody could write.
+    /// How long no candidate could write.
     pub length: Duration,
     /// Whether the next one was another candidate.
     pub takeover: bool,

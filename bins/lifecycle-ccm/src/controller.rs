@@ -29,12 +29,12 @@ const IDLE: Duration = Duration::from_mins(1);
 /// The leader's work. Its policy starts with an empty memory: the suspicions of an earlier
 /// leader are no evidence.
 pub(crate) struct Controller {
-    pub(crate) observer: Arc<Observer>,
-    pub(crate) executor: Executor,
-    pub(crate) reports: Arc<Reports>,
-    pub(crate) metrics: LifecycleMetrics,
-    pub(crate) decider: Decider,
-    pub(crate) backlog: Backlog,
+    observer: Arc<Observer>,
+    executor: Executor,
+    reports: Arc<Reports>,
+    metrics: LifecycleMetrics,
+    decider: Decider,
+    backlog: Backlog,
 }
 
 impl Pass for Controller {
@@ -52,7 +52,7 @@ impl Pass for Controller {
         if !agenda.is_empty() {
             let answers = tokio::select! {
                 biased;
-                () = self.executor.closing.cancelled() => return Next::At(started),
+                () = self.executor.closing() => return Next::At(started),
                 answers = self.observer.ask(&agenda, &nodes, &settings) => answers,
             };
             let settings = self.executor.settings();
@@ -75,6 +75,16 @@ impl Pass for Controller {
 }
 
 impl Controller {
+    pub(crate) fn new(
+        observer: Arc<Observer>,
+        executor: Executor,
+        reports: Arc<Reports>,
+        metrics: LifecycleMetrics,
+    ) -> Self {
+        let (decider, backlog) = (Decider::new(), Backlog::default());
+        Self { observer, executor, reports, metrics, decider, backlog }
+    }
+
     fn agenda(&mut self, nodes: &Nodes) -> Agenda {
         let (now, policy) = (self.observer.now(), &self.executor.settings().policy);
         self.backlog.track(now, &nodes.views);
@@ -94,7 +104,7 @@ impl Controller {
         let mut actions = nodes.marks_of_watched(&observe::powers(&answers.lookups), settings);
         let (before, now) = (*self.decider.breaker(), self.observer.now());
         let decisions = self.decider.decide(now, &nodes.views, answers, &settings.policy);
-        self.observer.report_breaker(before, *self.decider.breaker());
+        self.observer.reports.breaker(before, *self.decider.breaker());
         let by_name = nodes.by_name();
         let decided = decisions.iter().filter_map(|decision| by_name.get(&decision.name));
         self.executor.publish(decided, &actions, &decisions);

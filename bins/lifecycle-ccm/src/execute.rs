@@ -87,7 +87,7 @@ pub(crate) struct Executor {
     writer: Writer<Node>,
     settings: watch::Receiver<Arc<LifecycleSettings>>,
     /// Cancelled when no new write may start.
-    pub(crate) closing: CancellationToken,
+    closing: CancellationToken,
     reports: Arc<Reports>,
     metrics: LifecycleMetrics,
     timeline: Timeline,
@@ -113,6 +113,11 @@ impl Executor {
             plans: context.plans.clone(),
             store: observer.store.clone(),
         }
+    }
+
+    /// Returns when no new write may start.
+    pub(crate) async fn closing(&self) {
+        self.closing.cancelled().await;
     }
 
     /// The current settings.

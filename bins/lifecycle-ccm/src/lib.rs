@@ -13,6 +13,7 @@
 //! | [`policy::shutdown`], `policy::action` | the steps for the shutdown taint; the decided writes |
 //! | `policy::backlog`, `policy::text` | how long nodes wait for a verdict; decisions as text |
 //! | `observe` | converts nodes and cloud answers to the policy's plain values |
+//! | `observe::reports` | log lines about cloud errors and the breaker |
 //! | `controller` | the loop: observe, decide, execute |
 //! | `execute` | `/plan`, writes to the API server, and their results |
 //! | `report` | events and log lines about decisions |
@@ -47,11 +48,7 @@ use ccm_runtime::{
 pub use settings::LifecycleSettings;
 
 use crate::{
-    controller::Controller,
-    execute::Executor,
-    metrics::LifecycleMetrics,
-    observe::Observer,
-    policy::{Decider, backlog::Backlog},
+    controller::Controller, execute::Executor, metrics::LifecycleMetrics, observe::Observer,
 };
 
 /// The program.
@@ -100,13 +97,11 @@ impl Program for LifecycleCcm {
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
-        self.observer.start_leading();
+        self.observer.reports.start_leading();
         let (reports, metrics) = (Arc::clone(&self.reports), self.metrics.clone());
         let (reporting, closing) = ((reports.clone(), metrics.clone()), self.passes.closing());
         let executor = Executor::new(context, &self.observer, reporting, closing.clone());
-        let observer = Arc::clone(&self.observer);
-        let (decider, backlog) = (Decider::new(), Backlog::default());
-        let controller = Controller { observer, executor, reports, metrics, decider, backlog };
+        let controller = Controller::new(self.observer.clone(), executor, reports, metrics);
         let passes =
             self.passes.clone().run(controller, context.settings.clone(), context.token.clone());
         context.supervisor.spawn("passes", passes);

@@ -1,6 +1,8 @@
 //! Converts the nodes in the API server and the cloud's answers about them into the plain
 //! values of the policy.
 
+mod reports;
+
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
@@ -10,24 +12,20 @@ use std::{
 use ccm_base::clock::{self, Timeline};
 use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, Lookup, PowerState};
 use ccm_controller::{
-    brake::Transition,
     instances,
     inventory::{Inventory, Snapshot},
-    reports::{Memory, REPEAT},
 };
 use ccm_kube::store::{Change, Store};
 use ccm_objects::{Node, Shared as Name};
-use ccm_runtime::{
-    health::{Condition, Scope},
-    program::{Context, Program},
-};
+use ccm_runtime::program::{Context, Program};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use self::reports::CloudReports;
 use crate::{
     metrics::{LifecycleMetrics, States},
     policy::{
-        Agenda, Answers, At, Breaker, Listing, LookedUp, NodeView,
+        Agenda, Answers, At, Listing, LookedUp, NodeView,
         action::{self, Action, PROTECTED, is_approved},
         shutdown,
     },
@@ -121,32 +119,19 @@ pub(crate) struct Observer {
     timeline: Timeline,
     /// Nodes that were created while this process was watching, and when.
     appeared: Mutex<HashMap<Name, Instant>>,
-    metrics: LifecycleMetrics,
-    /// The line `breaker` of `/readyz?verbose`.
-    breaker: Condition,
-    /// The kinds of cloud errors that were already reported.
-    errors: Memory,
+    pub(crate) reports: CloudReports,
 }
 
 impl Observer {
     /// Starts without any observation.
     pub(crate) fn new<P: Program>(context: &Context<P>, metrics: LifecycleMetrics) -> Self {
-        let breaker = context.health.condition("breaker", Scope::Information, "not checked yet");
-        breaker.pass("not checked: this replica does not lead");
         Self {
             store: Store::new(),
             cloud: Arc::clone(&context.cloud),
             timeline: Timeline::begin(),
             appeared: Mutex::default(),
-            metrics,
-            breaker,
-            errors: Memory::new(REPEAT),
+            reports: CloudReports::new(context, metrics),
         }
-    }
-
-    /// Called when this replica becomes the leader.
-    pub(crate) fn start_leading(&self) {
-        self.breaker.pass("closed; no list of the fleet has been needed yet");
     }
 
     /// The clock of this process.
@@ -231,70 +216,8 @@ impl Observer {
             let spell = |id: &str| self.cloud.canonical_id(id).into_owned();
             listing(fleet, spell, nodes, (start, read))
         });
-        self.report_errors(&lookups);
-        list.iter().for_each(report_list);
+        self.reports.answers(&lookups, list.as_ref());
         Answers { asked: start, lookups, list }
-    }
-
-    /// Reports that the list opened or closed the breaker, or changed its cause.
-    pub(crate) fn report_breaker(&self, before: Breaker, after: Breaker) {
-        match before.transition(after) {
-            Transition::Opened(cause) => {
-                self.metrics.opened(&cause);
-                tracing::error!(cause = cause.as_str(), "no node is deleted: {cause}");
-            }
-            Transition::StaysOpen(known, cause) if known.as_str() != cause.as_str() => {
-                tracing::error!(cause = cause.as_str(), "still no node is deleted: {cause}");
-            }
-            Transition::Closed => {
-                tracing::warn!("breaker closed: the list shows the fleet again; cases start over");
-            }
-            Transition::StaysOpen(..) | Transition::StaysClosed => {}
-        }
-        match after {
-            Breaker::Open { cause, .. } => {
-                self.breaker.fail(format!("open, no node is deleted unless approved: {cause}"));
-            }
-            Breaker::Closed => self.breaker.pass("closed"),
-        }
-    }
-
-    /// Logs failed lookups, once for each kind of error.
-    fn report_errors(&self, lookups: &[LookedUp]) {
-        let mut kinds: HashMap<&'static str, (usize, &LookedUp, &CloudError)> = HashMap::new();
-        for lookup in lookups {
-            self.metrics.answered(&lookup.result);
-            if let Err(error) = &lookup.result {
-                kinds.entry(error.kind.reason()).or_insert((0, lookup, error)).0 += 1;
-            }
-        }
-        for (kind, (count, lookup, error)) in kinds {
-            if self.errors.changed("", kind, "") {
-                let name = &*lookup.name;
-                tracing::warn!(
-                    kind,
-                    nodes = count,
-                    %error,
-                    "cloud lookups of {count} nodes failed, including {name}: {error}; failed lookups are no evidence"
-                );
-            }
-        }
-    }
-}
-
-/// Reports a list that is unusable, or only partly usable.
-fn report_list(list: &Listing) {
-    match list {
-        Listing::Failed(error) => {
-            tracing::warn!(%error, "cannot list the fleet; no node is deleted until a list succeeds");
-        }
-        Listing::Read { malformed, .. } if *malformed > 0 => {
-            tracing::warn!(
-                malformed,
-                "{malformed} entries of the cloud's list could not be parsed; the nodes that they mention are not deleted"
-            );
-        }
-        Listing::Read { .. } => {}
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{ErrorKind, Lookup, LookupResult};
+use ccm_cloud::{ErrorKind, LookupResult};
+use ccm_controller::instances::Answer;
 use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, label, metrics};
 use strum::{IntoStaticStr, VariantNames};
@@ -61,15 +62,6 @@ enum WaitsFor {
     ApiServer,
 }
 
-/// The results of a lookup, besides errors.
-#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-enum Answer {
-    Found,
-    Gone,
-    NotOurs,
-}
-
 /// Why a label is skipped.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
@@ -87,7 +79,7 @@ enum IpChange {
     Held,
 }
 
-label!(State, WaitsFor, Answer, LabelDrop, IpChange);
+label!(State, WaitsFor, LabelDrop, IpChange);
 label! {
     /// What was written.
     struct Written { "addresses", "taint", "labels" }
@@ -169,13 +161,7 @@ impl NodeMetrics {
 
     /// Records the cloud's answer about one node.
     pub(crate) fn answered(&self, answer: &LookupResult) {
-        let answer = match answer {
-            Ok(Lookup::Found(_)) => Ok(Answer::Found),
-            Ok(Lookup::Gone(_)) => Ok(Answer::Gone),
-            Ok(Lookup::NotOurs(_)) => Ok(Answer::NotOurs),
-            Err(error) => Err(error.kind),
-        };
-        self.answers.of(answer).inc();
+        self.answers.of(Answer::of(answer)).inc();
     }
 
     /// Records a note that is new for its node.

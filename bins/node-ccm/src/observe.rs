@@ -6,8 +6,9 @@ pub(crate) mod lookups;
 pub(crate) mod refresh;
 pub(crate) mod waiting;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use ccm_base::Backoff;
 use ccm_cloud::Cloud;
 use ccm_controller::{
     inventory::Inventory,
@@ -21,7 +22,7 @@ use ccm_runtime::{
 use tokio::sync::watch;
 
 use self::ledger::Ledger;
-use crate::{metrics::NodeMetrics, plan::pace::RETRY, report::NodeReports, settings::NodeSettings};
+use crate::{metrics::NodeMetrics, report::NodeReports, settings::NodeSettings};
 
 /// Upstream's name of the queue: the label of its metrics.
 pub(crate) const QUEUE: &str = "Nodes";
@@ -57,6 +58,10 @@ impl Handles {
         }
     }
 }
+
+/// The back-off after failures. Upstream begins with 5 ms, which makes eight calls to a failing
+/// cloud within a second.
+const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(1) };
 
 /// How the queue spaces its retries.
 fn queue_config() -> QueueConfig {

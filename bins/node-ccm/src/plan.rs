@@ -7,7 +7,6 @@ pub mod addresses;
 pub mod label_rules;
 pub mod labels;
 pub mod node_ip;
-pub mod pace;
 mod text;
 
 use std::collections::BTreeMap;
@@ -77,7 +76,7 @@ pub enum Outcome {
 pub struct Wait {
     /// The missing condition.
     pub reason: WaitReason,
-    /// The message, with the cloud's own words.
+    /// The message, including the cloud's message.
     pub message: String,
 }
 

@@ -5,13 +5,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_controller::reports::{Report, Reports, When};
+use ccm_controller::{
+    queue::Pace,
+    reports::{Report, Reports, When},
+};
 use ccm_kube::{ApiError, events::EventRecorder};
 use ccm_objects::Node;
 
 use crate::{
     metrics::NodeMetrics,
-    plan::{Note, Outcome, Plan, Wait, WaitReason, pace::Pace},
+    plan::{Note, Outcome, Plan, Wait, WaitReason},
 };
 
 /// Reports about nodes. Clones share one memory.

@@ -3,9 +3,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_base::RetryClass;
 use ccm_controller::{
-    queue::Priority,
+    queue::{Priority, WorkQueue},
     writer::{Stopped, Writer},
 };
 use ccm_kube::{ApiError, write::Patch};
@@ -24,12 +23,10 @@ use crate::{
     settings::TemplateSettings,
 };
 
-/// Retry interval for errors that an operator has to fix.
-const LONG_RETRY: Duration = Duration::from_mins(5);
-
 /// The worker.
 pub(crate) struct Executor {
     observer: Arc<Observer>,
+    queue: WorkQueue<Name>,
     writer: Writer<Node>,
     reports: NodeReports,
     plans: Plans,
@@ -41,6 +38,7 @@ impl Executor {
     pub(crate) fn new<P>(
         context: &Context<P>,
         observer: Arc<Observer>,
+        queue: WorkQueue<Name>,
         writer: Writer<Node>,
     ) -> Self
     where
@@ -48,6 +46,7 @@ impl Executor {
     {
         Self {
             observer,
+            queue,
             writer,
             reports: NodeReports::new(context.events.clone()),
             plans: context.plans.clone(),
@@ -61,7 +60,7 @@ impl Executor {
         let Some((node, answer)) = self.observer.lookup(&name).await else {
             self.reports.forget(&name);
             self.plans.clear("Node", &name);
-            self.observer.queue.forget(&name);
+            self.queue.forget(&name);
             return;
         };
         self.metrics.answered(&answer);
@@ -78,7 +77,7 @@ impl Executor {
             // A term that is only short is extended by the next renewal.
             Err(Stopped::Lost(lost)) => {
                 tracing::debug!(node = &*name, "not written: {lost}");
-                self.observer.queue.retry(name);
+                self.queue.retry(name);
             }
             Err(Stopped::Refused(error)) => self.refused(&node, &error),
         }
@@ -112,7 +111,7 @@ impl Executor {
             }
             Outcome::Waits { class, reason, message } => {
                 self.reports.waits(node, reason, message);
-                self.retry(name, *class);
+                self.queue.retry_as(Arc::clone(name), *class);
             }
         }
     }
@@ -125,29 +124,18 @@ impl Executor {
             // The plan was made for an older version of the node.
             ApiError::Conflict => {
                 tracing::debug!(node = &**name, "the node has changed, planning again");
-                self.observer.queue.retry(Arc::clone(name));
+                self.queue.retry(Arc::clone(name));
             }
             error => {
                 self.reports.refused(node, error);
-                self.retry(name, error.class());
+                self.queue.retry_as(Arc::clone(name), error.class());
             }
         }
     }
 
     fn sync_after(&self, name: &Name, after: Duration) {
-        self.observer.queue.forget(name);
-        self.observer.queue.add_after(Arc::clone(name), after, Priority::Routine);
-    }
-
-    fn retry(&self, name: &Name, class: RetryClass) {
-        let queue = &self.observer.queue;
-        match class {
-            RetryClass::Retry => queue.retry(Arc::clone(name)),
-            RetryClass::RetryAfter(after) => {
-                queue.retry_after(Arc::clone(name), after);
-            }
-            RetryClass::Permanent => self.sync_after(name, LONG_RETRY),
-        }
+        self.queue.forget(name);
+        self.queue.add_after(Arc::clone(name), after, Priority::Routine);
     }
 }
 

@@ -34,13 +34,13 @@ use std::sync::Arc;
 
 use ccm_cloud::Capability;
 use ccm_controller::{
-    queue::QueueMetrics,
+    queue::{QueueMetrics, WorkQueue},
     watch::{self, Watches},
     workers,
     writer::{self, Writer},
 };
 use ccm_kube::store::Store;
-use ccm_objects::Node;
+use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{
     metrics::Metrics,
     program::{Context, Failure, Identity, Need, Program},
@@ -63,6 +63,7 @@ const WORKERS: usize = 8;
 pub struct TemplateCcm {
     observer: Arc<Observer>,
     store: Store<Node>,
+    queue: WorkQueue<Name>,
 }
 
 impl Program for TemplateCcm {
@@ -86,18 +87,18 @@ impl Program for TemplateCcm {
 
     /// Runs on every replica, so that a standby has the nodes when it takes over.
     async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
-        let store = Store::new();
-        let observer = Arc::new(Observer::new(context, store.clone()));
+        let (store, queue) = (Store::new(), observe::queue(&context.metrics));
+        let observer = Arc::new(Observer::new(context, store.clone(), queue.clone()));
         let listener = Arc::clone(&observer);
         Watches::new(context).watch(&store, move |change| listener.changed(&change)).await;
-        Ok(Self { observer, store })
+        Ok(Self { observer, store, queue })
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
         let writer = Writer::new(context, &self.store);
-        let executor = Arc::new(Executor::new(context, Arc::clone(&self.observer), writer));
+        let (observer, queue) = (Arc::clone(&self.observer), self.queue.clone());
+        let executor = Arc::new(Executor::new(context, observer, queue.clone(), writer));
         let work = move |name| Arc::clone(&executor).work(name);
-        let queue = self.observer.queue.clone();
         let workers = workers::by_key(queue, || WORKERS, context.token.clone(), work);
         context.supervisor.spawn("workers", workers);
         self.observer.start_leading();
@@ -105,6 +106,6 @@ impl Program for TemplateCcm {
 
     async fn drain(&self) {
         self.observer.close();
-        self.observer.queue.drained().await;
+        self.queue.drained().await;
     }
 }

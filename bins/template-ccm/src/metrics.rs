@@ -1,21 +1,10 @@
 //! The metrics of template-ccm. Each declaration generates the registration and the reference
 //! page; the values of a label are those of its type.
 
-use ccm_cloud::{ErrorKind, Lookup, LookupResult};
+use ccm_cloud::{ErrorKind, LookupResult};
+use ccm_controller::instances::Answer;
 use ccm_kube::{ApiError, ApiReason};
-use ccm_metrics::{Counter, Family, label, metrics};
-use strum::{IntoStaticStr, VariantNames};
-
-/// The results of a lookup, besides errors.
-#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-enum Answer {
-    Found,
-    Gone,
-    NotOurs,
-}
-
-label!(Answer);
+use ccm_metrics::{Counter, Family, metrics};
 
 metrics! {
     /// All metrics of the controller. Clones share them.
@@ -31,13 +20,7 @@ metrics! {
 impl TemplateMetrics {
     /// Records the cloud's answer about one node.
     pub(crate) fn answered(&self, answer: &LookupResult) {
-        let answer = match answer {
-            Ok(Lookup::Found(_)) => Ok(Answer::Found),
-            Ok(Lookup::Gone(_)) => Ok(Answer::Gone),
-            Ok(Lookup::NotOurs(_)) => Ok(Answer::NotOurs),
-            Err(error) => Err(error.kind),
-        };
-        self.answers.of(answer).inc();
+        self.answers.of(Answer::of(answer)).inc();
     }
 
     /// Records the end of a write.

@@ -12,7 +12,10 @@ use ccm_controller::{
 };
 use ccm_kube::store::{Change, Store};
 use ccm_objects::{Node, Shared as Name};
-use ccm_runtime::program::{Context, Program};
+use ccm_runtime::{
+    metrics::Metrics,
+    program::{Context, Program},
+};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -21,10 +24,14 @@ use crate::{plan::INSTANCE_NAME, settings::TemplateSettings};
 /// The queue's name in its metrics.
 pub(crate) const QUEUE: &str = "template";
 
+/// The names of the nodes that need work.
+pub(crate) fn queue(metrics: &Metrics) -> WorkQueue<Name> {
+    WorkQueue::new(QUEUE, QueueConfig::default(), &QueueMetrics::new(metrics))
+}
+
 /// The known state of the nodes.
 pub(crate) struct Observer {
-    /// The names of the nodes that need work.
-    pub(crate) queue: WorkQueue<Name>,
+    queue: WorkQueue<Name>,
     store: Store<Node>,
     cloud: Arc<dyn Cloud>,
     settings: watch::Receiver<Arc<TemplateSettings>>,
@@ -35,13 +42,13 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    pub(crate) fn new<P>(context: &Context<P>, store: Store<Node>) -> Self
+    /// Puts the nodes that need work into `queue`.
+    pub(crate) fn new<P>(context: &Context<P>, store: Store<Node>, queue: WorkQueue<Name>) -> Self
     where
         P: Program<Settings = TemplateSettings>,
     {
-        let metrics = QueueMetrics::new(&context.metrics);
         Self {
-            queue: WorkQueue::new(QUEUE, QueueConfig::default(), &metrics),
+            queue,
             store,
             cloud: Arc::clone(&context.cloud),
             settings: context.settings.clone(),

@@ -66,7 +66,7 @@ impl ErrorKind {
 pub struct CloudError {
     /// The kind of the error.
     pub kind: ErrorKind,
-    /// The cloud's own words, one line, without secrets.
+    /// The cloud's message, one line, without secrets.
     pub message: String,
     /// The cloud's ID of the failed request, for its support desk.
     pub request_id: Option<String>,

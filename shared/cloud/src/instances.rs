@@ -203,7 +203,7 @@ pub trait Instances: Send + Sync {
     /// [`InstanceTraits::lists`] is true.
     ///
     /// A list confirms presence and shows changes. An instance that is missing here is *not*
-    /// thereby gone: use [`Instances::lookup`].
+    /// therefore gone: use [`Instances::lookup`].
     async fn list(&self, _detail: Detail, _call: Call) -> Result<Fleet, CloudError> {
         Err(CloudError::new(ErrorKind::Unsupported, "the provider cannot list instances"))
     }

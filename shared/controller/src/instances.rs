@@ -2,6 +2,8 @@
 //! list of the fleet. Every call ends within its time and every answer matches its question,
 //! whatever the provider does.
 
+mod answer;
+
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Duration};
 
 use ccm_cloud::{
@@ -11,6 +13,8 @@ use ccm_cloud::{
 use ccm_objects::Node;
 use futures::StreamExt as _;
 use tokio::time::timeout_at;
+
+pub use self::answer::Answer;
 
 /// How far a call may exceed its own time before it is cut off, for providers that ignore
 /// their deadline.

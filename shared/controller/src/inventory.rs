@@ -183,17 +183,11 @@ impl Inventory {
         changes
     }
 
-    /// Applies one instance from a lookup that began at `at`. Returns whether it differs from
-    /// the previous state.
-    pub fn update(&self, instance: Instance, at: Instant) -> bool {
-        !self.update_all([instance], at).is_empty()
-    }
-
     /// Applies the instances from a lookup that began at `at`. Returns those that differ from
     /// the previous state.
     ///
     /// Each call costs a pass over the whole inventory: apply a batch at once.
-    pub fn update_all(
+    pub fn update(
         &self,
         found: impl IntoIterator<Item = Instance>,
         at: Instant,
@@ -220,11 +214,6 @@ impl Inventory {
     /// See [`Snapshot::get`].
     pub fn get(&self, id: &str) -> Result<Option<Arc<Instance>>, Ambiguous> {
         self.shared.snapshot.load().get(id)
-    }
-
-    /// See [`Snapshot::by_name`].
-    pub fn by_name(&self, name: &str) -> Result<Option<Arc<Instance>>, Ambiguous> {
-        self.shared.snapshot.load().by_name(name)
     }
 
     /// The age of the last list; `None` before the first.

@@ -18,6 +18,7 @@
 mod backoff;
 mod batch_window;
 mod metrics;
+mod retry;
 mod state;
 
 use std::{
@@ -40,6 +41,7 @@ use self::state::{Core, Taken};
 pub use self::{
     batch_window::{BatchWindow, BatchWindowConfig},
     metrics::QueueMetrics,
+    retry::{LONG_RETRY, Pace},
 };
 
 /// How urgent a key is.
@@ -95,6 +97,8 @@ pub struct WorkQueue<K> {
 
 struct Shared<K> {
     core: Mutex<Core<K>>,
+    /// See [`QueueConfig::waits`].
+    waits: Backoff,
     /// Wakes all waiters. Create the `Notified` before reading the state: it also sees changes
     /// made in between.
     changed: Notify,
@@ -118,9 +122,9 @@ impl<K> Debug for WorkQueue<K> {
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     /// An empty queue. `name` is its label in metrics.
     pub fn new(name: &'static str, config: QueueConfig, metrics: &QueueMetrics) -> Self {
-        let core = Mutex::new(Core::new(config));
+        let (waits, core) = (config.waits, Mutex::new(Core::new(config)));
         let (queued, worked) = metrics.histograms(name);
-        let shared = Arc::new(Shared { core, changed: Notify::new(), queued, worked });
+        let shared = Arc::new(Shared { core, waits, changed: Notify::new(), queued, worked });
         let weak = Arc::downgrade(&shared);
         metrics.watch(name, move || {
             let shared = weak.upgrade()?;

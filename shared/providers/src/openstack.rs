@@ -18,7 +18,6 @@ mod describe;
 mod discovery;
 mod factory;
 mod fault;
-mod flight;
 mod ids;
 mod instances;
 mod metrics;
@@ -29,6 +28,7 @@ mod reload;
 #[cfg(test)]
 mod scripted;
 mod session;
+mod single_flight;
 mod text;
 mod transport;
 

@@ -20,6 +20,13 @@ pub struct Listing {
     flags: &'static [Foreign],
 }
 
+impl Listing {
+    /// Whether its siblings know flags of its own.
+    pub fn has_flags(&self) -> bool {
+        !self.flags.is_empty()
+    }
+}
+
 /// Flags of a program.
 macro_rules! flags {
     ($binary:literal: $($kind:ident $flag:literal),*) => {

@@ -90,7 +90,7 @@ def _signal(pid, number):
 
 
 def _left(trees, patience):
-    """Those of the processes that have not ended after so many seconds."""
+    """Those of the processes that have not ended after this number of seconds."""
     end = time.monotonic() + patience
     while trees and time.monotonic() < end:
         trees = [(p, s) for p, s in trees if s and _started(p) == s]

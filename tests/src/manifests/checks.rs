@@ -245,7 +245,7 @@ fn pods_come_up_on_a_new_cluster(objects: &Objects) -> Vec<String> {
             problems.push(format!("{who} comes back to a node that is drained"));
         }
         if at(deployment, &format!("{spec}/priorityClassName")) != "system-cluster-critical" {
-            problems.push(format!("{who} can be evicted for anybody"));
+            problems.push(format!("{who} can be evicted by pods of any priority"));
         }
         if at(deployment, &format!("{spec}/dnsPolicy")) != "Default" {
             problems.push(format!("{who} waits for cluster DNS, which waits for it"));

@@ -1,11 +1,9 @@
 //! The fixture of a scenario.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{ops::Deref, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
-use ccm_sim::program::{Launch, Program};
-use k8s_openapi::api::core::v1::Node;
-use kube::Client;
+use ccm_sim::program::Launch;
 use serde_json::Value;
 
 use super::{
@@ -14,13 +12,17 @@ use super::{
     services::{Flavour, Services},
 };
 use crate::{
-    cluster::{self, Cluster},
+    fixture::{Fixture, with_quick_periods},
     nodes,
 };
 
 /// Time limit for quick operations: Nova and Neutron are slow, and share two cores with the
 /// programs.
 pub const SOON: Duration = Duration::from_secs(30);
+
+/// Time limit for the initialisation of a node: longer than the longest back-off between two
+/// attempts.
+pub const INITIALISED: Duration = Duration::from_secs(90);
 
 /// The prefix of the names of all users that scenarios create.
 const USER_PREFIX: &str = "scenario-";
@@ -97,33 +99,34 @@ async fn clear(user: &Admin, wanted: &[NewServer], crowd: usize) -> Result<Vec<S
     Ok(kept)
 }
 
-/// A cluster without nodes, the cloud without faults, and the configuration of the programs
-/// for both.
+/// The fixture of a scenario: a cluster without nodes, the cloud without faults, and the
+/// programs' configuration of it.
 pub struct Rig {
+    fixture: Fixture,
     /// The cloud.
     pub cloud: Arc<Cloud>,
-    /// A client of the cluster, with all rights.
-    pub client: Client,
-    /// The cluster.
-    pub cluster: Arc<Cluster>,
-    folder: tempfile::TempDir,
+}
+
+impl Deref for Rig {
+    type Target = Fixture;
+
+    fn deref(&self) -> &Fixture {
+        &self.fixture
+    }
 }
 
 impl Rig {
-    /// Empties the cluster and removes the proxy's faults.
-    pub async fn new(cloud: Arc<Cloud>, cluster: Arc<Cluster>) -> Result<Self> {
+    /// Removes the proxy's faults.
+    pub async fn new(cloud: Arc<Cloud>, fixture: Fixture) -> Result<Self> {
         cloud.proxy.mend().await?;
-        let client = cluster.client().await?;
-        cluster::clear(&client).await?;
-        let folder = tempfile::Builder::new().prefix("quartet-openstack-").tempdir()?;
-        let rig = Self { cloud, client, cluster, folder };
+        let rig = Self { fixture, cloud };
         rig.log_in_as(&Account::of("k8s"))?;
         Ok(rig)
     }
 
     /// The file for `--cloud-config`.
     pub fn config(&self) -> PathBuf {
-        self.folder.path().join("cloud.conf")
+        self.path("cloud.conf")
     }
 
     /// Writes a cloud.conf with a password; running programs reload it.
@@ -169,40 +172,24 @@ impl Rig {
         let auth_url = self.cloud.proxy.auth_url()?;
         let text = format!("[Global]\nauth-url = {auth_url}\n{lines}");
         // The file is replaced atomically: a reader never sees half of it.
-        let aside = self.folder.path().join("cloud.conf.new");
+        let aside = self.path("cloud.conf.new");
         std::fs::write(&aside, text)?;
         Ok(std::fs::rename(aside, self.config())?)
     }
 
     /// node-ccm for this cluster and cloud.
     pub fn node_ccm(&self) -> Launch {
-        self.controller("node-ccm")
+        self.launch("node-ccm")
     }
 
-    /// lifecycle-ccm for this cluster and cloud, with short periods.
+    /// lifecycle-ccm for this cluster and cloud, with quick periods.
     pub fn lifecycle_ccm(&self) -> Launch {
-        self.controller("lifecycle-ccm")
-            .arg("--node-monitor-period=1s")
-            .arg("--node-deletion-confirmation-period=2s")
-            .arg("--node-grace-period=1s")
+        with_quick_periods(self.launch("lifecycle-ccm"))
     }
 
     /// A program for this cluster and cloud, with its default settings.
-    pub fn controller(&self, name: &str) -> Launch {
-        Launch::controller(name, self.cluster.kubeconfig(), "openstack", &self.config())
-    }
-
-    /// Starts it and waits until it is ready and leads.
-    pub async fn start(&self, launch: &Launch) -> Result<Program> {
-        let mut program = self.start_only(launch)?;
-        program.ready().await?;
-        program.leading(SOON).await?;
-        Ok(program)
-    }
-
-    /// Starts it without waiting.
-    pub fn start_only(&self, launch: &Launch) -> Result<Program> {
-        launch.start(self.folder.path())
+    pub fn launch(&self, program: &str) -> Launch {
+        self.controller(program, "openstack", &self.config())
     }
 
     /// One of the unchanging servers.
@@ -214,12 +201,6 @@ impl Rig {
     /// leftovers.
     pub async fn server(&self, name: &str) -> Result<Server> {
         self.cloud.user.new_server(&NewServer::named(name)).await
-    }
-
-    /// Waits until every node is past its grace period, a second with [`Rig::lifecycle_ccm`].
-    /// The API server truncates the creation time to whole seconds.
-    pub async fn past_grace(&self) {
-        tokio::time::sleep(Duration::from_secs(2)).await;
     }
 
     /// Waits until every service refuses a revoked token: services cache Keystone's answer
@@ -256,15 +237,6 @@ impl Rig {
             nodes::register(&self.client, &node).await?;
         }
         Ok(())
-    }
-
-    /// Waits until the node has lost its taint, for longer than the longest back-off between
-    /// two attempts.
-    pub async fn initialised(&self, name: &str) -> Result<Node> {
-        nodes::wait_for(&self.client, name, "no longer tainted", 3 * SOON, |node| {
-            !nodes::is_tainted(node)
-        })
-        .await
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Played {
     pub server: Server,
     /// When the story was.
     pub span: Span,
+    /// The replicas' pages of metrics, at the end of their lives or of the story.
+    pub pages: Vec<String>,
     _stage: Stage,
 }
 
@@ -49,6 +51,8 @@ pub struct Stage {
     /// One in a second cluster, whose cloud is an OpenStack that does not answer.
     unanswered: Program,
     _second: Env,
+    /// See [`Played::pages`].
+    pages: Vec<String>,
 }
 
 /// Plays the story. `prometheus` is the folder of that program, which evaluates the rules of
@@ -69,7 +73,11 @@ pub async fn play(
     (story.play)(&mut stage).await?;
     sleep(SETTLE + Duration::from_secs(UNDER_WAY)).await;
     let end = stage.scraped(&server).await?;
-    Ok(Played { server, span: Span { start, end }, _stage: stage })
+    for replica in &stage.replicas {
+        stage.pages.push(replica.get("/metrics").await?.1);
+    }
+    let pages = std::mem::take(&mut stage.pages);
+    Ok(Played { server, span: Span { start, end }, pages, _stage: stage })
 }
 
 /// A simulated cluster with its cloud.
@@ -97,7 +105,7 @@ impl Stage {
         for _ in 0..3 {
             replicas.push(env.start_standby(&(story.launch)(&env)).await?);
         }
-        Ok(Self { env, replicas, program, unanswered, _second: second })
+        Ok(Self { env, replicas, program, unanswered, _second: second, pages: Vec::new() })
     }
 
     /// One cluster without any label but those that Prometheus sets, and one with the
@@ -162,6 +170,7 @@ impl Stage {
             }
         }
         let leader = self.replicas.remove(leader.context("there is no leader")?);
+        self.pages.push(leader.get("/metrics").await?.1);
         let ended = leader.terminate().await?;
         ensure!(ended.success(), "the leader ended with {ended}");
         poll::until("another leader", SOON, || async {

@@ -8,17 +8,13 @@ use ccm_tests::{cluster::Kind, trials::Trials};
 mod kubectl;
 mod live_rates;
 mod manifests;
-mod observe;
-mod reference;
 mod two_kinds;
 
 fn main() -> anyhow::Result<ExitCode> {
     let trials = Trials::new()?;
     let mut all = trials.scenarios(ccm_tests::scenarios! {
         BOTH:
-            live_rates::one_controllers_rates_change_while_it_runs,
-            observe::nothing_is_written_beside_a_leader,
-            reference::metrics_are_those_of_the_page;
+            live_rates::one_controllers_rates_change_while_it_runs;
     });
     all.extend(kubectl::trials(&trials)?);
     all.extend(two_kinds::trial(&trials));

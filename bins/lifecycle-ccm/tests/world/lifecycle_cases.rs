@@ -34,7 +34,7 @@ fn successor(name: &str) -> Value {
 }
 
 pub(super) async fn a_node_registered_anew_is_another_node(env: Env) -> Result<()> {
-    // Both names must be under judgement, and their nodes gone, before the first case is over.
+    // Both names must have an open case, and their nodes must be gone, before the first case ends.
     const PERIOD: Duration = Duration::from_secs(10);
     let _program = env.start(&confirming(&env, PERIOD)).await?;
     env.add_initialised(&["node-0", "new-machine", "no-machine"]).await?;
@@ -90,7 +90,7 @@ fn long(env: &Env) -> Launch {
     with_short_terms(confirming(env, LONG).arg("--node-deletion-budget=50"))
 }
 
-/// Ends the leader while 50 nodes are under judgement: the next one judges them anew.
+/// Ends the leader with 50 open cases: the next leader starts them again.
 async fn hand_over(env: &Env, signal: Signal) -> Result<()> {
     let mut leader = env.start(&long(env)).await?;
     let standby = env.start_standby(&long(env)).await?;

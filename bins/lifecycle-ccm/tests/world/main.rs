@@ -23,30 +23,30 @@ fn main() -> anyhow::Result<ExitCode> {
         scenarios: ccm_tests::scenarios! {
             BOTH:
                 lifecycle::a_gone_node_is_deleted_after_its_confirmation_period,
+                lifecycle::the_shutdown_taint_follows_the_machine,
+                lifecycle_breaker::an_approval_overrides_the_breaker,
+                lifecycle_cases::a_node_registered_anew_is_another_node,
+                lifecycle_cases::evidence_of_a_killed_leader_is_dropped,
+                lifecycle_cases::an_approval_ends_when_the_node_is_ready_again,
+                observe::the_leaders_steps_are_the_plan_of_lifecycle_ccm;
+            SIMULATED:
                 lifecycle::a_mass_outage_deletes_no_node,
                 lifecycle::foreign_excluded_and_protected_nodes_stay,
                 lifecycle::a_new_node_stays_for_its_grace_period,
                 lifecycle::unknown_nodes_are_deleted_only_while_uninitialised,
                 lifecycle::the_budget_holds_the_rest,
-                lifecycle::the_shutdown_taint_follows_the_machine,
                 lifecycle::the_shutdown_taint_may_wait_for_the_kubelet,
                 lifecycle_breaker::cloud_errors_delete_no_node,
                 lifecycle_breaker::a_list_that_shows_the_instance_ends_the_case,
                 lifecycle_breaker::the_wrong_project_opens_the_breaker,
                 lifecycle_breaker::the_breaker_closes_when_the_fleet_is_seen_again,
-                lifecycle_breaker::an_approval_overrides_the_breaker,
-                lifecycle_cases::a_node_registered_anew_is_another_node,
                 lifecycle_cases::a_node_that_comes_back_is_kept,
-                lifecycle_cases::evidence_of_a_killed_leader_is_dropped,
                 lifecycle_cases::evidence_of_a_stopped_leader_is_dropped,
                 lifecycle_cases::the_rules_change_without_a_restart,
-                lifecycle_cases::an_approval_ends_when_the_node_is_ready_again,
-                lifecycle_pressure::a_held_node_costs_few_calls,
-                lifecycle_pressure::an_unreadable_entry_of_the_list_is_no_absence,
-                observe::the_leaders_steps_are_the_plan_of_lifecycle_ccm;
-            SIMULATED:
                 lifecycle_cases::a_deletion_in_flight_spares_the_successor,
                 lifecycle_cases::a_refused_deletion_is_reported_and_retried,
+                lifecycle_pressure::a_held_node_costs_few_calls,
+                lifecycle_pressure::an_unreadable_entry_of_the_list_is_no_absence,
                 lifecycle_pressure::deletions_whose_answer_is_lost_stay_within_the_budget,
                 lifecycle_pressure::a_conflict_about_the_taint_is_soon_forgotten,
                 lifecycle_pressure::a_lowered_budget_stops_what_is_not_yet_sent;

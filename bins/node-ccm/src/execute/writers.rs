@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use ccm_base::RetryClass;
 use ccm_cloud::{Claim, LookupResult};
 use ccm_controller::{
-    queue::{Priority, WorkQueue},
+    queue::{LONG_RETRY, Priority, WorkQueue},
     workers,
     writer::{Stopped, Writer},
 };
@@ -28,7 +28,7 @@ use crate::{
         lookups::{Work, WorkSenders},
         same_identity,
     },
-    plan::{Outcome, Plan, Wait, WaitReason, pace::Pace, plan},
+    plan::{Outcome, Plan, Wait, WaitReason, plan},
     report::NodeReports,
     settings::NodeSettings,
 };
@@ -36,8 +36,6 @@ use crate::{
 /// Capacity of each channel to the workers; large enough that the default number of workers is
 /// never idle while answers arrive.
 const CHANNEL_CAPACITY: usize = 64;
-/// Retry interval for errors that an operator has to fix, and for another provider's nodes.
-const LONG_RETRY: Duration = Duration::from_mins(5);
 /// Retry interval for a provided-node-ip annotation that does not match: the cloud may attach
 /// the address later. A change of the node triggers a sync at once.
 const NODE_IP_RECHECK: Duration = Duration::from_secs(30);
@@ -124,7 +122,7 @@ impl Writers {
         self.queue.forget(name);
         if plan.outcome == Outcome::Initialised {
             self.ledger.set_state(name, State::Pending);
-            self.retry_every(name, LONG_RETRY);
+            self.queue.retry_every(Arc::clone(name), LONG_RETRY);
         } else {
             self.ledger.set_state(name, State::Initialised);
         }
@@ -175,7 +173,7 @@ impl Writers {
             }
             _ => {}
         }
-        let pace = self.retry(name, error.class());
+        let pace = self.queue.retry_as(Arc::clone(name), error.class());
         if node.is_uninitialised() {
             self.ledger.set_state(name, State::WriteFailing);
         }
@@ -186,10 +184,11 @@ impl Writers {
     fn wait(&self, node: &Node, wait: &Wait, answer: &LookupResult) {
         let name = &node.name;
         self.ledger.set_state(name, State::Waiting(wait.reason));
+        let key = Arc::clone(name);
         let pace = match answer {
-            Err(error) => self.retry(name, error.class()),
-            _ if wait.reason == WaitReason::NodeIp => self.retry_every(name, NODE_IP_RECHECK),
-            _ => self.retry(name, RetryClass::Retry),
+            Err(error) => self.queue.retry_as(key, error.class()),
+            _ if wait.reason == WaitReason::NodeIp => self.queue.retry_every(key, NODE_IP_RECHECK),
+            _ => self.queue.retry_as(key, RetryClass::Retry),
         };
         // A new node can register before the cloud's own list shows its instance, and another
         // provider's node is tainted for a moment, too: the first time is not reported.
@@ -215,27 +214,7 @@ impl Writers {
         self.ledger.set_state(name, state);
         self.queue.forget(name);
         if uninitialised && state == State::NotOurs {
-            self.retry_every(name, LONG_RETRY);
+            self.queue.retry_every(Arc::clone(name), LONG_RETRY);
         }
-    }
-
-    /// Schedules a retry of the node for this kind of failure. Returns the interval.
-    fn retry(&self, name: &Name, class: RetryClass) -> Pace {
-        match class {
-            RetryClass::RetryAfter(after) => {
-                Pace::RetryAfter(self.queue.retry_after(Arc::clone(name), after))
-            }
-            RetryClass::Permanent => self.retry_every(name, LONG_RETRY),
-            RetryClass::Retry => {
-                self.queue.retry(Arc::clone(name));
-                Pace::Backoff { failures: self.queue.failures(name) }
-            }
-        }
-    }
-
-    /// Schedules a retry of the node after this time; a change of the node comes first.
-    fn retry_every(&self, name: &Name, after: Duration) -> Pace {
-        self.queue.add_after(Arc::clone(name), after, Priority::Routine);
-        Pace::Every(after)
     }
 }

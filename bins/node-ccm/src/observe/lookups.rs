@@ -213,7 +213,7 @@ impl Lookups {
             Ok(Lookup::Found(instance)) => Some(Instance::clone(instance)),
             _ => None,
         });
-        self.inventory.update_all(found, started);
+        self.inventory.update(found, started);
         for Work { node, answer } in works {
             self.metrics.answered(answer);
             if matches!(answer, Ok(Lookup::Found(_))) {

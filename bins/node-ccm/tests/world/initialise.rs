@@ -14,10 +14,47 @@ use ccm_tests::scenarios::{Env, NODE_AGENT, SOON};
 use ccm_tests::{cluster::audit, nodes};
 
 pub(super) async fn a_new_node_becomes_schedulable(env: Env) -> Result<()> {
+    let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let (api, log) = (Api::<Node>::all(env.client.clone()), seen.clone());
+    let watch = async move {
+        let mut stream = std::pin::pin!(watcher(api, watcher::Config::default()));
+        while let Some(event) = stream.try_next().await? {
+            if let watcher::Event::Apply(node) | watcher::Event::InitApply(node) = event {
+                log.lock().push((nodes::is_tainted(&node), nodes::addresses(&node).len()));
+            }
+        }
+        anyhow::Ok(())
+    };
+    let act = async {
+        initialise_one(&env).await?;
+        poll::until("the watch to see the taint go", SOON, || async {
+            Ok(seen.lock().iter().any(|(tainted, _)| !tainted).then_some(()))
+        })
+        .await
+    };
+    tokio::select! { ended = watch => { ended?; anyhow::bail!("the watch ended") }, done = act => done? }
+    let seen = seen.lock().clone();
+    ensure!(
+        seen.iter().all(|(tainted, addresses)| *tainted || *addresses > 1),
+        "schedulable without addresses: {seen:?}"
+    );
+    Ok(())
+}
+
+/// Initialises one node, which also has a taint of its own.
+async fn initialise_one(env: &Env) -> Result<()> {
     let program = env.start(&env.node_ccm()).await?;
-    let instance = env.add_node("node-1").await?;
+    let instance = nodes::instance("node-1");
+    env.cloud().add(instance.clone());
+    let mut fresh = nodes::fresh("node-1");
+    fresh["spec"]["taints"] = json!([
+        {"key": "example.com/own", "effect": "NoExecute"},
+        {"key": nodes::UNINITIALIZED, "value": "true", "effect": "NoSchedule"},
+    ]);
+    nodes::register(&env.client, &fresh).await?;
     let node = env.initialised("node-1").await?;
 
+    ensure!(nodes::has_taint(&node, "example.com/own"), "its own taint is kept");
     let id = node.spec.as_ref().and_then(|spec| spec.provider_id.clone());
     ensure!(id.as_deref() == Some(instance.provider_id().as_str()), "provider ID is {id:?}");
     for (key, value) in [
@@ -55,39 +92,6 @@ pub(super) async fn a_new_node_becomes_schedulable(env: Env) -> Result<()> {
     nodes::event(&env.client, "node-1", "Synced: Node synced successfully", SOON).await?;
     let synced = program.metric("node_controller_initial_node_sync_delay_seconds_count").await?;
     ensure!((synced - 1.0).abs() < f64::EPSILON, "one node was observed, not {synced}");
-    Ok(())
-}
-
-pub(super) async fn addresses_are_there_before_the_taint_goes(env: Env) -> Result<()> {
-    let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));
-    let api = Api::<Node>::all(env.client.clone());
-    let log = seen.clone();
-    let watch = async move {
-        let mut stream = std::pin::pin!(watcher(api, watcher::Config::default()));
-        while let Some(event) = stream.try_next().await? {
-            if let watcher::Event::Apply(node) | watcher::Event::InitApply(node) = event {
-                log.lock().push((nodes::is_tainted(&node), nodes::addresses(&node).len()));
-            }
-        }
-        anyhow::Ok(())
-    };
-    let act = async {
-        let _program = env.start(&env.node_ccm()).await?;
-        env.add_node("node-1").await?;
-        env.initialised("node-1").await?;
-        poll::until("the watch to see the taint go", SOON, || async {
-            Ok(seen.lock().iter().any(|(tainted, _)| !tainted).then_some(()))
-        })
-        .await?;
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        anyhow::Ok(())
-    };
-    tokio::select! { ended = watch => { ended?; anyhow::bail!("the watch ended") }, done = act => done? }
-    let seen = seen.lock().clone();
-    ensure!(
-        seen.iter().all(|(tainted, addresses)| *tainted || *addresses > 1),
-        "schedulable without addresses: {seen:?}"
-    );
     Ok(())
 }
 

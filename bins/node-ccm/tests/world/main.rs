@@ -23,28 +23,27 @@ fn main() -> anyhow::Result<ExitCode> {
         scenarios: ccm_tests::scenarios! {
             BOTH:
                 initialise::a_new_node_becomes_schedulable,
-                initialise::addresses_are_there_before_the_taint_goes,
                 initialise::a_burst_costs_two_writes_a_node_and_few_cloud_calls,
+                initialise::concurrent_writes_of_the_kubelet_are_kept,
+                keep_true::a_changed_instance_changes_its_node,
+                keep_true::a_restart_writes_nothing_but_the_lease,
+                leadership::a_released_lease_is_taken_over_at_once,
+                leadership::a_killed_leader_is_replaced_within_its_lease,
+                leadership::a_frozen_leader_ends_when_it_wakes,
+                leadership::a_deleted_lease_never_makes_two_leaders,
+                observe::the_leaders_steps_are_the_plan_of_node_ccm;
+            SIMULATED:
                 initialise::foreign_nodes_and_foreign_taints_are_left_alone,
                 initialise::an_illegal_label_is_dropped_with_an_event,
                 initialise::a_refused_node_ip_is_reported_until_it_is_corrected,
-                initialise::concurrent_writes_of_the_kubelet_are_kept,
-                keep_true::a_changed_instance_changes_its_node,
                 keep_true::a_manually_edited_label_is_restored,
-                keep_true::a_restart_writes_nothing_but_the_lease,
                 cloud_faults::a_throttling_cloud_is_retried_after_its_pause,
                 cloud_faults::cloud_errors_are_reported_and_retried,
                 cloud_faults::a_hanging_cloud_does_not_block_other_nodes,
                 cloud_faults::a_malformed_instance_does_not_block_other_nodes,
                 cloud_faults::a_cloud_that_is_down_at_start_is_not_ready,
-                leadership::a_released_lease_is_taken_over_at_once,
-                leadership::a_killed_leader_is_replaced_within_its_lease,
-                leadership::a_frozen_leader_ends_when_it_wakes,
-                leadership::a_deleted_lease_never_makes_two_leaders,
                 bad_input::is_refused_in_one_line,
                 bad_input::several_problems_are_reported_at_once,
-                observe::the_leaders_steps_are_the_plan_of_node_ccm;
-            SIMULATED:
                 server_faults::throttled_and_failed_requests_are_retried,
                 server_faults::closed_watches_and_expired_versions_are_recovered,
                 server_faults::a_malformed_object_does_not_block_the_others,

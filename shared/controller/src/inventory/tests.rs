@@ -85,8 +85,8 @@ fn every_spelling_finds_the_instance() {
     ] {
         assert_eq!(found(inventory.get(text)).as_deref(), expect, "{text:?}");
     }
-    assert_eq!(found(inventory.by_name("two")).as_deref(), Some("os:///2"));
-    assert_eq!(found(inventory.by_name("tw")), None);
+    assert_eq!(found(inventory.snapshot().by_name("two")).as_deref(), Some("os:///2"));
+    assert_eq!(found(inventory.snapshot().by_name("tw")), None);
 }
 
 #[test]
@@ -109,8 +109,8 @@ fn ambiguous_matches_are_an_error() {
         r#"provider ID "sim://old" is used by 2 entries of the cloud's list: sim://a, sim://b"#
     );
     assert!(inventory.get("sim://a").is_err(), "one's own ID is claimed by another");
-    assert_eq!(inventory.by_name("twin").unwrap_err().what, "instance name");
-    assert_eq!(found(inventory.by_name("")), None, "no name is no claim");
+    assert_eq!(inventory.snapshot().by_name("twin").unwrap_err().what, "instance name");
+    assert_eq!(found(inventory.snapshot().by_name("")), None, "no name is no claim");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn entries_repeated_by_the_cloud_count_once_unless_they_differ() {
 #[test]
 fn pruning_keeps_the_order_of_the_other_instances() {
     let (inventory, at) = (Inventory::new(), Instant::now());
-    inventory.update_all([instance("sim://a", "a", &[]), instance("sim://b", "b", &[])], at);
+    inventory.update([instance("sim://a", "a", &[]), instance("sim://b", "b", &[])], at);
     let kept = inventory.get("sim://b").unwrap().unwrap();
     inventory.prune(|instance| instance.name == "b");
     assert_eq!(found(inventory.get("sim://a")), None);
@@ -154,16 +154,17 @@ fn a_lookup_is_newer_than_a_list_requested_before_it() {
     let (old, new) =
         (instance("sim://a", "old", &[]), instance("sim://a", "new", &["sim://other"]));
     inventory.apply(fleet([old.clone()]), at(0));
-    assert!(inventory.update(new.clone(), at(10)));
-    assert!(!inventory.update(new.clone(), at(11)), "nothing new");
-    assert!(!inventory.update(old.clone(), at(9)), "an answer that was overtaken");
-    assert_eq!(inventory.by_name("new").unwrap().as_deref(), Some(&new));
+    let update = |instance: &Instance, at| !inventory.update([instance.clone()], at).is_empty();
+    assert!(update(&new, at(10)));
+    assert!(!update(&new, at(11)), "nothing new");
+    assert!(!update(&old, at(9)), "an answer that was overtaken");
+    assert_eq!(inventory.snapshot().by_name("new").unwrap().as_deref(), Some(&new));
     assert_eq!(found(inventory.get("sim://other")).as_deref(), Some("sim://a"));
     assert_eq!(inventory.snapshot().listed(), Some(at(0)), "a lookup is no list");
 
     let born = instance("sim://b", "b", &[]);
-    assert_eq!(ids(&inventory.update_all([born.clone(), new.clone()], at(12))), ["sim://b"]);
-    assert!(!inventory.update(new.clone(), at(3)), "nothing new, and no news");
+    assert_eq!(ids(&inventory.update([born.clone(), new.clone()], at(12))), ["sim://b"]);
+    assert!(!update(&new, at(3)), "nothing new, and no news");
     let changes = inventory.apply(fleet([old.clone()]), at(5));
     assert!(changes.is_empty(), "a list that was asked for before knows less: {changes:?}");
     assert_eq!(inventory.snapshot().len(), 2);

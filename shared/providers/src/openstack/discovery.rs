@@ -17,8 +17,8 @@ use url::Url;
 
 use super::{
     client::{Failure, Outgoing, Service, TOKEN, Wire},
-    flight::{Flight, Landing},
     session::Token,
+    single_flight::{Pending, SingleFlight},
     text::MAX_MESSAGE,
 };
 
@@ -55,7 +55,7 @@ pub(crate) struct Endpoint {
 pub(crate) struct Discovery {
     wire: Arc<Wire>,
     known: Mutex<Option<Known>>,
-    looks: Flight<Option<Refused>>,
+    looks: SingleFlight<Option<Refused>>,
 }
 
 /// The token of this login was refused.
@@ -93,7 +93,7 @@ struct Version {
 impl Discovery {
     /// Nothing is known yet.
     pub(crate) fn new(wire: Arc<Wire>) -> Arc<Self> {
-        let looks = Flight::new(format!("{} {OPERATION}", Service::Compute.name()));
+        let looks = SingleFlight::new(format!("{} {OPERATION}", Service::Compute.name()));
         Arc::new(Self { wire, known: Mutex::default(), looks })
     }
 
@@ -129,7 +129,7 @@ impl Discovery {
         self: &Arc<Self>,
         token: &Arc<Token>,
         catalog_url: &str,
-    ) -> Result<Landing<Option<Refused>>, Failure> {
+    ) -> Result<Pending<Option<Refused>>, Failure> {
         self.looks.join(|| {
             let (discovery, token) = (Arc::clone(self), Arc::clone(token));
             let catalog_url = catalog_url.to_owned();
@@ -174,7 +174,7 @@ impl Discovery {
 
     /// Cancels a running discovery: its result is not needed any more.
     pub(crate) fn retire(&self) {
-        self.looks.cut_off();
+        self.looks.abort();
     }
 
     /// The microversion in use, once it is known.

@@ -28,8 +28,8 @@ pub(crate) use self::{
 };
 use super::{
     client::{Failure, Hidden, Outgoing, Service, Wire},
-    flight::{Flight, Landing},
     metrics::Renewal,
+    single_flight::{Pending, SingleFlight},
 };
 
 /// The longest time for one login.
@@ -50,7 +50,7 @@ pub(crate) struct Session {
     /// Where, how and who logs in, for messages.
     name: String,
     state: Mutex<State>,
-    logins: Flight<Arc<Token>>,
+    logins: SingleFlight<Arc<Token>>,
 }
 
 #[derive(Default)]
@@ -71,25 +71,25 @@ impl Session {
     /// A session that logs in for the first caller; it is a candidate until [`Session::activate`].
     pub(crate) fn new(wire: Arc<Wire>, login: Login) -> Arc<Self> {
         let name = format!("{LOGIN_AT}{} by {}", login.auth_url, login.method());
-        let logins = Flight::new(format!("{name} failed"));
+        let logins = SingleFlight::new(format!("{name} failed"));
         Arc::new(Self { wire, login, name, state: Mutex::default(), logins })
     }
 
     /// The token, from a login if there is none.
     pub(crate) async fn token(self: &Arc<Self>, call: Call) -> Result<Arc<Token>, Failure> {
-        let landing = {
+        let pending = {
             let state = self.state.lock();
             let is_good = |token: &&Arc<Token>| token.generation > state.given_up && token.lives();
             if let Some(token) = state.token.as_ref().filter(is_good) {
                 if token.ages() && self.login.prolongs() {
                     // The call does not wait for it.
-                    self.depart().ok();
+                    self.start_login().ok();
                 }
                 return Ok(Arc::clone(token));
             }
-            self.depart()?
+            self.start_login()?
         };
-        self.logins.wait(landing, call).await
+        self.logins.wait(pending, call).await
     }
 
     /// Its credentials are in use from now on. Counts a login that it made as a candidate.
@@ -104,7 +104,7 @@ impl Session {
     /// It is not needed any more. Cancels a running login; its result is not counted.
     pub(crate) fn retire(&self) {
         self.state.lock().in_use = false;
-        self.logins.cut_off();
+        self.logins.abort();
     }
 
     /// The last token that Keystone gave, good or not.
@@ -120,7 +120,7 @@ impl Session {
     }
 
     /// Starts a login, unless one is running or the back-off of the last failure has not ended.
-    fn depart(self: &Arc<Self>) -> Result<Landing<Arc<Token>>, Failure> {
+    fn start_login(self: &Arc<Self>) -> Result<Pending<Arc<Token>>, Failure> {
         self.logins.join(|| Arc::clone(self).log_in())
     }
 

@@ -48,7 +48,7 @@ pub(crate) enum Broken {
     /// No connection came about, or it ended before the answer did.
     #[error("{0}")]
     Connection(String),
-    /// The answer is longer than anybody would read.
+    /// The answer is too long.
     #[error("the answer is longer than {} MiB", LONGEST_ANSWER >> 20)]
     TooLong,
 }

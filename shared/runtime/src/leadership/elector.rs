@@ -133,24 +133,24 @@ impl Elector {
     /// Runs until the Lease is lost, or `release` is cancelled: then it releases the Lease. All
     /// writers must have stopped before.
     pub async fn run(mut self, release: CancellationToken) -> Ended {
-        let loss = release.run_until_cancelled(self.stand_and_lead()).await;
+        let loss = release.run_until_cancelled(self.campaign_and_lead()).await;
         self.end(loss).await;
         loss.map_or(Ended::Released, |_| Ended::Lost)
     }
 
-    async fn stand_and_lead(&mut self) -> Loss {
+    async fn campaign_and_lead(&mut self) -> Loss {
         let free = Notify::new();
         let watched =
             standby::watch(self.watcher.clone(), self.config.clone(), self.guard.clone(), &free);
         tokio::select! {
-            () = self.stand(&free) => (),
+            () = self.campaign(&free) => (),
             never = watched => match never {},
         }
         self.lead().await
     }
 
     /// Tries to acquire the Lease until this candidate leads.
-    async fn stand(&mut self, free: &Notify) {
+    async fn campaign(&mut self, free: &Notify) {
         let lease = self.config.lease.clone();
         tracing::info!(identity = self.identity, lease, "waiting to become leader");
         let mut known = String::new();

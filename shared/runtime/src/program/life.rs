@@ -21,9 +21,9 @@ use crate::{
 };
 
 /// Minimum time for tasks to notice the cancellation, after the deadline.
-const NOTICE: Duration = Duration::from_secs(1);
+const MIN_STOP_TIME: Duration = Duration::from_secs(1);
 /// Time for tasks to stop when the process ends because of an error.
-const ABANDON: Duration = Duration::from_millis(2500);
+const FAILURE_STOP_TIME: Duration = Duration::from_millis(2500);
 /// Time for releasing the Lease, and for the event writer to flush its queue: a little above
 /// their own limits. The Lease expires by itself if it is not released.
 const RELEASE: Duration = Duration::from_secs(6);
@@ -81,7 +81,7 @@ impl<P: Program> Parts<P> {
         self.startup.pass("prepared");
         if let Some(elector) = elector {
             self.plans.stand_by(true);
-            self.stand(elector);
+            self.start_election(elector);
         }
         self.leadership.wait_leading().await;
         self.plans.stand_by(false);
@@ -146,7 +146,7 @@ impl<P: Program> Parts<P> {
 
     /// Starts the election and adds upstream's check, which fails for a process that still leads
     /// after its term expired.
-    fn stand(&self, elector: Elector) {
+    fn start_election(&self, elector: Elector) {
         let (leadership, lease) =
             (self.leadership.clone(), self.common.borrow().election.lease.clone());
         let (me, rival) = (elector.identity().to_owned(), elector.rival());
@@ -175,7 +175,7 @@ impl<P: Program> Parts<P> {
     /// close the pages. Without `drain`, because of an error, the work is abandoned.
     async fn end(self, drain: bool, leading: Option<Arc<P>>) {
         self.startup.fail("ending");
-        let time = if drain { self.common.borrow().drain_timeout } else { ABANDON };
+        let time = if drain { self.common.borrow().drain_timeout } else { FAILURE_STOP_TIME };
         let deadline = Instant::now() + time;
         if drain
             && self.leadership.is_leader()
@@ -195,7 +195,7 @@ impl<P: Program> Parts<P> {
         self.work.token().cancel();
         // Not limited by the deadline: a sent write cannot be cancelled.
         self.gate.end_writes().await;
-        let left = deadline.saturating_duration_since(Instant::now()).max(NOTICE);
+        let left = deadline.saturating_duration_since(Instant::now()).max(MIN_STOP_TIME);
         match self.work.wait_all(left).await {
             Ok(()) => self.election.stop(RELEASE).await,
             // While a write may still be in flight, the Lease must not be released early; it

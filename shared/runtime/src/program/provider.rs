@@ -18,7 +18,7 @@ const WAIT: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration
 /// Upper limit for a pause requested by the cloud.
 const LONGEST_ASKED: Duration = Duration::from_mins(1);
 /// Poll interval for capabilities that the provider learns by itself.
-const GLANCE: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval for checking again whether a provider has gained a missing capability.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// Time limit for the probe of the cloud.
@@ -151,7 +151,7 @@ async fn offers(cloud: &dyn Cloud, capability: Capability, startup: &Condition) 
         // The capabilities may become known meanwhile, for instance after a configuration fix.
         let known = async {
             while offered(cloud, capability).is_err() {
-                sleep(GLANCE).await;
+                sleep(POLL_INTERVAL).await;
             }
         };
         timeout(wait(&error, failures), known).await.ok();

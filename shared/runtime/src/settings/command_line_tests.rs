@@ -190,7 +190,7 @@ fn help_and_version_are_texts() {
             "Leader election",
             "[default: 10258]",
             "--check-config",
-            "(default 30 s). [default: 20s] Live.",
+            "together. [default: 20s] Live.",
             "CCM__A_B",
         ] {
             assert!(help.contains(part), "{part} is missing in:\n{help}");

@@ -115,8 +115,8 @@ ccm_settings::settings! {
         /// permissions. /plan, the log and ccm_plan_* show what it would do.
         mode: Mode = fixed(Text, "mode", "control"),
             one_of(&[("control", Mode::Control), ("observe", Mode::Observe)]);
-        /// Time limit after SIGTERM for running work to finish before the Lease is released. Must be below the pod's
-        /// terminationGracePeriodSeconds (default 30 s).
+        /// Time limit after SIGTERM for running work to finish before the Lease is released. The pod's
+        /// terminationGracePeriodSeconds must be at least 25 s more than this and --cloud-call-timeout together.
         drain_timeout: Duration = live(Duration, "drain-timeout", "20s");
         /// Accepted and validated for compatibility with cloud-controller-manager; no effect. No resync is needed: a
         /// watch that cannot continue lists all objects again, and each controller compares its objects with the cloud

@@ -7,6 +7,7 @@ use ccm_sim::poll;
 use serde_json::Value;
 
 use crate::{
+    fixture::past_grace,
     nodes,
     openstack::{
         admin::{Admin, User},
@@ -44,7 +45,7 @@ pub(super) async fn the_rules_of_the_page_are_enough(rig: &Rig) -> Result<()> {
     rig.register_initialised(&others).await?;
 
     let lifecycle_ccm = rig.start(&rig.lifecycle_ccm()).await?;
-    rig.past_grace().await;
+    past_grace().await;
     rig.cloud.user.delete_server(&server.id).await?;
     nodes::set_ready(&rig.client, &server.name, "Unknown").await?;
     nodes::gone(&rig.client, &server.name, 2 * SOON).await?;
@@ -75,7 +76,7 @@ pub(super) async fn a_missing_rule_is_reported_and_nothing_is_half_done(rig: &Ri
 
     let lifecycle_ccm = rig.start(&rig.lifecycle_ccm()).await?;
     rig.register_initialised(&[rig.fleet(1)?, &lost]).await?;
-    rig.past_grace().await;
+    past_grace().await;
     rig.cloud.user.delete_server(&lost.id).await?;
     nodes::set_ready(&rig.client, &lost.name, "Unknown").await?;
     // Nova alone decides which instances exist.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use crate::{
+    fixture::past_grace,
     nodes,
     openstack::rig::{Rig, SOON},
 };
@@ -54,7 +55,7 @@ pub(super) async fn a_node_is_shut_down_started_and_deleted_with_its_server(
     let _program = rig.start(&rig.lifecycle_ccm()).await?;
     let fleet: Vec<_> = rig.cloud.fleet.iter().chain([&server]).collect();
     rig.register_initialised(&fleet).await?;
-    rig.past_grace().await;
+    past_grace().await;
 
     rig.cloud.user.stop_server(&server.id).await?;
     nodes::set_ready(&rig.client, &server.name, "Unknown").await?;

@@ -9,6 +9,7 @@ use ccm_sim::{
 };
 
 use crate::{
+    fixture::past_grace,
     nodes,
     openstack::{
         Service,
@@ -88,7 +89,7 @@ pub(super) async fn no_fault_deletes_a_node(rig: &Rig) -> Result<()> {
     let fleet: Vec<_> = rig.cloud.fleet.iter().chain([&lost]).collect();
     rig.register_initialised(&fleet).await?;
     let names: Vec<_> = fleet.iter().map(|server| server.name.as_str()).collect();
-    rig.past_grace().await;
+    past_grace().await;
 
     // Ready nodes are not looked up, so the first fault precedes them.
     rig.cloud.proxy.faults().replace(Fault::new(Effect::Hang));
@@ -115,13 +116,13 @@ pub(super) async fn no_fault_deletes_a_node(rig: &Rig) -> Result<()> {
 /// figure that people ask for.
 pub(super) async fn the_node_of_a_deleted_server_leaves(rig: &Rig) -> Result<()> {
     let lost = rig.server("left").await?;
-    let launch = rig.controller("lifecycle-ccm").arg("--node-grace-period=1s");
+    let launch = rig.launch("lifecycle-ccm").arg("--node-grace-period=1s");
     let _program = rig.start(&launch).await?;
     let fleet: Vec<_> = rig.cloud.fleet.iter().chain([&lost]).collect();
     rig.register_initialised(&fleet).await?;
     // As nearly every node of a cluster is: of a younger one the first answer "gone" does
     // not count.
-    rig.past_grace().await;
+    past_grace().await;
     rig.cloud.user.delete_server(&lost.id).await?;
     let start = tokio::time::Instant::now();
     nodes::set_ready(&rig.client, &lost.name, "Unknown").await?;
@@ -130,13 +131,13 @@ pub(super) async fn the_node_of_a_deleted_server_leaves(rig: &Rig) -> Result<()>
     Ok(())
 }
 
-/// Another project's Nova truly knows none of these servers, and says so in its own words.
+/// Nova of another project has none of these servers and answers 404.
 pub(super) async fn the_wrong_project_deletes_no_node(rig: &Rig) -> Result<()> {
     let program = rig.start(&rig.lifecycle_ccm()).await?;
     let fleet: Vec<_> = rig.cloud.fleet.iter().collect();
     rig.register_initialised(&fleet).await?;
     let names: Vec<_> = fleet.iter().map(|server| server.name.as_str()).collect();
-    rig.past_grace().await;
+    past_grace().await;
     rig.log_in_as(&Account::of("other"))?;
     for name in &names {
         nodes::set_ready(&rig.client, name, "Unknown").await?;
@@ -153,7 +154,7 @@ pub(super) async fn a_frozen_nova_deletes_no_node(rig: &Rig) -> Result<()> {
     let fleet: Vec<_> = rig.cloud.fleet.iter().collect();
     rig.register_initialised(&fleet).await?;
     let names: Vec<_> = fleet.iter().map(|server| server.name.as_str()).collect();
-    rig.past_grace().await;
+    past_grace().await;
     let frozen = rig.cloud.services.freeze("nova-api")?;
     for name in &names {
         nodes::set_ready(&rig.client, name, "Unknown").await?;

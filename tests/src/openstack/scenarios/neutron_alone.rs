@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use ccm_sim::{poll, program::Program};
 
 use crate::{
+    fixture::past_grace,
     nodes,
     openstack::{
         Service,
@@ -47,7 +48,7 @@ async fn out_of_order(rig: &Rig, effect: Effect) -> Result<()> {
     let addresses = nodes::addresses(&rig.initialised(&settled.name).await?);
     ensure!(addresses.iter().any(|address| address.starts_with("InternalIP=")), "{addresses:?}");
     rig.register_initialised(&[&lost]).await?;
-    rig.past_grace().await;
+    past_grace().await;
 
     let fault = rig.cloud.proxy.faults().add(Fault::new(effect).on(Service::Network));
     let mark = rig.cloud.proxy.log().mark();

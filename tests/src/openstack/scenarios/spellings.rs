@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 
 use super::follow::tainted;
 use crate::{
+    fixture::past_grace,
     nodes,
     openstack::{
         admin::{Account, NewServer, REGION, Server},
@@ -55,7 +56,7 @@ pub(super) async fn every_spelling_leads_to_the_server(rig: &Rig) -> Result<()> 
     let _lifecycle_ccm = rig.start(&rig.lifecycle_ccm()).await?;
     // Others of the fleet, by which a list of it is recognised.
     rig.register_initialised(&[rig.fleet(0)?, rig.fleet(1)?]).await?;
-    rig.past_grace().await;
+    past_grace().await;
     for (server, _) in &spelt {
         rig.cloud.user.stop_server(&server.id).await?;
         nodes::set_ready(&rig.client, &server.name, "Unknown").await?;
@@ -81,7 +82,7 @@ pub(super) async fn another_regions_node_stays_where_no_region_is_named(rig: &Ri
     let mut node = nodes::fresh(elsewhere);
     node["spec"] = serde_json::json!({"providerID": format!("openstack://OtherRegion/{NOBODY}")});
     nodes::register(&rig.client, &node).await?;
-    rig.past_grace().await;
+    past_grace().await;
 
     nodes::set_ready(&rig.client, elsewhere, "Unknown").await?;
     rig.cloud.user.delete_server(&lost.id).await?;

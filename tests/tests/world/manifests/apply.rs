@@ -55,7 +55,7 @@ pub fn one_goes_and_the_other_stays(rig: &Rig, _: &str) -> Result<()> {
     ensure!(alone == left, "node-ccm was touched:\n{alone:#?}\n{left:#?}");
     let gone = rig.kubectl.run(["get", "-o", "name", "-f", "-"], Some(&lifecycle))?;
     ensure!(gone.stdout.is_empty(), "still there: {}", gone.stdout);
-    rig.kubectl.delete(&node)
+    rig.kubectl.delete(&both)
 }
 
 /// The validation that the other tests rely on refuses what it must.

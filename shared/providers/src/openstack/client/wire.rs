@@ -65,7 +65,7 @@ impl Outgoing {
 
     fn class(&self) -> CallClass {
         let (service, operation) = (self.service.name(), self.operation);
-        // A login changes nothing that anybody else sees.
+        // A login changes nothing in the cloud.
         CallClass::read(service, operation)
     }
 

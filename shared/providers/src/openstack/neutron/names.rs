@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{
     super::{
         client::Failure,
-        flight::{Flight, Landing},
+        single_flight::{Pending, SingleFlight},
     },
     Neutron,
 };
@@ -27,7 +27,7 @@ const QUESTION: Duration = Duration::from_secs(30);
 /// The cache.
 pub(crate) struct NetworkNames {
     known: Mutex<BTreeMap<String, Known>>,
-    questions: Flight<()>,
+    questions: SingleFlight<()>,
 }
 
 struct Known {
@@ -38,7 +38,7 @@ struct Known {
 
 impl Default for NetworkNames {
     fn default() -> Self {
-        Self { known: Mutex::default(), questions: Flight::new("network network_list") }
+        Self { known: Mutex::default(), questions: SingleFlight::new("network network_list") }
     }
 }
 
@@ -75,7 +75,7 @@ impl NetworkNames {
         self: &Arc<Self>,
         networks: &BTreeSet<String>,
         neutron: &Arc<Neutron>,
-    ) -> Result<Landing<()>, Failure> {
+    ) -> Result<Pending<()>, Failure> {
         self.questions.join(|| {
             let (names, neutron) = (Arc::clone(self), Arc::clone(neutron));
             let networks = networks.clone();

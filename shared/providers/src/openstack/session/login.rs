@@ -43,7 +43,7 @@ impl Login {
         }
     }
 
-    /// What must not be seen by anybody but Keystone.
+    /// Secrets that only Keystone may see.
     pub(crate) fn secret(&self) -> &Secret {
         match &self.credentials {
             Credentials::Password { password, .. } | Credentials::Trust { password, .. } => {

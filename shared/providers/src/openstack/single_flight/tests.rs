@@ -18,13 +18,13 @@ async fn work() -> Result<usize, Failure> {
 }
 
 /// The result of the work for a caller with this many seconds left.
-async fn take<F>(flight: &Flight<usize>, seconds: u64, work: impl FnOnce() -> F) -> Took
+async fn take<F>(flight: &SingleFlight<usize>, seconds: u64, work: impl FnOnce() -> F) -> Took
 where
     F: Future<Output = Result<usize, Failure>> + Send + 'static,
 {
     let call = Call::waiting(Duration::from_secs(seconds));
     let outcome = match flight.join(work) {
-        Ok(landing) => flight.wait(landing, call).await,
+        Ok(pending) => flight.wait(pending, call).await,
         Err(failure) => Err(failure),
     };
     outcome.map_err(|failure| failure.error.kind)
@@ -34,14 +34,14 @@ type Took = Result<usize, ErrorKind>;
 
 #[tokio::test(start_paused = true)]
 async fn who_leaves_early_leaves_the_work_to_the_others() {
-    let flight = Flight::new("work");
+    let flight = SingleFlight::new("work");
     assert_eq!(take(&flight, 2, work).await, Err(ErrorKind::Timeout));
     assert_eq!(take(&flight, 4, work).await, Ok(0), "3 s later it has ended");
     assert_eq!(take(&flight, 6, work).await, Ok(1), "then it begins anew");
 
     let cut = flight.join(work).unwrap();
     sleep(Duration::from_secs(1)).await;
-    flight.cut_off();
+    flight.abort();
     let call = Call::waiting(Duration::from_secs(60));
     assert_eq!(flight.wait(cut, call).await.unwrap_err().error.kind, ErrorKind::Unavailable);
     assert_eq!(take(&flight, 6, work).await, Ok(3), "and can begin again");
@@ -49,7 +49,7 @@ async fn who_leaves_early_leaves_the_work_to_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_answers_later_callers_while_it_holds() {
-    let flight = Flight::new("work");
+    let flight = SingleFlight::new("work");
     let begun = Arc::new(AtomicUsize::new(0));
     let fails = || {
         let number = begun.fetch_add(1, Ordering::Relaxed);
@@ -67,7 +67,7 @@ async fn a_failure_answers_later_callers_while_it_holds() {
 
 #[tokio::test(start_paused = true)]
 async fn work_that_ends_without_a_word_begins_anew_once_for_all_who_waited() {
-    let (flight, begun) = (Flight::new("work"), Arc::new(AtomicUsize::new(0)));
+    let (flight, begun) = (SingleFlight::new("work"), Arc::new(AtomicUsize::new(0)));
     let work = || {
         let number = begun.fetch_add(1, Ordering::Relaxed);
         async move {

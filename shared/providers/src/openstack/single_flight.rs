@@ -17,10 +17,10 @@ use tokio::{
 use super::client::Failure;
 
 /// The result of a run, for all callers.
-pub(crate) type Landing<T> = Shared<oneshot::Receiver<Result<T, Failure>>>;
+pub(crate) type Pending<T> = Shared<oneshot::Receiver<Result<T, Failure>>>;
 
 /// Work that is repeated on demand. Dropping this cancels a running one.
-pub(crate) struct Flight<T> {
+pub(crate) struct SingleFlight<T> {
     /// The name of the work, for errors.
     name: String,
     last: Arc<Mutex<Last<T>>>,
@@ -28,34 +28,33 @@ pub(crate) struct Flight<T> {
 }
 
 struct Last<T> {
-    under_way: Option<(AbortHandle, Landing<T>)>,
+    running: Option<(AbortHandle, Pending<T>)>,
     /// The last failure, and until when it holds.
     failed: Option<(Failure, Instant)>,
 }
 
-impl<T: Clone + Send + Sync + 'static> Flight<T> {
+impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     /// Work of this name, not started yet.
     pub(crate) fn new(name: impl Into<String>) -> Self {
-        let last = Last { under_way: None, failed: None };
+        let last = Last { running: None, failed: None };
         Self { name: name.into(), last: Arc::new(Mutex::new(last)), tasks: Mutex::default() }
     }
 
     /// The running work. Starts `work` if there is none, unless the last failure still holds.
-    pub(crate) fn join<F>(&self, work: impl FnOnce() -> F) -> Result<Landing<T>, Failure>
+    pub(crate) fn join<F>(&self, work: impl FnOnce() -> F) -> Result<Pending<T>, Failure>
     where
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
         let mut last = self.last.lock();
-        if let Some((_, landing)) = last.under_way.as_ref().filter(|(task, _)| !task.is_finished())
-        {
-            return Ok(landing.clone());
+        if let Some((_, pending)) = last.running.as_ref().filter(|(task, _)| !task.is_finished()) {
+            return Ok(pending.clone());
         }
         let now = Instant::now();
         if let Some((failure, until)) = last.failed.as_ref().filter(|(_, until)| *until > now) {
             return Err(failure.clone().with_left(*until - now));
         }
-        let (arrived, landing) = oneshot::channel();
-        let landing = landing.shared();
+        let (sender, pending) = oneshot::channel();
+        let pending = pending.shared();
         let (work, slot) = (work(), Arc::clone(&self.last));
         let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
@@ -63,19 +62,19 @@ impl<T: Clone + Send + Sync + 'static> Flight<T> {
             let outcome = work.await;
             let failed = outcome.as_ref().err();
             let failed = failed.map(|failure| (failure.clone(), Instant::now() + failure.holds));
-            *slot.lock() = Last { under_way: None, failed };
+            *slot.lock() = Last { running: None, failed };
             // Fails if no caller waits any more.
-            arrived.send(outcome).ok();
+            sender.send(outcome).ok();
         });
-        last.under_way = Some((task, landing.clone()));
-        Ok(landing)
+        last.running = Some((task, pending.clone()));
+        Ok(pending)
     }
 
     /// Waits for the end of the work, but not beyond the deadline of the call.
-    pub(crate) async fn wait(&self, landing: Landing<T>, call: Call) -> Result<T, Failure> {
-        let (kind, why) = match timeout_at(call.end, landing).await {
+    pub(crate) async fn wait(&self, pending: Pending<T>, call: Call) -> Result<T, Failure> {
+        let (kind, why) = match timeout_at(call.end, pending).await {
             Ok(Ok(outcome)) => return outcome,
-            Ok(Err(_dropped)) => (ErrorKind::Unavailable, "it was cut off".to_owned()),
+            Ok(Err(_dropped)) => (ErrorKind::Unavailable, "it was aborted".to_owned()),
             Err(_elapsed) => {
                 let limit = call.timeout.as_secs_f64();
                 (ErrorKind::Timeout, format!("no answer within the {limit} s of the call"))
@@ -85,8 +84,8 @@ impl<T: Clone + Send + Sync + 'static> Flight<T> {
         Err(Failure { repeat: kind == ErrorKind::Unavailable, ..error.into() })
     }
 
-    /// Cuts the work off.
-    pub(crate) fn cut_off(&self) {
+    /// Aborts the running work.
+    pub(crate) fn abort(&self) {
         self.tasks.lock().abort_all();
     }
 }

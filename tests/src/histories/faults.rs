@@ -15,7 +15,7 @@ use super::{
 
 /// How one call is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mood {
+pub enum AnswerMode {
     /// The present state.
     True,
     /// The state of this many milliseconds ago.
@@ -30,13 +30,13 @@ pub enum Mood {
     Shrunken,
 }
 
-/// The weather of one history.
+/// The faults of one history.
 #[derive(Clone, Debug)]
-pub struct Weather {
+pub struct FaultSchedule {
     /// Percentage of calls with a fault.
-    trouble: u64,
-    /// A mood for a span of time.
-    spell: ((u64, u64), Mood),
+    fault_percent: u64,
+    /// One kind of answer for a span of time.
+    outage: ((u64, u64), AnswerMode),
     /// When all machines but one are invisible to lookups and lists.
     pub zone: (u64, u64),
     staleness: u64,
@@ -50,52 +50,52 @@ const ERRORS: [ErrorKind; 5] = [
     ErrorKind::NotFound,
 ];
 
-impl Weather {
-    /// Draws the weather; `grace`, in milliseconds, is longer than the age of any stale
+impl FaultSchedule {
+    /// Draws the faults; `grace`, in milliseconds, is longer than the age of any stale
     /// answer.
     pub fn draw(dice: &mut Dice, start: u64, end: u64, grace: u64) -> Self {
-        let trouble = dice.pick(&[0, 5, 30, 80]).unwrap_or(0);
+        let fault_percent = dice.pick(&[0, 5, 30, 80]).unwrap_or(0);
         let staleness = dice.within(1, grace);
         let span = |dice: &mut Dice| {
             let from = dice.within(start, end);
             (from, from + dice.within(10_000, 300_000))
         };
-        let mut weather = Self {
-            trouble,
-            spell: ((0, 0), Mood::True),
+        let mut schedule = Self {
+            fault_percent,
+            outage: ((0, 0), AnswerMode::True),
             zone: if dice.percent(20) { span(dice) } else { (0, 0) },
             staleness,
         };
         if dice.percent(50) {
-            weather.spell = (span(dice), weather.bad(dice));
+            schedule.outage = (span(dice), schedule.bad(dice));
         }
-        weather
+        schedule
     }
 
-    fn bad(&self, dice: &mut Dice) -> Mood {
+    fn bad(&self, dice: &mut Dice) -> AnswerMode {
         match dice.within(0, 6) {
-            0 => Mood::Stale(self.staleness),
-            1 => Mood::Stale(dice.within(0, self.staleness)),
-            2 => Mood::Wrong,
-            3 => Mood::Empty,
-            4 => Mood::Shrunken,
-            _ => Mood::Error(dice.pick(&ERRORS).unwrap_or(ErrorKind::Timeout)),
+            0 => AnswerMode::Stale(self.staleness),
+            1 => AnswerMode::Stale(dice.within(0, self.staleness)),
+            2 => AnswerMode::Wrong,
+            3 => AnswerMode::Empty,
+            4 => AnswerMode::Shrunken,
+            _ => AnswerMode::Error(dice.pick(&ERRORS).unwrap_or(ErrorKind::Timeout)),
         }
     }
 
-    /// The mood of a call at `at`.
-    pub fn mood(&self, dice: &mut Dice, at: u64) -> Mood {
-        if within(self.spell.0, at) && dice.percent(85) {
-            self.spell.1
-        } else if dice.percent(self.trouble) {
+    /// How a call is answered at `at`.
+    pub fn answer_mode(&self, dice: &mut Dice, at: u64) -> AnswerMode {
+        if within(self.outage.0, at) && dice.percent(85) {
+            self.outage.1
+        } else if dice.percent(self.fault_percent) {
             self.bad(dice)
         } else {
-            Mood::True
+            AnswerMode::True
         }
     }
 }
 
-/// The error of a mood.
+/// The error of a failed call.
 pub fn error(kind: ErrorKind) -> CloudError {
     CloudError::new(kind, "simulated")
 }
@@ -104,17 +104,23 @@ pub fn error(kind: ErrorKind) -> CloudError {
 const APART: u64 = 90_000;
 
 /// True if a call at `at` sees the machine.
-pub fn sees(world: &World, weather: &Weather, index: usize, at: u64, mood: Mood) -> bool {
+pub fn sees(
+    world: &World,
+    schedule: &FaultSchedule,
+    index: usize,
+    at: u64,
+    mode: AnswerMode,
+) -> bool {
     let Some(node) = world.nodes.get(index) else { return false };
-    match mood {
-        Mood::Stale(by) => node.lives(at - by),
-        Mood::Wrong | Mood::Error(_) => false,
-        Mood::True | Mood::Empty | Mood::Shrunken => {
+    match mode {
+        AnswerMode::Stale(by) => node.lives(at - by),
+        AnswerMode::Wrong | AnswerMode::Error(_) => false,
+        AnswerMode::True | AnswerMode::Empty | AnswerMode::Shrunken => {
             // Two lies of different causes about the same node look like the truth: an
             // instance does not blink around a zone's outage.
-            let around = (weather.zone.0.saturating_sub(APART), weather.zone.1 + APART);
+            let around = (schedule.zone.0.saturating_sub(APART), schedule.zone.1 + APART);
             let blinks = within(node.blink, at) && !within(around, at);
-            let hidden = blinks || (within(weather.zone, at) && index > 0);
+            let hidden = blinks || (within(schedule.zone, at) && index > 0);
             node.lives(at) && !hidden
         }
     }
@@ -123,21 +129,21 @@ pub fn sees(world: &World, weather: &Weather, index: usize, at: u64, mood: Mood)
 /// The UIDs of the machines in a list.
 pub fn list(
     world: &World,
-    weather: &Weather,
+    schedule: &FaultSchedule,
     dice: &mut Dice,
     at: u64,
-    mood: Mood,
+    mode: AnswerMode,
 ) -> BTreeSet<usize> {
-    let twins = mood == Mood::Wrong && dice.percent(30);
+    let twins = mode == AnswerMode::Wrong && dice.percent(30);
     (0..world.nodes.len())
         .filter(|index| {
             let kind = world.nodes.get(*index).map(|node| node.kind);
-            match mood {
-                Mood::Empty => false,
+            match mode {
+                AnswerMode::Empty => false,
                 // Another project's machines may have the same names as ours.
-                Mood::Wrong => twins && kind == Some(Kind::Ghost),
-                Mood::Shrunken => sees(world, weather, *index, at, mood) && dice.percent(50),
-                _ => sees(world, weather, *index, at, mood),
+                AnswerMode::Wrong => twins && kind == Some(Kind::Ghost),
+                AnswerMode::Shrunken => sees(world, schedule, *index, at, mode) && dice.percent(50),
+                _ => sees(world, schedule, *index, at, mode),
             }
         })
         .collect()

@@ -1,0 +1,107 @@
+//! Reports of the cloud's unusable answers, and of the breaker that they open.
+
+use std::collections::HashMap;
+
+use ccm_cloud::CloudError;
+use ccm_controller::{
+    brake::Transition,
+    reports::{Memory, REPEAT},
+};
+use ccm_runtime::{
+    health::{Condition, Scope},
+    program::{Context, Program},
+};
+
+use crate::{
+    metrics::LifecycleMetrics,
+    policy::{Breaker, Listing, LookedUp},
+};
+
+/// Reports about the cloud's answers, and about the breaker that they open.
+pub(crate) struct CloudReports {
+    metrics: LifecycleMetrics,
+    /// The line `breaker` of `/readyz?verbose`.
+    condition: Condition,
+    /// The kinds of cloud errors that were already reported.
+    kinds: Memory,
+}
+
+impl CloudReports {
+    pub(crate) fn new<P: Program>(context: &Context<P>, metrics: LifecycleMetrics) -> Self {
+        let condition = context.health.condition("breaker", Scope::Information, "not checked yet");
+        condition.pass("not checked: this replica does not lead");
+        Self { metrics, condition, kinds: Memory::new(REPEAT) }
+    }
+
+    /// Called when this replica becomes the leader.
+    pub(crate) fn start_leading(&self) {
+        self.condition.pass("closed; no list of the fleet has been needed yet");
+    }
+
+    /// Reports failed lookups and an unusable list.
+    pub(crate) fn answers(&self, lookups: &[LookedUp], list: Option<&Listing>) {
+        self.errors(lookups);
+        list.into_iter().for_each(unusable_list);
+    }
+
+    /// Reports that the list opened or closed the breaker, or changed its cause.
+    pub(crate) fn breaker(&self, before: Breaker, after: Breaker) {
+        match before.transition(after) {
+            Transition::Opened(cause) => {
+                self.metrics.opened(&cause);
+                tracing::error!(cause = cause.as_str(), "no node is deleted: {cause}");
+            }
+            Transition::StaysOpen(known, cause) if known.as_str() != cause.as_str() => {
+                tracing::error!(cause = cause.as_str(), "still no node is deleted: {cause}");
+            }
+            Transition::Closed => {
+                tracing::warn!("breaker closed: the list shows the fleet again; cases start over");
+            }
+            Transition::StaysOpen(..) | Transition::StaysClosed => {}
+        }
+        match after {
+            Breaker::Open { cause, .. } => {
+                self.condition.fail(format!("open, no node is deleted unless approved: {cause}"));
+            }
+            Breaker::Closed => self.condition.pass("closed"),
+        }
+    }
+
+    /// Logs failed lookups, once for each kind of error.
+    fn errors(&self, lookups: &[LookedUp]) {
+        let mut kinds: HashMap<&'static str, (usize, &LookedUp, &CloudError)> = HashMap::new();
+        for lookup in lookups {
+            self.metrics.answered(&lookup.result);
+            if let Err(error) = &lookup.result {
+                kinds.entry(error.kind.reason()).or_insert((0, lookup, error)).0 += 1;
+            }
+        }
+        for (kind, (count, lookup, error)) in kinds {
+            if self.kinds.changed("", kind, "") {
+                let name = &*lookup.name;
+                tracing::warn!(
+                    kind,
+                    nodes = count,
+                    %error,
+                    "cloud lookups of {count} nodes failed, including {name}: {error}; failed lookups are no evidence"
+                );
+            }
+        }
+    }
+}
+
+/// Reports a list that is unusable, or only partly usable.
+fn unusable_list(list: &Listing) {
+    match list {
+        Listing::Failed(error) => {
+            tracing::warn!(%error, "cannot list the fleet; no node is deleted until a list succeeds");
+        }
+        Listing::Read { malformed, .. } if *malformed > 0 => {
+            tracing::warn!(
+                malformed,
+                "{malformed} entries of the cloud's list could not be parsed; the nodes that they mention are not deleted"
+            );
+        }
+        Listing::Read { .. } => {}
+    }
+}
