@@ -12,6 +12,7 @@ mod histories;
 mod lifecycle;
 mod openstack;
 mod plain;
+mod pressure;
 mod race;
 mod scale;
 mod takeover;
@@ -67,6 +68,8 @@ enum What {
     Takeover,
     /// Two candidates for a Lease, and all that can happen to them.
     Race,
+    /// The Leases while another account takes all seats of their former priority level.
+    Pressure,
     /// Calls to the real services of OpenStack; as root on Debian 12, and only by name.
     Openstack,
 }
@@ -86,6 +89,7 @@ async fn main() -> Result<()> {
     }
     match arguments.what {
         What::Histories => return Ok(()),
+        What::Pressure => return pressure::measure().await,
         What::Openstack => return openstack::measure(&arguments.flavour, arguments.part).await,
         _ => (),
     }
@@ -114,5 +118,9 @@ async fn main() -> Result<()> {
     if wants(What::Race) {
         race::run(&arena, arguments.rounds, arguments.seed).await?;
     }
-    arena.stop().await
+    arena.stop().await?;
+    if wants(What::Pressure) {
+        pressure::measure().await?;
+    }
+    Ok(())
 }

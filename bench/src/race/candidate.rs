@@ -152,7 +152,7 @@ fn candidacy(recipe: &Recipe) -> Elector {
     let guarded =
         |guard| line.client(clients, (recipe.manners != Manners::Unguarded).then_some(guard));
     let metrics = LeadershipMetrics::new(&terms.lease);
-    Elector::new(terms.clone(), guarded, clients.watch.clone(), metrics, events)
+    Elector::new("race", terms.clone(), guarded, clients.watch.clone(), metrics, events)
 }
 
 /// Writes until it is to leave. Then the last write comes to its end, and the Lease is

@@ -5,8 +5,8 @@
 //! precondition. Three mechanisms around it make it safe, and all three are required (the
 //! model in `tests/model_check.rs` finds two leaders when one is left out):
 //!
-//! 1. **Compare-and-swap**: a patch carries the resource version of the Lease that the
-//!    decision was based on ([`guard`]).
+//! 1. **Compare-and-swap**: a write carries the resource version of the Lease that the
+//!    decision was based on ([`guard`], which makes updates of the library's patches).
 //! 2. **Monotonic observation**: a Lease has expired when *this process* has seen it unchanged
 //!    for its whole duration, whatever its timestamps say ([`guard`]).
 //! 3. **A local deadline**: a leader's term ends by its own clock before another replica may
@@ -19,6 +19,7 @@
 
 mod elector;
 pub mod guard;
+mod identity;
 mod log_throttle;
 mod metrics;
 mod observed;

@@ -17,7 +17,7 @@ use crate::settings::ElectionSettings;
 /// One verb on one resource, as in RBAC.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Right {
-    /// `get`, `list`, `watch`, `create`, `patch` or `delete`.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`.
     pub verb: &'static str,
     /// The API group; empty for the core.
     pub group: Cow<'static, str>,
@@ -106,7 +106,7 @@ fn of_election(election: &ElectionSettings) -> Vec<Right> {
         name: election.lease.clone().into(),
         ..Right::new(verb, "leases").within(election.namespace.clone())
     };
-    let mut all: Vec<Right> = ["get", "list", "watch", "patch"].map(lease).into();
+    let mut all: Vec<Right> = ["get", "list", "watch", "update"].map(lease).into();
     // RBAC cannot restrict `create` by object name.
     all.push(Right { name: Cow::Borrowed(""), ..lease("create") });
     // The permissions for `default` are in the list already.

@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 use ccm_settings::{About, Catalogue, Invocation, LoadError, Schema, checked};
 use serde::Serialize;
 
-pub use common::{CloudSettings, CommonSettings, ElectionSettings, KubeSettings};
+pub use common::{CloudSettings, CommonSettings, ElectionSettings, KubeSettings, LONGEST_LEASE};
 
 use crate::identity::{Identity, VERSION};
 

@@ -26,6 +26,7 @@ pub fn check(objects: &Objects) -> Result<()> {
     let checks = [
         rights_read_no_secrets,
         bindings_lead_somewhere,
+        flows_belong_to_the_accounts,
         images_name_no_registry,
         services_and_budgets_select_their_pods,
         ports_agree,
@@ -79,6 +80,28 @@ fn bindings_lead_somewhere(objects: &Objects) -> Vec<String> {
         let account = at(deployment, "/spec/template/spec/serviceAccountName");
         if objects.named("ServiceAccount", account).is_none() {
             problems.push(format!("{}: there is no account {account:?}", identity(deployment)));
+        }
+    }
+    problems
+}
+
+/// Requests for Leases come first, by the API server's own rules; all others are matched before
+/// the rule for all accounts of kube-system.
+fn flows_belong_to_the_accounts(objects: &Objects) -> Vec<String> {
+    let mut problems = Vec::new();
+    for deployment in objects.of("Deployment") {
+        let Some(schema) = objects.named("FlowSchema", name_of(deployment)) else {
+            problems.push(format!("{} has no FlowSchema", identity(deployment)));
+            continue;
+        };
+        let precedence = schema.pointer("/spec/matchingPrecedence").and_then(Value::as_u64);
+        if !precedence.is_some_and(|it| (201..900).contains(&it)) {
+            problems.push(format!("{}: its precedence is {precedence:?}", identity(schema)));
+        }
+        let account = at(deployment, "/spec/template/spec/serviceAccountName");
+        let account = serde_json::json!({"name": account, "namespace": "kube-system"});
+        if schema.pointer("/spec/rules/0/subjects/0/serviceAccount") != Some(&account) {
+            problems.push(format!("{} is not for the account {account}", identity(schema)));
         }
     }
     problems

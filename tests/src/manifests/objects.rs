@@ -36,10 +36,15 @@ impl Objects {
         self.of(kind).find(|object| name_of(object) == name)
     }
 
-    /// The resource version of each object.
+    /// The resource version of each object; of a FlowSchema the generation, because the API server
+    /// writes its status.
     pub fn versions(&self) -> BTreeMap<String, String> {
-        let version = |object| at(object, "/metadata/resourceVersion").to_owned();
-        self.0.iter().map(|object| (identity(object), version(object))).collect()
+        let version = |object| match at(object, "/kind") {
+            "FlowSchema" => object.pointer("/metadata/generation").map(Value::to_string),
+            _ => Some(at(object, "/metadata/resourceVersion").to_owned()),
+        };
+        let versions = self.0.iter().map(|object| (identity(object), version(object)));
+        versions.map(|(name, version)| (name, version.unwrap_or_default())).collect()
     }
 }
 

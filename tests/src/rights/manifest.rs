@@ -49,7 +49,7 @@ impl fmt::Display for Grant {
     }
 }
 
-/// The service account, the roles and the bindings of one program.
+/// The service account, the roles, the bindings and the flow of one program.
 #[derive(Clone)]
 pub struct Manifest {
     /// Whose.
@@ -58,8 +58,8 @@ pub struct Manifest {
     pub objects: Vec<Value>,
 }
 
-const KINDS: [&str; 5] =
-    ["ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"];
+const KINDS: [&str; 6] =
+    ["ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "FlowSchema"];
 
 impl Manifest {
     /// From what `kubectl kustomize manifests/<program>` printed.
@@ -229,7 +229,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: node-ccm, namespace: kube-system}
 rules:
-- {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [node-ccm], verbs: [get, patch]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [node-ccm], verbs: [get, update]}
 - {apiGroups: [''], resources: [nodes/status], verbs: [patch]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -247,7 +247,7 @@ subjects: [{kind: ServiceAccount, name: node-ccm, namespace: kube-system}]
         let lease =
             |verb| format!("{verb} leases.coordination.k8s.io node-ccm in namespace kube-system");
         let status = "patch nodes/status in namespace kube-system".to_owned();
-        assert_eq!(grants, [lease("get"), status.clone(), lease("patch")]);
+        assert_eq!(grants, [lease("get"), status.clone(), lease("update")]);
         for grant in manifest.grants().unwrap() {
             let role = manifest.without(&grant).unwrap();
             let objects = vec![role, manifest.objects[1].clone()];

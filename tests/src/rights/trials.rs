@@ -107,13 +107,13 @@ async fn may_do_nothing_else(account: &Account) -> Result<()> {
         grant("create", "", "nodes", "", ""),
         grant("update", "", "nodes", "", "node-1"),
         grant("get", leases, "leases", "kube-system", "kube-controller-manager"),
-        grant("patch", leases, "leases", "kube-node-lease", "node-1"),
+        grant("update", leases, "leases", "kube-node-lease", "node-1"),
         grant("delete", leases, "leases", "kube-system", program),
         grant("create", "", "events", "kube-public", ""),
         grant("patch", "", "events", "kube-system", ""),
     ];
     for other in programs::shipped().map(|other| other.binary).filter(|other| *other != program) {
-        forbidden.push(grant("patch", leases, "leases", "kube-system", other));
+        forbidden.push(grant("update", leases, "leases", "kube-system", other));
     }
     if !granted.contains(&grant("delete", "", "nodes", "", "")) {
         forbidden.push(grant("delete", "", "nodes", "", "node-1"));

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use ccm_tests::{cluster::Kind, trials::Trials};
 
 mod kubectl;
+mod leases;
 mod live_rates;
 mod manifests;
 mod two_kinds;
@@ -15,6 +16,10 @@ fn main() -> anyhow::Result<ExitCode> {
     let mut all = trials.scenarios(ccm_tests::scenarios! {
         BOTH:
             live_rates::one_controllers_rates_change_while_it_runs;
+        SIMULATED:
+            leases::are_not_shared_by_two_programs;
+        REAL:
+            leases::are_served_at_a_level_of_their_own;
     });
     all.extend(kubectl::trials(&trials)?);
     all.extend(two_kinds::trial(&trials));

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     guard::LeaseGuard,
+    identity,
     log_throttle::LogThrottle,
     metrics::LeadershipMetrics,
     problem::{Reason, api_error},
@@ -33,8 +34,6 @@ const CALL: Duration = Duration::from_secs(5);
 const HASTE_JITTER: Duration = Duration::from_millis(100);
 /// Pause between two attempts to release a Lease that another client modifies meanwhile.
 const RELEASE_AGAIN: Duration = Duration::from_millis(50);
-/// Maximum length of the holder identity, which is also a field manager (128 bytes).
-const IDENTITY_LIMIT: usize = 128;
 
 /// How an election ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,16 +79,17 @@ enum Attempt {
 }
 
 impl Elector {
-    /// A candidate with a generated identity. `guarded` makes the client that writes the Lease;
-    /// `watcher` watches it.
+    /// A candidate of this program, with a generated identity. `guarded` makes the client that
+    /// writes the Lease; `watcher` watches it.
     pub fn new(
+        program: &str,
         config: ElectionSettings,
         guarded: impl FnOnce(LeaseGuard) -> Client,
         watcher: Client,
         metrics: LeadershipMetrics,
         events: EventRecorder,
     ) -> Self {
-        let identity = identity();
+        let identity = identity::new(program);
         let guard = LeaseGuard::new(&identity, config.lease_duration);
         let params = LeaseLockParams {
             lease_name: config.lease.clone(),
@@ -123,6 +123,16 @@ impl Elector {
     pub fn rival(&self) -> impl Fn() -> String + Send + Sync + 'static {
         let guard = self.guard.clone();
         move || guard.observed().rival(Instant::now())
+    }
+
+    /// What is wrong if another program holds the Lease, as text for pages.
+    pub fn shared(&self) -> impl Fn() -> Option<String> + Send + Sync + 'static {
+        let (guard, name) = (self.guard.clone(), self.lease_name());
+        move || guard.observed().shared(&name)
+    }
+
+    fn lease_name(&self) -> String {
+        format!("{}/{}", self.config.namespace, self.config.lease)
     }
 
     /// The leadership state for the rest of the process.
@@ -160,12 +170,7 @@ impl Elector {
                 Attempt::Theirs => {
                     let holder = self.guard.observed().holder().to_owned();
                     if holder != known {
-                        let rival = self.guard.observed().rival(Instant::now());
-                        tracing::info!(
-                            lease,
-                            holder,
-                            "another replica leads; standing by: {rival}"
-                        );
+                        self.log_holder(&holder);
                         known = holder;
                     }
                 }
@@ -175,6 +180,16 @@ impl Elector {
                 () = sleep_until(self.next_attempt()) => (),
                 () = free.notified() => sleep(HASTE_JITTER.mul_f64(rand::random::<f64>())).await,
             }
+        }
+    }
+
+    fn log_holder(&self, holder: &str) {
+        let lease = &self.config.lease;
+        let observed = self.guard.observed();
+        let rival = observed.rival(Instant::now());
+        match observed.shared(&self.lease_name()) {
+            Some(problem) => tracing::error!(lease, holder, "{problem}; standing by: {rival}"),
+            None => tracing::info!(lease, holder, "another replica leads; standing by: {rival}"),
         }
     }
 
@@ -236,7 +251,10 @@ impl Elector {
         self.may_hold = true;
         let since = Moment::now();
         let answer = timeout(limit, self.lock.try_acquire_or_renew()).await;
-        self.metrics.read_transitions(self.guard.observed().transitions());
+        {
+            let observed = self.guard.observed();
+            self.metrics.read_lease(observed.transitions(), observed.other_program().is_some());
+        }
         let error = match answer {
             Ok(Ok(LeaseLockResult::Acquired(lease))) if self.holds(&lease) => {
                 return Attempt::Ours(since, term_number(&lease));
@@ -252,14 +270,13 @@ impl Elector {
         self.metrics.failed(reason);
         // Losing a race is normal in an election.
         if reason != Reason::Conflict && self.throttle.is_due() {
-            let Self { config, identity, .. } = self;
-            let lease = format!("{}/{}", config.namespace, config.lease);
+            let (identity, lease) = (&self.identity, self.lease_name());
             tracing::warn!(identity, lease, %error, "cannot acquire or renew the lease; {}", reason.remedy());
         }
         Attempt::Failed
     }
 
-    /// Checks the holder; the library does not check it after its patch.
+    /// Checks the holder; the library does not check it after its write.
     fn holds(&self, lease: &Lease) -> bool {
         lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()) == Some(&self.identity)
     }
@@ -347,39 +364,4 @@ fn term_number(lease: &Lease) -> u64 {
     let count = lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or_default();
     let positive = |number: i64| u64::try_from(number).unwrap_or_default();
     (positive(created) * (COUNT + 1)) | positive(count.into()).min(COUNT)
-}
-
-/// A unique identity for this process: two replicas may share a host name.
-fn identity() -> String {
-    let host = hostname::get().ok().and_then(|name| name.into_string().ok());
-    identity_on(host.as_deref().unwrap_or("localhost"))
-}
-
-fn identity_on(host: &str) -> String {
-    let unique = uuid::Uuid::new_v4().to_string();
-    let host: String = host
-        .chars()
-        .filter(char::is_ascii_graphic)
-        .take(IDENTITY_LIMIT - 1 - unique.len())
-        .collect();
-    format!("{host}_{unique}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_identity_is_this_processs_own_and_never_too_long() {
-        let check = |host: &str, start: &str| {
-            let (first, second) = (identity_on(host), identity_on(host));
-            assert_ne!(first, second, "two processes on one host");
-            assert!(first.len() <= IDENTITY_LIMIT, "{first}");
-            assert!(first.starts_with(start), "{first}");
-        };
-        check("node-7.example.com", "node-7.example.com_");
-        check(&"long".repeat(64), "longlong");
-        check("büro 7\n", "bro7_");
-        check("", "_");
-    }
 }

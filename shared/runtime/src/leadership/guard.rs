@@ -1,14 +1,20 @@
 //! The layer between `kube-leader-election` and the API server.
 //!
 //! It rewrites each Lease that the library reads, so that the library's wall clock test gives
-//! the result of our observation, and adds the missing precondition to the library's patches.
+//! the result of our observation, and turns the library's patches into updates (PUT) of the
+//! Lease that was read. An update carries the version that was read as its precondition, and the
+//! API server serves it at the priority level `leader-election`, which no patch reaches: its
+//! FlowSchemas match the verbs get, create and update.
 
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use ccm_kube::client::{LeaseService, ResponseBody};
 use futures::FutureExt as _;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header::CONTENT_LENGTH};
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
+    header::{CONTENT_LENGTH, CONTENT_TYPE},
+};
 use http_body_util::{BodyExt as _, Full};
 use kube::client::Body;
 use parking_lot::{Mutex, MutexGuard};
@@ -51,8 +57,8 @@ impl LeaseGuard {
     /// The Lease as shown to the library: complete, and expired exactly when we decide so.
     fn present(&self, mut lease: Value) -> Value {
         let (now, mut observed) = (Instant::now(), self.observed());
-        let version = lease.pointer("/metadata/resourceVersion").and_then(Value::as_str);
-        observed.version = version.map(str::to_owned);
+        let has_version = lease.pointer("/metadata/resourceVersion").is_some_and(Value::is_string);
+        observed.read = has_version.then(|| lease.clone());
         observed.saw(lease.get("spec").unwrap_or(&Value::Null), now);
         let Some(object) = lease.as_object_mut() else { return lease };
         let spec = object.entry("spec").or_insert_with(|| json!({}));
@@ -79,7 +85,7 @@ impl LeaseGuard {
     /// must be respected, the candidate is shown the last known Lease.
     fn present_absent(&self) -> Option<Value> {
         let (now, mut observed) = (Instant::now(), self.observed());
-        observed.version = None;
+        observed.read = None;
         observed.missed(now);
         if observed.is_free(now) {
             return None;
@@ -93,21 +99,20 @@ impl LeaseGuard {
         )
     }
 
-    /// Gives a patch the version of the read that led to it, which is valid once.
-    fn stamp(&self, request: Request<Body>) -> Result<Request<Body>, BoxError> {
-        let version = self.observed().version.take();
-        let version = version.ok_or("refused here: a Lease must be read before it is patched")?;
-        let (mut parts, body) = request.into_parts();
+    /// Turns a patch into an update of the Lease that was read before it; a read serves one write.
+    /// The update keeps the Lease's version and UID, so it neither overwrites a change nor
+    /// recreates a Lease that was deleted meanwhile.
+    fn update(&self, patch: Request<Body>) -> Result<Request<Body>, BoxError> {
+        let lease = self.observed().read.take();
+        let mut lease = lease.ok_or("refused here: a Lease must be read before it is written")?;
+        let (mut parts, body) = patch.into_parts();
         // Bodies that kube's Api makes are in memory.
         let bytes = body.collect_bytes().now_or_never().ok_or("the patch is not in memory")??;
-        let mut patch: Value = serde_json::from_slice(&bytes)?;
-        let metadata = patch
-            .get_mut("metadata")
-            .and_then(Value::as_object_mut)
-            .ok_or("the patch has no metadata")?;
-        metadata.insert("resourceVersion".to_owned(), version.into());
+        merge(&mut lease, serde_json::from_slice(&bytes)?);
+        parts.method = Method::PUT;
+        parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         parts.headers.remove(CONTENT_LENGTH);
-        Ok(Request::from_parts(parts, Body::from(serde_json::to_vec(&patch)?)))
+        Ok(Request::from_parts(parts, Body::from(serde_json::to_vec(&lease)?)))
     }
 
     async fn carry(
@@ -116,7 +121,7 @@ impl LeaseGuard {
         request: Request<Body>,
     ) -> Result<Response<ResponseBody>, BoxError> {
         let method = request.method().clone();
-        let request = if method == Method::PATCH { self.stamp(request)? } else { request };
+        let request = if method == Method::PATCH { self.update(request)? } else { request };
         let (mut parts, body) = stack.oneshot(request).await?.into_parts();
         let mut bytes = body.collect().await?.to_bytes();
         if method == Method::GET {
@@ -133,5 +138,20 @@ impl LeaseGuard {
         }
         let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
         Ok(Response::from_parts(parts, body))
+    }
+}
+
+/// Applies a JSON merge patch (RFC 7386). A null that it sets is an absent field to the API
+/// server.
+fn merge(into: &mut Value, patch: Value) {
+    let Value::Object(fields) = patch else {
+        *into = patch;
+        return;
+    };
+    if !into.is_object() {
+        *into = json!({});
+    }
+    for (name, value) in fields {
+        merge(&mut into[name], value);
     }
 }

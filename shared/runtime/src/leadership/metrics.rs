@@ -19,6 +19,8 @@ metrics! {
         [ALPHA] leader_election_master_status { name } => leads: Family<Gauge, Text>;
         /// leaseTransitions of the Lease: how often it changed its holder; equal on every replica
         [ALPHA] ccm_leader_election_lease_transitions { name } => lease_transitions: Family<Gauge, Text>;
+        /// Whether another program holds the Lease of this replica, which then never works: 1 for yes, 0 for no
+        [ALPHA] ccm_leader_election_lease_of_other_program { name } => other_program: Family<Gauge, Text>;
         /// Failed attempts to acquire, renew or release the Lease, by reason
         [ALPHA] ccm_leader_election_failures { name, reason } => failures: Family<Counter, (Text, Reason)>;
         /// Duration of Lease renewals
@@ -67,12 +69,13 @@ impl LeadershipMetrics {
         self.of.transitions.of(self.name.clone()).inc();
     }
 
-    /// Sets the Lease's own count of transitions. A process that loses the Lease exits, so only
-    /// the Lease can count across processes.
-    pub(super) fn read_transitions(&self, count: Option<i64>) {
-        if let Some(count) = count {
+    /// Sets the Lease's own count of transitions, and whether another program holds it. A process
+    /// that loses the Lease exits, so only the Lease can count across processes.
+    pub(super) fn read_lease(&self, transitions: Option<i64>, of_other_program: bool) {
+        if let Some(count) = transitions {
             self.of.lease_transitions.of(self.name.clone()).set(count);
         }
+        self.of.other_program.of(self.name.clone()).set(of_other_program.into());
     }
 
     pub(super) fn renewed(&self, took: Duration, remaining: Duration, slow: bool) {

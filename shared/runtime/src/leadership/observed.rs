@@ -6,6 +6,9 @@ use ccm_base::message::{LONGEST_LINE, one_line};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::identity;
+use crate::settings::LONGEST_LEASE;
+
 /// The Lease's record as last seen, and since when *this process* has seen it unchanged.
 ///
 /// Only a change of the record matters, never its timestamps: clocks differ.
@@ -13,9 +16,9 @@ pub(super) struct Observed {
     me: String,
     duration: Duration,
     last: Option<Seen>,
-    /// The version of the last read, until a patch consumes it. Only a read by the library sets
-    /// it: the version must be the one that the library decided on.
-    pub(super) version: Option<String>,
+    /// The Lease of the last read, until a write consumes it. Only a read by the library sets it:
+    /// it must be the Lease that the library decided on.
+    pub(super) read: Option<Value>,
 }
 
 struct Seen {
@@ -30,7 +33,7 @@ struct Seen {
 impl Observed {
     /// No observation yet, for the candidate `me`, which respects a record for at least `duration`.
     pub(super) fn new(me: &str, duration: Duration) -> Self {
-        Self { me: me.to_owned(), duration, last: None, version: None }
+        Self { me: me.to_owned(), duration, last: None, read: None }
     }
 
     /// Records that the Lease contains `record`.
@@ -62,15 +65,15 @@ impl Observed {
     }
 
     /// When another candidate's Lease need no longer be respected. `None` if no other candidate
-    /// is known to hold it, and for a time beyond the clock's range.
+    /// is known to hold it.
     pub(super) fn expires_at(&self) -> Option<Instant> {
         let seen = self.last.as_ref().filter(|_| self.is_held_by_other())?;
-        seen.since.checked_add(self.respected(&seen.record))
+        Some(seen.since + self.respected(&seen.record))
     }
 
     /// Whether a candidate may acquire or create the Lease.
     pub(super) fn is_free(&self, now: Instant) -> bool {
-        !self.is_held_by_other() || self.expires_at().is_some_and(|expiry| now >= expiry)
+        self.expires_at().is_none_or(|expiry| now >= expiry)
     }
 
     /// Whether this record names this candidate.
@@ -87,15 +90,29 @@ impl Observed {
         format!("held by {holder}, free in {left} s unless renewed")
     }
 
+    /// The program that holds the Lease, if it is not the candidate's own.
+    pub(super) fn other_program(&self) -> Option<&str> {
+        identity::program(self.holder()).filter(|it| identity::program(&self.me) != Some(it))
+    }
+
+    /// What is wrong if another program holds the Lease of this name, as text for logs and pages.
+    pub(super) fn shared(&self, name: &str) -> Option<String> {
+        let program = one_line(self.other_program()?, LONGEST_LINE);
+        Some(format!(
+            "the Lease {name} is held by another program, {program}: two programs with one Lease \
+             exclude each other; give each program a Lease of its own (--leader-elect-resource-name)"
+        ))
+    }
+
     fn is_held_by_other(&self) -> bool {
         !self.holder().is_empty() && self.holder() != self.me
     }
 
     /// The longer of the record's duration and our own, so that replicas with different settings
-    /// cannot lead at the same time.
+    /// cannot lead at the same time. A record with more than any setting accepts is a mistake.
     fn respected(&self, record: &Value) -> Duration {
         let own = record.get("leaseDurationSeconds").and_then(Value::as_u64).unwrap_or_default();
-        Duration::from_secs(own).max(self.duration)
+        Duration::from_secs(own).min(LONGEST_LEASE).max(self.duration)
     }
 }
 
@@ -123,7 +140,7 @@ mod tests {
             let mut observed = Observed::new("me", OURS);
             observed.saw(&record, start);
             observed.saw(&record, start + seconds(3));
-            let free_at = [0, 14, 15, 59, 60, 1_000_000_000]
+            let free_at = [0, 14, 15, 59, 60, 599, 600, 1_000_000_000]
                 .into_iter()
                 .find(|at| observed.is_free(start + seconds(*at)));
             assert_eq!(free_at, expect, "{record}");
@@ -133,7 +150,11 @@ mod tests {
         check(json!({"holderIdentity": "other", "leaseDurationSeconds": 60}), Some(60));
         check(json!({"holderIdentity": "other"}), Some(15));
         check(json!({"holderIdentity": "other", "leaseDurationSeconds": "many"}), Some(15));
-        check(json!({"holderIdentity": "other", "leaseDurationSeconds": u64::MAX}), None);
+        check(json!({"holderIdentity": "other", "leaseDurationSeconds": 600}), Some(600));
+        // No setting accepts more.
+        check(json!({"holderIdentity": "other", "leaseDurationSeconds": 601}), Some(600));
+        check(json!({"holderIdentity": "other", "leaseDurationSeconds": i32::MAX}), Some(600));
+        check(json!({"holderIdentity": "other", "leaseDurationSeconds": u64::MAX}), Some(600));
         check(json!({"holderIdentity": "", "leaseDurationSeconds": 15}), Some(0));
         check(json!({"leaseDurationSeconds": 15}), Some(0));
         check(json!({"holderIdentity": "other", "leaseDurationSeconds": -1}), Some(15));
@@ -146,12 +167,28 @@ mod tests {
         let start = Instant::now();
         let mut observed = Observed::new("me", OURS);
         assert_eq!(observed.rival(start), "");
-        observed.saw(&json!({"holderIdentity": "other\nx", "leaseDurationSeconds": 3600}), start);
+        observed.saw(&json!({"holderIdentity": "other\nx", "leaseDurationSeconds": 300}), start);
         let rival = |at| observed.rival(start + seconds(at));
-        assert_eq!(rival(10), "held by other x, free in 3590 s unless renewed");
-        assert_eq!(rival(3700), "held by other x, free in 0 s unless renewed");
+        assert_eq!(rival(10), "held by other x, free in 290 s unless renewed");
+        assert_eq!(rival(370), "held by other x, free in 0 s unless renewed");
         observed.saw(&json!({"holderIdentity": "me"}), start);
         assert_eq!(observed.rival(start), "");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_another_program_holds_is_recognised() {
+        let check = |me: &str, holder: &str, expect: Option<&str>| {
+            let mut observed = Observed::new(me, OURS);
+            observed.saw(&json!({"holderIdentity": holder}), Instant::now());
+            assert_eq!(observed.other_program(), expect, "{me}, {holder}");
+        };
+        let node = identity::new("node-ccm");
+        check(&node, &identity::new("lifecycle-ccm"), Some("lifecycle-ccm"));
+        check(&node, &identity::new("node-ccm"), None);
+        check(&node, &node, None);
+        check(&node, "", None);
+        // cloud-controller-manager, whose Lease may be taken over on purpose.
+        check(&node, "node-7_5f0a3c1e-6f0e-4a57-9b3e-6a6d4f2f3b10", None);
     }
 
     #[tokio::test(start_paused = true)]

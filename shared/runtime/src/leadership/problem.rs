@@ -42,7 +42,7 @@ impl Reason {
     pub(super) fn remedy(self) -> &'static str {
         match self {
             Self::Forbidden => {
-                "retrying; the rights to get, create, patch, list and watch leases are needed"
+                "retrying; the rights to get, create, update, list and watch leases are needed"
             }
             Self::Unauthorized => {
                 "retrying; check the credentials in the kubeconfig or the service account"

@@ -88,7 +88,7 @@ mod tests {
     fn only_a_refusal_points_to_rights() {
         let status = |code| Box::new(Status::failure("", "").with_code(code));
         let of = |code| watcher::Error::WatchStartFailed(kube::Error::Api(status(code)));
-        assert!(remedy(&of(403)).contains("rights to get, create, patch, list and watch leases"));
+        assert!(remedy(&of(403)).contains("rights to get, create, update, list and watch leases"));
         assert!(remedy(&watcher::Error::WatchError(status(403))).contains("rights"));
         assert!(remedy(&of(401)).contains("credentials"));
         for harmless in [of(500), of(410), watcher::Error::NoResourceVersion] {

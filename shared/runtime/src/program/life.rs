@@ -144,8 +144,8 @@ impl<P: Program> Parts<P> {
         }
     }
 
-    /// Starts the election and adds upstream's check, which fails for a process that still leads
-    /// after its term expired.
+    /// Starts the election and adds its checks: upstream's, which fails for a process that still
+    /// leads after its term expired, and one that fails while another program holds the Lease.
     fn start_election(&self, elector: Elector) {
         let (leadership, lease) =
             (self.leadership.clone(), self.common.borrow().election.lease.clone());
@@ -164,6 +164,11 @@ impl<P: Program> Parts<P> {
                     format!("leads by lease {lease} as {me}, term ends in {left} s unless renewed")
                 }
             })
+        });
+        let shared = elector.shared();
+        self.health.add("lease", Scope::Readiness, move || match shared() {
+            Some(problem) => Verdict::Failed(problem),
+            None => Verdict::Passed("no other program holds it".to_owned()),
         });
         let release = self.election.token().clone();
         self.election.spawn_job("election", async move {

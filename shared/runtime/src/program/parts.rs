@@ -76,7 +76,7 @@ impl<P: Program> Parts<P> {
         // Errors of connections do not name the server.
         tracing::info!(server = clients.server, from = clients.origin, "the API server");
         let events = record_events::<P>(&settings, &clients, &metrics, &events_task);
-        let elector = elector(&settings, &clients, &events, &metrics);
+        let elector = elector::<P>(&settings, &clients, &events, &metrics);
         let leadership = match &elector {
             Some(elector) => elector.leadership().clone(),
             None if settings.mode == Mode::Observe => Leadership::observer(),
@@ -125,7 +125,7 @@ impl<P: Program> Parts<P> {
 }
 
 /// The candidate, unless there is no election or this process only observes.
-fn elector(
+fn elector<P: Program>(
     settings: &CommonSettings,
     clients: &Clients,
     events: &EventRecorder,
@@ -138,7 +138,8 @@ fn elector(
     metrics.with(|registry| own.register(registry));
     let guarded = |guard: LeaseGuard| clients.lease_client(layer_fn(|stack| guard.layer(stack)));
     let config = settings.election.clone();
-    Some(Elector::new(config, guarded, clients.watch.clone(), own, events.clone()))
+    let (program, watcher) = (P::IDENTITY.binary, clients.watch.clone());
+    Some(Elector::new(program, config, guarded, watcher, own, events.clone()))
 }
 
 /// The gate to the cloud, which lets writes pass only while this process leads.

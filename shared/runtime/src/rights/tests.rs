@@ -241,7 +241,7 @@ fn what_is_needed_follows_the_settings() {
     let lease = |namespace: &str, name: &str| {
         let verb =
             |verb| format!("{verb} leases.coordination.k8s.io {name} in namespace {namespace}");
-        let mut all = ["get", "list", "watch", "patch"].map(verb).to_vec();
+        let mut all = ["get", "list", "watch", "update"].map(verb).to_vec();
         all.push(format!("create leases.coordination.k8s.io in namespace {namespace}"));
         all
     };

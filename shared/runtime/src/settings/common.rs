@@ -255,6 +255,9 @@ ccm_settings::settings! {
     }
 }
 
+/// The longest `--leader-elect-lease-duration`. A candidate respects no record for longer.
+pub const LONGEST_LEASE: Duration = Duration::from_mins(10);
+
 /// Leader election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ElectionSettings {
@@ -280,11 +283,10 @@ ccm_settings::settings! {
         /// Whether replicas elect a leader. If false, run only one replica.
         enabled: bool = fixed(Switch, "leader-elect", "true");
         /// How long a Lease must be unchanged before a standby takes over. Whole seconds, longer than the renew
-        /// deadline.
+        /// deadline, at most 10 minutes.
         lease_duration: Duration = fixed(Duration, "leader-elect-lease-duration", "15s"),
-            // A Lease holds its duration as a signed number of 32 bits.
-            checked("must be whole seconds, at least 1s and at most 2147483647s", |time: &Duration| {
-                time.subsec_nanos() == 0 && !time.is_zero() && i32::try_from(time.as_secs()).is_ok()
+            checked("must be whole seconds, from 1s to 10m0s", |time: &Duration| {
+                time.subsec_nanos() == 0 && !time.is_zero() && *time <= LONGEST_LEASE
             });
         /// How long a leader retries to renew its Lease before it stops. More than 1.2 times the retry period.
         renew_deadline: Duration = fixed(Duration, "leader-elect-renew-deadline", "10s"), positive;
@@ -293,16 +295,17 @@ ccm_settings::settings! {
         /// Kind of the lock; must be leases.
         _lock: String = fixed(Text, "leader-elect-resource-lock", "leases"),
             checked("must be leases, the only supported lock", |lock: &String| lock == "leases");
-        /// Name of the Lease. To replace another controller manager without both working at the same time, use the
-        /// name of its Lease.
+        /// Name of the Lease. Each program needs a Lease of its own: two programs with one Lease exclude each other.
+        /// The program's Role names the Lease, so change both.
         lease: String = fixed(Text, "leader-elect-resource-name", ""), object_name;
         /// Namespace of the Lease.
         namespace: String = fixed(Text, "leader-elect-resource-namespace", "kube-system"), object_name;
-        /// Upstream's leader migration with a second Lease; must be false. Use --leader-elect-resource-name instead.
+        /// Upstream's leader migration with a second Lease; must be false. Switch the controller off in the other
+        /// controller manager before this program starts.
         _migration: bool = fixed(Switch, "enable-leader-migration", "false"),
             checked(
-                "must be false; to hand over from another controller manager, give the name of its Lease to \
-                 --leader-elect-resource-name",
+                "must be false; to take over from another controller manager, switch this controller off there \
+                 first (--controllers=*,-NAME)",
                 |on: &bool| !on,
             );
     } => |raw, problems| {

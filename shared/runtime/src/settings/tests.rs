@@ -174,12 +174,12 @@ fn each_rule_has_its_line() {
     );
     check(
         "--enable-leader-migration=true",
-        "must be false; to hand over from another controller manager, give the name of its Lease to \
-         --leader-elect-resource-name",
+        "must be false; to take over from another controller manager, switch this controller off there first \
+         (--controllers=*,-NAME)",
     );
-    for wrong in ["1500ms", "2147483648s"] {
+    for wrong in ["0s", "1500ms", "601s", "2147483647s"] {
         let argument = format!("--leader-elect-lease-duration={wrong}");
-        check(&argument, "must be whole seconds, at least 1s and at most 2147483647s");
+        check(&argument, "must be whole seconds, from 1s to 10m0s");
     }
     check(
         "--leader-elect-renew-deadline=15s",

@@ -6,10 +6,10 @@
 //! stores ages instead of times and drops state that has no effect any more, so the number
 //! of states is finite without a limit on the duration.
 //!
-//! The model allows more than the product, never less: a term starts when the patch is sent,
+//! The model allows more than the product, never less: a term starts when the write is sent,
 //! not before the read that preceded it; a candidate that has lost its term may win another,
 //! where the process of the product exits. It omits two cases. A read is a single step: with
-//! compare-and-swap, a late response leads to a patch that is rejected, or equals a later
+//! compare-and-swap, a late response leads to a write that is rejected, or equals a later
 //! read. And the Lease is never deleted: a candidate that never saw its holder would take it
 //! at once, in the product and elsewhere.
 
@@ -30,18 +30,9 @@ pub enum Expiry {
     Observation,
 }
 
-/// For how long a candidate respects a record that does not change.
+/// The precondition of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Respect {
-    /// For its own configured duration.
-    OwnDuration,
-    /// For the record's duration if that is longer.
-    LongerDuration,
-}
-
-/// The precondition of a patch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patches {
+pub enum Writes {
     /// None.
     Unconditional,
     /// The Lease is unchanged since it was read.
@@ -68,10 +59,10 @@ pub enum TermClock {
     SinceBoot,
 }
 
-/// When a candidate counts a response to its patch as success.
+/// When a candidate counts a response to its write as success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
-    /// Whenever the patch was accepted.
+    /// Whenever the write was accepted.
     Trusted,
     /// When the Lease in the response names the candidate.
     Examined,
@@ -99,8 +90,7 @@ pub enum Identities {
 #[derive(Clone, Copy, Debug)]
 pub struct Election {
     pub expiry: Expiry,
-    pub respect: Respect,
-    pub patches: Patches,
+    pub writes: Writes,
     pub term: Term,
     pub term_clock: TermClock,
     pub answers: Answers,
@@ -114,6 +104,9 @@ pub struct Election {
     pub deadline: u8,
     /// By how much both are longer for the first candidate, in ticks.
     pub longer: u8,
+    /// The longest duration in a record that is respected, in ticks. A candidate respects a record
+    /// for its own duration in any case.
+    pub longest: u8,
     /// How far the wall clock of the last candidate is ahead of the others', in ticks.
     pub skew: i8,
 }

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use super::{
-    Answers, Election, Expiry, Identities, Patches, Release, Respect, Term, TermClock, Verdict,
-};
+use super::{Answers, Election, Expiry, Identities, Release, Term, TermClock, Verdict, Writes};
+
+/// By how much the terms of two candidates differ where they do, in ticks.
+const LONGER: u8 = 2;
 
 /// A variant of the election, and whether it must be safe.
 pub struct Variant {
@@ -18,8 +19,7 @@ impl Variant {
     pub fn all(candidates: usize, lease: u8, deadline: u8) -> Vec<Self> {
         let quartet = Election {
             expiry: Expiry::Observation,
-            respect: Respect::LongerDuration,
-            patches: Patches::CompareAndSwap,
+            writes: Writes::CompareAndSwap,
             term: Term::FromRequest,
             term_clock: TermClock::SinceBoot,
             answers: Answers::Examined,
@@ -29,6 +29,8 @@ impl Variant {
             lease,
             deadline,
             longer: 0,
+            // The longest that the settings accept.
+            longest: lease + LONGER,
             skew: 0,
         };
         let mut variants = Self::unsafe_ones(quartet);
@@ -39,7 +41,7 @@ impl Variant {
     fn unsafe_ones(quartet: Election) -> Vec<Self> {
         let unguarded = Election {
             expiry: Expiry::Timestamps,
-            patches: Patches::Unconditional,
+            writes: Writes::Unconditional,
             term: Term::Endless,
             answers: Answers::Trusted,
             ..quartet
@@ -54,12 +56,9 @@ impl Variant {
             ),
             not_safe(
                 "only compare-and-swap",
-                Election { patches: Patches::CompareAndSwap, ..unguarded },
+                Election { writes: Writes::CompareAndSwap, ..unguarded },
             ),
-            not_safe(
-                "no compare-and-swap",
-                Election { patches: Patches::Unconditional, ..quartet },
-            ),
+            not_safe("no compare-and-swap", Election { writes: Writes::Unconditional, ..quartet }),
             not_safe(
                 "timestamps, one clock ahead",
                 Election { expiry: Expiry::Timestamps, skew: 4, ..quartet },
@@ -74,7 +73,11 @@ impl Variant {
             not_safe("release before the end", Election { release: Release::BeforeEnd, ..quartet }),
             not_safe(
                 "different terms, own respected",
-                Election { respect: Respect::OwnDuration, longer: 2, ..quartet },
+                Election { longest: 0, longer: LONGER, ..quartet },
+            ),
+            not_safe(
+                "different terms, records cut short",
+                Election { longest: quartet.deadline + LONGER - 1, longer: LONGER, ..quartet },
             ),
             not_safe(
                 "one identity for all",
@@ -88,7 +91,7 @@ impl Variant {
         vec![
             safe("all in place", quartet),
             safe("all in place, one clock ahead", Election { skew: 4, ..quartet }),
-            safe("all in place, different terms", Election { longer: 2, ..quartet }),
+            safe("all in place, different terms", Election { longer: LONGER, ..quartet }),
             safe(
                 "all in place, a term as the lease",
                 Election { deadline: quartet.lease, ..quartet },

@@ -1,6 +1,6 @@
 //! The states of the model and the steps between them.
 
-use super::{Answers, Election, Expiry, Identities, Patches, Release, Respect, Term, TermClock};
+use super::{Answers, Election, Expiry, Identities, Release, Term, TermClock, Writes};
 
 /// The maximum number of candidates.
 pub const MOST_CANDIDATES: usize = 3;
@@ -18,7 +18,7 @@ enum Holder {
     Named(u8),
 }
 
-/// The purpose of a patch.
+/// The purpose of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     Acquire,
@@ -26,7 +26,7 @@ pub enum Purpose {
     Release,
 }
 
-/// A patch, with its age in ticks by its sender's clocks.
+/// A write, with its age in ticks by its sender's clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
     purpose: Purpose,
@@ -42,9 +42,9 @@ pub enum Attempt {
     None,
     /// It has read the Lease and decided.
     Decided(Purpose),
-    /// Its patch is in flight.
+    /// Its write is in flight.
     UnderWay(Request),
-    /// The patch was accepted, and the response is in flight.
+    /// The write was accepted, and the response is in flight.
     Accepted {
         request: Request,
         /// The Lease in the response names the candidate.
@@ -105,15 +105,15 @@ pub enum Step {
     ReadToRelease(usize),
     /// Its watch delivers the Lease.
     Watch(usize),
-    /// It sends the decided patch.
+    /// It sends the decided write.
     Send(usize),
-    /// The patch arrives.
+    /// The write arrives.
     Arrive(usize),
-    /// The patch is lost, and the candidate receives an error.
+    /// The write is lost, and the candidate receives an error.
     Vanish(usize),
-    /// The candidate times out; this patch may still arrive, an earlier one will not.
+    /// The candidate times out; this write may still arrive, an earlier one will not.
     GiveUp(usize),
-    /// The patch that timed out arrives.
+    /// The write that timed out arrives.
     ArriveLate(usize),
     /// It receives the response.
     Receive(usize),
@@ -151,12 +151,8 @@ impl Election {
     /// How long a candidate respects the current Lease.
     fn respected(self, world: &World, at: usize) -> u8 {
         let own = self.lease + self.longer(at == 0);
-        match self.respect {
-            Respect::OwnDuration => own,
-            Respect::LongerDuration => {
-                own.max(self.lease + self.longer(world.holder == self.identity(0)))
-            }
-        }
+        let record = self.lease + self.longer(world.holder == self.identity(0));
+        own.max(record.min(self.longest))
     }
 
     /// Whether a candidate has decided to take the Lease from its holder.
@@ -270,8 +266,8 @@ impl Election {
         }
         for candidate in &mut world.candidates {
             candidate.seen = None;
-            if self.patches == Patches::CompareAndSwap {
-                // Patches of another version will be rejected, which equals a loss.
+            if self.writes == Writes::CompareAndSwap {
+                // Writes of another version will be rejected, which equals a loss.
                 candidate.stray = None;
                 if !matches!(candidate.attempt, Attempt::Accepted { .. }) {
                     candidate.attempt = Attempt::None;

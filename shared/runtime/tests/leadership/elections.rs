@@ -41,9 +41,9 @@ async fn the_first_candidate_leads_at_once_and_renews() {
     assert!(took < seconds(0.1), "{took:?}");
     assert_eq!(api.holder(), replica.identity);
     assert_eq!(until(&[], seconds(60.5), || !replica.leads()).await, None, "for a minute");
-    let (get, patch) = (Method::GET, Method::PATCH);
+    let (get, update) = (Method::GET, Method::PUT);
     let mut expect = vec![get.clone(), Method::POST];
-    expect.extend(std::iter::repeat_n([get, patch], 30).flatten());
+    expect.extend(std::iter::repeat_n([get, update], 30).flatten());
     assert_eq!(api.requests(), expect, "a renewal each two seconds");
     assert!(api.record().unwrap()["leaseTransitions"] == 0);
 }
@@ -152,7 +152,7 @@ async fn a_term_counts_from_before_its_request_was_sent() {
     let api = LeaseApi::default();
     let leader = Replica::start(&api);
     until(&[&leader], LONG, || leader.leads()).await.unwrap();
-    // Half a second each way, a read and a patch: two seconds are gone when it is known.
+    // Half a second each way, a read and a write: two seconds are gone when it is known.
     leader.line.set(Fault::Slow(seconds(0.5), seconds(0.5)));
     let mut before = leader.leadership().remaining();
     for _ in 0..2000 {
@@ -255,7 +255,7 @@ async fn a_missing_api_is_retried() {
 async fn a_record_with_foreign_changes_is_released() {
     let api = LeaseApi::default();
     let (mut leader, standby) = two(&api).await;
-    let mut held = leader.line.hold(Method::PATCH);
+    let mut held = leader.line.hold(Method::PUT);
     leader.release();
     held.came().await;
     api.touch();
@@ -266,7 +266,7 @@ async fn a_record_with_foreign_changes_is_released() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_does_not_wait_for_a_call_that_hangs() {
-    for method in [Method::GET, Method::PATCH] {
+    for method in [Method::GET, Method::PUT] {
         let api = LeaseApi::default();
         let (mut leader, standby) = two(&api).await;
         let mut held = leader.line.hold(method.clone());

@@ -71,9 +71,14 @@ impl LeaseApi {
         }));
     }
 
+    /// The Lease, as it is now.
+    pub fn lease(&self) -> Option<Value> {
+        self.state.lock().lease.clone()
+    }
+
     /// The record, as it is now.
     pub fn record(&self) -> Option<Value> {
-        self.state.lock().lease.as_ref().map(|lease| lease["spec"].clone())
+        self.lease().map(|lease| lease["spec"].clone())
     }
 
     /// The holder of the Lease; empty without one.
@@ -95,9 +100,11 @@ impl LeaseApi {
     /// Writes a record from outside, as `kubectl` can.
     pub fn put(&self, record: &Value) {
         let mut state = self.state.lock();
+        let uid =
+            state.lease.as_ref().map_or(Value::Null, |lease| lease["metadata"]["uid"].clone());
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": record,
+            "metadata": {"name": NAME, "namespace": NAMESPACE, "uid": uid}, "spec": record,
         });
         let kind = if state.lease.is_some() { "MODIFIED" } else { "ADDED" };
         self.commit(&mut state, kind, lease);
@@ -122,6 +129,9 @@ impl LeaseApi {
     fn commit(&self, state: &mut State, kind: &str, mut lease: Value) -> Value {
         state.version += 1;
         lease["metadata"]["resourceVersion"] = json!(state.version.to_string());
+        if lease["metadata"]["uid"].is_null() {
+            lease["metadata"]["uid"] = json!(format!("uid-{}", state.version));
+        }
         state.changes.push((state.version, json!({"type": kind, "object": lease})));
         state.lease = Some(lease.clone());
         self.latest.send_replace(state.version);
@@ -147,6 +157,7 @@ impl LeaseApi {
             "GET" => self.get(),
             "POST" => self.create(request.body()),
             "PATCH" if one => self.patch(request.body()),
+            "PUT" if one => self.update(request.body()),
             _ => refusal(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "not served here"),
         }
     }
@@ -194,6 +205,23 @@ impl LeaseApi {
         match validate(&lease) {
             Some(refused) => refused,
             None => answer(StatusCode::OK, &self.commit(&mut state, "MODIFIED", lease)),
+        }
+    }
+
+    /// An update of a Lease that does not exist creates it, unless it has a UID.
+    fn update(&self, body: &[u8]) -> Response<Answer> {
+        let mut state = self.state.lock();
+        let update: Value = serde_json::from_slice(body).expect("a Lease");
+        let stored = state.lease.as_ref().map_or(&Value::Null, |lease| &lease["metadata"]);
+        let wanted = &update["metadata"];
+        let is_same = |field: &str| wanted[field].is_null() || wanted[field] == stored[field];
+        if !is_same("uid") || !stored.is_null() && !is_same("resourceVersion") {
+            return refusal(StatusCode::CONFLICT, "Conflict", "the lease has been modified");
+        }
+        let kind = if stored.is_null() { "ADDED" } else { "MODIFIED" };
+        match validate(&update) {
+            Some(refused) => refused,
+            None => answer(StatusCode::OK, &self.commit(&mut state, kind, update)),
         }
     }
 

@@ -17,3 +17,4 @@ mod loss;
 mod races;
 mod records;
 mod replicas;
+mod sharing;

@@ -89,6 +89,11 @@ fn claim(error: &Error) -> Claim {
     }
 }
 
+/// What the library's patches are on the wire: the guard turns them into updates.
+fn write(guarded: bool) -> Method {
+    if guarded { Method::PUT } else { Method::PATCH }
+}
+
 /// Two candidates and the API server.
 fn candidates(guarded: bool) -> (LeaseApi, Caller, Caller) {
     let api = LeaseApi::default();
@@ -111,13 +116,13 @@ async fn expired(api: &LeaseApi, guarded: bool, callers: [&Caller; 2]) {
     }
 }
 
-/// Both read an expired Lease, then both patch.
+/// Both read an expired Lease, then both write.
 #[tokio::test(start_paused = true)]
 async fn the_second_to_take_an_expired_lease_is_refused() {
     let check = async |guarded: bool, second: Claim, holder: &str| {
         let (api, a, b) = candidates(guarded);
         expired(&api, guarded, [&a, &b]).await;
-        let mut held = b.line.hold(Method::PATCH);
+        let mut held = b.line.hold(write(guarded));
         let first = async {
             held.came().await;
             assert_eq!(a.attempt().await, Claim::Leads);
@@ -130,13 +135,13 @@ async fn the_second_to_take_an_expired_lease_is_refused() {
     check(true, Claim::Refused(409), "a").await;
 }
 
-/// One reads an expired Lease; its patch is delayed until another leads and renews.
+/// One reads an expired Lease; its write is delayed until another leads and renews.
 #[tokio::test(start_paused = true)]
-async fn a_delayed_patch_does_not_take_a_held_lease() {
+async fn a_delayed_write_does_not_take_a_held_lease() {
     let check = async |guarded: bool, late: Claim, holder: &str| {
         let (api, a, b) = candidates(guarded);
         expired(&api, guarded, [&a, &b]).await;
-        let mut held = b.line.hold(Method::PATCH);
+        let mut held = b.line.hold(write(guarded));
         let meanwhile = async {
             held.came().await;
             for _ in 0..60 {
@@ -159,7 +164,7 @@ async fn a_deposed_leader_does_not_renew_anothers_lease() {
         let (api, a, b) = candidates(guarded);
         assert_eq!(a.attempt().await, Claim::Leads);
         assert_eq!(b.attempt().await, Claim::NotAcquired);
-        let mut held = a.line.hold(Method::PATCH);
+        let mut held = a.line.hold(write(guarded));
         let takeover = async {
             held.came().await;
             sleep(LEASE + Duration::from_secs(1)).await;
@@ -181,7 +186,7 @@ async fn a_late_release_does_not_free_anothers_lease() {
         let (api, a, b) = candidates(guarded);
         assert_eq!(a.attempt().await, Claim::Leads);
         assert_eq!(b.attempt().await, Claim::NotAcquired);
-        let mut held = a.line.hold(Method::PATCH);
+        let mut held = a.line.hold(write(guarded));
         let takeover = async {
             held.came().await;
             sleep(LEASE + Duration::from_secs(1)).await;
@@ -198,9 +203,39 @@ async fn a_late_release_does_not_free_anothers_lease() {
     check(true, Err(Claim::Refused(409)), "b", Claim::NotAcquired).await;
 }
 
-/// A patch without a preceding read has no resource version and must not be sent.
+/// A Lease is deleted while a candidate is about to take it: the write must not recreate it,
+/// because another candidate may lead by a new one that is deleted as well.
 #[tokio::test(start_paused = true)]
-async fn a_read_allows_one_patch() {
+async fn a_late_write_does_not_recreate_a_deleted_lease() {
+    let (api, a, b) = candidates(true);
+    expired(&api, true, [&a, &b]).await;
+    let mut held = a.line.hold(Method::PUT);
+    let meanwhile = async {
+        held.came().await;
+        api.delete();
+        held.deliver();
+    };
+    let (claim, ()) = tokio::join!(a.attempt(), meanwhile);
+    assert_eq!((claim, api.record()), (Claim::Refused(409), None));
+}
+
+/// An update holds the whole Lease: what others have added stays.
+#[tokio::test(start_paused = true)]
+async fn an_update_keeps_what_the_library_does_not_know() {
+    let api = LeaseApi::default();
+    api.put(&serde_json::json!({"holderIdentity": "a", "strategy": "OldestEmulationVersion"}));
+    api.touch();
+    let before = api.lease().unwrap();
+    assert_eq!(Caller::new(&api, "a", true).attempt().await, Claim::Leads);
+    let after = api.lease().unwrap();
+    assert_eq!(after["metadata"]["annotations"], before["metadata"]["annotations"]);
+    assert_eq!(after["spec"]["strategy"], "OldestEmulationVersion");
+    assert_ne!(after["spec"]["renewTime"], before["spec"]["renewTime"]);
+}
+
+/// A write without a preceding read has no resource version and must not be sent.
+#[tokio::test(start_paused = true)]
+async fn a_read_allows_one_write() {
     let api = LeaseApi::default();
     api.put_held("dead", 100);
     let line = Line::new(&api);
@@ -218,5 +253,5 @@ async fn a_read_allows_one_patch() {
     leases.get(NAME).await.unwrap();
     assert!(send().await.is_ok());
     assert!(send().await.is_err(), "the read is used up");
-    assert_eq!(api.requests(), [Method::GET, Method::PATCH]);
+    assert_eq!(api.requests(), [Method::GET, Method::PUT]);
 }

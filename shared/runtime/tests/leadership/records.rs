@@ -19,9 +19,12 @@ fn api_with(record: Option<&Value>) -> LeaseApi {
     api
 }
 
+/// How long a Lease may be respected, in seconds.
+const LONGEST: u64 = 600;
+
 /// The number of attempts, one per second, until the candidate `a` leads.
 async fn leads_after(caller: &Caller) -> Option<u64> {
-    for second in 0..100 {
+    for second in 0..=LONGEST {
         if caller.attempt().await == Claim::Leads {
             return Some(second);
         }
@@ -69,6 +72,9 @@ async fn a_lease_is_taken_when_it_is_free_or_observed_to_expire() {
     // Replicas may have different settings: the longer duration counts.
     check(Some(held("b", 3, OLD)), 15, 5).await;
     check(Some(held("b", 40, OLD)), 40, 5).await;
+    // But no longer than the longest that a setting can be: this one is a mistake.
+    check(Some(held("b", 86_400, OLD)), LONGEST, 5).await;
+    check(Some(held("b", 2_147_483_647, FUTURE)), LONGEST, 5).await;
     check(Some(held("a", 15, OLD)), 0, 4).await;
 }
 
@@ -131,7 +137,7 @@ async fn a_release_reads_before_it_writes_and_frees_only_its_own() {
     assert_eq!(api.holder(), "a");
     let before = api.requests().len();
     assert_eq!(a.step_down().await, Ok(()));
-    assert_eq!(api.requests().split_off(before), [Method::GET, Method::PATCH]);
+    assert_eq!(api.requests().split_off(before), [Method::GET, Method::PUT]);
 }
 
 /// The holder of a deleted Lease keeps leading until its next renewal.

@@ -53,13 +53,18 @@ impl Replica {
 
     /// One over this connection.
     pub fn over(line: &Line, terms: ElectionSettings, guarded: bool) -> Self {
+        Self::of("node-ccm", line, terms, guarded)
+    }
+
+    /// A replica of this program.
+    pub fn of(program: &str, line: &Line, terms: ElectionSettings, guarded: bool) -> Self {
         let metrics = LeadershipMetrics::new(NAME);
         let mut registry = Registry::default();
         metrics.register(&mut registry);
         let (recorder, writer) =
             EventRecorder::new(line.client(None), "test", EventMetrics::default());
         let client = |guard| line.client(guarded.then_some(guard));
-        let elector = Elector::new(terms, client, line.client(None), metrics, recorder);
+        let elector = Elector::new(program, terms, client, line.client(None), metrics, recorder);
         let (identity, leadership) = (elector.identity().to_owned(), elector.leadership().clone());
         let release = CancellationToken::new();
         let mut task = JoinSet::new();

@@ -48,6 +48,16 @@ impl Target {
         StatusError::conflict(self.resource.group, self.resource.plural, &self.name, detail)
     }
 
+    /// The UID in the body is a precondition.
+    fn other_uid(&self, wanted: &str, found: &str) -> StatusError {
+        self.conflict(&format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+             Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}",
+            self.resource.plural,
+            self.key()
+        ))
+    }
+
     fn invalid(&self, causes: &[Cause]) -> StatusError {
         // Events belong to the core group in both views.
         let group = if self.resource.is_events_view() { "" } else { self.resource.group };
@@ -157,13 +167,7 @@ impl Core {
             if let Some(uid) = meta["uid"].as_str()
                 && uid != current.uid
             {
-                return Err(target.conflict(&format!(
-                    "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
-                     Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                    target.resource.plural,
-                    target.key(),
-                    current.uid
-                )));
+                return Err(target.other_uid(uid, &current.uid));
             }
             if meta["resourceVersion"].is_null() && !target.resource.unconditional_update {
                 let cause = Cause::invalid(
@@ -188,6 +192,9 @@ impl Core {
     ) -> Result<(Arc<Object>, bool), StatusError> {
         if !target.resource.create_on_update || !target.subresource.is_empty() {
             return Err(target.not_found());
+        }
+        if let Some(uid) = value["metadata"]["uid"].as_str() {
+            return Err(target.other_uid(uid, ""));
         }
         // The real server creates the object despite a version in the body.
         let mut value = value;
