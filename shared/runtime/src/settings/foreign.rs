@@ -31,7 +31,7 @@ const UPSTREAM: &[Foreign] = &[
     Foreign::value("feature-gates", "there are no feature gates"),
     Foreign::value(
         "leader-migration-config",
-        "leader migration is not supported; see --leader-elect-resource-name",
+        "leader migration is not supported; switch this controller off in the other controller manager first",
     ),
     Foreign::value(
         "cert-dir",
