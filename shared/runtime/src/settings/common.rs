@@ -104,7 +104,8 @@ ccm_settings::settings! {
     struct Process {
         /// Configuration file (.yaml, .yml, .json or .toml) with the settings of this page under their keys. The
         /// program reads it every 5 s: changes of settings marked "live" take effect without a restart; an invalid new
-        /// version is rejected and reported, and the old one stays in use.
+        /// version is rejected and reported, and the old one stays in use. It must hold at least one setting, in at
+        /// most 256 KiB.
         _config: Option<PathBuf> = fixed(Path, "config", "");
         /// Enabled controllers: names, -names and * as in cloud-controller-manager; the first item that matches a
         /// controller decides. Names of controllers of the other programs are accepted. A program whose controller is
@@ -298,13 +299,6 @@ ccm_settings::settings! {
         lease: String = fixed(Text, "leader-elect-resource-name", ""), object_name;
         /// Namespace of the Lease.
         namespace: String = fixed(Text, "leader-elect-resource-namespace", "kube-system"), object_name;
-        /// Upstream's leader migration with a second Lease; must be false. Use --leader-elect-resource-name instead.
-        _migration: bool = fixed(Switch, "enable-leader-migration", "false"),
-            checked(
-                "must be false; to hand over from another controller manager, give the name of its Lease to \
-                 --leader-elect-resource-name",
-                |on: &bool| !on,
-            );
     } => |raw, problems| {
         let settings =
             Self { enabled, lease, namespace, lease_duration, renew_deadline, retry_period };
