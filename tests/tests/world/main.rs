@@ -5,9 +5,12 @@ use std::process::ExitCode;
 
 use ccm_tests::{cluster::Kind, trials::Trials};
 
+mod config_file;
+mod crowd;
 mod kubectl;
 mod live_rates;
 mod manifests;
+mod mount;
 mod two_kinds;
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -15,6 +18,9 @@ fn main() -> anyhow::Result<ExitCode> {
     let mut all = trials.scenarios(ccm_tests::scenarios! {
         BOTH:
             live_rates::one_controllers_rates_change_while_it_runs;
+        SIMULATED:
+            config_file::a_lost_file_or_setting_lifts_no_protection,
+            crowd::slow_connections_do_not_keep_probes_out;
     });
     all.extend(kubectl::trials(&trials)?);
     all.extend(two_kinds::trial(&trials));
