@@ -47,9 +47,10 @@ ccm_settings::settings! {
         /// takes to show a new instance in all its APIs.
         grace_period: Duration = live(Duration, "node-grace-period", "2m0s");
         /// Maximum number of nodes that are deleted within --node-deletion-budget-window: a number, or a percentage
-        /// of all nodes of this cloud, rounded up and at least 3. 0 deletes none. Nodes with the annotation
-        /// quartet.dev/deletion-approved are exempt. The leader counts in memory: a new leader starts a new window.
-        budget: Limit = live(Text, "node-deletion-budget", "10%"), |text: &str, _: &str| {
+        /// of all nodes of this cloud, rounded up and at least 3. 0 deletes none, also after it disappears from the
+        /// file, until the file names another value. Nodes with the annotation quartet.dev/deletion-approved are
+        /// exempt. The leader counts in memory: a new leader starts a new window.
+        budget: Limit = live(Limit, "node-deletion-budget", "10%"), |text: &str, _: &str| {
             text.parse().map_err(|error: InvalidLimit| error.to_string())
         };
         /// Sliding window of --node-deletion-budget. At least 1s.

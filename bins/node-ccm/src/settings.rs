@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ccm_base::duration;
 use ccm_runtime::settings::cloud_call_timeout;
-use ccm_settings::{checked, one_of, within};
+use ccm_settings::{one_of, within};
 use serde::Serialize;
 
 use crate::plan::{InternalIpChange, Policy};
@@ -30,13 +30,11 @@ ccm_settings::settings! {
         pub concurrent_node_status_updates: usize = live(Count, "concurrent-node-status-updates", "0"),
             within(0..=MOST_WRITERS);
         /// Interval between two lists of the whole fleet, which keep the nodes' addresses and labels in sync with
-        /// their instances. Each interval varies at random by up to 10%. At least 10s. A list takes one cloud call
-        /// per page, regardless of the number of nodes.
+        /// their instances. Each interval varies at random by up to 10%. A list takes one cloud call per page,
+        /// regardless of the number of nodes. The shortest interval is 10s, which also takes the place of a shorter
+        /// one, with a warning.
         #[serde(serialize_with = "duration::serialize")]
-        pub node_status_update_frequency: Duration = live(Duration, "node-status-update-frequency", "5m0s"),
-            checked("must be at least 10s: each period lists the whole fleet", |period| {
-                *period >= SHORTEST_PERIOD
-            });
+        pub node_status_update_frequency: Duration = live(Duration, "node-status-update-frequency", "5m0s");
         /// Time limit of one lookup or list, including retries, all pages and waiting for the rate limit. Nodes
         /// whose lookup takes longer are retried. From 1s to 10m0s.
         #[serde(serialize_with = "duration::serialize")]
@@ -46,12 +44,21 @@ ccm_settings::settings! {
         /// reported by an event on the node and by ccm_node_internal_ip_changes_total.
         pub node_internal_ip_change: InternalIpChange = live(Text, "node-internal-ip-change", "apply"),
             one_of(&[("apply", InternalIpChange::Apply), ("hold", InternalIpChange::Hold)]);
-    } => |settings, _, _| {
+    } => |settings, raw, problems| {
+        let period = settings.node_status_update_frequency.max(SHORTEST_PERIOD);
+        if period > settings.node_status_update_frequency {
+            let what = "each interval lists the whole fleet, so the shortest one is used, 10s";
+            raw.warn("node-status-update-frequency", what, problems);
+        }
         let updates = match settings.concurrent_node_status_updates {
             0 => settings.concurrent_node_syncs,
             updates => updates,
         };
-        Self { concurrent_node_status_updates: updates, ..settings }
+        Self {
+            concurrent_node_status_updates: updates,
+            node_status_update_frequency: period,
+            ..settings
+        }
     }
 }
 

@@ -1,12 +1,19 @@
 //! Serves incoming connections.
 
-use std::{fmt::Display, io, pin::pin, time::Duration};
+use std::{
+    fmt::Display,
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::pin,
+    time::Duration,
+};
 
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    task::JoinSet,
-    time::{sleep, timeout},
+    net::unix,
+    task::{AbortHandle, JoinSet, yield_now},
+    time::{Instant, sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::{either::Either, net::Listener, sync::CancellationToken};
@@ -15,6 +22,8 @@ use tokio_util::{either::Either, net::Listener, sync::CancellationToken};
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The period of warnings about connections that had to be closed.
+const QUIET: Duration = Duration::from_mins(1);
 
 /// An accepted connection, with TLS if there is a certificate.
 pub type Accepted<S> = Either<S, TlsStream<S>>;
@@ -25,17 +34,83 @@ pub struct Incoming<L> {
     pub listener: L,
     /// The server's side of TLS; none for plain connections.
     pub tls: Option<TlsAcceptor>,
-    /// The most connections at once; others wait in the kernel's queue.
+    /// The most connections at once. A new connection is always accepted; beyond this number it
+    /// takes the place of the oldest connection of the host that has the most. So a host that
+    /// opens many, or sends nothing on them, loses its own connections and not those of others.
     pub most: usize,
     /// The time that connections get to end after the stop.
     pub grace: Duration,
+}
+
+/// The address of a client.
+pub trait Peer {
+    /// The IP address; none for a client of this machine on a Unix socket.
+    fn host(&self) -> Option<IpAddr>;
+}
+
+impl Peer for SocketAddr {
+    fn host(&self) -> Option<IpAddr> {
+        // A dual-stack listener shows an IPv4 peer as an IPv6 address.
+        Some(self.ip().to_canonical())
+    }
+}
+
+impl Peer for unix::SocketAddr {
+    fn host(&self) -> Option<IpAddr> {
+        None
+    }
+}
+
+/// An open connection.
+struct Open {
+    host: Option<IpAddr>,
+    task: AbortHandle,
+}
+
+/// The open connections, the oldest first.
+struct Connections {
+    open: Vec<Open>,
+    most: usize,
+    /// When closed connections may be logged again.
+    next_warning: Instant,
+}
+
+impl Connections {
+    /// Makes room for one more connection.
+    fn make_room(&mut self) {
+        self.open.retain(|open| !open.task.is_finished());
+        if self.open.len() < self.most {
+            return;
+        }
+        let hosts: Vec<_> = self.open.iter().map(|open| open.host).collect();
+        let Some(at) = surplus(&hosts) else { return };
+        let closed = self.open.remove(at);
+        closed.task.abort();
+        if self.next_warning <= Instant::now() {
+            self.next_warning = Instant::now() + QUIET;
+            tracing::warn!(
+                peer = closed.host.map(tracing::field::display),
+                connections = hosts.len(),
+                "too many connections: closed the oldest one of the peer that has the most"
+            );
+        }
+    }
+}
+
+/// The connection to close when there are too many: the oldest one of the host that has the
+/// most; of several such hosts the one that has the oldest. `hosts` has an entry for each
+/// connection, the oldest first.
+fn surplus(hosts: &[Option<IpAddr>]) -> Option<usize> {
+    let share = |host| hosts.iter().filter(|other| **other == host).count();
+    let oldest_last = hosts.iter().enumerate().rev();
+    oldest_last.max_by_key(|(_, host)| share(**host)).map(|(at, _)| at)
 }
 
 impl<L> Incoming<L>
 where
     L: Listener,
     L::Io: Unpin + Send + 'static,
-    L::Addr: Send + 'static,
+    L::Addr: Peer + Send + 'static,
 {
     /// Serves each connection by `serve`, until `stop`. Dropping the future cuts all
     /// connections at once.
@@ -49,12 +124,9 @@ where
     {
         let Self { mut listener, tls, most, grace } = self;
         let mut connections = JoinSet::new();
+        let mut known = Connections { open: Vec::new(), most, next_warning: Instant::now() };
         let accepting = async {
             loop {
-                while connections.try_join_next().is_some() {}
-                if connections.len() >= most {
-                    connections.join_next().await;
-                }
                 let (stream, peer) = match listener.accept().await {
                     Ok(accepted) => accepted,
                     Err(error) => {
@@ -64,8 +136,10 @@ where
                         continue;
                     }
                 };
-                let (tls, serve) = (tls.clone(), serve.clone());
-                connections.spawn(async move {
+                while connections.try_join_next().is_some() {}
+                known.make_room();
+                let (host, tls, serve) = (peer.host(), tls.clone(), serve.clone());
+                let task = connections.spawn(async move {
                     match secure(tls, stream).await {
                         Ok(stream) => {
                             if let Err(error) = serve(stream, peer).await {
@@ -75,6 +149,10 @@ where
                         Err(error) => tracing::debug!(%error, "TLS handshake failed"),
                     }
                 });
+                known.open.push(Open { host, task });
+                // Lets the connection answer a request that is there already, before many that
+                // wait behind it are accepted and make it the oldest one.
+                yield_now().await;
             }
         };
         stop.run_until_cancelled(accepting).await.unwrap_or(());
@@ -106,4 +184,38 @@ pub async fn until<C: GracefulConnection>(
     }
     connection.as_mut().graceful_shutdown();
     connection.await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each letter is a connection of that host, the oldest first.
+    fn closed(hosts: &str) -> Option<usize> {
+        let host = |letter: u8| Some(IpAddr::from([10, 0, 0, letter]));
+        surplus(&hosts.bytes().map(host).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_oldest_connection_of_the_host_with_the_most_is_closed() {
+        for (hosts, expect) in [
+            ("", None),
+            ("a", Some(0)),
+            ("aaa", Some(0)),
+            ("baa", Some(1)),
+            ("abab", Some(0)),
+            ("abcd", Some(0)),
+            ("abccbc", Some(2)),
+            ("kaaaaaaaa", Some(1)),
+        ] {
+            assert_eq!(closed(hosts), expect, "{hosts}");
+        }
+    }
+
+    #[test]
+    fn an_ipv4_peer_is_the_same_host_on_a_dual_stack_socket() {
+        let peer = |text: &str| text.parse::<SocketAddr>().unwrap().host();
+        assert_eq!(peer("[::ffff:10.0.0.1]:1"), peer("10.0.0.1:2"));
+        assert_ne!(peer("[::1]:1"), peer("127.0.0.1:1"));
+    }
 }

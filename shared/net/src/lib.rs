@@ -4,7 +4,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`Outgoing`] | opens connections: TCP, proxy, TLS, and the time limit of them together |
-//! | [`Incoming`] | accepts connections and ends them in order |
+//! | [`Incoming`] | accepts connections, bounds their number and ends them in order |
 //! | [`Proxies`] | which proxy leads to a server |
 //! | [`client_tls()`] | which certificates are accepted and which one is shown |
 //! | [`PemFile`] | certificates and keys from files, for clients and servers |
@@ -19,7 +19,7 @@ mod stream;
 mod tls;
 
 pub use connect::{Connector, Outgoing, Versions};
-pub use incoming::{Accepted, Incoming, until};
+pub use incoming::{Accepted, Incoming, Peer, until};
 pub use pem::{PemError, PemFile, identity};
 pub use pool::pool;
 pub use proxy::{Proxies, UnfitProxy};

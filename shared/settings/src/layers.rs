@@ -9,6 +9,7 @@ use crate::{
     catalogue::Known,
     setting::{VARIABLE_PREFIX, key_of, variable_of},
     unreadable,
+    yaml::{LARGEST, check_yaml},
 };
 
 /// The flags and environment variables. They do not change while the process runs and are
@@ -85,6 +86,18 @@ fn file_values(
         );
         return BTreeMap::new();
     };
+    if text.len() > LARGEST {
+        problems.add(path, format!("must not be larger than {} KiB", LARGEST >> 10));
+        return BTreeMap::new();
+    }
+    // Some editors put a byte order mark before the first key.
+    let text = text.trim_start_matches('\u{feff}');
+    if format == FileFormat::Yaml
+        && let Err(error) = check_yaml(text)
+    {
+        problems.push(unreadable::yaml(path, &error));
+        return BTreeMap::new();
+    }
     let read = Config::builder().add_source(config::File::from_str(text, format)).build();
     let values = match read.and_then(|read| read.collect()) {
         Ok(values) => values,
@@ -93,6 +106,11 @@ fn file_values(
             return BTreeMap::new();
         }
     };
+    if values.is_empty() {
+        // More likely lost than meant, and the defaults would lift every protection in it.
+        problems
+            .add(path, "must hold at least one setting; to use the defaults, leave out --config");
+    }
     let mut known = BTreeMap::new();
     // Sorted, so that messages come in a stable order.
     for (key, value) in values.into_iter().collect::<BTreeMap<_, _>>() {
@@ -170,7 +188,11 @@ fn text_of(value: &Value) -> Option<String> {
     match &value.kind {
         ValueKind::Nil | ValueKind::Table(_) => None,
         ValueKind::Array(items) => {
-            let items: Option<Vec<String>> = items.iter().map(text_of).collect();
+            let single = |item: &Value| match item.kind {
+                ValueKind::Array(_) => None,
+                _ => text_of(item),
+            };
+            let items: Option<Vec<String>> = items.iter().map(single).collect();
             items.map(|items| items.join(","))
         }
         single => Some(single.to_string()),

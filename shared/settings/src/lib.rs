@@ -23,6 +23,7 @@ mod raw;
 mod setting;
 mod unreadable;
 mod value;
+mod yaml;
 
 pub use catalogue::{About, Catalogue, Entry, Foreign};
 pub use command::{Action, CommandLine, UsageError, parse};
@@ -33,3 +34,4 @@ pub use problem::{Problem, Problems};
 pub use raw::{Origin, RawSettings, RawValue};
 pub use setting::{Kind, Setting};
 pub use value::{SettingValue, checked, one_of, positive, redact, within};
+pub use yaml::{YamlError, check_yaml};

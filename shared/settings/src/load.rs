@@ -1,12 +1,13 @@
 //! Loads all layers, and reloads the file.
 
-use std::{collections::BTreeMap, ffi::OsString, fmt, ops::Deref};
+use std::{collections::BTreeMap, ffi::OsString, fmt, ops::Deref, path::Path};
 
+use ccm_base::Files;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    Action, Catalogue, Problems, RawSettings, RawValue, UsageError,
+    Action, Catalogue, Kind, Origin, Problems, RawSettings, RawValue, Setting, UsageError,
     catalogue::Known,
     layers::{Given, merge},
     parse, redact,
@@ -92,6 +93,10 @@ pub struct Changes {
     pub changed: Vec<String>,
     /// The keys that changed in the file, but take effect only after a restart.
     pub restart: Vec<String>,
+    /// The limits that stay 0 although they have disappeared from the file.
+    pub stops: Vec<String>,
+    /// Warnings for the user.
+    pub warnings: Vec<String>,
 }
 
 /// Loads all layers: the command line, the environment and the file.
@@ -108,10 +113,10 @@ pub fn load<T>(
     let given = Given { flags: command.flags, environment: invocation.environment.clone() };
     let file = match given.config_path() {
         None => None,
-        Some(path) => Some(
-            std::fs::read_to_string(path)
-                .map_err(|error| unreadable(&given, &error.to_string()))?,
-        ),
+        Some(path) => {
+            let text = Files::default().text(Path::new(path));
+            Some(text.map_err(|error| unreadable(&given, &error))?)
+        }
     };
     let mut problems = Problems::new();
     let raw = merge(&catalogue, &given, file.as_deref(), &mut problems);
@@ -158,35 +163,85 @@ impl<T> Loaded<T> {
         let mut problems = Problems::new();
         let merged = merge(&self.catalogue, &self.given, Some(&text), &mut problems);
         typed(&self.convert, &merged, &mut problems)?;
-        let (raw, changes) = self.effective(&merged);
+        let (raw, mut changes) = self.effective(&merged);
+        changes.warnings.extend_from_slice(problems.warnings());
         self.typed = typed(&self.convert, &raw, &mut Problems::new())?;
         (self.raw, self.file) = (raw, Some(text));
         Ok(changes)
     }
 
-    /// The new values of live settings, the old values of all others.
+    /// The new values of live settings, the old values of all others and of emergency stops
+    /// that have disappeared.
     fn effective(&self, new: &RawSettings) -> (RawSettings, Changes) {
         let mut changes = Changes::default();
         let mut effective = RawSettings::default();
         for (key, value) in new.iter() {
-            let old = self.raw.value(key);
-            let is_new = old.is_none_or(|old| old.text != value.text);
-            let live = matches!(self.catalogue.find(key), Some(Known::Setting(entry)) if entry.setting.live);
-            let kept = match old {
-                Some(old) if is_new && !live => {
-                    changes.restart.push(key.to_owned());
-                    old
+            let kept = match (self.catalogue.find(key), self.raw.value(key)) {
+                (Some(Known::Setting(entry)), Some(old)) => {
+                    let fate = Fate::of(&entry.setting, old, value);
+                    changes.note(fate, key, old, value);
+                    if matches!(fate, Fate::Restart | Fate::Stop) { old } else { value }
                 }
-                _ => {
-                    if is_new {
-                        changes.changed.push(key.to_owned());
-                    }
-                    value
-                }
+                _ => value,
             };
             effective.insert(key.to_owned(), kept.clone());
         }
         (effective, changes)
+    }
+}
+
+/// What a new version of the file does to a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Same,
+    Changed,
+    /// It has disappeared: the default comes into force.
+    Default,
+    /// It has disappeared, but was an emergency stop: it stays.
+    Stop,
+    /// It stays until a restart.
+    Restart,
+}
+
+impl Fate {
+    fn of(setting: &Setting, old: &RawValue, new: &RawValue) -> Self {
+        let has_gone = matches!(old.origin, Origin::File(_)) && new.origin == Origin::Default;
+        let is_stop = || old.text.trim_end_matches('%').trim().parse() == Ok(0_u32);
+        if old.text == new.text {
+            Self::Same
+        } else if has_gone && setting.kind == Kind::Limit && is_stop() {
+            Self::Stop
+        } else if !setting.live {
+            Self::Restart
+        } else if has_gone {
+            Self::Default
+        } else {
+            Self::Changed
+        }
+    }
+}
+
+impl Changes {
+    fn note(&mut self, fate: Fate, key: &str, old: &RawValue, new: &RawValue) {
+        let gone = format!("{key} is no longer in {}", old.origin);
+        let (before, after) = (redact(&old.text), redact(&new.text));
+        match fate {
+            Fate::Same => {}
+            Fate::Changed => self.changed.push(key.to_owned()),
+            Fate::Default => {
+                self.changed.push(key.to_owned());
+                self.warnings
+                    .push(format!("{gone}: the default {after:?} takes the place of {before:?}"));
+            }
+            Fate::Stop => {
+                self.stops.push(key.to_owned());
+                self.warnings.push(format!(
+                    "{gone}: it was an emergency stop, so {before:?} stays in force until the file names another value \
+                     (the default is {after:?})"
+                ));
+            }
+            Fate::Restart => self.restart.push(key.to_owned()),
+        }
     }
 }
 

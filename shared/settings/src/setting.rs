@@ -10,6 +10,9 @@ pub enum Kind {
     Count,
     /// A number, fractions allowed.
     Number,
+    /// A number or a percentage of what may be done; 0 is an emergency stop. A stop that
+    /// disappears from the file stays in force until the file names another value.
+    Limit,
     /// A duration in Go's format: `5m0s`, `1h30m`, `250ms`.
     Duration,
     /// Any text.
@@ -31,6 +34,7 @@ impl Kind {
             Self::Switch => "true|false",
             Self::Count => "count",
             Self::Number => "number",
+            Self::Limit => "count|percentage",
             Self::Duration => "duration",
             Self::Text => "text",
             Self::List => "list",

@@ -1,7 +1,7 @@
 //! Explains parser errors of a configuration file where the parser's own text does not help:
 //! which line, which key, which rule.
 
-use crate::Problem;
+use crate::{Problem, YamlError};
 
 /// The problem with the file at `path`, with line and key if the parser reports them.
 pub(crate) fn problem(path: &str, text: &str, error: &str) -> Problem {
@@ -24,6 +24,15 @@ pub(crate) fn problem(path: &str, text: &str, error: &str) -> Problem {
         }
     }
     Problem { subject: format!("{path}, line {line}"), rule: cannot_be_read(without_place(error)) }
+}
+
+/// The problem with YAML that is invalid or out of bounds.
+pub(crate) fn yaml(path: &str, error: &YamlError) -> Problem {
+    let (line, why) = match error {
+        YamlError::Invalid { line, why } => (line, why.as_str()),
+        YamlError::OutOfBounds { line, what } => (line, *what),
+    };
+    Problem { subject: format!("{path}, line {line}"), rule: cannot_be_read(why) }
 }
 
 /// The YAML parser reports the number it rejects, but not its position.

@@ -1,11 +1,6 @@
 //! One controller's rates change while it runs: the walk-through of `docs/rate-limits.md`.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_sim::{poll, program::Program};
@@ -13,6 +8,8 @@ use tokio::time::Instant;
 
 use ccm_tests::nodes;
 use ccm_tests::scenarios::{Env, NODE_AGENT, SOON, lease};
+
+use super::mount::Mount;
 
 /// How soon a new file is in force: it is looked at every 5 s.
 const IN_FORCE: Duration = Duration::from_secs(10);
@@ -22,45 +19,6 @@ const NODES: usize = 10;
 const NARROW_BURST: usize = 4;
 const NARROW: &str = "kube_api_qps: 0.01\nkube_api_burst: 4\n";
 const WIDE: &str = "kube_api_qps: 500\nkube_api_burst: 1000\n";
-
-/// A ConfigMap as the kubelet mounts it: `config.yaml -> ..data/config.yaml`, and `..data`
-/// leads to the folder of the current version.
-struct Mount {
-    folder: PathBuf,
-    version: usize,
-}
-
-impl Mount {
-    fn new(folder: PathBuf, text: &str) -> Result<Self> {
-        fs::create_dir(&folder)?;
-        let mut mount = Self { folder, version: 0 };
-        mount.swap(text)?;
-        symlink("..data/config.yaml", mount.file())?;
-        Ok(mount)
-    }
-
-    /// The path for `--config`.
-    fn file(&self) -> PathBuf {
-        self.folder.join("config.yaml")
-    }
-
-    /// A new version takes the place of the one before, all at once.
-    fn swap(&mut self, text: &str) -> Result<()> {
-        let name = |version: usize| format!("..version_{version}");
-        let before = self.folder.join(name(self.version));
-        self.version += 1;
-        let now = name(self.version);
-        fs::create_dir(self.folder.join(&now))?;
-        fs::write(self.folder.join(&now).join("config.yaml"), text)?;
-        let aside = self.folder.join("..data_tmp");
-        symlink(&now, &aside)?;
-        fs::rename(&aside, self.folder.join("..data"))?;
-        if before.exists() {
-            fs::remove_dir_all(before)?;
-        }
-        Ok(())
-    }
-}
 
 /// The values that no file may change.
 #[derive(Debug, PartialEq)]

@@ -5,10 +5,13 @@ use std::process::ExitCode;
 
 use ccm_tests::{cluster::Kind, trials::Trials};
 
+mod config_file;
+mod crowd;
 mod kubectl;
 mod leases;
 mod live_rates;
 mod manifests;
+mod mount;
 mod two_kinds;
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -17,6 +20,8 @@ fn main() -> anyhow::Result<ExitCode> {
         BOTH:
             live_rates::one_controllers_rates_change_while_it_runs;
         SIMULATED:
+            config_file::a_lost_file_or_setting_lifts_no_protection,
+            crowd::slow_connections_do_not_keep_probes_out,
             leases::are_not_shared_by_two_programs;
         REAL:
             leases::are_served_at_a_level_of_their_own;

@@ -62,9 +62,6 @@ fn worker_counts_are_checked() {
 #[test]
 fn durations_and_the_policy_are_validated() {
     for (argument, expect) in [
-        ("--node-status-update-frequency=10s", None),
-        ("--node-status-update-frequency=0s", Some("at least 10s")),
-        ("--node-status-update-frequency=9.9s", Some("at least 10s")),
         ("--node-status-update-frequency=soon", Some("node-status-update-frequency=soon")),
         ("--cloud-call-timeout=1s", None),
         ("--cloud-call-timeout=999ms", Some("from 1s to 10m0s")),
@@ -77,6 +74,21 @@ fn durations_and_the_policy_are_validated() {
             None => assert_eq!(got, "", "{argument}"),
             Some(part) => assert!(got.contains(part), "{argument}: {got}"),
         }
+    }
+}
+
+#[test]
+fn a_shorter_interval_of_an_old_manifest_counts_as_10s() {
+    for (given, used) in [("0s", 10_000), ("9.9s", 10_000), ("10s", 10_000), ("10.1s", 10_100)] {
+        let argument = format!("--node-status-update-frequency={given}");
+        let invocation = Invocation::with_arguments(["--cloud-provider=sim", &argument]);
+        let loaded = load::<NodeCcm>(&invocation).unwrap();
+        assert_eq!(loaded.own.node_status_update_frequency.as_millis(), used, "{given}");
+        let warning = format!(
+            "{argument} (flag): each interval lists the whole fleet, so the shortest one is used, 10s"
+        );
+        let expect = if given.starts_with("10") { Vec::new() } else { vec![warning] };
+        assert_eq!(loaded.warnings, expect);
     }
 }
 

@@ -40,7 +40,6 @@ pub(super) async fn is_refused_in_one_line(env: Env) -> Result<()> {
         ("--concurrent-node-syncs=0".to_owned(), &["concurrent-node-syncs", "0", "from 1 to 1000"]),
         ("--concurrent-node-syncs=-3".to_owned(), &["concurrent-node-syncs", "-3"]),
         ("--concurrent-node-syncs=many".to_owned(), &["concurrent-node-syncs", "many"]),
-        ("--node-status-update-frequency=0s".to_owned(), &["node-status-update-frequency"]),
         (
             "--node-status-update-frequency=soon".to_owned(),
             &["node-status-update-frequency", "soon"],

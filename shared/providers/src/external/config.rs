@@ -13,7 +13,8 @@ use ccm_base::{
 };
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_settings::{
-    Kind, Problems, RawSettings, RawValue, Schema as _, Setting, SettingValue as _, settings,
+    Kind, Problems, RawSettings, RawValue, Schema as _, Setting, SettingValue as _, check_yaml,
+    settings,
 };
 use rustls::pki_types::ServerName;
 use serde_yaml_ng::{Mapping, Value};
@@ -97,6 +98,7 @@ impl ExternalConfig {
     /// directory.
     pub fn parse(path: &Path, text: &str) -> Result<Self, CloudError> {
         let wrong = |what: String| invalid(format!("--cloud-config {}: {what}", path.display()));
+        check_yaml(text).map_err(|error| wrong(format!("not valid YAML: {error}")))?;
         let value: Value = serde_yaml_ng::from_str(text).map_err(|error| {
             wrong(format!("not valid YAML: {}", one_line(&error.to_string(), LONGEST_LINE)))
         })?;

@@ -2,12 +2,12 @@
 
 use std::{convert::Infallible, io, net::SocketAddr, time::Duration};
 
-use ccm_net::{Accepted, Incoming, until};
+use ccm_net::{Accepted, Incoming, Peer as _, until};
 use futures::future::OptionFuture;
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
@@ -17,9 +17,13 @@ use super::{
     tls::{Certificate, TlsError},
 };
 
-/// Maximum number of connections. Probes and a few scrapers need a handful; others wait in the
-/// kernel's queue.
+/// Maximum number of connections. Probes and a few scrapers need a handful. A probe or scrape
+/// is answered within milliseconds, so it is never the oldest connection for long.
 const CONNECTIONS: usize = 64;
+/// Connections that the kernel completes before they are accepted. With the usual 128 a burst
+/// of neighbours makes it drop the packet that opens a probe's connection, and the probe
+/// repeats it only after a second.
+const BACKLOG: u32 = 4096;
 /// Time from the connection, or the end of the last response, to the end of the next request's
 /// header.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -58,6 +62,14 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A restart must not wait for the connections of the process before.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 /// A server bound to an address.
 pub struct Server {
     listener: TcpListener,
@@ -72,13 +84,11 @@ impl Server {
         Ok(())
     }
 
-    /// Binds the address and reads the certificate.
-    pub async fn bind(settings: &PageSettings, pages: Pages) -> Result<Self, ServeError> {
+    /// Binds the address and reads the certificate. Needs an async runtime.
+    pub fn bind(settings: &PageSettings, pages: Pages) -> Result<Self, ServeError> {
         let certificate = settings.tls.as_ref().map(Certificate::read).transpose()?;
         let address = settings.address;
-        let listener = TcpListener::bind(address)
-            .await
-            .map_err(|source| ServeError::Listen { address, source })?;
+        let listener = listen(address).map_err(|source| ServeError::Listen { address, source })?;
         Ok(Self { listener, certificate, pages })
     }
 
@@ -98,8 +108,7 @@ impl Server {
         };
         let (stop, follow) = (token.clone(), certificate.map(|it| it.follow(token.clone())));
         let serve = move |stream, peer: SocketAddr| {
-            // A dual-stack listener shows an IPv4 peer as an IPv6 address.
-            let is_local = peer.ip().to_canonical().is_loopback();
+            let is_local = peer.host().is_some_and(|host| host.is_loopback());
             converse(stream, is_local, pages.clone(), stop.clone())
         };
         tokio::join!(incoming.serve(&token, serve), OptionFuture::from(follow));

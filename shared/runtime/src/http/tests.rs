@@ -18,6 +18,8 @@ use crate::{
     plans::{Mode, Plans},
 };
 
+mod crowd;
+
 fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -> Pages {
     let health = Health::new();
     for (name, scope, result) in checks {
@@ -208,7 +210,7 @@ async fn a_socket_knows_its_peer() {
     // Sends nothing: the system only selects the source address.
     let own = others.connect("192.0.2.1:9").and_then(|()| others.local_addr());
     let settings = PageSettings { address: SocketAddr::from(([0; 16], 0)), ..local(None) };
-    let server = Server::bind(&settings, pages(&[])).await.unwrap();
+    let server = Server::bind(&settings, pages(&[])).unwrap();
     let (port, token) = (server.address().unwrap().port(), CancellationToken::new());
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(server.run(token.clone()));
@@ -234,7 +236,7 @@ fn local(tls: Option<TlsSettings>) -> PageSettings {
 async fn serve(
     tls: Option<TlsSettings>,
 ) -> (SocketAddr, CancellationToken, tokio::task::JoinSet<()>) {
-    let server = Server::bind(&local(tls), pages(&[])).await.unwrap();
+    let server = Server::bind(&local(tls), pages(&[])).unwrap();
     let (address, token) = (server.address().unwrap(), CancellationToken::new());
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(server.run(token.clone()));
@@ -301,7 +303,7 @@ async fn a_port_in_use_gives_one_clear_line() {
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
     let settings = PageSettings { address, ..local(None) };
-    let Err(error) = Server::bind(&settings, pages(&[])).await else {
+    let Err(error) = Server::bind(&settings, pages(&[])) else {
         panic!("two servers on {address}")
     };
     let expect = format!(

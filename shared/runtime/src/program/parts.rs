@@ -98,8 +98,7 @@ impl<P: Program> Parts<P> {
                 plans: plans.clone(),
                 open: pages.open.clone(),
             };
-            let server =
-                Server::bind(pages, content).await.map_err(|e| Failure::Broken(chain(&e)))?;
+            let server = Server::bind(pages, content).map_err(|e| Failure::Broken(chain(&e)))?;
             tasks.spawn("pages", server.run(tasks.token().clone()));
         }
         tasks.spawn("settings", apply(common.clone(), limits, log, tasks.token().clone()));

@@ -63,7 +63,7 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
             metrics: ConfigMetrics::new(metrics),
         };
         this.metrics.valid.set(1);
-        this.report(&[]);
+        this.report(&Changes::default());
         this
     }
 
@@ -94,7 +94,7 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
         files.remember(path, &Ok(start.into_bytes()));
         while token.run_until_cancelled(files.changed()).await.is_some() {
             match self.take(files.text(path)) {
-                Ok(Changes { changed, restart }) => {
+                Ok(Changes { changed, restart, warnings, .. }) => {
                     tracing::info!(
                         file,
                         changed = changed.join(","),
@@ -106,6 +106,9 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
                             settings = restart.join(","),
                             "changed settings need a restart to take effect"
                         );
+                    }
+                    for warning in warnings {
+                        tracing::warn!(file, "{warning}");
                     }
                 }
                 Err(problems) => {
@@ -131,7 +134,7 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
                 publish(&self.own, &self.loaded.own);
                 self.metrics.reloads.of(Outcome::Success).inc();
                 self.metrics.valid.set(1);
-                self.report(&changes.restart);
+                self.report(changes);
             }
             Err(problems) => {
                 self.metrics.reloads.of(Outcome::Failure).inc();
@@ -144,16 +147,17 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
         outcome
     }
 
-    fn report(&self, restart: &[String]) {
+    fn report(&self, Changes { restart, stops, .. }: &Changes) {
         let text = match (self.loaded.config_path(), &self.loaded.file) {
             (Some(path), Some(text)) => {
                 let [a, b, c, d, ..]: [u8; 32] = Sha256::digest(text).into();
-                let short = format!("{a:02x}{b:02x}{c:02x}{d:02x}");
-                let pending = match restart {
-                    [] => String::new(),
-                    keys => format!("; a restart is needed for {}", keys.join(", ")),
-                };
-                format!("{path}, sha256 {short}{pending}")
+                let mut parts = vec![format!("{path}, sha256 {a:02x}{b:02x}{c:02x}{d:02x}")];
+                if !restart.is_empty() {
+                    parts.push(format!("a restart is needed for {}", restart.join(", ")));
+                }
+                let kept = |stop| format!("{stop} is no longer in the file and stays 0");
+                parts.extend(stops.iter().map(kept));
+                parts.join("; ")
             }
             _ => "no configuration file".to_owned(),
         };

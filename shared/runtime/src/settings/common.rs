@@ -104,7 +104,8 @@ ccm_settings::settings! {
     struct Process {
         /// Configuration file (.yaml, .yml, .json or .toml) with the settings of this page under their keys. The
         /// program reads it every 5 s: changes of settings marked "live" take effect without a restart; an invalid new
-        /// version is rejected and reported, and the old one stays in use.
+        /// version is rejected and reported, and the old one stays in use. It must hold at least one setting, in at
+        /// most 256 KiB.
         _config: Option<PathBuf> = fixed(Path, "config", "");
         /// Enabled controllers: names, -names and * as in cloud-controller-manager; the first item that matches a
         /// controller decides. Names of controllers of the other programs are accepted. A program whose controller is
@@ -300,14 +301,6 @@ ccm_settings::settings! {
         lease: String = fixed(Text, "leader-elect-resource-name", ""), object_name;
         /// Namespace of the Lease.
         namespace: String = fixed(Text, "leader-elect-resource-namespace", "kube-system"), object_name;
-        /// Upstream's leader migration with a second Lease; must be false. Switch the controller off in the other
-        /// controller manager before this program starts.
-        _migration: bool = fixed(Switch, "enable-leader-migration", "false"),
-            checked(
-                "must be false; to take over from another controller manager, switch this controller off there \
-                 first (--controllers=*,-NAME)",
-                |on: &bool| !on,
-            );
     } => |raw, problems| {
         let settings =
             Self { enabled, lease, namespace, lease_duration, renew_deadline, retry_period };

@@ -14,6 +14,8 @@ const UNUSED_UPSTREAM: &str = "it has no effect in cloud-controller-manager eith
 const ONE_CONTROLLER: &str = "this program runs one controller";
 const OPEN_PAGES: &str = "the HTTP pages require no token; restrict access by --bind-address=127.0.0.1 or a NetworkPolicy";
 const OWN_TLS: &str = "the HTTP pages use the defaults of the TLS library";
+const NO_MIGRATION: &str =
+    "leader migration is not supported; switch this controller off in the other controller manager first";
 const NO_WEBHOOKS: &str = "there are no webhooks";
 const GO_ONLY: &str = "it configures the Go runtime";
 const NOT_BUFFERED: &str = "logs are written to stderr without a buffer";
@@ -29,10 +31,8 @@ const UPSTREAM: &[Foreign] = &[
     Foreign::switch("allow-untagged-cloud", "the provider validates the cluster's name"),
     Foreign::value("kube-api-content-type", "requests are JSON"),
     Foreign::value("feature-gates", "there are no feature gates"),
-    Foreign::value(
-        "leader-migration-config",
-        "leader migration is not supported; switch this controller off in the other controller manager first",
-    ),
+    Foreign::switch("enable-leader-migration", NO_MIGRATION),
+    Foreign::value("leader-migration-config", NO_MIGRATION),
     Foreign::value(
         "cert-dir",
         "no certificates are generated; use --tls-cert-file and --tls-private-key-file",

@@ -22,6 +22,8 @@ ccm_settings::settings! {
         #[serde(serialize_with = "duration::serialize")]
         pub(crate) period: Duration = live(Duration, "node-status-update-frequency", "5m0s"),
             checked("must be at least 1s", |period| *period >= Duration::from_secs(1));
+        /// Nodes that may be deleted.
+        pub(crate) deletions: String = live(Limit, "deletions", "10%");
         /// Objects per page.
         pub(crate) page_size: u32 = fixed(Count, "page-size", "500"), at_least_one;
     }

@@ -40,6 +40,13 @@ fn understands_good_files() {
     assert_eq!(parse(text), Ok(expect));
 }
 
+#[test]
+fn a_file_that_would_cost_too_much_is_refused() {
+    let refused = parse(&"- ".repeat(20_000)).unwrap_err();
+    let expect = "not valid YAML: line 1: more than 64 levels of nesting";
+    assert!(refused.contains(expect), "{refused}");
+}
+
 /// Each invalid file and its error message: the key, the problem and the valid values.
 #[test]
 fn refuses_bad_files_with_a_line_that_helps() {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use ccm_base::{Files, nearest};
-use ccm_settings::{Kind, Problems, RawValue, settings};
+use ccm_settings::{Kind, Problems, RawValue, YamlError, check_yaml, settings};
 use serde::{Deserialize, Serialize};
 use serde_yaml_ng::Value;
 
@@ -226,6 +226,10 @@ fn parse(text: &str) -> Result<Document, String> {
         Some(place) => format!("line {} column {}: {what}", place.line(), place.column()),
         None => what.to_owned(),
     };
+    check_yaml(text).map_err(|error| match error {
+        YamlError::Invalid { line, .. } => format!("line {line}: not valid YAML"),
+        YamlError::OutOfBounds { .. } => error.to_string(),
+    })?;
     let is_yaml = |error| wrong("not valid YAML", &error);
     let mut value: Value = serde_yaml_ng::from_str(text).map_err(is_yaml)?;
     if value.is_null() {

@@ -51,7 +51,7 @@ impl Bench {
 
 fn taken(changed: &[&str], restart: &[&str]) -> Changes {
     let owned = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
-    Changes { changed: owned(changed), restart: owned(restart) }
+    Changes { changed: owned(changed), restart: owned(restart), ..Changes::default() }
 }
 
 #[test]
@@ -68,12 +68,87 @@ fn live_settings_change_and_are_published() {
     assert_eq!(common.borrow().kube.requests.per_second, Some(7.0));
     assert_eq!(bench.counts(), (1, 0, 1));
     assert!(bench.reload.page().load().contains("\"value\": \"3\""));
-    // Removed from the file: back to the default.
-    assert_eq!(bench.look("kube_api_qps: 7"), Ok(taken(&["concurrent_node_syncs"], &[])));
-    assert_eq!(own.borrow_and_update().syncs, 32);
     // A new text with the same values publishes nothing.
-    assert_eq!(bench.look("kube_api_qps: 7 # as before"), Ok(taken(&[], &[])));
+    let again = "concurrent_node_syncs: 3\nkube_api_qps: 7 # as before";
+    assert_eq!(bench.look(again), Ok(taken(&[], &[])));
     assert!(!own.has_changed().unwrap());
+}
+
+/// The path of a sample's file differs from run to run.
+fn warnings(changes: &Changes) -> Vec<String> {
+    let name = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
+    let plain = |line: &String| line.split(' ').map(name).collect::<Vec<_>>().join(" ");
+    changes.warnings.iter().map(plain).collect()
+}
+
+#[test]
+fn a_setting_that_disappears_gets_its_default_with_a_warning() {
+    let mut bench = bench(&[], "concurrent_node_syncs: 2\nkube_api_qps: 7\npage_size: 5");
+    let (own, common) = (bench.reload.own(), bench.reload.common());
+    let changes = bench.look("kube_api_qps:").unwrap();
+    assert_eq!(changes.changed, ["concurrent_node_syncs", "kube_api_qps"]);
+    assert_eq!(changes.restart, ["page_size"], "the value that needs a restart stays");
+    let expect = [
+        "concurrent_node_syncs is no longer in ccm.yaml: the default \"32\" takes the place of \"2\"",
+        "kube_api_qps is no longer in ccm.yaml: the default \"1000\" takes the place of \"7\"",
+    ];
+    assert_eq!(warnings(&changes), expect);
+    assert_eq!((own.borrow().syncs, own.borrow().page_size), (32, 5));
+    assert_eq!(common.borrow().kube.requests.per_second, Some(1000.0));
+    // A value that is the default disappears without an effect.
+    let default = bench.look("concurrent_node_syncs: 32").unwrap();
+    assert_eq!((warnings(&default), default.changed), (Vec::new(), Vec::new()));
+    assert_eq!(warnings(&bench.look("page_size: 5").unwrap()), [""; 0]);
+}
+
+#[test]
+fn an_emergency_stop_that_disappears_stays() {
+    for stop in ["0", "0%", "'0 %'"] {
+        let mut bench = bench(&[], &format!("deletions: {stop}\npage_size: 5"));
+        let own = bench.reload.own();
+        let stop = own.borrow().deletions.clone();
+        for shrunken in ["page_size: 5", "page_size: 5 # again", "page_size: 5\ndeletions:"] {
+            let changes = bench.look(shrunken).unwrap();
+            assert_eq!((&*own.borrow().deletions, changes.changed.len()), (&*stop, 0));
+            assert_eq!(changes.stops, ["deletions"]);
+            let expect = format!(
+                "deletions is no longer in ccm.yaml: it was an emergency stop, so {stop:?} stays in force until the \
+                 file names another value (the default is \"10%\")"
+            );
+            assert_eq!(warnings(&changes), [expect]);
+            let detail = bench.condition().detail().to_owned();
+            assert!(
+                detail.ends_with("; deletions is no longer in the file and stays 0"),
+                "{detail}"
+            );
+        }
+        assert_eq!(bench.look("deletions: 3%\npage_size: 5"), Ok(taken(&["deletions"], &[])));
+        assert_eq!(own.borrow().deletions, "3%");
+        let changes = bench.look("page_size: 5").unwrap();
+        assert_eq!((&*own.borrow().deletions, changes.stops.len()), ("10%", 0));
+    }
+}
+
+#[test]
+fn a_file_without_settings_or_without_bounds_is_refused() {
+    let mut bench = bench(&[], "deletions: 0\nconcurrent_node_syncs: 2");
+    let own = bench.reload.own();
+    let deep = "- ".repeat(20_000);
+    let large = format!("v: 1 # {}", "x".repeat(256 << 10));
+    for (text, expect) in [
+        ("", "must hold at least one setting"),
+        ("# nothing\n", "must hold at least one setting"),
+        ("{}", "must hold at least one setting"),
+        (&deep, "line 1: cannot be read: more than 64 levels of nesting"),
+        (&large, "must not be larger than 256 KiB"),
+    ] {
+        let problems = bench.look(text).unwrap_err().to_string();
+        assert!(problems.contains(expect), "{problems}");
+        let Verdict::Failed(reason) = bench.condition() else { panic!("must be shown") };
+        assert!(reason.contains(expect), "{reason}");
+        assert_eq!((&*own.borrow().deletions, own.borrow().syncs), ("0", 2));
+    }
+    assert_eq!(bench.counts(), (0, 5, 0));
 }
 
 #[test]
@@ -119,6 +194,8 @@ fn a_file_that_cannot_be_read_is_refused() {
     let mut bench = bench(&[], "page_size: 5");
     bench.reload.take(Err("there is no such file".to_owned())).unwrap_err();
     assert_eq!(bench.counts(), (0, 1, 0));
+    let Verdict::Failed(reason) = bench.condition() else { panic!("must be shown") };
+    assert!(reason.ends_with("must be a readable file: there is no such file"), "{reason}");
     assert_eq!(bench.look("page_size: 5"), Ok(taken(&[], &[])));
     assert_eq!(bench.counts(), (1, 1, 1));
 }
@@ -128,7 +205,7 @@ proptest! {
 
     #[test]
     fn no_file_makes_it_panic(text in "[-a-z_0-9:,'\"\\[\\]{}#&*!|>%@ \n\u{e4}]{0,60}") {
-        let _outcome = bench(&[], "").look(&text);
+        let _outcome = bench(&[], "page_size: 5").look(&text);
     }
 }
 

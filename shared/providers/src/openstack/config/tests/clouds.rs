@@ -193,6 +193,9 @@ fn numbers_and_merged_mappings_are_read() {
 #[test]
 fn a_broken_file_is_refused_without_its_text() {
     let place = Place::new();
+    let ten = |at: usize| vec![format!("*a{at}"); 10].join(", ");
+    let line = |at: usize| format!("a{at}: &a{at} [{}]", ten(at - 1));
+    let aliases = format!("a0: &a0 [x]\n{}", (1..9).map(line).collect::<Vec<_>>().join("\n"));
     for (text, expect) in [
         ("clouds: {c: {auth: hush}}", "not the shape of a clouds.yaml"),
         ("clouds: [hush]", "not the shape of a clouds.yaml"),
@@ -200,6 +203,8 @@ fn a_broken_file_is_refused_without_its_text() {
         ("clouds: {c: \"hush}", "not valid YAML"),
         ("clouds: *hush", "not valid YAML"),
         ("clouds: {c: {<<: hush}}", "not valid YAML"),
+        (&"- ".repeat(20_000), "line 1: more than 64 levels of nesting"),
+        (&aliases, "line 6: more than 256 KiB with its aliases expanded"),
         (
             "clouds: {c: {interface: other, auth: {auth_url: 'http://k', user_id: u, password: hush}}}",
             "interface = \"other\": must be public or internal or admin",
