@@ -8,6 +8,7 @@ use ccm_tests::{cluster::Kind, trials::Trials};
 mod kubectl;
 mod live_rates;
 mod manifests;
+mod own_node;
 mod two_kinds;
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -15,6 +16,8 @@ fn main() -> anyhow::Result<ExitCode> {
     let mut all = trials.scenarios(ccm_tests::scenarios! {
         BOTH:
             live_rates::one_controllers_rates_change_while_it_runs;
+        SIMULATED:
+            own_node::a_hold_up_of_the_programs_node_is_shown;
     });
     all.extend(kubectl::trials(&trials)?);
     all.extend(two_kinds::trial(&trials));
