@@ -114,7 +114,10 @@ mod tests {
     fn node(taint: Option<&str>, addresses: &[(&str, &str)], port: Option<u16>) -> Node {
         Node {
             name: "n".into(),
-            taints: taint.map(|key| Taint { key: key.into(), ..Taint::default() }).into_iter().collect(),
+            taints: taint
+                .map(|key| Taint { key: key.into(), ..Taint::default() })
+                .into_iter()
+                .collect(),
             addresses: addresses.iter().map(|(kind, text)| Address::new(*kind, *text)).collect(),
             kubelet_port: port,
             ..Node::default()
@@ -128,7 +131,10 @@ mod tests {
         for (node, expect) in [
             (node(Some(UNINITIALIZED), &[v4], None), Err(HoldUp::Tainted)),
             (node(None, &[], None), Err(HoldUp::NoAddress)),
-            (node(None, &[("Hostname", "n"), ("ExternalIP", "192.0.2.1")], None), Err(HoldUp::NoAddress)),
+            (
+                node(None, &[("Hostname", "n"), ("ExternalIP", "192.0.2.1")], None),
+                Err(HoldUp::NoAddress),
+            ),
             (node(Some("example.com/other"), &[v4], None), at("10.0.0.1:10250")),
             (node(None, &[("InternalIP", "no address"), v6], Some(1)), at("[fd00::1]:1")),
         ] {

@@ -46,17 +46,13 @@ pub async fn handshake(server: SocketAddr, limit: Duration) -> Handshake {
 }
 
 fn is_internal_error(error: &(dyn Error + 'static)) -> bool {
-    let received = rustls::Error::AlertReceived(AlertDescription::InternalError);
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let inner = error.downcast_ref().and_then(io::Error::get_ref);
-        let inner = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        if inner.or_else(|| error.downcast_ref()) == Some(&received) {
-            return true;
-        }
-        next = error.source();
+    if let Some(error) = error.downcast_ref() {
+        return rustls::Error::AlertReceived(AlertDescription::InternalError) == *error;
     }
-    false
+    // An `io::Error` is not the source of the error that it wraps.
+    let wrapped = error.downcast_ref().and_then(io::Error::get_ref);
+    let inner = wrapped.map(|error| error as &(dyn Error + 'static)).or_else(|| error.source());
+    inner.is_some_and(is_internal_error)
 }
 
 #[cfg(test)]
