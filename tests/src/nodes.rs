@@ -134,8 +134,13 @@ pub async fn patch(client: &Client, name: &str, patch: Value) -> Result<Node> {
 
 /// Sets the node's condition Ready, as the kubelet or kube-controller-manager does.
 pub async fn set_ready(client: &Client, name: &str, status: &str) -> Result<()> {
-    let patch = Patch::Strategic(json!({"status": {"conditions": conditions(status)}}));
-    Api::<Node>::all(client.clone()).patch_status(name, &PatchParams::default(), &patch).await?;
+    patch_status(client, name, json!({"status": {"conditions": conditions(status)}})).await
+}
+
+/// Patches the status of the node.
+pub async fn patch_status(client: &Client, name: &str, patch: Value) -> Result<()> {
+    let (api, patch) = (Api::<Node>::all(client.clone()), Patch::Strategic(patch));
+    api.patch_status(name, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 

@@ -31,6 +31,7 @@ use std::sync::Arc;
 
 use ccm_cloud::Capability;
 use ccm_controller::{
+    own_node,
     passes::Passes,
     reports::Reports,
     watch::{self, Watches},
@@ -93,6 +94,7 @@ impl Program for LifecycleCcm {
             }
         };
         Watches::new(context).watch(&observer.store, on_change).await;
+        own_node::check(context, &observer.store);
         Ok(Self { observer, reports, metrics, passes })
     }
 

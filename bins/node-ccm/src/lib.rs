@@ -33,6 +33,7 @@ use std::sync::Arc;
 use ccm_cloud::{Capability, Fleet};
 use ccm_controller::{
     inventory::Inventory,
+    own_node,
     passes::Passes,
     queue::QueueMetrics,
     watch::{self, Watches},
@@ -100,6 +101,7 @@ impl Program for NodeCcm {
         waiting::collect(&context.metrics, Arc::clone(&intake), handles.ledger.clone());
         let listener = Arc::clone(&intake);
         Watches::new(context).watch(&store, move |change| listener.changed(&change)).await;
+        own_node::check(context, &store);
         Ok(Self { handles, store, intake, fleet, closing: CancellationToken::new() })
     }
 

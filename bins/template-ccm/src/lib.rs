@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use ccm_cloud::Capability;
 use ccm_controller::{
+    own_node,
     queue::{QueueMetrics, WorkQueue},
     watch::{self, Watches},
     workers,
@@ -91,6 +92,7 @@ impl Program for TemplateCcm {
         let observer = Arc::new(Observer::new(context, store.clone(), queue.clone()));
         let listener = Arc::clone(&observer);
         Watches::new(context).watch(&store, move |change| listener.changed(&change)).await;
+        own_node::check(context, &store);
         Ok(Self { observer, store, queue })
     }
 

@@ -10,12 +10,14 @@
 //! | [`reports`] | deduplicated events and log lines |
 //! | [`inventory`] | the last list of the fleet |
 //! | [`instances`] | batched queries to the cloud, with checked answers |
+//! | [`own_node`] | what holds up the node that runs this program |
 //! | [`brake`] | holds mass changes: breaker, budget, approvals; pure |
 
 pub mod brake;
 pub mod instances;
 pub mod inventory;
 mod kind;
+pub mod own_node;
 pub mod passes;
 pub mod queue;
 pub mod reports;

@@ -8,9 +8,11 @@
 //! | [`Proxies`] | which proxy leads to a server |
 //! | [`client_tls()`] | which certificates are accepted and which one is shown |
 //! | [`PemFile`] | certificates and keys from files, for clients and servers |
+//! | [`handshake()`] | whether a server speaks TLS |
 //! | [`pool()`] | keeps connections for the next request |
 
 mod connect;
+mod handshake;
 mod incoming;
 mod pem;
 mod pool;
@@ -19,6 +21,7 @@ mod stream;
 mod tls;
 
 pub use connect::{Connector, Outgoing, Versions};
+pub use handshake::{Handshake, handshake};
 pub use incoming::{Accepted, Incoming, Peer, until};
 pub use pem::{PemError, PemFile, identity};
 pub use pool::pool;

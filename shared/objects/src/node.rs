@@ -46,6 +46,8 @@ pub struct Node {
     pub conditions: Vec<Condition>,
     /// `status.nodeInfo.systemUUID`.
     pub system_uuid: Option<Box<str>>,
+    /// `status.daemonEndpoints.kubeletEndpoint.Port`.
+    pub kubelet_port: Option<u16>,
 }
 
 /// A taint, with every field that the API server sent.
@@ -114,6 +116,7 @@ impl PartialEq for Node {
             && self.addresses == other.addresses
             && self.conditions == other.conditions
             && self.system_uuid == other.system_uuid
+            && self.kubelet_port == other.kubelet_port
     }
 }
 

@@ -12,6 +12,7 @@ mod leases;
 mod live_rates;
 mod manifests;
 mod mount;
+mod own_node;
 mod two_kinds;
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -22,7 +23,8 @@ fn main() -> anyhow::Result<ExitCode> {
         SIMULATED:
             config_file::a_lost_file_or_setting_lifts_no_protection,
             crowd::slow_connections_do_not_keep_probes_out,
-            leases::are_not_shared_by_two_programs;
+            leases::are_not_shared_by_two_programs,
+            own_node::a_hold_up_of_the_programs_node_is_shown;
         REAL:
             leases::are_served_at_a_level_of_their_own;
     });

@@ -43,6 +43,7 @@ fn sound() -> Value {
                 {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "m"},
                 {"type": "NetworkUnavailable", "status": "Unknown"},
             ],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
             "nodeInfo": {"systemUUID": "su-1", "kubeletVersion": "v1.36.3"},
             "images": [{"names": ["a", "b"], "sizeBytes": 12345}],
         },
@@ -75,7 +76,7 @@ fn what_is_looked_at_is_kept_and_nothing_else() {
     assert_eq!(node.conditions.len(), 2);
     assert_eq!(node.condition("Ready"), Some("True"));
     assert_eq!(node.condition("NetworkUnavailable"), Some("Unknown"));
-    assert_eq!(node.system_uuid.as_deref(), Some("su-1"));
+    assert_eq!((node.system_uuid.as_deref(), node.kubelet_port), (Some("su-1"), Some(10250)));
 }
 
 #[test]

@@ -173,6 +173,7 @@ fn node(name: &str, metadata: &Fields<'_>, object: &Fields<'_>) -> Node {
         addresses: status.list("addresses", |fields| Some(address(&fields))),
         conditions: status.list("conditions", |fields| condition(&fields)),
         system_uuid: status.object("nodeInfo").text("systemUUID").map(Into::into),
+        kubelet_port: status.object("daemonEndpoints").object("kubeletEndpoint").get("Port"),
     }
 }
 

@@ -45,6 +45,8 @@ pub struct CommonSettings {
     /// Accepted and shown by `/configz`, without effect: see its text.
     #[serde(serialize_with = "duration::serialize")]
     pub min_resync: Duration,
+    /// `--node-name`.
+    pub node_name: Option<String>,
     /// The connection to the API server.
     pub kube: KubeSettings,
     /// The cloud provider.
@@ -80,6 +82,7 @@ impl CommonSettings {
             mode: process.mode,
             drain_timeout: process.drain_timeout,
             min_resync: process.min_resync,
+            node_name: process.node_name,
             kube: kube?,
             cloud: cloud?,
             election: election?,
@@ -123,6 +126,9 @@ ccm_settings::settings! {
         /// watch that cannot continue lists all objects again, and each controller compares its objects with the cloud
         /// periodically.
         min_resync: Duration = fixed(Duration, "min-resync-period", "12h0m0s"), positive;
+        /// Name of the node that runs this program; the manifests set it by the downward API. The line own-node of
+        /// /readyz?verbose shows what holds up this node, for instance a missing address or serving certificate.
+        node_name: Option<String> = fixed(Text, "node-name", "");
     }
 }
 
