@@ -213,22 +213,6 @@ async fn a_refresh_leaves_tainted_and_foreign_nodes_alone() {
     assert_eq!(whole.writes().len(), writes);
 }
 
-/// The pause that the cloud asked for was about the node before.
-#[tokio::test(start_paused = true)]
-async fn a_node_that_comes_back_does_not_wait_for_its_predecessors_retry() {
-    let whole = Whole::start(&[]).await;
-    let pause = Effect::Throttle { retry_after: Some(Duration::from_mins(5)) };
-    whole.cloud.faults().add(faults::Fault::new(pause).on(Operation::Lookup).times(1));
-    let name = whole.add_node(0);
-    sleep(Duration::from_secs(10)).await;
-    assert!(whole.is_tainted(&name));
-    whole.api.delete("nodes", &name).unwrap();
-    sleep(Duration::from_secs(1)).await;
-    whole.register(&name, None);
-    sleep(Duration::from_secs(10)).await;
-    assert!(!whole.is_tainted(&name), "it waits out the pause");
-}
-
 /// Every write would be rejected, so retries cannot help.
 #[tokio::test(start_paused = true)]
 async fn an_observer_plans_once_and_again_after_changes() {

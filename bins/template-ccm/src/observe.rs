@@ -71,10 +71,6 @@ impl Observer {
         if self.leads.load(Ordering::SeqCst)
             && let Some((node, priority)) = sync_priority(change)
         {
-            if matches!(change, Change::Deleted(_)) {
-                // A node that comes back under this name does not wait for its predecessor's retry.
-                self.queue.reset(&node.name);
-            }
             self.queue.add(Arc::clone(&node.name), priority);
         }
     }

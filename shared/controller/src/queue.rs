@@ -176,13 +176,6 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         self.shared.core.lock().forget(key);
     }
 
-    /// Reports that the object behind the key was deleted: drops the key's back-off, holds and
-    /// delayed adds, also those that a worker with the key still reports. An object that is
-    /// created under the same name does not wait for what its predecessor did.
-    pub fn reset(&self, key: &K) {
-        self.change(|core, _| core.reset(key));
-    }
-
     /// How often the key has failed since the last [`WorkQueue::forget`].
     pub fn failures(&self, key: &K) -> u32 {
         self.shared.core.lock().failures(key)

@@ -82,10 +82,7 @@ impl Intake {
                     self.queue.add(Arc::clone(&new.name), priority);
                 }
             }
-            Change::Deleted(node) => {
-                self.forget(&node.name);
-                self.queue.reset(&node.name);
-            }
+            Change::Deleted(node) => self.forget(&node.name),
         }
     }
 

@@ -44,8 +44,6 @@ struct Wanted {
 struct Work {
     priority: Priority,
     started: Instant,
-    /// Whether the object has gone since: what the worker reports is not about its successor.
-    is_stale: bool,
 }
 
 /// The key must not be handed out before `due`, and is added then.
@@ -163,7 +161,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
 
     /// `unit` is a random number between 0 and 1.
     pub(super) fn retry(&mut self, key: K, unit: f64, now: Instant) {
-        if self.shut_down || self.is_stale(&key) {
+        if self.shut_down {
             return;
         }
         let entry = self.entries.entry(key.clone()).or_default();
@@ -175,7 +173,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
 
     pub(super) fn retry_after(&mut self, key: K, after: Duration, now: Instant) -> Duration {
         let after = after.min(self.config.max_retry_after);
-        if !self.shut_down && !self.is_stale(&key) {
+        if !self.shut_down {
             self.hold(key, after, true, now);
         }
         after
@@ -186,25 +184,6 @@ impl<K: Clone + Eq + Hash> Core<K> {
             entry.failures = 0;
             self.prune(key);
         }
-    }
-
-    pub(super) fn reset(&mut self, key: &K) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
-        entry.failures = 0;
-        if let Some(work) = &mut entry.work {
-            work.is_stale = true;
-        }
-        let hold = entry.hold.take().map(|hold| hold.due);
-        let delayed = entry.delayed.take().map(|delayed| delayed.due);
-        for due in hold.into_iter().chain(delayed) {
-            self.timers.remove(&due);
-        }
-        self.prune(key);
-    }
-
-    fn is_stale(&self, key: &K) -> bool {
-        let work = self.entries.get(key).and_then(|entry| entry.work);
-        work.is_some_and(|work| work.is_stale)
     }
 
     pub(super) fn failures(&self, key: &K) -> u32 {
@@ -401,7 +380,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.turns.took(urgent, !self.routine.is_empty());
         let entry = self.entries.get_mut(&key)?;
         let wanted = entry.wanted.take()?;
-        entry.work = Some(Work { priority: wanted.priority, started: now, is_stale: false });
+        entry.work = Some(Work { priority: wanted.priority, started: now });
         self.processing += 1;
         let again = entry.failures > 0;
         Some(Taken { key, waited: now.saturating_duration_since(wanted.since), again })

@@ -1,9 +1,6 @@
 //! The state machine against a model that searches flat lists.
 
-use std::{
-    collections::{HashMap, HashSet},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use ccm_base::Backoff;
 use proptest::prelude::*;
@@ -29,7 +26,6 @@ enum Op {
     Retry(Key),
     RetryAfter(Key, u64),
     Forget(Key),
-    Reset(Key),
     Done(Key),
     Take,
     TakeBatch(usize),
@@ -46,7 +42,6 @@ fn op() -> impl Strategy<Value = Op> {
         4 => key().prop_map(Op::Retry),
         2 => (key(), 0..600_u64).prop_map(|(key, after)| Op::RetryAfter(key, after)),
         2 => key().prop_map(Op::Forget),
-        2 => key().prop_map(Op::Reset),
         6 => key().prop_map(Op::Done),
         8 => Just(Op::Take),
         1 => (0..4_usize).prop_map(Op::TakeBatch),
@@ -76,8 +71,6 @@ struct Model {
     now: u64,
     wishes: Vec<Wish>,
     working: Vec<(Key, Priority)>,
-    /// Keys in work whose object has gone.
-    stale: HashSet<Key>,
     holds: Vec<Hold>,
     /// Key, due, priority.
     delayed: Vec<(Key, u64, Priority)>,
@@ -189,15 +182,6 @@ impl Model {
             Op::Pass(time) => self.now += time,
             Op::Done(key) => {
                 remove(&mut self.working, |(other, _)| *other == key);
-                self.stale.remove(&key);
-            }
-            Op::Reset(key) => {
-                self.failures.remove(&key);
-                remove(&mut self.holds, |hold| hold.key == key);
-                remove(&mut self.delayed, |(other, _, _)| *other == key);
-                self.stale.extend(
-                    self.working.iter().map(|(other, _)| *other).filter(|other| *other == key),
-                );
             }
             Op::Forget(key) => {
                 self.failures.remove(&key);
@@ -224,7 +208,6 @@ impl Model {
                     self.delayed.push((key, due.min(self.now + after), other.min(priority)));
                 }
             }
-            Op::Retry(key) | Op::RetryAfter(key, _) if self.stale.contains(&key) => {}
             Op::Retry(key) => {
                 let failures = self.failures.entry(key).or_default();
                 *failures += 1;
@@ -288,7 +271,6 @@ impl Pair {
                 self.core.retry_after(key, millis(after), now);
             }
             Op::Forget(key) => self.core.forget(&key),
-            Op::Reset(key) => self.core.reset(&key),
             Op::Done(key) => {
                 self.core.done(&key, now);
             }

@@ -177,31 +177,6 @@ async fn shutting_down_ends_a_waiting_batch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_key_has_no_history() {
-    let queue = queue();
-    queue.add("a", Priority::Routine);
-    assert_eq!(queue.get().await, Some("a"));
-    queue.retry("a");
-    queue.retry_after("a", ms(60_000));
-    queue.done(&"a");
-    queue.reset(&"a");
-    assert_eq!(queue.failures(&"a"), 0);
-    let began = Instant::now();
-    queue.add("a", Priority::Urgent);
-    assert_eq!((queue.get().await, began.elapsed()), (Some("a"), ms(0)));
-    // Its object goes and comes back while a worker has the key.
-    queue.reset(&"a");
-    queue.add("a", Priority::Urgent);
-    queue.retry_after("a", ms(60_000));
-    queue.done(&"a");
-    assert_eq!((queue.get().await, began.elapsed()), (Some("a"), ms(0)));
-    queue.retry_after("a", ms(60_000));
-    queue.done(&"a");
-    queue.add("a", Priority::Urgent);
-    assert_eq!((queue.get().await, began.elapsed()), (Some("a"), ms(60_000)));
-}
-
-#[tokio::test(start_paused = true)]
 async fn concurrent_workers_never_share_a_key_and_miss_none() {
     let queue =
         WorkQueue::new("Nodes", QueueConfig::default(), &QueueMetrics::new(&Metrics::new()));
