@@ -137,6 +137,22 @@ impl Untainted {
         Self { seen, _tasks: tasks }
     }
 
+    /// Waits until these nodes have been seen without the taint, and says when each was.
+    pub async fn each(&self, names: &[String], limit: Duration) -> Result<Vec<Instant>> {
+        let end = Instant::now() + limit;
+        loop {
+            let seen: Option<Vec<Instant>> = {
+                let seen = self.seen.lock();
+                names.iter().map(|name| seen.get(name).copied()).collect()
+            };
+            if let Some(seen) = seen {
+                return Ok(seen);
+            }
+            anyhow::ensure!(Instant::now() < end, "not all nodes initialised after {limit:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// Waits until `count` nodes have been seen without the taint, and says when each was.
     pub async fn all(&self, count: usize, limit: Duration) -> Result<HashMap<String, Instant>> {
         let end = Instant::now() + limit;

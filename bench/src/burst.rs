@@ -43,7 +43,8 @@ impl Timing {
         self.nodes as f64 / self.total.as_secs_f64()
     }
 
-    fn percentile(&self, percent: usize) -> Duration {
+    /// The wait that this percentage of the nodes does not exceed.
+    pub fn percentile(&self, percent: usize) -> Duration {
         let last = self.waits.len().saturating_sub(1);
         self.waits.get(last * percent / 100).copied().unwrap_or_default()
     }

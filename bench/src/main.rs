@@ -8,6 +8,7 @@ use clap::{Parser, ValueEnum};
 
 mod arena;
 mod burst;
+mod corrections;
 mod histories;
 mod lifecycle;
 mod openstack;
@@ -64,6 +65,8 @@ enum What {
     Lifecycle,
     /// A cloud that takes its time.
     SlowCloud,
+    /// A change of the whole fleet while new nodes arrive.
+    Corrections,
     /// The gap between two leaders.
     Takeover,
     /// Two candidates for a Lease, and all that can happen to them.
@@ -105,6 +108,9 @@ async fn main() -> Result<()> {
     }
     if wants(What::SlowCloud) {
         scale::slow_cloud(&arena, 1000).await?;
+    }
+    if wants(What::Corrections) {
+        corrections::measure(&arena, arguments.nodes).await?;
     }
     if wants(What::Fleet) {
         scale::fleet(&arena, arguments.nodes).await?;

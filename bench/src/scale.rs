@@ -153,8 +153,29 @@ pub async fn slow_cloud(arena: &Arena, count: usize) -> Result<()> {
         program.terminate().await?;
         burst::remove_all(&arena.client).await?;
     }
+    for streams in [true, false] {
+        one_by_one(arena, streams).await?;
+    }
     arena.served.cloud().faults().clear();
     Ok(())
+}
+
+/// A cloud that looks up one node after another, with or without answers in between.
+async fn one_by_one(arena: &Arena, streams: bool) -> Result<()> {
+    use ccm_sim::faults::{Effect, Fault};
+    const NODES: usize = 400;
+    let each = Duration::from_millis(50);
+    arena.served.cloud().faults().clear();
+    arena.served.cloud().faults().add(Fault::new(Effect::OneByOne { each, streams }));
+    arena.instances(NODES);
+    let program = arena.node_ccm(&arena.launch().arg("--cloud-call-timeout=3s")).await?;
+    let timing = register_and_wait(arena, NODES).await?;
+    let answers = if streams { "node by node" } else { "at the end of a call" };
+    println!(
+        "cloud needs 50 ms a node one by one, answers {answers}, time limit 3 s: {timing} (wanted: below 40 s)"
+    );
+    program.terminate().await?;
+    burst::remove_all(&arena.client).await
 }
 
 async fn register(arena: &Arena, count: usize, kib: usize) -> Result<()> {

@@ -88,6 +88,7 @@ impl Controller {
     fn agenda(&mut self, nodes: &Nodes) -> Agenda {
         let (now, policy) = (self.observer.now(), &self.executor.settings().policy);
         self.backlog.track(now, &nodes.views);
+        self.decider.limit_lookups(self.observer.most_lookups());
         let agenda = self.decider.agenda(now, &nodes.views, policy);
         for decision in &agenda.ended {
             let node = self.observer.store.get(&decision.name);

@@ -12,6 +12,7 @@ use std::{
 use ccm_base::clock::{self, Timeline};
 use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, Lookup, PowerState};
 use ccm_controller::{
+    batch_size::{BatchCall, BatchSize},
     instances,
     inventory::{Inventory, Snapshot},
 };
@@ -25,7 +26,7 @@ use self::reports::CloudReports;
 use crate::{
     metrics::{LifecycleMetrics, States},
     policy::{
-        Agenda, Answers, At, Listing, LookedUp, NodeView,
+        Agenda, Answers, At, LOOKUPS_PER_PASS, Listing, LookedUp, NodeView,
         action::{self, Action, PROTECTED, is_approved},
         shutdown,
     },
@@ -119,6 +120,8 @@ pub(crate) struct Observer {
     timeline: Timeline,
     /// Nodes that were created while this process was watching, and when.
     appeared: Mutex<HashMap<Name, Instant>>,
+    /// The number of nodes that the cloud answers in one lookup.
+    batch: Mutex<BatchSize>,
     pub(crate) reports: CloudReports,
 }
 
@@ -130,6 +133,7 @@ impl Observer {
             cloud: Arc::clone(&context.cloud),
             timeline: Timeline::begin(),
             appeared: Mutex::default(),
+            batch: Mutex::new(BatchSize::new(LOOKUPS_PER_PASS)),
             reports: CloudReports::new(context, metrics),
         }
     }
@@ -206,7 +210,22 @@ impl Observer {
             Some((fleet, self.now()))
         };
         let ((), fleet) = tokio::join!(lookup, list);
+        self.learn(&lookups, start, settings.cloud_call_timeout);
         Replies { lookups, fleet, start }
+    }
+
+    /// The maximum number of nodes in the next lookup.
+    pub(crate) fn most_lookups(&self) -> usize {
+        self.batch.lock().get()
+    }
+
+    /// Adapts the number of nodes in a lookup to what the cloud answers in time.
+    fn learn(&self, lookups: &[LookedUp], start: At, limit: Duration) {
+        let took = lookups.iter().map(|lookup| lookup.answered.since(start)).max();
+        let results = lookups.iter().map(|lookup| &lookup.result);
+        if let Some(call) = BatchCall::with_answers(results, took.unwrap_or_default(), limit) {
+            self.batch.lock().learn(&call);
+        }
     }
 
     /// The cloud's answers, with the list compared with these nodes. Reports unusable answers.

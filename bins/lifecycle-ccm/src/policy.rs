@@ -84,12 +84,20 @@ pub struct Decider {
     listed: Option<At>,
     /// The monitor period that determines when nodes are due.
     period: Duration,
+    /// See [`Decider::limit_lookups`].
+    most_lookups: Option<usize>,
 }
 
 impl Decider {
     /// An empty memory.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Limits the lookups of one pass below [`LOOKUPS_PER_PASS`], for a cloud that does not answer
+    /// so many in time.
+    pub fn limit_lookups(&mut self, most: usize) {
+        self.most_lookups = Some(most);
     }
 
     /// Whether deletions are held because of what the last list showed.

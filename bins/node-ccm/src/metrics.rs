@@ -107,6 +107,11 @@ metrics! {
         [ALPHA] ccm_node_answers { answer } => answers: Family<Counter, Result<Answer, ErrorKind>>;
         /// Number of nodes per cloud lookup
         [ALPHA] ccm_node_lookup_batch_size => batches: Histogram, bounds BATCH;
+        /// Maximum number of nodes per cloud lookup, on the leader: 500, or fewer while the cloud does not answer
+        /// large lookups in time
+        [ALPHA] ccm_node_lookup_batch_limit => batch_limit: Gauge;
+        /// Initialised nodes that wait for their turn to be written, on the leader
+        [ALPHA] ccm_node_corrections_waiting => corrections_waiting: Gauge;
         /// Labels from the cloud that were not set on the node, by reason, each counted once per node
         [ALPHA] ccm_node_label_drops { reason } => label_drops: Family<Counter, LabelDrop>, begin Every;
         /// Changes of the first InternalIP of a Ready node in the cloud, by whether they were applied or held
@@ -159,6 +164,16 @@ impl NodeMetrics {
         self.batches.observe(nodes as f64);
     }
 
+    /// Records the maximum number of nodes in a lookup.
+    pub(crate) fn limit_lookups(&self, nodes: usize) {
+        self.batch_limit.set(gauge(nodes));
+    }
+
+    /// Records the number of initialised nodes that wait for their turn.
+    pub(crate) fn corrections_wait(&self, nodes: usize) {
+        self.corrections_waiting.set(gauge(nodes));
+    }
+
     /// Records the cloud's answer about one node.
     pub(crate) fn answered(&self, answer: &LookupResult) {
         self.answers.of(Answer::of(answer)).inc();
@@ -184,9 +199,13 @@ impl NodeMetrics {
         self.refresh_duration.observe(took.as_secs_f64());
         self.refreshes.of(result.map(drop)).inc();
         if let Ok(differing) = result {
-            self.refresh_differing.set(i64::try_from(differing).unwrap_or(i64::MAX));
+            self.refresh_differing.set(gauge(differing));
         }
     }
+}
+
+fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -46,11 +46,12 @@ impl Handles {
         let inventory = Inventory::new();
         inventory.register(&context.metrics);
         let queue_metrics = QueueMetrics::new(&context.metrics);
+        let corrections = context.settings.borrow().node_correction_qps;
         Self {
             cloud: Arc::clone(&context.cloud),
             queue: WorkQueue::new(QUEUE, queue_config(), &queue_metrics),
             inventory,
-            ledger: Ledger::new(metrics.clone()),
+            ledger: Ledger::new(metrics.clone(), corrections),
             reports: NodeReports::new(context.events.clone(), metrics.clone()),
             plans: context.plans.clone(),
             settings: context.settings.clone(),

@@ -3,6 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+#[path = "whole/load.rs"]
+mod load;
+
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::InstanceTraits;
@@ -25,7 +28,7 @@ use ccm_sim::{
     cloud::{Operation, SimCloud, SimInstance},
     faults::{self, Effect},
 };
-use node_ccm::{NodeCcm, plan::UNINITIALIZED};
+use node_ccm::{NodeCcm, NodeSettings, plan::UNINITIALIZED};
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
@@ -41,6 +44,7 @@ struct Whole {
     cloud: SimCloud,
     metrics: Metrics,
     program: Context<NodeCcm>,
+    settings: watch::Sender<Arc<NodeSettings>>,
     _end: DropGuard,
 }
 
@@ -76,13 +80,14 @@ impl Whole {
                 (Leadership::observer(), EventRecorder::muted(EventMetrics::default()))
             }
         };
+        let own = watch::Sender::new(Arc::clone(&settings.own));
         let context = Context::<NodeCcm> {
             clients,
             cloud: Arc::new(cloud.clone()),
             leadership,
             events,
             plans: Plans::new(settings.common.mode, &metrics),
-            settings: watch::Sender::new(Arc::clone(&settings.own)).subscribe(),
+            settings: own.subscribe(),
             common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
             metrics: metrics.clone(),
             supervisor: Supervisor::new(token.clone()),
@@ -90,7 +95,8 @@ impl Whole {
             token: token.clone(),
         };
         context.supervisor.spawn("events", writer.run(token.clone()));
-        Self { api, cloud, metrics, program: context, _end: token.drop_guard() }
+        let end = token.drop_guard();
+        Self { api, cloud, metrics, program: context, settings: own, _end: end }
     }
 
     /// Registers a node as kubelet does, and its instance.

@@ -68,9 +68,14 @@ impl Observer {
 
     /// Queues a changed node. The informer calls it on every replica; never blocks.
     pub(crate) fn changed(&self, change: &Change<Node>) {
-        if self.leads.load(Ordering::SeqCst)
-            && let Some((node, priority)) = sync_priority(change)
-        {
+        if !self.leads.load(Ordering::SeqCst) {
+            return;
+        }
+        if let Change::Deleted(node) = change {
+            // A node that is created again waits for nothing of its predecessor.
+            self.queue.remove(&node.name);
+        }
+        if let Some((node, priority)) = sync_priority(change) {
             self.queue.add(Arc::clone(&node.name), priority);
         }
     }

@@ -211,7 +211,7 @@ pub trait Instances: Send + Sync {
 
 /// Checks the number of answers. If it is wrong, answers cannot be assigned to nodes, so all
 /// of them are discarded.
-fn one_each(answers: Vec<LookupResult>, nodes: usize) -> Vec<LookupResult> {
+pub fn one_each(answers: Vec<LookupResult>, nodes: usize) -> Vec<LookupResult> {
     if answers.len() == nodes {
         return answers;
     }

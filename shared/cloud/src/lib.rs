@@ -29,7 +29,7 @@ pub use error::{CloudError, ErrorKind};
 pub use identity::{Claim, NodeIdentity, ProviderId, ProviderIdError};
 pub use instances::{
     AbsenceProof, Answers, Detail, Fleet, Instance, InstanceTraits, Instances, Lookup,
-    LookupResult, PowerState, ProofMethod, Wants,
+    LookupResult, PowerState, ProofMethod, Wants, one_each,
 };
 pub use provider::{Capability, Cloud};
 pub use registry::{

@@ -5,6 +5,8 @@
 //! | [`watch`] | watches objects of any kind on every replica |
 //! | [`writer`] | writes objects of any kind, fenced by leadership and by resource version |
 //! | [`queue`] | the work queue by key |
+//! | [`batch_size`] | how many keys one call to a cloud is about; pure |
+//! | [`turns`] | spaces out the work of many keys; pure |
 //! | [`workers`] | concurrent workers; a panic ends the process |
 //! | [`passes`] | runs passes by period, wake-up and back-off |
 //! | [`reports`] | deduplicated events and log lines |
@@ -13,6 +15,7 @@
 //! | [`own_node`] | what holds up the node that runs this program |
 //! | [`brake`] | holds mass changes: breaker, budget, approvals; pure |
 
+pub mod batch_size;
 pub mod brake;
 pub mod instances;
 pub mod inventory;
@@ -21,6 +24,7 @@ pub mod own_node;
 pub mod passes;
 pub mod queue;
 pub mod reports;
+pub mod turns;
 pub mod watch;
 pub mod workers;
 pub mod writer;

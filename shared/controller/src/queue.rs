@@ -176,6 +176,12 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         self.shared.core.lock().forget(key);
     }
 
+    /// Forgets a key whose object is gone: an object that is created again under the same key
+    /// inherits no failure and no wait. A worker that has the key still gives it back.
+    pub fn remove(&self, key: &K) {
+        self.shared.core.lock().remove(key);
+    }
+
     /// How often the key has failed since the last [`WorkQueue::forget`].
     pub fn failures(&self, key: &K) -> u32 {
         self.shared.core.lock().failures(key)
@@ -234,12 +240,12 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     pub async fn get_batch(&self, max: usize, batch_window: &mut BatchWindow) -> Option<Vec<K>> {
         let max = max.max(1);
         loop {
-            let oldest = self.wait_for(1, None).await?;
-            let window = batch_window.window(oldest);
+            self.wait_for(1, None).await?;
+            let window = batch_window.window(self.shared.core.lock().oldest_new());
             self.wait_for(max, Some(later(Instant::now(), window))).await?;
             let taken = self.take(max);
             if !taken.is_empty() {
-                // Retried keys are not part of a burst.
+                // Keys that a timer adds are not part of a burst.
                 if taken.iter().any(|taken| !taken.again) {
                     batch_window.taken(window, Instant::now());
                 }
@@ -248,9 +254,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         }
     }
 
-    /// Waits until `count` keys wait, or until the deadline. Returns since when the oldest one
-    /// has been waiting; `None` once the queue is shut down.
-    async fn wait_for(&self, count: usize, deadline: Option<Instant>) -> Option<Instant> {
+    /// Waits until `count` keys wait, or until the deadline; `None` once the queue is shut down.
+    async fn wait_for(&self, count: usize, deadline: Option<Instant>) -> Option<()> {
         loop {
             let changed = pin!(self.shared.changed.notified());
             let now = Instant::now();
@@ -262,7 +267,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
                 let enough = core.ready_len(now) >= count
                     || deadline.is_some_and(|deadline| deadline <= now);
                 if enough {
-                    return Some(core.oldest().unwrap_or(now));
+                    return Some(());
                 }
                 core.next_due()
             };

@@ -18,6 +18,7 @@ use ccm_settings::{About, Catalogue, Invocation, LoadError, Schema, checked};
 use serde::Serialize;
 
 pub use common::{CloudSettings, CommonSettings, ElectionSettings, KubeSettings, LONGEST_LEASE};
+pub use rates::per_second;
 
 use crate::identity::{Identity, VERSION};
 

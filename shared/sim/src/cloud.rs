@@ -45,6 +45,8 @@ struct State {
     faults: FaultPlan,
     counter: Counter,
     traits: RwLock<InstanceTraits>,
+    /// The cloud's only worker, for [`crate::faults::Effect::OneByOne`].
+    worker: tokio::sync::Mutex<()>,
 }
 
 impl Default for SimCloud {
@@ -61,8 +63,8 @@ impl SimCloud {
 
     /// An empty cloud with these faults.
     pub fn with_faults(faults: FaultPlan) -> Self {
-        let (fleet, counter, traits) = Default::default();
-        let state = State { fleet, faults, counter, traits };
+        let (fleet, counter, traits, worker) = Default::default();
+        let state = State { fleet, faults, counter, traits, worker };
         Self { state: Arc::new(state), gate: Arc::new(OpenGate) }
     }
 

@@ -50,6 +50,14 @@ pub enum Effect {
     Latency(Duration),
     /// It takes longer by a random time between the two.
     LatencyBetween(Duration, Duration),
+    /// A lookup takes this long for each node: the cloud looks up the nodes of all calls one after
+    /// another.
+    OneByOne {
+        /// The time for one node.
+        each: Duration,
+        /// Whether each answer is returned when it is known, and not all at the end of the call.
+        streams: bool,
+    },
     /// It is refused: too many calls.
     Throttle {
         /// The wait that the cloud asks for, if it names one.
@@ -72,6 +80,8 @@ pub enum Effect {
     MalformedInstances(Vec<String>),
     /// A lookup of a node with one of these names fails with this error.
     FailNodes(Vec<String>, CloudError),
+    /// A lookup fails as a whole with this error if one of its nodes has one of these names.
+    FailCalls(Vec<String>, CloudError),
     /// A lookup returns fewer (negative) or more results than requested.
     AnswerCount(isize),
     /// A lookup reports every node as gone, as with the credentials of the wrong project; lists
@@ -204,6 +214,14 @@ impl FaultPlan {
         self.len() == 0
     }
 
+    /// Whether lookups return each answer when it is known.
+    pub(crate) fn streams(&self) -> bool {
+        let mut inner = self.inner.lock();
+        inner.expire();
+        let mut effects = inner.faults.iter().map(|active| &active.fault.effect);
+        effects.any(|effect| matches!(effect, Effect::OneByOne { streams: true, .. }))
+    }
+
     /// The effect on the next call of this operation.
     pub(crate) fn strike(&self, operation: Operation) -> Strike {
         self.inner.lock().strike(operation)
@@ -215,6 +233,8 @@ impl FaultPlan {
 pub(crate) struct Strike {
     /// It takes this much longer.
     pub(crate) delay: Duration,
+    /// It takes this much longer for each node, one after another.
+    pub(crate) each: Duration,
     /// The effect after the delay.
     pub(crate) effect: Option<Effect>,
 }
@@ -231,7 +251,10 @@ impl Inner {
         self.expire();
         let mut strike = Strike::default();
         for Active { fault, .. } in &mut self.faults {
-            let delays = matches!(fault.effect, Effect::Latency(_) | Effect::LatencyBetween(..));
+            let delays = matches!(
+                fault.effect,
+                Effect::Latency(_) | Effect::LatencyBetween(..) | Effect::OneByOne { .. }
+            );
             if !fault.applies_to(operation)
                 || (!delays && strike.effect.is_some())
                 || !fault.hits(&mut self.random)
@@ -244,6 +267,7 @@ impl Inner {
                     strike.delay +=
                         *least + most.saturating_sub(*least).mul_f64(self.random.random());
                 }
+                Effect::OneByOne { each, .. } => strike.each += *each,
                 effect => strike.effect = Some(effect.clone()),
             }
         }
@@ -277,7 +301,10 @@ impl Effect {
     fn concerns(&self, operation: Operation) -> bool {
         match self {
             Self::EmptyList | Self::TruncatedList(_) => operation == Operation::List,
-            Self::FailNodes(..) | Self::AnswerCount(_) => operation == Operation::Lookup,
+            Self::FailNodes(..)
+            | Self::FailCalls(..)
+            | Self::AnswerCount(_)
+            | Self::OneByOne { .. } => operation == Operation::Lookup,
             Self::MalformedInstances(_) | Self::WrongProject => operation != Operation::Health,
             _ => true,
         }

@@ -7,9 +7,6 @@ use super::{At, Decider, Decision, NodeView, Policy, record::Record};
 /// The maximum number of lookups in one pass: two batches of 500.
 pub const LOOKUPS_PER_PASS: usize = 1000;
 
-/// How many of them are reserved for nodes without a case.
-const FOR_OTHERS: usize = LOOKUPS_PER_PASS / 2;
-
 /// The number of monitor periods between two lists while the breaker is open, and between two
 /// lookups of a node whose deletion is held by breaker or budget, or that may not be deleted.
 const HELD_PERIODS: u32 = 6;
@@ -71,7 +68,8 @@ impl Decider {
         let later = waiting.iter().map(due).filter(|at| *at > horizon);
         let next = later.chain(relist.filter(|at| *at > now)).min();
         waiting.retain(|node| due(node) <= horizon);
-        let waiting = select(waiting);
+        let most = self.most_lookups.map_or(LOOKUPS_PER_PASS, |most| most.min(LOOKUPS_PER_PASS));
+        let waiting = select(waiting, most.max(1));
         let needs_list = waiting.iter().any(|(view, record)| needs_list(now, view, record, policy));
         Agenda {
             look_up: waiting.iter().map(|(view, _)| Arc::clone(&view.name)).collect(),
@@ -101,14 +99,17 @@ fn due(view: &NodeView, record: &Record, policy: &Policy) -> At {
 }
 
 /// Selects the nodes: open cases first, the longest overdue first, then nodes never looked up,
-/// then the least recently looked up. Each group has reserved places.
-fn select<'a>(waiting: Vec<(&'a NodeView, &'a Record)>) -> Vec<(&'a NodeView, &'a Record)> {
+/// then the least recently looked up. Half of the `most` places are reserved for each group.
+fn select<'a>(
+    waiting: Vec<(&'a NodeView, &'a Record)>,
+    most: usize,
+) -> Vec<(&'a NodeView, &'a Record)> {
     let (mut cases, mut others): (Vec<_>, Vec<_>) =
         waiting.into_iter().partition(|(_, record)| record.case.is_some());
     cases.sort_by(|a, b| (a.1.look_again, &a.0.name).cmp(&(b.1.look_again, &b.0.name)));
     others.sort_by(|a, b| (a.1.looked, &a.0.name).cmp(&(b.1.looked, &b.0.name)));
-    cases.truncate(LOOKUPS_PER_PASS - others.len().min(FOR_OTHERS));
-    others.truncate(LOOKUPS_PER_PASS - cases.len());
+    cases.truncate(most - others.len().min(most / 2));
+    others.truncate(most - cases.len());
     cases.append(&mut others);
     cases
 }

@@ -1,7 +1,8 @@
 //! Second stage: plans and writes many nodes concurrently.
 //!
 //! There are two worker pools, as upstream has two kinds of worker: one for new nodes, one for
-//! updates of initialised nodes. A change of the whole fleet never delays a new node.
+//! updates of initialised nodes. A change of the whole fleet never delays a new node: its writes
+//! also have a rate of their own, and a node that waits for its turn waits in the queue.
 
 use std::{sync::Arc, time::Duration};
 
@@ -71,7 +72,20 @@ impl Writers {
         let updates: fn(&NodeSettings) -> usize =
             |settings| settings.concurrent_node_status_updates;
         tasks.spawn("settled-nodes", pool(settled_work, updates));
+        tasks.spawn("correction-rate", Arc::clone(self).follow_rate(tasks.token().clone()));
         WorkSenders { new, settled }
+    }
+
+    /// Applies changes of the rate of corrections, also to the nodes that wait for their turn.
+    async fn follow_rate(self: Arc<Self>, token: CancellationToken) {
+        let mut settings = self.settings.clone();
+        while let Some(Ok(())) = token.run_until_cancelled(settings.changed()).await {
+            let rate = settings.borrow_and_update().node_correction_qps;
+            for name in self.ledger.set_correction_rate(rate) {
+                self.queue.add(name, Priority::Routine);
+            }
+        }
+        token.cancelled().await;
     }
 
     async fn pool(
@@ -107,7 +121,12 @@ impl Writers {
             Outcome::Initialised | Outcome::InSync if self.plans.is_observing() => {
                 self.observed(&node, &plan);
             }
-            Outcome::Initialised | Outcome::InSync => self.apply(&node, &plan).await,
+            Outcome::Initialised => self.apply(&node, &plan).await,
+            Outcome::InSync => {
+                if self.has_turn(&node, &plan) {
+                    self.apply(&node, &plan).await;
+                }
+            }
             Outcome::Waits(wait) => self.wait(&node, wait, answer),
             outcome => self.skip(&node, outcome),
         }
@@ -126,6 +145,21 @@ impl Writers {
         } else {
             self.ledger.set_state(name, State::Initialised);
         }
+    }
+
+    /// Whether an initialised node may be written now. If not, it is queued for its turn.
+    fn has_turn(&self, node: &Node, plan: &Plan) -> bool {
+        let (name, writes) = (&node.name, plan.steps.len());
+        if writes == 0 {
+            return true;
+        }
+        let Err(wait) = self.ledger.take_turn(name, writes) else { return true };
+        if node.provider_id.is_none() {
+            // The inventory finds instances by ID only.
+            self.ledger.require_lookup(name);
+        }
+        self.queue.add_after(Arc::clone(name), wait, Priority::Routine);
+        false
     }
 
     async fn apply(&self, node: &Arc<Node>, plan: &Plan) {

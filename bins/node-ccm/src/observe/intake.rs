@@ -82,7 +82,10 @@ impl Intake {
                     self.queue.add(Arc::clone(&new.name), priority);
                 }
             }
-            Change::Deleted(node) => self.forget(&node.name),
+            Change::Deleted(node) => {
+                self.forget(&node.name);
+                self.queue.remove(&node.name);
+            }
         }
     }
 
@@ -122,7 +125,7 @@ impl Intake {
         self.queue.done(name);
     }
 
-    fn forget(&self, name: &str) {
+    fn forget(&self, name: &Name) {
         self.ledger.forget(name);
         self.reports.forget(name);
         self.plans.clear("Node", name);

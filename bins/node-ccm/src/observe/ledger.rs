@@ -6,6 +6,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use ccm_cloud::LookupResult;
+use ccm_controller::turns::Turns;
 use ccm_objects::Node;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -24,6 +25,8 @@ pub(crate) struct Ledger {
 
 struct Shared {
     nodes: Mutex<HashMap<Arc<str>, Entry>>,
+    /// The turns of initialised nodes to be written.
+    turns: Mutex<Turns<Arc<str>>>,
     metrics: NodeMetrics,
 }
 
@@ -34,6 +37,8 @@ struct Entry {
     ask: bool,
     answer: Option<Kept>,
     conflicts: u32,
+    /// Consecutive lookups that the cloud did not answer because they had too many nodes.
+    unanswered: u32,
 }
 
 struct Kept {
@@ -43,8 +48,32 @@ struct Kept {
 }
 
 impl Ledger {
-    pub(crate) fn new(metrics: NodeMetrics) -> Self {
-        Self { shared: Arc::new(Shared { nodes: Mutex::default(), metrics }) }
+    /// `corrections`: writes per second to initialised nodes.
+    pub(crate) fn new(metrics: NodeMetrics, corrections: Option<f64>) -> Self {
+        let turns = Mutex::new(Turns::new(corrections));
+        Self { shared: Arc::new(Shared { nodes: Mutex::default(), turns, metrics }) }
+    }
+
+    fn with_turns<R>(&self, change: impl FnOnce(&mut Turns<Arc<str>>) -> R) -> R {
+        let mut turns = self.shared.turns.lock();
+        let result = change(&mut turns);
+        self.shared.metrics.corrections_wait(turns.waiting());
+        result
+    }
+
+    /// Uses the turn of an initialised node for this many writes.
+    ///
+    /// # Errors
+    ///
+    /// The time until its turn.
+    pub(crate) fn take_turn(&self, name: &Arc<str>, writes: usize) -> Result<(), Duration> {
+        self.with_turns(|turns| turns.take(name, writes, Instant::now()))
+    }
+
+    /// Changes the rate of writes to initialised nodes. Returns the nodes that wait for their
+    /// turn: they have to take a new one.
+    pub(crate) fn set_correction_rate(&self, per_second: Option<f64>) -> Vec<Arc<str>> {
+        self.with_turns(|turns| turns.configure(per_second))
     }
 
     fn with<R>(&self, name: &Arc<str>, change: impl FnOnce(&mut Entry) -> R) -> R {
@@ -69,8 +98,9 @@ impl Ledger {
     }
 
     /// Forgets a deleted node.
-    pub(crate) fn forget(&self, name: &str) {
-        if let Some(entry) = self.shared.nodes.lock().remove(name) {
+    pub(crate) fn forget(&self, name: &Arc<str>) {
+        self.with_turns(|turns| turns.forget(name));
+        if let Some(entry) = self.shared.nodes.lock().remove(&**name) {
             self.shared.metrics.left(entry.state);
         }
     }
@@ -88,7 +118,10 @@ impl Ledger {
     /// Keeps the cloud's answer about this node for a while.
     pub(crate) fn remember(&self, node: Arc<Node>, answer: LookupResult) {
         let (name, at) = (Arc::clone(&node.name), Instant::now());
-        self.with(&name, |entry| entry.answer = Some(Kept { node, answer, at }));
+        self.with(&name, |entry| {
+            entry.answer = Some(Kept { node, answer, at });
+            entry.unanswered = 0;
+        });
     }
 
     /// The cloud's last answer about this node, if it is fresh and the node is still the same
@@ -102,12 +135,21 @@ impl Ledger {
         })
     }
 
-    /// The node is up to date: drops its answer and its conflict count.
+    /// The node is up to date: drops its answer, its conflict count and its turn.
     pub(crate) fn settled(&self, name: &Arc<str>) {
+        self.with_turns(|turns| turns.forget(name));
         self.with(name, |entry| {
             entry.answer = None;
             entry.conflicts = 0;
         });
+    }
+
+    /// Counts a lookup without an answer and returns the number of consecutive ones.
+    pub(crate) fn unanswered(&self, name: &Arc<str>) -> u32 {
+        self.with(name, |entry| {
+            entry.unanswered = entry.unanswered.saturating_add(1);
+            entry.unanswered
+        })
     }
 
     /// Counts a conflict and returns the number of consecutive conflicts.

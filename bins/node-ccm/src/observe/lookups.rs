@@ -7,13 +7,15 @@ use ccm_cloud::{
     Call, Claim, Cloud, CloudError, Detail, ErrorKind, Instance, Lookup, LookupResult,
 };
 use ccm_controller::{
+    batch_size::{BatchCall, BatchSize, may_concern_all},
     instances,
     inventory::Inventory,
-    queue::{BatchWindow, BatchWindowConfig, WorkQueue},
+    queue::{BatchWindow, BatchWindowConfig, Priority, WorkQueue},
     workers,
 };
 use ccm_objects::{Node, Shared as Name};
 use futures::stream;
+use parking_lot::Mutex;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
     time::Instant,
@@ -27,6 +29,15 @@ use crate::{metrics::NodeMetrics, settings::NodeSettings};
 const BATCH: usize = 500;
 /// The maximum number of lookups in flight: a slow lookup must not block the next one.
 const IN_FLIGHT: usize = 4;
+
+/// How often in a row a node is looked up again at once after calls that had too many nodes.
+/// Then the failure counts as the node's own.
+const MANY_UNANSWERED: u32 = 16;
+/// The same if the last call was not answered in time: each of them takes its whole time limit,
+/// and the user should learn of it.
+const MANY_TIMEOUTS: u32 = 4;
+/// The delay of such a lookup.
+const AGAIN: Duration = Duration::from_millis(1);
 
 /// How long a batch stays open after its first node. A cloud call takes longer than this, and
 /// nodes that are created together register within about this time.
@@ -68,6 +79,8 @@ pub(crate) struct Lookups {
     ledger: Ledger,
     settings: watch::Receiver<Arc<NodeSettings>>,
     metrics: NodeMetrics,
+    /// The number of nodes that the cloud answers in one call.
+    size: Mutex<BatchSize>,
     senders: WorkSenders,
     /// Cancelled by the drain: pending cloud calls are dropped.
     closing: CancellationToken,
@@ -81,8 +94,20 @@ impl Lookups {
         closing: CancellationToken,
     ) -> Arc<Self> {
         let Handles { cloud, queue, inventory, ledger, settings, metrics, .. } = handles.clone();
-        let this =
-            Self { intake, cloud, queue, inventory, ledger, settings, metrics, senders, closing };
+        metrics.limit_lookups(BATCH);
+        let size = Mutex::new(BatchSize::new(BATCH));
+        let this = Self {
+            intake,
+            cloud,
+            queue,
+            inventory,
+            ledger,
+            settings,
+            metrics,
+            size,
+            senders,
+            closing,
+        };
         Arc::new(this)
     }
 
@@ -93,7 +118,8 @@ impl Lookups {
         // While all slots are taken, nodes collect in the queue and the next batch is larger.
         let batches = stream::unfold(start, async |(mut window, slots)| {
             let slot = Arc::clone(&slots).acquire_owned().await.ok()?;
-            let batch = self.queue.get_batch(BATCH, &mut window).await?;
+            let size = self.size.lock().get();
+            let batch = self.queue.get_batch(size, &mut window).await?;
             Some(((slot, batch), (window, slots)))
         });
         let work = |(slot, batch)| Arc::clone(&self).process(slot, batch);
@@ -180,30 +206,85 @@ impl Lookups {
         }
     }
 
-    /// Looks up these nodes in one call, and sends each node with its answer as it arrives.
+    /// Looks up these nodes in one call, and sends each node with its answer as it arrives. If
+    /// the call had too many nodes, those without an answer are queued again.
     async fn ask(&self, nodes: Vec<Arc<Node>>, answered: mpsc::UnboundedSender<Work>) {
         if nodes.is_empty() {
             return;
         }
         let urgent = nodes.iter().any(|node| node.is_uninitialised());
-        let time = self.settings.borrow().cloud_call_timeout;
-        let call = if urgent { Call::waiting(time) } else { Call::routine(time) };
+        let (started, limit) = (Instant::now(), self.settings.borrow().cloud_call_timeout);
+        let call = if urgent { Call::waiting(limit) } else { Call::routine(limit) };
         let mut waiting: Vec<_> = nodes.iter().cloned().map(Some).collect();
-        let pass_on = |place: usize, answer| {
-            if let Some(node) = waiting.get_mut(place).and_then(Option::take) {
+        let (mut unanswered, mut succeeded) = (Vec::new(), 0);
+        let pass_on = |place: usize, answer: LookupResult| {
+            let Some(node) = waiting.get_mut(place).and_then(Option::take) else { return };
+            succeeded += usize::from(answer.is_ok());
+            let work = Work { node, answer };
+            if may_concern_all(&work.answer) {
+                unanswered.push(work);
+            } else {
                 // The receiver ends after this task.
-                answered.send(Work { node, answer }).ok();
+                answered.send(work).ok();
             }
         };
-        tokio::select! {
-            biased;
-            () = self.closing.cancelled() => {}
-            () = instances::lookup_each(&*self.cloud, &nodes, Detail::Everything, call, pass_on) => {
-                self.metrics.looked_up(nodes.len());
+        let lookup =
+            instances::lookup_each(&*self.cloud, &nodes, Detail::Everything, call, pass_on);
+        if self.closing.run_until_cancelled(lookup).await.is_none() {
+            let open = waiting.into_iter().flatten();
+            for node in open.chain(unanswered.into_iter().map(|work| work.node)) {
+                self.intake.done(&node.name);
+            }
+            return;
+        }
+        self.metrics.looked_up(nodes.len());
+        let (asked, took) = (nodes.len(), started.elapsed());
+        let call = BatchCall { asked, answered: asked - unanswered.len(), took, limit };
+        // Errors alone, such as a refused connection, show nothing about the size.
+        if succeeded > 0 || !unanswered.is_empty() {
+            self.learn(&call);
+        }
+        for work in unanswered {
+            if !call.is_too_large() || !self.ask_again(&work) {
+                answered.send(work).ok();
             }
         }
-        for node in waiting.into_iter().flatten() {
-            self.intake.done(&node.name);
+    }
+
+    /// Queues a node whose lookup had too many nodes; `false` if that has happened too often.
+    fn ask_again(&self, Work { node, answer }: &Work) -> bool {
+        let name = &node.name;
+        let is_late = answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Timeout);
+        let many = if is_late { MANY_TIMEOUTS } else { MANY_UNANSWERED };
+        if self.ledger.unanswered(name) > many {
+            return false;
+        }
+        self.metrics.answered(answer);
+        self.ledger.require_lookup(name);
+        let priority = if node.is_uninitialised() { Priority::Urgent } else { Priority::Routine };
+        self.queue.add_after(Arc::clone(name), AGAIN, priority);
+        self.intake.done(name);
+        true
+    }
+
+    /// Adapts the size of the next lookups.
+    fn learn(&self, call: &BatchCall) {
+        let (before, now) = {
+            let mut size = self.size.lock();
+            let before = size.get();
+            size.learn(call);
+            (before, size.get())
+        };
+        self.metrics.limit_lookups(now);
+        let BatchCall { asked, answered, took, .. } = call;
+        if now < before {
+            tracing::warn!(
+                asked,
+                answered,
+                "the cloud answered {answered} of {asked} lookups of a call within {took:?}; the next calls have at most {now} nodes"
+            );
+        } else if now > before && now == BATCH {
+            tracing::info!("calls to the cloud have up to {BATCH} nodes again");
         }
     }
 

@@ -20,6 +20,7 @@ fn defaults_are_the_documented_ones() {
     let expect = NodeSettings {
         concurrent_node_syncs: 32,
         concurrent_node_status_updates: 32,
+        node_correction_qps: Some(50.0),
         node_status_update_frequency: Duration::from_mins(5),
         cloud_call_timeout: Duration::from_secs(30),
         node_internal_ip_change: InternalIpChange::Apply,
@@ -66,6 +67,9 @@ fn durations_and_the_policy_are_validated() {
         ("--cloud-call-timeout=1s", None),
         ("--cloud-call-timeout=999ms", Some("from 1s to 10m0s")),
         ("--cloud-call-timeout=11m", Some("from 1s to 10m0s")),
+        ("--node-correction-qps=0.5", None),
+        ("--node-correction-qps=-1", None),
+        ("--node-correction-qps=many", Some("node-correction-qps=many")),
         ("--node-internal-ip-change=hold", None),
         ("--node-internal-ip-change=maybe", Some("must be apply or hold")),
     ] {

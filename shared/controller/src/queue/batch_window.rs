@@ -59,10 +59,11 @@ impl BatchWindow {
         Self { config, last: None }
     }
 
-    /// The window of the next batch, if its first key has been waiting since `oldest`.
-    pub(super) fn window(&self, oldest: Instant) -> Duration {
+    /// The window of the next batch, if its first new key has been waiting since `oldest`. Keys
+    /// that a timer adds are not part of a burst, so a batch of them has the shortest window.
+    pub(super) fn window(&self, oldest: Option<Instant>) -> Duration {
         let BatchWindowConfig { first, most, quiet } = self.config;
-        let Some(last) = self.last else { return first };
+        let Some((last, oldest)) = self.last.zip(oldest) else { return first };
         let idle = oldest.saturating_duration_since(last.taken);
         let halvings = idle.as_nanos() / quiet.as_nanos().max(1);
         match u32::try_from(halvings) {
@@ -92,7 +93,7 @@ mod tests {
         let mut now = Instant::now();
         let mut windows = Vec::new();
         for _ in 0..8 {
-            let window = batch_window.window(now);
+            let window = batch_window.window(Some(now));
             windows.push(window.as_millis());
             batch_window.taken(window, now);
             now += ms(100);
@@ -114,13 +115,14 @@ mod tests {
             (1000, 10),
             (3_600_000, 10),
         ] {
-            assert_eq!(batch_window.window(now + ms(idle)), ms(expect), "{idle} ms of quiet");
+            assert_eq!(batch_window.window(Some(now + ms(idle))), ms(expect), "{idle} ms of quiet");
         }
         assert_eq!(
-            batch_window.window(now - ms(50)),
+            batch_window.window(Some(now - ms(50))),
             ms(3000),
             "a key that a full batch left over"
         );
+        assert_eq!(batch_window.window(None), ms(10), "retries and delayed keys only");
     }
 
     #[test]
@@ -129,7 +131,7 @@ mod tests {
         let mut batch_window = BatchWindow::new(config);
         let now = Instant::now();
         batch_window.taken(ms(50), now);
-        assert_eq!(batch_window.window(now), ms(50));
-        assert_eq!(batch_window.window(now + ms(1)), ms(50));
+        assert_eq!(batch_window.window(Some(now)), ms(50));
+        assert_eq!(batch_window.window(Some(now + ms(1))), ms(50));
     }
 }

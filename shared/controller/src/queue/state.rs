@@ -10,10 +10,8 @@ use tokio::time::Instant;
 
 use ccm_base::{FairOrder, later};
 
-use super::{
-    Priority, QueueConfig,
-    backoff::{self, RetryLimiter},
-};
+use super::{Priority, QueueConfig, backoff};
+use crate::turns::RateLimiter;
 
 /// A due time, and a sequence number that orders items due at the same time.
 type Due = (Instant, u64);
@@ -31,12 +29,21 @@ struct Entry {
     failures: u32,
 }
 
+impl Entry {
+    /// Whether the key is a retry, or was added by a timer only.
+    fn is_again(&self) -> bool {
+        self.failures > 0 || self.wanted.is_some_and(|wanted| wanted.timed)
+    }
+}
+
 /// The key is to be handed out: now if no worker has it, else when it is given back.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     priority: Priority,
     seq: u64,
     since: Instant,
+    /// Whether only a timer has added it.
+    timed: bool,
 }
 
 /// A worker has the key.
@@ -75,7 +82,7 @@ pub(super) struct Taken<K> {
     pub(super) key: K,
     /// How long it has waited.
     pub(super) waited: Duration,
-    /// Whether it is a retry.
+    /// Whether it is a retry, or was added by a timer only.
     pub(super) again: bool,
 }
 
@@ -101,7 +108,7 @@ pub(super) struct Core<K> {
     routine: BTreeMap<u64, K>,
     timers: BTreeMap<Due, (K, Timer)>,
     turns: FairOrder,
-    retry_limiter: RetryLimiter,
+    retry_limiter: RateLimiter,
     /// The last sequence number; it grows with time, so it orders by age too.
     seq: u64,
     processing: usize,
@@ -114,7 +121,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
     pub(super) fn new(config: QueueConfig) -> Self {
         Self {
             turns: FairOrder::new(config.urgent_streak),
-            retry_limiter: RetryLimiter::new(config.retry_rate, config.retry_burst),
+            retry_limiter: RateLimiter::new(config.retry_rate, config.retry_burst),
             config,
             entries: HashMap::new(),
             urgent: BTreeMap::new(),
@@ -130,7 +137,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
 
     pub(super) fn add(&mut self, key: K, priority: Priority, now: Instant) {
         self.advance(now);
-        self.want(key, priority, now);
+        self.want(key, priority, now, false);
         // An urgent add may have ended a hold.
         self.advance(now);
     }
@@ -184,6 +191,22 @@ impl<K: Clone + Eq + Hash> Core<K> {
             entry.failures = 0;
             self.prune(key);
         }
+    }
+
+    /// Forgets all about the key, unless a worker has it: then only what would follow.
+    pub(super) fn remove(&mut self, key: &K) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let empty = Entry { work: entry.work, ..Entry::default() };
+        let Entry { wanted, hold, delayed, .. } = std::mem::replace(entry, empty);
+        let timers = [hold.map(|hold| hold.due), delayed.map(|delayed| delayed.due)];
+        for due in timers.into_iter().flatten() {
+            self.timers.remove(&due);
+        }
+        if let Some(Wanted { priority, seq, .. }) = wanted {
+            // A key in work is in neither line.
+            self.ready(priority).remove(&seq);
+        }
+        self.prune(key);
     }
 
     pub(super) fn failures(&self, key: &K) -> u32 {
@@ -255,6 +278,17 @@ impl<K: Clone + Eq + Hash> Core<K> {
             .min()
     }
 
+    /// Since when the oldest waiting key has been waiting, among those that are not retries and
+    /// were not added by a timer only.
+    pub(super) fn oldest_new(&self) -> Option<Instant> {
+        let first = |ready: &BTreeMap<u64, K>| {
+            let mut waiting = ready.values().filter_map(|key| self.entries.get(key));
+            waiting.find(|entry| !entry.is_again()).and_then(|entry| entry.wanted)
+        };
+        let new = [&self.urgent, &self.routine].into_iter().filter_map(first);
+        new.map(|wanted| wanted.since).min()
+    }
+
     /// The next time at which the state changes without a call.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.timers.first_key_value().map(|((at, _), _)| *at)
@@ -287,8 +321,8 @@ impl<K: Clone + Eq + Hash> Core<K> {
         }
     }
 
-    /// Marks the key as wanted, or merges the add into its hold.
-    fn want(&mut self, key: K, priority: Priority, now: Instant) {
+    /// Marks the key as wanted, or merges the add into its hold. `timed`: a timer adds it.
+    fn want(&mut self, key: K, priority: Priority, now: Instant, timed: bool) {
         if self.shut_down {
             return;
         }
@@ -305,6 +339,9 @@ impl<K: Clone + Eq + Hash> Core<K> {
             return;
         }
         let free = entry.work.is_none();
+        if let Some(wanted) = &mut entry.wanted {
+            wanted.timed &= timed;
+        }
         match &mut entry.wanted {
             Some(wanted) if wanted.priority <= priority => {}
             Some(wanted) => {
@@ -317,7 +354,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
                 }
             }
             None => {
-                entry.wanted = Some(Wanted { priority, seq, since: now });
+                entry.wanted = Some(Wanted { priority, seq, since: now, timed });
                 self.adds += 1;
                 if free {
                     self.ready(priority).insert(seq, key);
@@ -368,7 +405,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
                 Timer::Delayed => entry.delayed.take().map(|delayed| delayed.priority),
             };
             if let Some(priority) = priority {
-                self.want(key, priority, due);
+                self.want(key, priority, due, true);
             }
         }
     }
@@ -379,10 +416,10 @@ impl<K: Clone + Eq + Hash> Core<K> {
         let (_, key) = self.ready(priority).pop_first()?;
         self.turns.took(urgent, !self.routine.is_empty());
         let entry = self.entries.get_mut(&key)?;
+        let again = entry.is_again();
         let wanted = entry.wanted.take()?;
         entry.work = Some(Work { priority: wanted.priority, started: now });
         self.processing += 1;
-        let again = entry.failures > 0;
         Some(Taken { key, waited: now.saturating_duration_since(wanted.since), again })
     }
 

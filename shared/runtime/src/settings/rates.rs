@@ -3,7 +3,7 @@
 use ccm_settings::SettingValue;
 
 /// Reads a rate: 0 means the default, a negative number no limit.
-pub(super) fn per_second(text: &str, default: &str) -> Result<Option<f64>, String> {
+pub fn per_second(text: &str, default: &str) -> Result<Option<f64>, String> {
     zero_is_default(text, default).map(|number: f64| (number >= 0.0).then_some(number))
 }
 

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    AbsenceProof, Call, CallClass, CallReport, Claim, Cloud, CloudError, Detail, ErrorKind, Fleet,
-    InstanceTraits, Instances, Lookup, LookupResult, NodeIdentity, ProofMethod,
+    AbsenceProof, Answers, Call, CallClass, CallReport, Claim, Cloud, CloudError, Detail,
+    ErrorKind, Fleet, InstanceTraits, Instances, Lookup, LookupResult, NodeIdentity, ProofMethod,
+    one_each,
 };
+use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Operation, PAGE, SCHEME, SimCloud, SimInstance};
@@ -46,6 +48,20 @@ impl Instances for SimCloud {
             }
         }
         answers
+    }
+
+    fn lookup_each<'a>(
+        &'a self,
+        nodes: &'a [NodeIdentity],
+        detail: Detail,
+        call: Call,
+    ) -> Answers<'a> {
+        let size = if self.state.faults.streams() { 1 } else { nodes.len().max(1) };
+        let answers = stream::iter(nodes.chunks(size)).then(move |part| async move {
+            let answers = self.lookup(part, detail, call).await;
+            stream::iter(one_each(answers, part.len()))
+        });
+        answers.flatten().enumerate().boxed()
     }
 
     async fn list(&self, _: Detail, call: Call) -> Result<Fleet, CloudError> {
@@ -116,8 +132,9 @@ impl SimCloud {
             return Err(late());
         }
         self.state.counter.count(operation, nodes);
-        let outcome =
-            timeout_at(call.end, self.inject(operation)).await.unwrap_or_else(|_| Err(late()));
+        let outcome = timeout_at(call.end, self.inject(operation, nodes))
+            .await
+            .unwrap_or_else(|_| Err(late()));
         let error = outcome.as_ref().err();
         let report = CallReport {
             error: error.map(|error| error.kind),
@@ -129,10 +146,20 @@ impl SimCloud {
     }
 
     /// What is planned for this call: an error, or an effect on its answer.
-    async fn inject(&self, operation: Operation) -> Result<Option<Effect>, CloudError> {
+    async fn inject(
+        &self,
+        operation: Operation,
+        nodes: usize,
+    ) -> Result<Option<Effect>, CloudError> {
         let strike = self.state.faults.strike(operation);
         if !strike.delay.is_zero() {
             sleep(strike.delay).await;
+        }
+        if !strike.each.is_zero() {
+            for _ in 0..nodes {
+                let _worker = self.state.worker.lock().await;
+                sleep(strike.each).await;
+            }
         }
         match strike.effect {
             Some(Effect::Hang) => std::future::pending().await,
@@ -142,6 +169,11 @@ impl SimCloud {
     }
 
     fn answer(&self, batch: &[NodeIdentity], effect: Option<&Effect>) -> Vec<LookupResult> {
+        if let Some(Effect::FailCalls(names, error)) = effect
+            && batch.iter().any(|node| names.contains(&node.name))
+        {
+            return vec![Err(error.clone()); batch.len()];
+        }
         let mut answers: Vec<LookupResult> =
             batch.iter().map(|node| self.look(node, effect)).collect();
         if let Some(Effect::AnswerCount(more)) = effect {

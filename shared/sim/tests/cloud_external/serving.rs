@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use ccm_cloud::{Call, Detail, ErrorKind, NodeIdentity};
 use ccm_providers::external::{
-    proto::{self, instances_client::InstancesClient, provider_client::ProviderClient},
+    proto::{
+        self, instances_client::InstancesClient, lookup_answer::Answer,
+        provider_client::ProviderClient,
+    },
     server::Listener,
 };
 use ccm_sim::{
@@ -143,6 +146,31 @@ async fn a_wrong_number_of_answers_is_rejected() {
         assert!(count == 500 || count == 100, "one part only: {count}");
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 600 - count);
     }
+}
+
+/// A client without streams gets the answers that came before the deadline, too.
+#[tokio::test]
+async fn a_deadline_loses_no_answer_that_came_before() {
+    let sim = SimCloud::new();
+    let names = sim.add_many(0, 60).into_iter().map(|instance| instance.name);
+    let nodes = names.map(|name| proto::NodeIdentity { name: Some(name), ..Default::default() });
+    let question = proto::LookupInstancesRequest { nodes: nodes.collect(), ..Default::default() };
+    let each = Duration::from_millis(50);
+    sim.faults().add(Fault::new(Effect::OneByOne { each, streams: true }));
+    let served = Served::start(sim, "http://127.0.0.1:0", None).await;
+    let mut client = InstancesClient::new(raw(&served).await);
+    let mut question = tonic::Request::new(question);
+    question.set_timeout(Duration::from_secs(1));
+    let answers = client.lookup_instances(question).await.unwrap().into_inner().answers;
+    let (found, missing): (Vec<_>, Vec<_>) =
+        answers.iter().partition(|answer| matches!(answer.answer, Some(Answer::Found(_))));
+    assert_eq!(answers.len(), 60);
+    assert!(!found.is_empty() && !missing.is_empty(), "{} answers", found.len());
+    let late = |answer: &&proto::LookupAnswer| match &answer.answer {
+        Some(Answer::Error(error)) => error.kind() == proto::ErrorKind::Timeout,
+        _ => false,
+    };
+    assert!(missing.iter().all(late), "{missing:?}");
 }
 
 #[tokio::test]

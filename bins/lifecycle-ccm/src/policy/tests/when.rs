@@ -60,6 +60,11 @@ fn a_pass_is_bounded_and_cases_go_first() {
     let names = names(&agenda);
     assert_eq!((names.len(), names[0]), (LOOKUPS_PER_PASS, "z-case"));
     assert!(!names.contains(&"n-0000"), "nodes that were never looked up go first");
+    for (most, expect) in [(0, 1), (1, 1), (40, 40), (1_000_000, LOOKUPS_PER_PASS)] {
+        decider.limit_lookups(most);
+        let agenda = decider.agenda(at(6.0), &views, &Policy::default());
+        assert_eq!((agenda.look_up.len(), &*agenda.look_up[0]), (expect, "z-case"), "{most}");
+    }
 }
 
 #[test]

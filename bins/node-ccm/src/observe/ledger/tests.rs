@@ -6,7 +6,7 @@ use crate::plan::WaitReason;
 
 fn ledger() -> (Ledger, Metrics) {
     let metrics = Metrics::new();
-    (Ledger::new(NodeMetrics::new(&metrics)), metrics)
+    (Ledger::new(NodeMetrics::new(&metrics), Some(1.0)), metrics)
 }
 
 fn name() -> Arc<str> {
@@ -104,4 +104,29 @@ fn the_histograms_of_upstream_keep_their_bounds() {
             assert_eq!(sample(&metrics, &line).as_deref(), Some(count), "{line}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_needs_no_turn_any_more_does_not_wait() {
+    let (ledger, metrics) = ledger();
+    let waiting = || sample(&metrics, "ccm_node_corrections_waiting ");
+    let other: Arc<str> = Arc::from("node-2");
+    assert_eq!(ledger.take_turn(&name(), 1), Ok(()));
+    for end in [Ledger::settled, Ledger::forget] {
+        ledger.take_turn(&other, 1).unwrap_err();
+        assert_eq!(waiting().as_deref(), Some("1"));
+        end(&ledger, &other);
+        assert_eq!(waiting().as_deref(), Some("0"));
+    }
+    ledger.take_turn(&other, 1).unwrap_err();
+    assert_eq!(ledger.set_correction_rate(None), [Arc::clone(&other)]);
+    assert_eq!((ledger.take_turn(&other, 1), waiting().as_deref()), (Ok(()), Some("0")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_ends_a_series_of_lookups_without_one() {
+    let (ledger, _) = ledger();
+    assert_eq!([ledger.unanswered(&name()), ledger.unanswered(&name())], [1, 2]);
+    ledger.remember(node("a"), answer());
+    assert_eq!(ledger.unanswered(&name()), 1);
 }

@@ -23,7 +23,7 @@ fn tainted(name: &str, minutes: u32) -> Node {
 
 #[test]
 fn only_nodes_of_this_provider_count() {
-    let ledger = Ledger::new(NodeMetrics::new(&Metrics::new()));
+    let ledger = Ledger::new(NodeMetrics::new(&Metrics::new()), None);
     ledger.set_state(&"waits".into(), State::Pending);
     ledger.set_state(&"foreign".into(), State::Foreign);
     ledger.set_state(&"elsewhere".into(), State::NotOurs);

@@ -152,6 +152,38 @@ async fn a_batch_keeps_waiting_when_other_workers_take_its_keys() {
     assert_eq!(batch, Some(vec![2]));
 }
 
+/// Delayed keys all the time must not make new ones wait as in a burst.
+#[tokio::test(start_paused = true)]
+async fn delayed_keys_do_not_extend_the_batch_window() {
+    let queue = queue();
+    let mut batch_window = BatchWindow::default();
+    for key in 0..500 {
+        queue.add_after(key, Duration::from_millis(20) * (key + 1), Priority::Routine);
+    }
+    let mut slowest = Duration::ZERO;
+    let take = async {
+        while let Some(batch) = queue.get_batch(MAX, &mut batch_window).await {
+            for key in &batch {
+                queue.done(key);
+            }
+        }
+    };
+    let add = async {
+        for key in 1000..1010 {
+            sleep(Duration::from_millis(977)).await;
+            queue.add(key, Priority::Urgent);
+            let began = Instant::now();
+            while !queue.is_empty() {
+                sleep(Duration::from_millis(1)).await;
+            }
+            slowest = slowest.max(began.elapsed());
+        }
+        queue.shut_down();
+    };
+    tokio::join!(take, add);
+    assert!(slowest <= Duration::from_millis(20), "{slowest:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failing_key_does_not_extend_the_batch_window() {
     let short = Duration::from_millis(1);

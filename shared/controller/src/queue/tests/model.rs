@@ -26,6 +26,7 @@ enum Op {
     Retry(Key),
     RetryAfter(Key, u64),
     Forget(Key),
+    Remove(Key),
     Done(Key),
     Take,
     TakeBatch(usize),
@@ -42,6 +43,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => key().prop_map(Op::Retry),
         2 => (key(), 0..600_u64).prop_map(|(key, after)| Op::RetryAfter(key, after)),
         2 => key().prop_map(Op::Forget),
+        2 => key().prop_map(Op::Remove),
         6 => key().prop_map(Op::Done),
         8 => Just(Op::Take),
         1 => (0..4_usize).prop_map(Op::TakeBatch),
@@ -186,6 +188,12 @@ impl Model {
             Op::Forget(key) => {
                 self.failures.remove(&key);
             }
+            Op::Remove(key) => {
+                self.failures.remove(&key);
+                self.holds.retain(|hold| hold.key != key);
+                self.wishes.retain(|wish| wish.key != key);
+                self.delayed.retain(|(other, _, _)| *other != key);
+            }
             Op::ShutDown => {
                 *self = Self {
                     now: self.now,
@@ -271,6 +279,7 @@ impl Pair {
                 self.core.retry_after(key, millis(after), now);
             }
             Op::Forget(key) => self.core.forget(&key),
+            Op::Remove(key) => self.core.remove(&key),
             Op::Done(key) => {
                 self.core.done(&key, now);
             }

@@ -119,6 +119,33 @@ async fn only_urgent_adds_shorten_a_backoff_and_none_a_retry_after() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_removed_key_leaves_no_failure_and_no_wait() {
+    let queue = queue();
+    for in_work in [false, true] {
+        queue.add("a", Priority::Routine);
+        assert_eq!(queue.get().await, Some("a"));
+        fail(&queue, "a", 20).await;
+        queue.retry_after("a", Duration::from_mins(5));
+        queue.add_after("a", ms(900), Priority::Routine);
+        if in_work {
+            queue.remove(&"a");
+            queue.done(&"a");
+        } else {
+            queue.done(&"a");
+            queue.remove(&"a");
+        }
+        assert_eq!(queue.failures(&"a"), 0);
+        assert!(timeout(Duration::from_mins(10), queue.get()).await.is_err(), "it is gone");
+        queue.add("a", Priority::Routine);
+        let began = Instant::now();
+        assert_eq!((queue.get().await, began.elapsed()), (Some("a"), ms(0)));
+        assert_eq!(fail(&queue, "a", 2).await, [5, 10]);
+        queue.remove(&"a");
+        queue.done(&"a");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn very_long_delays_are_accepted() {
     let queue = queue();
     let most = QueueConfig::default().max_retry_after;

@@ -7,6 +7,7 @@ use ccm_cloud::{
     LookupResult, NodeIdentity,
 };
 use futures::{StreamExt as _, stream::BoxStream};
+use parking_lot::Mutex;
 use tokio::time::timeout_at;
 use tonic::{Request, Response, Status, async_trait, metadata::MetadataMap};
 
@@ -165,20 +166,17 @@ impl instances_server::Instances for InstancesService {
         &self,
         request: Request<proto::LookupInstancesRequest>,
     ) -> Result<Response<proto::LookupInstancesResponse>, Status> {
-        let Lookup { nodes, detail, call } = Lookup::read(request)?;
+        let lookup = Lookup::read(request)?;
         let instances = self.instances().map_err(|error| to_status(&error))?;
-        let mut answers = within(call, instances.lookup(&nodes, detail, call)).await?;
-        if answers.len() != nodes.len() {
-            // The missing answer cannot be identified, so none is sent.
-            let what =
-                format!("the cloud gave {} answers about {} nodes", answers.len(), nodes.len());
-            answers = vec![Err(CloudError::new(ErrorKind::Malformed, what)); nodes.len()];
-        }
-        let answers = nodes
-            .iter()
-            .zip(&answers)
-            .map(|(node, answer)| answer_to_wire(&node.name, answer))
-            .collect();
+        // Every node gets an answer, so none of these stays empty.
+        let answers = Mutex::new(vec![proto::LookupAnswer::default(); lookup.nodes.len()]);
+        let collect = |place: usize, node: &NodeIdentity, answer: &LookupResult| {
+            if let Some(slot) = answers.lock().get_mut(place) {
+                *slot = answer_to_wire(&node.name, answer);
+            }
+        };
+        lookup.answer(instances, collect).await;
+        let answers = answers.into_inner();
         Ok(Response::new(proto::LookupInstancesResponse { answers }))
     }
 
