@@ -14,8 +14,7 @@ const UNUSED_UPSTREAM: &str = "it has no effect in cloud-controller-manager eith
 const ONE_CONTROLLER: &str = "this program runs one controller";
 const OPEN_PAGES: &str = "the HTTP pages require no token; restrict access by --bind-address=127.0.0.1 or a NetworkPolicy";
 const OWN_TLS: &str = "the HTTP pages use the defaults of the TLS library";
-const NO_MIGRATION: &str =
-    "leader migration is not supported; switch this controller off in the other controller manager first";
+const NO_MIGRATION: &str = "leader migration is not supported; switch this controller off in the other controller manager first";
 const NO_WEBHOOKS: &str = "there are no webhooks";
 const GO_ONLY: &str = "it configures the Go runtime";
 const NOT_BUFFERED: &str = "logs are written to stderr without a buffer";
