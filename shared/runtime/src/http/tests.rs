@@ -233,9 +233,7 @@ fn local(tls: Option<TlsSettings>) -> PageSettings {
 }
 
 /// A server on a free port on loopback.
-async fn serve(
-    tls: Option<TlsSettings>,
-) -> (SocketAddr, CancellationToken, tokio::task::JoinSet<()>) {
+fn serve(tls: Option<TlsSettings>) -> (SocketAddr, CancellationToken, tokio::task::JoinSet<()>) {
     let server = Server::bind(&local(tls), pages(&[])).unwrap();
     let (address, token) = (server.address().unwrap(), CancellationToken::new());
     let mut tasks = tokio::task::JoinSet::new();
@@ -256,7 +254,7 @@ const GET_AND_CLOSE: &str = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: clo
 
 #[tokio::test]
 async fn a_socket_is_answered() {
-    let (address, token, mut tasks) = serve(None).await;
+    let (address, token, mut tasks) = serve(None);
     let ask =
         async |request: &str| exchange(TcpStream::connect(address).await.unwrap(), request).await;
     let answer = ask(GET_AND_CLOSE).await;
@@ -286,7 +284,7 @@ async fn a_socket_is_answered() {
 
 #[tokio::test]
 async fn idle_connections_do_not_hold_up_the_end() {
-    let (address, token, mut tasks) = serve(None).await;
+    let (address, token, mut tasks) = serve(None);
     let mut idle = TcpStream::connect(address).await.unwrap();
     let mut half = TcpStream::connect(address).await.unwrap();
     half.write_all(b"GET /healthz HT").await.unwrap();
@@ -364,7 +362,7 @@ async fn a_new_certificate_is_taken_over_while_serving() {
     let folder = tempfile::tempdir().unwrap();
     let (first, second) = (pair(), pair());
     let settings = write(folder.path(), &first.certificate, &first.key);
-    let (address, token, _tasks) = serve(Some(settings)).await;
+    let (address, token, _tasks) = serve(Some(settings));
     assert!(trusted(address, &first.der).await);
     assert!(!trusted(address, &second.der).await);
     // Only one of the two files is new: they do not match, the old pair stays.

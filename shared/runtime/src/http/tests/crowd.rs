@@ -39,7 +39,7 @@ async fn slow_connections_do_not_keep_a_probe_out() {
     let get = GET_AND_KEEP;
     for (what, sent) in [("nothing", &get[..0]), ("half a request", &get[..9]), ("all", get)] {
         for from in [PROBE, NEIGHBOUR] {
-            let (address, token, _tasks) = serve(None).await;
+            let (address, token, _tasks) = serve(None);
             let mut held = Vec::new();
             for number in 0..MANY {
                 held.push(connection(from, address, sent).await);
@@ -56,7 +56,7 @@ async fn slow_connections_do_not_keep_a_probe_out() {
 
 #[tokio::test]
 async fn a_probe_before_a_burst_is_answered() {
-    let (address, token, _tasks) = serve(None).await;
+    let (address, token, _tasks) = serve(None);
     // Nothing is accepted while this thread connects.
     let mut probe = std::net::TcpStream::connect(address).unwrap();
     std::io::Write::write_all(&mut probe, GET_AND_CLOSE.as_bytes()).unwrap();
@@ -70,7 +70,7 @@ async fn a_probe_before_a_burst_is_answered() {
 
 #[tokio::test]
 async fn a_scraper_keeps_its_connection_while_a_neighbour_opens_many() {
-    let (address, token, _tasks) = serve(None).await;
+    let (address, token, _tasks) = serve(None);
     let mut scraper = connection(PROBE, address, b"").await;
     let mut held = Vec::new();
     for _ in 0..MANY {
@@ -90,7 +90,7 @@ async fn unfinished_handshakes_do_not_keep_a_probe_out() {
     let folder = tempfile::tempdir().unwrap();
     let pair = pair();
     let settings = write(folder.path(), &pair.certificate, &pair.key);
-    let (address, token, _tasks) = serve(Some(settings)).await;
+    let (address, token, _tasks) = serve(Some(settings));
     let mut held = Vec::new();
     for _ in 0..MANY {
         held.push(connection(NEIGHBOUR, address, b"\x16\x03\x01").await);
