@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
 
 mod arena;
+mod blind;
 mod burst;
 mod corrections;
 mod histories;
@@ -67,6 +68,8 @@ enum What {
     SlowCloud,
     /// A change of the whole fleet while new nodes arrive.
     Corrections,
+    /// Watches that do not work, and who leads then; only by name.
+    Blind,
     /// The gap between two leaders.
     Takeover,
     /// Two candidates for a Lease, and all that can happen to them.
@@ -80,6 +83,10 @@ enum What {
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    // The times of the protocol, not of the program.
+    if arguments.what == What::Blind {
+        return blind::measure().await;
+    }
     if cfg!(debug_assertions) {
         bail!("figures of a debug build mean nothing: use `make bench`");
     }

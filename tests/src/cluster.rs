@@ -19,6 +19,7 @@ use kube::{
 };
 
 pub mod audit;
+pub mod proxy;
 pub mod real;
 pub mod simulated;
 

@@ -16,7 +16,7 @@ use ccm_kube::{
 };
 use ccm_runtime::{
     health::Health,
-    leadership::Leadership,
+    leadership::{Eligibility, Leadership},
     metrics::Metrics,
     plans::{Mode, Plans},
     program::{Context, Program as _, load},
@@ -85,6 +85,7 @@ impl Whole {
             clients,
             cloud: Arc::new(cloud.clone()),
             leadership,
+            eligibility: Eligibility::default(),
             events,
             plans: Plans::new(settings.common.mode, &metrics),
             settings: own.subscribe(),

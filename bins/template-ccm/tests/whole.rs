@@ -12,7 +12,7 @@ use ccm_kube::{
 };
 use ccm_runtime::{
     health::Health,
-    leadership::Leadership,
+    leadership::{Eligibility, Leadership},
     metrics::Metrics,
     plans::{Mode, Plans},
     program::{Context, Program as _, load},
@@ -69,6 +69,7 @@ impl Whole {
             clients,
             cloud: Arc::new(cloud.clone()),
             leadership,
+            eligibility: Eligibility::default(),
             events,
             plans: Plans::new(settings.common.mode, &metrics),
             settings: watch::Sender::new(Arc::clone(&settings.own)).subscribe(),

@@ -150,14 +150,14 @@ func apiServer() row {
 		graph{
 			title: "Silence of the watch",
 			about: about{
-				shows:  "Time since the last event on the watch, by replica. The API server sends a bookmark at least once a minute.",
-				normal: "A sawtooth below a minute.",
-				do:     "Rising on one replica: its connection is dead; the informer lists again by itself. On all replicas: check the API server. A clock difference between Prometheus and the node adds to this value.",
+				shows:  "Time since the watch was last known to work, by replica.",
+				normal: "A sawtooth below 45 s.",
+				do:     "Rising: the watch does not work; the line `nodes` of `/readyz?verbose` says why. The replica cannot lead. A clock difference between Prometheus and the node adds to this value.",
 				alert:  "CCMWatchStale",
 			},
 			unit:  units.Seconds,
 			lines: []line{{"clamp_min(time() - " + highest("instance, resource", of("ccm_informer_last_event_timestamp_seconds")) + ", 0)", "{{instance}} {{resource}}"}},
-			bad:   []step{{300, red}},
+			bad:   []step{{60, red}},
 		}.panel(),
 		graph{
 			title: "Relists and unreadable objects",

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use ccm_kube::{
-    informer::{Informer, InformerMetrics, Trouble},
+    informer::{Informer, InformerMetrics, WatchState},
     store::{Change, Store, Stored},
 };
 use ccm_runtime::{
     health::{Health, Scope, Verdict},
+    leadership::Eligibility,
     metrics::Metrics,
     program::{Context, Program},
     rights::Right,
@@ -33,9 +34,11 @@ pub fn metrics(metrics: &Metrics) -> InformerMetrics {
 pub struct Watches {
     client: kube::Client,
     health: Health,
+    eligibility: Eligibility,
     supervisor: Supervisor,
     token: CancellationToken,
     metrics: InformerMetrics,
+    streams: bool,
 }
 
 impl Watches {
@@ -44,36 +47,44 @@ impl Watches {
         Self {
             client: context.clients.watch.clone(),
             health: context.health.clone(),
+            eligibility: context.eligibility.clone(),
             supervisor: context.supervisor.clone(),
             token: context.token.clone(),
             metrics: metrics(&context.metrics),
+            streams: context.common.borrow().kube.streams_lists,
         }
     }
 
     /// Keeps `store` current and calls `on_change` for every change; it must not block. Returns
-    /// after the first complete list; until then `/readyz` fails and shows the last error.
+    /// after the first complete list. While the watch does not work, `/readyz` fails and shows
+    /// why, and this replica does not become the leader.
     pub async fn watch<K: Stored>(
         &self,
         store: &Store<K>,
         on_change: impl FnMut(Change<K>) + Send + 'static,
     ) {
         let informer =
-            Informer::new(self.client.clone(), store.clone(), Box::new(on_change), &self.metrics);
-        let (seen, trouble) = (store.clone(), informer.trouble());
-        self.health.add(plural::<K>(), Scope::Readiness, move || verdict(&seen, &trouble));
+            Informer::new(self.client.clone(), store.clone(), Box::new(on_change), &self.metrics)
+                .streaming(self.streams);
+        let (seen, state) = (store.clone(), informer.state());
+        self.eligibility.require(state.clone());
+        self.health.add(plural::<K>(), Scope::Readiness, move || verdict(&seen, &state));
         let task = format!("{}-informer", K::Wire::kind(&()).to_ascii_lowercase());
         self.supervisor.spawn(task, informer.run(self.token.clone()));
         store.wait_synced().await;
     }
 }
 
-fn verdict<K: Stored>(store: &Store<K>, trouble: &Trouble) -> Verdict {
+fn verdict<K: Stored>(store: &Store<K>, state: &WatchState) -> Verdict {
     let kind: Cow<'_, str> = plural::<K>();
-    if store.is_synced() {
-        return Verdict::Passed(format!("{} {kind} watched", store.len()));
+    if !store.is_synced() {
+        let why = state.last_error().map(|error| format!(": {error}")).unwrap_or_default();
+        return Verdict::Failed(format!("the {kind} have not been listed yet{why}"));
     }
-    let why = trouble.last_error().map(|error| format!(": {error}")).unwrap_or_default();
-    Verdict::Failed(format!("the {kind} have not been listed yet{why}"))
+    match state.failure() {
+        None => Verdict::Passed(format!("{} {kind} watched", store.len())),
+        Some(failed) => Verdict::Failed(failed.to_string()),
+    }
 }
 
 #[cfg(test)]

@@ -1,78 +1,99 @@
 //! Keeps a [`Store`] in sync with the API server and reports every relevant change.
 //!
-//! A paged list, then a watch from its version. A watch that ends or fails is restarted
-//! where it stopped; one that cannot continue ([`RELIST_AFTER`]) is dropped and everything
-//! is listed again. A new list also shows objects deleted meanwhile.
+//! A list, in pages or streamed, then watches, each from the version that the last one reached. A watch that
+//! ends or fails is restarted where it stopped; one that cannot continue ([`RELIST_AFTER`]) is
+//! dropped and everything is listed again. A new list also shows objects deleted meanwhile.
+//!
+//! A watch that is silent without a cause is noticed: `health` has the rules, `comparison`
+//! the requests for them, and [`WatchState`] is what others see of it.
 
+mod comparison;
+mod failure;
+mod health;
 mod metrics;
-mod pace;
+mod state;
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{convert::Infallible, ops::Range, pin::pin, time::Duration};
 
 use futures::StreamExt as _;
 use kube::{
     Api, Client,
-    core::Status,
-    runtime::{
-        utils::Backoff as _,
-        watcher::{self, Config, DefaultBackoff, Event},
-    },
+    api::{ListParams, WatchParams},
+    core::WatchEvent,
+    runtime::{utils::Backoff as _, watcher::DefaultBackoff},
 };
-use parking_lot::Mutex;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 pub use metrics::InformerMetrics;
+pub use state::{FailedWatch, WatchState};
 
-use self::metrics::Meter;
-use crate::{
-    error::ApiError,
-    store::{Change, Store, Stored},
-};
+use self::{failure::Failure, metrics::Meter};
+use crate::store::{Change, Store, Stored};
 
 /// After this many consecutive errors that may make a watch unable to continue (server error,
-/// unreadable events), or one expired version, the stream is replaced by one that lists
-/// again. kube's watcher alone would retry an expired version without end if the response
-/// is an HTTP status instead of an event.
+/// unreadable events), or one expired version, everything is listed again.
 const RELIST_AFTER: u32 = 3;
 
-/// The longest wait after a failure; kube's back-off has the same cap.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The longest wait after a failure, unless the failure needs a list. A right that returns is
+/// used soon.
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
+
+/// The longest wait before a list because of an expired version.
+const LONGEST_WAIT_TO_LIST: Duration = Duration::from_secs(30);
 
 /// Objects per page of a list. Small, because a page is held twice while it is parsed: 100
 /// nodes of 16 KB are 3 MB, 500 would be 16 MB.
 const PAGE_SIZE: u32 = 100;
 
+/// How long a streamed list may take, in seconds.
+const LIST_SECONDS: u32 = 120;
+
 /// How long the server keeps a watch open, in seconds; random, so that the watches of many
-/// processes do not end together. A dead watch is detected five seconds after that.
-const WATCH_SECONDS: Range<u32> = 60..120;
+/// processes do not end together. Short, because the API server sends a bookmark two seconds
+/// before the end, which shows that the watch works.
+const WATCH_SECONDS: Range<u32> = 20..31;
+
+/// The same for a watch that has to show that it works.
+const TRIAL_SECONDS: u32 = 3;
+
+/// A watch that the server has not ended this long after its time is dead.
+const OVERDUE: Duration = Duration::from_secs(5);
+
+/// The least time between the starts of two watches: a server or proxy that closes every watch
+/// at once must not get thousands of requests per second.
+const BETWEEN_WATCHES: Duration = Duration::from_secs(1);
 
 /// The callback for changes. It must not block: it puts a key on a queue.
 pub type OnChange<K> = Box<dyn FnMut(Change<K>) + Send>;
 
 /// Watches one kind of object.
 pub struct Informer<K: Stored> {
+    client: Client,
     api: Api<K::Wire>,
     store: Store<K>,
     on_change: OnChange<K>,
     meter: Meter,
+    state: WatchState,
+    /// The back-offs outlive a watch and a list: a server where every watch fails must not serve
+    /// a whole list every few seconds.
     backoff: DefaultBackoff,
     /// The waits after an expired version, which only a new list can end: an outage before it
     /// must not make them long.
     expired: DefaultBackoff,
-    trouble: Trouble,
+    /// Consecutive failures that may make the watch unable to continue.
+    failures: u32,
+    next_watch: Instant,
+    /// Whether lists are streamed.
+    streams: bool,
 }
 
-/// The last error of an informer, until something is read again. For health checks; clones
-/// refer to the same informer.
-#[derive(Clone, Debug, Default)]
-pub struct Trouble(Arc<Mutex<Option<ApiError>>>);
-
-impl Trouble {
-    /// The last error, if nothing was read since.
-    pub fn last_error(&self) -> Option<ApiError> {
-        self.0.lock().clone()
-    }
+/// A list that has begun.
+struct Listing {
+    begun: Instant,
+    doubted_after: Option<u64>,
+    /// Whether it has objects newer than that.
+    has_news: bool,
 }
 
 impl<K: Stored> Informer<K> {
@@ -84,103 +105,221 @@ impl<K: Stored> Informer<K> {
         on_change: OnChange<K>,
         metrics: &InformerMetrics,
     ) -> Self {
+        let meter = metrics.of::<K>();
         Self {
-            api: Api::all(pace::paced(client)),
+            api: Api::all(client.clone()),
+            client,
             store,
             on_change,
-            meter: metrics.of::<K>(),
+            state: meter.state(),
+            meter,
             backoff: DefaultBackoff::default(),
             expired: DefaultBackoff::default(),
-            trouble: Trouble::default(),
+            failures: 0,
+            next_watch: Instant::now(),
+            streams: false,
         }
     }
 
-    /// The last error of this informer, for use while it runs.
-    pub fn trouble(&self) -> Trouble {
-        self.trouble.clone()
+    /// Streams its lists if the API server offers it, instead of reading pages.
+    #[must_use]
+    pub fn streaming(mut self, streams: bool) -> Self {
+        self.streams = streams;
+        self
+    }
+
+    /// The state of its watch, for use while it runs.
+    pub fn state(&self) -> WatchState {
+        self.state.clone()
     }
 
     /// Runs until `stop` is cancelled. Errors are counted and logged, never returned: the API
     /// server may recover.
     pub async fn run(mut self, stop: CancellationToken) {
+        let path = self.api.resource_url().to_owned();
+        let comparisons = comparison::run(self.client.clone(), path, self.state.clone());
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => (),
+            never = comparisons => match never {},
+            never = self.list_and_watch() => match never {},
+        }
+    }
+
+    async fn list_and_watch(&mut self) -> Infallible {
         loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                () = self.stream() => {}
+            match self.list().await {
+                Ok(version) => self.watch_from(version).await,
+                Err(failure) if self.streams && failure.is_unsupported() => {
+                    let resource = self.meter.resource();
+                    tracing::info!(resource, "the API server does not stream lists; using pages");
+                    self.streams = false;
+                }
+                Err(failure) => self.failed(failure).await,
             }
         }
     }
 
-    /// Reads one stream, from its list on, until it must be replaced.
-    async fn stream(&mut self) {
-        let config =
-            Config::default().page_size(PAGE_SIZE).timeout(rand::random_range(WATCH_SECONDS));
-        let mut events = std::pin::pin!(watcher::watcher(self.api.clone(), config));
-        let mut failures = 0;
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(event) => {
-                    failures = 0;
-                    self.apply(event);
+    /// Lists everything. Returns the version to watch from.
+    async fn list(&mut self) -> Result<String, Failure> {
+        self.meter.list();
+        self.store.begin_list();
+        let doubted_after = self.state.doubted_after();
+        let mut list = Listing { begun: Instant::now(), doubted_after, has_news: false };
+        let version = match self.streams {
+            true => self.list_streamed(&mut list).await?,
+            false => self.list_paged(&mut list).await?,
+        };
+        let gone = self.store.end_list();
+        self.report(gone);
+        let objects = self.store.len();
+        self.meter.objects(objects);
+        tracing::debug!(resource = self.meter.resource(), objects, "listed");
+        Ok(self.state.listed(list.begun, &version, list.has_news))
+    }
+
+    async fn list_paged(&mut self, list: &mut Listing) -> Result<String, Failure> {
+        let mut params = ListParams::default().limit(PAGE_SIZE);
+        loop {
+            let page = self.api.list(&params).await.map_err(Failure::List)?;
+            for wire in page.items {
+                self.take_listed(list, wire);
+            }
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                let version = page.metadata.resource_version;
+                return version.filter(|version| !version.is_empty()).ok_or(Failure::NoVersion);
+            }
+        }
+    }
+
+    /// A watch that begins with all objects (`WatchList`).
+    async fn list_streamed(&mut self, list: &mut Listing) -> Result<String, Failure> {
+        let params = WatchParams::default().timeout(LIST_SECONDS).initial_events();
+        let events = self.api.watch(&params, "").await.map_err(Failure::List)?;
+        let mut events = pin!(events);
+        let end = Instant::now() + Duration::from_secs(LIST_SECONDS.into()) + OVERDUE;
+        while let Ok(Some(event)) = timeout_at(end, events.next()).await {
+            match event.map_err(Failure::List)? {
+                WatchEvent::Added(wire) | WatchEvent::Modified(wire) => {
+                    self.take_listed(list, wire);
                 }
-                Err(error) => {
-                    let is_expired = is_expired(&error);
-                    failures += match is_expired {
-                        true => RELIST_AFTER,
-                        false => u32::from(ends_a_watch(&error)),
-                    };
-                    let error = to_api_error(error, self.api.resource_url());
-                    self.meter.failed(&error);
-                    *self.trouble.0.lock() = Some(error);
-                    // The back-offs outlive the stream: a server where every watch fails
-                    // must not serve a whole list every few seconds.
-                    let backoff = if is_expired { &mut self.expired } else { &mut self.backoff };
-                    sleep(backoff.next().unwrap_or(LONGEST_WAIT)).await;
-                    if failures >= RELIST_AFTER {
-                        return;
+                WatchEvent::Bookmark(bookmark) => {
+                    if bookmark.metadata.annotations.contains_key("k8s.io/initial-events-end") {
+                        return Ok(bookmark.metadata.resource_version);
                     }
                 }
+                WatchEvent::Deleted(_) => (),
+                WatchEvent::Error(status) => return Err(Failure::Event(status)),
+            }
+        }
+        Err(Failure::Unfinished)
+    }
+
+    fn take_listed(&mut self, list: &mut Listing, wire: K::Wire) {
+        list.has_news |= list.doubted_after.is_some_and(|after| {
+            version_of(&wire).and_then(|text| text.parse().ok()) > Some(after)
+        });
+        self.read_and_report(wire, Store::apply_listed);
+    }
+
+    /// Watches until everything must be listed again.
+    async fn watch_from(&mut self, mut version: String) {
+        self.failures = 0;
+        while self.failures < RELIST_AFTER && !self.state.must_list() {
+            sleep_until(self.next_watch).await;
+            self.next_watch = Instant::now() + BETWEEN_WATCHES;
+            self.watch(&mut version).await;
+        }
+    }
+
+    /// One watch, to its end.
+    async fn watch(&mut self, version: &mut String) {
+        let seconds = match self.state.failure() {
+            None => rand::random_range(WATCH_SECONDS),
+            Some(_) => TRIAL_SECONDS,
+        };
+        let params = WatchParams::default().timeout(seconds);
+        let events = match self.api.watch(&params, version).await {
+            Ok(events) => events,
+            Err(error) => return self.failed(Failure::Start(error)).await,
+        };
+        let mut events = pin!(events);
+        self.state.accepted();
+        let lasting = Duration::from_secs(seconds.into());
+        let (state, end) = (self.state.clone(), Instant::now() + lasting + OVERDUE);
+        while self.failures < RELIST_AFTER {
+            let next = tokio::select! {
+                biased;
+                () = state.list_needed() => return,
+                next = timeout_at(end, events.next()) => next,
+            };
+            let taken = match next {
+                Ok(Some(event)) => {
+                    event.map_err(Failure::Watch).and_then(|event| self.apply(event, version))
+                }
+                Ok(None) | Err(_) => return,
+            };
+            if let Err(failure) = taken {
+                self.failed(failure).await;
             }
         }
     }
 
-    fn apply(&mut self, event: Event<K::Wire>) {
-        self.meter.event();
-        // The start of a list is not a response yet.
-        if !matches!(event, Event::Init) {
-            *self.trouble.0.lock() = None;
-        }
-        match event {
-            Event::Init => {
-                self.meter.list();
-                self.store.begin_list();
+    /// Applies an event, which moves the watch to its version.
+    fn apply(&mut self, event: WatchEvent<K::Wire>, version: &mut String) -> Result<(), Failure> {
+        let (wire, is_deleted) = match event {
+            WatchEvent::Added(wire) | WatchEvent::Modified(wire) => (wire, false),
+            WatchEvent::Deleted(wire) => (wire, true),
+            WatchEvent::Bookmark(bookmark) => {
+                *version = bookmark.metadata.resource_version;
+                self.showed(version);
+                return Ok(());
             }
-            Event::InitApply(wire) => self.read_and_report(wire, Store::apply_listed),
-            Event::InitDone => {
-                let gone = self.store.end_list();
-                self.report(gone);
-                tracing::debug!(
-                    resource = self.meter.resource(),
-                    objects = self.store.len(),
-                    "listed"
-                );
-            }
-            Event::Apply(wire) => {
-                self.reset_backoff();
-                self.read_and_report(wire, Store::apply_watched);
-            }
-            Event::Delete(wire) => {
-                self.reset_backoff();
-                self.read_and_report(wire, |store, object| store.remove_watched(&object));
-            }
+            WatchEvent::Error(status) => return Err(Failure::Event(status)),
+        };
+        version_of(&wire).ok_or(Failure::NoVersion)?.clone_into(version);
+        self.showed(version);
+        if is_deleted {
+            self.read_and_report(wire, |store, object| store.remove_watched(&object));
+        } else {
+            self.read_and_report(wire, Store::apply_watched);
         }
         self.meter.objects(self.store.len());
+        Ok(())
     }
 
-    fn reset_backoff(&mut self) {
+    /// The watch showed that it works.
+    fn showed(&mut self, version: &str) {
+        self.state.showed(version);
+        self.failures = 0;
         self.backoff.reset();
         self.expired.reset();
+    }
+
+    /// Counts a failure and waits before the next attempt.
+    async fn failed(&mut self, failure: Failure) {
+        let (is_final, is_refusal) = (failure.is_final(), failure.is_refusal());
+        self.failures += match is_final {
+            true => RELIST_AFTER,
+            false => u32::from(failure.may_be_final()),
+        };
+        let error = failure.into_api_error(self.api.resource_url());
+        self.meter.failed(&error);
+        match is_refusal {
+            true => self.state.refused(error),
+            false => self.state.failed(error),
+        }
+        let (backoff, longest) = match is_final {
+            true => (&mut self.expired, LONGEST_WAIT_TO_LIST),
+            false => (&mut self.backoff, LONGEST_WAIT),
+        };
+        let wait = backoff.next().map_or(longest, |wait| wait.min(longest));
+        let ends_early = !self.state.must_list();
+        tokio::select! {
+            () = sleep(wait) => (),
+            () = self.state.list_needed(), if ends_early => (),
+        }
     }
 
     /// Skips an object that cannot be read; the others are not affected.
@@ -203,56 +342,7 @@ impl<K: Stored> Informer<K> {
     }
 }
 
-/// Whether a watch with this error may be unable to continue from its version. An
-/// unreachable server does not indicate that.
-fn ends_a_watch(error: &watcher::Error) -> bool {
-    match error {
-        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => match error
-        {
-            kube::Error::Api(status) => is_no_status(status) || refuses_version(status),
-            kube::Error::SerdeError(_) => true,
-            _ => false,
-        },
-        watcher::Error::WatchError(status) => refuses_version(status),
-        // A failed list starts again in any case.
-        watcher::Error::InitialListFailed(_) | watcher::Error::NoResourceVersion => false,
-    }
-}
-
-/// Whether the server says that a watch cannot continue from its version.
-fn is_expired(error: &watcher::Error) -> bool {
-    match error {
-        watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => status.code == 410,
-        _ => false,
-    }
-}
-
-/// The version is expired, too new for this server (after a restore), or unreadable for it.
-fn refuses_version(status: &Status) -> bool {
-    matches!(status.code, 400 | 410 | 504)
-}
-
-/// kube's result for a line that is JSON but neither an event nor a status.
-fn is_no_status(status: &Status) -> bool {
-    status.code == 0 && status.reason.is_empty()
-}
-
-fn to_api_error(error: watcher::Error, path: &str) -> ApiError {
-    match error {
-        watcher::Error::WatchFailed(kube::Error::Api(status)) if is_no_status(&status) => {
-            ApiError::Decode("a line that is not an event".to_owned())
-        }
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => match error.into() {
-            ApiError::NotFound => ApiError::NoSuchPath(path.to_owned()),
-            other => other,
-        },
-        watcher::Error::WatchError(status) => ApiError::from_status(&status),
-        watcher::Error::NoResourceVersion => {
-            ApiError::Decode("no resource version in a list or an object".to_owned())
-        }
-    }
+/// The object's version.
+fn version_of(wire: &impl kube::Resource<DynamicType = ()>) -> Option<&str> {
+    wire.meta().resource_version.as_deref().filter(|version| !version.is_empty())
 }

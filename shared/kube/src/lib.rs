@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`client`] | `ClientConfig` to `Clients`: one client each for work, watches, events and the Lease; the layers of a request |
 //! | [`error`] | `ApiError`: every way in which a request can fail, with its retry class |
-//! | [`informer`], [`store`] | list and watch of one kind; the objects, and which of two versions counts |
+//! | [`informer`], [`store`] | list and watch of one kind, and whether the watch works; the objects, and which of two versions counts |
 //! | [`node`] | how nodes are read: leniently, with shared strings |
 //! | [`mod@write`] | patches and deletions, each with the version and UID that it was decided on |
 //! | [`events`] | the event recorder: bounded, folded as client-go does, written by one task |

@@ -5,7 +5,7 @@
 //! | [`program`] | the trait `Program`; `start` and `check`, with `setup` in common; `parts`; `life`, from start to end; `provider`, `reload`; `specimens`, for the metrics reference |
 //! | [`programs`] | the list of programs: the only place, besides its crate, where a controller is added |
 //! | [`settings`] | the settings common to all programs; flags accepted without effect |
-//! | [`leadership`] | the election: `guard`, `observed`, `elector`, `term`, `standby` |
+//! | [`leadership`] | the election: `guard`, `observed`, `elector`, `eligibility`, `term`, `standby` |
 //! | [`limits`] | token buckets for the API server and the cloud, with `Retry-After` and adaptive rates |
 //! | [`cloud_gate`] | the `CallGate` of a process: limits, metrics, and the term for writes to the cloud |
 //! | [`plans`] | the decided steps of the program, for `/plan` |

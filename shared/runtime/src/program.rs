@@ -32,7 +32,7 @@ pub use start::main;
 
 use crate::{
     health::Health,
-    leadership::Leadership,
+    leadership::{Eligibility, Leadership},
     metrics::Metrics,
     plans::Plans,
     rights::Right,
@@ -101,6 +101,8 @@ pub struct Context<P: Program> {
     pub cloud: Arc<dyn Cloud>,
     /// Whether this replica leads: checked before each write.
     pub leadership: Leadership,
+    /// The watches without which this replica must not lead.
+    pub eligibility: Eligibility,
     /// Records events.
     pub events: EventRecorder,
     /// The published plans: decided steps that are not done yet. An observer only publishes.

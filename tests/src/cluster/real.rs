@@ -28,10 +28,11 @@ pub struct Options {
 
 /// A running etcd, on which several API servers may stand.
 pub struct Etcd {
-    child: Child,
+    child: parking_lot::Mutex<Option<Child>>,
     assets: PathBuf,
     port: u16,
-    _folder: tempfile::TempDir,
+    peer: u16,
+    folder: tempfile::TempDir,
 }
 
 impl Etcd {
@@ -40,13 +41,33 @@ impl Etcd {
         let assets = tokio::task::spawn_blocking(super::assets).await??;
         let folder = tempfile::Builder::new().prefix("quartet-etcd-").tempdir()?;
         let (port, peer) = (free_port()?, free_port()?);
-        let child = spawn_etcd(&assets, folder.path(), port, peer)?;
-        Ok(Self { child, assets, port, _folder: folder })
+        let child = parking_lot::Mutex::default();
+        let etcd = Self { child, assets, port, peer, folder };
+        etcd.spawn()?;
+        Ok(etcd)
     }
 
     /// Ends it.
     pub async fn stop(self) -> Result<()> {
-        end(self.child).await
+        self.end().await
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("etcd")
+    }
+
+    fn spawn(&self) -> Result<()> {
+        let child = spawn_etcd(&self.assets, self.folder.path(), self.port, self.peer)?;
+        *self.child.lock() = Some(child);
+        Ok(())
+    }
+
+    async fn end(&self) -> Result<()> {
+        let child = self.child.lock().take();
+        match child {
+            Some(child) => end(child).await,
+            None => Ok(()),
+        }
     }
 }
 
@@ -142,6 +163,36 @@ impl RealCluster {
         if let Some(child) = child {
             end(child).await?;
         }
+        self.start_apiserver().await
+    }
+
+    /// Copies etcd's data into the folder `to`, which must not exist. Stops the API server and
+    /// etcd meanwhile; no other API server may use this etcd.
+    pub async fn save_etcd(&self, to: &Path) -> Result<()> {
+        self.stop_both().await?;
+        copy(&self.etcd.data(), to).await?;
+        self.start_both().await
+    }
+
+    /// Puts etcd back to the data that [`save_etcd`](Self::save_etcd) copied, so that its
+    /// versions go back. Returns as soon as the API server is ready again.
+    pub async fn restore_etcd(&self, from: &Path) -> Result<()> {
+        self.stop_both().await?;
+        tokio::fs::remove_dir_all(self.etcd.data()).await?;
+        copy(from, &self.etcd.data()).await?;
+        self.start_both().await
+    }
+
+    async fn stop_both(&self) -> Result<()> {
+        let child = self.apiserver.lock().take();
+        if let Some(child) = child {
+            end(child).await?;
+        }
+        self.etcd.end().await
+    }
+
+    async fn start_both(&self) -> Result<()> {
+        self.etcd.spawn()?;
         self.start_apiserver().await
     }
 
@@ -268,6 +319,12 @@ fn spawn_etcd(assets: &Path, folder: &Path, port: u16, peer: u16) -> Result<Chil
         .kill_on_drop(true)
         .spawn()
         .context("starting etcd")
+}
+
+async fn copy(from: &Path, to: &Path) -> Result<()> {
+    let done = Command::new("cp").arg("-a").arg(from).arg(to).status().await?;
+    anyhow::ensure!(done.success(), "copying {}: {done}", from.display());
+    Ok(())
 }
 
 fn write_files(folder: &Path) -> Result<()> {

@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use bytes::Bytes;
 use ccm_objects::{Node, Shared};
@@ -41,12 +41,12 @@ impl Stored for LeanLease {
     }
 }
 
-/// An API server with one node and two Leases, whose watches deliver nothing.
+/// An API server with one node and two Leases, whose watches are accepted and end.
 fn client() -> kube::Client {
     let service = service_fn(|request: Request<Body>| async move {
         let query = request.uri().query().unwrap_or_default();
         if query.contains("watch=true") {
-            std::future::pending::<()>().await;
+            return Ok::<_, BoxError>(Response::new(Full::default()));
         }
         let object = |name: &str| json!({"metadata": {"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "1"}});
         let items = match request.uri().path() {
@@ -56,7 +56,7 @@ fn client() -> kube::Client {
         };
         let list = json!({"metadata": {"resourceVersion": "1"}, "items": items});
         let body = Full::new(Bytes::from(list.to_string()));
-        Ok::<_, BoxError>(Response::builder().status(200).body(body)?)
+        Ok(Response::new(body))
     });
     kube::Client::new(service, "default")
 }
@@ -67,12 +67,16 @@ async fn two_kinds_share_metrics_and_have_separate_checks() {
     let watches = Watches {
         client: client(),
         health: Health::new(),
+        eligibility: Eligibility::default(),
         supervisor: Supervisor::new(token.clone()),
         token: token.clone(),
         metrics: metrics(&registry),
+        streams: false,
     };
     let (nodes, leases) = (Store::<Node>::new(), Store::<LeanLease>::new());
     tokio::join!(watches.watch(&nodes, drop), watches.watch(&leases, drop));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(watches.eligibility.obstacle(), None);
     let mut checks: Vec<_> = watches
         .health
         .findings()

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use ccm_base::clock;
 use ccm_metrics::{Counter, Every, Family, FloatGauge, Gauge, Text, metrics};
 use kube::Resource;
 
+use super::state::WatchState;
 use crate::{
     error::{ApiError, ApiReason},
     store::Stored,
@@ -25,8 +25,9 @@ metrics! {
         [ALPHA] ccm_informer_errors { resource, reason } => errors: Family<Counter, (Text, ApiReason)>;
         /// Objects that could not be parsed and were skipped, counted on each read
         [ALPHA] ccm_informer_malformed_objects { resource } => malformed: Family<Counter, Text>;
-        /// Unix time of the last answer from the API server
-        [ALPHA] ccm_informer_last_event_timestamp_seconds { resource } => last_event: Family<FloatGauge, Text>;
+        /// Unix time at which the watch was last known to work: an event, a bookmark, or proof that nothing was missed;
+        /// before that the start of the program
+        [ALPHA] ccm_informer_last_event_timestamp_seconds { resource } => proven: Family<FloatGauge, Text>;
     }
 }
 
@@ -36,7 +37,7 @@ impl InformerMetrics {
     pub fn specimens_of<K: Stored>(&self) {
         let meter = self.of::<K>();
         meter.objects(0);
-        meter.event();
+        meter.state();
         self.errors.begin((meter.resource.clone(), Every));
     }
 
@@ -62,8 +63,10 @@ impl Meter {
         &self.resource
     }
 
-    pub(super) fn event(&self) {
-        self.metrics.last_event.of(self.resource.clone()).set(clock::unix_seconds());
+    /// The state of a watch that begins now.
+    pub(super) fn state(&self) -> WatchState {
+        let proven = self.metrics.proven.of(self.resource.clone());
+        WatchState::new(self.resource.clone(), proven)
     }
 
     pub(super) fn objects(&self, count: usize) {

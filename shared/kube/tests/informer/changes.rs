@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     running::Running,
-    server::{Server, node},
+    server::{Fault, Server, node},
 };
 
 #[tokio::test(start_paused = true)]
@@ -24,7 +24,8 @@ async fn everything_is_listed_in_pages_and_then_watched() {
     running.a_moment().await;
     assert_eq!((running.store.len(), running.reported().len()), (250, 250));
     let requests = server.requests();
-    assert_eq!(requests.len(), 4, "{requests:?}");
+    assert_eq!(requests.len(), 5, "{requests:?}");
+    assert!(requests[4].starts_with("compare"), "{requests:?}");
     assert!(
         requests[..3]
             .iter()
@@ -48,29 +49,64 @@ async fn everything_is_listed_in_pages_and_then_watched() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lists_are_streamed_where_the_server_offers_it() {
+    for (offered, verbs) in [(true, ["stream", "watch"]), (false, ["stream", "list"])] {
+        let server = Server::new();
+        if offered {
+            server.offer_streams();
+        }
+        for name in ["a", "b"] {
+            server.put(node(name, "x"));
+        }
+        let running = Running::streaming(&server);
+        running.store.wait_synced().await;
+        running.a_moment().await;
+        assert_eq!(running.reported(), ["+a:x", "+b:x"]);
+        let requests = server.requests();
+        let began: Vec<_> =
+            requests.iter().map(|request| request.split(' ').next().unwrap()).collect();
+        assert_eq!(began[..2], verbs, "{requests:?}");
+        // The next list: what is gone is noticed, and a refused stream is not tried again.
+        server.fail_watches([Fault::Event(410), Fault::Event(410)]);
+        server.restore(300, vec![node("b", "y")]);
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(running.reported(), ["b:x>y", "-a:x"]);
+        let streams = server.requests().iter().filter(|it| it.starts_with("stream")).count();
+        assert_eq!(streams > 0, offered);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn watches_end_in_time_but_not_together_and_go_on_where_they_ended() {
     let server = Server::new();
     server.put(node("a", "x"));
     let running = Running::synced(&server).await;
-    let (mut others, mut timeouts) = (Vec::new(), Vec::new());
+    let mut others = Vec::new();
     for _ in 0..10 {
         let other = Running::start(&server);
         other.store.wait_synced().await;
-        other.a_moment().await;
         others.push(other);
-        for request in server.requests() {
-            let timeout = request.split('&').find_map(|pair| pair.strip_prefix("timeoutSeconds="));
-            timeouts.extend(timeout.map(|seconds| seconds.parse::<u64>().unwrap()));
-        }
     }
-    assert!(timeouts.iter().all(|seconds| (60..120).contains(seconds)), "{timeouts:?}");
+    // The first watches are short.
+    sleep(Duration::from_secs(4)).await;
+    let requests = server.requests();
+    let timeouts: Vec<u64> = requests
+        .iter()
+        .filter_map(|request| {
+            request.split('&').find_map(|pair| pair.strip_prefix("timeoutSeconds="))
+        })
+        .map(|seconds| seconds.parse().unwrap())
+        .filter(|seconds| *seconds != 3)
+        .collect();
+    assert_eq!(timeouts.len(), 11, "{requests:?}");
+    assert!(timeouts.iter().all(|seconds| (20..=30).contains(seconds)), "{timeouts:?}");
     assert!(timeouts.iter().any(|seconds| *seconds != timeouts[0]), "{timeouts:?}");
     server.requests();
     let start = Instant::now();
     sleep(Duration::from_mins(10)).await;
     let times = server.times();
-    // Eleven informers, each with a new watch every 60 to 120 s.
-    assert!((40..=120).contains(&times.len()), "{} watches in {:?}", times.len(), start.elapsed());
+    // Eleven informers, each with a new watch every 20 to 30 s.
+    assert!((200..=341).contains(&times.len()), "{} watches in {:?}", times.len(), start.elapsed());
     assert_eq!(running.reported(), [""; 0]);
     server.put(node("a", "y"));
     running.a_moment().await;
@@ -146,14 +182,14 @@ async fn lists_are_paged_and_watches_end() {
     assert!(requests[0].contains("limit=100"), "{requests:?}");
     let (_, rest) = requests[1].split_once("timeoutSeconds=").unwrap();
     let seconds: u32 = rest.split('&').next().unwrap().parse().unwrap();
-    assert!((60..120).contains(&seconds), "{requests:?}");
+    assert_eq!(seconds, 3, "the first shows soon that watches work: {requests:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn it_stops_at_once_whatever_it_is_doing() {
     let server = Server::new();
     let mut watching = Running::synced(&server).await;
-    server.fail_lists([Some(crate::server::Fault::Status(503))]);
+    server.fail_lists([Some(Fault::Status(503))]);
     let mut waiting = Running::start(&server);
     waiting.a_moment().await;
     assert!(!waiting.store.is_synced());

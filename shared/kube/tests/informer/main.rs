@@ -10,4 +10,5 @@ mod faults;
 mod malformed;
 mod running;
 mod server;
+mod silence;
 mod writes;

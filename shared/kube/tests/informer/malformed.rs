@@ -62,7 +62,7 @@ async fn lines_that_are_no_events_do_not_stop_a_watch() {
     server.put(node("a", "x"));
     let running = Running::synced(&server).await;
     let mut later = node("b", "x");
-    later["metadata"]["resourceVersion"] = json!("500");
+    later["metadata"]["resourceVersion"] = json!("101");
     let lines = format!("no json\n{}", event("ADDED", &later));
     server.fail_watches([Fault::Says(lines)]);
     sleep(Duration::from_secs(130)).await;

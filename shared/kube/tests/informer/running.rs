@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_kube::{
-    informer::{Informer, InformerMetrics, Trouble},
+    informer::{Informer, InformerMetrics, WatchState},
     store::{Change, Store},
 };
 use ccm_objects::Node;
@@ -18,7 +18,7 @@ use crate::server::Server;
 pub struct Running {
     pub store: Store<Node>,
     pub stop: CancellationToken,
-    pub trouble: Trouble,
+    pub state: WatchState,
     reported: Arc<Mutex<Vec<String>>>,
     registry: Registry,
     tasks: JoinSet<()>,
@@ -26,16 +26,26 @@ pub struct Running {
 
 impl Running {
     pub fn start(server: &Server) -> Self {
+        Self::with(server, false)
+    }
+
+    /// One that streams its lists.
+    pub fn streaming(server: &Server) -> Self {
+        Self::with(server, true)
+    }
+
+    fn with(server: &Server, streams: bool) -> Self {
         let (store, stop) = (Store::new(), CancellationToken::new());
         let reported = Arc::new(Mutex::new(Vec::new()));
         let (metrics, mut registry) = (InformerMetrics::default(), Registry::default());
         metrics.register(&mut registry);
         let listener = Arc::clone(&reported);
         let on_change = Box::new(move |change| listener.lock().push(short(change)));
-        let informer = Informer::new(server.client(), store.clone(), on_change, &metrics);
-        let (trouble, mut tasks) = (informer.trouble(), JoinSet::new());
+        let informer =
+            Informer::new(server.client(), store.clone(), on_change, &metrics).streaming(streams);
+        let (state, mut tasks) = (informer.state(), JoinSet::new());
         tasks.spawn(informer.run(stop.clone()));
-        Self { store, stop, trouble, reported, registry, tasks }
+        Self { store, stop, state, reported, registry, tasks }
     }
 
     /// Starts and waits for the first list.

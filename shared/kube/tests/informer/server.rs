@@ -54,12 +54,41 @@ struct State {
     list_faults: VecDeque<Option<Fault>>,
     watch_faults: VecDeque<Fault>,
     always: Option<Fault>,
+    /// Whether a watch sends a bookmark two seconds before its end.
+    has_bookmarks: bool,
+    /// The version at the last list.
+    read_at: u64,
+    is_unreachable: bool,
+    /// Whether lists can be streamed.
+    can_stream: bool,
+    /// Whether another kind is written before each list.
+    is_busy: bool,
     requests: Vec<(Instant, String)>,
 }
 
 impl Server {
     pub fn new() -> Self {
         Self { state: Arc::default(), version: watch::Sender::new(100) }
+    }
+
+    /// Sends bookmarks from now on.
+    pub fn send_bookmarks(&self) {
+        self.state.lock().has_bookmarks = true;
+    }
+
+    /// Offers streamed lists from now on.
+    pub fn offer_streams(&self) {
+        self.state.lock().can_stream = true;
+    }
+
+    /// Writes another kind before each list from now on.
+    pub fn be_busy(&self) {
+        self.state.lock().is_busy = true;
+    }
+
+    /// Refuses all connections from now on, or no longer.
+    pub fn be_unreachable(&self, unreachable: bool) {
+        self.state.lock().is_unreachable = unreachable;
     }
 
     /// A bare client: responses reach kube's watcher unchanged.
@@ -70,6 +99,11 @@ impl Server {
             async move { server.answer(request).await }
         });
         kube::Client::new(service, "default")
+    }
+
+    /// Writes an object of another kind, which no watch of nodes shows.
+    pub fn write_elsewhere(&self) {
+        self.version.send_modify(|version| *version += 1);
     }
 
     /// Creates or updates a node, by name.
@@ -141,7 +175,8 @@ impl Server {
         self.state.lock().always = fault;
     }
 
-    /// The requests since the last call, as `list ...` and `watch ...` with their queries.
+    /// The requests since the last call, as `list ...`, `watch ...` and `compare ...` with their
+    /// queries.
     pub fn requests(&self) -> Vec<String> {
         let requests = std::mem::take(&mut self.state.lock().requests);
         requests.into_iter().map(|(_, request)| request).collect()
@@ -150,13 +185,14 @@ impl Server {
     /// The same, as the number of lists and of watches.
     pub fn counts(&self) -> (usize, usize) {
         let requests = self.requests();
-        let lists = requests.iter().filter(|request| request.starts_with("list")).count();
-        (lists, requests.len() - lists)
+        let count = |verb| requests.iter().filter(|request| request.starts_with(verb)).count();
+        (count("list"), count("watch"))
     }
 
-    /// The arrival times of the requests since the last call.
+    /// The arrival times of the watches since the last call.
     pub fn times(&self) -> Vec<Instant> {
-        let requests = std::mem::take(&mut self.state.lock().requests);
+        let mut requests = std::mem::take(&mut self.state.lock().requests);
+        requests.retain(|(_, request)| request.starts_with("watch"));
         requests.into_iter().map(|(time, _)| time).collect()
     }
 
@@ -175,19 +211,26 @@ impl Server {
             return Ok(self.patch(&name, &serde_json::from_slice(&body)?));
         }
         let watches = query.contains_key("watch");
+        let verb = match query.get("limit").map(String::as_str) {
+            _ if query.contains_key("sendInitialEvents") => "stream",
+            _ if watches => "watch",
+            Some("1") => "compare",
+            _ => "list",
+        };
         let fault = {
             let mut state = self.state.lock();
-            let verb = if watches { "watch" } else { "list" };
             let uri = request.uri().query().unwrap_or_default();
             state.requests.push((Instant::now(), format!("{verb} {uri}")));
-            if watches {
-                state.watch_faults.pop_front().or_else(|| state.always.clone())
-            } else {
-                state.list_faults.pop_front().flatten()
+            match verb {
+                _ if state.is_unreachable => Some(Fault::Unreachable),
+                "watch" => state.watch_faults.pop_front().or_else(|| state.always.clone()),
+                "list" => state.list_faults.pop_front().flatten(),
+                _ => None,
             }
         };
         match fault {
             Some(fault) => fault.meet(),
+            None if verb == "stream" => Ok(self.stream()),
             None if watches => Ok(self.watch(&query)),
             None => Ok(self.list(&query)),
         }
@@ -204,6 +247,10 @@ impl Server {
     fn list(&self, query: &HashMap<String, String>) -> Answer {
         let limit: usize = query.get("limit").map_or(usize::MAX, |limit| limit.parse().unwrap());
         let mut state = self.state.lock();
+        if state.is_busy {
+            self.write_elsewhere();
+        }
+        state.read_at = *self.version.borrow();
         let (snapshot, from): (usize, usize) = match query.get("continue") {
             Some(token) => {
                 let (snapshot, from) = token.split_once('-').unwrap();
@@ -227,6 +274,23 @@ impl Server {
         whole(200, list.to_string())
     }
 
+    /// All nodes as events, with a bookmark at the end.
+    fn stream(&self) -> Answer {
+        let state = self.state.lock();
+        if !state.can_stream {
+            return whole(422, status(422).to_string());
+        }
+        let mut lines: String = state.nodes.values().map(|node| event("ADDED", node)).collect();
+        lines += &event(
+            "BOOKMARK",
+            &json!({"kind": "Node", "apiVersion": "v1", "metadata": {
+                "resourceVersion": self.version.borrow().to_string(),
+                "annotations": {"k8s.io/initial-events-end": "true"},
+            }}),
+        );
+        whole(200, lines)
+    }
+
     fn watch(&self, query: &HashMap<String, String>) -> Answer {
         let from: u64 = query["resourceVersion"].parse().unwrap();
         if from < self.state.lock().lost_before {
@@ -234,25 +298,44 @@ impl Server {
         }
         let end = Instant::now() + Duration::from_secs(query["timeoutSeconds"].parse().unwrap());
         let (server, versions) = (self.clone(), self.version.subscribe());
+        let bookmark = server.state.lock().has_bookmarks.then(|| end - Duration::from_secs(2));
         let lines = stream::unfold(
-            (server, versions, from),
-            move |(server, mut versions, seen)| async move {
+            (server, versions, from, bookmark),
+            move |(server, mut versions, seen, mut bookmark)| async move {
                 loop {
-                    let next = server
-                        .state
-                        .lock()
-                        .log
-                        .iter()
-                        .find(|(version, _)| *version > seen)
-                        .cloned();
+                    let next = server.event_after(seen);
                     if let Some((version, event)) = next {
-                        return Some((event, (server, versions, version)));
+                        return Some((event, (server, versions, version, bookmark)));
                     }
-                    timeout_at(end, versions.changed()).await.ok()?.ok()?;
+                    match timeout_at(bookmark.unwrap_or(end), versions.changed()).await {
+                        Ok(changed) => changed.ok()?,
+                        Err(_) => {
+                            bookmark.take()?;
+                            let now = server.bookmark_version();
+                            // Bookmarks, too, are only sent above the version asked for.
+                            if now > from {
+                                let mark = json!({"metadata": {"resourceVersion": now.to_string()},
+                                    "kind": "Node", "apiVersion": "v1"});
+                                let seen = seen.max(now);
+                                let event = event("BOOKMARK", &mark);
+                                return Some((event, (server, versions, seen, bookmark)));
+                            }
+                        }
+                    }
                 }
             },
         );
         streamed(lines)
+    }
+
+    /// The version of the cache: that of the last consistent read.
+    fn bookmark_version(&self) -> u64 {
+        self.state.lock().read_at
+    }
+
+    /// The first event after this version.
+    fn event_after(&self, seen: u64) -> Option<(u64, String)> {
+        self.state.lock().log.iter().find(|(version, _)| *version > seen).cloned()
     }
 }
 

@@ -18,6 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    eligibility::Eligibility,
     guard::LeaseGuard,
     identity,
     log_throttle::LogThrottle,
@@ -34,6 +35,8 @@ const CALL: Duration = Duration::from_secs(5);
 const HASTE_JITTER: Duration = Duration::from_millis(100);
 /// Pause between two attempts to release a Lease that another client modifies meanwhile.
 const RELEASE_AGAIN: Duration = Duration::from_millis(50);
+/// Time between two looks at the watches of a replica that is no candidate.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// How an election ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +54,7 @@ pub struct Elector {
     guard: LeaseGuard,
     lock: LeaseLock,
     watcher: Client,
+    eligibility: Eligibility,
     leadership: Leadership,
     metrics: LeadershipMetrics,
     events: EventRecorder,
@@ -105,12 +109,20 @@ impl Elector {
             guard,
             lock,
             watcher,
+            eligibility: Eligibility::default(),
             leadership: Leadership::standby(write_timeout),
             metrics,
             events,
             throttle: LogThrottle::default(),
             may_hold: false,
         }
+    }
+
+    /// A candidate only while it is eligible.
+    #[must_use]
+    pub fn while_eligible(mut self, eligibility: Eligibility) -> Self {
+        self.eligibility = eligibility;
+        self
     }
 
     /// This candidate's holder identity.
@@ -165,6 +177,7 @@ impl Elector {
         tracing::info!(identity = self.identity, lease, "waiting to become leader");
         let mut known = String::new();
         loop {
+            self.wait_eligible().await;
             match self.attempt(self.call_timeout()).await {
                 Attempt::Ours(since, term) if self.begin(since, term) => return,
                 Attempt::Theirs => {
@@ -190,6 +203,23 @@ impl Elector {
         match observed.shared(&self.lease_name()) {
             Some(problem) => tracing::error!(lease, holder, "{problem}; standing by: {rival}"),
             None => tracing::info!(lease, holder, "another replica leads; standing by: {rival}"),
+        }
+    }
+
+    /// Waits until this replica may be a candidate.
+    async fn wait_eligible(&self) {
+        let mut is_logged = false;
+        while let Some(obstacle) = self.eligibility.obstacle() {
+            // A watch needs a moment to show that it works.
+            if !is_logged && obstacle.lasted > CALL {
+                let lease = &self.config.lease;
+                tracing::warn!(lease, "not a candidate for the lease: {obstacle}");
+                is_logged = true;
+            }
+            sleep(LOOK).await;
+        }
+        if is_logged {
+            tracing::info!(lease = self.config.lease, "a candidate for the lease again");
         }
     }
 

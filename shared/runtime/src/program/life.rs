@@ -79,6 +79,7 @@ impl<P: Program> Parts<P> {
         let context = self.context(cloud);
         let program = Arc::new(P::prepare(&context).await?);
         self.startup.pass("prepared");
+        let elects = elector.is_some();
         if let Some(elector) = elector {
             self.plans.stand_by(true);
             self.start_election(elector);
@@ -96,8 +97,13 @@ impl<P: Program> Parts<P> {
             Verdict::Passed(format!("{} tasks", work.running().len()))
         });
         program.lead(&context);
-        self.leadership.lost().await;
-        Err(Failure::Broken("leaderelection lost".to_owned()))
+        let why = tokio::select! {
+            () = self.leadership.lost() => "leaderelection lost".to_owned(),
+            failed = self.eligibility.lost(), if elects => {
+                format!("gives the lease back: {failed}")
+            }
+        };
+        Err(Failure::Broken(why))
     }
 
     /// Reviews the program's permissions in the background.
@@ -133,6 +139,7 @@ impl<P: Program> Parts<P> {
             clients: self.clients.clone(),
             cloud,
             leadership: self.leadership.clone(),
+            eligibility: self.eligibility.clone(),
             events: self.events.clone(),
             plans: self.plans.clone(),
             settings: self.own.clone(),
@@ -150,16 +157,23 @@ impl<P: Program> Parts<P> {
         let (leadership, lease) =
             (self.leadership.clone(), self.common.borrow().election.lease.clone());
         let (me, rival) = (elector.identity().to_owned(), elector.rival());
+        let eligibility = self.eligibility.clone();
         self.health.add("leaderElection", Scope::Liveness, move || {
             if leadership.is_overdue() {
                 let why = format!("failed election to renew leadership on lease {lease}");
                 return Verdict::Failed(why);
             }
             Verdict::Passed(match leadership.remaining().as_secs() {
-                _ if !leadership.is_leader() => match rival() {
-                    rival if rival.is_empty() => format!("standing by for lease {lease} as {me}"),
-                    rival => format!("standing by for lease {lease} as {me}; {rival}"),
-                },
+                _ if !leadership.is_leader() => {
+                    let stands = match eligibility.obstacle() {
+                        Some(obstacle) => format!("no candidate for lease {lease}: {obstacle}"),
+                        None => format!("standing by for lease {lease} as {me}"),
+                    };
+                    match rival() {
+                        rival if rival.is_empty() => stands,
+                        rival => format!("{stands}; {rival}"),
+                    }
+                }
                 left => {
                     format!("leads by lease {lease} as {me}, term ends in {left} s unless renewed")
                 }

@@ -17,7 +17,7 @@ use crate::{
     cloud_gate::CloudGate,
     health::{Condition, Health, Scope},
     http::{Pages, Server},
-    leadership::{Elector, Leadership, LeadershipMetrics, guard::LeaseGuard},
+    leadership::{Elector, Eligibility, Leadership, LeadershipMetrics, guard::LeaseGuard},
     limits::Limits,
     logging::LogControl,
     metrics::Metrics,
@@ -47,6 +47,7 @@ pub(super) struct Parts<P: Program> {
     pub(super) clients: Clients,
     pub(super) gate: CloudGate,
     pub(super) leadership: Leadership,
+    pub(super) eligibility: Eligibility,
     pub(super) startup: Condition,
     pub(super) common: watch::Receiver<Arc<CommonSettings>>,
     pub(super) own: watch::Receiver<Arc<P::Settings>>,
@@ -65,7 +66,7 @@ impl<P: Program> Parts<P> {
         let (common, own) = (reload.common(), reload.own());
         let settings = Arc::clone(&common.borrow());
         let tasks = Supervisor::new(CancellationToken::new());
-        let events_task = tasks.sibling();
+        let (events_task, eligibility) = (tasks.sibling(), Eligibility::default());
 
         let limits = Limits::new(settings.rates(), &metrics);
         let rest = Arc::new(RestMetrics::new(&metrics));
@@ -76,15 +77,13 @@ impl<P: Program> Parts<P> {
         // Errors of connections do not name the server.
         tracing::info!(server = clients.server, from = clients.origin, "the API server");
         let events = record_events::<P>(&settings, &clients, &metrics, &events_task);
-        let elector = elector::<P>(&settings, &clients, &events, &metrics);
+        let elector = elector::<P>(&settings, &clients, &events, &eligibility, &metrics);
         let leadership = match &elector {
             Some(elector) => elector.leadership().clone(),
             None if settings.mode == Mode::Observe => Leadership::observer(),
             None => Leadership::unconditional(),
         };
-        let gate = gate(&limits, &leadership, &metrics);
-        let shown = gate.clone();
-        health.add("cloud", Scope::Information, move || shown.verdict());
+        let gate = gate(&limits, &leadership, &health, &metrics);
         let plans = Plans::new(settings.mode, &metrics);
         if settings.mode == Mode::Observe {
             health.condition("mode", Scope::Information, "").pass(OBSERVES);
@@ -115,6 +114,7 @@ impl<P: Program> Parts<P> {
             clients,
             gate,
             leadership,
+            eligibility,
             startup,
             common,
             own,
@@ -128,6 +128,7 @@ fn elector<P: Program>(
     settings: &CommonSettings,
     clients: &Clients,
     events: &EventRecorder,
+    eligibility: &Eligibility,
     metrics: &Metrics,
 ) -> Option<Elector> {
     if settings.mode == Mode::Observe || !settings.election.enabled {
@@ -138,17 +139,21 @@ fn elector<P: Program>(
     let guarded = |guard: LeaseGuard| clients.lease_client(layer_fn(|stack| guard.layer(stack)));
     let config = settings.election.clone();
     let (program, watcher) = (P::IDENTITY.binary, clients.watch.clone());
-    Some(Elector::new(program, config, guarded, watcher, own, events.clone()))
+    let elector = Elector::new(program, config, guarded, watcher, own, events.clone());
+    Some(elector.while_eligible(eligibility.clone()))
 }
 
-/// The gate to the cloud, which lets writes pass only while this process leads.
-fn gate(limits: &Limits, leadership: &Leadership, metrics: &Metrics) -> CloudGate {
+/// The gate to the cloud, which lets writes pass only while this process leads, with its check.
+fn gate(limits: &Limits, leadership: &Leadership, health: &Health, metrics: &Metrics) -> CloudGate {
     let leadership = leadership.clone();
     let guard = move || match leadership.check_cloud_write() {
         Ok(term) => Ok(term.number),
         Err(lost) => Err(chain(&lost)),
     };
-    CloudGate::new(limits.clone(), metrics, Some(Box::new(guard)))
+    let gate = CloudGate::new(limits.clone(), metrics, Some(Box::new(guard)));
+    let shown = gate.clone();
+    health.add("cloud", Scope::Information, move || shown.verdict());
+    gate
 }
 
 /// The event recorder, with its writer unless this process only observes.

@@ -165,6 +165,8 @@ pub struct KubeSettings {
     /// Time limit for one request, retries included.
     #[serde(serialize_with = "duration::serialize")]
     pub timeout: Duration,
+    /// Whether lists are streamed where the API server offers it.
+    pub streams_lists: bool,
     /// The rate of reads and of writes, each.
     pub requests: Rate,
     /// The rate of events.
@@ -173,11 +175,12 @@ pub struct KubeSettings {
 
 impl fmt::Debug for KubeSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kubeconfig, master, timeout, requests, events } = self;
+        let Self { kubeconfig, master, timeout, streams_lists, requests, events } = self;
         f.debug_struct("KubeSettings")
             .field("kubeconfig", kubeconfig)
             .field("master", &master.as_deref().map(redact))
             .field("timeout", timeout)
+            .field("streams_lists", streams_lists)
             .field("requests", requests)
             .field("events", events)
             .finish()
@@ -193,6 +196,10 @@ ccm_settings::settings! {
         master: Option<String> = fixed(Text, "master", "");
         /// Time limit of one request to the API server, including retries and waiting for the rate limit.
         timeout: Duration = fixed(Duration, "kube-api-timeout", "30s"), positive;
+        /// Whether to list by a watch that begins with all objects (WatchList) instead of in pages: the API server
+        /// answers from its memory instead of etcd, and neither side holds a page. For Kubernetes 1.34 or newer; an
+        /// API server that does not offer it is asked for pages.
+        streams_lists: bool = fixed(Switch, "kube-api-streaming-lists", "false");
         /// Requests per second to the API server, separately for reads and writes; watches, Lease requests and events
         /// do not count. 0 means the default, a negative number no limit. The default is high on purpose: a new node
         /// takes two writes, so with upstream's 20 requests per second 5000 new nodes would wait for many minutes. The
@@ -209,7 +216,7 @@ ccm_settings::settings! {
     } => |_, _| {
         let requests = Rate { per_second: request_rate, burst: request_burst };
         let events = Rate { per_second: event_rate, burst: event_burst };
-        Some(Self { kubeconfig, master, timeout, requests, events })
+        Some(Self { kubeconfig, master, timeout, streams_lists, requests, events })
     }
 }
 

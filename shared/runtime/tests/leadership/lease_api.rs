@@ -257,7 +257,7 @@ impl LeaseApi {
     }
 }
 
-fn answer(status: StatusCode, object: &Value) -> Response<Answer> {
+pub fn answer(status: StatusCode, object: &Value) -> Response<Answer> {
     let body = Full::new(Bytes::from(object.to_string()));
     let mut response = Response::new(body.map_err(|never| match never {}).boxed_unsync());
     *response.status_mut() = status;

@@ -8,6 +8,7 @@
     reason = "a helper of a test fails as the test does"
 )]
 
+mod blind;
 mod chaos;
 mod clocks;
 mod elections;

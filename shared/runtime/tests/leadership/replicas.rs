@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ccm_kube::events::{EventMetrics, EventRecorder};
 use ccm_runtime::{
-    leadership::{Elector, Ended, Leadership, LeadershipMetrics},
+    leadership::{Elector, Eligibility, Ended, Leadership, LeadershipMetrics},
     settings::ElectionSettings,
 };
 use prometheus_client::registry::Registry;
@@ -51,6 +51,11 @@ impl Replica {
         Self::over(&Line::new(api), terms(), true)
     }
 
+    /// One that is a candidate only while it is eligible.
+    pub fn eligible(api: &LeaseApi, eligibility: Eligibility) -> Self {
+        Self::with("node-ccm", &Line::new(api), terms(), true, eligibility)
+    }
+
     /// One over this connection.
     pub fn over(line: &Line, terms: ElectionSettings, guarded: bool) -> Self {
         Self::of("node-ccm", line, terms, guarded)
@@ -58,13 +63,24 @@ impl Replica {
 
     /// A replica of this program.
     pub fn of(program: &str, line: &Line, terms: ElectionSettings, guarded: bool) -> Self {
+        Self::with(program, line, terms, guarded, Eligibility::default())
+    }
+
+    fn with(
+        program: &str,
+        line: &Line,
+        terms: ElectionSettings,
+        guarded: bool,
+        eligibility: Eligibility,
+    ) -> Self {
         let metrics = LeadershipMetrics::new(NAME);
         let mut registry = Registry::default();
         metrics.register(&mut registry);
         let (recorder, writer) =
             EventRecorder::new(line.client(None), "test", EventMetrics::default());
         let client = |guard| line.client(guarded.then_some(guard));
-        let elector = Elector::new(program, terms, client, line.client(None), metrics, recorder);
+        let elector = Elector::new(program, terms, client, line.client(None), metrics, recorder)
+            .while_eligible(eligibility);
         let (identity, leadership) = (elector.identity().to_owned(), elector.leadership().clone());
         let release = CancellationToken::new();
         let mut task = JoinSet::new();

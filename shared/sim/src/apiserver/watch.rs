@@ -131,6 +131,8 @@ pub(super) struct Watch {
     include: table::Include,
     effects: Effects,
     bookmarks: bool,
+    /// The version that the client asked for.
+    from: u64,
     position: u64,
     pending: VecDeque<Bytes>,
     /// Whether the next table contains the column definitions.
@@ -199,6 +201,7 @@ impl Core {
             include: table::Include::of(info),
             effects: effects.clone(),
             bookmarks: options.bookmarks,
+            from: options.from,
             position: options.from,
             pending: VecDeque::new(),
             headings: true,
@@ -273,7 +276,10 @@ impl Watch {
                 changed = self.tip.changed() => self.finished = changed.is_err(),
                 () = tokio::time::sleep_until(self.deadline) => self.finished = true,
                 () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
-                    self.send_bookmark(false);
+                    // As kube-apiserver, which says nothing at or below the version asked for.
+                    if self.position > self.from {
+                        self.send_bookmark(false);
+                    }
                     self.next_bookmark = self.following_bookmark();
                 }
             }

@@ -1,0 +1,222 @@
+//! Whether a watch works: a pure state machine that takes the time as a value.
+//!
+//! A watch can fail in silence: a proxy swallows its events, or it began at a version that the
+//! API server has not reached, because etcd was restored from an older copy. So silence must
+//! not mean that nothing changed. Three requests tell the two apart, from cheap to dear:
+//!
+//! 1. **The watch itself.** Each event and each bookmark proves that it works. kube-apiserver
+//!    sends a bookmark shortly before the end of a watch, and the informer's watches are short.
+//! 2. **A comparison**: the current version of the API server, by a consistent list of one
+//!    object. It is made when a watch begins and when a watch is silent for [`SILENT`]. If it
+//!    is the version that the watch has shown, nothing was missed. If it is lower, versions
+//!    went back and only a list helps. It also lets the API server's cache catch up with etcd,
+//!    so that the next bookmark has a newer version; without one there is no bookmark.
+//! 3. **A list**, after [`DOUBTFUL`]. If it has nothing newer than what the watch has shown,
+//!    nothing was missed. (Servers before 1.31 send bookmarks only after changes of the same
+//!    kind, so that silence alone proves nothing.) If it has, the next watch begins at the old
+//!    version, and a watch that works shows something at once.
+//!
+//! The list also repairs what was missed, so a replica with a deaf watch works on, late.
+//!
+//! After the API server was unreachable everything is listed: versions may have gone back and
+//! may have overtaken the version of the watch since.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::ApiError;
+
+/// The silence after which the watch is compared.
+const SILENT: Duration = Duration::from_secs(30);
+
+/// The time between two comparisons of a silent watch, or after a failed one.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// The silence after which everything is listed.
+const DOUBTFUL: Duration = Duration::from_secs(40);
+
+/// How long it may be unknown whether the watch works. Short enough that a failed watch is shown
+/// within a minute.
+const PATIENCE: Duration = Duration::from_secs(50);
+
+/// What is known about one informer's watch.
+#[derive(Clone, Debug)]
+pub struct WatchHealth {
+    begun: Instant,
+    /// Up to when the watch is known to have shown everything. `None` until it was known once.
+    proven: Option<Instant>,
+    listed: Instant,
+    /// The version up to which objects were listed or watched; `None` before the first list, or
+    /// if the version is not a number.
+    seen: Option<u64>,
+    /// Whether the server accepted the last watch.
+    is_accepted: bool,
+    /// A list had something newer than the watch, which has shown nothing since.
+    has_missed: bool,
+    /// The last error since something succeeded.
+    error: Option<ApiError>,
+    is_unreachable: bool,
+    must_list: bool,
+    /// The watch was silent for so long that a list has to show whether it missed anything.
+    is_doubted: bool,
+}
+
+/// A comparison that was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Comparison {
+    at: Instant,
+    seen: Option<u64>,
+}
+
+impl Comparison {
+    /// Whether there is a version to compare with: not before the first list.
+    pub fn has_version(&self) -> bool {
+        self.seen.is_some()
+    }
+}
+
+/// A watch that does not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// Since when; before it ever worked, since its informer began.
+    pub since: Instant,
+    /// The error or observation, for people.
+    pub why: String,
+}
+
+impl WatchHealth {
+    /// An informer that begins now.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            begun: now,
+            proven: None,
+            listed: now,
+            seen: None,
+            is_accepted: false,
+            has_missed: false,
+            error: None,
+            is_unreachable: false,
+            must_list: false,
+            is_doubted: false,
+        }
+    }
+
+    /// The version that a doubted watch has reached: a list shows whether there is more.
+    pub fn doubted_after(&self) -> Option<u64> {
+        self.seen.filter(|_| self.is_doubted && self.is_accepted)
+    }
+
+    /// A list that began at this time is complete, with this version. `has_news` if it had an
+    /// object newer than [`doubted_after`](Self::doubted_after). Returns the version to watch
+    /// from.
+    pub fn listed(&mut self, begun: Instant, version: &str, has_news: bool) -> String {
+        let from = match self.seen {
+            Some(seen) if has_news => seen.to_string(),
+            _ => version.to_owned(),
+        };
+        self.has_missed |= has_news;
+        if self.is_accepted && !self.has_missed && self.seen.is_some() {
+            self.proven = Some(begun);
+        }
+        self.listed = begun;
+        self.seen = from.parse().ok();
+        self.error = None;
+        (self.must_list, self.is_doubted) = (false, false);
+        from
+    }
+
+    /// The server accepted a watch.
+    pub fn accepted(&mut self) {
+        self.is_accepted = true;
+        self.error = None;
+    }
+
+    /// The server did not accept a watch.
+    pub fn refused(&mut self, error: ApiError) {
+        self.is_accepted = false;
+        self.error = Some(error);
+    }
+
+    /// The watch showed this version, by an event or by a bookmark.
+    pub fn showed(&mut self, now: Instant, version: &str) {
+        self.seen = version.parse().ok();
+        self.proven = Some(now);
+        self.has_missed = false;
+        self.error = None;
+    }
+
+    /// A list failed, or a watch that was accepted.
+    pub fn failed(&mut self, error: ApiError) {
+        self.error = Some(error);
+    }
+
+    /// A comparison is sent now.
+    pub fn compares(&self, now: Instant) -> Comparison {
+        Comparison { at: now, seen: self.seen }
+    }
+
+    /// The response to a comparison: the current version, or an error.
+    pub fn compared(&mut self, comparison: Comparison, answer: Result<&str, ApiError>) {
+        self.is_doubted |= self.seen.is_some() && comparison.at >= self.trusted() + DOUBTFUL;
+        self.must_list |= self.is_doubted;
+        let version = match answer {
+            Ok(version) => version.parse::<u64>().ok(),
+            Err(error) => {
+                self.is_unreachable |= matches!(error, ApiError::Unavailable(_));
+                // The error of the watch says more.
+                self.error.get_or_insert(error);
+                return;
+            }
+        };
+        let (Some(version), Some(seen)) = (version, comparison.seen) else { return };
+        self.must_list |= version < seen || std::mem::take(&mut self.is_unreachable);
+        if version == seen && self.is_accepted && !self.has_missed {
+            self.proven = self.proven.max(Some(comparison.at));
+        }
+    }
+
+    /// When to compare again after this comparison.
+    pub fn next_comparison(&self, comparison: Comparison) -> Instant {
+        (self.trusted() + SILENT).max(comparison.at + AGAIN)
+    }
+
+    /// Whether everything must be listed.
+    pub fn must_list(&self) -> bool {
+        self.must_list
+    }
+
+    /// Up to when the watch is known to have shown everything.
+    pub fn proven(&self) -> Option<Instant> {
+        self.proven
+    }
+
+    /// Why the watch does not work, unless it does.
+    pub fn silence(&self, now: Instant) -> Option<Silence> {
+        let age = self.proven.map(|proven| now.saturating_duration_since(proven));
+        let works = age.is_some_and(|age| age < PATIENCE);
+        let since = self.proven.unwrap_or(self.begun);
+        (!works).then(|| Silence { since, why: self.why() })
+    }
+
+    /// The last error.
+    pub fn error(&self) -> Option<&ApiError> {
+        self.error.as_ref()
+    }
+
+    /// Up to when the store is known to be complete.
+    fn trusted(&self) -> Instant {
+        self.proven.map_or(self.listed, |proven| proven.max(self.listed))
+    }
+
+    fn why(&self) -> String {
+        match &self.error {
+            Some(error) => error.to_string(),
+            None if self.has_missed => "it does not show changes that a list shows".to_owned(),
+            None => "no event and no bookmark".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
