@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use ccm_tests::{cluster::Kind, trials::Trials};
 
 mod kubectl;
+mod kubelets;
 mod live_rates;
 mod manifests;
 mod two_kinds;
@@ -18,6 +19,7 @@ fn main() -> anyhow::Result<ExitCode> {
     });
     all.extend(kubectl::trials(&trials)?);
     all.extend(two_kinds::trial(&trials));
+    all.extend(kubelets::trials(&trials));
     let manifests = match trials.kind {
         Kind::Real => Some(manifests::Manifests::new()?),
         Kind::Simulated => None,
