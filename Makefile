@@ -13,6 +13,8 @@ BUILD_DIST = RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --locked -
   --target $(HOST) $(addprefix -p ,$(notdir $(wildcard bins/*-ccm)))
 # Which releases of OpenStack: debian (old) or pypi (current).
 FLAVOUR ?= debian
+# Which machines: empty for all of them, short for those of a minute.
+KUBELETS ?=
 # Which benchmark.
 BENCH ?= all
 # Where docs/ is published: the dashboards link there.
@@ -21,8 +23,8 @@ DASHBOARDS = cd grafana/dashboards/source && GOFLAGS=-mod=readonly go run . -doc
 KUBERNETES = tests/kube-apiserver/build.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help tools demo demo-check test test-cluster test-rights test-manifests test-openstack \
-  test-alerts test-dashboards lint deny fmt build docs dashboards manifests bench model-check lines clean
+.PHONY: help tools demo demo-check test test-cluster test-rights test-manifests test-kubelets \
+  test-openstack test-alerts test-dashboards lint deny fmt build docs dashboards manifests bench model-check lines clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +60,12 @@ test-manifests: tools ## every base, overlay and choice of manifests/ on the rea
 	$(KUBERNETES)
 	$(PROGRAMS)
 	QUARTET_CLUSTER=real $(TEST) --test world -- manifests::
+
+test-kubelets: tools ## real kubelets without containers and the real node lifecycle controller: machines join, restart, die, freeze (five minutes; KUBELETS=short one)
+	$(KUBERNETES)
+	$(KUBERNETES) kubelets
+	$(PROGRAMS)
+	QUARTET_CLUSTER=real $(TEST) --test world -- kubelets::$(KUBELETS)
 
 test-openstack: tools ## the scenarios with real Keystone, Nova and Neutron on loopback, and a real kube-apiserver (root on Debian 12; FLAVOUR=debian|pypi)
 	$(KUBERNETES)

@@ -1,38 +1,60 @@
 #!/usr/bin/env bash
-# Builds kube-apiserver, kubectl and etcd from their Go modules into a cache
-# outside the checkout, and prints that folder. Does nothing when they are there.
-# With KUBEBUILDER_ASSETS set, that folder's binaries are used instead.
+# Builds programs of Kubernetes from their Go modules into a cache outside the
+# checkout, and prints their folder. Does nothing when they are there.
+#   build.sh            kube-apiserver, kubectl and etcd. With KUBEBUILDER_ASSETS set,
+#                       that folder's binaries are used instead.
+#   build.sh kubelets   kube-controller-manager, and the kubelet of kubelet/main.go
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 say() { printf '%s\n' "$*" >&2; }
 
-if [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
-  for tool in kube-apiserver etcd kubectl; do
-    [ -x "$KUBEBUILDER_ASSETS/$tool" ] || { say "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS holds no executable $tool"; exit 1; }
-  done
-  echo "$KUBEBUILDER_ASSETS"
-  exit 0
-fi
-
 kubernetes=$(awk '$1 == "k8s.io/kubernetes" && $2 ~ /^v/ {print $2; exit}' "$here/go.mod")
 etcd=$(awk '$1 == "go.etcd.io/etcd/server/v3" && $2 ~ /^v/ {print $2; exit}' "$here/go.mod")
 [ -n "$kubernetes" ] && [ -n "$etcd" ] || { say "$here/go.mod names no version of k8s.io/kubernetes or of etcd"; exit 1; }
-cache="${XDG_CACHE_HOME:-$HOME/.cache}/quartet/kube-apiserver-$kubernetes-etcd-$etcd"
+cache="${XDG_CACHE_HOME:-$HOME/.cache}/quartet"
 
-if [ ! -x "$cache/kube-apiserver" ] || [ ! -x "$cache/kubectl" ] || [ ! -x "$cache/etcd" ]; then
-  command -v go >/dev/null || { say "go is missing: install Go 1.26 or newer, or set KUBEBUILDER_ASSETS"; exit 1; }
-  say "building kube-apiserver $kubernetes and etcd $etcd into $cache (once; about 7 minutes on two cores)"
-  mkdir -p "$cache"
+case "${1:-}" in
+"")
+  tools=(kube-apiserver etcd kubectl)
+  if [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
+    for tool in "${tools[@]}"; do
+      [ -x "$KUBEBUILDER_ASSETS/$tool" ] || { say "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS holds no executable $tool"; exit 1; }
+    done
+    echo "$KUBEBUILDER_ASSETS"
+    exit 0
+  fi
+  folder="$cache/kube-apiserver-$kubernetes-etcd-$etcd"
+  what="kube-apiserver $kubernetes and etcd $etcd"; takes="7 minutes"; instead=", or set KUBEBUILDER_ASSETS"
+  packages=(k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kubectl)
+  ;;
+kubelets)
+  tools=(kube-controller-manager kubelet)
+  # The kubelet's main is part of this checkout: a change of it is another version.
+  folder="$cache/kubelets-$kubernetes-$(sha256sum <"$here/kubelet/main.go" | cut -c1-12)"
+  what="kubelet and kube-controller-manager $kubernetes"; takes="4 minutes"; instead=
+  packages=(./kubelet k8s.io/kubernetes/cmd/kube-controller-manager)
+  ;;
+*) say "build.sh $1: the argument must be 'kubelets', or be left out"; exit 2 ;;
+esac
+
+complete=yes
+for tool in "${tools[@]}"; do [ -x "$folder/$tool" ] || complete=; done
+if [ -z "$complete" ]; then
+  command -v go >/dev/null || { say "go is missing: install Go 1.26 or newer$instead"; exit 1; }
+  say "building $what into $folder (once; about $takes on two cores)"
+  mkdir -p "$folder"
   # A build that is cut off must not leave half a binary behind: build aside, then move.
-  aside=$(mktemp -d "$cache/.build-XXXXXX")
+  aside=$(mktemp -d "$folder/.build-XXXXXX")
   trap 'rm -rf "$aside"' EXIT
   cd "$here"
   minor=${kubernetes#v1.}; minor=${minor%%.*}
   version=k8s.io/component-base/version
   CGO_ENABLED=0 go build -trimpath \
     -ldflags "-s -w -X $version.gitVersion=$kubernetes -X $version.gitMajor=1 -X $version.gitMinor=$minor" \
-    -o "$aside/" k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kubectl >&2
-  CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$aside/etcd" go.etcd.io/etcd/server/v3 >&2
-  mv "$aside/kube-apiserver" "$aside/kubectl" "$aside/etcd" "$cache/"
+    -o "$aside/" "${packages[@]}" >&2
+  if [ -z "${1:-}" ]; then
+    CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$aside/etcd" go.etcd.io/etcd/server/v3 >&2
+  fi
+  for tool in "${tools[@]}"; do mv "$aside/$tool" "$folder/"; done
 fi
-echo "$cache"
+echo "$folder"

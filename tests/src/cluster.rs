@@ -19,6 +19,7 @@ use kube::{
 };
 
 pub mod audit;
+pub mod kubelets;
 pub mod proxy;
 pub mod real;
 pub mod simulated;
@@ -171,8 +172,18 @@ pub fn repository() -> PathBuf {
 
 /// The folder with kube-apiserver, etcd and kubectl; builds missing binaries.
 pub fn assets() -> Result<PathBuf> {
+    built(&[])
+}
+
+/// The folder with the kubelet and kube-controller-manager; builds missing binaries.
+pub fn kubelet_assets() -> Result<PathBuf> {
+    built(&["kubelets"])
+}
+
+fn built(arguments: &[&str]) -> Result<PathBuf> {
     let script = repository().join("tests/kube-apiserver/build.sh");
     let out = std::process::Command::new(&script)
+        .args(arguments)
         .stderr(std::process::Stdio::inherit())
         .output()
         .with_context(|| format!("running {}", script.display()))?;

@@ -12,7 +12,7 @@ use crate::{
     scenarios::Scenario,
 };
 
-/// No test may take longer: one that hangs is a failure with a name.
+/// Few tests may take longer: one that hangs is a failure with a name.
 const LIMIT: Duration = Duration::from_mins(3);
 
 /// The kind of cluster that the environment asks for.
@@ -42,10 +42,18 @@ impl Trials {
     where
         F: AsyncFnOnce(&Lane) -> Result<()> + Send + 'static,
     {
+        self.trial_within(LIMIT, name, test)
+    }
+
+    /// A test on one of the clusters that may take longer than others.
+    pub fn trial_within<F>(&self, limit: Duration, name: impl Into<String>, test: F) -> Trial
+    where
+        F: AsyncFnOnce(&Lane) -> Result<()> + Send + 'static,
+    {
         let lanes = self.lanes.clone();
         self.alone(name, async move || {
             let run = async |lane: &Lane| {
-                tokio::time::timeout(LIMIT, test(lane)).await.context("still running")?
+                tokio::time::timeout(limit, test(lane)).await.context("still running")?
             };
             lanes.run(run).await
         })

@@ -159,10 +159,7 @@ impl RealCluster {
 
     /// Stops the API server and starts it again on the same etcd and port.
     pub async fn restart_apiserver(&self) -> Result<()> {
-        let child = self.apiserver.lock().take();
-        if let Some(child) = child {
-            end(child).await?;
-        }
+        self.stop_apiserver().await?;
         self.start_apiserver().await
     }
 
@@ -184,16 +181,22 @@ impl RealCluster {
     }
 
     async fn stop_both(&self) -> Result<()> {
-        let child = self.apiserver.lock().take();
-        if let Some(child) = child {
-            end(child).await?;
-        }
+        self.stop_apiserver().await?;
         self.etcd.end().await
     }
 
     async fn start_both(&self) -> Result<()> {
         self.etcd.spawn()?;
         self.start_apiserver().await
+    }
+
+    /// Stops the API server: connections are refused until it is started again.
+    pub async fn stop_apiserver(&self) -> Result<()> {
+        let child = self.apiserver.lock().take();
+        match child {
+            Some(child) => end(child).await,
+            None => Ok(()),
+        }
     }
 
     /// The CPU time of the API server so far, in seconds.
@@ -209,10 +212,7 @@ impl RealCluster {
 
     /// Ends the API server first: without etcd it would hang on SIGTERM.
     pub async fn stop(self) -> Result<()> {
-        let child = self.apiserver.lock().take();
-        if let Some(child) = child {
-            end(child).await?;
-        }
+        self.stop_apiserver().await?;
         match Arc::into_inner(self.etcd) {
             Some(etcd) => etcd.stop().await,
             // Other API servers use this etcd.
@@ -230,7 +230,8 @@ impl RealCluster {
         Ok(kill_process(pid(id)?, signal)?)
     }
 
-    async fn start_apiserver(&self) -> Result<()> {
+    /// Starts the API server on the same etcd and port, and waits until it is ready.
+    pub async fn start_apiserver(&self) -> Result<()> {
         let folder = self.folder.path();
         let mut child = self.apiserver_command()?.spawn().context("starting kube-apiserver")?;
         let certificate = folder.join("certs/apiserver.crt");
@@ -285,6 +286,7 @@ impl RealCluster {
             .arg(format!("--token-auth-file={}", at("tokens.csv")))
             .arg("--service-cluster-ip-range=10.96.0.0/16")
             .arg("--disable-admission-plugins=ServiceAccount")
+            .arg("--enable-admission-plugins=NodeRestriction")
             .arg("--allow-privileged=true")
             .arg("--event-ttl=10m");
         if !self.options.no_audit {

@@ -8,6 +8,7 @@ use ccm_tests::{cluster::Kind, trials::Trials};
 mod config_file;
 mod crowd;
 mod kubectl;
+mod kubelets;
 mod leases;
 mod live_rates;
 mod manifests;
@@ -30,6 +31,7 @@ fn main() -> anyhow::Result<ExitCode> {
     });
     all.extend(kubectl::trials(&trials)?);
     all.extend(two_kinds::trial(&trials));
+    all.extend(kubelets::trials(&trials));
     let manifests = match trials.kind {
         Kind::Real => Some(manifests::Manifests::new()?),
         Kind::Simulated => None,
