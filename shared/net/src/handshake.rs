@@ -66,26 +66,26 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(5);
 
-    /// A server that answers the first message with these bytes.
-    async fn answers(bytes: &'static [u8]) -> SocketAddr {
+    /// The result with a server that answers the first message with these bytes.
+    async fn answered(bytes: &[u8]) -> Handshake {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(async move {
+        let serve = async {
             let (mut stream, _) = listener.accept().await.unwrap();
-            stream.read(&mut [0; 4096]).await.unwrap();
+            stream.read_exact(&mut [0; 5]).await.unwrap();
             stream.write_all(bytes).await.unwrap();
-        });
-        address
+            stream
+        };
+        tokio::join!(handshake(address, LIMIT), serve).0
     }
 
     #[tokio::test]
     async fn the_alert_of_a_server_without_a_certificate_is_recognised() {
         // Record type alert, TLS 1.2, two bytes: fatal, internal_error.
-        let server = answers(&[0x15, 3, 3, 0, 2, 2, 80]).await;
-        assert_eq!(handshake(server, LIMIT).await, Handshake::NoCertificate);
+        assert_eq!(answered(&[0x15, 3, 3, 0, 2, 2, 80]).await, Handshake::NoCertificate);
         // The same with handshake_failure.
-        let server = answers(&[0x15, 3, 3, 0, 2, 2, 40]).await;
-        assert!(matches!(handshake(server, LIMIT).await, Handshake::Failed(_)));
+        let other = answered(&[0x15, 3, 3, 0, 2, 2, 40]).await;
+        assert!(matches!(other, Handshake::Failed(_)), "{other:?}");
     }
 
     #[tokio::test]
