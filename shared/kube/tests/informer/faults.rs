@@ -42,11 +42,12 @@ async fn a_watch_that_cannot_go_on_is_replaced_by_a_list() {
         server.fail_watches(repeat(&fault, 3));
         sleep(A_WATCH + Duration::from_secs(5) + THREE_STEPS).await;
         let (lists, watches) = server.counts();
-        assert_eq!(lists, 1, "{fault:?}");
+        // One because of the fault, and possibly one because the watch was silent for too long.
+        assert!((1..=2).contains(&lists), "{fault:?}: {lists} lists");
         // The three that failed, the next, and possibly two more.
         assert!((4..=6).contains(&watches), "{fault:?}: {watches} watches");
         assert_eq!(running.reported(), ["+c:x", "-b:x"], "{fault:?}");
-        assert!((running.relists() - 1.0).abs() < 0.1, "{fault:?}");
+        assert!((running.relists() - lists as f64).abs() < 0.1, "{fault:?}");
         server.put(node("a", "y"));
         running.a_moment().await;
         assert_eq!(running.reported(), ["a:x>y"], "{fault:?}: it watches again");
