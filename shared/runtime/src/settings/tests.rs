@@ -287,8 +287,8 @@ fn settings_of_siblings_warn_in_every_layer() {
     assert_eq!(
         lines,
         [
-            "--enable-leader-migration has no effect here: leader migration is not supported; to hand over from \
-             another controller manager, give the name of its Lease to --leader-elect-resource-name",
+            "--enable-leader-migration has no effect here: leader migration is not supported; switch this controller \
+             off in the other controller manager first",
             "--profiling has no effect here: it configures the Go runtime",
             "cluster_cidr (ccm.yaml) has no effect here: it belongs to route-ccm",
             "CCM__NODE_MONITOR_PERIOD (environment) has no effect here: it belongs to lifecycle-ccm",
