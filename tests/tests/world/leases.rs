@@ -81,7 +81,11 @@ pub(super) async fn are_not_shared_by_two_programs(env: Env) -> Result<()> {
     .with_context(|| other.log())?;
     ensure!(other.get("/livez").await?.0 == 200, "a restart would not help");
     let metric = "ccm_leader_election_lease_of_other_program{";
-    ensure!(other.metric(metric).await? > 0.5 && leader.metric(metric).await? < 0.5);
+    poll::until("the metric to show it", SOON, || async {
+        Ok((other.metric(metric).await? > 0.5 && other.log().contains(why)).then_some(()))
+    })
+    .await?;
+    ensure!(leader.metric(metric).await? < 0.5, "the leader's Lease is its own");
     let lines = other.log().matches(why).count();
     ensure!(lines == 1, "{lines} lines:\n{}", other.log());
 
