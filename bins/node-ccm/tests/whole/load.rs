@@ -49,7 +49,7 @@ impl Whole {
     }
 }
 
-/// M12: the calls are as large as the cloud answers in time, whether it answers each node at
+/// The calls are as large as the cloud answers in time, whether it answers each node at
 /// once or all of a call at its end. The cloud alone takes 20 s.
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_works_node_by_node_gets_smaller_calls() {
@@ -131,7 +131,7 @@ async fn a_node_that_is_created_again_inherits_no_wait() {
     }
 }
 
-/// M9: a change of the whole fleet is written at the rate of corrections. New nodes do not wait
+/// A change of the whole fleet is written at the rate of corrections. New nodes do not wait
 /// for it, nor does a node that is created again while its predecessor waits, nor the drain.
 #[tokio::test(start_paused = true)]
 async fn corrections_of_the_whole_fleet_have_a_rate_of_their_own() {
