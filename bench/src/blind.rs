@@ -83,7 +83,7 @@ impl World {
         let by = match (is_running(&mut leader), standby.leads().await?) {
             (true, _) => "the leader, which kept its Lease",
             (false, true) => "the standby; the leader ended, since the outage outlasted its term",
-            (false, false) => "nobody",
+            (false, false) => "no replica",
         };
         println!(
             "from /readyz to all new nodes initialised: {} (wanted: below 60 s)",

@@ -113,7 +113,7 @@ async fn a_cloud_that_hangs_is_reported_and_recovers() {
     assert!(took < Duration::from_secs(70), "{took:?}");
 }
 
-/// L2: a node that is created again under the same name is another object.
+/// A node that is created again under the same name is another object.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_created_again_inherits_no_wait() {
     let pause = Effect::Throttle { retry_after: Some(Duration::from_mins(5)) };

@@ -2,7 +2,7 @@
 //!
 //! A watch can fail in silence: a proxy swallows its events, or it began at a version that the
 //! API server has not reached, because etcd was restored from an older copy. So silence must
-//! not mean that nothing changed. Three requests tell the two apart, from cheap to dear:
+//! not mean that nothing changed. Three requests tell the two apart, from cheap to expensive:
 //!
 //! 1. **The watch itself.** Each event and each bookmark proves that it works. kube-apiserver
 //!    sends a bookmark shortly before the end of a watch, and the informer's watches are short.
