@@ -213,7 +213,8 @@ async fn one_good_event_shows_that_a_watch_goes_on() {
         server.put(node("a", label));
         running.a_moment().await;
     }
-    assert_eq!(server.counts().0, 0);
+    // None because of the errors, and possibly one because the watch was silent for too long.
+    assert!(server.counts().0 <= 1);
     assert_eq!(running.reported().len(), 3);
 }
 
