@@ -62,9 +62,11 @@ pub fn main(suite: Suite) -> Result<ExitCode> {
     let Suite { program, scenarios, work, story } = suite;
     let mut all = vec![real_scenarios_are_few(&scenarios)];
     all.extend(trials.scenarios(scenarios));
-    all.push(trials.trial("observe::writes_nothing_beside_a_leader", async move |lane| {
-        writes_nothing_beside_a_leader(lane.env().await?, program, work).await
-    }));
+    all.push(
+        trials.trial("scenarios::an_observer_writes_nothing_beside_a_leader", async move |lane| {
+            writes_nothing_beside_a_leader(lane.env().await?, program, work).await
+        }),
+    );
     if programs::shipped().any(|shipped| shipped == program) {
         all.extend(rights::trials(&trials, program, work)?);
     }

@@ -1,8 +1,9 @@
 //! Keeps a [`Store`] in sync with the API server and reports every relevant change.
 //!
-//! A list, in pages or streamed, then watches, each from the version that the last one reached. A watch that
-//! ends or fails is restarted where it stopped; one that cannot continue ([`RELIST_AFTER`]) is
-//! dropped and everything is listed again. A new list also shows objects deleted meanwhile.
+//! A list, in pages or streamed, then watches, each from the version that the last one
+//! reached. A watch that ends or fails is restarted where it stopped; one that cannot continue
+//! ([`RELIST_AFTER`]) is dropped and everything is listed again. A new list also shows objects
+//! deleted meanwhile.
 //!
 //! A watch that is silent without a cause is noticed: `health` has the rules, `comparison`
 //! the requests for them, and [`WatchState`] is what others see of it.

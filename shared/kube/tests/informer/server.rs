@@ -43,6 +43,8 @@ pub enum Fault {
 pub struct Server {
     state: Arc<Mutex<State>>,
     version: watch::Sender<u64>,
+    /// Changes when all watches end.
+    ends: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -68,7 +70,11 @@ struct State {
 
 impl Server {
     pub fn new() -> Self {
-        Self { state: Arc::default(), version: watch::Sender::new(100) }
+        Self {
+            state: Arc::default(),
+            version: watch::Sender::new(100),
+            ends: watch::Sender::new(()),
+        }
     }
 
     /// Sends bookmarks from now on.
@@ -160,6 +166,17 @@ impl Server {
         }
     }
 
+    /// Ends the watches that are under way.
+    pub fn end_watches(&self) {
+        self.ends.send_replace(());
+    }
+
+    /// A watch with these lines, until [`end_watches`](Self::end_watches).
+    fn watched(&self, lines: impl futures::Stream<Item = String> + Send + 'static) -> Answer {
+        let mut ends = self.ends.subscribe();
+        streamed(lines.take_until(async move { ends.changed().await.is_ok() }))
+    }
+
     /// Sets the faults of the next watches, in order.
     pub fn fail_watches(&self, faults: impl IntoIterator<Item = Fault>) {
         self.state.lock().watch_faults.extend(faults);
@@ -229,7 +246,7 @@ impl Server {
             }
         };
         match fault {
-            Some(fault) => fault.meet(),
+            Some(fault) => fault.meet(self),
             None if verb == "stream" => Ok(self.stream()),
             None if watches => Ok(self.watch(&query)),
             None => Ok(self.list(&query)),
@@ -325,7 +342,7 @@ impl Server {
                 }
             },
         );
-        streamed(lines)
+        self.watched(lines)
     }
 
     /// The version of the cache: that of the last consistent read.
@@ -340,12 +357,12 @@ impl Server {
 }
 
 impl Fault {
-    fn meet(self) -> Result<Answer, BoxError> {
+    fn meet(self, server: &Server) -> Result<Answer, BoxError> {
         match self {
             Self::Status(code) => Ok(whole(code, status(code).to_string())),
             Self::Event(code) => Ok(whole(200, event("ERROR", &status(code)))),
             Self::Says(text) => Ok(whole(200, text)),
-            Self::Silence => Ok(streamed(stream::pending())),
+            Self::Silence => Ok(server.watched(stream::pending())),
             Self::Unreachable => Err("connection refused".into()),
         }
     }
