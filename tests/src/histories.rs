@@ -260,7 +260,7 @@ impl Run {
             .filter(|view| self.index(&view.uid).is_none_or(|index| !shown.contains(&index)))
             .map(|view| Arc::clone(&view.name))
             .collect();
-        if world::within(self.schedule.zone, asked) && !self.is_mass(now, &views, &missing) {
+        if world::within(self.schedule.zone, asked) && !self.is_mass(&views, &missing) {
             return (Some(Listing::Failed(faults::error(ccm_cloud::ErrorKind::Unavailable))), mode);
         }
         let instances = shown.len();
@@ -270,10 +270,14 @@ impl Run {
     }
 
     /// True if the list lacks too many nodes to be credible: an invisible zone of only one or
-    /// two nodes looks the same as deleted machines.
-    fn is_mass(&self, _now: u64, views: &[NodeView], missing: &BTreeSet<Arc<str>>) -> bool {
+    /// two nodes looks the same as deleted machines. Counted as the breaker counts: without
+    /// nodes that the policy never deletes, because their instances may be gone for long.
+    fn is_mass(&self, views: &[NodeView], missing: &BTreeSet<Arc<str>>) -> bool {
         let known = views.iter().filter(|node| {
-            node.in_reach() && !node.approved && node.age >= self.policy.grace_period
+            node.in_reach()
+                && !node.approved
+                && !node.protected
+                && node.age >= self.policy.grace_period
         });
         let lacking = known.clone().filter(|node| missing.contains(&node.name)).count();
         lacking >= 3 && lacking * 2 > known.count()
