@@ -93,7 +93,7 @@ pub struct Informer<K: Stored> {
 struct Listing {
     begun: Instant,
     doubted_after: Option<u64>,
-    /// Whether it has objects newer than that.
+    /// Whether it has objects newer than that, or lacks some.
     has_news: bool,
 }
 
@@ -172,6 +172,7 @@ impl<K: Stored> Informer<K> {
             false => self.list_paged(&mut list).await?,
         };
         let gone = self.store.end_list();
+        list.has_news |= list.doubted_after.is_some() && !gone.is_empty();
         self.report(gone);
         let objects = self.store.len();
         self.meter.objects(objects);
@@ -259,7 +260,8 @@ impl<K: Stored> Informer<K> {
                 Ok(Some(event)) => {
                     event.map_err(Failure::Watch).and_then(|event| self.apply(event, version))
                 }
-                Ok(None) | Err(_) => return,
+                Ok(None) => return self.state.ended(),
+                Err(_) => return,
             };
             if let Err(failure) = taken {
                 self.failed(failure).await;
@@ -274,13 +276,15 @@ impl<K: Stored> Informer<K> {
             WatchEvent::Deleted(wire) => (wire, true),
             WatchEvent::Bookmark(bookmark) => {
                 *version = bookmark.metadata.resource_version;
-                self.showed(version);
+                self.state.showed_bookmark(version);
+                self.works();
                 return Ok(());
             }
             WatchEvent::Error(status) => return Err(Failure::Event(status)),
         };
         version_of(&wire).ok_or(Failure::NoVersion)?.clone_into(version);
-        self.showed(version);
+        self.state.showed_event(version);
+        self.works();
         if is_deleted {
             self.read_and_report(wire, |store, object| store.remove_watched(&object));
         } else {
@@ -291,8 +295,7 @@ impl<K: Stored> Informer<K> {
     }
 
     /// The watch showed that it works.
-    fn showed(&mut self, version: &str) {
-        self.state.showed(version);
+    fn works(&mut self) {
         self.failures = 0;
         self.backoff.reset();
         self.expired.reset();

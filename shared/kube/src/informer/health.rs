@@ -11,10 +11,15 @@
 //!    is the version that the watch has shown, nothing was missed. If it is lower, versions
 //!    went back and only a list helps. It also lets the API server's cache catch up with etcd,
 //!    so that the next bookmark has a newer version; without one there is no bookmark.
-//! 3. **A list**, after [`DOUBTFUL`]. If it has nothing newer than what the watch has shown,
-//!    nothing was missed. (Servers before 1.31 send bookmarks only after changes of the same
-//!    kind, so that silence alone proves nothing.) If it has, the next watch begins at the old
-//!    version, and a watch that works shows something at once.
+//! 3. **A list**, after [`DOUBTFUL`]. If it has anything newer than what the watch has shown, or
+//!    lacks an object, the next watch begins at the old version, and a watch that works shows
+//!    something at once. If it has not, nothing was missed. That proves the watch only if
+//!    this server may be silent: one before 1.31 sends bookmarks only after changes of the same
+//!    kind, and otherwise rarely.
+//!
+//! Before a watch has shown anything, an equal version proves it only after a watch that lasted
+//! [`TRIAL`]: within a moment nothing is written in a small cluster, but within seconds the
+//! Leases of other components are.
 //!
 //! The list also repairs what was missed, so a replica with a deaf watch works on, late.
 //!
@@ -36,6 +41,9 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// The silence after which everything is listed.
 const DOUBTFUL: Duration = Duration::from_secs(40);
 
+/// How long a watch must have lasted to count as tried. A little less than the shortest watch.
+const TRIAL: Duration = Duration::from_millis(2500);
+
 /// How long it may be unknown whether the watch works. Short enough that a failed watch is shown
 /// within a minute.
 const PATIENCE: Duration = Duration::from_secs(50);
@@ -50,8 +58,16 @@ pub struct WatchHealth {
     /// The version up to which objects were listed or watched; `None` before the first list, or
     /// if the version is not a number.
     seen: Option<u64>,
-    /// Whether the server accepted the last watch.
-    is_accepted: bool,
+    /// When the server accepted the last watch; `None` if it did not.
+    accepted: Option<Instant>,
+    /// Whether a watch has lasted its time, since the last one that was not accepted.
+    is_tried: bool,
+    /// Whether the last thing that the watch showed is an event.
+    was_event: bool,
+    /// When the watch last showed a newer version by a bookmark, without an event before it.
+    quiet_mark: Option<Instant>,
+    /// Whether the server sends such bookmarks in each watch, so that silence is a fault.
+    sends_bookmarks: bool,
     /// A list had something newer than the watch, which has shown nothing since.
     has_missed: bool,
     /// The last error since something succeeded.
@@ -93,7 +109,11 @@ impl WatchHealth {
             proven: None,
             listed: now,
             seen: None,
-            is_accepted: false,
+            accepted: None,
+            is_tried: false,
+            was_event: false,
+            quiet_mark: None,
+            sends_bookmarks: false,
             has_missed: false,
             error: None,
             is_unreachable: false,
@@ -104,22 +124,24 @@ impl WatchHealth {
 
     /// The version that a doubted watch has reached: a list shows whether there is more.
     pub fn doubted_after(&self) -> Option<u64> {
-        self.seen.filter(|_| self.is_doubted && self.is_accepted)
+        self.seen.filter(|_| self.is_doubted && self.accepted.is_some())
     }
 
     /// A list that began at this time is complete, with this version. `has_news` if it had an
-    /// object newer than [`doubted_after`](Self::doubted_after). Returns the version to watch
-    /// from.
+    /// object newer than [`doubted_after`](Self::doubted_after), or lacked one that the watch had
+    /// shown. Returns the version to watch from.
     pub fn listed(&mut self, begun: Instant, version: &str, has_news: bool) -> String {
         let from = match self.seen {
             Some(seen) if has_news => seen.to_string(),
             _ => version.to_owned(),
         };
         self.has_missed |= has_news;
-        if self.is_accepted && !self.has_missed && self.seen.is_some() {
+        let may_be_silent = self.accepted.is_some() && !self.sends_bookmarks;
+        if may_be_silent && !self.has_missed && self.seen.is_some() {
             self.proven = Some(begun);
         }
         self.listed = begun;
+        self.was_event = false;
         self.seen = from.parse().ok();
         self.error = None;
         (self.must_list, self.is_doubted) = (false, false);
@@ -127,19 +149,41 @@ impl WatchHealth {
     }
 
     /// The server accepted a watch.
-    pub fn accepted(&mut self) {
-        self.is_accepted = true;
+    pub fn accepted(&mut self, now: Instant) {
+        self.accepted = Some(now);
         self.error = None;
+    }
+
+    /// The server ended a watch in order.
+    pub fn ended(&mut self, now: Instant) {
+        self.is_tried |= self.accepted.is_some_and(|accepted| now >= accepted + TRIAL);
     }
 
     /// The server did not accept a watch.
     pub fn refused(&mut self, error: ApiError) {
-        self.is_accepted = false;
+        self.accepted = None;
+        self.is_tried = false;
         self.error = Some(error);
     }
 
-    /// The watch showed this version, by an event or by a bookmark.
-    pub fn showed(&mut self, now: Instant, version: &str) {
+    /// The watch showed an event with this version.
+    pub fn showed_event(&mut self, now: Instant, version: &str) {
+        self.was_event = true;
+        self.showed(now, version);
+    }
+
+    /// The watch showed a bookmark with this version.
+    pub fn showed_bookmark(&mut self, now: Instant, version: &str) {
+        let is_newer = version.parse::<u64>().ok() > self.seen;
+        if is_newer && !std::mem::take(&mut self.was_event) {
+            // etcd tells an older server its version every ten minutes.
+            let last = self.quiet_mark.replace(now);
+            self.sends_bookmarks |= last.is_some_and(|last| now < last + PATIENCE);
+        }
+        self.showed(now, version);
+    }
+
+    fn showed(&mut self, now: Instant, version: &str) {
         self.seen = version.parse().ok();
         self.proven = Some(now);
         self.has_missed = false;
@@ -171,7 +215,8 @@ impl WatchHealth {
         };
         let (Some(version), Some(seen)) = (version, comparison.seen) else { return };
         self.must_list |= version < seen || std::mem::take(&mut self.is_unreachable);
-        if version == seen && self.is_accepted && !self.has_missed {
+        let is_tried = self.proven.is_some() || self.is_tried;
+        if version == seen && self.accepted.is_some() && is_tried && !self.has_missed {
             self.proven = self.proven.max(Some(comparison.at));
         }
     }

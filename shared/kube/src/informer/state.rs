@@ -78,12 +78,20 @@ impl WatchState {
     }
 
     pub(super) fn accepted(&self) {
-        self.update(WatchHealth::accepted);
+        self.update(|health| health.accepted(Instant::now()));
         self.0.compare.notify_one();
     }
 
-    pub(super) fn showed(&self, version: &str) {
-        self.update(|health| health.showed(Instant::now(), version));
+    pub(super) fn ended(&self) {
+        self.update(|health| health.ended(Instant::now()));
+    }
+
+    pub(super) fn showed_event(&self, version: &str) {
+        self.update(|health| health.showed_event(Instant::now(), version));
+    }
+
+    pub(super) fn showed_bookmark(&self, version: &str) {
+        self.update(|health| health.showed_bookmark(Instant::now(), version));
     }
 
     pub(super) fn refused(&self, error: ApiError) {

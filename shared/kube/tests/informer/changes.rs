@@ -83,9 +83,10 @@ async fn watches_end_in_time_but_not_together_and_go_on_where_they_ended() {
     let running = Running::synced(&server).await;
     let mut others = Vec::new();
     for _ in 0..10 {
-        let other = Running::start(&server);
-        other.store.wait_synced().await;
-        others.push(other);
+        others.push(Running::start(&server));
+    }
+    for other in &others {
+        other.works().await;
     }
     // The first watches are short.
     sleep(Duration::from_secs(4)).await;

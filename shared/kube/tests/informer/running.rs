@@ -48,14 +48,20 @@ impl Running {
         Self { store, stop, state, reported, registry, tasks }
     }
 
-    /// Starts and waits for the first list.
+    /// Starts and waits until the watch works.
     pub async fn synced(server: &Server) -> Self {
         let running = Self::start(server);
-        running.store.wait_synced().await;
-        running.a_moment().await;
+        running.works().await;
         running.reported();
         server.requests();
         running
+    }
+
+    /// Waits until the watch has shown that it works.
+    pub async fn works(&self) {
+        while self.state.failure().is_some() {
+            self.a_moment().await;
+        }
     }
 
     /// Runs everything that needs no waiting.

@@ -126,12 +126,12 @@ async fn a_watch_that_is_refused_or_cut_is_noticed_with_the_error() {
     }
 }
 
-/// A new process has to see before it says that it does.
+/// A new process has to see before it says that it does, also if nothing is written between its
+/// list and its watch.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_never_worked_does_not_work() {
-    for fault in [Fault::Status(403), Fault::Silence] {
+    for fault in [Fault::Status(403), Fault::Silence, Fault::Says(String::new())] {
         let server = Server::new();
-        server.be_busy();
         server.fail_always(Some(fault.clone()));
         let running = Running::start(&server);
         running.store.wait_synced().await;
@@ -141,6 +141,45 @@ async fn a_watch_that_never_worked_does_not_work() {
             server.put(node("heartbeat", &second.to_string()));
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_swallowed_deletion_is_noticed() {
+    let server = Server::new();
+    server.put(node("a", "x"));
+    server.put(node("b", "x"));
+    let running = Running::synced(&server).await;
+    busy(&server, A_WATCH).await;
+    server.fail_always(Some(Fault::Silence));
+    busy(&server, A_WATCH).await;
+    server.delete("a");
+    let start = Instant::now();
+    while running.state.failure().is_none() {
+        assert!(start.elapsed() < 2 * MINUTE, "it is not noticed");
+        busy(&server, SECOND).await;
+    }
+    assert!(running.reported().contains(&"-a:x".to_owned()), "a list shows it");
+}
+
+/// Nothing changes, but the bookmarks that came in each watch come no more.
+#[tokio::test(start_paused = true)]
+async fn a_watch_without_its_bookmarks_is_noticed() {
+    let server = Server::new();
+    server.send_bookmarks();
+    let running = Running::synced(&server).await;
+    busy(&server, 5 * A_WATCH).await;
+    server.fail_always(Some(Fault::Silence));
+    busy(&server, A_WATCH).await;
+    let start = Instant::now();
+    while running.state.failure().is_none() {
+        assert!(start.elapsed() < MINUTE, "it is not noticed");
+        busy(&server, SECOND).await;
+    }
+    busy(&server, 5 * MINUTE).await;
+    assert!(running.state.failure().is_some(), "a list without news is no bookmark");
+    server.fail_always(None);
+    busy(&server, 10 * SECOND).await;
+    assert_eq!(running.state.failure(), None);
 }
 
 #[tokio::test(start_paused = true)]

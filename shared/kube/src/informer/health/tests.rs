@@ -11,7 +11,7 @@ impl Case {
         let begun = Instant::now();
         let mut health = WatchHealth::new(begun);
         health.listed(begun, "100", false);
-        health.accepted();
+        health.accepted(begun);
         Self { begun, health }
     }
 
@@ -20,7 +20,7 @@ impl Case {
     }
 
     fn shows(&mut self, seconds: u64, version: &str) -> &mut Self {
-        self.health.showed(self.at(seconds), version);
+        self.health.showed_event(self.at(seconds), version);
         self
     }
 
@@ -80,9 +80,16 @@ async fn a_watch_has_to_show_that_it_works() {
 async fn at_the_version_of_the_server_nothing_was_missed() {
     let mut case = Case::begin();
     case.compares(0, "100");
-    assert_eq!(case.silence(1), None, "a quiet cluster");
+    assert_eq!(case.silence(1), Some(silent(0, NOTHING)), "nothing can have been written yet");
+    case.health.ended(case.at(1));
+    case.compares(2, "100");
+    assert_eq!(case.silence(2), Some(silent(0, NOTHING)), "a watch that was cut");
+    case.health.accepted(case.at(3));
+    case.health.ended(case.at(6));
+    case.compares(6, "100");
+    assert_eq!(case.silence(7), None, "a quiet cluster");
     case.compares(30, "101");
-    assert_eq!(case.silence(51), Some(silent(0, NOTHING)), "something was written since");
+    assert_eq!(case.silence(57), Some(silent(6, NOTHING)), "something was written since");
     let mut refused = Case::begin();
     refused.health.refused(forbidden());
     refused.compares(0, "100");
@@ -139,6 +146,35 @@ async fn a_list_shows_whether_a_silent_watch_missed_anything() {
     assert_eq!(deaf.silence(90), None);
 }
 
+/// A server that sent a bookmark in each watch owes one.
+#[tokio::test]
+async fn silence_is_a_fault_where_bookmarks_were_regular() {
+    for (marks, is_fault) in [
+        ([(10, "110"), (600, "120")], false),
+        ([(10, "110"), (35, "110")], false),
+        ([(10, "110"), (35, "120")], true),
+    ] {
+        let mut case = Case::begin();
+        for (at, version) in marks {
+            case.health.showed_bookmark(case.at(at), version);
+        }
+        let last = marks[1].0;
+        case.compares(last + 31, "150").compares(last + 36, "160").compares(last + 41, "170");
+        assert!(case.health.must_list());
+        case.lists(last + 41, "175", &[90]);
+        assert_eq!(case.silence(last + 60).is_some(), is_fault, "{marks:?}");
+    }
+    // The bookmark after an event proves nothing about the next one.
+    let mut case = Case::begin();
+    for at in [10, 20, 30] {
+        case.shows(at, &format!("1{at}"));
+        case.health.showed_bookmark(case.at(at + 1), &format!("1{at}"));
+    }
+    case.compares(71, "150");
+    case.lists(71, "175", &[90]);
+    assert_eq!(case.silence(90), None);
+}
+
 #[tokio::test]
 async fn a_refused_watch_does_not_work_though_lists_do() {
     let mut case = Case::begin();
@@ -150,7 +186,7 @@ async fn a_refused_watch_does_not_work_though_lists_do() {
     case.health.refused(forbidden());
     assert_eq!(case.silence(50), None, "a watch may fail for a moment");
     assert_eq!(case.silence(51), Some(silent(1, "forbidden: no right to watch")));
-    case.health.accepted();
+    case.health.accepted(case.at(59));
     assert_eq!(case.silence(60), Some(silent(1, NOTHING)));
     case.compares(61, "150");
     assert_eq!(case.silence(61), None);
