@@ -226,7 +226,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     /// Cancel safe.
     pub async fn get(&self) -> Option<K> {
         loop {
-            self.wait_for(1, None).await?;
+            self.wait_for(1, None, true).await?;
             if let Some(taken) = self.take(1).pop() {
                 return Some(taken.key);
             }
@@ -236,26 +236,51 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     /// Up to `max` keys, but at least one; `None` after [`WorkQueue::shut_down`].
     ///
     /// Once the first key waits, it waits for more until the batch window ends or `max` keys
-    /// wait. Other workers may take keys meanwhile. Cancel safe.
+    /// wait. An urgent key that arrives in the window of routine keys ends it: the batch then
+    /// waits as for urgent keys. Other workers may take keys meanwhile. Cancel safe.
     pub async fn get_batch(&self, max: usize, batch_window: &mut BatchWindow) -> Option<Vec<K>> {
         let max = max.max(1);
         loop {
-            self.wait_for(1, None).await?;
-            let window = batch_window.window(self.shared.core.lock().oldest_new());
-            self.wait_for(max, Some(later(Instant::now(), window))).await?;
+            self.wait_for(1, None, true).await?;
+            let window = self.collect(max, batch_window).await?;
             let taken = self.take(max);
             if !taken.is_empty() {
                 // Keys that a timer adds are not part of a burst.
-                if taken.iter().any(|taken| !taken.again) {
-                    batch_window.taken(window, Instant::now());
+                if let Some(priority) = taken.iter().filter_map(|taken| taken.new).min() {
+                    batch_window.taken(priority, window, Instant::now());
                 }
                 return Some(taken.into_iter().map(|taken| taken.key).collect());
             }
         }
     }
 
-    /// Waits until `count` keys wait, or until the deadline; `None` once the queue is shut down.
-    async fn wait_for(&self, count: usize, deadline: Option<Instant>) -> Option<()> {
+    /// Waits until the batch window ends or `max` keys wait. Returns the window; `None` once the
+    /// queue is shut down.
+    async fn collect(&self, max: usize, batch_window: &BatchWindow) -> Option<Duration> {
+        let (was_urgent, window) = self.window(batch_window);
+        let end = later(Instant::now(), window);
+        self.wait_for(max, Some(end), was_urgent).await?;
+        let (is_urgent, shorter) = self.window(batch_window);
+        if was_urgent || !is_urgent {
+            return Some(window);
+        }
+        let window = window.min(shorter);
+        self.wait_for(max, Some(end.min(later(Instant::now(), window))), true).await?;
+        Some(window)
+    }
+
+    /// Whether an urgent key waits, and the window for the keys that wait.
+    fn window(&self, batch_window: &BatchWindow) -> (bool, Duration) {
+        let core = self.shared.core.lock();
+        let is_urgent = core.has_urgent();
+        let priority = if is_urgent { Priority::Urgent } else { Priority::Routine };
+        let new = core.oldest_new(priority).map(|since| (priority, since));
+        (is_urgent, batch_window.window(new))
+    }
+
+    /// Waits until `count` keys wait, until the deadline, or, unless `for_all`, until an urgent
+    /// key waits; `None` once the queue is shut down.
+    async fn wait_for(&self, count: usize, deadline: Option<Instant>, for_all: bool) -> Option<()> {
         loop {
             let changed = pin!(self.shared.changed.notified());
             let now = Instant::now();
@@ -265,6 +290,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
                     return None;
                 }
                 let enough = core.ready_len(now) >= count
+                    || (!for_all && core.has_urgent())
                     || deadline.is_some_and(|deadline| deadline <= now);
                 if enough {
                     return Some(());

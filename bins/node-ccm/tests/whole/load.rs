@@ -217,8 +217,7 @@ async fn p99_of_new_nodes(whole: &Whole, first: usize, count: usize, every: Dura
     times[(count - 1) * 99 / 100]
 }
 
-/// New nodes do not wait behind 2000 corrections, which take 40 s. Their batch window varies with
-/// the arrivals, up to 3 s; `make bench BENCH=corrections` prints the effect on a real API server.
+/// New nodes do not wait behind 2000 corrections, which take 40 s.
 #[tokio::test(start_paused = true)]
 async fn corrections_do_not_delay_new_nodes() {
     const NODES: usize = 2000;
@@ -235,8 +234,8 @@ async fn corrections_do_not_delay_new_nodes() {
     let with = measure(NODES + 200).await;
     assert!(whole.metric("ccm_node_corrections_waiting ") > 0, "the corrections go on");
     eprintln!("p99 of new nodes, quiet: {without:?}, during corrections: {with:?}");
-    let window = Duration::from_secs(3);
     for (with, without) in with.into_iter().zip(without) {
-        assert!(with <= without.max(window) * 6 / 5, "{with:?}, quiet {without:?}");
+        // The measurement has steps of 5 ms.
+        assert!(with <= without * 6 / 5 + Duration::from_millis(5), "{with:?}, quiet {without:?}");
     }
 }

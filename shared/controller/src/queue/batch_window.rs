@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::Priority;
+
 /// The bounds of a [`BatchWindow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchWindowConfig {
@@ -35,10 +37,15 @@ impl Default for BatchWindowConfig {
 /// is, so the window begins short and grows fourfold with each batch while keys keep
 /// coming. Quiet shortens it again: a short lull in a burst costs little, and a key after
 /// a second of quiet waits the shortest time.
+///
+/// Each priority has a window of its own: a burst of routine keys, for instance the corrections
+/// of a whole fleet, must not make the batches of new nodes wait. A batch with both kinds waits
+/// as for its urgent keys.
 #[derive(Clone, Debug)]
 pub struct BatchWindow {
     config: BatchWindowConfig,
-    last: Option<Batch>,
+    urgent: Option<Batch>,
+    routine: Option<Batch>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,14 +63,16 @@ impl Default for BatchWindow {
 impl BatchWindow {
     /// A window with these bounds.
     pub fn new(config: BatchWindowConfig) -> Self {
-        Self { config, last: None }
+        Self { config, urgent: None, routine: None }
     }
 
-    /// The window of the next batch, if its first new key has been waiting since `oldest`. Keys
-    /// that a timer adds are not part of a burst, so a batch of them has the shortest window.
-    pub(super) fn window(&self, oldest: Option<Instant>) -> Duration {
+    /// The window of the next batch, if its first new key has this priority and has been waiting
+    /// since then. Keys that a timer adds are not part of a burst, so a batch of them has the
+    /// shortest window.
+    pub(super) fn window(&self, new: Option<(Priority, Instant)>) -> Duration {
         let BatchWindowConfig { first, most, quiet } = self.config;
-        let Some((last, oldest)) = self.last.zip(oldest) else { return first };
+        let last = new.and_then(|(priority, oldest)| Some((self.last(priority)?, oldest)));
+        let Some((last, oldest)) = last else { return first };
         let idle = oldest.saturating_duration_since(last.taken);
         let halvings = idle.as_nanos() / quiet.as_nanos().max(1);
         match u32::try_from(halvings) {
@@ -73,9 +82,20 @@ impl BatchWindow {
         }
     }
 
-    /// Records that a batch with this window was taken now.
-    pub(super) fn taken(&mut self, window: Duration, now: Instant) {
-        self.last = Some(Batch { window, taken: now });
+    /// Records that a batch with this window and new keys of this priority was taken now.
+    pub(super) fn taken(&mut self, priority: Priority, window: Duration, now: Instant) {
+        let last = match priority {
+            Priority::Urgent => &mut self.urgent,
+            Priority::Routine => &mut self.routine,
+        };
+        *last = Some(Batch { window, taken: now });
+    }
+
+    fn last(&self, priority: Priority) -> Option<Batch> {
+        match priority {
+            Priority::Urgent => self.urgent,
+            Priority::Routine => self.routine,
+        }
     }
 }
 
@@ -87,15 +107,31 @@ mod tests {
         Duration::from_millis(millis)
     }
 
+    fn urgent(since: Instant) -> Option<(Priority, Instant)> {
+        Some((Priority::Urgent, since))
+    }
+
+    #[test]
+    fn routine_keys_do_not_widen_the_window_of_urgent_ones() {
+        let mut batch_window = BatchWindow::default();
+        let now = Instant::now();
+        batch_window.taken(Priority::Routine, ms(2000), now);
+        assert_eq!(batch_window.window(Some((Priority::Routine, now))), ms(3000));
+        assert_eq!(batch_window.window(urgent(now)), ms(10));
+        batch_window.taken(Priority::Urgent, ms(10), now);
+        assert_eq!(batch_window.window(urgent(now)), ms(40));
+        assert_eq!(batch_window.window(Some((Priority::Routine, now))), ms(3000));
+    }
+
     #[test]
     fn the_window_grows_while_keys_keep_coming() {
         let mut batch_window = BatchWindow::default();
         let mut now = Instant::now();
         let mut windows = Vec::new();
         for _ in 0..8 {
-            let window = batch_window.window(Some(now));
+            let window = batch_window.window(urgent(now));
             windows.push(window.as_millis());
-            batch_window.taken(window, now);
+            batch_window.taken(Priority::Urgent, window, now);
             now += ms(100);
         }
         assert_eq!(windows, [10, 40, 160, 640, 2560, 3000, 3000, 3000]);
@@ -105,7 +141,7 @@ mod tests {
     fn quiet_undoes_the_growth() {
         let mut batch_window = BatchWindow::default();
         let now = Instant::now();
-        batch_window.taken(ms(2000), now);
+        batch_window.taken(Priority::Urgent, ms(2000), now);
         for (idle, expect) in [
             (0, 3000),
             (124, 3000),
@@ -115,10 +151,14 @@ mod tests {
             (1000, 10),
             (3_600_000, 10),
         ] {
-            assert_eq!(batch_window.window(Some(now + ms(idle))), ms(expect), "{idle} ms of quiet");
+            assert_eq!(
+                batch_window.window(urgent(now + ms(idle))),
+                ms(expect),
+                "{idle} ms of quiet"
+            );
         }
         assert_eq!(
-            batch_window.window(Some(now - ms(50))),
+            batch_window.window(urgent(now - ms(50))),
             ms(3000),
             "a key that a full batch left over"
         );
@@ -130,8 +170,8 @@ mod tests {
         let config = BatchWindowConfig { first: ms(50), most: ms(10), quiet: Duration::ZERO };
         let mut batch_window = BatchWindow::new(config);
         let now = Instant::now();
-        batch_window.taken(ms(50), now);
-        assert_eq!(batch_window.window(Some(now)), ms(50));
-        assert_eq!(batch_window.window(Some(now + ms(1))), ms(50));
+        batch_window.taken(Priority::Urgent, ms(50), now);
+        assert_eq!(batch_window.window(urgent(now)), ms(50));
+        assert_eq!(batch_window.window(urgent(now + ms(1))), ms(50));
     }
 }

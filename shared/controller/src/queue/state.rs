@@ -82,8 +82,8 @@ pub(super) struct Taken<K> {
     pub(super) key: K,
     /// How long it has waited.
     pub(super) waited: Duration,
-    /// Whether it is a retry, or was added by a timer only.
-    pub(super) again: bool,
+    /// Its priority, unless it is a retry, or was added by a timer only.
+    pub(super) new: Option<Priority>,
 }
 
 /// The state of a queue for metrics.
@@ -278,15 +278,21 @@ impl<K: Clone + Eq + Hash> Core<K> {
             .min()
     }
 
-    /// Since when the oldest waiting key has been waiting, among those that are not retries and
-    /// were not added by a timer only.
-    pub(super) fn oldest_new(&self) -> Option<Instant> {
-        let first = |ready: &BTreeMap<u64, K>| {
-            let mut waiting = ready.values().filter_map(|key| self.entries.get(key));
-            waiting.find(|entry| !entry.is_again()).and_then(|entry| entry.wanted)
+    /// Whether an urgent key waits.
+    pub(super) fn has_urgent(&self) -> bool {
+        !self.urgent.is_empty()
+    }
+
+    /// Since when the oldest waiting key of this priority has been waiting, among those that are
+    /// not retries and were not added by a timer only.
+    pub(super) fn oldest_new(&self, priority: Priority) -> Option<Instant> {
+        let ready = match priority {
+            Priority::Urgent => &self.urgent,
+            Priority::Routine => &self.routine,
         };
-        let new = [&self.urgent, &self.routine].into_iter().filter_map(first);
-        new.map(|wanted| wanted.since).min()
+        let mut waiting = ready.values().filter_map(|key| self.entries.get(key));
+        let new = waiting.find(|entry| !entry.is_again())?;
+        Some(new.wanted?.since)
     }
 
     /// The next time at which the state changes without a call.
@@ -416,11 +422,12 @@ impl<K: Clone + Eq + Hash> Core<K> {
         let (_, key) = self.ready(priority).pop_first()?;
         self.turns.took(urgent, !self.routine.is_empty());
         let entry = self.entries.get_mut(&key)?;
-        let again = entry.is_again();
+        let is_new = !entry.is_again();
         let wanted = entry.wanted.take()?;
+        let new = is_new.then_some(wanted.priority);
         entry.work = Some(Work { priority: wanted.priority, started: now });
         self.processing += 1;
-        Some(Taken { key, waited: now.saturating_duration_since(wanted.since), again })
+        Some(Taken { key, waited: now.saturating_duration_since(wanted.since), new })
     }
 
     /// Drops an entry without state.

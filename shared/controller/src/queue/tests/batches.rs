@@ -201,3 +201,25 @@ async fn a_failing_key_does_not_extend_the_batch_window() {
         queue.done(&7);
     }
 }
+
+/// The corrections of a whole fleet widen the window of routine keys, but a new node that comes
+/// in it waits as long as a new node alone.
+#[tokio::test(start_paused = true)]
+async fn an_urgent_key_ends_the_window_of_routine_ones() {
+    let (queue, mut batch_window) = (queue(), BatchWindow::default());
+    for key in 0..40 {
+        queue.add(key, Priority::Routine);
+        for key in queue.get_batch(MAX, &mut batch_window).await.unwrap() {
+            queue.done(&key);
+        }
+    }
+    queue.add(100, Priority::Routine);
+    let start = Instant::now();
+    let add = async {
+        sleep(Duration::from_millis(500)).await;
+        queue.add(101, Priority::Urgent);
+    };
+    let (batch, ()) = tokio::join!(queue.get_batch(MAX, &mut batch_window), add);
+    assert_eq!(batch, Some(vec![101, 100]));
+    assert!(start.elapsed() < Duration::from_millis(520), "{:?}", start.elapsed());
+}
