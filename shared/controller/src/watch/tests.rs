@@ -41,12 +41,15 @@ impl Stored for LeanLease {
     }
 }
 
-/// An API server with one node and two Leases, whose watches are accepted and end.
+/// An API server with one node and two Leases, whose watches show a bookmark and end.
 fn client() -> kube::Client {
     let service = service_fn(|request: Request<Body>| async move {
         let query = request.uri().query().unwrap_or_default();
         if query.contains("watch=true") {
-            return Ok::<_, BoxError>(Response::new(Full::default()));
+            let metadata = json!({"resourceVersion": "2"});
+            let object = json!({"kind": "Any", "apiVersion": "v1", "metadata": metadata});
+            let bookmark = json!({"type": "BOOKMARK", "object": object}).to_string() + "\n";
+            return Ok::<_, BoxError>(Response::new(Full::new(bookmark.into())));
         }
         let object = |name: &str| json!({"metadata": {"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "1"}});
         let items = match request.uri().path() {
