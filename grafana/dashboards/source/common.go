@@ -68,6 +68,19 @@ func leadership() row {
 			lines: []line{{sum("reason", rate(of("ccm_leader_election_failures_total"))), "{{reason}}"}},
 			wide:  12,
 		}.panel(),
+		graph{
+			title: "Lease of another program",
+			about: about{
+				shows:  "Replicas that find another program's name in their Lease: 1 for yes.",
+				normal: "0.",
+				do:     "1: two programs use one Lease, so one of them never works. Give each its own `--leader-elect-resource-name`.",
+				alert:  "CCMLeaseShared",
+			},
+			unit:  units.Short,
+			lines: []line{{of("ccm_leader_election_lease_of_other_program"), "{{instance}}"}},
+			bad:   []step{{1, red}},
+			wide:  24,
+		}.panel(),
 	}}
 }
 

@@ -190,6 +190,30 @@ func nodeWork() row {
 			lines: []line{{sum("", of("ccm_node_refresh_differing")), "differ"}},
 		}.panel(),
 		graph{
+			title: "Corrections that wait",
+			about: about{
+				shows:  "Initialised nodes that differ from their instance and wait for their turn: they are written at `--node-correction-qps`, so that a change of the whole fleet does not delay new nodes.",
+				normal: "0; after a change of many instances falling at that rate.",
+				do:     "Constantly high: something changes many nodes again and again; see *Nodes that differ from the last list*. Not falling: `--node-correction-qps` is 0 or very low.",
+				page:   "rate-limits.md",
+			},
+			unit:  units.Short,
+			lines: []line{{sum("", of("ccm_node_corrections_waiting")), "wait"}},
+			wide:  12,
+		}.panel(),
+		graph{
+			title: "Nodes per lookup",
+			about: about{
+				shows:  "Maximum number of nodes in one lookup, on the leader.",
+				normal: "500.",
+				do:     "Lower: the cloud did not answer larger lookups within `--cloud-call-timeout`. It grows again when the cloud is faster; see the response times in *Calls to the cloud*.",
+				page:   "rate-limits.md",
+			},
+			unit:  units.Short,
+			lines: []line{{highest("", of("ccm_node_lookup_batch_limit")), "at most"}},
+			wide:  12,
+		}.panel(),
+		graph{
 			title: "Dropped labels, changed InternalIPs",
 			about: about{
 				shows:  "In an hour: labels from the cloud that were dropped, by reason; changes of the first InternalIP of Ready nodes, applied or held.",

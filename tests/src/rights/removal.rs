@@ -135,7 +135,7 @@ fn refuses(request: &Request, grant: &Grant) -> bool {
 
 /// The effect that must not occur without the right.
 async fn harm(env: &Env, program: &Program, work: &Work, grant: &Grant) -> Result<()> {
-    if grant.is_of_work() && grant.verb != "watch" {
+    if grant.is_of_work() {
         ensure!((work.is_undone)(env, grant).await?, "it was done without the right to {grant}");
     }
     if grant.resource == "leases" && ["get", "create"].contains(&grant.verb.as_str()) {
