@@ -4,7 +4,7 @@
 use std::{any::Any, fmt, time::Duration};
 
 use ccm_base::Instant;
-use futures::future::BoxFuture;
+use futures::{future::BoxFuture, stream::BoxStream};
 
 use crate::{CloudError, ErrorKind};
 
@@ -54,6 +54,11 @@ impl Call {
         self.end.saturating_duration_since(Instant::now())
     }
 }
+
+/// The answers to a batch as they arrive: the item's index in the request, and its answer. An
+/// item without an answer within the time of the call gets an error of its own; for a write it
+/// says that it may have taken effect.
+pub type Answers<'a, T> = BoxStream<'a, (usize, Result<T, CloudError>)>;
 
 /// The kind of a request to the cloud: it selects the metrics label and the rate limit, and
 /// defines the effect of the request.
