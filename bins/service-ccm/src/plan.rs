@@ -1,0 +1,3 @@
+//! Decisions about Services and their load balancers, as pure functions.
+
+pub mod front_end;
