@@ -15,6 +15,8 @@ mod convert;
 mod description;
 mod instances;
 mod keeper;
+mod load_balancers;
+mod pages;
 mod rpc;
 pub mod server;
 mod shared;
@@ -36,7 +38,7 @@ pub const NAME: &str = "external";
 pub const MAX_BATCH: usize = 500;
 
 /// The protocol revision of this build.
-pub const PROTOCOL_REVISION: u32 = 2;
+pub const PROTOCOL_REVISION: u32 = 3;
 
 /// The oldest supported revision of a provider.
 const OLDEST_REVISION: u32 = 1;

@@ -55,7 +55,7 @@ impl Instances for SimCloud {
         nodes: &'a [NodeIdentity],
         detail: Detail,
         call: Call,
-    ) -> Answers<'a> {
+    ) -> Answers<'a, Lookup> {
         let size = if self.state.faults.streams() { 1 } else { nodes.len().max(1) };
         let answers = stream::iter(nodes.chunks(size)).then(move |part| async move {
             let answers = self.lookup(part, detail, call).await;
