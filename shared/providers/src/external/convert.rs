@@ -273,6 +273,7 @@ fn absence_to_wire(proof: &AbsenceProof) -> proto::Absence {
         ProofMethod::ById => proto::ProofMethod::ById,
         ProofMethod::BySystemUuid => proto::ProofMethod::BySystemUuid,
         ProofMethod::ByName => proto::ProofMethod::ByName,
+        ProofMethod::ByOwner => proto::ProofMethod::ByOwner,
         ProofMethod::ProvidersWord => proto::ProofMethod::ProvidersWord,
     };
     proto::Absence {
@@ -290,6 +291,7 @@ fn absence_from_wire(wire: proto::Absence) -> Result<AbsenceProof, CloudError> {
         Ok(proto::ProofMethod::ById) => ProofMethod::ById,
         Ok(proto::ProofMethod::BySystemUuid) => ProofMethod::BySystemUuid,
         Ok(proto::ProofMethod::ByName) => ProofMethod::ByName,
+        Ok(proto::ProofMethod::ByOwner) => ProofMethod::ByOwner,
         Ok(proto::ProofMethod::ProvidersWord) => ProofMethod::ProvidersWord,
         Ok(proto::ProofMethod::Unspecified) | Err(_) => {
             return Err(malformed(format!(

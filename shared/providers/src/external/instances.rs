@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
     Answers, Call, CloudError, Detail, ErrorKind, Fleet, Instance, InstanceTraits, Instances,
-    LookupResult, NodeIdentity,
+    Lookup, LookupResult, NodeIdentity,
 };
 use futures::{StreamExt, channel::mpsc::UnboundedSender, stream};
 use prost::Message as _;
@@ -62,7 +62,7 @@ impl Instances for ExternalInstances {
         nodes: &'a [NodeIdentity],
         detail: Detail,
         call: Call,
-    ) -> Answers<'a> {
+    ) -> Answers<'a, Lookup> {
         let size = self.shared.max_batch();
         let all = flowing(move |sender| async move {
             let parts = parts(nodes, size).into_iter().filter_map(|range| {

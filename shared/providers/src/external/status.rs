@@ -44,7 +44,7 @@ struct RequestInfo {
 
 impl From<&CloudError> for proto::Error {
     fn from(error: &CloudError) -> Self {
-        let CloudError { kind, message, request_id, retry_after, maybe_done } = error;
+        let CloudError { kind, message, subject, request_id, retry_after, maybe_done } = error;
         Self {
             kind: Some(kind_to_wire(*kind).into()),
             message: Some(one_line(message, LONGEST_LINE)),
@@ -52,13 +52,14 @@ impl From<&CloudError> for proto::Error {
             retry_after: retry_after
                 .and_then(|after| prost_types::Duration::try_from(after.min(MAX_RETRY_AFTER)).ok()),
             maybe_done: maybe_done.then_some(true),
+            subject: subject.as_deref().map(|subject| one_line(subject, LONGEST_LINE)),
         }
     }
 }
 
 impl From<proto::Error> for CloudError {
     fn from(error: proto::Error) -> Self {
-        let proto::Error { kind, message, request_id, retry_after, maybe_done } = error;
+        let proto::Error { kind, message, request_id, retry_after, maybe_done, subject } = error;
         let message = one_line(&message.unwrap_or_default(), LONGEST_LINE);
         let kind = kind.unwrap_or_default();
         let known = proto::ErrorKind::try_from(kind).ok().and_then(kind_from_wire);
@@ -69,8 +70,9 @@ impl From<proto::Error> for CloudError {
         };
         let request_id =
             request_id.map(|id| one_line(&id, LONGEST_LINE)).filter(|id| !id.is_empty());
+        let subject = subject.map(|text| one_line(&text, LONGEST_LINE)).filter(|it| !it.is_empty());
         let (retry_after, maybe_done) = (retry_after.and_then(wait), maybe_done == Some(true));
-        CloudError { kind, message, request_id, retry_after, maybe_done }
+        CloudError { kind, message, subject, request_id, retry_after, maybe_done }
     }
 }
 
@@ -95,6 +97,7 @@ fn kind_to_wire(kind: ErrorKind) -> proto::ErrorKind {
         ErrorKind::Timeout => proto::ErrorKind::Timeout,
         ErrorKind::Unsupported => proto::ErrorKind::Unsupported,
         ErrorKind::Malformed => proto::ErrorKind::Malformed,
+        ErrorKind::Busy => proto::ErrorKind::Busy,
     }
 }
 
@@ -110,7 +113,7 @@ pub(super) fn to_status(error: &CloudError) -> Status {
         ErrorKind::Unauthorized => Code::Unauthenticated,
         ErrorKind::Forbidden => Code::PermissionDenied,
         ErrorKind::Invalid => Code::InvalidArgument,
-        ErrorKind::Conflict => Code::Aborted,
+        ErrorKind::Conflict | ErrorKind::Busy => Code::Aborted,
         ErrorKind::Unavailable => Code::Unavailable,
         ErrorKind::Timeout => Code::DeadlineExceeded,
         ErrorKind::Unsupported => Code::Unimplemented,

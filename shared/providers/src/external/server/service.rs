@@ -55,6 +55,7 @@ impl provider_server::Provider for ProviderService {
             lists: Some(lists),
             labels_only_add: Some(labels_only_add),
             wants: wants_to_wire(wants),
+            ..proto::DescribeResponse::default()
         }))
     }
 
