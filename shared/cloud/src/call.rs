@@ -30,13 +30,16 @@ pub struct Call {
     pub timeout: Duration,
     /// The urgency.
     pub priority: Priority,
+    /// The term of leadership of a caller in another process, for writes. A caller in this
+    /// process has its term checked, and sent, by the gate ([`Permit::term`]).
+    pub term: Option<u64>,
 }
 
 impl Call {
     /// A call that takes at most this long, from now on.
     pub fn new(timeout: Duration, priority: Priority) -> Self {
         let timeout = timeout.min(LONGEST);
-        Self { end: Instant::now() + timeout, timeout, priority }
+        Self { end: Instant::now() + timeout, timeout, priority, term: None }
     }
 
     /// An urgent call.
@@ -47,6 +50,13 @@ impl Call {
     /// A routine call.
     pub fn routine(timeout: Duration) -> Self {
         Self::new(timeout, Priority::Routine)
+    }
+
+    /// The same call, made in this term.
+    #[must_use]
+    pub fn in_term(mut self, term: Option<u64>) -> Self {
+        self.term = term;
+        self
     }
 
     /// The time that is left.

@@ -153,6 +153,17 @@ impl Member {
         };
         of_kind(InternalIp).or_else(|| of_kind(ExternalIp))
     }
+
+    /// Whether a load balancer has this node as it is, if the cloud shows it so. What the cloud
+    /// does not show is no difference: it knows the addresses that it uses, and not always the
+    /// provider ID.
+    pub fn is_shown_as(&self, shown: &Self) -> bool {
+        let same_id = shown.provider_id.is_none() || shown.provider_id == self.provider_id;
+        let same = |address: &NodeAddress| {
+            address.address.parse().is_ok_and(|ip| self.address(IpFamily::of(ip)) == Some(ip))
+        };
+        same_id && shown.addresses.iter().all(same)
+    }
 }
 
 /// A change of a load balancer's members, as the state after it.
@@ -161,8 +172,50 @@ impl Member {
 /// incomplete removes nothing by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Members {
-    /// The members that are there after the change.
+    /// The members that are there after the change: all that the controller knows. One that
+    /// lacks what members need ([`LoadBalancerTraits`](crate::LoadBalancerTraits)) stays as it is.
     pub present: Arc<[Member]>,
     /// The members that are not. A provider never removes the last member of a load balancer.
     pub absent: Arc<[Member]>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AddressKind;
+
+    fn member(id: Option<&str>, addresses: &[(AddressKind, &str)]) -> Member {
+        Member {
+            node: "a".to_owned(),
+            provider_id: id.map(|id| ProviderId::parse(id).unwrap()),
+            addresses: addresses.iter().map(|(kind, ip)| NodeAddress::new(*kind, *ip)).collect(),
+            labels: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn what_a_cloud_does_not_show_is_no_difference() {
+        use AddressKind::{ExternalIp, Hostname, InternalIp};
+        let node = member(
+            Some("sim://1"),
+            &[
+                (Hostname, "a"),
+                (ExternalIp, "192.0.2.1"),
+                (InternalIp, "10.0.0.1"),
+                (InternalIp, "10.0.0.2"),
+                (ExternalIp, "2001:db8::1"),
+            ],
+        );
+        for (id, addresses, expect) in [
+            (None, &[][..], true),
+            (None, &[(InternalIp, "10.0.0.1")], true),
+            (Some("sim://1"), &[(InternalIp, "10.0.0.1"), (InternalIp, "2001:db8::1")], true),
+            (Some("sim://2"), &[(InternalIp, "10.0.0.1")], false),
+            (None, &[(InternalIp, "10.0.0.2")], false),
+            (None, &[(ExternalIp, "192.0.2.1")], false),
+            (None, &[(InternalIp, "nonsense")], false),
+        ] {
+            assert_eq!(node.is_shown_as(&member(id, addresses)), expect, "{id:?} {addresses:?}");
+        }
+    }
 }

@@ -10,8 +10,14 @@
 //!   looks for it first. So a call may be repeated, by any process, from any state.
 //! * **It changes only what is its owner's.** A load balancer is [`Title::Ours`] by the recorded
 //!   owner, never by name.
+//! * **It waits its turn.** While the cloud works on a load balancer, a call about it changes
+//!   nothing and answers [`Progress::InProgress`] or
+//!   [`ErrorKind::Busy`](crate::ErrorKind::Busy).
 //! * **Members and configuration are apart.** [`LoadBalancers::set_members`] changes nothing
 //!   else, and works while the configuration is wrong.
+//! * **The state decides, not the digest.** What is there is compared with what is wanted in
+//!   full. A digest that is missing or of another version is no reason to write; the new one is
+//!   stored with the next change.
 //! * **Two load balancers of one owner**: where the cloud cannot refuse the write of a former
 //!   leader, two may be created. Lists show both; the caller decides which one stays.
 
@@ -109,7 +115,7 @@ pub struct Waiting {
 /// How far a call has come with one load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress<T> {
-    /// It is as wanted.
+    /// It is as wanted. A load balancer is as read with [`Depth::Members`].
     Done(T),
     /// The cloud works on it, or more changes are to follow: list it, and call again once it is
     /// [`Phase::Ready`].
@@ -219,7 +225,8 @@ pub struct LoadBalancer {
     pub phase: Phase,
     /// Changes with every write to it, no matter whose. None if the cloud has no such value.
     pub version: Option<String>,
-    /// Its members. None unless it was read with [`Depth::Members`].
+    /// Its members as far as the cloud knows them ([`Member::is_shown_as`]). None unless it was
+    /// read with [`Depth::Members`].
     pub members: Option<Vec<Member>>,
     /// Where clients reach it.
     pub ingress: Vec<Ingress>,
@@ -294,10 +301,13 @@ pub struct Wanted {
     /// The members. A new load balancer is created with them.
     pub members: Members,
     /// The ID of the load balancer as the Service has it. A hint where to look, no proof of
-    /// ownership.
+    /// ownership: if it exists and is not the owner's, the call fails with
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and creates no other one. Of two load
+    /// balancers of one owner it is this one that is brought up to date, else the oldest.
     pub known: Option<String>,
-    /// The ID of a load balancer to adopt. Its owner is recorded, which is the one change that
-    /// this call makes of it.
+    /// The ID of a load balancer to adopt, if it is [`Title::Adoptable`] and the owner has none.
+    /// Its owner is recorded, which is the one change that this call makes of it. If it is the
+    /// owner's already, this is an ordinary call.
     pub adopt: Option<String>,
 }
 
@@ -320,10 +330,12 @@ pub struct MemberChange {
 pub struct Unwanted {
     /// The owner. The provider deletes only what belongs to it.
     pub owner: Owner,
-    /// The ID of the load balancer, if it is known. A hint where to look.
+    /// The ID of the load balancer, if it is known. A hint where to look: if it exists and is
+    /// not the owner's alone, the call fails with
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and deletes nothing.
     pub known: Option<String>,
     /// The load balancer in `known` is a second one of the same owner: only this one is
-    /// deleted, and nothing that the other one uses.
+    /// deleted, and nothing that the other one uses. Refused if it is the only one.
     pub duplicate: bool,
     /// As [`FrontEnd::settings`]: a setting may say that an address is to be kept.
     pub settings: BTreeMap<String, String>,
@@ -348,7 +360,9 @@ pub trait LoadBalancers: Send + Sync {
         call: Call,
     ) -> Result<LoadBalancerList, CloudError>;
 
-    /// Creates load balancers, or brings them up to date, by at most one change of each.
+    /// Creates load balancers, or brings them up to date, by at most one change of each. One
+    /// that has failed is repaired ([`Cure::Ensure`]), or fails with
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) ([`Cure::Person`]).
     fn ensure<'a>(
         &'a self,
         wanted: &'a [Wanted],
@@ -356,7 +370,7 @@ pub trait LoadBalancers: Send + Sync {
     ) -> Answers<'a, Progress<LoadBalancer>>;
 
     /// The changes that [`LoadBalancers::ensure`] would make, one line each, until each load
-    /// balancer is as wanted. Changes nothing.
+    /// balancer is as wanted. Changes nothing. None if another controller is responsible.
     fn preview<'a>(&'a self, wanted: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>>;
 
     /// Changes members, and nothing else.
@@ -368,7 +382,8 @@ pub trait LoadBalancers: Send + Sync {
 
     /// Deletes load balancers and all that was created for them, also what is left of one that
     /// was deleted in part. The proof says that nothing of this owner exists any more: the
-    /// cloud's own answer about the ID, or an empty list by owner.
+    /// cloud's own answer about the ID, or an empty list by owner. For a duplicate it says that
+    /// this one does not.
     fn delete<'a>(
         &'a self,
         unwanted: &'a [Unwanted],

@@ -23,7 +23,12 @@ mod shared;
 mod status;
 
 /// The protocol's messages and services, generated from the `.proto` file.
-#[expect(clippy::pedantic, clippy::allow_attributes_without_reason, reason = "generated code")]
+#[expect(
+    clippy::pedantic,
+    clippy::large_enum_variant,
+    clippy::allow_attributes_without_reason,
+    reason = "generated code"
+)]
 pub mod proto {
     tonic::include_proto!("quartet.cloud.v1");
 }

@@ -69,7 +69,7 @@ async fn limits_are_advertised_and_enforced() {
         .await
         .unwrap()
         .into_inner();
-    assert_eq!((description.max_batch(), description.protocol_revision()), (500, 2));
+    assert_eq!((description.max_batch(), description.protocol_revision()), (500, 3));
     assert_eq!(
         (description.provider().to_owned(), description.capabilities),
         ("sim".to_owned(), vec!["instances".to_owned()])

@@ -20,6 +20,7 @@ use crate::external::{
         wants_to_wire,
     },
     proto::{self, instances_server, provider_server},
+    rpc::TERM,
     status::to_status,
 };
 
@@ -230,7 +231,8 @@ pub(super) fn terms(metadata: &MetadataMap, priority: proto::Priority) -> Call {
         metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).and_then(parse_timeout);
     let timeout =
         given.map_or(DEFAULT_TIMEOUT, |given| given.saturating_sub(HEAD_START.min(given / 4)));
-    Call::new(timeout, priority_from_wire(priority))
+    let term = metadata.get(TERM).and_then(|term| term.to_str().ok()?.parse().ok());
+    Call::new(timeout, priority_from_wire(priority)).in_term(term)
 }
 
 /// Parses `grpc-timeout`: at most eight digits and a unit.
