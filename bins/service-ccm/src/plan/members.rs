@@ -114,7 +114,7 @@ impl Membership {
         for name in self.known.keys().cloned().collect::<Vec<_>>() {
             let Some(Known { member, marked }) = self.known.get(&name).cloned() else { continue };
             let wanted = eligible.members.get(&name);
-            if wanted.is_some_and(|wanted| is_same(wanted, &member)) {
+            if wanted.is_some_and(|wanted| wanted.is_shown_as(&member)) {
                 self.brake.release(&name);
                 continue;
             }
@@ -179,12 +179,6 @@ impl Membership {
         self.labelled.insert(Arc::clone(name), now);
         Ok(())
     }
-}
-
-/// Whether two members are the same machine at the same place. Labels may differ: providers
-/// that need them compare them by themselves.
-fn is_same(one: &Member, other: &Member) -> bool {
-    one.provider_id == other.provider_id && one.addresses.first() == other.addresses.first()
 }
 
 #[cfg(test)]
