@@ -4,7 +4,7 @@
 use std::{any::Any, fmt, time::Duration};
 
 use ccm_base::Instant;
-use futures::future::BoxFuture;
+use futures::{future::BoxFuture, stream::BoxStream};
 
 use crate::{CloudError, ErrorKind};
 
@@ -30,13 +30,16 @@ pub struct Call {
     pub timeout: Duration,
     /// The urgency.
     pub priority: Priority,
+    /// The term of leadership of a caller in another process, for writes. A caller in this
+    /// process has its term checked, and sent, by the gate ([`Permit::term`]).
+    pub term: Option<u64>,
 }
 
 impl Call {
     /// A call that takes at most this long, from now on.
     pub fn new(timeout: Duration, priority: Priority) -> Self {
         let timeout = timeout.min(LONGEST);
-        Self { end: Instant::now() + timeout, timeout, priority }
+        Self { end: Instant::now() + timeout, timeout, priority, term: None }
     }
 
     /// An urgent call.
@@ -49,11 +52,23 @@ impl Call {
         Self::new(timeout, Priority::Routine)
     }
 
+    /// The same call, made in this term.
+    #[must_use]
+    pub fn in_term(mut self, term: Option<u64>) -> Self {
+        self.term = term;
+        self
+    }
+
     /// The time that is left.
     pub fn left(&self) -> Duration {
         self.end.saturating_duration_since(Instant::now())
     }
 }
+
+/// The answers to a batch as they arrive: the item's index in the request, and its answer. An
+/// item without an answer within the time of the call gets an error of its own; for a write it
+/// says that it may have taken effect.
+pub type Answers<'a, T> = BoxStream<'a, (usize, Result<T, CloudError>)>;
 
 /// The kind of a request to the cloud: it selects the metrics label and the rate limit, and
 /// defines the effect of the request.

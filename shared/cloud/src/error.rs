@@ -37,6 +37,9 @@ pub enum ErrorKind {
     QuotaExceeded,
     /// The request or the configuration is invalid; retries fail until it is changed.
     Invalid,
+    /// Something else changes the object at the moment, or has just changed it. Nobody's mistake;
+    /// retry soon.
+    Busy,
     /// Two facts contradict each other, for instance two servers with one name.
     Conflict,
     /// The cloud answered that it is unavailable, or the connection failed.
@@ -50,6 +53,9 @@ pub enum ErrorKind {
 }
 
 ccm_metrics::label!(ErrorKind);
+
+/// When to try again what was busy.
+const BUSY: Duration = Duration::from_secs(2);
 
 impl ErrorKind {
     /// Every kind, for exhaustive tests.
@@ -68,6 +74,9 @@ pub struct CloudError {
     pub kind: ErrorKind,
     /// The cloud's message, one line, without secrets.
     pub message: String,
+    /// The quota or the object that it is about: `floatingip`, `subnet 10.0.0.0/24`.
+    #[serde(default)]
+    pub subject: Option<String>,
     /// The cloud's ID of the failed request, for its support desk.
     pub request_id: Option<String>,
     /// The delay that the cloud asked for.
@@ -81,6 +90,9 @@ pub struct CloudError {
 impl fmt::Display for CloudError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.kind, self.message)?;
+        if let Some(subject) = &self.subject {
+            write!(f, " ({subject})")?;
+        }
         if let Some(after) = self.retry_after {
             write!(f, " (retry after {} s)", after.as_secs_f64().ceil())?;
         }
@@ -100,10 +112,18 @@ impl CloudError {
         Self {
             kind,
             message: message.into(),
+            subject: None,
             request_id: None,
             retry_after: None,
             maybe_done: false,
         }
+    }
+
+    /// Adds the quota or the object that the error is about.
+    #[must_use]
+    pub fn about(mut self, subject: impl Into<String>) -> Self {
+        self.subject = Some(subject.into());
+        self
     }
 
     /// Adds the cloud's request ID.
@@ -131,7 +151,10 @@ impl CloudError {
     pub fn class(&self) -> RetryClass {
         match (self.kind, self.retry_after) {
             (_, Some(after)) => RetryClass::RetryAfter(after),
-            (ErrorKind::Invalid | ErrorKind::Unsupported, None) => RetryClass::Permanent,
+            (ErrorKind::Busy, None) => RetryClass::RetryAfter(BUSY),
+            (ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::QuotaExceeded, None) => {
+                RetryClass::Permanent
+            }
             (_, None) => RetryClass::Retry,
         }
     }

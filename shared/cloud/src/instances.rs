@@ -3,13 +3,10 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use futures::{
-    StreamExt,
-    stream::{self, BoxStream},
-};
+use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
-use crate::{Call, CloudError, ErrorKind, NodeAddress, NodeIdentity, ProviderId};
+use crate::{Answers, Call, CloudError, ErrorKind, NodeAddress, NodeIdentity, ProviderId};
 
 /// Whether the machine runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -77,6 +74,8 @@ pub enum ProofMethod {
     BySystemUuid,
     /// The exact name, among all instances that these credentials can see.
     ByName,
+    /// The recorded owner, among all load balancers that these credentials can see.
+    ByOwner,
     /// The key is unknown: the provider only answers yes or no, and answered no. The weakest
     /// proof, and none for a lookup by name.
     ProvidersWord,
@@ -167,9 +166,6 @@ impl Default for InstanceTraits {
     }
 }
 
-/// The answers to a lookup as they arrive: the node's index in the request, and its answer.
-pub type Answers<'a> = BoxStream<'a, (usize, LookupResult)>;
-
 /// The machines behind the nodes.
 #[async_trait]
 pub trait Instances: Send + Sync {
@@ -191,7 +187,7 @@ pub trait Instances: Send + Sync {
         nodes: &'a [NodeIdentity],
         detail: Detail,
         call: Call,
-    ) -> Answers<'a> {
+    ) -> Answers<'a, Lookup> {
         let all = async move {
             let answers = self.lookup(nodes, detail, call).await;
             stream::iter(one_each(answers, nodes.len()).into_iter().enumerate())

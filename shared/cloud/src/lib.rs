@@ -17,20 +17,31 @@
 mod address;
 mod call;
 mod error;
+mod front_end;
 mod identity;
 mod instances;
+mod load_balancers;
+mod owner;
 mod provider;
 mod registry;
 
 pub use address::{AddressKind, NodeAddress};
+pub use call::Answers;
 pub use call::{Call, CallClass, CallGate, CallReport, OpenGate, Permit, Priority};
 pub use ccm_metrics::{MetricsSink, NoMetrics};
 pub use error::{CloudError, ErrorKind};
+pub use front_end::{FrontEnd, FrontEndPort, IpFamily, Member, Members, Protocol, Traffic};
 pub use identity::{Claim, NodeIdentity, ProviderId, ProviderIdError};
 pub use instances::{
-    AbsenceProof, Answers, Detail, Fleet, Instance, InstanceTraits, Instances, Lookup,
-    LookupResult, PowerState, ProofMethod, Wants, one_each,
+    AbsenceProof, Detail, Fleet, Instance, InstanceTraits, Instances, Lookup, LookupResult,
+    PowerState, ProofMethod, Wants, one_each,
 };
+pub use load_balancers::{
+    Cure, Depth, FailedPort, Ingress, IngressAddress, IpMode, LoadBalancer, LoadBalancerList,
+    LoadBalancerTraits, LoadBalancers, MemberChange, Note, Phase, Progress, Scope, Title, Unwanted,
+    Waiting, Wanted,
+};
+pub use owner::{ClusterId, Digest, DigestError, Owner};
 pub use provider::{Capability, Cloud};
 pub use registry::{
     ProviderConfig, ProviderContext, ProviderFactory, ProviderRegistry, RegistryError,

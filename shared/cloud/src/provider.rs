@@ -4,13 +4,15 @@ use std::{borrow::Cow, fmt, sync::Arc};
 
 use async_trait::async_trait;
 
-use crate::{Call, Claim, CloudError, Instances, ProviderId};
+use crate::{Call, Claim, CloudError, Instances, LoadBalancers, ProviderId};
 
 /// The capabilities that a provider may offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Capability {
     /// [`Cloud::instances`].
     Instances,
+    /// [`Cloud::load_balancers`].
+    LoadBalancers,
 }
 
 impl Capability {
@@ -18,6 +20,7 @@ impl Capability {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Instances => "instances",
+            Self::LoadBalancers => "load-balancers",
         }
     }
 }
@@ -63,6 +66,12 @@ pub trait Cloud: Send + Sync {
     ///
     /// `Ok(None)` means "not offered"; an error means that this is not known yet.
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError>;
+
+    /// Layer-4 load balancers, if the provider offers them. The answer is as that of
+    /// [`Cloud::instances`].
+    fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
+        Ok(None)
+    }
 
     /// One cheap call that shows whether the cloud answers and accepts our credentials.
     async fn health(&self, call: Call) -> Result<(), CloudError>;

@@ -10,7 +10,7 @@
 //! | [`client`] | `ClientConfig` to `Clients`: one client each for work, watches, events and the Lease; the layers of a request |
 //! | [`error`] | `ApiError`: every way in which a request can fail, with its retry class |
 //! | [`informer`], [`store`] | list and watch of one kind, and whether the watch works; the objects, and which of two versions counts |
-//! | [`node`] | how nodes are read: leniently, with shared strings |
+//! | [`mod@wire`], `node`, `service` | how objects are read: leniently, field by field, with shared strings |
 //! | [`mod@write`] | patches and deletions, each with the version and UID that it was decided on |
 //! | [`events`] | the event recorder: bounded, folded as client-go does, written by one task |
 //! | [`selector`], [`metrics`] | label selectors; `rest_client_*` |
@@ -19,10 +19,13 @@ pub mod client;
 pub mod error;
 pub mod events;
 pub mod informer;
+mod intern;
 pub mod metrics;
-pub mod node;
+mod node;
 pub mod selector;
+mod service;
 pub mod store;
+pub mod wire;
 pub mod write;
 
 pub use error::{ApiError, ApiReason};

@@ -1,16 +1,20 @@
-//! How nodes are read and stored. [`wire`] parses leniently: it skips unknown fields without
-//! storing them, treats a field of the wrong type as absent, and lets the caller leave out
-//! an unreadable object instead of failing the whole list.
+//! How nodes are read.
 
-mod intern;
-pub mod wire;
+use ccm_objects::{Address, Condition, Node, OWN_ANNOTATIONS, Shared, Taint, node_keys};
+use kube::core::ClusterResourceScope;
+use serde::de::IgnoredAny;
 
-use ccm_objects::{Node, Shared};
+use crate::{
+    intern::intern,
+    store::Stored,
+    wire::{Fields, Kind, Received},
+};
 
-use crate::store::Stored;
+/// The conditions that are kept.
+const CONDITIONS: [&str; 2] = ["Ready", "NetworkUnavailable"];
 
 impl Stored for Node {
-    type Wire = wire::Received;
+    type Wire = Received<Self>;
 
     fn key(&self) -> &Shared {
         &self.name
@@ -28,9 +32,72 @@ impl Stored for Node {
         self.resource_version = version.into();
     }
 
-    fn read(wire: wire::Received) -> Result<Self, String> {
-        wire.into_node()
+    fn read(wire: Received<Self>) -> Result<Self, String> {
+        wire.into_object()
     }
+}
+
+impl Kind for Node {
+    type Scope = ClusterResourceScope;
+    const KIND: &'static str = "Node";
+    const PLURAL: &'static str = "nodes";
+
+    fn from_fields(name: &str, metadata: &Fields<'_>, object: &Fields<'_>) -> Self {
+        let (spec, status) = (object.object("spec"), object.object("status"));
+        Self {
+            name: intern(name),
+            uid: metadata.text("uid").unwrap_or_default().into(),
+            resource_version: metadata.text("resourceVersion").unwrap_or_default().into(),
+            created: metadata.get("creationTimestamp"),
+            // Only its presence matters.
+            deleting: metadata.get::<IgnoredAny>("deletionTimestamp").is_some(),
+            labels: metadata
+                .texts("labels")
+                .map(|(key, text)| (intern(&key), intern(&text)))
+                .collect(),
+            annotations: metadata.texts("annotations").filter_map(annotation).collect(),
+            provider_id: spec.text("providerID").map(Into::into),
+            taints: spec.list("taints", |fields| Some(taint(&fields))),
+            pod_cidrs: spec.list("podCIDRs", |cidr: String| Some(cidr.into())),
+            unschedulable: spec.get("unschedulable").unwrap_or_default(),
+            addresses: status.list("addresses", |fields| Some(address(&fields))),
+            conditions: status.list("conditions", |fields| condition(&fields)),
+            system_uuid: status.object("nodeInfo").text("systemUUID").map(Into::into),
+            kubelet_port: status.object("daemonEndpoints").object("kubeletEndpoint").get("Port"),
+        }
+    }
+}
+
+/// Every field is lenient: a taint that is dropped here would be removed from the node by
+/// the next write of the list.
+fn taint(fields: &Fields<'_>) -> Taint {
+    Taint {
+        key: fields.shared("key"),
+        value: fields.optional("value"),
+        effect: fields.shared("effect"),
+        time_added: fields.get::<String>("timeAdded").map(Into::into),
+    }
+}
+
+fn address(fields: &Fields<'_>) -> Address {
+    let address = fields.text("address").unwrap_or_default();
+    Address { kind: fields.shared("type"), address: address.into() }
+}
+
+/// A condition, if it is kept.
+fn condition(fields: &Fields<'_>) -> Option<Condition> {
+    let kind = fields.text("type").filter(|kind| CONDITIONS.contains(&kind.as_str()))?;
+    Some(Condition {
+        kind: intern(&kind),
+        status: fields.shared("status"),
+        reason: fields.optional("reason"),
+    })
+}
+
+/// An annotation, if Quartet reads it.
+fn annotation((key, value): (String, String)) -> Option<(Shared, Box<str>)> {
+    let ours = key == node_keys::PROVIDED_NODE_IP || key.starts_with(OWN_ANNOTATIONS);
+    ours.then(|| (intern(&key), value.into()))
 }
 
 #[cfg(test)]

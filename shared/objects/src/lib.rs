@@ -4,6 +4,11 @@
 mod node;
 pub mod node_keys;
 mod reference;
+mod service;
+pub mod service_keys;
 
 pub use node::{Address, Condition, Node, OWN_ANNOTATIONS, Shared, Taint};
 pub use reference::ObjectRef;
+pub use service::{
+    IngressPort, Service, ServiceCondition, ServiceDetails, ServiceIngress, ServicePort,
+};

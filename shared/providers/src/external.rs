@@ -15,13 +15,20 @@ mod convert;
 mod description;
 mod instances;
 mod keeper;
+mod load_balancers;
+mod pages;
 mod rpc;
 pub mod server;
 mod shared;
 mod status;
 
 /// The protocol's messages and services, generated from the `.proto` file.
-#[expect(clippy::pedantic, clippy::allow_attributes_without_reason, reason = "generated code")]
+#[expect(
+    clippy::pedantic,
+    clippy::large_enum_variant,
+    clippy::allow_attributes_without_reason,
+    reason = "generated code"
+)]
 pub mod proto {
     tonic::include_proto!("quartet.cloud.v1");
 }
@@ -36,7 +43,7 @@ pub const NAME: &str = "external";
 pub const MAX_BATCH: usize = 500;
 
 /// The protocol revision of this build.
-pub const PROTOCOL_REVISION: u32 = 2;
+pub const PROTOCOL_REVISION: u32 = 3;
 
 /// The oldest supported revision of a provider.
 const OLDEST_REVISION: u32 = 1;

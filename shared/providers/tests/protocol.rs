@@ -62,18 +62,27 @@ fn trait_and_protocol_have_the_same_methods() {
         ("Cloud.name", describe),
         ("Cloud.schemes", describe),
         ("Cloud.instances", describe),
+        ("Cloud.load_balancers", describe),
         ("Instances.traits", describe),
+        ("LoadBalancers.traits", describe),
         ("Cloud.health", health),
         ("Instances.lookup", "Instances.LookupInstances"),
         ("Instances.lookup_each", "Instances.StreamLookupInstances"),
         ("Instances.list", "Instances.ListInstances"),
+        ("LoadBalancers.list", "LoadBalancers.ListLoadBalancers"),
+        ("LoadBalancers.ensure", "LoadBalancers.EnsureLoadBalancers"),
+        ("LoadBalancers.preview", "LoadBalancers.PreviewLoadBalancers"),
+        ("LoadBalancers.set_members", "LoadBalancers.SetMembers"),
+        ("LoadBalancers.delete", "LoadBalancers.DeleteLoadBalancers"),
         // These work on texts alone, on our side.
         ("Cloud.claim", ""),
         ("Cloud.canonical_id", ""),
     ];
     let cloud = include_str!("../../cloud/src/provider.rs");
     let instances = include_str!("../../cloud/src/instances.rs");
-    let in_traits: BTreeSet<String> = [("Cloud", cloud), ("Instances", instances)]
+    let balancers = include_str!("../../cloud/src/load_balancers.rs");
+    let traits = [("Cloud", cloud), ("Instances", instances), ("LoadBalancers", balancers)];
+    let in_traits: BTreeSet<String> = traits
         .iter()
         .flat_map(|(name, source)| {
             methods(source, name).into_iter().map(move |method| format!("{name}.{method}"))

@@ -2,9 +2,11 @@
 //!
 //! [`SimCloud`] holds instances in memory and implements the provider contract over them
 //! like a real cloud: lookups in batches of 500 and lists in pages of 500, each of them one
-//! call that is counted and that the [`FaultPlan`] may hit. Served through
+//! call that is counted and that the [`FaultPlan`] may hit. So it does with load balancers
+//! ([`Balancers`]). Served through
 //! `ccm_providers::external::server` it is a cloud for separate programs.
 
+pub mod balancers;
 mod counts;
 mod fleet;
 mod instance;
@@ -19,7 +21,8 @@ use ccm_cloud::{
 };
 use parking_lot::RwLock;
 
-pub use counts::Calls;
+pub use balancers::Balancers;
+pub use counts::{Calls, LoadBalancerCalls};
 pub use instance::SimInstance;
 
 use self::{counts::Counter, fleet::Fleet};
@@ -42,6 +45,7 @@ pub struct SimCloud {
 
 struct State {
     fleet: RwLock<Fleet>,
+    balancers: Balancers,
     faults: FaultPlan,
     counter: Counter,
     traits: RwLock<InstanceTraits>,
@@ -63,8 +67,8 @@ impl SimCloud {
 
     /// An empty cloud with these faults.
     pub fn with_faults(faults: FaultPlan) -> Self {
-        let (fleet, counter, traits, worker) = Default::default();
-        let state = State { fleet, faults, counter, traits, worker };
+        let (fleet, balancers, counter, traits, worker) = Default::default();
+        let state = State { fleet, balancers, faults, counter, traits, worker };
         Self { state: Arc::new(state), gate: Arc::new(OpenGate) }
     }
 
@@ -82,6 +86,11 @@ impl SimCloud {
     /// The faults, to be added and cleared.
     pub fn faults(&self) -> &FaultPlan {
         &self.state.faults
+    }
+
+    /// The load balancers.
+    pub fn balancers(&self) -> &Balancers {
+        &self.state.balancers
     }
 
     /// The calls so far, as the cloud would bill them: including refused and failed ones.

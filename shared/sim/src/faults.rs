@@ -16,7 +16,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{CloudError, Cure, ErrorKind};
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::time::Instant;
@@ -30,6 +30,16 @@ pub enum Operation {
     List,
     /// A health check.
     Health,
+    /// One page of a list of load balancers.
+    ListLoadBalancers,
+    /// A batch of load balancers to create or to bring up to date.
+    EnsureLoadBalancers,
+    /// A batch of load balancers whose changes are previewed.
+    PreviewLoadBalancers,
+    /// A batch of changes of members.
+    SetMembers,
+    /// A batch of load balancers to delete.
+    DeleteLoadBalancers,
 }
 
 impl Operation {
@@ -39,7 +49,17 @@ impl Operation {
             Self::Lookup => "lookup_instances",
             Self::List => "list_instances",
             Self::Health => "health",
+            Self::ListLoadBalancers => "list_load_balancers",
+            Self::EnsureLoadBalancers => "ensure_load_balancers",
+            Self::PreviewLoadBalancers => "preview_load_balancers",
+            Self::SetMembers => "set_members",
+            Self::DeleteLoadBalancers => "delete_load_balancers",
         }
+    }
+
+    /// Whether it changes anything in the cloud.
+    pub const fn writes(self) -> bool {
+        matches!(self, Self::EnsureLoadBalancers | Self::SetMembers | Self::DeleteLoadBalancers)
     }
 }
 
@@ -73,7 +93,7 @@ pub enum Effect {
     Hang,
     /// A list is empty, although the call succeeds.
     EmptyList,
-    /// A list ends after this many instances, although the call succeeds.
+    /// A list ends after this many entries, although the call succeeds.
     TruncatedList(usize),
     /// The cloud's data about the instances with these names is malformed; no names means all
     /// instances.
@@ -85,8 +105,31 @@ pub enum Effect {
     /// A lookup returns fewer (negative) or more results than requested.
     AnswerCount(isize),
     /// A lookup reports every node as gone, as with the credentials of the wrong project; lists
-    /// are empty.
+    /// are empty; nothing is left of a load balancer to delete.
     WrongProject,
+    /// Single load balancers of a call: those with these names, or whose owner is one of these
+    /// (`namespace/name`); no names means all. [`Fault::times`] counts load balancers here.
+    LoadBalancers(Vec<String>, Trouble),
+}
+
+/// The effect of a fault on one load balancer. All others in the same call are as usual.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Trouble {
+    /// Fails with this error; nothing is changed.
+    Fail(CloudError),
+    /// Is never answered; nothing is changed.
+    Hang,
+    /// The change is made, but its answer is lost.
+    LoseAnswer,
+    /// The answer is lost, and the change is made this much later, as by a process that was
+    /// frozen.
+    Late(Duration),
+    /// The change is made, and the cloud fails to carry it out.
+    Break(Cure),
+    /// The change is made, and the cloud never ends carrying it out.
+    Stick,
+    /// An entry of a list that cannot be read.
+    Malformed,
 }
 
 /// One fault.
@@ -222,6 +265,11 @@ impl FaultPlan {
         effects.any(|effect| matches!(effect, Effect::OneByOne { streams: true, .. }))
     }
 
+    /// The effect on a load balancer with one of these names in a call of this operation.
+    pub(crate) fn trouble(&self, operation: Operation, names: &[String]) -> Option<Trouble> {
+        self.inner.lock().trouble(operation, names)
+    }
+
     /// The effect on the next call of this operation.
     pub(crate) fn strike(&self, operation: Operation) -> Strike {
         self.inner.lock().strike(operation)
@@ -247,10 +295,24 @@ impl Inner {
         });
     }
 
+    fn trouble(&mut self, operation: Operation, names: &[String]) -> Option<Trouble> {
+        self.expire();
+        let Self { faults, random, .. } = self;
+        faults.iter_mut().find_map(|Active { fault, .. }| {
+            let Effect::LoadBalancers(only, trouble) = &fault.effect else { return None };
+            let meant = only.is_empty() || only.iter().any(|name| names.contains(name));
+            let trouble = trouble.clone();
+            (meant && fault.applies_to(operation) && fault.hits(random)).then_some(trouble)
+        })
+    }
+
     fn strike(&mut self, operation: Operation) -> Strike {
         self.expire();
         let mut strike = Strike::default();
         for Active { fault, .. } in &mut self.faults {
+            if matches!(fault.effect, Effect::LoadBalancers(..)) {
+                continue;
+            }
             let delays = matches!(
                 fault.effect,
                 Effect::Latency(_) | Effect::LatencyBetween(..) | Effect::OneByOne { .. }
@@ -299,13 +361,29 @@ impl Fault {
 impl Effect {
     /// Some effects apply to one operation only.
     fn concerns(&self, operation: Operation) -> bool {
+        use Operation::{
+            DeleteLoadBalancers, EnsureLoadBalancers, Health, List, ListLoadBalancers, Lookup,
+            SetMembers,
+        };
         match self {
-            Self::EmptyList | Self::TruncatedList(_) => operation == Operation::List,
+            Self::EmptyList | Self::TruncatedList(_) => {
+                matches!(operation, List | ListLoadBalancers)
+            }
             Self::FailNodes(..)
             | Self::FailCalls(..)
             | Self::AnswerCount(_)
-            | Self::OneByOne { .. } => operation == Operation::Lookup,
-            Self::MalformedInstances(_) | Self::WrongProject => operation != Operation::Health,
+            | Self::OneByOne { .. } => operation == Lookup,
+            Self::MalformedInstances(_) => matches!(operation, Lookup | List),
+            Self::WrongProject => {
+                matches!(operation, Lookup | List | ListLoadBalancers | DeleteLoadBalancers)
+            }
+            Self::LoadBalancers(_, Trouble::Malformed) => operation == ListLoadBalancers,
+            Self::LoadBalancers(_, Trouble::Fail(_) | Trouble::Hang) => {
+                !matches!(operation, Lookup | List | Health | ListLoadBalancers)
+            }
+            Self::LoadBalancers(..) => {
+                matches!(operation, EnsureLoadBalancers | SetMembers | DeleteLoadBalancers)
+            }
             _ => true,
         }
     }

@@ -8,7 +8,7 @@ use ccm_objects::{Node, Taint, node_keys};
 use jiff::Timestamp;
 use std::time::Duration;
 
-use super::{wire::Received, *};
+use super::*;
 
 /// A node with every field that is read and many that are not.
 fn sound() -> Value {
@@ -51,7 +51,7 @@ fn sound() -> Value {
 }
 
 fn read(object: &Value) -> Result<Node, String> {
-    serde_json::from_str::<Received>(&object.to_string()).unwrap().into_node()
+    serde_json::from_str::<Received<Node>>(&object.to_string()).unwrap().into_object()
 }
 
 /// The valid node with another value at one place.
@@ -176,7 +176,7 @@ fn only_the_key_of_the_taint_makes_a_node_uninitialised() {
 #[test]
 fn text_that_only_javascript_understands_spoils_one_field() {
     let text = r#"{"metadata":{"name":"n","uid":"\ud800","labels":{"a":"\udc00","b":"x"}},"spec":{"podCIDR":1e999}}"#;
-    let node = serde_json::from_str::<Received>(text).unwrap().into_node().unwrap();
+    let node = serde_json::from_str::<Received<Node>>(text).unwrap().into_object().unwrap();
     let labels = [("b".into(), "x".into())].into();
     assert_eq!(node, Node { name: "n".into(), labels, ..Node::default() });
 }
@@ -184,13 +184,16 @@ fn text_that_only_javascript_understands_spoils_one_field() {
 #[test]
 fn an_event_is_read_whichever_of_its_fields_comes_first() {
     let (object, check) = (sound(), |text: String| {
-        let event: WatchEvent<Received> = serde_json::from_str(&text).unwrap();
+        let event: WatchEvent<Received<Node>> = serde_json::from_str(&text).unwrap();
         let WatchEvent::Modified(received) = event else { panic!("{event:?}") };
-        assert_eq!(received.into_node(), read(&sound()));
+        assert_eq!(received.into_object(), read(&sound()));
     });
     check(format!(r#"{{"type":"MODIFIED","object":{object}}}"#));
     check(format!(r#"{{"object":{object},"type":"MODIFIED"}}"#));
-    assert_eq!(serde_json::from_value::<Received>(object).unwrap().into_node(), read(&sound()));
+    assert_eq!(
+        serde_json::from_value::<Received<Node>>(object).unwrap().into_object(),
+        read(&sound())
+    );
 }
 
 #[test]
@@ -264,8 +267,8 @@ proptest! {
             "kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"},
             "items": [sound(), broken, sound()],
         });
-        let list: ObjectList<Received> = serde_json::from_str(&list.to_string()).unwrap();
-        let nodes: Vec<_> = list.items.into_iter().map(Received::into_node).collect();
+        let list: ObjectList<Received<Node>> = serde_json::from_str(&list.to_string()).unwrap();
+        let nodes: Vec<_> = list.items.into_iter().map(Received::into_object).collect();
         let sound = read(&sound());
         prop_assert_eq!(&nodes[0], &sound);
         prop_assert_eq!(&nodes[2], &sound);

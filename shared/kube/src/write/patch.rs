@@ -36,6 +36,18 @@ impl Patch {
 
     /// The body to send; `None` if nothing changes.
     pub(super) fn body<K: Stored>(&self, object: &K) -> Option<Value> {
+        let metadata = self.metadata();
+        if metadata.is_empty() && self.spec.is_empty() {
+            return None;
+        }
+        let mut body = Map::new();
+        if !self.spec.is_empty() {
+            body.insert("spec".to_owned(), json!(self.spec));
+        }
+        Some(decided_on(object, metadata, body))
+    }
+
+    fn metadata(&self) -> Map<String, Value> {
         let mut metadata = Map::new();
         let mut add = |key: &str, value: Value, is_empty: bool| {
             if !is_empty {
@@ -50,21 +62,17 @@ impl Patch {
             let names: Vec<&String> = names.map(|(name, _)| name).collect();
             add(key, json!(names), names.is_empty());
         }
-        if metadata.is_empty() && self.spec.is_empty() {
-            return None;
-        }
-        let mut body = Map::new();
-        if !self.spec.is_empty() {
-            body.insert("spec".to_owned(), json!(self.spec));
-        }
-        Some(decided_on(object, metadata, body))
+        metadata
     }
 }
 
-/// A change of an object's status. Fields that are not set stay.
+/// A change of an object's status, and with it of annotations and finalizers. Fields that are
+/// not set stay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatusPatch {
     fields: Map<String, Value>,
+    /// The right to patch the status covers metadata.
+    metadata: Patch,
 }
 
 impl StatusPatch {
@@ -99,10 +107,32 @@ impl StatusPatch {
         self
     }
 
+    /// Sets an annotation, or with `None` removes it.
+    #[must_use]
+    pub fn with_annotation(mut self, key: impl Into<String>, value: Option<String>) -> Self {
+        self.metadata.annotations.insert(key.into(), value);
+        self
+    }
+
+    /// Adds (`true`) or removes a finalizer. Others stay.
+    #[must_use]
+    pub fn with_finalizer(mut self, name: impl Into<String>, wanted: bool) -> Self {
+        self.metadata.finalizers.insert(name.into(), wanted);
+        self
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self == &Self::default()
+    }
+
     /// The body to send; `None` if nothing changes.
     pub(super) fn body<K: Stored>(&self, object: &K) -> Option<Value> {
-        let body = Map::from_iter([("status".to_owned(), json!(self.fields))]);
-        (!self.fields.is_empty()).then(|| decided_on(object, Map::new(), body))
+        let mut body = Map::new();
+        if !self.fields.is_empty() {
+            body.insert("status".to_owned(), json!(self.fields));
+        }
+        (!self.is_empty()).then(|| decided_on(object, self.metadata.metadata(), body))
     }
 }
 
@@ -215,6 +245,23 @@ mod tests {
                 "$deleteFromPrimitiveList/finalizers": ["a.dev/old"],
             })
         );
+    }
+
+    /// The finalizer, annotations and the status of a Service are one request.
+    #[test]
+    fn a_status_patch_may_change_metadata() {
+        assert_eq!(StatusPatch::default().body(&node()), None);
+        let patch = StatusPatch::default().with_finalizer("a.dev/mine", true);
+        let metadata = json!({"resourceVersion": "7", "uid": "u", "finalizers": ["a.dev/mine"]});
+        assert_eq!(patch.body(&node()), Some(json!({"metadata": metadata})));
+        let patch = StatusPatch::default()
+            .with_annotation("a.dev/id", Some("x".to_owned()))
+            .with_annotation("a.dev/old", None)
+            .with("loadBalancer", json!({"ingress": []}));
+        let annotations = json!({"a.dev/id": "x", "a.dev/old": null});
+        let metadata = json!({"resourceVersion": "7", "uid": "u", "annotations": annotations});
+        let status = json!({"loadBalancer": {"ingress": []}});
+        assert_eq!(patch.body(&node()), Some(json!({"metadata": metadata, "status": status})));
     }
 
     /// Conditions are merged by type: those of other controllers stay.

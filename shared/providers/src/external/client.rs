@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ccm_cloud::{Call, Capability, Cloud, CloudError, Instances, ProviderContext, ProviderFactory};
+use ccm_cloud::{
+    Call, Capability, Cloud, CloudError, Instances, LoadBalancers, ProviderContext, ProviderFactory,
+};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
@@ -12,7 +14,9 @@ use super::{
     connection::Connection,
     convert::priority_to_wire,
     instances::ExternalInstances,
-    keeper, proto,
+    keeper,
+    load_balancers::ExternalLoadBalancers,
+    proto,
     rpc::{Wire, provider_client, question, read},
     shared::Shared,
 };
@@ -55,6 +59,11 @@ impl ExternalCloud {
         tasks.spawn(keeper::run(Arc::clone(&shared), files));
         Ok(Self { shared, _keeper: Mutex::new(tasks) })
     }
+
+    fn offered(&self, capability: Capability) -> Result<bool, CloudError> {
+        let description = self.shared.description().ok_or_else(|| self.shared.unknown())?;
+        description.offered(capability)
+    }
 }
 
 #[async_trait]
@@ -68,13 +77,15 @@ impl Cloud for ExternalCloud {
     }
 
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
-        let Some(description) = self.shared.description() else {
-            return Err(self.shared.unknown());
-        };
-        if !description.offers(Capability::Instances) {
-            return Ok(None);
-        }
-        Ok(Some(Arc::new(ExternalInstances { shared: Arc::clone(&self.shared) })))
+        let offered = self.offered(Capability::Instances)?;
+        let shared = || Arc::clone(&self.shared);
+        Ok(offered.then(|| Arc::new(ExternalInstances { shared: shared() }) as _))
+    }
+
+    fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
+        let offered = self.offered(Capability::LoadBalancers)?;
+        let shared = || Arc::clone(&self.shared);
+        Ok(offered.then(|| Arc::new(ExternalLoadBalancers { shared: shared() }) as _))
     }
 
     async fn health(&self, call: Call) -> Result<(), CloudError> {

@@ -2,6 +2,9 @@
 //! could harm a node and lenient elsewhere. Values are destructured without `..`, so that a
 //! field that only one side has does not compile.
 
+pub(super) mod front_end;
+pub(super) mod load_balancers;
+
 use std::fmt::Display;
 
 use ccm_base::message::{LONGEST_LINE, one_line};
@@ -18,7 +21,7 @@ const MAX_ADDRESSES: usize = 256;
 /// The maximum number of labels of an instance.
 const MAX_LABELS: usize = 1_000;
 
-fn malformed(what: impl Into<String>) -> CloudError {
+pub(super) fn malformed(what: impl Into<String>) -> CloudError {
     CloudError::new(ErrorKind::Malformed, one_line(&what.into(), LONGEST_LINE))
 }
 
@@ -257,6 +260,9 @@ pub(super) fn answer_from_wire(node: &NodeIdentity, wire: proto::LookupAnswer) -
             {
                 Err(malformed("the provider says gone on its own word, of a node without an ID"))
             }
+            AbsenceProof { method: ProofMethod::ByOwner, .. } => {
+                Err(malformed("the provider says gone by owner, but an instance has no owner"))
+            }
             proof => Ok(Lookup::Gone(proof)),
         },
         Some(Answer::NotOurs(not_ours)) => Ok(Lookup::NotOurs(not_ours.reason.unwrap_or_default())),
@@ -267,12 +273,13 @@ pub(super) fn answer_from_wire(node: &NodeIdentity, wire: proto::LookupAnswer) -
     }
 }
 
-fn absence_to_wire(proof: &AbsenceProof) -> proto::Absence {
+pub(super) fn absence_to_wire(proof: &AbsenceProof) -> proto::Absence {
     let AbsenceProof { method, evidence, request_id } = proof;
     let method = match method {
         ProofMethod::ById => proto::ProofMethod::ById,
         ProofMethod::BySystemUuid => proto::ProofMethod::BySystemUuid,
         ProofMethod::ByName => proto::ProofMethod::ByName,
+        ProofMethod::ByOwner => proto::ProofMethod::ByOwner,
         ProofMethod::ProvidersWord => proto::ProofMethod::ProvidersWord,
     };
     proto::Absence {
@@ -283,13 +290,14 @@ fn absence_to_wire(proof: &AbsenceProof) -> proto::Absence {
 }
 
 /// Nodes are deleted because of this proof, so an incomplete one is rejected.
-fn absence_from_wire(wire: proto::Absence) -> Result<AbsenceProof, CloudError> {
+pub(super) fn absence_from_wire(wire: proto::Absence) -> Result<AbsenceProof, CloudError> {
     let proto::Absence { method, evidence, request_id } = wire;
     let (number, evidence) = (method.unwrap_or_default(), evidence.unwrap_or_default());
     let method = match proto::ProofMethod::try_from(number) {
         Ok(proto::ProofMethod::ById) => ProofMethod::ById,
         Ok(proto::ProofMethod::BySystemUuid) => ProofMethod::BySystemUuid,
         Ok(proto::ProofMethod::ByName) => ProofMethod::ByName,
+        Ok(proto::ProofMethod::ByOwner) => ProofMethod::ByOwner,
         Ok(proto::ProofMethod::ProvidersWord) => ProofMethod::ProvidersWord,
         Ok(proto::ProofMethod::Unspecified) | Err(_) => {
             return Err(malformed(format!(

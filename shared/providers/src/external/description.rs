@@ -3,9 +3,15 @@
 use std::fmt;
 
 use ccm_base::message::{LONGEST_LINE, one_line};
-use ccm_cloud::{Capability, CloudError, ErrorKind, InstanceTraits, ProviderId};
+use ccm_cloud::{
+    Capability, CloudError, ErrorKind, InstanceTraits, LoadBalancerTraits, ProviderId,
+};
 
-use super::{MAX_BATCH, OLDEST_REVISION, STREAMS_SINCE, convert::wants_from_wire, proto};
+use super::{
+    MAX_BATCH, OLDEST_REVISION, STREAMS_SINCE,
+    convert::{load_balancers::traits_from_wire, wants_from_wire},
+    proto,
+};
 
 /// The checked answer of `Describe`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +22,9 @@ pub(super) struct Description {
     pub(super) revision: u32,
     pub(super) max_batch: usize,
     pub(super) traits: InstanceTraits,
+    pub(super) load_balancers: LoadBalancerTraits,
+    /// The capabilities of which the provider does not know whether it offers them.
+    pub(super) unknown: Vec<(String, CloudError)>,
 }
 
 impl Description {
@@ -24,8 +33,17 @@ impl Description {
         self.revision >= STREAMS_SINCE
     }
 
-    pub(super) fn offers(&self, capability: Capability) -> bool {
+    fn offers(&self, capability: Capability) -> bool {
         self.capabilities.iter().any(|name| name == capability.as_str())
+    }
+
+    /// Whether this capability is offered, unless the provider does not know.
+    pub(super) fn offered(&self, capability: Capability) -> Result<bool, CloudError> {
+        let unknown = self.unknown.iter().find(|(name, _)| name == capability.as_str());
+        match unknown {
+            Some((_, error)) => Err(error.clone()),
+            None => Ok(self.offers(capability)),
+        }
     }
 }
 
@@ -62,8 +80,17 @@ impl TryFrom<proto::DescribeResponse> for Description {
             capabilities: wire.capabilities,
             max_batch,
             traits,
+            load_balancers: traits_from_wire(wire.load_balancers),
+            unknown: wire.unknown.into_iter().map(unknown).collect(),
         })
     }
+}
+
+fn unknown(wire: proto::UnknownCapability) -> (String, CloudError) {
+    let proto::UnknownCapability { name, error } = wire;
+    let error = error.map(CloudError::from);
+    let silent = || CloudError::new(ErrorKind::Unavailable, "the provider does not know yet");
+    (name.unwrap_or_default(), error.unwrap_or_else(silent))
 }
 
 fn is_scheme(text: &str) -> bool {

@@ -3,10 +3,10 @@
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use async_trait::async_trait;
-use ccm_base::message::{LONGEST_LINE, one_line};
+use ccm_base::message::LONGEST_LINE;
 use ccm_cloud::{
     Answers, Call, CloudError, Detail, ErrorKind, Fleet, Instance, InstanceTraits, Instances,
-    LookupResult, NodeIdentity,
+    Lookup, LookupResult, NodeIdentity,
 };
 use futures::{StreamExt, channel::mpsc::UnboundedSender, stream};
 use prost::Message as _;
@@ -15,6 +15,7 @@ use super::{
     MAX_BATCH,
     answers::flowing,
     convert::{answer_from_wire, detail_to_wire, priority_to_wire},
+    pages::{Pages, lines},
     proto::{self, lookup_answer::Answer},
     rpc::{instances_client, question, read},
     shared::Shared,
@@ -24,8 +25,6 @@ use super::{
 const PARTS_AT_ONCE: usize = 4;
 /// The size of the nodes in one part, in bytes: gRPC servers take 4 MiB by default.
 const MAX_PART: usize = 2 << 20;
-/// The maximum number of pages; a server with more never ends its list.
-const MAX_PAGES: usize = 10_000;
 /// The maximum number of lines about malformed entries. They are searched for the names of
 /// nodes, so a list with more proves nothing.
 const MAX_MALFORMED: usize = 1_000;
@@ -62,7 +61,7 @@ impl Instances for ExternalInstances {
         nodes: &'a [NodeIdentity],
         detail: Detail,
         call: Call,
-    ) -> Answers<'a> {
+    ) -> Answers<'a, Lookup> {
         let size = self.shared.max_batch();
         let all = flowing(move |sender| async move {
             let parts = parts(nodes, size).into_iter().filter_map(|range| {
@@ -77,17 +76,14 @@ impl Instances for ExternalInstances {
     }
 
     async fn list(&self, detail: Detail, call: Call) -> Result<Fleet, CloudError> {
-        let mut reading = Reading::default();
-        for _ in 0..MAX_PAGES {
-            let page = self.page(reading.next.clone(), detail, call).await?;
-            if reading.take(page)? {
-                return Ok(reading.fleet);
-            }
+        let (mut pages, mut fleet) = (Pages::new("instances"), Fleet::default());
+        while let Some(token) = pages.next() {
+            let page = self.page(token, detail, call).await?;
+            let next = page.next_page_token.clone();
+            add(&mut fleet, page)?;
+            pages.follow(next)?;
         }
-        Err(CloudError::new(
-            ErrorKind::Malformed,
-            format!("the list of instances has more than {MAX_PAGES} pages"),
-        ))
+        Ok(fleet)
     }
 }
 
@@ -277,37 +273,16 @@ fn unanswered() -> CloudError {
     CloudError::new(ErrorKind::Malformed, "the provider gave no answer about this node")
 }
 
-/// A list while its pages arrive.
-#[derive(Default)]
-struct Reading {
-    fleet: Fleet,
-    next: String,
-    seen: BTreeSet<String>,
-}
-
-impl Reading {
-    /// Adds a page; `true` if it was the last one.
-    fn take(&mut self, page: proto::ListInstancesResponse) -> Result<bool, CloudError> {
-        for instance in page.instances {
-            match Instance::try_from(instance) {
-                Ok(instance) => self.fleet.instances.push(instance),
-                Err(error) => self.fleet.malformed.push(error.message),
-            }
+/// Adds a page of the list.
+fn add(fleet: &mut Fleet, page: proto::ListInstancesResponse) -> Result<(), CloudError> {
+    for instance in page.instances {
+        match Instance::try_from(instance) {
+            Ok(instance) => fleet.instances.push(instance),
+            Err(error) => fleet.malformed.push(error.message),
         }
-        let lines = page.malformed.iter().map(|line| one_line(line, LONGEST_LINE));
-        self.fleet.malformed.extend(lines);
-        complete(&self.fleet.malformed)?;
-        let next = page.next_page_token.unwrap_or_default();
-        if next.is_empty() {
-            return Ok(true);
-        }
-        if !self.seen.insert(next.clone()) {
-            let what = "the list of instances names the same next page twice".to_owned();
-            return Err(CloudError::new(ErrorKind::Malformed, what));
-        }
-        self.next = next;
-        Ok(false)
     }
+    fleet.malformed.extend(lines(&page.malformed));
+    complete(&fleet.malformed)
 }
 
 /// Rejects a list whose lines about malformed entries are too many, or were cut: the missing

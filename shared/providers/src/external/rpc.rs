@@ -32,7 +32,7 @@ pub(super) struct Terms {
 const NEARLY: Duration = Duration::from_millis(100);
 
 /// The metadata key of the term.
-const TERM: &str = "quartet-term";
+pub(super) const TERM: &str = "quartet-term";
 
 /// A read.
 pub(super) const fn read(operation: &'static str) -> CallClass {

@@ -14,6 +14,7 @@
 //! ```
 
 mod listener;
+mod load_balancers;
 mod service;
 mod snapshots;
 
@@ -42,10 +43,16 @@ use tokio_util::{either::Either, sync::CancellationToken};
 use tonic::service::Routes;
 use tower::BoxError;
 
-use self::service::{InstancesService, ProviderService};
+use self::{
+    load_balancers::LoadBalancersService,
+    service::{InstancesService, ProviderService},
+};
 use super::{
     MAX_QUESTION,
-    proto::{instances_server::InstancesServer, provider_server::ProviderServer},
+    proto::{
+        instances_server::InstancesServer, load_balancers_server::LoadBalancersServer,
+        provider_server::ProviderServer,
+    },
 };
 
 pub use listener::Listener;
@@ -99,9 +106,11 @@ pub async fn serve(
     let tls = tls.as_ref().map(acceptor).transpose();
     let tls = tls.map_err(|error| ServeError::Tls(message::chain(&*error)))?;
     let provider = ProviderServer::new(ProviderService::new(Arc::clone(&cloud)));
-    let instances = InstancesServer::new(InstancesService::new(cloud));
+    let instances = InstancesServer::new(InstancesService::new(Arc::clone(&cloud)));
+    let balancers = LoadBalancersServer::new(LoadBalancersService::new(cloud));
     let routes = Routes::new(provider)
         .add_service(instances.max_decoding_message_size(MAX_QUESTION))
+        .add_service(balancers.max_decoding_message_size(MAX_QUESTION))
         .prepare();
     // The socket's file is removed at the end.
     let (socket, _unlink) = listener.into_parts();

@@ -44,10 +44,11 @@ struct RequestInfo {
 
 impl From<&CloudError> for proto::Error {
     fn from(error: &CloudError) -> Self {
-        let CloudError { kind, message, request_id, retry_after, maybe_done } = error;
+        let CloudError { kind, message, subject, request_id, retry_after, maybe_done } = error;
         Self {
             kind: Some(kind_to_wire(*kind).into()),
             message: Some(one_line(message, LONGEST_LINE)),
+            subject: subject.as_deref().map(|subject| one_line(subject, LONGEST_LINE)),
             request_id: request_id.as_deref().map(|id| one_line(id, LONGEST_LINE)),
             retry_after: retry_after
                 .and_then(|after| prost_types::Duration::try_from(after.min(MAX_RETRY_AFTER)).ok()),
@@ -58,7 +59,7 @@ impl From<&CloudError> for proto::Error {
 
 impl From<proto::Error> for CloudError {
     fn from(error: proto::Error) -> Self {
-        let proto::Error { kind, message, request_id, retry_after, maybe_done } = error;
+        let proto::Error { kind, message, subject, request_id, retry_after, maybe_done } = error;
         let message = one_line(&message.unwrap_or_default(), LONGEST_LINE);
         let kind = kind.unwrap_or_default();
         let known = proto::ErrorKind::try_from(kind).ok().and_then(kind_from_wire);
@@ -67,10 +68,12 @@ impl From<proto::Error> for CloudError {
             Some(kind) => (kind, message),
             None => (ErrorKind::Malformed, format!("an error of unknown kind {kind}: {message}")),
         };
-        let request_id =
-            request_id.map(|id| one_line(&id, LONGEST_LINE)).filter(|id| !id.is_empty());
+        let line = |text: Option<String>| {
+            text.map(|text| one_line(&text, LONGEST_LINE)).filter(|text| !text.is_empty())
+        };
+        let (subject, request_id) = (line(subject), line(request_id));
         let (retry_after, maybe_done) = (retry_after.and_then(wait), maybe_done == Some(true));
-        CloudError { kind, message, request_id, retry_after, maybe_done }
+        CloudError { kind, message, subject, request_id, retry_after, maybe_done }
     }
 }
 
@@ -95,6 +98,7 @@ fn kind_to_wire(kind: ErrorKind) -> proto::ErrorKind {
         ErrorKind::Timeout => proto::ErrorKind::Timeout,
         ErrorKind::Unsupported => proto::ErrorKind::Unsupported,
         ErrorKind::Malformed => proto::ErrorKind::Malformed,
+        ErrorKind::Busy => proto::ErrorKind::Busy,
     }
 }
 
@@ -110,7 +114,7 @@ pub(super) fn to_status(error: &CloudError) -> Status {
         ErrorKind::Unauthorized => Code::Unauthenticated,
         ErrorKind::Forbidden => Code::PermissionDenied,
         ErrorKind::Invalid => Code::InvalidArgument,
-        ErrorKind::Conflict => Code::Aborted,
+        ErrorKind::Conflict | ErrorKind::Busy => Code::Aborted,
         ErrorKind::Unavailable => Code::Unavailable,
         ErrorKind::Timeout => Code::DeadlineExceeded,
         ErrorKind::Unsupported => Code::Unimplemented,

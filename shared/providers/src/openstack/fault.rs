@@ -68,6 +68,7 @@ pub(crate) fn of(
     Some(CloudError {
         kind,
         message,
+        subject: None,
         request_id,
         retry_after: retry_after(headers, now),
         maybe_done: false,

@@ -89,6 +89,7 @@ pub(super) fn configuration_problem(
 fn offered(cloud: &dyn Cloud, needs: Capability) -> Result<bool, CloudError> {
     match needs {
         Capability::Instances => cloud.instances().map(|offered| offered.is_some()),
+        Capability::LoadBalancers => cloud.load_balancers().map(|offered| offered.is_some()),
     }
 }
 

@@ -1,9 +1,8 @@
 //! Counts calls as a cloud's bill would.
 
-use std::{
-    fmt,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::{fmt, mem};
+
+use parking_lot::Mutex;
 
 use super::Operation;
 
@@ -18,69 +17,112 @@ pub struct Calls {
     pub health: u64,
     /// Nodes in all lookups together.
     pub nodes_looked_up: u64,
+    /// Calls about load balancers.
+    pub load_balancers: LoadBalancerCalls,
+}
+
+/// Calls about load balancers by operation. A batch is one call; what it changes in the cloud
+/// is in [`Balancers::writes`](super::Balancers::writes).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadBalancerCalls {
+    /// Pages of lists.
+    pub list: u64,
+    /// Batches to create or to bring up to date.
+    pub ensure: u64,
+    /// Batches to preview.
+    pub preview: u64,
+    /// Batches of changes of members.
+    pub set_members: u64,
+    /// Batches to delete.
+    pub delete: u64,
+    /// Load balancers in all of these batches together.
+    pub items: u64,
+}
+
+impl LoadBalancerCalls {
+    /// All calls.
+    pub const fn total(&self) -> u64 {
+        self.list + self.ensure + self.preview + self.set_members + self.delete
+    }
 }
 
 impl Calls {
     /// All calls.
     pub const fn total(&self) -> u64 {
-        self.lookup + self.list + self.health
+        self.lookup + self.list + self.health + self.load_balancers.total()
     }
 
     /// The calls made since `earlier`.
     #[must_use]
-    pub const fn since(&self, earlier: &Self) -> Self {
-        Self {
-            lookup: self.lookup.saturating_sub(earlier.lookup),
-            list: self.list.saturating_sub(earlier.list),
-            health: self.health.saturating_sub(earlier.health),
-            nodes_looked_up: self.nodes_looked_up.saturating_sub(earlier.nodes_looked_up),
+    pub fn since(mut self, earlier: &Self) -> Self {
+        let mut earlier = *earlier;
+        for (count, before) in self.all().into_iter().zip(earlier.all()) {
+            *count = count.saturating_sub(*before);
         }
+        self
+    }
+
+    fn all(&mut self) -> [&mut u64; 10] {
+        let Self { lookup, list, health, nodes_looked_up, load_balancers } = self;
+        let LoadBalancerCalls { list: lists, ensure, preview, set_members, delete, items } =
+            load_balancers;
+        [lookup, list, health, nodes_looked_up, lists, ensure, preview, set_members, delete, items]
     }
 }
 
 impl fmt::Display for Calls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lookup, list, health, nodes_looked_up } = self;
+        let Self { lookup, list, health, nodes_looked_up, load_balancers } = self;
         write!(
             f,
             "{lookup} lookups of {nodes_looked_up} nodes, {list} list pages, {health} health checks"
-        )
+        )?;
+        if load_balancers.total() > 0 {
+            let LoadBalancerCalls { list, ensure, preview, set_members, delete, items } =
+                load_balancers;
+            write!(
+                f,
+                "; load balancers: {list} list pages, {ensure} ensures, {preview} previews, \
+                 {set_members} changes of members and {delete} deletions of {items} in all"
+            )?;
+        }
+        Ok(())
     }
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Counter {
-    lookup: AtomicU64,
-    list: AtomicU64,
-    health: AtomicU64,
-    nodes: AtomicU64,
-}
+pub(super) struct Counter(Mutex<Calls>);
 
 impl Counter {
-    pub(super) fn count(&self, operation: Operation, nodes: usize) {
-        let counter = match operation {
-            Operation::Lookup => &self.lookup,
-            Operation::List => &self.list,
-            Operation::Health => &self.health,
+    pub(super) fn count(&self, operation: Operation, items: usize) {
+        let mut calls = self.0.lock();
+        let items = u64::try_from(items).unwrap_or(u64::MAX);
+        let Calls { lookup, list, health, nodes_looked_up, load_balancers } = &mut *calls;
+        let (counter, sum) = match operation {
+            Operation::Lookup => (lookup, nodes_looked_up),
+            Operation::List => (list, nodes_looked_up),
+            Operation::Health => (health, nodes_looked_up),
+            Operation::ListLoadBalancers => (&mut load_balancers.list, nodes_looked_up),
+            Operation::EnsureLoadBalancers => {
+                (&mut load_balancers.ensure, &mut load_balancers.items)
+            }
+            Operation::PreviewLoadBalancers => {
+                (&mut load_balancers.preview, &mut load_balancers.items)
+            }
+            Operation::SetMembers => (&mut load_balancers.set_members, &mut load_balancers.items),
+            Operation::DeleteLoadBalancers => {
+                (&mut load_balancers.delete, &mut load_balancers.items)
+            }
         };
-        counter.fetch_add(1, Ordering::Relaxed);
-        self.nodes.fetch_add(u64::try_from(nodes).unwrap_or(u64::MAX), Ordering::Relaxed);
+        *counter += 1;
+        *sum += items;
     }
 
     pub(super) fn read(&self) -> Calls {
-        self.collect(|counter| counter.load(Ordering::Relaxed))
+        *self.0.lock()
     }
 
     pub(super) fn reset(&self) -> Calls {
-        self.collect(|counter| counter.swap(0, Ordering::Relaxed))
-    }
-
-    fn collect(&self, take: impl Fn(&AtomicU64) -> u64) -> Calls {
-        Calls {
-            lookup: take(&self.lookup),
-            list: take(&self.list),
-            health: take(&self.health),
-            nodes_looked_up: take(&self.nodes),
-        }
+        mem::take(&mut self.0.lock())
     }
 }

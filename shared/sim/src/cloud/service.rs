@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CallClass, CallReport, Claim, Cloud, CloudError, Detail,
-    ErrorKind, Fleet, InstanceTraits, Instances, Lookup, LookupResult, NodeIdentity, ProofMethod,
-    one_each,
+    ErrorKind, Fleet, InstanceTraits, Instances, LoadBalancers, Lookup, LookupResult, NodeIdentity,
+    Permit, ProofMethod, one_each,
 };
 use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -26,6 +26,11 @@ impl Cloud for SimCloud {
 
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
         Ok(Some(Arc::new(self.clone())))
+    }
+
+    fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
+        let offered = self.balancers().offered();
+        Ok(offered.then(|| Arc::new(self.clone()) as Arc<dyn LoadBalancers>))
     }
 
     async fn health(&self, call: Call) -> Result<(), CloudError> {
@@ -55,7 +60,7 @@ impl Instances for SimCloud {
         nodes: &'a [NodeIdentity],
         detail: Detail,
         call: Call,
-    ) -> Answers<'a> {
+    ) -> Answers<'a, Lookup> {
         let size = if self.state.faults.streams() { 1 } else { nodes.len().max(1) };
         let answers = stream::iter(nodes.chunks(size)).then(move |part| async move {
             let answers = self.lookup(part, detail, call).await;
@@ -65,7 +70,7 @@ impl Instances for SimCloud {
     }
 
     async fn list(&self, _: Detail, call: Call) -> Result<Fleet, CloudError> {
-        if !self.traits().lists {
+        if !Instances::traits(self).lists {
             return Err(CloudError::new(ErrorKind::Unsupported, "this cloud has no list"));
         }
         let all: Vec<SimInstance> = self.state.fleet.read().iter().cloned().collect();
@@ -88,6 +93,17 @@ impl Instances for SimCloud {
             page = next;
         }
     }
+}
+
+fn class(operation: Operation) -> CallClass {
+    match operation.writes() {
+        true => CallClass::write(SCHEME, operation.as_str()),
+        false => CallClass::read(SCHEME, operation.as_str()),
+    }
+}
+
+fn late(operation: Operation) -> CloudError {
+    CloudError::new(ErrorKind::Timeout, format!("{} took too long", operation.as_str()))
 }
 
 /// Adds a page of the list.
@@ -116,32 +132,53 @@ fn nonsense(instance: &SimInstance) -> String {
 
 impl SimCloud {
     /// One call to the cloud: through the gate, counted, hit by what is planned.
-    async fn call(
+    pub(super) async fn call(
         &self,
         operation: Operation,
-        nodes: usize,
+        items: usize,
         call: Call,
     ) -> Result<Option<Effect>, CloudError> {
-        let late =
-            || CloudError::new(ErrorKind::Timeout, format!("{} took too long", operation.as_str()));
-        let class = CallClass::read(SCHEME, operation.as_str());
-        let _permit =
-            timeout_at(call.end, self.gate.admit(class, call)).await.map_err(|_| late())??;
-        let started = Instant::now();
-        if started >= call.end {
-            return Err(late());
-        }
-        self.state.counter.count(operation, nodes);
-        let outcome = timeout_at(call.end, self.inject(operation, nodes))
+        let _permit = self.admit(operation, items, call).await?;
+        self.strike(operation, items, call).await
+    }
+
+    /// The first half of a call: through the gate, and counted.
+    pub(super) async fn admit(
+        &self,
+        operation: Operation,
+        items: usize,
+        call: Call,
+    ) -> Result<Permit, CloudError> {
+        let permit = timeout_at(call.end, self.gate.admit(class(operation), call))
             .await
-            .unwrap_or_else(|_| Err(late()));
+            .map_err(|_| late(operation))??;
+        if Instant::now() >= call.end {
+            return Err(late(operation));
+        }
+        self.state.counter.count(operation, items);
+        Ok(permit)
+    }
+
+    /// The second half: hit by what is planned.
+    pub(super) async fn strike(
+        &self,
+        operation: Operation,
+        items: usize,
+        call: Call,
+    ) -> Result<Option<Effect>, CloudError> {
+        let started = Instant::now();
+        let outcome = timeout_at(call.end, self.inject(operation, items)).await;
+        let outcome = outcome.unwrap_or_else(|_| {
+            let error = late(operation);
+            Err(if operation.writes() { error.that_may_be_done() } else { error })
+        });
         let error = outcome.as_ref().err();
         let report = CallReport {
             error: error.map(|error| error.kind),
             retry_after: error.and_then(|error| error.retry_after),
             took: started.elapsed(),
         };
-        self.gate.report(class, report);
+        self.gate.report(class(operation), report);
         outcome
     }
 

@@ -69,23 +69,63 @@ async fn chances_repeat_for_the_same_seed() {
 
 #[tokio::test(start_paused = true)]
 async fn effects_on_answers_do_not_affect_other_operations() {
-    use Operation::{Health, List, Lookup};
+    use Operation::{
+        DeleteLoadBalancers as Delete, EnsureLoadBalancers as Ensure, Health, List,
+        ListLoadBalancers as ListAll, Lookup, PreviewLoadBalancers as Preview, SetMembers as Set,
+    };
+    let all = [Lookup, List, Health, ListAll, Ensure, Preview, Set, Delete];
     let error = || CloudError::new(ErrorKind::Conflict, "x");
     for (effect, concerned) in [
-        (Effect::EmptyList, vec![List]),
-        (Effect::TruncatedList(1), vec![List]),
+        (Effect::EmptyList, vec![List, ListAll]),
+        (Effect::TruncatedList(1), vec![List, ListAll]),
         (Effect::AnswerCount(1), vec![Lookup]),
         (Effect::FailNodes(Vec::new(), error()), vec![Lookup]),
         (Effect::MalformedInstances(Vec::new()), vec![Lookup, List]),
-        (Effect::WrongProject, vec![Lookup, List]),
-        (Effect::Hang, vec![Lookup, List, Health]),
-        (Effect::Error(error()), vec![Lookup, List, Health]),
+        (Effect::WrongProject, vec![Lookup, List, ListAll, Delete]),
+        (Effect::Hang, all.to_vec()),
+        (Effect::Error(error()), all.to_vec()),
     ] {
         let plan = FaultPlan::default();
         plan.add(Fault::new(effect.clone()));
-        for operation in [Lookup, List, Health] {
+        for operation in all {
             let hit = plan.strike(operation).effect.is_some();
             assert_eq!(hit, concerned.contains(&operation), "{effect:?} on {operation:?}");
         }
     }
+    for (trouble, concerned) in [
+        (Trouble::Malformed, vec![ListAll]),
+        (Trouble::Hang, vec![Ensure, Preview, Set, Delete]),
+        (Trouble::Fail(error()), vec![Ensure, Preview, Set, Delete]),
+        (Trouble::LoseAnswer, vec![Ensure, Set, Delete]),
+        (Trouble::Stick, vec![Ensure, Set, Delete]),
+        (Trouble::Late(Duration::ZERO), vec![Ensure, Set, Delete]),
+    ] {
+        let plan = FaultPlan::default();
+        plan.add(Fault::new(Effect::LoadBalancers(Vec::new(), trouble.clone())));
+        for operation in all {
+            let hit = plan.trouble(operation, &["x".to_owned()]).is_some();
+            assert_eq!(hit, concerned.contains(&operation), "{trouble:?} on {operation:?}");
+            assert_eq!(plan.strike(operation), Strike::default(), "the call itself is well");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn trouble_is_counted_by_the_load_balancers_that_it_names() {
+    let plan = FaultPlan::default();
+    let names = |name: &str| vec![name.to_owned()];
+    let only = |name, trouble| Fault::new(Effect::LoadBalancers(names(name), trouble)).times(1);
+    plan.add(only("a", Trouble::Hang));
+    plan.add(only("b", Trouble::LoseAnswer));
+    let operation = Operation::EnsureLoadBalancers;
+    for (name, expect) in [
+        ("c", None),
+        ("b", Some(Trouble::LoseAnswer)),
+        ("a", Some(Trouble::Hang)),
+        ("a", None),
+        ("b", None),
+    ] {
+        assert_eq!(plan.trouble(operation, &names(name)), expect, "{name}");
+    }
+    assert!(plan.is_empty());
 }

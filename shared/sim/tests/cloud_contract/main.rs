@@ -4,22 +4,32 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
 
+mod balancers;
 mod rig;
 mod sameness;
 mod suite;
 
 use rig::Way;
 
-macro_rules! on_every_way {
-    ($($case:ident),* $(,)?) => {
-        mod directly { $(#[tokio::test] async fn $case() { super::suite::$case(super::Way::Direct).await; })* }
-        mod over_a_unix_socket { $(#[tokio::test] async fn $case() { super::suite::$case(super::Way::Unix).await; })* }
-        mod over_tcp { $(#[tokio::test] async fn $case() { super::suite::$case(super::Way::Tcp).await; })* }
-        mod over_tls { $(#[tokio::test] async fn $case() { super::suite::$case(super::Way::MutualTls).await; })* }
+macro_rules! by {
+    ($way:ident, $name:ident, $suite:path, $($case:ident),*) => {
+        mod $name {
+            use $suite as suite;
+            $(#[tokio::test] async fn $case() { suite::$case(crate::Way::$way).await; })*
+        }
     };
 }
 
-on_every_way![
+macro_rules! on_every_way {
+    ($suite:path: $($case:ident),* $(,)?) => {
+        by!(Direct, directly, $suite, $($case),*);
+        by!(Unix, over_a_unix_socket, $suite, $($case),*);
+        by!(Tcp, over_tcp, $suite, $($case),*);
+        by!(MutualTls, over_tls, $suite, $($case),*);
+    };
+}
+
+on_every_way![crate::suite:
     claims_by_scheme,
     finds_by_id_then_uuid_then_name,
     returns_all_fields_of_an_instance,
@@ -33,3 +43,37 @@ on_every_way![
     malformed_instances_affect_no_others,
     an_empty_cloud_answers,
 ];
+
+mod load_balancers {
+    on_every_way![crate::balancers:
+        finds_before_it_creates,
+        any_process_continues_after_any_step,
+        makes_one_change_per_call,
+        previews_what_it_then_does,
+        repairs_what_failed,
+        another_controllers_are_elsewhere,
+        the_state_decides_and_not_the_digest,
+        repairs_foreign_writes,
+        shows_no_address_before_the_final_one,
+        keeps_the_address_of_what_was_deleted_by_others,
+        refuses_what_the_cloud_cannot_be,
+        a_thin_view_removes_no_member,
+        the_last_member_stays,
+        members_follow_while_the_configuration_is_wrong,
+        a_bad_member_affects_no_others,
+        changes_only_what_is_its_owners,
+        a_proof_says_that_nothing_is_left,
+        a_kept_address_outlives_its_load_balancer,
+        two_of_one_owner_are_listed_and_one_is_deleted,
+        a_former_leader_is_refused,
+        adoption_changes_only_the_record,
+        lists_by_scope_and_depth,
+        pages_are_counted,
+        malformed_entries_affect_no_others,
+        a_provider_without_list_and_digests,
+        nothing_is_changed_while_the_cloud_works,
+        lost_answers_say_that_they_may_be_done,
+        an_item_affects_no_others,
+        errors_of_items_arrive_whole,
+    ];
+}

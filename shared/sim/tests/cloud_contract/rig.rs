@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use ccm_cloud::{Cloud, OpenGate, ProviderConfig, ProviderContext, ProviderFactory};
+use ccm_cloud::{CallGate, Cloud, OpenGate, ProviderConfig, ProviderContext, ProviderFactory};
 use ccm_providers::external::{
     ExternalFactory,
     server::{Listener, ServerTls, serve},
@@ -37,13 +37,18 @@ pub struct Rig {
 
 impl Rig {
     pub async fn new(way: Way) -> Self {
+        Self::behind(way, Arc::new(OpenGate)).await
+    }
+
+    /// A rig whose controller's side has this gate.
+    pub async fn behind(way: Way, gate: Arc<dyn CallGate>) -> Self {
         let sim = SimCloud::new();
         let folder = tempfile::tempdir().unwrap();
         let mut server = JoinSet::new();
         let (endpoint, tls) = match way {
             Way::Direct => {
                 return Self {
-                    cloud: Arc::new(sim.clone()),
+                    cloud: Arc::new(sim.behind(gate)),
                     sim,
                     _folder: folder,
                     _server: server,
@@ -68,7 +73,7 @@ impl Rig {
         let config = ProviderConfig { path: Some(file), cluster_name: "test".to_owned() };
         let context = ProviderContext {
             config,
-            gate: Arc::new(OpenGate),
+            gate,
             metrics: Arc::new(ccm_cloud::NoMetrics),
             user_agent: "test/1".to_owned(),
         };

@@ -69,10 +69,10 @@ async fn limits_are_advertised_and_enforced() {
         .await
         .unwrap()
         .into_inner();
-    assert_eq!((description.max_batch(), description.protocol_revision()), (500, 2));
+    assert_eq!((description.max_batch(), description.protocol_revision()), (500, 3));
     assert_eq!(
         (description.provider().to_owned(), description.capabilities),
-        ("sim".to_owned(), vec!["instances".to_owned()])
+        ("sim".to_owned(), ["instances", "load-balancers"].map(str::to_owned).to_vec())
     );
 
     let mut client = InstancesClient::new(channel);

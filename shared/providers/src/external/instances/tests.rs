@@ -1,17 +1,17 @@
 use super::*;
 
-fn take(malformed: Vec<String>) -> Result<bool, CloudError> {
+fn take(malformed: Vec<String>) -> Result<(), CloudError> {
     let page = proto::ListInstancesResponse { malformed, ..Default::default() };
-    Reading::default().take(page)
+    add(&mut Fleet::default(), page)
 }
 
 /// A node that a malformed entry names is not deleted, so no line may be lost.
 #[test]
 fn a_list_with_lost_lines_proves_nothing() {
     let lines = |count: usize| vec!["server s: no flavor".to_owned(); count];
-    assert_eq!(take(lines(MAX_MALFORMED)), Ok(true));
+    assert_eq!(take(lines(MAX_MALFORMED)), Ok(()));
     assert_eq!(take(lines(MAX_MALFORMED + 1)).unwrap_err().kind, ErrorKind::Malformed);
-    assert_eq!(take(vec!["x".repeat(LONGEST_LINE)]), Ok(true));
+    assert_eq!(take(vec!["x".repeat(LONGEST_LINE)]), Ok(()));
     for start in [LONGEST_LINE - 1, LONGEST_LINE] {
         let long = format!("{} node-1", "x".repeat(start));
         assert_eq!(take(vec![long]).unwrap_err().kind, ErrorKind::Malformed);
@@ -22,7 +22,8 @@ fn a_list_with_lost_lines_proves_nothing() {
         ..Default::default()
     };
     let page = proto::ListInstancesResponse { instances: vec![instance], ..Default::default() };
-    assert_eq!(Reading::default().take(page).unwrap_err().kind, ErrorKind::Malformed);
+    let error = add(&mut Fleet::default(), page).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Malformed);
 }
 
 #[test]

@@ -11,12 +11,16 @@ use parking_lot::Mutex;
 use tokio::time::timeout_at;
 use tonic::{Request, Response, Status, async_trait, metadata::MetadataMap};
 
-use super::snapshots::{self, Snapshots};
+use super::snapshots::Snapshots;
 use crate::external::{
     MAX_BATCH, PROTOCOL_REVISION,
     answers::flowing,
-    convert::{answer_to_wire, detail_from_wire, priority_from_wire, wants_to_wire},
+    convert::{
+        answer_to_wire, detail_from_wire, load_balancers::traits_to_wire, priority_from_wire,
+        wants_to_wire,
+    },
     proto::{self, instances_server, provider_server},
+    rpc::TERM,
     status::to_status,
 };
 
@@ -42,19 +46,40 @@ impl provider_server::Provider for ProviderService {
         &self,
         _: Request<proto::DescribeRequest>,
     ) -> Result<Response<proto::DescribeResponse>, Status> {
-        let instances = self.cloud.instances().map_err(|error| to_status(&error))?;
-        let capabilities = instances.iter().map(|_| Capability::Instances.as_str().to_owned());
-        let traits = instances.as_ref().map(|instances| instances.traits()).unwrap_or_default();
+        let (mut capabilities, mut unknown) = (Vec::new(), Vec::new());
+        let instances = self.cloud.instances();
+        let balancers = self.cloud.load_balancers();
+        for (capability, offered) in [
+            (Capability::Instances, instances.as_ref().map(Option::is_some)),
+            (Capability::LoadBalancers, balancers.as_ref().map(Option::is_some)),
+        ] {
+            let name = capability.as_str().to_owned();
+            match offered {
+                Ok(true) => capabilities.push(name),
+                Ok(false) => {}
+                Err(error) => unknown
+                    .push(proto::UnknownCapability { name: Some(name), error: Some(error.into()) }),
+            }
+        }
+        // A provider that knows nothing of itself yet is asked again.
+        if let (true, Err(error)) = (capabilities.is_empty(), &instances) {
+            return Err(to_status(error));
+        }
+        let traits = instances.ok().flatten().map(|instances| instances.traits());
+        let traits = traits.unwrap_or_default();
+        let balancers = balancers.ok().flatten();
         let InstanceTraits { lists, labels_only_add, wants } = traits;
         Ok(Response::new(proto::DescribeResponse {
             provider: Some(self.cloud.name().to_owned()),
             schemes: self.cloud.schemes(),
-            capabilities: capabilities.collect(),
+            capabilities,
             protocol_revision: Some(PROTOCOL_REVISION),
             max_batch: u32::try_from(MAX_BATCH).ok(),
             lists: Some(lists),
             labels_only_add: Some(labels_only_add),
             wants: wants_to_wire(wants),
+            load_balancers: balancers.map(|offered| traits_to_wire(&offered.traits())),
+            unknown,
         }))
     }
 
@@ -70,7 +95,7 @@ impl provider_server::Provider for ProviderService {
 
 pub(super) struct InstancesService {
     cloud: Arc<dyn Cloud>,
-    snapshots: Snapshots,
+    snapshots: Snapshots<Fleet>,
 }
 
 impl InstancesService {
@@ -86,28 +111,6 @@ impl InstancesService {
             )
         };
         self.cloud.instances()?.ok_or_else(none)
-    }
-
-    /// The list of a page, with its number and the start of the page.
-    async fn list(
-        &self,
-        page_token: &str,
-        detail: Detail,
-        call: Call,
-    ) -> Result<(Option<u64>, usize, Arc<Fleet>), Status> {
-        if page_token.is_empty() {
-            let instances = self.instances().map_err(|error| to_status(&error))?;
-            let list = within(call, instances.list(detail, call)).await?;
-            let fleet = list.map_err(|error| to_status(&error))?;
-            return Ok((None, 0, Arc::new(fleet)));
-        }
-        let kept = snapshots::parse(page_token)
-            .and_then(|(id, offset)| Some((id, offset, self.snapshots.get(id)?)));
-        let (id, offset, fleet) = kept.ok_or_else(|| {
-            let what = "the page token is not known (any more); list again from the first page";
-            to_status(&CloudError::new(ErrorKind::Conflict, what))
-        })?;
-        Ok((Some(id), offset, fleet))
     }
 }
 
@@ -204,35 +207,32 @@ impl instances_server::Instances for InstancesService {
         let question = request.get_ref();
         let call = terms(request.metadata(), question.priority());
         let detail = detail_from_wire(question.detail());
-        let (id, offset, fleet) = self.list(question.page_token(), detail, call).await?;
-        let wanted = usize::try_from(question.page_size()).unwrap_or(MAX_BATCH);
-        let size = if wanted == 0 { MAX_BATCH } else { wanted.min(MAX_BATCH) };
-        let end = offset.saturating_add(size).min(fleet.instances.len());
-        let page = fleet.instances.get(offset..end).unwrap_or_default();
-        let mut answer = proto::ListInstancesResponse {
-            instances: page.iter().map(Into::into).collect(),
-            ..Default::default()
+        let instances = self.instances().map_err(|error| to_status(&error))?;
+        let read = async {
+            let list = within(call, instances.list(detail, call)).await?;
+            list.map_err(|error| to_status(&error))
         };
-        if offset == 0 {
-            answer.malformed.clone_from(&fleet.malformed);
-        }
-        if end < fleet.instances.len() {
-            let id = id.unwrap_or_else(|| self.snapshots.keep(Arc::clone(&fleet)));
-            answer.next_page_token = Some(snapshots::token(id, end));
-        } else if let Some(id) = id {
-            self.snapshots.drop(id);
-        }
-        Ok(Response::new(answer))
+        let page = self.snapshots.open(question.page_token(), read).await?;
+        let all = &page.list.instances;
+        let (range, next_page_token) = self.snapshots.cut(&page, all.len(), question.page_size());
+        let malformed = if range.start == 0 { page.list.malformed.clone() } else { Vec::new() };
+        let shown = all.get(range).unwrap_or_default();
+        Ok(Response::new(proto::ListInstancesResponse {
+            instances: shown.iter().map(Into::into).collect(),
+            malformed,
+            next_page_token,
+        }))
     }
 }
 
 /// The client's parameters of the call.
-fn terms(metadata: &MetadataMap, priority: proto::Priority) -> Call {
+pub(super) fn terms(metadata: &MetadataMap, priority: proto::Priority) -> Call {
     let given =
         metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).and_then(parse_timeout);
     let timeout =
         given.map_or(DEFAULT_TIMEOUT, |given| given.saturating_sub(HEAD_START.min(given / 4)));
-    Call::new(timeout, priority_from_wire(priority))
+    let term = metadata.get(TERM).and_then(|term| term.to_str().ok()?.parse().ok());
+    Call::new(timeout, priority_from_wire(priority)).in_term(term)
 }
 
 /// Parses `grpc-timeout`: at most eight digits and a unit.
@@ -251,11 +251,11 @@ fn parse_timeout(text: &str) -> Option<Duration> {
 }
 
 /// Enforces the deadline, even if the cloud does not.
-async fn within<T>(call: Call, work: impl Future<Output = T>) -> Result<T, Status> {
+pub(super) async fn within<T>(call: Call, work: impl Future<Output = T>) -> Result<T, Status> {
     timeout_at(call.end, work).await.map_err(|_| to_status(&too_late(call)))
 }
 
-fn too_late(call: Call) -> CloudError {
+pub(super) fn too_late(call: Call) -> CloudError {
     let what = format!("the cloud did not answer within {:.1} s", call.timeout.as_secs_f64());
     CloudError::new(ErrorKind::Timeout, what)
 }

@@ -82,6 +82,7 @@ fn unknown_kinds_and_absurd_waits_are_tamed() {
         request_id: Some(String::new()),
         retry_after: Some(prost_types::Duration { seconds, nanos: 0 }),
         maybe_done: None,
+        subject: None,
     };
     for (kind, seconds, expect_kind, expect_wait) in [
         (0, 1, ErrorKind::Malformed, Some(Duration::from_secs(1))),

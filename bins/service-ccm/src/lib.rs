@@ -1,0 +1,2 @@
+//! service-ccm: load balancers for Services.
+pub mod plan;

@@ -1,0 +1,183 @@
+//! Which nodes are behind load balancers.
+//!
+//! As upstream since KEP-3458: whether a node is Ready plays no role, because the load
+//! balancer's health check sees sooner and better which node can take connections.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ccm_cloud::{AddressKind, LoadBalancerTraits, Member, NodeAddress, ProviderId};
+use ccm_objects::{Node, service_keys};
+
+/// Why a node is not eligible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Excluded {
+    /// A user or an autoscaler has said that it goes: it is marked for scale-down.
+    ScaleDown,
+    /// It has the label that excludes nodes.
+    Label,
+    /// It is being deleted.
+    Deleting,
+    /// It lacks what the provider needs of a member: a provider ID, an address.
+    Incomplete,
+}
+
+/// The nodes of a cluster as members of load balancers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Eligible {
+    /// The eligible nodes by name.
+    pub members: BTreeMap<Arc<str>, Member>,
+    /// The others, and why.
+    pub excluded: BTreeMap<Arc<str>, Excluded>,
+}
+
+/// What decides about nodes besides the nodes themselves.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    /// `--scale-down-taints`: the keys of taints that mark a node for scale-down.
+    pub scale_down_taints: &'a [String],
+    /// The traits of the provider.
+    pub traits: &'a LoadBalancerTraits,
+}
+
+/// Sorts nodes into members and others.
+pub fn eligible<'a>(nodes: impl Iterator<Item = &'a Node>, rules: Rules<'_>) -> Eligible {
+    let mut eligible = Eligible::default();
+    for node in nodes {
+        match member(node, rules) {
+            Ok(member) => {
+                eligible.members.insert(Arc::clone(&node.name), member);
+            }
+            Err(why) => {
+                eligible.excluded.insert(Arc::clone(&node.name), why);
+            }
+        }
+    }
+    eligible
+}
+
+/// The node as a member, or why it is none. The first reason that a person gave goes before
+/// others, because it says that the node leaves on purpose.
+fn member(node: &Node, rules: Rules<'_>) -> Result<Member, Excluded> {
+    if node.taints.iter().any(|taint| rules.scale_down_taints.iter().any(|key| **key == *taint.key))
+    {
+        return Err(Excluded::ScaleDown);
+    }
+    if node.labels.get(service_keys::EXCLUDE_NODE).is_some_and(|value| excludes(value)) {
+        return Err(Excluded::Label);
+    }
+    if node.deleting {
+        return Err(Excluded::Deleting);
+    }
+    let provider_id = node.provider_id.as_deref().and_then(|text| ProviderId::parse(text).ok());
+    let addresses: Vec<NodeAddress> = node.addresses.iter().filter_map(address).collect();
+    let lacks_id = rules.traits.member_ids && provider_id.is_none();
+    if node.is_uninitialised()
+        || lacks_id
+        || (rules.traits.member_addresses && addresses.is_empty())
+    {
+        return Err(Excluded::Incomplete);
+    }
+    let labels = if rules.traits.member_labels {
+        node.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+    } else {
+        BTreeMap::new()
+    };
+    Ok(Member { node: node.name.to_string(), provider_id, addresses, labels: Arc::new(labels) })
+}
+
+/// The addresses to which a load balancer can send.
+fn address(address: &ccm_objects::Address) -> Option<NodeAddress> {
+    let kind = AddressKind::parse(&address.kind)?;
+    let usable = matches!(kind, AddressKind::InternalIp | AddressKind::ExternalIp);
+    usable.then(|| NodeAddress { kind, address: address.address.to_string() })
+}
+
+/// Whether a value of the label excludes: every value but Go's words for "false".
+fn excludes(value: &str) -> bool {
+    !["0", "f", "F", "false", "False", "FALSE"].contains(&value)
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_objects::{Address, Condition, Taint, node_keys};
+
+    use super::*;
+
+    fn node() -> Node {
+        Node {
+            name: "n".into(),
+            provider_id: Some("sim://n".into()),
+            addresses: [("InternalIP", "10.0.0.1"), ("Hostname", "n"), ("ExternalIP", "192.0.2.1")]
+                .map(|(kind, address)| Address::new(kind, address))
+                .into(),
+            ..Node::default()
+        }
+    }
+
+    fn traits() -> LoadBalancerTraits {
+        LoadBalancerTraits { member_ids: true, ..LoadBalancerTraits::default() }
+    }
+
+    fn sorted(node: &Node) -> Result<Member, Excluded> {
+        let scale_down_taints = ["ToBeDeletedByClusterAutoscaler".to_owned()];
+        member(node, Rules { scale_down_taints: &scale_down_taints, traits: &traits() })
+    }
+
+    fn taint(key: &str) -> Taint {
+        Taint { key: key.into(), effect: "NoSchedule".into(), ..Taint::default() }
+    }
+
+    #[test]
+    fn a_member_has_what_the_provider_needs() {
+        let member = sorted(&node()).expect("eligible");
+        assert_eq!(member.provider_id.as_ref().map(ProviderId::as_str), Some("sim://n"));
+        let addresses: Vec<_> = member.addresses.iter().map(|one| &*one.address).collect();
+        assert_eq!(addresses, ["10.0.0.1", "192.0.2.1"], "no host names");
+        assert!(member.labels.is_empty());
+    }
+
+    #[test]
+    fn readiness_and_cordons_do_not_drain_a_load_balancer() {
+        let condition =
+            |status: &str| Condition { kind: "Ready".into(), status: status.into(), reason: None };
+        for status in ["False", "Unknown"] {
+            assert!(sorted(&Node { conditions: vec![condition(status)], ..node() }).is_ok());
+        }
+        assert!(sorted(&Node { unschedulable: true, ..node() }).is_ok());
+        assert!(sorted(&Node { taints: vec![taint("example.com/other")], ..node() }).is_ok());
+    }
+
+    #[test]
+    fn each_reason_to_be_no_member() {
+        let label = |value: &str| Node {
+            labels: [(service_keys::EXCLUDE_NODE.into(), value.into())].into(),
+            ..node()
+        };
+        for value in ["", "true", "1", "t", "yes", "no", "false "] {
+            assert_eq!(sorted(&label(value)), Err(Excluded::Label), "{value:?}");
+        }
+        for value in ["0", "f", "F", "FALSE", "false", "False"] {
+            assert!(sorted(&label(value)).is_ok(), "{value:?}");
+        }
+        for (node, why) in [
+            (
+                Node { taints: vec![taint("ToBeDeletedByClusterAutoscaler")], ..label("true") },
+                Excluded::ScaleDown,
+            ),
+            (Node { deleting: true, ..label("true") }, Excluded::Label),
+            (Node { deleting: true, ..node() }, Excluded::Deleting),
+            (
+                Node { taints: vec![taint(node_keys::UNINITIALIZED)], ..node() },
+                Excluded::Incomplete,
+            ),
+            (Node { provider_id: None, ..node() }, Excluded::Incomplete),
+            (Node { provider_id: Some("nonsense".into()), ..node() }, Excluded::Incomplete),
+            (
+                Node { addresses: vec![Address::new("Hostname", "n")], ..node() },
+                Excluded::Incomplete,
+            ),
+        ] {
+            assert_eq!(sorted(&node), Err(why), "{node:?}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! From a Service to the front end that it asks for.
+
+use std::{collections::BTreeSet, net::IpAddr, time::Duration};
+
+use ccm_cloud::{
+    ClusterId, Digest, FrontEnd, FrontEndPort, IpFamily, LoadBalancerTraits, Owner, Protocol,
+    Traffic,
+};
+use ccm_objects::{Service, ServiceDetails, service_keys};
+use ipnet::IpNet;
+use sha2::{Digest as _, Sha256};
+
+/// The version of [`digest`]: to be raised when the same Service gives another hash.
+const DIGEST_VERSION: u32 = 1;
+
+/// Why a Service cannot have a load balancer as it is, or not all that it asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The field or annotation: `spec.ports[1].protocol`.
+    pub field: String,
+    /// What is wrong, and what would be right.
+    pub message: String,
+    /// Whether nothing can be configured until it is mended.
+    pub fatal: bool,
+}
+
+impl Problem {
+    fn fatal(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), message: message.into(), fatal: true }
+    }
+
+    fn remark(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { fatal: false, ..Self::fatal(field, message) }
+    }
+}
+
+/// What a Service asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Desired {
+    /// The front end; None if a problem is fatal.
+    pub front_end: Option<FrontEnd>,
+    /// What is wrong with the Service.
+    pub problems: Vec<Problem>,
+}
+
+/// The front end that this Service asks for, from a provider with these traits.
+pub fn desired(service: &Service, cluster: &ClusterId, traits: &LoadBalancerTraits) -> Desired {
+    let Some(details) = service.details.as_deref() else {
+        return Desired { front_end: None, problems: Vec::new() };
+    };
+    let mut reading = Reading { details, traits, problems: Vec::new() };
+    let (namespace, name) = service.names();
+    let mut front_end = FrontEnd {
+        owner: Owner {
+            cluster: cluster.clone(),
+            uid: service.uid.to_string(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        },
+        digest: Digest { version: DIGEST_VERSION, hash: 0 },
+        families: reading.families(),
+        ports: reading.ports(),
+        source_ranges: reading.source_ranges(),
+        address: reading.address(),
+        affinity: details.client_ip_affinity.map(|seconds| Duration::from_secs(seconds.into())),
+        traffic: reading.traffic(),
+        class: details.class.as_deref().map(str::to_owned),
+        settings: reading.settings(),
+        service: None,
+    };
+    front_end.digest = digest(&front_end);
+    let problems = reading.problems;
+    let front_end = (!problems.iter().any(|problem| problem.fatal)).then_some(front_end);
+    Desired { front_end, problems }
+}
+
+/// The digest of a configuration: of everything but the owner, whose names may not change
+/// anyway, and the whole Service, which holds more than the configuration.
+fn digest(front_end: &FrontEnd) -> Digest {
+    let FrontEnd {
+        owner: _,
+        digest: _,
+        service: _,
+        families,
+        ports,
+        source_ranges,
+        address,
+        affinity,
+        traffic,
+        class,
+        settings,
+    } = front_end;
+    // Written down without a map of serde_json's, whose order is a matter of its features.
+    let fields = (families, ports, source_ranges, address, affinity, traffic, class, settings);
+    let text = serde_json::to_vec(&fields).unwrap_or_default();
+    let hash = Sha256::digest(&text);
+    let hash = hash.iter().take(16).fold(0, |hash, byte| hash << 8 | u128::from(*byte));
+    Digest { version: DIGEST_VERSION, hash }
+}
+
+/// A Service while it is read.
+struct Reading<'a> {
+    details: &'a ServiceDetails,
+    traits: &'a LoadBalancerTraits,
+    problems: Vec<Problem>,
+}
+
+impl Reading<'_> {
+    fn families(&mut self) -> Vec<IpFamily> {
+        let mut families: Vec<IpFamily> = Vec::new();
+        for (place, family) in self.details.ip_families.iter().enumerate() {
+            match &**family {
+                "IPv4" => families.push(IpFamily::V4),
+                "IPv6" => families.push(IpFamily::V6),
+                other => self.problems.push(Problem::fatal(
+                    format!("spec.ipFamilies[{place}]"),
+                    format!("{other:?} is no family of addresses; expected IPv4 or IPv6"),
+                )),
+            }
+        }
+        if families.is_empty() {
+            families.push(IpFamily::V4);
+        }
+        if families.len() > 1 && !self.traits.dual_stack {
+            let first = families.first().copied().unwrap_or(IpFamily::V4);
+            let what = "the cloud has no load balancers with addresses of both families";
+            let policy = self.details.ip_family_policy.as_deref();
+            self.problems.push(if policy == Some("RequireDualStack") {
+                let right = "set SingleStack or PreferDualStack";
+                Problem::fatal("spec.ipFamilyPolicy", format!("{what}; {right}"))
+            } else {
+                Problem::remark("spec.ipFamilyPolicy", format!("{what}; this one has {first} only"))
+            });
+            families.truncate(1);
+        }
+        families
+    }
+
+    fn ports(&mut self) -> Vec<FrontEndPort> {
+        let mut seen = BTreeSet::new();
+        let mut ports = Vec::with_capacity(self.details.ports.len());
+        for (place, port) in self.details.ports.iter().enumerate() {
+            let field = |name: &str| format!("spec.ports[{place}].{name}");
+            let Some(protocol) = self.protocol(&port.protocol, field("protocol")) else { continue };
+            if !seen.insert((protocol, port.port)) {
+                let what = format!("{protocol} port {} is there twice", port.port);
+                self.problems.push(Problem::fatal(field("port"), what));
+            }
+            if port.node_port.is_none() {
+                let what = if self.details.allocates_node_ports {
+                    format!("{protocol} port {} has no node port yet, so no members", port.port)
+                } else {
+                    format!(
+                        "{protocol} port {} has no node port, so no members: set spec.allocateLoadBalancerNodePorts to true, or a node port. Pods as members are not supported",
+                        port.port
+                    )
+                };
+                self.problems.push(Problem::remark(field("nodePort"), what));
+            }
+            ports.push(FrontEndPort {
+                name: port.name.to_string(),
+                protocol,
+                port: port.port,
+                member_port: port.node_port,
+                app_protocol: port.app_protocol.as_deref().map(str::to_owned),
+            });
+        }
+        if self.details.ports.is_empty() {
+            let what = "a load balancer needs at least one port";
+            self.problems.push(Problem::fatal("spec.ports", what));
+        }
+        ports.sort_by(|one, other| (one.protocol, one.port).cmp(&(other.protocol, other.port)));
+        ports
+    }
+
+    /// A protocol, if it exists and the provider offers it.
+    fn protocol(&mut self, text: &str, field: String) -> Option<Protocol> {
+        let protocol = match text {
+            "TCP" => Some(Protocol::Tcp),
+            "UDP" => Some(Protocol::Udp),
+            "SCTP" => Some(Protocol::Sctp),
+            _ => None,
+        };
+        let offered = protocol.filter(|protocol| self.traits.protocols.contains(protocol));
+        if offered.is_none() {
+            let offers: Vec<String> =
+                self.traits.protocols.iter().map(ToString::to_string).collect();
+            let what = format!(
+                "the cloud's load balancers do not offer {text:?}; they offer {}",
+                offers.join(", ")
+            );
+            self.problems.push(Problem::fatal(field, what));
+        }
+        offered
+    }
+
+    fn source_ranges(&mut self) -> Vec<IpNet> {
+        let texts: Vec<(String, &str)> = if self.details.source_ranges.is_empty() {
+            let annotation = self.details.annotations.get(service_keys::SOURCE_RANGES);
+            let text = annotation.map(|text| text.trim()).filter(|text| !text.is_empty());
+            let parts = text.into_iter().flat_map(|text| text.split(','));
+            let field = format!("annotation {}", service_keys::SOURCE_RANGES);
+            parts.map(|part| (field.clone(), part)).collect()
+        } else {
+            let ranges = self.details.source_ranges.iter().enumerate();
+            let field = |place| format!("spec.loadBalancerSourceRanges[{place}]");
+            ranges.map(|(place, range)| (field(place), &**range)).collect()
+        };
+        let mut ranges = BTreeSet::new();
+        for (field, text) in texts {
+            match text.trim().parse::<IpNet>() {
+                Ok(range) => {
+                    ranges.insert(range.trunc());
+                }
+                Err(_) => self.problems.push(Problem::fatal(
+                    field,
+                    format!("{text:?} is no network; expected one such as 10.0.0.0/24"),
+                )),
+            }
+        }
+        // All addresses of a family: the same as none at all, which providers know by itself.
+        let all: [IpNet; 2] = ["0.0.0.0/0", "::/0"].map(|all| all.parse().unwrap_or_default());
+        if all.iter().all(|all| ranges.contains(all)) {
+            ranges.clear();
+        }
+        ranges.into_iter().collect()
+    }
+
+    fn address(&mut self) -> Option<IpAddr> {
+        let text = self.details.load_balancer_ip.as_deref()?;
+        let address = text.parse().ok();
+        if address.is_none() {
+            let what = format!("{text:?} is no IP address");
+            self.problems.push(Problem::fatal("spec.loadBalancerIP", what));
+        }
+        address
+    }
+
+    fn traffic(&mut self) -> Traffic {
+        match (self.details.local_traffic, self.details.health_check_node_port) {
+            (false, _) => Traffic::Cluster,
+            (true, Some(health_check_port)) => Traffic::Local { health_check_port },
+            (true, None) => {
+                let what = "spec.externalTrafficPolicy is Local, but the Service has no health check port yet";
+                self.problems.push(Problem::fatal("spec.healthCheckNodePort", what));
+                Traffic::Cluster
+            }
+        }
+    }
+
+    /// The annotations that the provider reads.
+    fn settings(&self) -> std::collections::BTreeMap<String, String> {
+        let read =
+            |key: &str| self.traits.annotations.iter().any(|start| key.starts_with(&**start));
+        let annotations = self.details.annotations.iter();
+        annotations
+            .filter(|(key, _)| read(key))
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+//! Front ends of Services, and what is wrong with Services.
+
+use ccm_objects::ServicePort;
+
+use super::*;
+
+fn cluster() -> ClusterId {
+    ClusterId { name: "kubernetes".to_owned(), uid: "c-1".to_owned() }
+}
+
+fn port(protocol: &str, port: u16) -> ServicePort {
+    ServicePort {
+        protocol: protocol.into(),
+        port,
+        node_port: Some(30_000 + port),
+        ..ServicePort::default()
+    }
+}
+
+fn details() -> ServiceDetails {
+    ServiceDetails {
+        allocates_node_ports: true,
+        ports: vec![port("TCP", 443), port("TCP", 80)],
+        ip_families: vec!["IPv4".into()],
+        ..ServiceDetails::default()
+    }
+}
+
+fn traits() -> LoadBalancerTraits {
+    let annotations = vec!["cloud.example/".to_owned()];
+    LoadBalancerTraits { annotations, ..LoadBalancerTraits::default() }
+}
+
+fn read(details: ServiceDetails) -> Desired {
+    read_for(details, &traits())
+}
+
+fn read_for(details: ServiceDetails, traits: &LoadBalancerTraits) -> Desired {
+    let details = Some(Box::new(details));
+    let service =
+        Service { key: "shop/web".into(), uid: "u-1".into(), details, ..Service::default() };
+    desired(&service, &cluster(), traits)
+}
+
+fn front_end(details: ServiceDetails) -> FrontEnd {
+    let Desired { front_end, problems } = read(details);
+    assert_eq!(problems, []);
+    front_end.expect("no problem is fatal")
+}
+
+/// The fields with fatal problems, and those with remarks.
+fn problems(desired: &Desired) -> (Vec<&str>, Vec<&str>) {
+    assert_eq!(desired.front_end.is_none(), desired.problems.iter().any(|one| one.fatal));
+    let (fatal, remarks): (Vec<&Problem>, _) = desired.problems.iter().partition(|one| one.fatal);
+    (fatal.iter().map(|one| &*one.field).collect(), remarks.iter().map(|one| &*one.field).collect())
+}
+
+#[test]
+fn everything_that_configures_is_in_the_front_end() {
+    let front_end = front_end(ServiceDetails {
+        class: Some("example.com/lb".into()),
+        load_balancer_ip: Some("192.0.2.1".into()),
+        source_ranges: vec!["10.1.2.3/8".into(), " 10.0.0.0/8".into(), "192.168.0.0/16".into()],
+        local_traffic: true,
+        health_check_node_port: Some(31_000),
+        client_ip_affinity: Some(60),
+        annotations: [("cloud.example/flavor", "big"), ("cloud.example/empty", ""), ("x/y", "z")]
+            .map(|(key, value)| (key.into(), value.into()))
+            .into(),
+        ..details()
+    });
+    assert_eq!(front_end.owner.to_string(), "shop/web");
+    assert_eq!(
+        (front_end.owner.uid.as_str(), front_end.owner.cluster.uid.as_str()),
+        ("u-1", "c-1")
+    );
+    let ports: Vec<_> = front_end.ports.iter().map(|port| (port.port, port.member_port)).collect();
+    assert_eq!(ports, [(80, Some(30_080)), (443, Some(30_443))], "sorted");
+    let ranges: Vec<String> = front_end.source_ranges.iter().map(ToString::to_string).collect();
+    assert_eq!(ranges, ["10.0.0.0/8", "192.168.0.0/16"], "masked, once each");
+    assert_eq!(front_end.address, Some("192.0.2.1".parse().expect("an address")));
+    assert_eq!(front_end.affinity, Some(Duration::from_secs(60)));
+    assert_eq!(front_end.traffic, Traffic::Local { health_check_port: 31_000 });
+    assert_eq!(front_end.class.as_deref(), Some("example.com/lb"));
+    let settings: Vec<_> = front_end.settings.iter().collect();
+    let expect = [("cloud.example/empty", ""), ("cloud.example/flavor", "big")]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()));
+    assert_eq!(settings, expect.iter().map(|(key, value)| (key, value)).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_digest_follows_the_configuration_and_nothing_else() {
+    let before = front_end(details());
+    let same: [ServiceDetails; 4] = [
+        ServiceDetails { ports: vec![port("TCP", 80), port("TCP", 443)], ..details() },
+        ServiceDetails { annotations: [("x/y".into(), "z".into())].into(), ..details() },
+        ServiceDetails { ingress: vec![Default::default()], ..details() },
+        ServiceDetails { source_ranges: vec!["0.0.0.0/0".into(), "::/0".into()], ..details() },
+    ];
+    for same in same {
+        assert_eq!(front_end(same.clone()).digest, before.digest, "{same:?}");
+    }
+    let others: [ServiceDetails; 7] = [
+        ServiceDetails { ports: vec![port("TCP", 80)], ..details() },
+        ServiceDetails { source_ranges: vec!["10.0.0.0/8".into()], ..details() },
+        ServiceDetails { annotations: [("cloud.example/y".into(), "".into())].into(), ..details() },
+        ServiceDetails { client_ip_affinity: Some(1), ..details() },
+        ServiceDetails { ip_families: vec!["IPv6".into()], ..details() },
+        ServiceDetails { class: Some("a/b".into()), ..details() },
+        ServiceDetails { load_balancer_ip: Some("10.0.0.1".into()), ..details() },
+    ];
+    for other in others {
+        assert_ne!(front_end(other.clone()).digest, before.digest, "{other:?}");
+    }
+}
+
+/// Stored digests outlive a version of the program: if this one changes, raise
+/// [`DIGEST_VERSION`].
+#[test]
+fn the_digest_of_a_configuration_stays() {
+    assert_eq!(front_end(details()).digest.to_string(), "1-24da247c1c2db85e63a18df58bc9c658");
+}
+
+#[test]
+fn source_ranges_are_networks() {
+    let annotation = |text: &str| ServiceDetails {
+        annotations: [(service_keys::SOURCE_RANGES.into(), text.into())].into(),
+        ..details()
+    };
+    let field = |ranges: &[&str]| ServiceDetails {
+        source_ranges: ranges.iter().map(|range| (*range).into()).collect(),
+        ..details()
+    };
+    for wrong in
+        ["10.0.0.1/33", "foo.bar", "10.0.0.1/32,*", "10.0.0.1/32,", "10.0.0.1/32, ", "10.0.0.1"]
+    {
+        let from_annotation = read(annotation(wrong));
+        let name = format!("annotation {}", service_keys::SOURCE_RANGES);
+        assert_eq!(problems(&from_annotation).0, [&*name], "{wrong:?}");
+        let parts: Vec<&str> = wrong.split(',').collect();
+        let from_field = read(field(&parts));
+        let name = format!("spec.loadBalancerSourceRanges[{}]", parts.len() - 1);
+        assert_eq!(problems(&from_field).0, [&*name], "{wrong:?}");
+    }
+    let ranges = |text: &str| {
+        let ranges = front_end(annotation(text)).source_ranges;
+        ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    };
+    for (text, expect) in [
+        ("192.168.0.1/32", "192.168.0.1/32"),
+        ("192.168.0.1/32,192.168.0.1/32", "192.168.0.1/32"),
+        ("192.168.0.2/32 , 192.168.0.1/32 ", "192.168.0.1/32,192.168.0.2/32"),
+        ("", ""),
+        ("  ", ""),
+        ("192.168.0.0/0", "0.0.0.0/0"),
+    ] {
+        assert_eq!(ranges(text), expect, "{text:?}");
+    }
+    let mut both = annotation("foo.bar");
+    both.source_ranges = vec!["10.0.0.0/8".into()];
+    assert_eq!(front_end(both).source_ranges.len(), 1, "the field goes before the annotation");
+}
+
+#[test]
+fn what_a_user_got_wrong_names_the_field() {
+    let cases: [(ServiceDetails, &str, &str); 6] = [
+        (ServiceDetails { ports: Vec::new(), ..details() }, "spec.ports", "at least one"),
+        (
+            ServiceDetails { ports: vec![port("TCP", 80), port("QUIC", 81)], ..details() },
+            "spec.ports[1].protocol",
+            "\"QUIC\"; they offer TCP",
+        ),
+        (
+            ServiceDetails { ports: vec![port("TCP", 80), port("TCP", 80)], ..details() },
+            "spec.ports[1].port",
+            "twice",
+        ),
+        (
+            ServiceDetails { load_balancer_ip: Some("10.0.0".into()), ..details() },
+            "spec.loadBalancerIP",
+            "\"10.0.0\" is no IP address",
+        ),
+        (
+            ServiceDetails { ip_families: vec!["IPv5".into()], ..details() },
+            "spec.ipFamilies[0]",
+            "expected IPv4 or IPv6",
+        ),
+        (
+            ServiceDetails { local_traffic: true, ..details() },
+            "spec.healthCheckNodePort",
+            "no health check port yet",
+        ),
+    ];
+    for (details, field, message) in cases {
+        let desired = read(details);
+        assert_eq!(problems(&desired).0, [field]);
+        assert!(desired.problems[0].message.contains(message), "{:?}", desired.problems);
+    }
+}
+
+#[test]
+fn a_port_without_node_port_has_no_members() {
+    let without = ServicePort { node_port: None, ..port("TCP", 80) };
+    let ports = vec![without, port("TCP", 443)];
+    for allocates_node_ports in [true, false] {
+        let desired =
+            read(ServiceDetails { ports: ports.clone(), allocates_node_ports, ..details() });
+        assert_eq!(problems(&desired), (vec![], vec!["spec.ports[0].nodePort"]));
+        let ports = desired.front_end.expect("a front end").ports;
+        assert_eq!(
+            ports.iter().map(|port| port.member_port).collect::<Vec<_>>(),
+            [None, Some(30_443)]
+        );
+    }
+}
+
+#[test]
+fn two_families_where_the_cloud_has_one() {
+    let both = |policy: &str| ServiceDetails {
+        ip_families: vec!["IPv6".into(), "IPv4".into()],
+        ip_family_policy: Some(policy.into()),
+        ..details()
+    };
+    let preferred = read(both("PreferDualStack"));
+    assert_eq!(problems(&preferred), (vec![], vec!["spec.ipFamilyPolicy"]));
+    assert_eq!(preferred.front_end.expect("a front end").families, [IpFamily::V6]);
+    assert_eq!(problems(&read(both("RequireDualStack"))).0, ["spec.ipFamilyPolicy"]);
+    let traits = LoadBalancerTraits { dual_stack: true, ..traits() };
+    for policy in ["PreferDualStack", "RequireDualStack"] {
+        let desired = read_for(both(policy), &traits);
+        assert_eq!(problems(&desired), (vec![], vec![]));
+        assert_eq!(desired.front_end.expect("a front end").families, [IpFamily::V6, IpFamily::V4]);
+    }
+}

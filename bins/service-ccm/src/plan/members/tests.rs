@@ -1,0 +1,191 @@
+//! Members follow the nodes, but not a mistake.
+
+use std::time::Duration;
+
+use ccm_cloud::{AddressKind, NodeAddress, ProviderId};
+use ccm_controller::brake::Limit;
+use proptest::prelude::*;
+
+use super::*;
+
+const WINDOW: Duration = Duration::from_mins(10);
+const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: WINDOW };
+
+fn at(seconds: u64) -> At {
+    At::default() + Duration::from_secs(seconds)
+}
+
+fn member(number: usize) -> Member {
+    Member {
+        node: format!("n{number:03}"),
+        provider_id: ProviderId::parse(&format!("sim://i-{number}")).ok(),
+        addresses: vec![NodeAddress {
+            kind: AddressKind::InternalIp,
+            address: format!("10.0.{}.{}", number / 250, number % 250),
+        }],
+        labels: Arc::default(),
+    }
+}
+
+fn nodes(numbers: impl IntoIterator<Item = usize>) -> Eligible {
+    let members = numbers.into_iter().map(member).map(|one| (one.node.as_str().into(), one));
+    Eligible { members: members.collect(), excluded: BTreeMap::new() }
+}
+
+/// These nodes, and others that are excluded for this reason.
+fn and(
+    mut eligible: Eligible,
+    numbers: impl IntoIterator<Item = usize>,
+    why: Excluded,
+) -> Eligible {
+    eligible
+        .excluded
+        .extend(numbers.into_iter().map(|one| (member(one).node.as_str().into(), why)));
+    eligible
+}
+
+/// A load balancer with the members 0 to `count - 1`.
+fn with(count: usize) -> Membership {
+    let mut membership = Membership::default();
+    membership.shown(&(0..count).map(member).collect::<Vec<_>>());
+    membership
+}
+
+/// Decides and makes the change. Returns how many left, and how many are held.
+fn step(membership: &mut Membership, now: At, eligible: &Eligible) -> (usize, usize) {
+    let decision = membership.decide(now, eligible, BUDGET, |_| false);
+    membership.applied(&decision.members);
+    (decision.members.absent.len(), decision.held.len())
+}
+
+#[test]
+fn a_node_that_joins_is_a_member_at_once() {
+    let mut membership = with(3);
+    let decision = membership.decide(at(0), &nodes(0..5), BUDGET, |_| false);
+    assert!(decision.changes && decision.held.is_empty());
+    assert_eq!((decision.members.present.len(), decision.members.absent.len()), (5, 0));
+    membership.applied(&decision.members);
+    assert!(!membership.decide(at(1), &nodes(0..5), BUDGET, |_| false).changes);
+}
+
+#[test]
+fn a_thin_view_empties_no_load_balancer() {
+    for (view, out) in [(nodes([]), 20), (nodes(0..10), 20), (nodes(0..190), 10)] {
+        let mut membership = with(200);
+        let left: usize = (0..60).map(|turn| step(&mut membership, at(turn * 10), &view).0).sum();
+        assert_eq!(left, out, "within ten minutes");
+        // All are back: nothing is held, and those that left are members again.
+        let decision = membership.decide(at(601), &nodes(0..200), BUDGET, |_| false);
+        assert!(decision.held.is_empty() && decision.members.present.len() == 200);
+    }
+}
+
+#[test]
+fn the_rest_leaves_window_by_window_and_the_last_one_never() {
+    let mut membership = with(10);
+    let mut known = Vec::new();
+    for turn in 0..6 {
+        step(&mut membership, at(turn * 600), &nodes([]));
+        known.push(membership.known.len());
+    }
+    assert_eq!(known, [7, 4, 1, 1, 1, 1]);
+    let decision = membership.decide(at(9999), &nodes([]), BUDGET, |_| false);
+    assert_eq!(decision.held.values().collect::<Vec<_>>(), [&Held::Last]);
+    assert!(!decision.changes);
+    // A new node takes its place.
+    assert_eq!(step(&mut membership, at(9999), &nodes([42])), (1, 0));
+}
+
+#[test]
+fn marked_nodes_leave_without_approval() {
+    let view = and(nodes(0..10), 10..50, Excluded::ScaleDown);
+    let mut membership = with(50);
+    assert_eq!(step(&mut membership, at(0), &view), (40, 0));
+    // The mark counts as well if it was seen only while the change could not be made.
+    let mut membership = with(50);
+    membership.decide(at(0), &view, BUDGET, |_| false);
+    assert_eq!(step(&mut membership, at(1), &nodes(0..10)), (40, 0));
+    // A node that is unmarked again, and then goes, was not meant.
+    let mut membership = with(50);
+    membership.decide(at(0), &view, BUDGET, |_| false);
+    membership.decide(at(1), &nodes(0..50), BUDGET, |_| false);
+    assert_eq!(step(&mut membership, at(2), &nodes(0..10)), (5, 35));
+    // All are marked: one stays.
+    let mut membership = with(50);
+    assert_eq!(step(&mut membership, at(0), &and(nodes([]), 0..50, Excluded::ScaleDown)), (49, 1));
+}
+
+#[test]
+fn the_label_takes_half_of_the_members_at_most() {
+    let labelled = |numbers| and(nodes(0..0), numbers, Excluded::Label);
+    let mut membership = with(10);
+    assert_eq!(step(&mut membership, at(0), &labelled(0..10)), (5, 5));
+    assert_eq!(step(&mut membership, at(300), &labelled(0..10)), (0, 5));
+    // In the next window half of the rest.
+    assert_eq!(step(&mut membership, at(600), &labelled(0..10)), (2, 3));
+    let mut membership = with(10);
+    let view = and(nodes(4..10), 0..4, Excluded::Label);
+    assert_eq!(step(&mut membership, at(0), &view), (4, 0));
+    let mut membership = with(1);
+    assert_eq!(step(&mut membership, at(0), &labelled(0..1)), (0, 1));
+}
+
+#[test]
+fn a_change_of_all_addresses_is_braked() {
+    let moved = |count: usize| {
+        let mut eligible = nodes(0..count);
+        for member in eligible.members.values_mut() {
+            member.addresses[0].address.push('9');
+        }
+        eligible
+    };
+    let mut membership = with(100);
+    let decision = membership.decide(at(0), &moved(100), BUDGET, |_| false);
+    assert_eq!((decision.held.len(), decision.members.absent.len()), (90, 0));
+    let new = decision.members.present.iter().filter(|one| one.addresses[0].address.ends_with('9'));
+    assert_eq!((new.count(), decision.members.present.len()), (19, 100));
+    let mut membership = with(2);
+    assert!(membership.decide(at(0), &moved(2), BUDGET, |_| false).held.is_empty());
+}
+
+#[test]
+fn an_approval_overrides_the_brake_but_not_the_last_member() {
+    let mut membership = with(100);
+    let decision = membership.decide(at(0), &nodes([]), BUDGET, |_| true);
+    assert_eq!((decision.members.absent.len(), decision.held.len()), (99, 1));
+}
+
+#[test]
+fn asking_twice_charges_once_and_a_node_that_returns_is_not_charged() {
+    let mut membership = with(10);
+    for turn in 0..5 {
+        let decision = membership.decide(at(turn), &nodes(3..10), BUDGET, |_| false);
+        assert_eq!((decision.members.absent.len(), decision.held.len()), (3, 0));
+    }
+    membership.decide(at(6), &nodes(0..10), BUDGET, |_| false);
+    assert_eq!(step(&mut membership, at(7), &nodes(0..7)), (3, 0));
+}
+
+proptest! {
+    /// In any history of nodes, a load balancer lacks no more members without a mark than left
+    /// within the budget of their window, and it always has one.
+    #[test]
+    fn the_brake_holds_in_any_history(
+        views in prop::collection::vec(prop::collection::btree_set(0..30_usize, 0..30), 1..20),
+    ) {
+        let mut membership = with(30);
+        let mut away: BTreeMap<String, u64> = BTreeMap::new();
+        for (turn, view) in (0..).zip(views) {
+            let now = turn * 60;
+            let decision = membership.decide(at(now), &nodes(view), BUDGET, |_| false);
+            membership.applied(&decision.members);
+            for member in &*decision.members.present {
+                away.remove(&member.node);
+            }
+            away.extend(decision.members.absent.iter().map(|member| (member.node.clone(), now)));
+            let lately = away.values().filter(|left| **left + WINDOW.as_secs() > now).count();
+            prop_assert!(lately <= 3, "{away:?}");
+            prop_assert!(!membership.known.is_empty());
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! What a load balancer is to be: a layer-4 front end, the members behind it, and how both
+//! appear in the cloud.
+//!
+//! Nothing here is a Service. A Service is the first source of front ends; a Gateway's TCP
+//! and UDP routes can be another one.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
+};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::{Digest, NodeAddress, Owner, ProviderId};
+
+/// A family of IP addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum IpFamily {
+    /// IPv4.
+    #[serde(rename = "IPv4")]
+    V4,
+    /// IPv6.
+    #[serde(rename = "IPv6")]
+    V6,
+}
+
+impl IpFamily {
+    /// The family of an address.
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+}
+
+impl fmt::Display for IpFamily {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        })
+    }
+}
+
+/// A transport protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Sctp => "SCTP",
+        })
+    }
+}
+
+/// One port of a front end. Protocol and port together are unique.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FrontEndPort {
+    /// Its name; empty if it has none.
+    pub name: String,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The port of the load balancer.
+    pub port: u16,
+    /// The port of the members. A port without one has no members.
+    pub member_port: Option<u16>,
+    /// The protocol above the transport, as the user names it.
+    pub app_protocol: Option<String>,
+}
+
+/// Which members get a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Traffic {
+    /// Any: each one forwards it.
+    Cluster,
+    /// Those with a local endpoint. They answer 200 to `GET /healthz` on this port.
+    Local {
+        /// The port of the health check.
+        health_check_port: u16,
+    },
+}
+
+/// The configuration of one load balancer, without its members.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrontEnd {
+    /// To whom it belongs.
+    pub owner: Owner,
+    /// The digest of all fields below.
+    pub digest: Digest,
+    /// The families of its addresses, the preferred one first. More than one only if
+    /// [`LoadBalancerTraits::dual_stack`](crate::LoadBalancerTraits::dual_stack) is set.
+    pub families: Vec<IpFamily>,
+    /// Its ports, sorted. At least one.
+    pub ports: Vec<FrontEndPort>,
+    /// The networks that may connect, sorted. Empty means all.
+    pub source_ranges: Vec<IpNet>,
+    /// The address that the user asks for.
+    pub address: Option<IpAddr>,
+    /// How long a client's connections go to the same member; `None` for no affinity.
+    pub affinity: Option<Duration>,
+    /// Which members get a connection.
+    pub traffic: Traffic,
+    /// `spec.loadBalancerClass`.
+    pub class: Option<String>,
+    /// The annotations that begin with one of
+    /// [`LoadBalancerTraits::annotations`](crate::LoadBalancerTraits::annotations). An empty
+    /// value differs from an absent one.
+    pub settings: BTreeMap<String, String>,
+    /// The Service as JSON, metadata and spec, if
+    /// [`LoadBalancerTraits::wants_service`](crate::LoadBalancerTraits::wants_service) is set.
+    pub service: Option<Arc<str>>,
+}
+
+/// One node behind a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// The node's name. In an answer it is empty if the cloud does not know it.
+    pub node: String,
+    /// The provider ID of its instance.
+    pub provider_id: Option<ProviderId>,
+    /// Its addresses, those for connections first.
+    pub addresses: Vec<NodeAddress>,
+    /// The node's labels, if
+    /// [`LoadBalancerTraits::member_labels`](crate::LoadBalancerTraits::member_labels) is set.
+    pub labels: Arc<BTreeMap<String, String>>,
+}
+
+impl Member {
+    /// The member's address of this family: the first internal one, else the first external one.
+    pub fn address(&self, family: IpFamily) -> Option<IpAddr> {
+        use crate::AddressKind::{ExternalIp, InternalIp};
+        let of_kind = |kind| {
+            let mut same = self.addresses.iter().filter(move |address| address.kind == kind);
+            same.find_map(|address| {
+                let ip: IpAddr = address.address.parse().ok()?;
+                (IpFamily::of(ip) == family && ip != IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+                    .then_some(ip)
+            })
+        };
+        of_kind(InternalIp).or_else(|| of_kind(ExternalIp))
+    }
+
+    /// Whether a load balancer has this node as it is, if the cloud shows it so. What the cloud
+    /// does not show is no difference: it knows the addresses that it uses, and not always the
+    /// provider ID.
+    pub fn is_shown_as(&self, shown: &Self) -> bool {
+        let same_id = shown.provider_id.is_none() || shown.provider_id == self.provider_id;
+        let same = |address: &NodeAddress| {
+            address.address.parse().is_ok_and(|ip| self.address(IpFamily::of(ip)) == Some(ip))
+        };
+        same_id && shown.addresses.iter().all(same)
+    }
+}
+
+/// A change of a load balancer's members, as the state after it.
+///
+/// What is named in neither list stays as it is: a controller whose view of the nodes is
+/// incomplete removes nothing by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Members {
+    /// The members that are there after the change: all that the controller knows. One that
+    /// lacks what members need ([`LoadBalancerTraits`](crate::LoadBalancerTraits)) stays as it is.
+    pub present: Arc<[Member]>,
+    /// The members that are not. A provider never removes the last member of a load balancer.
+    pub absent: Arc<[Member]>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AddressKind;
+
+    fn member(id: Option<&str>, addresses: &[(AddressKind, &str)]) -> Member {
+        Member {
+            node: "a".to_owned(),
+            provider_id: id.map(|id| ProviderId::parse(id).unwrap()),
+            addresses: addresses.iter().map(|(kind, ip)| NodeAddress::new(*kind, *ip)).collect(),
+            labels: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn what_a_cloud_does_not_show_is_no_difference() {
+        use AddressKind::{ExternalIp, Hostname, InternalIp};
+        let node = member(
+            Some("sim://1"),
+            &[
+                (Hostname, "a"),
+                (ExternalIp, "192.0.2.1"),
+                (InternalIp, "10.0.0.1"),
+                (InternalIp, "10.0.0.2"),
+                (ExternalIp, "2001:db8::1"),
+            ],
+        );
+        for (id, addresses, expect) in [
+            (None, &[][..], true),
+            (None, &[(InternalIp, "10.0.0.1")], true),
+            (Some("sim://1"), &[(InternalIp, "10.0.0.1"), (InternalIp, "2001:db8::1")], true),
+            (Some("sim://2"), &[(InternalIp, "10.0.0.1")], false),
+            (None, &[(InternalIp, "10.0.0.2")], false),
+            (None, &[(ExternalIp, "192.0.2.1")], false),
+            (None, &[(InternalIp, "nonsense")], false),
+        ] {
+            assert_eq!(node.is_shown_as(&member(id, addresses)), expect, "{id:?} {addresses:?}");
+        }
+    }
+}

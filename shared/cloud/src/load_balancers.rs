@@ -1,0 +1,392 @@
+//! The load balancers capability: layer-4 front ends with the cluster's nodes behind them.
+//!
+//! What a provider promises:
+//!
+//! * **It never waits for the cloud.** A call makes at most one change of each load balancer,
+//!   then answers [`Progress::InProgress`] if the cloud is still working or more changes follow.
+//!   The caller comes back. A provider keeps no plan in memory: what is left to do follows from
+//!   what the cloud shows, so another process can continue.
+//! * **It finds before it creates.** What a call creates carries its [`Owner`], and each call
+//!   looks for it first. So a call may be repeated, by any process, from any state.
+//! * **It changes only what is its owner's.** A load balancer is [`Title::Ours`] by the recorded
+//!   owner, never by name.
+//! * **It waits its turn.** While the cloud works on a load balancer, a call about it changes
+//!   nothing and answers [`Progress::InProgress`] or
+//!   [`ErrorKind::Busy`](crate::ErrorKind::Busy).
+//! * **Members and configuration are apart.** [`LoadBalancers::set_members`] changes nothing
+//!   else, and works while the configuration is wrong.
+//! * **The state decides, not the digest.** What is there is compared with what is wanted in
+//!   full. A digest that is missing or of another version is no reason to write; the new one is
+//!   stored with the next change.
+//! * **Two load balancers of one owner**: where the cloud cannot refuse the write of a former
+//!   leader, two may be created. Lists show both; the caller decides which one stays.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AbsenceProof, Answers, Call, CloudError, ClusterId, Digest, FrontEnd, Member, Members, Owner,
+    Protocol,
+};
+
+/// The specifics of a provider's load balancers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadBalancerTraits {
+    /// The beginnings of the annotations that the provider reads. Others are no configuration.
+    pub annotations: Vec<String>,
+    /// The protocols that it offers.
+    pub protocols: Vec<Protocol>,
+    /// Whether one load balancer can have addresses of both families.
+    pub dual_stack: bool,
+    /// Whether members need a provider ID, and are left out until they have one.
+    pub member_ids: bool,
+    /// Whether members need an address.
+    pub member_addresses: bool,
+    /// Whether [`Member::labels`] is needed.
+    pub member_labels: bool,
+    /// Whether changes of members are cheap. If not, they are collected for longer.
+    pub cheap_members: bool,
+    /// Whether [`LoadBalancers::list`] works. Without it nothing can be audited and no orphan be
+    /// found.
+    pub lists: bool,
+    /// Whether the digest of the configuration is stored in the cloud and returned. If not, the
+    /// controller stores it with the Service.
+    pub stores_digest: bool,
+    /// Whether [`FrontEnd::service`] is needed.
+    pub wants_service: bool,
+    /// The largest number of load balancers in one call; at least 1.
+    pub max_batch: usize,
+}
+
+impl Default for LoadBalancerTraits {
+    fn default() -> Self {
+        Self {
+            annotations: Vec::new(),
+            protocols: vec![Protocol::Tcp],
+            dual_stack: false,
+            member_ids: false,
+            member_addresses: true,
+            member_labels: false,
+            cheap_members: true,
+            lists: true,
+            stores_digest: true,
+            wants_service: false,
+            max_batch: 100,
+        }
+    }
+}
+
+/// Whose a load balancer is, as its record in the cloud says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Title {
+    /// This cluster's: [`LoadBalancer::owner`] is complete and names its UID.
+    Ours,
+    /// Made for a cluster of this name by another controller, or before a cluster was rebuilt.
+    /// It is changed only after it was adopted.
+    Adoptable {
+        /// What shows it.
+        why: String,
+    },
+    /// Several owners have ports on it. It is never deleted for one of them.
+    Shared {
+        /// The number of other owners.
+        others: u32,
+    },
+    /// Somebody else's.
+    Foreign,
+}
+
+/// What is still to happen before a load balancer is as wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// What is waited for, in the cloud's words: `PENDING_UPDATE: pool 2 of 3`.
+    pub what: String,
+    /// When it is worth to look again.
+    pub check_after: Duration,
+    /// The ID of the load balancer, once it has one.
+    pub id: Option<String>,
+    /// The cloud's ID of the last request.
+    pub request_id: Option<String>,
+}
+
+/// How far a call has come with one load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress<T> {
+    /// It is as wanted. A load balancer is as read with [`Depth::Members`].
+    Done(T),
+    /// The cloud works on it, or more changes are to follow: list it, and call again once it is
+    /// [`Phase::Ready`].
+    InProgress(Waiting),
+    /// Another controller of this cloud is responsible for it, with the reason. The Service
+    /// keeps its finalizer and its status.
+    Elsewhere(String),
+}
+
+/// Who can repair a failed load balancer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cure {
+    /// The next [`LoadBalancers::ensure`], which repairs or replaces it and keeps its addresses.
+    Ensure,
+    /// A person.
+    Person,
+}
+
+/// The state of a load balancer in the cloud.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// It can be changed.
+    Ready,
+    /// The cloud works on it.
+    Pending(Waiting),
+    /// It has failed.
+    Failed {
+        /// The cloud's words.
+        why: String,
+        /// Who can repair it.
+        cure: Cure,
+    },
+}
+
+/// How traffic to an address arrives at the nodes: `status.loadBalancer.ingress[].ipMode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum IpMode {
+    /// With the load balancer's address as its destination. The API server's default.
+    #[default]
+    #[serde(rename = "VIP")]
+    Vip,
+    /// With the node's address as its destination.
+    Proxy,
+}
+
+/// Where clients reach a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IngressAddress {
+    /// An address.
+    Ip(IpAddr),
+    /// A DNS name.
+    Hostname(String),
+}
+
+/// One entry of `status.loadBalancer.ingress`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ingress {
+    /// Where.
+    pub address: IngressAddress,
+    /// How traffic arrives. Without meaning for a DNS name.
+    pub ip_mode: IpMode,
+    /// The ports that failed, with a reason in the form of a Kubernetes condition
+    /// (`QuotaExceeded`, `example.com/NoListener`). Empty if none did.
+    pub failed_ports: Vec<FailedPort>,
+}
+
+/// A port that does not work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedPort {
+    /// The port.
+    pub port: u16,
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// The reason.
+    pub error: String,
+}
+
+/// A remark of the provider about a load balancer, for an event and a condition.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Note {
+    /// A reason in CamelCase.
+    pub reason: String,
+    /// One line.
+    pub message: String,
+    /// Whether the user should act.
+    pub warning: bool,
+}
+
+/// A load balancer as the cloud shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadBalancer {
+    /// Its ID in the cloud.
+    pub id: String,
+    /// Its name there.
+    pub name: String,
+    /// The owner recorded with it.
+    pub owner: Option<Owner>,
+    /// Whose it is.
+    pub title: Title,
+    /// The digest of the configuration that was applied completely. None if the provider stores
+    /// none, or while the configuration is applied in part.
+    pub digest: Option<Digest>,
+    /// Its state.
+    pub phase: Phase,
+    /// Changes with every write to it, no matter whose. None if the cloud has no such value.
+    pub version: Option<String>,
+    /// Its members as far as the cloud knows them ([`Member::is_shown_as`]). None unless it was
+    /// read with [`Depth::Members`].
+    pub members: Option<Vec<Member>>,
+    /// Where clients reach it.
+    pub ingress: Vec<Ingress>,
+    /// Annotations to set on the Service, or with `None` to remove from it.
+    pub annotations: BTreeMap<String, Option<String>>,
+    /// Remarks.
+    pub notes: Vec<Note>,
+    /// How long it has existed, if the cloud says so.
+    pub age: Option<Duration>,
+    /// What keeping it costs, in the provider's words: `amphora with floating IP`.
+    pub cost: Option<String>,
+}
+
+impl LoadBalancer {
+    /// A load balancer with ID, name and owner, ready and without anything else.
+    pub fn new(id: impl Into<String>, name: impl Into<String>, owner: Option<Owner>) -> Self {
+        Self {
+            id: id.into(),
+            name: name.into(),
+            title: if owner.is_some() { Title::Ours } else { Title::Foreign },
+            owner,
+            digest: None,
+            phase: Phase::Ready,
+            version: None,
+            members: None,
+            ingress: Vec::new(),
+            annotations: BTreeMap::new(),
+            notes: Vec::new(),
+            age: None,
+            cost: None,
+        }
+    }
+}
+
+/// Which load balancers to list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All that the credentials can see. For orphans and adoption.
+    All,
+    /// Those with an owner in this cluster.
+    Cluster,
+    /// Those with these IDs. What is missing in the answer does not exist or is not visible.
+    Ids(Vec<String>),
+}
+
+/// How much of each load balancer to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Depth {
+    /// What a list of the cloud shows.
+    #[default]
+    Summary,
+    /// Also the members, and whether listeners and pools are as the digest says. May cost a
+    /// request for each load balancer.
+    Members,
+}
+
+/// The answer of a list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadBalancerList {
+    /// The load balancers that could be read.
+    pub load_balancers: Vec<LoadBalancer>,
+    /// Entries that could not be parsed, one line each. A list with such entries proves of no
+    /// load balancer that it is missing.
+    pub malformed: Vec<String>,
+}
+
+/// One load balancer to create or to bring up to date.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    /// The configuration.
+    pub front_end: Arc<FrontEnd>,
+    /// The members. A new load balancer is created with them.
+    pub members: Members,
+    /// The ID of the load balancer as the Service has it. A hint where to look, no proof of
+    /// ownership: if it exists and is not the owner's, the call fails with
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and creates no other one. Of two load
+    /// balancers of one owner it is this one that is brought up to date, else the oldest.
+    pub known: Option<String>,
+    /// The ID of a load balancer to adopt, if it is [`Title::Adoptable`] and the owner has none.
+    /// Its owner is recorded, which is the one change that this call makes of it. If it is the
+    /// owner's already, this is an ordinary call.
+    pub adopt: Option<String>,
+}
+
+/// The members of one existing load balancer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemberChange {
+    /// The owner. The provider refuses to change a load balancer that belongs to another one.
+    pub owner: Owner,
+    /// The ID of the load balancer.
+    pub id: String,
+    /// The change.
+    pub members: Members,
+    /// The configuration that is applied, for providers whose interface needs it
+    /// ([`LoadBalancerTraits::wants_service`]).
+    pub front_end: Option<Arc<FrontEnd>>,
+}
+
+/// What to delete.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unwanted {
+    /// The owner. The provider deletes only what belongs to it.
+    pub owner: Owner,
+    /// The ID of the load balancer, if it is known. A hint where to look: if it exists and is
+    /// not the owner's alone, the call fails with
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and deletes nothing.
+    pub known: Option<String>,
+    /// The load balancer in `known` is a second one of the same owner: only this one is
+    /// deleted, and nothing that the other one uses. Refused if it is the only one.
+    pub duplicate: bool,
+    /// As [`FrontEnd::settings`]: a setting may say that an address is to be kept.
+    pub settings: BTreeMap<String, String>,
+    /// As [`FrontEnd::service`].
+    pub service: Option<Arc<str>>,
+}
+
+/// Layer-4 load balancers with the cluster's nodes as members.
+#[async_trait]
+pub trait LoadBalancers: Send + Sync {
+    /// The specifics of these load balancers. Cheap, makes no request, and may change with the
+    /// provider's configuration.
+    fn traits(&self) -> LoadBalancerTraits;
+
+    /// Reads load balancers, page by page as the cloud requires. Called only if
+    /// [`LoadBalancerTraits::lists`] is set.
+    async fn list(
+        &self,
+        cluster: &ClusterId,
+        scope: Scope,
+        depth: Depth,
+        call: Call,
+    ) -> Result<LoadBalancerList, CloudError>;
+
+    /// Creates load balancers, or brings them up to date, by at most one change of each. One
+    /// that has failed is repaired ([`Cure::Ensure`]), or fails with
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) ([`Cure::Person`]).
+    fn ensure<'a>(
+        &'a self,
+        wanted: &'a [Wanted],
+        call: Call,
+    ) -> Answers<'a, Progress<LoadBalancer>>;
+
+    /// The changes that [`LoadBalancers::ensure`] would make, one line each, until each load
+    /// balancer is as wanted. Changes nothing. None if another controller is responsible.
+    fn preview<'a>(&'a self, wanted: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>>;
+
+    /// Changes members, and nothing else.
+    fn set_members<'a>(
+        &'a self,
+        changes: &'a [MemberChange],
+        call: Call,
+    ) -> Answers<'a, Progress<()>>;
+
+    /// Deletes load balancers and all that was created for them, also what is left of one that
+    /// was deleted in part. The proof says that nothing of this owner exists any more: the
+    /// cloud's own answer about the ID, or an empty list by owner. For a duplicate it says that
+    /// this one does not.
+    fn delete<'a>(
+        &'a self,
+        unwanted: &'a [Unwanted],
+        call: Call,
+    ) -> Answers<'a, Progress<AbsenceProof>>;
+}

@@ -1,0 +1,103 @@
+//! Parsing of Services.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn read(object: &Value) -> Service {
+    serde_json::from_str::<Received<Service>>(&object.to_string()).unwrap().into_object().unwrap()
+}
+
+fn whole() -> Value {
+    json!({
+        "kind": "Service", "apiVersion": "v1",
+        "metadata": {
+            "name": "web", "namespace": "shop", "uid": "u-1", "resourceVersion": "42",
+            "creationTimestamp": "2026-01-02T03:04:05Z", "deletionTimestamp": "2026-01-03T00:00:00Z",
+            "finalizers": ["other.dev/x", "service.kubernetes.io/load-balancer-cleanup"],
+            "annotations": {
+                "kubectl.kubernetes.io/last-applied-configuration": "{}", "example.com/a": "",
+            },
+        },
+        "spec": {
+            "type": "LoadBalancer", "loadBalancerClass": "example.com/lb", "clusterIP": "10.1.2.3",
+            "ports": [
+                {"name": "http", "protocol": "TCP", "port": 80, "targetPort": "web", "nodePort": 30080, "appProtocol": "http"},
+                {"port": 53, "protocol": "UDP", "nodePort": 0},
+                {"port": 443},
+                {"name": "no port"},
+            ],
+            "allocateLoadBalancerNodePorts": false, "loadBalancerIP": "192.0.2.1",
+            "loadBalancerSourceRanges": ["10.0.0.0/8", 5], "externalTrafficPolicy": "Local",
+            "healthCheckNodePort": 31000, "sessionAffinity": "ClientIP",
+            "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}},
+            "ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "PreferDualStack",
+        },
+        "status": {
+            "loadBalancer": {"ingress": [
+                {"ip": "192.0.2.1", "ipMode": "VIP", "ports": [{"port": 80, "protocol": "TCP", "error": "QuotaExceeded"}]},
+                {"hostname": "lb.example.com"},
+            ]},
+            "conditions": [
+                {"type": "LoadBalancerServing", "status": "True", "reason": "Ready", "message": "m",
+                 "lastTransitionTime": "2026-01-02T03:04:06Z"},
+                {"status": "True"},
+            ],
+        },
+    })
+}
+
+#[test]
+fn what_matters_for_the_load_balancer_is_kept() {
+    let service = read(&whole());
+    assert_eq!((service.names(), &*service.uid), (("shop", "web"), "u-1"));
+    assert!(service.deleting && service.has_finalizer && service.is_load_balancer);
+    assert_eq!(service.annotation("example.com/a"), Some(""));
+    assert_eq!(service.condition("LoadBalancerServing").map(|one| &*one.reason), Some("Ready"));
+    let details = service.details.as_deref().unwrap();
+    assert_eq!(details.annotations.len(), 1, "what kubectl keeps is left out");
+    let ports: Vec<_> = details
+        .ports
+        .iter()
+        .map(|port| (&*port.name, &*port.protocol, port.port, port.node_port))
+        .collect();
+    let expect = [("http", "TCP", 80, Some(30080)), ("", "UDP", 53, None), ("", "TCP", 443, None)];
+    assert_eq!(ports, expect);
+    assert_eq!(details.class.as_deref(), Some("example.com/lb"));
+    assert!(!details.allocates_node_ports && details.local_traffic);
+    assert_eq!(details.load_balancer_ip.as_deref(), Some("192.0.2.1"));
+    assert_eq!(details.source_ranges, ["10.0.0.0/8".into()]);
+    assert_eq!(
+        (details.health_check_node_port, details.client_ip_affinity),
+        (Some(31000), Some(60))
+    );
+    assert_eq!(details.ip_families, ["IPv4".into(), "IPv6".into()]);
+    assert_eq!(details.ip_family_policy.as_deref(), Some("PreferDualStack"));
+    // The status is compared with what the API server stores, so it is kept whole.
+    assert_eq!(json!(details.ingress), whole()["status"]["loadBalancer"]["ingress"]);
+    assert_eq!(details.conditions.len(), 1);
+}
+
+#[test]
+fn other_services_keep_almost_nothing() {
+    let mut object = whole();
+    object["spec"]["type"] = json!("ClusterIP");
+    object["metadata"]["finalizers"] = json!(["other.dev/x"]);
+    let service = read(&object);
+    assert!(!service.concerns_load_balancers() && service.details.is_none());
+    // With the finalizer there may be a load balancer to delete.
+    object["metadata"]["finalizers"] = json!([service_keys::CLEANUP]);
+    let service = read(&object);
+    assert!(!service.is_load_balancer && service.details.is_some());
+}
+
+#[test]
+fn defaults_are_those_of_the_api_server() {
+    let metadata = json!({"name": "web", "namespace": "shop"});
+    let service = read(&json!({"metadata": metadata, "spec": {"type": "LoadBalancer"}}));
+    let expect = ServiceDetails { allocates_node_ports: true, ..ServiceDetails::default() };
+    assert_eq!(service.details.as_deref(), Some(&expect));
+    let spec = json!({"type": "LoadBalancer", "sessionAffinity": "ClientIP"});
+    let service = read(&json!({"metadata": metadata, "spec": spec}));
+    assert_eq!(service.details.unwrap().client_ip_affinity, Some(DEFAULT_AFFINITY));
+}

@@ -1,0 +1,172 @@
+//! The wire format of an object, generic over its kind.
+//!
+//! Each field is first cut out as text and then parsed, so that a field of the wrong type
+//! does not affect others: it counts as absent. Unused data (`managedFields`, images,
+//! foreign annotations) is skipped and never allocated.
+
+use std::{borrow::Cow, collections::BTreeMap, fmt, marker::PhantomData};
+
+use ccm_objects::Shared;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::Resource;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
+use serde_json::{Value, value::RawValue};
+
+use crate::intern::intern;
+
+/// A kind of object that is read field by field.
+pub trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
+    /// Whether it has a namespace.
+    type Scope;
+    /// The name of the kind: `Node`.
+    const KIND: &'static str;
+    /// Its plural name in paths: `nodes`.
+    const PLURAL: &'static str;
+
+    /// Reads an object that has a name.
+    fn from_fields(name: &str, metadata: &Fields<'_>, object: &Fields<'_>) -> Self;
+}
+
+/// One object of a list or a watch.
+#[derive(Clone, Debug)]
+pub struct Received<K> {
+    // kube's watcher reads name, namespace and resource version.
+    meta: ObjectMeta,
+    object: Result<Box<K>, String>,
+}
+
+impl<K: Kind> Received<K> {
+    /// The object, or why it is unreadable.
+    pub fn into_object(self) -> Result<K, String> {
+        self.object.map(|object| *object)
+    }
+
+    fn parse(text: &str) -> Self {
+        let fields: Fields<'_> = serde_json::from_str(text).unwrap_or_default();
+        let metadata = fields.object("metadata");
+        let name = metadata.text("name");
+        let object = match &name {
+            Some(name) => Ok(Box::new(K::from_fields(name, &metadata, &fields))),
+            None => Err("it has no valid name".to_owned()),
+        };
+        let namespace = metadata.text("namespace");
+        let resource_version = metadata.text("resourceVersion");
+        let meta = ObjectMeta { name, namespace, resource_version, ..ObjectMeta::default() };
+        Self { meta, object }
+    }
+}
+
+/// The name by which serde_json detects a request for a value's raw text.
+const TEXT: &str = "$serde_json::private::RawValue";
+
+impl<'de, K: Kind> Deserialize<'de> for Received<K> {
+    /// Fails only on invalid JSON.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_newtype_struct(TEXT, WholeObject(PhantomData))
+    }
+}
+
+struct WholeObject<K>(PhantomData<K>);
+
+impl<'de, K: Kind> Visitor<'de> for WholeObject<K> {
+    type Value = Received<K>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    /// The raw text from the response.
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Received<K>, A::Error> {
+        let text = Box::<RawValue>::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(Received::parse(text.get()))
+    }
+
+    /// A value that is already parsed. This happens to a watch event whose `object` comes before
+    /// its `type`: kube-apiserver writes the type first, but a proxy that sorts fields may not.
+    fn visit_newtype_struct<D: Deserializer<'de>>(
+        self,
+        parsed: D,
+    ) -> Result<Received<K>, D::Error> {
+        Ok(Received::parse(&Value::deserialize(parsed)?.to_string()))
+    }
+}
+
+impl<K: Kind> Resource for Received<K> {
+    type DynamicType = ();
+    type Scope = K::Scope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        K::KIND.into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        K::PLURAL.into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.meta
+    }
+}
+
+/// The fields of an object, each cut out as text.
+#[derive(Default, Deserialize)]
+#[serde(transparent)]
+pub struct Fields<'a>(#[serde(borrow)] BTreeMap<String, &'a RawValue>);
+
+impl<'a> Fields<'a> {
+    /// A field; null and values of the wrong type count as absent.
+    pub fn get<T: Deserialize<'a>>(&self, key: &str) -> Option<T> {
+        value(self.0.get(key)?)
+    }
+
+    /// A text. Absent and empty are the same in Kubernetes.
+    pub fn text(&self, key: &str) -> Option<String> {
+        self.get(key).filter(|text: &String| !text.is_empty())
+    }
+
+    /// A text that many objects share; empty if it is absent.
+    pub fn shared(&self, key: &str) -> Shared {
+        intern(&self.text(key).unwrap_or_default())
+    }
+
+    /// A text that may be empty.
+    pub fn optional(&self, key: &str) -> Option<Shared> {
+        self.get(key).map(|text: String| intern(&text))
+    }
+
+    /// The fields of an object; none if it is absent.
+    pub fn object(&self, key: &str) -> Self {
+        self.get(key).unwrap_or_default()
+    }
+
+    /// A list, without unreadable entries and without spare capacity.
+    pub fn list<T: Deserialize<'a>, R>(&self, key: &str, read: impl Fn(T) -> Option<R>) -> Vec<R> {
+        let list: Vec<&RawValue> = self.get(key).unwrap_or_default();
+        let list: Box<[R]> = list.into_iter().filter_map(|entry| read(value(entry)?)).collect();
+        list.into_vec()
+    }
+
+    /// A map of texts, without entries of another type.
+    pub fn texts(&self, key: &str) -> impl Iterator<Item = (String, String)> {
+        self.object(key).0.into_iter().filter_map(|(key, text)| Some((key, value(text)?)))
+    }
+}
+
+fn value<'a, T: Deserialize<'a>>(text: &'a RawValue) -> Option<T> {
+    serde_json::from_str::<Option<T>>(text.get()).ok()?
+}

@@ -1,0 +1,171 @@
+//! A Service, reduced to what matters for its load balancer.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{ObjectRef, Shared};
+
+/// A Service. Equality ignores the resource version: a write that changed nothing relevant here
+/// is not a change.
+#[derive(Clone, Debug, Default)]
+pub struct Service {
+    /// `<namespace>/<name>`.
+    pub key: Shared,
+    /// `metadata.uid`: distinguishes it from an earlier one of the same name.
+    pub uid: Box<str>,
+    /// `metadata.resourceVersion`, for preconditions.
+    pub resource_version: Box<str>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Whether it has the finalizer [`service_keys::CLEANUP`](crate::service_keys::CLEANUP).
+    pub has_finalizer: bool,
+    /// Whether `spec.type` is `LoadBalancer`.
+    pub is_load_balancer: bool,
+    /// Everything else. None for a Service that is not of this type and has not the finalizer:
+    /// clusters have thousands of those.
+    pub details: Option<Box<ServiceDetails>>,
+}
+
+/// What describes the load balancer of a Service, and what is known about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceDetails {
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
+    /// `metadata.annotations`, without the configuration that `kubectl apply` keeps.
+    pub annotations: BTreeMap<Shared, Box<str>>,
+    /// `spec.loadBalancerClass`.
+    pub class: Option<Shared>,
+    /// `spec.ports`.
+    pub ports: Vec<ServicePort>,
+    /// `spec.allocateLoadBalancerNodePorts`; true if it is absent.
+    pub allocates_node_ports: bool,
+    /// `spec.loadBalancerIP`; never empty.
+    pub load_balancer_ip: Option<Box<str>>,
+    /// `spec.loadBalancerSourceRanges`.
+    pub source_ranges: Vec<Box<str>>,
+    /// Whether `spec.externalTrafficPolicy` is `Local`.
+    pub local_traffic: bool,
+    /// `spec.healthCheckNodePort`; never 0.
+    pub health_check_node_port: Option<u16>,
+    /// The time-out in seconds if `spec.sessionAffinity` is `ClientIP`.
+    pub client_ip_affinity: Option<u32>,
+    /// `spec.ipFamilies`: `IPv4`, `IPv6`.
+    pub ip_families: Vec<Shared>,
+    /// `spec.ipFamilyPolicy`: `SingleStack`, `PreferDualStack`, `RequireDualStack`.
+    pub ip_family_policy: Option<Shared>,
+    /// `status.loadBalancer.ingress`, in order.
+    pub ingress: Vec<ServiceIngress>,
+    /// `status.conditions`.
+    pub conditions: Vec<ServiceCondition>,
+}
+
+/// A port of a Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServicePort {
+    /// Its name; empty if it has none.
+    pub name: Shared,
+    /// `TCP`, `UDP`, `SCTP`; may be one that this version does not know.
+    pub protocol: Shared,
+    /// The port.
+    pub port: u16,
+    /// The port on each node; None if it has none.
+    pub node_port: Option<u16>,
+    /// The protocol above the transport.
+    pub app_protocol: Option<Shared>,
+}
+
+/// An address in the status of a Service, with every field that the API server sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceIngress {
+    /// An IP address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip: Option<Box<str>>,
+    /// A DNS name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<Box<str>>,
+    /// `VIP` or `Proxy`. The API server stores `VIP` with an IP address that has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip_mode: Option<Shared>,
+    /// Ports with their state.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<IngressPort>,
+}
+
+/// The state of a port at one address.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IngressPort {
+    /// The port.
+    #[serde(default)]
+    pub port: i32,
+    /// Its protocol.
+    #[serde(default)]
+    pub protocol: Shared,
+    /// Why it does not work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Box<str>>,
+}
+
+/// A condition of a Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceCondition {
+    /// Its type.
+    pub kind: Shared,
+    /// `True`, `False` or `Unknown`.
+    pub status: Shared,
+    /// The reason, as one CamelCase word.
+    pub reason: Shared,
+    /// The reason for people.
+    pub message: Box<str>,
+    /// When it last changed its status.
+    pub last_transition_time: Option<Timestamp>,
+}
+
+impl PartialEq for Service {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+            && self.uid == other.uid
+            && self.deleting == other.deleting
+            && self.has_finalizer == other.has_finalizer
+            && self.is_load_balancer == other.is_load_balancer
+            && self.details == other.details
+    }
+}
+
+impl Service {
+    /// Namespace and name.
+    pub fn names(&self) -> (&str, &str) {
+        self.key.split_once('/').unwrap_or(("", &self.key))
+    }
+
+    /// The value of an annotation.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.details.as_ref()?.annotations.get(key).map(|value| &**value)
+    }
+
+    /// A condition of this type, if it has one.
+    pub fn condition(&self, kind: &str) -> Option<&ServiceCondition> {
+        self.details.as_ref()?.conditions.iter().find(|condition| &*condition.kind == kind)
+    }
+
+    /// The Service as the subject of an event.
+    pub fn reference(&self) -> ObjectRef {
+        let (namespace, name) = self.names();
+        ObjectRef {
+            api_version: "v1",
+            kind: "Service",
+            namespace: Some(namespace.to_owned()),
+            name: name.to_owned(),
+            uid: self.uid.to_string(),
+            resource_version: self.resource_version.to_string(),
+        }
+    }
+
+    /// Whether anything about its load balancer may have to be done: it is of this type, or
+    /// has the finalizer.
+    pub fn concerns_load_balancers(&self) -> bool {
+        self.is_load_balancer || self.has_finalizer
+    }
+}

@@ -1,0 +1,15 @@
+//! Finalizers, annotations and labels of load balancers that all cloud controllers share.
+
+/// The finalizer of a Service whose load balancer has to be deleted first.
+pub const CLEANUP: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+/// The annotation with the networks that may connect. `spec.loadBalancerSourceRanges` goes before
+/// it.
+pub const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+
+/// The annotation in which `kubectl apply` keeps the last configuration. It is large, changes
+/// with every apply, and configures nothing.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The label that excludes a node from load balancers, unless its value is a word for "false".
+pub const EXCLUDE_NODE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";

@@ -1,0 +1,377 @@
+//! The load balancers capability over the wire.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use async_trait::async_trait;
+use ccm_base::message::{LONGEST_LINE, one_line};
+use ccm_cloud::{
+    AbsenceProof, Answers, Call, CallClass, CloudError, ClusterId, Depth, ErrorKind, LoadBalancer,
+    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, Progress, Scope, Unwanted,
+    Wanted,
+};
+use futures::{StreamExt as _, channel::mpsc::UnboundedSender, stream};
+use tonic::{Response, Status, Streaming, transport::Channel};
+
+use super::{
+    MAX_BATCH, NAME,
+    answers::flowing,
+    convert::{
+        absence_from_wire,
+        front_end::{change_to_wire, cluster_to_wire, unwanted_to_wire, wanted_to_wire},
+        load_balancers::{depth_to_wire, scope_to_wire, waiting_from_wire},
+        malformed, priority_to_wire,
+    },
+    pages::{Pages, lines},
+    proto::{
+        self, delete_load_balancers_item as deleted, ensure_load_balancers_item as ensured,
+        load_balancers_client::LoadBalancersClient, preview_load_balancers_item as previewed,
+        set_members_item as changed,
+    },
+    rpc::{Terms, question, read},
+    shared::Shared,
+};
+
+/// The most lines of a preview.
+const MAX_CHANGES: usize = 1_000;
+
+/// [`LoadBalancers`] of a remote provider.
+pub(super) struct ExternalLoadBalancers {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// An idempotent write: what it creates is looked for first.
+const fn write(operation: &'static str) -> CallClass {
+    CallClass::write(NAME, operation)
+}
+
+fn client(channel: Channel) -> LoadBalancersClient<Channel> {
+    LoadBalancersClient::new(channel).max_decoding_message_size(super::MAX_ANSWER)
+}
+
+/// A message of a stream of answers.
+trait Item {
+    /// What it says about one load balancer.
+    type Answer;
+
+    /// The index of the load balancer in the request, and its owner's UID.
+    fn about(&self) -> (Option<u32>, &str);
+
+    /// The answer.
+    fn answer(self) -> Result<Self::Answer, CloudError>;
+}
+
+/// Implements [`Item`] for a message whose answers are `done` (converted by `$read`), what is in
+/// progress, what is elsewhere, and errors.
+macro_rules! progress {
+    ($item:ty, $module:ident, $done:ident as $answer:ty, $read:expr) => {
+        impl Item for $item {
+            type Answer = Progress<$answer>;
+
+            fn about(&self) -> (Option<u32>, &str) {
+                (self.place, self.owner_uid())
+            }
+
+            fn answer(self) -> Result<Self::Answer, CloudError> {
+                match self.answer {
+                    Some($module::Answer::$done(done)) => $read(done).map(Progress::Done),
+                    Some($module::Answer::InProgress(wire)) => {
+                        Ok(Progress::InProgress(waiting_from_wire(wire)))
+                    }
+                    Some($module::Answer::Elsewhere(wire)) => Ok(elsewhere(wire)),
+                    Some($module::Answer::Error(error)) => Err(error.into()),
+                    None => Err(malformed("the provider's answer about a load balancer is empty")),
+                }
+            }
+        }
+    };
+}
+
+progress!(proto::EnsureLoadBalancersItem, ensured, Done as LoadBalancer, LoadBalancer::try_from);
+progress!(proto::SetMembersItem, changed, Done as (), |_| Ok(()));
+progress!(proto::DeleteLoadBalancersItem, deleted, Gone as AbsenceProof, absence_from_wire);
+
+impl Item for proto::PreviewLoadBalancersItem {
+    type Answer = Vec<String>;
+
+    fn about(&self) -> (Option<u32>, &str) {
+        (self.place, self.owner_uid())
+    }
+
+    fn answer(self) -> Result<Vec<String>, CloudError> {
+        match self.answer {
+            Some(previewed::Answer::Changes(changes)) => Ok(changes_from_wire(&changes)),
+            Some(previewed::Answer::Error(error)) => Err(error.into()),
+            None => Err(malformed("the provider's preview is empty")),
+        }
+    }
+}
+
+fn elsewhere<T>(wire: proto::Elsewhere) -> Progress<T> {
+    Progress::Elsewhere(one_line(&wire.reason.unwrap_or_default(), LONGEST_LINE))
+}
+
+fn changes_from_wire(wire: &proto::Changes) -> Vec<String> {
+    lines(&wire.lines).take(MAX_CHANGES).collect()
+}
+
+/// The load balancers of a call, by their owners' UIDs, and the channel for the answers.
+struct Part<'a, T> {
+    /// The index of the first one in the whole call.
+    first: usize,
+    owners: Vec<&'a str>,
+    sender: UnboundedSender<(usize, Result<T, CloudError>)>,
+}
+
+impl<T> Part<'_, T> {
+    fn send(&self, place: usize, answer: Result<T, CloudError>) {
+        // The receiver is gone and needs no answer.
+        self.sender.unbounded_send((self.first + place, answer)).ok();
+    }
+}
+
+impl ExternalLoadBalancers {
+    /// Sends some load balancers and forwards each answer as it arrives. What has no answer at
+    /// the end gets the error of the call.
+    async fn exchange<I, F>(
+        &self,
+        part: Part<'_, I::Answer>,
+        class: CallClass,
+        call: Call,
+        send: impl FnOnce(LoadBalancersClient<Channel>, Terms) -> F,
+    ) where
+        I: Item,
+        F: Future<Output = Result<Response<Streaming<I>>, Status>>,
+    {
+        let mut left: BTreeSet<usize> = (0..part.owners.len()).collect();
+        let failed = self.answers(&part, &mut left, class, call, send).await;
+        for place in left {
+            part.send(place, Err(failed.clone()));
+        }
+    }
+
+    /// Forwards answers and removes their indexes from `left`. Returns the error for the rest.
+    async fn answers<I, F>(
+        &self,
+        part: &Part<'_, I::Answer>,
+        left: &mut BTreeSet<usize>,
+        class: CallClass,
+        call: Call,
+        send: impl FnOnce(LoadBalancersClient<Channel>, Terms) -> F,
+    ) -> CloudError
+    where
+        I: Item,
+        F: Future<Output = Result<Response<Streaming<I>>, Status>>,
+    {
+        let wire = &self.shared.wire;
+        let open = match wire.open(class, call).await {
+            Ok(open) => open,
+            Err(error) => return error,
+        };
+        let answer = open.hear(send(client(wire.connection.channel()), open.terms)).await;
+        let mut items = match answer {
+            Ok(items) => items.into_inner(),
+            Err(error) => {
+                open.close(Some(error.clone()));
+                return error;
+            }
+        };
+        let (mut worked, mut throttled) = (false, None);
+        let end = loop {
+            let item = match open.hear(items.message()).await {
+                Ok(Some(item)) => item,
+                Ok(None) => break unanswered(class),
+                Err(error) => break error,
+            };
+            let (place, owner) = item.about();
+            let place = place.and_then(|place| usize::try_from(place).ok());
+            let asked = place.and_then(|place| Some((place, *part.owners.get(place)?)));
+            // An answer that was not requested, or a second one, is ignored.
+            let Some((place, asked)) = asked.filter(|(place, _)| left.remove(place)) else {
+                continue;
+            };
+            let answer = match owner {
+                _ if owner == asked => item.answer(),
+                other => Err(about_another(class, asked, other)),
+            };
+            match &answer {
+                Err(error) if error.kind == ErrorKind::Throttled => throttled = Some(error.clone()),
+                _ => worked = true,
+            }
+            part.send(place, answer);
+        };
+        // One answer shows that the provider works; throttling counts nevertheless.
+        let failed =
+            throttled.or_else(|| (!worked && !part.owners.is_empty()).then(|| end.clone()));
+        open.close(failed);
+        end
+    }
+
+    fn max_batch(&self) -> usize {
+        self.traits().max_batch
+    }
+}
+
+/// The provider ended the stream without an answer for some load balancer.
+fn unanswered(class: CallClass) -> CloudError {
+    let what = "the provider gave no answer about this load balancer";
+    let error = CloudError::new(ErrorKind::Malformed, what);
+    if class.write { error.that_may_be_done() } else { error }
+}
+
+fn about_another(class: CallClass, asked: &str, answered: &str) -> CloudError {
+    let what = format!("asked about the owner {asked:?}, the provider answered about {answered:?}");
+    let error = malformed(what);
+    if class.write { error.that_may_be_done() } else { error }
+}
+
+/// Implements a batched method: splits the items, sends each part with `$method`, and forwards
+/// the answers.
+macro_rules! batched {
+    ($self:ident, $items:ident, $call:ident, $class:expr, $owner:expr, $request:expr, $method:ident, $item:ty) => {{
+        let most = $self.max_batch();
+        let all = flowing(move |sender| async move {
+            let parts = $items.chunks(most).enumerate().map(|(number, items)| {
+                let owners = items.iter().map($owner).collect();
+                let part = Part { first: number * most, owners, sender: sender.clone() };
+                let message = $request(items, Some(priority_to_wire($call.priority)));
+                $self.exchange::<$item, _>(part, $class, $call, |mut client, terms| async move {
+                    client.$method(question(message, terms)).await
+                })
+            });
+            let parts: Vec<_> = parts.collect();
+            stream::iter(parts).buffer_unordered(PARTS_AT_ONCE).collect::<()>().await;
+        });
+        all.boxed()
+    }};
+}
+
+/// The number of concurrent parts of a large call.
+const PARTS_AT_ONCE: usize = 4;
+
+#[async_trait]
+impl LoadBalancers for ExternalLoadBalancers {
+    fn traits(&self) -> LoadBalancerTraits {
+        let description = self.shared.description();
+        description.map(|description| description.load_balancers.clone()).unwrap_or_default()
+    }
+
+    async fn list(
+        &self,
+        cluster: &ClusterId,
+        scope: Scope,
+        depth: Depth,
+        call: Call,
+    ) -> Result<LoadBalancerList, CloudError> {
+        let (scope, ids) = scope_to_wire(scope);
+        let request = proto::ListLoadBalancersRequest {
+            cluster: Some(cluster_to_wire(cluster)),
+            scope: Some(scope),
+            ids,
+            depth: Some(depth_to_wire(depth)),
+            page_token: None,
+            page_size: u32::try_from(MAX_BATCH).ok(),
+            priority: Some(priority_to_wire(call.priority)),
+        };
+        let mut pages = Pages::new("load balancers");
+        let mut list = LoadBalancerList::default();
+        while let Some(page_token) = pages.next() {
+            let message =
+                proto::ListLoadBalancersRequest { page_token: Some(page_token), ..request.clone() };
+            let class = read("list_load_balancers");
+            let page = self.shared.wire.call(class, call, |channel, terms| async move {
+                client(channel).list_load_balancers(question(message, terms)).await
+            });
+            let page = page.await?;
+            for wire in page.load_balancers {
+                match LoadBalancer::try_from(wire) {
+                    Ok(balancer) => list.load_balancers.push(balancer),
+                    Err(error) => list.malformed.push(error.message),
+                }
+            }
+            list.malformed.extend(lines(&page.malformed));
+            pages.follow(page.next_page_token)?;
+        }
+        Ok(list)
+    }
+
+    fn ensure<'a>(
+        &'a self,
+        wanted: &'a [Wanted],
+        call: Call,
+    ) -> Answers<'a, Progress<LoadBalancer>> {
+        batched!(
+            self,
+            wanted,
+            call,
+            write("ensure_load_balancers"),
+            owner_of_wanted,
+            ensure_request,
+            ensure_load_balancers,
+            proto::EnsureLoadBalancersItem
+        )
+    }
+
+    fn preview<'a>(&'a self, wanted: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>> {
+        batched!(
+            self,
+            wanted,
+            call,
+            read("preview_load_balancers"),
+            owner_of_wanted,
+            ensure_request,
+            preview_load_balancers,
+            proto::PreviewLoadBalancersItem
+        )
+    }
+
+    fn set_members<'a>(
+        &'a self,
+        changes: &'a [MemberChange],
+        call: Call,
+    ) -> Answers<'a, Progress<()>> {
+        batched!(
+            self,
+            changes,
+            call,
+            write("set_members"),
+            |change: &'a MemberChange| change.owner.uid.as_str(),
+            |changes: &[MemberChange], priority| proto::SetMembersRequest {
+                changes: changes.iter().map(change_to_wire).collect(),
+                priority,
+            },
+            set_members,
+            proto::SetMembersItem
+        )
+    }
+
+    fn delete<'a>(
+        &'a self,
+        unwanted: &'a [Unwanted],
+        call: Call,
+    ) -> Answers<'a, Progress<AbsenceProof>> {
+        batched!(
+            self,
+            unwanted,
+            call,
+            write("delete_load_balancers"),
+            |one: &'a Unwanted| one.owner.uid.as_str(),
+            |unwanted: &[Unwanted], priority| proto::DeleteLoadBalancersRequest {
+                unwanted: unwanted.iter().map(unwanted_to_wire).collect(),
+                priority,
+            },
+            delete_load_balancers,
+            proto::DeleteLoadBalancersItem
+        )
+    }
+}
+
+fn owner_of_wanted(wanted: &Wanted) -> &str {
+    &wanted.front_end.owner.uid
+}
+
+fn ensure_request(wanted: &[Wanted], priority: Option<i32>) -> proto::EnsureLoadBalancersRequest {
+    proto::EnsureLoadBalancersRequest {
+        wanted: wanted.iter().map(wanted_to_wire).collect(),
+        priority,
+    }
+}

@@ -1,0 +1,267 @@
+//! The gRPC service of load balancers, implemented with a [`Cloud`].
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use ccm_cloud::{
+    AbsenceProof, Answers, Call, Capability, Cloud, CloudError, ErrorKind, LoadBalancer,
+    LoadBalancerList, LoadBalancers, MemberChange, Progress, Unwanted, Wanted,
+};
+use futures::{StreamExt as _, stream::BoxStream};
+use tokio::time::timeout_at;
+use tonic::{Request, Response, Status, async_trait};
+
+use super::{
+    service::{terms, too_late, within},
+    snapshots::Snapshots,
+};
+use crate::external::{
+    MAX_BATCH,
+    answers::flowing,
+    convert::{
+        absence_to_wire,
+        front_end::{change_from_wire, cluster_from_wire, unwanted_from_wire, wanted_from_wire},
+        load_balancers::{depth_from_wire, scope_from_wire, waiting_to_wire},
+    },
+    proto::{
+        self, delete_load_balancers_item::Answer as Deleted,
+        ensure_load_balancers_item::Answer as Ensured, load_balancers_server,
+        preview_load_balancers_item::Answer as Previewed, set_members_item::Answer as Changed,
+    },
+    status::to_status,
+};
+
+pub(super) struct LoadBalancersService {
+    cloud: Arc<dyn Cloud>,
+    snapshots: Snapshots<LoadBalancerList>,
+}
+
+type Items<I> = BoxStream<'static, Result<I, Status>>;
+
+impl LoadBalancersService {
+    pub(super) fn new(cloud: Arc<dyn Cloud>) -> Self {
+        Self { cloud, snapshots: Snapshots::default() }
+    }
+
+    fn offered(&self) -> Result<Arc<dyn LoadBalancers>, Status> {
+        let (name, what) = (self.cloud.name(), Capability::LoadBalancers);
+        let none = || {
+            let what = format!("the provider {name:?} does not offer {what}");
+            CloudError::new(ErrorKind::Unsupported, what)
+        };
+        let offered = self.cloud.load_balancers().and_then(|offered| offered.ok_or_else(none));
+        offered.map_err(|error| to_status(&error))
+    }
+}
+
+/// The items of a request, read all or none.
+fn read<W, T>(wire: Vec<W>, item: impl Fn(W) -> Result<T, CloudError>) -> Result<Vec<T>, Status> {
+    if wire.len() > MAX_BATCH {
+        let what =
+            format!("{} load balancers in one call; at most {MAX_BATCH} are taken", wire.len());
+        return Err(to_status(&CloudError::new(ErrorKind::Invalid, what)));
+    }
+    let items: Result<_, CloudError> = wire.into_iter().map(item).collect();
+    items.map_err(|error| to_status(&CloudError { kind: ErrorKind::Invalid, ..error }))
+}
+
+/// Sends each answer when the cloud returns it, and an error for each late one. `writes`: what
+/// has no answer may be done.
+async fn pass_on<T>(
+    count: usize,
+    mut answers: Answers<'_, T>,
+    call: Call,
+    writes: bool,
+    send: impl Fn(usize, Result<T, CloudError>),
+) {
+    let mut left: BTreeSet<usize> = (0..count).collect();
+    let each = async {
+        while let Some((place, answer)) = answers.next().await {
+            if left.remove(&place) {
+                send(place, answer);
+            }
+        }
+        CloudError::new(ErrorKind::Malformed, "the cloud gave no answer about this load balancer")
+    };
+    let missing = timeout_at(call.end, each).await.unwrap_or_else(|_| too_late(call));
+    let missing = if writes { missing.that_may_be_done() } else { missing };
+    for place in left {
+        send(place, Err(missing.clone()));
+    }
+}
+
+fn place(place: usize) -> Option<u32> {
+    u32::try_from(place).ok()
+}
+
+fn elsewhere(reason: String) -> proto::Elsewhere {
+    proto::Elsewhere { reason: Some(reason) }
+}
+
+fn ensured(
+    owner: &str,
+    at: usize,
+    answer: Result<Progress<LoadBalancer>, CloudError>,
+) -> proto::EnsureLoadBalancersItem {
+    let answer = match answer {
+        Ok(Progress::Done(balancer)) => Ensured::Done((&balancer).into()),
+        Ok(Progress::InProgress(waiting)) => Ensured::InProgress(waiting_to_wire(&waiting)),
+        Ok(Progress::Elsewhere(reason)) => Ensured::Elsewhere(elsewhere(reason)),
+        Err(error) => Ensured::Error((&error).into()),
+    };
+    proto::EnsureLoadBalancersItem {
+        place: place(at),
+        owner_uid: Some(owner.to_owned()),
+        answer: Some(answer),
+    }
+}
+
+fn previewed(
+    owner: &str,
+    at: usize,
+    answer: Result<Vec<String>, CloudError>,
+) -> proto::PreviewLoadBalancersItem {
+    let answer = match answer {
+        Ok(lines) => Previewed::Changes(proto::Changes { lines }),
+        Err(error) => Previewed::Error((&error).into()),
+    };
+    proto::PreviewLoadBalancersItem {
+        place: place(at),
+        owner_uid: Some(owner.to_owned()),
+        answer: Some(answer),
+    }
+}
+
+fn changed(
+    owner: &str,
+    at: usize,
+    answer: Result<Progress<()>, CloudError>,
+) -> proto::SetMembersItem {
+    let answer = match answer {
+        Ok(Progress::Done(())) => Changed::Done(proto::MembersSet {}),
+        Ok(Progress::InProgress(waiting)) => Changed::InProgress(waiting_to_wire(&waiting)),
+        Ok(Progress::Elsewhere(reason)) => Changed::Elsewhere(elsewhere(reason)),
+        Err(error) => Changed::Error((&error).into()),
+    };
+    proto::SetMembersItem {
+        place: place(at),
+        owner_uid: Some(owner.to_owned()),
+        answer: Some(answer),
+    }
+}
+
+fn deleted(
+    owner: &str,
+    at: usize,
+    answer: Result<Progress<AbsenceProof>, CloudError>,
+) -> proto::DeleteLoadBalancersItem {
+    let answer = match answer {
+        Ok(Progress::Done(proof)) => Deleted::Gone(absence_to_wire(&proof)),
+        Ok(Progress::InProgress(waiting)) => Deleted::InProgress(waiting_to_wire(&waiting)),
+        Ok(Progress::Elsewhere(reason)) => Deleted::Elsewhere(elsewhere(reason)),
+        Err(error) => Deleted::Error((&error).into()),
+    };
+    proto::DeleteLoadBalancersItem {
+        place: place(at),
+        owner_uid: Some(owner.to_owned()),
+        answer: Some(answer),
+    }
+}
+
+/// The stream of the answers to these items. A macro, because the answers borrow the items.
+macro_rules! answers {
+    ($self:ident, $items:ident, $call:ident, $writes:literal, $method:ident, $owner:expr, $item:ident) => {{
+        let offered = $self.offered()?;
+        let stream = flowing(move |sender| async move {
+            let send = |at: usize, answer| {
+                let owner = $items.get(at).map($owner).unwrap_or_default();
+                // The client has disconnected and needs no answer.
+                sender.unbounded_send(Ok($item(owner, at, answer))).ok();
+            };
+            pass_on($items.len(), offered.$method(&$items, $call), $call, $writes, send).await;
+        });
+        Ok(Response::new(stream.boxed()))
+    }};
+}
+
+#[async_trait]
+impl load_balancers_server::LoadBalancers for LoadBalancersService {
+    type EnsureLoadBalancersStream = Items<proto::EnsureLoadBalancersItem>;
+    type PreviewLoadBalancersStream = Items<proto::PreviewLoadBalancersItem>;
+    type SetMembersStream = Items<proto::SetMembersItem>;
+    type DeleteLoadBalancersStream = Items<proto::DeleteLoadBalancersItem>;
+
+    async fn list_load_balancers(
+        &self,
+        request: Request<proto::ListLoadBalancersRequest>,
+    ) -> Result<Response<proto::ListLoadBalancersResponse>, Status> {
+        let call = terms(request.metadata(), request.get_ref().priority());
+        let question = request.into_inner();
+        let offered = self.offered()?;
+        let (depth, scope) = (depth_from_wire(question.depth()), question.scope());
+        let (token, size) = (question.page_token().to_owned(), question.page_size());
+        let cluster = cluster_from_wire(question.cluster);
+        let scope = scope_from_wire(scope, question.ids);
+        let read = async {
+            let list = within(call, offered.list(&cluster, scope, depth, call)).await?;
+            list.map_err(|error| to_status(&error))
+        };
+        let page = self.snapshots.open(&token, read).await?;
+        let all = &page.list.load_balancers;
+        let (range, next_page_token) = self.snapshots.cut(&page, all.len(), size);
+        let malformed = if range.start == 0 { page.list.malformed.clone() } else { Vec::new() };
+        let shown = all.get(range).unwrap_or_default();
+        Ok(Response::new(proto::ListLoadBalancersResponse {
+            load_balancers: shown.iter().map(Into::into).collect(),
+            malformed,
+            next_page_token,
+        }))
+    }
+
+    async fn ensure_load_balancers(
+        &self,
+        request: Request<proto::EnsureLoadBalancersRequest>,
+    ) -> Result<Response<Self::EnsureLoadBalancersStream>, Status> {
+        let call = terms(request.metadata(), request.get_ref().priority());
+        let wanted = read(request.into_inner().wanted, wanted_from_wire)?;
+        answers!(self, wanted, call, true, ensure, owner_of_wanted, ensured)
+    }
+
+    async fn preview_load_balancers(
+        &self,
+        request: Request<proto::EnsureLoadBalancersRequest>,
+    ) -> Result<Response<Self::PreviewLoadBalancersStream>, Status> {
+        let call = terms(request.metadata(), request.get_ref().priority());
+        let wanted = read(request.into_inner().wanted, wanted_from_wire)?;
+        answers!(self, wanted, call, false, preview, owner_of_wanted, previewed)
+    }
+
+    async fn set_members(
+        &self,
+        request: Request<proto::SetMembersRequest>,
+    ) -> Result<Response<Self::SetMembersStream>, Status> {
+        let call = terms(request.metadata(), request.get_ref().priority());
+        let changes = read(request.into_inner().changes, change_from_wire)?;
+        answers!(self, changes, call, true, set_members, owner_of_change, changed)
+    }
+
+    async fn delete_load_balancers(
+        &self,
+        request: Request<proto::DeleteLoadBalancersRequest>,
+    ) -> Result<Response<Self::DeleteLoadBalancersStream>, Status> {
+        let call = terms(request.metadata(), request.get_ref().priority());
+        let unwanted = read(request.into_inner().unwanted, unwanted_from_wire)?;
+        answers!(self, unwanted, call, true, delete, owner_of_unwanted, deleted)
+    }
+}
+
+fn owner_of_wanted(wanted: &Wanted) -> &str {
+    &wanted.front_end.owner.uid
+}
+
+fn owner_of_change(change: &MemberChange) -> &str {
+    &change.owner.uid
+}
+
+fn owner_of_unwanted(unwanted: &Unwanted) -> &str {
+    &unwanted.owner.uid
+}

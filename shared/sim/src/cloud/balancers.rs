@@ -1,0 +1,352 @@
+//! The load balancers of the simulated cloud.
+//!
+//! [`Balancers`] is the cloud's own side: its contents and settings, foreign writes, and the
+//! record of all writes. The provider's side is the contract `LoadBalancers` of
+//! [`SimCloud`](super::SimCloud).
+//!
+//! Each write is one change of one load balancer. Then the cloud works on it for a while
+//! ([`Times`]) and accepts no other change. A *floating address* is an object of its own: it is
+//! attached after the creation, and outlives a load balancer that somebody else deletes.
+//!
+//! Annotations that these load balancers read:
+//!
+//! | annotation | effect |
+//! |---|---|
+//! | `sim/floating` | `true`: clients reach the load balancer at a floating address |
+//! | `sim/keep-address` | `true`: the floating address stays after a deletion, without an owner |
+//! | `sim/elsewhere` | not empty: another controller is responsible, for this reason |
+//! | `sim/note` | a remark |
+//! | others with `sim/` | stored |
+
+mod apply;
+mod changes;
+mod check;
+mod deletions;
+mod describe;
+mod requests;
+mod service;
+mod store;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    time::Duration,
+};
+
+use ccm_cloud::{
+    Cure, Digest, FrontEndPort, IpFamily, LoadBalancerTraits, Member, Owner, Protocol, Traffic,
+};
+use ipnet::IpNet;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use self::store::Store;
+
+/// The beginning of the annotations that are read.
+const PREFIX: &str = "sim/";
+const FLOATING: &str = "sim/floating";
+const KEEP_ADDRESS: &str = "sim/keep-address";
+const ELSEWHERE: &str = "sim/elsewhere";
+const NOTE: &str = "sim/note";
+
+/// How long the cloud works after a write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// After a creation or a repair.
+    pub create: Duration,
+    /// After a change of the configuration or of the owner.
+    pub configure: Duration,
+    /// After a change of members.
+    pub members: Duration,
+    /// After a deletion.
+    pub delete: Duration,
+}
+
+/// The properties of these load balancers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BalancerSettings {
+    /// Whether the cloud has load balancers.
+    pub offered: bool,
+    /// What the provider says about itself.
+    pub traits: LoadBalancerTraits,
+    /// How long the cloud works after a write.
+    pub times: Times,
+    /// Whether listeners and members are made by the write that creates the load balancer, and
+    /// not by one write each.
+    pub nested: bool,
+    /// Whether the cloud refuses writes of a former term, and a second load balancer of one
+    /// owner.
+    pub fences: bool,
+    /// Whether clients reach load balancers by DNS names.
+    pub hostnames: bool,
+    /// What the provider says about when to look again.
+    pub check_after: Duration,
+}
+
+impl Default for BalancerSettings {
+    fn default() -> Self {
+        Self {
+            offered: true,
+            traits: LoadBalancerTraits {
+                annotations: vec![PREFIX.to_owned()],
+                protocols: vec![Protocol::Tcp, Protocol::Udp, Protocol::Sctp],
+                ..LoadBalancerTraits::default()
+            },
+            times: Times::default(),
+            nested: true,
+            fences: false,
+            hostnames: false,
+            check_after: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The configuration of a load balancer, without its addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    /// The listeners.
+    pub listeners: BTreeMap<(Protocol, u16), FrontEndPort>,
+    /// The networks that may connect; empty means all.
+    pub source_ranges: Vec<IpNet>,
+    /// How long a client's connections go to the same member.
+    pub affinity: Option<Duration>,
+    /// Which members get a connection.
+    pub traffic: Traffic,
+    /// The annotations.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// The state of a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It can be changed.
+    Ready,
+    /// The cloud works on it.
+    Pending {
+        /// On what.
+        what: &'static str,
+        /// Until when. `None`: until a person ends it.
+        until: Option<Instant>,
+        /// What comes then.
+        then: Outcome,
+    },
+    /// The cloud could not carry out a change.
+    Failed {
+        /// The cloud's words.
+        why: String,
+        /// Who can repair it.
+        cure: Cure,
+    },
+}
+
+/// How a change ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is carried out.
+    Done,
+    /// It fails.
+    Fails(Cure),
+    /// The load balancer is deleted.
+    Deleted,
+}
+
+/// A load balancer of the simulated cloud.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SimBalancer {
+    /// Its ID.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// The recorded owners. More than one have ports on a shared load balancer.
+    pub owners: Vec<Owner>,
+    /// The name of the cluster that a controller without owners' records has made it for.
+    pub made_for: Option<String>,
+    /// Its configuration.
+    pub configuration: Configuration,
+    /// Its members, as far as the cloud knows them.
+    pub members: Vec<Member>,
+    /// Its own addresses.
+    pub addresses: Vec<IpAddr>,
+    /// The digest that is stored with it, and what it stands for.
+    pub applied: Option<Applied>,
+    /// Its state.
+    pub state: State,
+    /// Changes with every write.
+    pub version: u64,
+    /// When it was created.
+    pub created: Instant,
+}
+
+/// A stored digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The digest.
+    pub digest: Digest,
+    /// What was configured when it was stored.
+    configured: String,
+}
+
+impl SimBalancer {
+    /// A load balancer that a person has made: one listener for TCP, no owner, no members.
+    pub fn foreign(id: impl Into<String>, address: IpAddr, port: u16) -> Self {
+        let id = id.into();
+        let listener = FrontEndPort {
+            name: String::new(),
+            protocol: Protocol::Tcp,
+            port,
+            member_port: Some(port),
+            app_protocol: None,
+        };
+        Self {
+            name: id.clone(),
+            id,
+            owners: Vec::new(),
+            made_for: None,
+            configuration: Configuration {
+                listeners: BTreeMap::from([((Protocol::Tcp, port), listener)]),
+                source_ranges: Vec::new(),
+                affinity: None,
+                traffic: Traffic::Cluster,
+                settings: BTreeMap::new(),
+            },
+            members: Vec::new(),
+            addresses: vec![address],
+            applied: None,
+            state: State::Ready,
+            version: 1,
+            created: Instant::now(),
+        }
+    }
+
+    /// The names of its members, sorted.
+    pub fn member_names(&self) -> BTreeSet<&str> {
+        self.members.iter().map(|member| member.node.as_str()).collect()
+    }
+
+    /// Whether this is its only owner.
+    fn is_of(&self, owner: &Owner) -> bool {
+        matches!(self.owners.as_slice(), [only] if only.is(owner))
+    }
+
+    fn families(&self) -> Vec<IpFamily> {
+        self.addresses.iter().copied().map(IpFamily::of).collect()
+    }
+
+    /// Its name, and its owners': how faults name it.
+    fn names(&self) -> Vec<String> {
+        let owners = self.owners.iter().map(ToString::to_string);
+        std::iter::once(self.name.clone()).chain(owners).collect()
+    }
+}
+
+/// A write that the cloud has accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// The ID of the load balancer.
+    pub id: String,
+    /// Its kind.
+    pub kind: WriteKind,
+    /// What was changed.
+    pub line: String,
+    /// The term of leadership that it came with.
+    pub term: Option<u64>,
+}
+
+/// The kinds of writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WriteKind {
+    /// A creation or a repair.
+    Create,
+    /// A change of the configuration or of the owner.
+    Configure,
+    /// A change of members.
+    Members,
+    /// A deletion.
+    Delete,
+}
+
+/// The load balancers of a cloud.
+#[derive(Default)]
+pub struct Balancers(Mutex<Store>);
+
+impl Balancers {
+    /// Changes the properties of these load balancers.
+    pub fn configure(&self, change: impl FnOnce(&mut BalancerSettings)) {
+        change(&mut self.0.lock().settings);
+    }
+
+    /// All load balancers, by ID.
+    pub fn all(&self) -> Vec<SimBalancer> {
+        self.settled(|store| store.balancers.values().cloned().collect())
+    }
+
+    /// The load balancer with this ID.
+    pub fn get(&self, id: &str) -> Option<SimBalancer> {
+        self.settled(|store| store.balancers.get(id).cloned())
+    }
+
+    /// The load balancers of this owner, by ID.
+    pub fn of(&self, owner: &Owner) -> Vec<SimBalancer> {
+        let mut all = self.all();
+        all.retain(|balancer| balancer.owners.iter().any(|its| its.is(owner)));
+        all
+    }
+
+    /// Adds a load balancer, or replaces the one with the same ID.
+    pub fn add(&self, balancer: SimBalancer) {
+        self.0.lock().balancers.insert(balancer.id.clone(), balancer);
+    }
+
+    /// Changes a load balancer as a person would: the stored digest stays, the version changes.
+    /// `false` if there is none with this ID.
+    pub fn update(&self, id: &str, change: impl FnOnce(&mut SimBalancer)) -> bool {
+        self.settled(|store| {
+            let Some(balancer) = store.balancers.get_mut(id) else { return false };
+            change(balancer);
+            id.clone_into(&mut balancer.id);
+            balancer.version += 1;
+            true
+        })
+    }
+
+    /// Deletes a load balancer as a person would: its floating address stays.
+    pub fn remove(&self, id: &str) -> Option<SimBalancer> {
+        self.settled(|store| store.take(id))
+    }
+
+    /// All floating addresses and their owners.
+    pub fn floating(&self) -> BTreeMap<IpAddr, Option<Owner>> {
+        self.settled(|store| {
+            store.floating.iter().map(|(ip, of)| (*ip, of.owner.clone())).collect()
+        })
+    }
+
+    /// The accepted writes since the last call of [`Balancers::reset_writes`].
+    pub fn writes(&self) -> Vec<Write> {
+        self.settled(|store| store.writes.clone())
+    }
+
+    /// The number of accepted writes of this kind.
+    pub fn written(&self, kind: WriteKind) -> usize {
+        self.settled(|store| store.writes.iter().filter(|write| write.kind == kind).count())
+    }
+
+    /// Forgets the accepted writes and returns them.
+    pub fn reset_writes(&self) -> Vec<Write> {
+        self.settled(|store| std::mem::take(&mut store.writes))
+    }
+
+    /// Whether the cloud has load balancers.
+    pub(super) fn offered(&self) -> bool {
+        self.0.lock().settings.offered
+    }
+
+    fn settled<T>(&self, act: impl FnOnce(&mut Store) -> T) -> T {
+        let mut store = self.0.lock();
+        store.settle(Instant::now());
+        act(&mut store)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! What these load balancers cannot be.
+
+use std::net::IpAddr;
+
+use ccm_cloud::{CloudError, ErrorKind, FrontEnd, IpFamily};
+
+use super::{FLOATING, SimBalancer, changes::wants_floating, store::Store};
+
+/// Refuses a configuration that this cloud cannot have, or that the contract does not allow.
+/// `now` is the load balancer that is to get it.
+pub(super) fn check(
+    store: &Store,
+    front_end: &FrontEnd,
+    now: Option<&SimBalancer>,
+) -> Result<(), CloudError> {
+    let traits = &store.settings.traits;
+    let invalid =
+        |what: &str, subject: String| Err(CloudError::new(ErrorKind::Invalid, what).about(subject));
+    if front_end.ports.is_empty() {
+        return invalid("a load balancer needs a port", "ports".to_owned());
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for port in &front_end.ports {
+        let subject = || format!("port {}/{}", port.port, port.protocol);
+        if !traits.protocols.contains(&port.protocol) {
+            return invalid("this cloud has no such protocol", subject());
+        }
+        if !seen.insert((port.protocol, port.port)) {
+            return invalid("two listeners on one port", subject());
+        }
+    }
+    let families = front_end.families.len();
+    if families == 0 || families > 1 + usize::from(traits.dual_stack) {
+        return invalid("this cloud has no such set of families", "families".to_owned());
+    }
+    let read = |key: &str| traits.annotations.iter().any(|prefix| key.starts_with(prefix.as_str()));
+    if let Some(key) = front_end.settings.keys().find(|key| !read(key)) {
+        return invalid("this cloud reads no such annotation", format!("annotation {key}"));
+    }
+    if let Some(value) = front_end.settings.get(FLOATING)
+        && !["true", "false"].contains(&value.as_str())
+    {
+        return invalid("expected true or false", format!("annotation {FLOATING}: {value:?}"));
+    }
+    if traits.wants_service && front_end.service.is_none() {
+        return invalid("this cloud needs the Service", "service".to_owned());
+    }
+    front_end.address.map_or(Ok(()), |address| check_address(store, front_end, address, now))
+}
+
+fn check_address(
+    store: &Store,
+    front_end: &FrontEnd,
+    address: IpAddr,
+    now: Option<&SimBalancer>,
+) -> Result<(), CloudError> {
+    let error = |kind, what| Err(CloudError::new(kind, what).about(format!("address {address}")));
+    if !front_end.families.contains(&IpFamily::of(address)) {
+        return error(ErrorKind::Invalid, "the address is of another family");
+    }
+    if wants_floating(front_end) {
+        let others = |owner: &_| !front_end.owner.is(owner);
+        let of_another = store.floating.get(&address).and_then(|it| it.owner.as_ref());
+        if of_another.is_some_and(others) {
+            return error(ErrorKind::Conflict, "the floating address belongs to another owner");
+        }
+        return Ok(());
+    }
+    if now.is_some_and(|balancer| !balancer.addresses.contains(&address)) {
+        return error(ErrorKind::Invalid, "the address of a load balancer cannot be changed");
+    }
+    let id = now.map(|balancer| &balancer.id);
+    if store.balancers.values().any(|it| Some(&it.id) != id && it.addresses.contains(&address)) {
+        return error(ErrorKind::Conflict, "the address is in use");
+    }
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! The provider contract over the load balancers: batches, faults, lost answers.
+
+use async_trait::async_trait;
+use ccm_cloud::{
+    AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, ErrorKind, LoadBalancer,
+    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, Owner, Permit, Progress,
+    Scope, Unwanted, Wanted,
+};
+use futures::{StreamExt as _, stream};
+use tokio::time::{Instant, sleep_until};
+
+use super::store::{Context, Late, Store};
+use crate::{
+    cloud::{Operation, PAGE, SimCloud},
+    faults::{Effect, Trouble},
+};
+
+/// The answers of a batch that are known, and the items that get none.
+struct Batch<A> {
+    answers: Vec<(usize, Result<A, CloudError>)>,
+    unanswered: Vec<usize>,
+    permit: Permit,
+}
+
+/// How a batch is carried out.
+struct Work<T, A> {
+    operation: Operation,
+    owner: fn(&T) -> &Owner,
+    act: Act<T, A>,
+}
+
+/// What is done for one item.
+type Act<T, A> = fn(&mut Store, &T, &Context) -> Result<A, CloudError>;
+
+#[async_trait]
+impl LoadBalancers for SimCloud {
+    fn traits(&self) -> LoadBalancerTraits {
+        self.balancers().0.lock().settings.traits.clone()
+    }
+
+    async fn list(
+        &self,
+        cluster: &ClusterId,
+        scope: Scope,
+        depth: Depth,
+        call: Call,
+    ) -> Result<LoadBalancerList, CloudError> {
+        if !LoadBalancers::traits(self).lists {
+            return Err(CloudError::new(ErrorKind::Unsupported, "this cloud has no list"));
+        }
+        let ids: Vec<String> = self.balancers().settled(|store| {
+            let all = store.balancers.values();
+            all.filter(|it| it.is_in(&scope, cluster)).map(|it| it.id.clone()).collect()
+        });
+        let mut list = LoadBalancerList::default();
+        let mut pages = ids.chunks(PAGE);
+        // An empty cloud has one page, too.
+        let mut page = pages.next().unwrap_or_default();
+        loop {
+            match self.call(Operation::ListLoadBalancers, 0, call).await? {
+                Some(Effect::EmptyList | Effect::WrongProject) => {
+                    return Ok(LoadBalancerList::default());
+                }
+                Some(Effect::TruncatedList(most)) => {
+                    self.read(page, cluster, depth, &mut list);
+                    list.load_balancers.truncate(most);
+                    return Ok(list);
+                }
+                _ => self.read(page, cluster, depth, &mut list),
+            }
+            let Some(next) = pages.next() else { return Ok(list) };
+            page = next;
+        }
+    }
+
+    fn ensure<'a>(
+        &'a self,
+        wanted: &'a [Wanted],
+        call: Call,
+    ) -> Answers<'a, Progress<LoadBalancer>> {
+        self.batch(
+            wanted,
+            call,
+            Work {
+                operation: Operation::EnsureLoadBalancers,
+                owner: |wanted| &wanted.front_end.owner,
+                act: Store::ensure,
+            },
+        )
+    }
+
+    fn preview<'a>(&'a self, wanted: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>> {
+        self.batch(
+            wanted,
+            call,
+            Work {
+                operation: Operation::PreviewLoadBalancers,
+                owner: |wanted| &wanted.front_end.owner,
+                act: Store::preview,
+            },
+        )
+    }
+
+    fn set_members<'a>(
+        &'a self,
+        changes: &'a [MemberChange],
+        call: Call,
+    ) -> Answers<'a, Progress<()>> {
+        self.batch(
+            changes,
+            call,
+            Work {
+                operation: Operation::SetMembers,
+                owner: |change| &change.owner,
+                act: Store::set_members,
+            },
+        )
+    }
+
+    fn delete<'a>(
+        &'a self,
+        unwanted: &'a [Unwanted],
+        call: Call,
+    ) -> Answers<'a, Progress<AbsenceProof>> {
+        self.batch(
+            unwanted,
+            call,
+            Work {
+                operation: Operation::DeleteLoadBalancers,
+                owner: |unwanted| &unwanted.owner,
+                act: Store::delete,
+            },
+        )
+    }
+}
+
+impl SimCloud {
+    /// Adds a page of the list. What was deleted since the list began is left out.
+    fn read(
+        &self,
+        page: &[String],
+        cluster: &ClusterId,
+        depth: Depth,
+        list: &mut LoadBalancerList,
+    ) {
+        self.balancers().settled(|store| {
+            for balancer in page.iter().filter_map(|id| store.balancers.get(id)) {
+                let (id, names) = (&balancer.id, balancer.names());
+                let trouble = self.faults().trouble(Operation::ListLoadBalancers, &names);
+                if trouble == Some(Trouble::Malformed) {
+                    let line = format!("load balancer {id}: the cloud's answer makes no sense");
+                    list.malformed.push(line);
+                } else {
+                    let shown = store.describe(id, cluster, depth, Instant::now());
+                    list.load_balancers.extend(shown);
+                }
+            }
+        });
+    }
+
+    fn batch<'a, T: Clone + Send + Sync + 'static, A: Send + 'static>(
+        &'a self,
+        items: &'a [T],
+        call: Call,
+        work: Work<T, A>,
+    ) -> Answers<'a, A> {
+        let operation = work.operation;
+        let answers = async move {
+            match self.work(items, call, &work).await {
+                Ok(batch) => batch,
+                Err(error) => Batch {
+                    answers: (0..items.len()).map(|item| (item, Err(error.clone()))).collect(),
+                    unanswered: Vec::new(),
+                    permit: Permit::default(),
+                },
+            }
+        };
+        let answers = stream::once(answers).flat_map(move |batch| {
+            let Batch { answers, unanswered, permit } = batch;
+            let late = async move {
+                if !unanswered.is_empty() {
+                    sleep_until(call.end).await;
+                }
+                drop(permit);
+                let error = lost(operation, ErrorKind::Timeout, "took too long");
+                stream::iter(unanswered.into_iter().map(move |item| (item, Err(error.clone()))))
+            };
+            stream::iter(answers).chain(stream::once(late).flatten())
+        });
+        answers.boxed()
+    }
+
+    async fn work<T: Clone + Send + 'static, A: 'static>(
+        &self,
+        items: &[T],
+        call: Call,
+        work: &Work<T, A>,
+    ) -> Result<Batch<A>, CloudError> {
+        let most = LoadBalancers::traits(self).max_batch.max(1);
+        if items.len() > most {
+            let what = format!("{} load balancers in one call, at most {most}", items.len());
+            return Err(CloudError::new(ErrorKind::Invalid, what));
+        }
+        let operation = work.operation;
+        let permit = self.admit(operation, items.len(), call).await?;
+        // What is created is decided by what is found now, not when the write arrives.
+        let found: Vec<bool> = self.balancers().settled(|store| {
+            let owners = items.iter().map(|item| (work.owner)(item));
+            owners.map(|owner| store.owned(owner).next().is_some()).collect()
+        });
+        let effect = self.strike(operation, items.len(), call).await?;
+        let mut batch = Batch { answers: Vec::new(), unanswered: Vec::new(), permit };
+        for (at, (item, found)) in items.iter().zip(found).enumerate() {
+            let names = [(work.owner)(item).to_string()];
+            let context = Context {
+                now: Instant::now(),
+                term: batch.permit.term.or(call.term),
+                trouble: self.faults().trouble(operation, &names),
+                found,
+                wrong_project: effect == Some(Effect::WrongProject),
+            };
+            let answer = match &context.trouble {
+                Some(Trouble::Hang) => {
+                    batch.unanswered.push(at);
+                    continue;
+                }
+                Some(Trouble::Fail(error)) => Err(error.clone()),
+                Some(Trouble::Late(after)) => {
+                    let due = context.now + *after;
+                    self.balancers().0.lock().delay(due, later(work.act, item, &context));
+                    Err(lost(operation, ErrorKind::Unavailable, "the connection was cut"))
+                }
+                _ => self.balancers().settled(|store| (work.act)(store, item, &context)),
+            };
+            let is_lost = context.trouble == Some(Trouble::LoseAnswer) && answer.is_ok();
+            let error = || lost(operation, ErrorKind::Unavailable, "the connection was cut");
+            batch.answers.push((at, if is_lost { Err(error()) } else { answer }));
+        }
+        Ok(batch)
+    }
+}
+
+/// A request to be carried out later.
+fn later<T: Clone + Send + 'static, A: 'static>(
+    act: Act<T, A>,
+    item: &T,
+    context: &Context,
+) -> Late {
+    let (item, context) = (item.clone(), context.clone());
+    Box::new(move |store, now| drop(act(store, &item, &Context { now, trouble: None, ..context })))
+}
+
+/// An error after which a write may have taken effect.
+fn lost(operation: Operation, kind: ErrorKind, why: &str) -> CloudError {
+    let error = CloudError::new(kind, format!("{}: {why}", operation.as_str()));
+    if operation.writes() { error.that_may_be_done() } else { error }
+}

@@ -1,0 +1,202 @@
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::{
+    Call, ClusterId, Cure, Depth, Digest, FrontEnd, FrontEndPort, IpFamily, LoadBalancers, Members,
+    Owner, Phase, Progress, Protocol, Scope, Traffic, Unwanted, Wanted,
+};
+use futures::StreamExt as _;
+
+use super::*;
+use crate::{
+    cloud::{LoadBalancerCalls, SimCloud},
+    faults::{Effect, Fault, Trouble},
+};
+
+fn call() -> Call {
+    Call::waiting(Duration::from_secs(30))
+}
+
+fn wanted(name: &str) -> Wanted {
+    let front_end = FrontEnd {
+        owner: Owner {
+            cluster: ClusterId { name: "c".to_owned(), uid: "c".to_owned() },
+            uid: name.to_owned(),
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+        },
+        digest: Digest { version: 1, hash: 1 },
+        families: vec![IpFamily::V4],
+        ports: vec![FrontEndPort {
+            name: String::new(),
+            protocol: Protocol::Tcp,
+            port: 80,
+            member_port: Some(30080),
+            app_protocol: None,
+        }],
+        source_ranges: Vec::new(),
+        address: None,
+        affinity: None,
+        traffic: Traffic::Cluster,
+        class: None,
+        settings: BTreeMap::new(),
+        service: None,
+    };
+    let front_end = Arc::new(front_end);
+    Wanted { front_end, members: Members::default(), known: None, adopt: None }
+}
+
+async fn ensure(cloud: &SimCloud, wanted: &Wanted) -> Progress<ccm_cloud::LoadBalancer> {
+    let answers: Vec<_> = cloud.ensure(std::slice::from_ref(wanted), call()).collect().await;
+    answers.into_iter().next().unwrap().1.unwrap()
+}
+
+async fn phase(cloud: &SimCloud) -> Phase {
+    let cluster = wanted("a").front_end.owner.cluster.clone();
+    let list = LoadBalancers::list(cloud, &cluster, Scope::All, Depth::Summary, call()).await;
+    list.unwrap().load_balancers.remove(0).phase
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_takes_its_configured_time() {
+    let cloud = SimCloud::new();
+    let (thirty, five) = (Duration::from_secs(30), Duration::from_secs(5));
+    cloud.balancers().configure(|settings| {
+        settings.times = Times { create: thirty, delete: five, ..Times::default() };
+    });
+    let web = wanted("a");
+    assert!(matches!(ensure(&cloud, &web).await, Progress::InProgress(_)));
+    tokio::time::advance(thirty - Duration::from_millis(1)).await;
+    assert!(matches!(phase(&cloud).await, Phase::Pending(_)));
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert_eq!(phase(&cloud).await, Phase::Ready);
+    let Progress::Done(balancer) = ensure(&cloud, &web).await else { panic!("not done") };
+    assert_eq!(balancer.age, Some(thirty));
+    let unwanted = [Unwanted {
+        owner: web.front_end.owner.clone(),
+        known: None,
+        duplicate: false,
+        settings: BTreeMap::new(),
+        service: None,
+    }];
+    let delete = || async { cloud.delete(&unwanted, call()).next().await.unwrap().1.unwrap() };
+    assert!(matches!(delete().await, Progress::InProgress(_)));
+    tokio::time::advance(five).await;
+    assert_eq!(cloud.balancers().all(), []);
+    assert!(matches!(delete().await, Progress::Done(_)));
+    let kinds: Vec<_> = cloud.balancers().writes().into_iter().map(|write| write.kind).collect();
+    assert_eq!(kinds, [WriteKind::Create, WriteKind::Delete]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stuck_load_balancer_stays_pending_and_a_broken_one_fails_after_its_time() {
+    let cloud = SimCloud::new();
+    cloud.balancers().configure(|settings| settings.times.create = Duration::from_secs(10));
+    let trouble = |trouble| Fault::new(Effect::LoadBalancers(Vec::new(), trouble));
+    cloud.faults().add(trouble(Trouble::Stick).times(1));
+    ensure(&cloud, &wanted("a")).await;
+    tokio::time::advance(Duration::from_hours(24)).await;
+    assert!(matches!(phase(&cloud).await, Phase::Pending(_)));
+    cloud.balancers().remove("lb-00001");
+    cloud.faults().add(trouble(Trouble::Break(Cure::Person)).times(1));
+    ensure(&cloud, &wanted("b")).await;
+    assert!(matches!(phase(&cloud).await, Phase::Pending(_)));
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert!(matches!(phase(&cloud).await, Phase::Failed { cure: Cure::Person, .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_are_unique_and_of_the_wanted_families() {
+    let cloud = SimCloud::new();
+    cloud.balancers().configure(|settings| settings.traits.dual_stack = true);
+    let mut seen = BTreeSet::new();
+    for number in 0..300 {
+        let mut one = wanted(&number.to_string());
+        Arc::make_mut(&mut one.front_end).families = vec![IpFamily::V6, IpFamily::V4];
+        ensure(&cloud, &one).await;
+        let balancer = cloud.balancers().of(&one.front_end.owner).remove(0);
+        assert_eq!(balancer.families(), [IpFamily::V6, IpFamily::V4]);
+        seen.extend(balancer.addresses);
+    }
+    assert_eq!(seen.len(), 600);
+    // A family goes, and the address of the other stays.
+    let mut one = wanted("7");
+    let before = cloud.balancers().of(&one.front_end.owner).remove(0).addresses;
+    Arc::make_mut(&mut one.front_end).families = vec![IpFamily::V4];
+    ensure(&cloud, &one).await;
+    assert_eq!(cloud.balancers().of(&one.front_end.owner)[0].addresses, before[1..]);
+    cloud.balancers().configure(|settings| settings.hostnames = true);
+    let Progress::Done(balancer) = ensure(&cloud, &one).await else { panic!("not done") };
+    let name = ccm_cloud::IngressAddress::Hostname(format!("{}.sim.example", balancer.id));
+    assert_eq!(balancer.ingress[0].address, name);
+}
+
+/// With the credentials of the wrong project everything looks gone, also what is to be deleted.
+#[tokio::test(start_paused = true)]
+async fn the_wrong_project_shows_no_load_balancers() {
+    let cloud = SimCloud::new();
+    ensure(&cloud, &wanted("a")).await;
+    cloud.faults().add(Fault::new(Effect::WrongProject));
+    let owner = wanted("a").front_end.owner.clone();
+    let list = LoadBalancers::list(&cloud, &owner.cluster, Scope::All, Depth::Summary, call());
+    assert_eq!(list.await.unwrap().load_balancers, []);
+    let unwanted = [Unwanted {
+        owner,
+        known: None,
+        duplicate: false,
+        settings: BTreeMap::new(),
+        service: None,
+    }];
+    let answer = cloud.delete(&unwanted, call()).next().await.unwrap().1;
+    assert!(matches!(answer, Ok(Progress::Done(_))));
+    assert_eq!(cloud.balancers().all().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_may_have_no_load_balancers() {
+    let cloud = SimCloud::new();
+    assert!(ccm_cloud::Cloud::load_balancers(&cloud).unwrap().is_some());
+    cloud.balancers().configure(|settings| settings.offered = false);
+    assert!(ccm_cloud::Cloud::load_balancers(&cloud).unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_and_writes_are_counted() {
+    let cloud = SimCloud::new();
+    let before = cloud.calls();
+    let both = ["a", "b"].map(wanted);
+    let answers: Vec<_> = cloud.ensure(&both, call()).collect().await;
+    assert_eq!(answers.len(), 2);
+    ensure(&cloud, &both[0]).await;
+    let calls = cloud.calls().since(&before);
+    let expect = LoadBalancerCalls { ensure: 2, items: 3, ..LoadBalancerCalls::default() };
+    assert_eq!((calls.load_balancers, calls.total()), (expect, 2));
+    assert!(calls.to_string().contains("2 ensures"), "{calls}");
+    assert_eq!(cloud.balancers().written(WriteKind::Create), 2);
+    assert_eq!(cloud.balancers().written(WriteKind::Members), 0);
+}
+
+/// A frozen leader's creation arrives after its successor's.
+#[tokio::test(start_paused = true)]
+async fn a_late_write_finds_another_world() {
+    for (fences, count) in [(false, 2), (true, 1)] {
+        let cloud = SimCloud::new();
+        cloud.balancers().configure(|settings| settings.fences = fences);
+        let minute = Duration::from_secs(60);
+        let late = Effect::LoadBalancers(Vec::new(), Trouble::Late(minute));
+        cloud.faults().add(Fault::new(late).times(1));
+        let web = wanted("a");
+        let ensure_in = async |term| {
+            let call = call().in_term(Some(term));
+            cloud.ensure(std::slice::from_ref(&web), call).next().await.unwrap().1
+        };
+        assert!(ensure_in(1).await.unwrap_err().maybe_done);
+        assert_eq!(cloud.balancers().all(), []);
+        assert!(matches!(ensure_in(2).await, Ok(Progress::Done(_))));
+        tokio::time::advance(minute - Duration::from_millis(1)).await;
+        assert_eq!(cloud.balancers().all().len(), 1);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(cloud.balancers().written(WriteKind::Create), count);
+        let terms: Vec<_> = cloud.balancers().writes().iter().map(|write| write.term).collect();
+        assert_eq!(terms, [Some(2), Some(1)][..count]);
+    }
+}

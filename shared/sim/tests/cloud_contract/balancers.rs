@@ -1,0 +1,14 @@
+//! The promises about load balancers, one function each.
+
+mod failures;
+mod lists;
+mod members;
+mod ownership;
+mod progress;
+mod world;
+
+pub use failures::*;
+pub use lists::*;
+pub use members::*;
+pub use ownership::*;
+pub use progress::*;
