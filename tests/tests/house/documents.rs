@@ -158,7 +158,8 @@ fn is_reference(name: &str) -> bool {
 /// The names of all series that a program can have.
 fn series() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
-    for family in everything().expect("the programs print their metrics") {
+    let families = everything().unwrap_or_else(|error| panic!("{error:#}"));
+    for family in families {
         let parts = ["", "_bucket", "_sum", "_count"];
         let parts = if family.kind == "histogram" { &parts[..] } else { &parts[..1] };
         all.extend(parts.iter().map(|part| format!("{}{part}", family.name)));
