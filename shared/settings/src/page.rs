@@ -13,7 +13,8 @@ pub fn markdown(catalogue: &Catalogue) -> String {
          Printed by `{binary} --print-options-markdown`; a test compares this page with the program.\n\n\
          Each setting can be given in four ways; later ones win: its default, its key in the file of `--config`, its\n\
          environment variable, its flag. A setting marked \"live\" changes while the program runs when the file changes.\n\
-         Durations are written as in Go: `5m0s`, `1h30m`, `250ms`. In flag names `_` stands for `-` as well.\n"
+         Durations are written as in Go: `5m0s`, `1h30m`, `250ms`. In flag names `_` stands for `-` as well.\n\
+         `--check-config` reads and checks all of them, reports every problem and ends; `--help` and `--version` print.\n"
     );
     let mut section = "";
     for entry in catalogue.entries() {

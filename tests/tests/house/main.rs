@@ -3,6 +3,7 @@
 mod alerts;
 mod circles;
 mod dashboards;
+mod documents;
 mod histories;
 mod pages;
 mod suites;

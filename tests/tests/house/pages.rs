@@ -4,7 +4,7 @@
 use ccm_runtime::programs;
 use ccm_tests::{measured, metrics_page, printed};
 
-fn everything() -> anyhow::Result<Vec<measured::Family>> {
+pub(super) fn everything() -> anyhow::Result<Vec<measured::Family>> {
     let mut all = Vec::new();
     for listing in programs::ALL {
         all.extend(printed::metrics(listing.identity.binary)?);

@@ -7,12 +7,12 @@ use std::{
 
 use walkdir::WalkDir;
 
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     ccm_tests::cluster::repository()
 }
 
 /// The files that belong to the project, by their ending.
-fn files(endings: &[&str]) -> Vec<PathBuf> {
+pub(super) fn files(endings: &[&str]) -> Vec<PathBuf> {
     let skipped = ["target", ".git", "node_modules"];
     let walk = WalkDir::new(root()).into_iter().filter_entry(move |entry| {
         !entry.file_name().to_str().is_some_and(|name| skipped.contains(&name))
@@ -28,12 +28,12 @@ fn files(endings: &[&str]) -> Vec<PathBuf> {
         .collect()
 }
 
-fn read(path: &Path) -> String {
+pub(super) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Fails with every broken place at once.
-fn check(rule: &str, broken: &[String]) {
+pub(super) fn check(rule: &str, broken: &[String]) {
     assert!(broken.is_empty(), "{rule}:\n  {}", broken.join("\n  "));
 }
 

@@ -258,6 +258,8 @@ impl WatchHealth {
         match &self.error {
             Some(error) => error.to_string(),
             None if self.has_missed => "it does not show changes that a list shows".to_owned(),
+            // Normal at a start, and a fault later.
+            None if self.proven.is_none() => "it has shown nothing since the start".to_owned(),
             None => "no event and no bookmark".to_owned(),
         }
     }

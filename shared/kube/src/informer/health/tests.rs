@@ -58,6 +58,7 @@ fn forbidden() -> ApiError {
     ApiError::Forbidden("no right to watch".to_owned())
 }
 
+const NOTHING_YET: &str = "it has shown nothing since the start";
 const NOTHING: &str = "no event and no bookmark";
 const MISSED: &str = "it does not show changes that a list shows";
 
@@ -66,7 +67,7 @@ async fn a_watch_has_to_show_that_it_works() {
     let mut case = Case::begin();
     assert_eq!(
         case.silence(1),
-        Some(silent(0, NOTHING)),
+        Some(silent(0, NOTHING_YET)),
         "a list and an accepted watch are no proof"
     );
     case.shows(1, "101");
@@ -80,10 +81,10 @@ async fn a_watch_has_to_show_that_it_works() {
 async fn at_the_version_of_the_server_nothing_was_missed() {
     let mut case = Case::begin();
     case.compares(0, "100");
-    assert_eq!(case.silence(1), Some(silent(0, NOTHING)), "nothing can have been written yet");
+    assert_eq!(case.silence(1), Some(silent(0, NOTHING_YET)), "nothing can have been written yet");
     case.health.ended(case.at(1));
     case.compares(2, "100");
-    assert_eq!(case.silence(2), Some(silent(0, NOTHING)), "a watch that was cut");
+    assert_eq!(case.silence(2), Some(silent(0, NOTHING_YET)), "a watch that was cut");
     case.health.accepted(case.at(3));
     case.health.ended(case.at(6));
     case.compares(6, "100");

@@ -1,0 +1,319 @@
+//! What the pages name exists: targets of make, flags, metrics, events, files, headings.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    pages::everything,
+    tidy::{check, files, read, root},
+};
+
+/// Flags of other programs that the pages name.
+const FOREIGN: [(&str, &[&str]); 7] = [
+    (
+        "kubectl",
+        &[
+            "as",
+            "field-selector",
+            "from-file",
+            "from-literal",
+            "ignore-not-found",
+            "list",
+            "no-headers",
+            "overwrite",
+            "prefix",
+            "previous",
+            "raw",
+            "sort-by",
+            "tail",
+            "type",
+        ],
+    ),
+    ("cargo", &["all-targets", "example", "release", "test"]),
+    ("the kubelet", &["node-ip", "provider-id"]),
+    ("etcdutl", &["bump-revision"]),
+    ("the benchmarks", &["seed"]),
+    ("tests/openstack/up", &["flavour", "fresh", "load-balancers", "state"]),
+    ("openstack", &["os-cloud"]),
+];
+
+/// The pages for operators and developers, with their text without blocks of Rust.
+fn pages() -> Vec<(PathBuf, String)> {
+    let folders = ["docs", "grafana", "manifests", "tests"].map(|folder| root().join(folder));
+    let is_page = |path: &PathBuf| {
+        path.parent() == Some(&root()) || folders.iter().any(|folder| path.starts_with(folder))
+    };
+    let pages: Vec<_> = files(&["md"]).into_iter().filter(is_page).collect();
+    assert!(pages.len() > 40, "the pages were not found: {pages:?}");
+    pages.into_iter().map(|path| (path.clone(), without_rust(&read(&path)))).collect()
+}
+
+/// Blocks of Rust become empty lines: their words are not commands.
+fn without_rust(text: &str) -> String {
+    let mut is_rust = false;
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        is_rust |= line.starts_with("```rust");
+        lines.push(if is_rust { "" } else { line });
+        is_rust &= line != "```";
+    }
+    lines.join("\n")
+}
+
+/// The code of a line: between backticks, or all of it in a block.
+fn code(line: &str) -> Vec<&str> {
+    let mut parts: Vec<_> = line.split('`').skip(1).step_by(2).collect();
+    if parts.is_empty() {
+        parts.push(line);
+    }
+    parts
+}
+
+/// Complains about everything in the code of the pages that `wrong` returns. Pages about this
+/// code have arrows and crates instead of flags and metrics.
+fn in_code(rule: &str, wrong: impl Fn(&Path, &str) -> Vec<String>) {
+    let mut broken = Vec::new();
+    let is_about_code = |path: &Path| {
+        path.ends_with("ARCHITECTURE.md") || path.starts_with(root().join("docs/decisions"))
+    };
+    for (path, text) in pages().into_iter().filter(|(path, _)| !is_about_code(path)) {
+        for (number, line) in text.lines().enumerate() {
+            let found = code(line).into_iter().flat_map(|part| wrong(&path, part));
+            broken.extend(found.map(|what| format!("{}:{}: {what}", path.display(), number + 1)));
+        }
+    }
+    check(rule, &broken);
+}
+
+fn word(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-');
+    text.get(..end.unwrap_or(text.len())).unwrap_or_default()
+}
+
+/// The target of `[NAME=value...] make [target]`.
+fn target(command: &str) -> Option<&str> {
+    let mut words = command.split_whitespace().skip_while(|word| word.contains('='));
+    (words.next()? == "make").then(|| words.find(|word| !word.contains('=')).map(word))?
+}
+
+#[test]
+fn every_target_of_make_exists() {
+    let makefile = read(&root().join("Makefile"));
+    let known: BTreeSet<&str> = makefile
+        .lines()
+        .filter(|line| !line.starts_with(['\t', ' ', '#']))
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, _)| name)
+        .collect();
+    assert!(known.contains("demo"), "the targets were not found: {known:?}");
+    in_code("the Makefile has no such target", |_, part| {
+        target(part).filter(|name| !known.contains(name)).map(str::to_owned).into_iter().collect()
+    });
+}
+
+/// The flags in a text, without their dashes.
+fn flags(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices("--").filter_map(|(at, _)| {
+        let before = text.get(..at)?.chars().next_back();
+        let name = word(text.get(at + 2..)?);
+        let is_flag = name.starts_with(|c: char| c.is_ascii_lowercase());
+        let begins = !before.is_some_and(|c| c.is_ascii_alphanumeric() || c == '-');
+        (is_flag && begins).then_some(name)
+    })
+}
+
+#[test]
+fn every_flag_exists() {
+    let references: Vec<_> = pages()
+        .into_iter()
+        .filter(|(path, _)| {
+            path.file_name().is_some_and(|name| is_reference(&name.to_string_lossy()))
+        })
+        .collect();
+    let mut known: BTreeSet<&str> = references.iter().flat_map(|(_, text)| flags(text)).collect();
+    assert!(known.contains("kube-api-qps"), "the options were not found");
+    let foreign: BTreeSet<&str> = FOREIGN.iter().flat_map(|(_, names)| *names).copied().collect();
+    known.extend(&foreign);
+    // Upstream's own flags, which the pages about parity discuss.
+    let is_parity = |path: &Path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("parity"))
+    };
+    in_code("no program has such a flag", |path, part| {
+        let unknown = flags(part).filter(|name| !is_parity(path) && !known.contains(name));
+        unknown.map(|name| format!("--{name}")).collect()
+    });
+    let pages = pages();
+    let named: BTreeSet<&str> = pages.iter().flat_map(|(_, text)| flags(text)).collect();
+    let unused: Vec<_> = foreign.difference(&named).map(|name| (*name).to_owned()).collect();
+    check("FOREIGN lists a flag that no page names", &unused);
+}
+
+fn is_reference(name: &str) -> bool {
+    name.starts_with("options-")
+}
+
+/// The names of all series that a program can have.
+fn series() -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    let families = everything().unwrap_or_else(|error| panic!("{error:#}"));
+    for family in families {
+        let parts = ["", "_bucket", "_sum", "_count"];
+        let parts = if family.kind == "histogram" { &parts[..] } else { &parts[..1] };
+        all.extend(parts.iter().map(|part| format!("{}{part}", family.name)));
+    }
+    all
+}
+
+#[test]
+fn every_metric_exists() {
+    let known = series();
+    in_code("no program has such a metric", |_, part| {
+        let name = word(part);
+        let rest = part.get(name.len()..).unwrap_or_default();
+        let is_metric = ["ccm_", "openstack_"].iter().any(|prefix| name.starts_with(prefix));
+        let is_known = known.contains(name)
+            || (rest.starts_with('*') || name.ends_with('_')) && begins(&known, name);
+        let is_wrong = is_metric && !rest.starts_with("::") && !is_known;
+        is_wrong.then(|| part.to_owned()).into_iter().collect()
+    });
+}
+
+fn begins(known: &BTreeSet<String>, head: &str) -> bool {
+    known.range(head.to_owned()..).next().is_some_and(|name| name.starts_with(head))
+}
+
+/// The literal beginnings of everything that an extended regular expression of our pages
+/// matches: `^(a_(b|c)|d.*e)` begins with `a_b`, `a_c` or `d`.
+fn heads(pattern: &str) -> Vec<String> {
+    let pattern = pattern.trim_start_matches('^');
+    let alternatives = split(pattern);
+    if alternatives.len() > 1 {
+        return alternatives.into_iter().flat_map(heads).collect();
+    }
+    let literal = word(pattern);
+    let rest = pattern.get(literal.len()..).unwrap_or_default();
+    let Some(inner) = rest.strip_prefix('(') else { return vec![literal.to_owned()] };
+    let end = inner.char_indices().scan(1, |depth, (at, c)| {
+        *depth += i32::from(c == '(') - i32::from(c == ')');
+        Some((at, *depth))
+    });
+    let end = end.into_iter().find(|(_, depth)| *depth == 0).map_or(inner.len(), |(at, _)| at);
+    let (inner, tail) = inner.split_at(end);
+    let tail = tail.trim_start_matches(')');
+    let each = split(inner).into_iter().flat_map(|inner| heads(&format!("{inner}{tail}")));
+    each.map(|head| format!("{literal}{head}")).collect()
+}
+
+/// The alternatives of a pattern, outside of parentheses.
+fn split(pattern: &str) -> Vec<&str> {
+    let mut depth = 0;
+    let is_border = |c: char| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        c == '|' && depth == 0
+    };
+    pattern.split(is_border).collect()
+}
+
+#[test]
+fn heads_are_all_beginnings() {
+    assert_eq!(heads("^(a_(b|c)_d|e.*(f|g)|h{i})"), ["a_b_d", "a_c_d", "e", "h"]);
+    assert_eq!(heads("^one"), ["one"]);
+}
+
+/// A pattern that matches nothing shows nothing, which looks as if all was well.
+#[test]
+fn every_pattern_for_metrics_matches_some() {
+    let known = series();
+    let (mut broken, mut patterns) = (Vec::new(), 0);
+    for (path, text) in pages() {
+        for line in text.lines() {
+            let by_page = line.strip_prefix("page metrics ");
+            let by_curl = line.split_once("/metrics | grep -E ").map(|(_, rest)| rest);
+            let Some(rest) = by_page.or(by_curl) else { continue };
+            let quoted = rest.strip_prefix('\'').and_then(|rest| rest.split('\'').next());
+            let pattern = quoted.or_else(|| rest.split_whitespace().next()).unwrap_or_default();
+            patterns += 1;
+            let unknown = heads(pattern).into_iter().filter(|head| !begins(&known, head));
+            broken.extend(unknown.map(|head| format!("{}: {head}: {line}", path.display())));
+        }
+    }
+    assert!(patterns > 15, "the patterns were not found: {patterns}");
+    check("no metric begins like this", &broken);
+}
+
+#[test]
+fn every_selected_event_exists() {
+    let sources = files(&["rs"]).into_iter().filter(|path| {
+        path.components().any(|part| part.as_os_str() == "src")
+            && !path.starts_with(root().join("tests"))
+    });
+    let sources: String = sources.map(|path| read(&path)).collect();
+    in_code("no program writes such an event", |_, part| {
+        let reasons = part.split("reason=").skip(1).map(word).filter(|reason| !reason.is_empty());
+        let unknown = reasons.filter(|reason| {
+            part.contains("--field-selector") && !sources.contains(&format!("\"{reason}\""))
+        });
+        unknown.map(str::to_owned).collect()
+    });
+}
+
+#[test]
+fn every_file_exists() {
+    let top = ["bench/", "bins/", "docs/", "grafana/", "manifests/", "shared/", "tests/"];
+    // `tests/world` of the controller's own crate: like that of the template.
+    let crates = root().join("bins/template-ccm");
+    in_code("there is no such file", |path, part| {
+        let is_path = top.iter().any(|top| part.starts_with(top));
+        let is_plain = !part.contains(|c: char| c.is_whitespace() || "<*{".contains(c));
+        let folder = path.parent().unwrap_or(path).to_owned();
+        let exists = [root(), crates.clone(), folder].iter().any(|base| base.join(part).exists())
+            || any_crate_has(part);
+        (is_path && is_plain && !exists).then(|| part.to_owned()).into_iter().collect()
+    });
+}
+
+fn any_crate_has(path: &str) -> bool {
+    ["bins", "shared"].iter().any(|folder| {
+        let crates = fs::read_dir(root().join(folder)).into_iter().flatten().flatten();
+        path.starts_with("tests/")
+            && crates.into_iter().any(|entry| entry.path().join(path).exists())
+    })
+}
+
+/// The anchor that Git hosts give a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+#[test]
+fn links_lead_to_headings_that_exist() {
+    let pages = pages();
+    let anchors: BTreeMap<PathBuf, BTreeSet<String>> = pages
+        .iter()
+        .map(|(path, text)| {
+            let headings = text.lines().filter(|line| line.starts_with('#'));
+            let anchors = headings.map(|line| anchor(line.trim_start_matches('#'))).collect();
+            (path.canonicalize().expect("the page exists"), anchors)
+        })
+        .collect();
+    let (mut broken, mut links) = (Vec::new(), 0);
+    for (path, text) in &pages {
+        let targets = text.split("](").skip(1).filter_map(|part| part.split(')').next());
+        for target in targets.filter(|target| !target.contains("://")) {
+            let Some((file, heading)) = target.split_once('#') else { continue };
+            let folder = path.parent().unwrap_or(path);
+            let page = if file.is_empty() { path.clone() } else { folder.join(file) };
+            links += 1;
+            let known = page.canonicalize().ok().and_then(|page| anchors.get(&page));
+            if !known.is_some_and(|known| known.contains(heading)) {
+                broken.push(format!("{}: {target}", path.display()));
+            }
+        }
+    }
+    assert!(links > 50, "the links were not found: {links}");
+    check("a link leads to no heading", &broken);
+}
