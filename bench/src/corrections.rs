@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use ccm_sim::{poll, program::Program};
 use ccm_tests::nodes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -20,7 +20,7 @@ use crate::{
 const AT_ONCE: usize = 16;
 const LIMIT: Duration = Duration::from_mins(10);
 /// New nodes one by one: each alone in its lookup.
-const SINGLE: (usize, Duration) = (60, Duration::from_millis(500));
+const SINGLE: (usize, Duration) = (100, Duration::from_millis(500));
 /// New nodes in a steady stream: the lookups have many nodes each.
 const STREAM: (usize, Duration) = (300, Duration::from_millis(100));
 /// Writes of this kind are corrections: a new node's labels are written with its taint.
@@ -46,6 +46,8 @@ pub async fn measure(arena: &Arena, count: usize) -> Result<()> {
 
     let place = (arena, &untainted);
     let program = arena.node_ccm(&launch(arena, "0")).await?;
+    // Its first refresh ends.
+    sleep(Duration::from_secs(15)).await;
     let without = new_nodes(place, "quiet").await?;
     print("quiet fleet", &without);
     let with = during_corrections(place, &program, "zone-other", "limited").await?;
@@ -104,6 +106,8 @@ async fn during_corrections(
     let waits = new_nodes(place, prefix).await?;
     let (took, written) = (start.elapsed(), program.metric(WRITES).await? - first);
     let waiting = program.metric("ccm_node_corrections_waiting").await?;
+    // Without a limit they end early.
+    ensure!(waiting > 0.0 || prefix == "unlimited", "the corrections ended before the new nodes");
     println!(
         "{written:.0} corrections in {:.1} s, {waiting:.0} of {changed} nodes still wait: {:.1} writes/s",
         took.as_secs_f64(),

@@ -312,7 +312,12 @@ mod tests {
             std::future::pending().await
         }
 
-        fn lookup_each<'a>(&'a self, nodes: &'a [NodeIdentity], _: Detail, _: Call) -> Answers<'a> {
+        fn lookup_each<'a>(
+            &'a self,
+            nodes: &'a [NodeIdentity],
+            _: Detail,
+            _: Call,
+        ) -> Answers<'a, Lookup> {
             let known = (0..nodes.len()).rev().filter(|place| *place != 1);
             let answers = known.map(|place| (place, Ok(Lookup::NotOurs("stuck".to_owned()))));
             stream::iter(answers.chain([(7, Err(late(Call::routine(GRACE))))]))

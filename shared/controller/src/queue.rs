@@ -246,9 +246,9 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
             let taken = self.take(max);
             if !taken.is_empty() {
                 // Keys that a timer adds are not part of a burst.
-                if let Some(priority) = taken.iter().filter_map(|taken| taken.new).min() {
-                    batch_window.taken(priority, window, Instant::now());
-                }
+                let new = |priority| taken.iter().any(|taken| taken.new == Some(priority));
+                let new = (new(Priority::Urgent), new(Priority::Routine));
+                batch_window.taken(new, window, Instant::now());
                 return Some(taken.into_iter().map(|taken| taken.key).collect());
             }
         }
@@ -269,17 +269,17 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         Some(window)
     }
 
-    /// Whether an urgent key waits, and the window for the keys that wait.
+    /// Whether a new urgent key waits, and the window for the keys that wait.
     fn window(&self, batch_window: &BatchWindow) -> (bool, Duration) {
         let core = self.shared.core.lock();
-        let is_urgent = core.has_urgent();
-        let priority = if is_urgent { Priority::Urgent } else { Priority::Routine };
-        let new = core.oldest_new(priority).map(|since| (priority, since));
-        (is_urgent, batch_window.window(new))
+        let oldest = |priority| Some((priority, core.oldest_new(priority)?));
+        let urgent = oldest(Priority::Urgent);
+        let new = urgent.or_else(|| oldest(Priority::Routine));
+        (urgent.is_some(), batch_window.window(new))
     }
 
-    /// Waits until `count` keys wait, until the deadline, or, unless `for_all`, until an urgent
-    /// key waits; `None` once the queue is shut down.
+    /// Waits until `count` keys wait, until the deadline, or, unless `for_all`, until a new
+    /// urgent key waits; `None` once the queue is shut down.
     async fn wait_for(&self, count: usize, deadline: Option<Instant>, for_all: bool) -> Option<()> {
         loop {
             let changed = pin!(self.shared.changed.notified());
@@ -290,7 +290,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
                     return None;
                 }
                 let enough = core.ready_len(now) >= count
-                    || (!for_all && core.has_urgent())
+                    || (!for_all && core.oldest_new(Priority::Urgent).is_some())
                     || deadline.is_some_and(|deadline| deadline <= now);
                 if enough {
                     return Some(());

@@ -150,6 +150,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The fields of an object; none if it is absent.
+    #[must_use]
     pub fn object(&self, key: &str) -> Self {
         self.get(key).unwrap_or_default()
     }

@@ -274,7 +274,7 @@ impl PassInput<'_> {
         let is_proof = match proof.method {
             ProofMethod::ById => true,
             ProofMethod::BySystemUuid | ProofMethod::ByName => !view.has_id,
-            ProofMethod::ProvidersWord => false,
+            ProofMethod::ByOwner | ProofMethod::ProvidersWord => false,
         };
         is_proof && answered.since(self.asked) <= self.policy.evidence_age
     }

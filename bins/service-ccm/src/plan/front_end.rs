@@ -169,7 +169,7 @@ impl Reading<'_> {
             let what = "a load balancer needs at least one port";
             self.problems.push(Problem::fatal("spec.ports", what));
         }
-        ports.sort_by(|one, other| (one.protocol, one.port).cmp(&(other.protocol, other.port)));
+        ports.sort_by_key(|port| (port.protocol, port.port));
         ports
     }
 

@@ -82,13 +82,19 @@ impl BatchWindow {
         }
     }
 
-    /// Records that a batch with this window and new keys of this priority was taken now.
-    pub(super) fn taken(&mut self, priority: Priority, window: Duration, now: Instant) {
-        let last = match priority {
-            Priority::Urgent => &mut self.urgent,
-            Priority::Routine => &mut self.routine,
-        };
-        *last = Some(Batch { window, taken: now });
+    /// Records that a batch with this window was taken now, and whether it had new urgent and new
+    /// routine keys. Routine keys that came along with urgent ones go on with their burst.
+    pub(super) fn taken(&mut self, new: (bool, bool), window: Duration, now: Instant) {
+        match new {
+            (true, has_routine) => {
+                self.urgent = Some(Batch { window, taken: now });
+                if let Some(routine) = self.routine.as_mut().filter(|_| has_routine) {
+                    routine.taken = now;
+                }
+            }
+            (false, true) => self.routine = Some(Batch { window, taken: now }),
+            (false, false) => {}
+        }
     }
 
     fn last(&self, priority: Priority) -> Option<Batch> {
@@ -107,20 +113,26 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    fn urgent(since: Instant) -> Option<(Priority, Instant)> {
-        Some((Priority::Urgent, since))
+    const URGENT: (bool, bool) = (true, false);
+    const ROUTINE: (bool, bool) = (false, true);
+
+    fn urgent(since: Instant) -> (Priority, Instant) {
+        (Priority::Urgent, since)
     }
 
     #[test]
     fn routine_keys_do_not_widen_the_window_of_urgent_ones() {
         let mut batch_window = BatchWindow::default();
         let now = Instant::now();
-        batch_window.taken(Priority::Routine, ms(2000), now);
+        batch_window.taken(ROUTINE, ms(2000), now);
         assert_eq!(batch_window.window(Some((Priority::Routine, now))), ms(3000));
-        assert_eq!(batch_window.window(urgent(now)), ms(10));
-        batch_window.taken(Priority::Urgent, ms(10), now);
-        assert_eq!(batch_window.window(urgent(now)), ms(40));
-        assert_eq!(batch_window.window(Some((Priority::Routine, now))), ms(3000));
+        assert_eq!(batch_window.window(Some(urgent(now))), ms(10));
+        batch_window.taken(URGENT, ms(10), now);
+        assert_eq!(batch_window.window(Some(urgent(now))), ms(40));
+        let later = now + ms(10_000);
+        assert_eq!(batch_window.window(Some((Priority::Routine, later))), ms(10));
+        batch_window.taken((true, true), ms(40), later);
+        assert_eq!(batch_window.window(Some((Priority::Routine, later))), ms(3000));
     }
 
     #[test]
@@ -129,9 +141,9 @@ mod tests {
         let mut now = Instant::now();
         let mut windows = Vec::new();
         for _ in 0..8 {
-            let window = batch_window.window(urgent(now));
+            let window = batch_window.window(Some(urgent(now)));
             windows.push(window.as_millis());
-            batch_window.taken(Priority::Urgent, window, now);
+            batch_window.taken(URGENT, window, now);
             now += ms(100);
         }
         assert_eq!(windows, [10, 40, 160, 640, 2560, 3000, 3000, 3000]);
@@ -141,7 +153,7 @@ mod tests {
     fn quiet_undoes_the_growth() {
         let mut batch_window = BatchWindow::default();
         let now = Instant::now();
-        batch_window.taken(Priority::Urgent, ms(2000), now);
+        batch_window.taken(URGENT, ms(2000), now);
         for (idle, expect) in [
             (0, 3000),
             (124, 3000),
@@ -152,13 +164,13 @@ mod tests {
             (3_600_000, 10),
         ] {
             assert_eq!(
-                batch_window.window(urgent(now + ms(idle))),
+                batch_window.window(Some(urgent(now + ms(idle)))),
                 ms(expect),
                 "{idle} ms of quiet"
             );
         }
         assert_eq!(
-            batch_window.window(urgent(now - ms(50))),
+            batch_window.window(Some(urgent(now - ms(50)))),
             ms(3000),
             "a key that a full batch left over"
         );
@@ -170,8 +182,8 @@ mod tests {
         let config = BatchWindowConfig { first: ms(50), most: ms(10), quiet: Duration::ZERO };
         let mut batch_window = BatchWindow::new(config);
         let now = Instant::now();
-        batch_window.taken(Priority::Urgent, ms(50), now);
-        assert_eq!(batch_window.window(urgent(now)), ms(50));
-        assert_eq!(batch_window.window(urgent(now + ms(1))), ms(50));
+        batch_window.taken(URGENT, ms(50), now);
+        assert_eq!(batch_window.window(Some(urgent(now))), ms(50));
+        assert_eq!(batch_window.window(Some(urgent(now + ms(1)))), ms(50));
     }
 }

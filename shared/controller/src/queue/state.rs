@@ -278,11 +278,6 @@ impl<K: Clone + Eq + Hash> Core<K> {
             .min()
     }
 
-    /// Whether an urgent key waits.
-    pub(super) fn has_urgent(&self) -> bool {
-        !self.urgent.is_empty()
-    }
-
     /// Since when the oldest waiting key of this priority has been waiting, among those that are
     /// not retries and were not added by a timer only.
     pub(super) fn oldest_new(&self, priority: Priority) -> Option<Instant> {

@@ -63,8 +63,6 @@ struct State {
     is_unreachable: bool,
     /// Whether lists can be streamed.
     can_stream: bool,
-    /// Whether another kind is written before each list.
-    is_busy: bool,
     requests: Vec<(Instant, String)>,
 }
 
@@ -85,11 +83,6 @@ impl Server {
     /// Offers streamed lists from now on.
     pub fn offer_streams(&self) {
         self.state.lock().can_stream = true;
-    }
-
-    /// Writes another kind before each list from now on.
-    pub fn be_busy(&self) {
-        self.state.lock().is_busy = true;
     }
 
     /// Refuses all connections from now on, or no longer.
@@ -264,9 +257,6 @@ impl Server {
     fn list(&self, query: &HashMap<String, String>) -> Answer {
         let limit: usize = query.get("limit").map_or(usize::MAX, |limit| limit.parse().unwrap());
         let mut state = self.state.lock();
-        if state.is_busy {
-            self.write_elsewhere();
-        }
         state.read_at = *self.version.borrow();
         let (snapshot, from): (usize, usize) = match query.get("continue") {
             Some(token) => {

@@ -1,6 +1,6 @@
 //! Front ends of Services, and what is wrong with Services.
 
-use ccm_objects::ServicePort;
+use ccm_objects::{ServiceIngress, ServicePort};
 
 use super::*;
 
@@ -94,7 +94,7 @@ fn the_digest_follows_the_configuration_and_nothing_else() {
     let same: [ServiceDetails; 4] = [
         ServiceDetails { ports: vec![port("TCP", 80), port("TCP", 443)], ..details() },
         ServiceDetails { annotations: [("x/y".into(), "z".into())].into(), ..details() },
-        ServiceDetails { ingress: vec![Default::default()], ..details() },
+        ServiceDetails { ingress: vec![ServiceIngress::default()], ..details() },
         ServiceDetails { source_ranges: vec!["0.0.0.0/0".into(), "::/0".into()], ..details() },
     ];
     for same in same {

@@ -223,3 +223,26 @@ async fn an_urgent_key_ends_the_window_of_routine_ones() {
     assert_eq!(batch, Some(vec![101, 100]));
     assert!(start.elapsed() < Duration::from_millis(520), "{:?}", start.elapsed());
 }
+
+/// Keys that come again, because their nodes are not known yet, end no window.
+#[tokio::test(start_paused = true)]
+async fn an_urgent_key_that_comes_again_ends_no_window() {
+    let (queue, mut batch_window) = (queue(), BatchWindow::default());
+    for key in 0..40 {
+        queue.add(key, Priority::Routine);
+        for key in queue.get_batch(MAX, &mut batch_window).await.unwrap() {
+            queue.done(&key);
+        }
+    }
+    for _ in 0..2 {
+        queue.add(100, Priority::Routine);
+        queue.add_after(101, Duration::from_millis(500), Priority::Urgent);
+        let start = Instant::now();
+        let batch = queue.get_batch(MAX, &mut batch_window).await.unwrap();
+        assert_eq!(batch, [101, 100]);
+        assert!(start.elapsed() >= Duration::from_secs(3), "{:?}", start.elapsed());
+        for key in &batch {
+            queue.done(key);
+        }
+    }
+}

@@ -240,36 +240,44 @@ impl From<&LoadBalancer> for proto::LoadBalancer {
                 None => wire.removed_annotations.push(key.clone()),
             }
         }
-        let title = match title {
-            Title::Ours => proto::LoadBalancerTitle::Ours,
-            Title::Adoptable { why } => {
-                wire.title_detail = Some(why.clone());
-                proto::LoadBalancerTitle::Adoptable
-            }
-            Title::Shared { others } => {
-                wire.other_owners = Some(*others);
-                proto::LoadBalancerTitle::Shared
-            }
-            Title::Foreign => proto::LoadBalancerTitle::Foreign,
-        };
-        wire.set_title(title);
-        let phase = match phase {
-            Phase::Ready => proto::LoadBalancerPhase::Ready,
-            Phase::Pending(waiting) => {
-                wire.waiting = Some(waiting_to_wire(waiting));
-                proto::LoadBalancerPhase::Pending
-            }
-            Phase::Failed { why, cure } => {
-                wire.failure = Some(why.clone());
-                match cure {
-                    Cure::Ensure => proto::LoadBalancerPhase::Failed,
-                    Cure::Person => proto::LoadBalancerPhase::FailedForGood,
-                }
-            }
-        };
-        wire.set_phase(phase);
+        set_title(&mut wire, title);
+        set_phase(&mut wire, phase);
         wire
     }
+}
+
+fn set_title(wire: &mut proto::LoadBalancer, title: &Title) {
+    let title = match title {
+        Title::Ours => proto::LoadBalancerTitle::Ours,
+        Title::Adoptable { why } => {
+            wire.title_detail = Some(why.clone());
+            proto::LoadBalancerTitle::Adoptable
+        }
+        Title::Shared { others } => {
+            wire.other_owners = Some(*others);
+            proto::LoadBalancerTitle::Shared
+        }
+        Title::Foreign => proto::LoadBalancerTitle::Foreign,
+    };
+    wire.set_title(title);
+}
+
+fn set_phase(wire: &mut proto::LoadBalancer, phase: &Phase) {
+    let phase = match phase {
+        Phase::Ready => proto::LoadBalancerPhase::Ready,
+        Phase::Pending(waiting) => {
+            wire.waiting = Some(waiting_to_wire(waiting));
+            proto::LoadBalancerPhase::Pending
+        }
+        Phase::Failed { why, cure } => {
+            wire.failure = Some(why.clone());
+            match cure {
+                Cure::Ensure => proto::LoadBalancerPhase::Failed,
+                Cure::Person => proto::LoadBalancerPhase::FailedForGood,
+            }
+        }
+    };
+    wire.set_phase(phase);
 }
 
 fn note_to_wire(note: &Note) -> proto::Note {
