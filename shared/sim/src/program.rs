@@ -106,11 +106,19 @@ impl Launch {
         command
             .args(&self.arguments)
             .env_remove("KUBECONFIG")
+            .envs(image_environment())
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .kill_on_drop(true);
         Ok(command)
     }
+}
+
+/// The environment that the image gives to a program, so that what is tested and measured is what
+/// is shipped.
+fn image_environment() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let lines = include_str!("../../../manifests/image/Containerfile").lines();
+    lines.filter_map(|line| line.strip_prefix("ENV ")?.split_once('='))
 }
 
 /// A program that has exited.

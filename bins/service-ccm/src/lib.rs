@@ -1,2 +1,0 @@
-//! service-ccm: load balancers for Services.
-pub mod plan;
