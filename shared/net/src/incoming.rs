@@ -129,6 +129,8 @@ where
             loop {
                 let (stream, peer) = match listener.accept().await {
                     Ok(accepted) => accepted,
+                    // That connection has ended already; others wait.
+                    Err(error) if is_of_one(&error) => continue,
                     Err(error) => {
                         // Most likely out of file descriptors: wait for some to be closed.
                         tracing::warn!(%error, "cannot accept a connection");
@@ -162,6 +164,11 @@ where
             tracing::debug!(connections = connections.len(), "cut connections");
         }
     }
+}
+
+/// Whether an error of `accept` is about one connection.
+fn is_of_one(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
 }
 
 async fn secure<S>(tls: Option<TlsAcceptor>, stream: S) -> io::Result<Accepted<S>>

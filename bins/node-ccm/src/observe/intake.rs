@@ -120,7 +120,7 @@ impl Intake {
     pub(crate) fn done(&self, name: &Name) {
         if self.store.get(name).is_none() {
             self.forget(name);
-            self.queue.forget(name);
+            self.queue.remove(name);
         }
         self.queue.done(name);
     }

@@ -131,6 +131,27 @@ async fn a_node_that_is_created_again_inherits_no_wait() {
     }
 }
 
+/// Likewise if its predecessor was deleted during a write that the API server then refused for
+/// minutes.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_created_again_inherits_no_refusal() {
+    let whole = Whole::start(&[]).await;
+    let pause = Action::Status { code: 429, retry_after: Some(300) };
+    let delay = Action::Delay(Duration::from_secs(2));
+    let faults: Vec<_> = [delay, pause]
+        .map(|action| Fault::new(action).verb(Verb::Patch).resource("nodes"))
+        .map(|fault| whole.api.faults().add(fault))
+        .into();
+    let name = whole.add_node(0);
+    sleep(Duration::from_secs(1)).await;
+    whole.api.delete("nodes", &name).unwrap();
+    sleep(Duration::from_secs(4)).await;
+    faults.into_iter().for_each(|fault| whole.api.faults().remove(fault));
+    whole.register(&name, None);
+    let took = *whole.all_initialised(&[name]).await.last().unwrap();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
 /// A change of the whole fleet is written at the rate of corrections. New nodes do not wait
 /// for it, nor does a node that is created again while its predecessor waits, nor the drain.
 #[tokio::test(start_paused = true)]

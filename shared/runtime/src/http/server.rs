@@ -1,9 +1,10 @@
 //! The HTTP server of the admin pages.
 
-use std::{convert::Infallible, io, net::SocketAddr, time::Duration};
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use ccm_net::{Accepted, Incoming, Peer as _, until};
 use futures::future::OptionFuture;
+use http::{HeaderValue, header::CONNECTION};
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
@@ -20,6 +21,9 @@ use super::{
 /// Maximum number of connections. Probes and a few scrapers need a handful. A probe or scrape
 /// is answered within milliseconds, so it is never the oldest connection for long.
 const CONNECTIONS: usize = 64;
+/// With more connections than this, each one is closed after one response: a client may have sent
+/// hundreds of requests on each, and reads no response.
+const MANY: usize = CONNECTIONS / 2;
 /// Connections that the kernel completes before they are accepted. With the usual 128 a burst
 /// of neighbours makes it drop the packet that opens a probe's connection, and the probe
 /// repeats it only after a second.
@@ -107,23 +111,28 @@ impl Server {
             grace: LAST_ANSWER,
         };
         let (stop, follow) = (token.clone(), certificate.map(|it| it.follow(token.clone())));
+        let open = Arc::new(());
         let serve = move |stream, peer: SocketAddr| {
             let is_local = peer.host().is_some_and(|host| host.is_loopback());
-            converse(stream, is_local, pages.clone(), stop.clone())
+            converse(stream, is_local, pages.clone(), Arc::clone(&open), stop.clone())
         };
         tokio::join!(incoming.serve(&token, serve), OptionFuture::from(follow));
     }
 }
 
-/// Serves the requests of one connection.
+/// Serves the requests of one connection. Each connection holds one reference to `open`.
 async fn converse(
     stream: Accepted<TcpStream>,
     is_local: bool,
     pages: Pages,
+    open: Arc<()>,
     token: CancellationToken,
 ) -> hyper::Result<()> {
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let answer = pages.answer(&request, is_local);
+        let mut answer = pages.answer(&request, is_local);
+        if Arc::strong_count(&open) > MANY {
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         async move { Ok::<_, Infallible>(answer) }
     });
     let connection = http1::Builder::new()

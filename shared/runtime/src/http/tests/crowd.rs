@@ -99,3 +99,29 @@ async fn unfinished_handshakes_do_not_keep_a_probe_out() {
     assert!(answered.expect("in time"));
     token.cancel();
 }
+
+/// Requests that are sent at once on each of many connections cost one answer each.
+#[tokio::test]
+async fn a_crowd_gets_one_answer_per_connection() {
+    let (address, token, _tasks) = serve(None);
+    let both = GET_AND_KEEP.repeat(2);
+    let alone = connection(NEIGHBOUR, address, &both).await;
+    assert_eq!(answers(alone).await, 2);
+    let mut held = Vec::new();
+    for _ in 0..40 {
+        held.push(connection(NEIGHBOUR, address, b"").await);
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let crowded = connection(NEIGHBOUR, address, &both).await;
+    assert_eq!(answers(crowded).await, 1);
+    drop(held);
+    token.cancel();
+}
+
+/// The number of answers within a moment.
+async fn answers(mut stream: TcpStream) -> usize {
+    let mut text = Vec::new();
+    let all = stream.read_to_end(&mut text);
+    timeout(Duration::from_millis(500), all).await.ok();
+    String::from_utf8(text).unwrap().matches("HTTP/1.1 200").count()
+}
