@@ -146,7 +146,9 @@ async fn a_node_that_is_created_again_inherits_no_refusal() {
     sleep(Duration::from_secs(1)).await;
     whole.api.delete("nodes", &name).unwrap();
     sleep(Duration::from_secs(4)).await;
-    faults.into_iter().for_each(|fault| whole.api.faults().remove(fault));
+    for fault in faults {
+        whole.api.faults().remove(fault);
+    }
     whole.register(&name, None);
     let took = *whole.all_initialised(&[name]).await.last().unwrap();
     assert!(took < Duration::from_secs(1), "{took:?}");
