@@ -166,10 +166,11 @@ async fn metrics_count_what_was_sent() {
         gate.report(LIST, report(Some(kind), None));
     }
     let text = metrics.encode().unwrap();
+    let all = ErrorKind::ALL.len() + 1;
     let mut lines = vec![
         r#"ccm_cloud_requests_total{service="compute",operation="list_servers",result="success"} 1"#.to_owned(),
-        r#"ccm_cloud_request_duration_seconds_count{service="compute",operation="list_servers"} 12"#.to_owned(),
-        r#"ccm_cloud_request_duration_seconds_bucket{le="0.25",service="compute",operation="list_servers"} 12"#.to_owned(),
+        format!(r#"ccm_cloud_request_duration_seconds_count{{service="compute",operation="list_servers"}} {all}"#),
+        format!(r#"ccm_cloud_request_duration_seconds_bucket{{le="0.25",service="compute",operation="list_servers"}} {all}"#),
         r#"ccm_cloud_request_duration_seconds_bucket{le="0.1",service="compute",operation="list_servers"} 0"#.to_owned(),
         r#"ccm_cloud_limiter_wait_seconds_count{service="compute"} 2"#.to_owned(),
         r#"ccm_cloud_limiter_wait_seconds_bucket{le="0.1",service="compute"} 1"#.to_owned(),

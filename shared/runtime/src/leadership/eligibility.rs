@@ -4,7 +4,8 @@
 //! replica becomes a candidate only while its watches work, and a leader whose watches have not
 //! worked for [`BLIND_LIMIT`] gives its Lease back and ends. No replica needs to know about
 //! another for this: where one sees, it leads; where none sees, none leads, and no Lease changes
-//! its holder. A process that has just started has to see first, so a restart changes nothing.
+//! its holder. A process that has just started has to see first, so a restart changes nothing
+//! (but for one case: `docs/operations.md`, "Watches").
 
 use std::{sync::Arc, time::Duration};
 
