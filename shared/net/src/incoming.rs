@@ -22,6 +22,12 @@ use tokio_util::{either::Either, net::Listener, sync::CancellationToken};
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_secs(1);
+/// With the most connections there is a pause of [`BREATH`] after this many new ones. Without it
+/// a burst takes the place of a connection whose request is about to arrive: a busy thread asks
+/// the system only now and then what has arrived.
+const BURST: usize = 8;
+/// See [`BURST`].
+const BREATH: Duration = Duration::from_millis(1);
 /// The period of warnings about connections that had to be closed.
 const QUIET: Duration = Duration::from_mins(1);
 
@@ -76,14 +82,14 @@ struct Connections {
 }
 
 impl Connections {
-    /// Makes room for one more connection.
-    fn make_room(&mut self) {
+    /// Makes room for one more connection. Returns whether one had to be closed.
+    fn make_room(&mut self) -> bool {
         self.open.retain(|open| !open.task.is_finished());
         if self.open.len() < self.most {
-            return;
+            return false;
         }
         let hosts: Vec<_> = self.open.iter().map(|open| open.host).collect();
-        let Some(at) = surplus(&hosts) else { return };
+        let Some(at) = surplus(&hosts) else { return false };
         let closed = self.open.remove(at);
         closed.task.abort();
         if self.next_warning <= Instant::now() {
@@ -94,6 +100,7 @@ impl Connections {
                 "too many connections: closed the oldest one of the peer that has the most"
             );
         }
+        true
     }
 }
 
@@ -126,6 +133,7 @@ where
         let mut connections = JoinSet::new();
         let mut known = Connections { open: Vec::new(), most, next_warning: Instant::now() };
         let accepting = async {
+            let mut burst: usize = 0;
             loop {
                 let (stream, peer) = match listener.accept().await {
                     Ok(accepted) => accepted,
@@ -139,7 +147,7 @@ where
                     }
                 };
                 while connections.try_join_next().is_some() {}
-                known.make_room();
+                let is_full = known.make_room();
                 let (host, tls, serve) = (peer.host(), tls.clone(), serve.clone());
                 let task = connections.spawn(async move {
                     match secure(tls, stream).await {
@@ -154,7 +162,11 @@ where
                 known.open.push(Open { host, task });
                 // Lets the connection answer a request that is there already, before many that
                 // wait behind it are accepted and make it the oldest one.
-                yield_now().await;
+                burst = if is_full { burst + 1 } else { 0 };
+                match burst % BURST {
+                    0 if is_full => sleep(BREATH).await,
+                    _ => yield_now().await,
+                }
             }
         };
         stop.run_until_cancelled(accepting).await.unwrap_or(());
