@@ -146,6 +146,7 @@ pub fn write_observers_kubeconfig(kubeconfig: &Path, path: &Path) -> Result<()> 
 /// Removes the objects of earlier scenarios from the cluster.
 pub async fn clear(client: &Client) -> Result<()> {
     let (delete, all) = (DeleteParams::default(), ListParams::default());
+    crate::services::clear(client).await?;
     let nodes = Api::<Node>::all(client.clone());
     nodes.delete_collection(&delete, &all).await?;
     for namespace in ["default", "kube-system"] {

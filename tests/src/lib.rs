@@ -30,5 +30,6 @@ pub mod printed;
 pub mod prometheus;
 pub mod rights;
 pub mod scenarios;
+pub mod services;
 pub mod suite;
 pub mod trials;

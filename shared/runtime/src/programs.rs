@@ -54,6 +54,16 @@ pub const LIFECYCLE_CCM: Identity = Identity {
     event_component: "cloud-node-lifecycle-controller",
 };
 
+/// Gives Services of type LoadBalancer their load balancers.
+pub const SERVICE_CCM: Identity = Identity {
+    binary: "service-ccm",
+    controller: "service-lb-controller",
+    alias: "service",
+    lease: "service-ccm",
+    port: 10268,
+    event_component: "service-controller",
+};
+
 /// Keeps an annotation of each node in sync with its instance's name: the controller template.
 pub const TEMPLATE_CCM: Identity = Identity {
     binary: "template-ccm",
@@ -77,6 +87,11 @@ pub const ALL: &[Listing] = &[
         shipped: true,
         flags: flags!("lifecycle-ccm": value "node-monitor-period"),
     },
+    Listing {
+        identity: SERVICE_CCM,
+        shipped: false,
+        flags: flags!("service-ccm": value "concurrent-service-syncs"),
+    },
     Listing { identity: TEMPLATE_CCM, shipped: false, flags: &[] },
 ];
 
@@ -88,11 +103,6 @@ struct Planned {
 }
 
 const PLANNED: &[Planned] = &[
-    Planned {
-        controller: "service-lb-controller",
-        alias: "service",
-        flags: flags!("service-ccm": value "concurrent-service-syncs"),
-    },
     Planned {
         controller: "node-route-controller",
         alias: "route",

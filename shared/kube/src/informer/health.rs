@@ -48,6 +48,10 @@ const TRIAL: Duration = Duration::from_millis(2500);
 /// within a minute.
 const PATIENCE: Duration = Duration::from_secs(50);
 
+/// The same while the server refuses the watch for lack of a right or of credentials. The watch
+/// before it worked until its end, up to 30 s after the right was taken.
+const PATIENCE_REFUSED: Duration = Duration::from_secs(25);
+
 /// What is known about one informer's watch.
 #[derive(Clone, Debug)]
 pub struct WatchHealth {
@@ -239,9 +243,18 @@ impl WatchHealth {
     /// Why the watch does not work, unless it does.
     pub fn silence(&self, now: Instant) -> Option<Silence> {
         let age = self.proven.map(|proven| now.saturating_duration_since(proven));
-        let works = age.is_some_and(|age| age < PATIENCE);
+        let works = age.is_some_and(|age| age < self.patience());
         let since = self.proven.unwrap_or(self.begun);
         (!works).then(|| Silence { since, why: self.why() })
+    }
+
+    fn patience(&self) -> Duration {
+        match &self.error {
+            Some(ApiError::Forbidden(_) | ApiError::Unauthorized) if self.accepted.is_none() => {
+                PATIENCE_REFUSED
+            }
+            _ => PATIENCE,
+        }
     }
 
     /// The last error.

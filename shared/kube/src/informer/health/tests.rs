@@ -185,8 +185,8 @@ async fn a_refused_watch_does_not_work_though_lists_do() {
     assert!(case.health.must_list());
     case.lists(41, "150", &[]);
     case.health.refused(forbidden());
-    assert_eq!(case.silence(50), None, "a watch may fail for a moment");
-    assert_eq!(case.silence(51), Some(silent(1, "forbidden: no right to watch")));
+    assert_eq!(case.silence(25), None, "a watch may fail for a moment");
+    assert_eq!(case.silence(26), Some(silent(1, "forbidden: no right to watch")));
     case.health.accepted(case.at(59));
     assert_eq!(case.silence(60), Some(silent(1, NOTHING)));
     case.compares(61, "150");

@@ -42,7 +42,7 @@ fn read_for(details: ServiceDetails, traits: &LoadBalancerTraits) -> Desired {
     desired(&service, &cluster(), traits)
 }
 
-fn front_end(details: ServiceDetails) -> FrontEnd {
+fn front_end(details: ServiceDetails) -> Arc<FrontEnd> {
     let Desired { front_end, problems } = read(details);
     assert_eq!(problems, []);
     front_end.expect("no problem is fatal")
@@ -143,7 +143,7 @@ fn source_ranges_are_networks() {
         assert_eq!(problems(&from_field).0, [&*name], "{wrong:?}");
     }
     let ranges = |text: &str| {
-        let ranges = front_end(annotation(text)).source_ranges;
+        let ranges = front_end(annotation(text)).source_ranges.clone();
         ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     };
     for (text, expect) in [
@@ -206,7 +206,7 @@ fn a_port_without_node_port_has_no_members() {
         let desired =
             read(ServiceDetails { ports: ports.clone(), allocates_node_ports, ..details() });
         assert_eq!(problems(&desired), (vec![], vec!["spec.ports[0].nodePort"]));
-        let ports = desired.front_end.expect("a front end").ports;
+        let ports = desired.front_end.expect("a front end").ports.clone();
         assert_eq!(
             ports.iter().map(|port| port.member_port).collect::<Vec<_>>(),
             [None, Some(30_443)]

@@ -3,8 +3,9 @@
 //! As upstream since KEP-3458: whether a node is Ready plays no role, because the load
 //! balancer's health check sees sooner and better which node can take connections.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use ccm_base::At;
 use ccm_cloud::{AddressKind, LoadBalancerTraits, Member, NodeAddress, ProviderId};
 use ccm_objects::{Node, service_keys};
 
@@ -23,11 +24,30 @@ pub enum Excluded {
 
 /// The nodes of a cluster as members of load balancers.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Eligible {
-    /// The eligible nodes by name.
-    pub members: BTreeMap<Arc<str>, Member>,
+pub struct NodeSet {
+    /// The eligible nodes, sorted by name. All load balancers share this list.
+    pub members: Arc<[Member]>,
     /// The others, and why.
     pub excluded: BTreeMap<Arc<str>, Excluded>,
+    /// The nodes that were marked for scale-down when they were last seen, and when that was: a
+    /// node that goes keeps its mark.
+    pub marked: BTreeMap<Arc<str>, At>,
+}
+
+/// How long the mark of a node that is gone is remembered.
+const MARK: Duration = Duration::from_hours(24);
+
+impl NodeSet {
+    /// The eligible node of this name.
+    pub fn get(&self, name: &str) -> Option<&Member> {
+        find(&self.members, name)
+    }
+}
+
+/// The member of this node, in a list that is sorted by node.
+pub fn find<'a>(members: &'a [Member], node: &str) -> Option<&'a Member> {
+    let place = members.binary_search_by(|member| member.node.as_str().cmp(node)).ok()?;
+    members.get(place)
 }
 
 /// What decides about nodes besides the nodes themselves.
@@ -39,20 +59,37 @@ pub struct Rules<'a> {
     pub traits: &'a LoadBalancerTraits,
 }
 
-/// Sorts nodes into members and others.
-pub fn eligible<'a>(nodes: impl Iterator<Item = &'a Node>, rules: Rules<'_>) -> Eligible {
-    let mut eligible = Eligible::default();
+/// Sorts nodes into members and others. `before` is the last result.
+pub fn node_set<'a>(
+    nodes: impl Iterator<Item = &'a Node>,
+    rules: Rules<'_>,
+    before: &NodeSet,
+    now: At,
+) -> NodeSet {
+    let mut set = NodeSet::default();
+    let mut members = Vec::with_capacity(before.members.len());
+    let mut marked = before.marked.clone();
     for node in nodes {
+        marked.remove(&node.name);
         match member(node, rules) {
-            Ok(member) => {
-                eligible.members.insert(Arc::clone(&node.name), member);
-            }
+            Ok(member) => members.push(member),
             Err(why) => {
-                eligible.excluded.insert(Arc::clone(&node.name), why);
+                set.excluded.insert(Arc::clone(&node.name), why);
+                if why == Excluded::ScaleDown {
+                    marked.insert(Arc::clone(&node.name), now);
+                }
             }
         }
     }
-    eligible
+    marked.retain(|_, seen| *seen + MARK > now);
+    set.marked = marked;
+    members.sort_unstable_by(|one, other| one.node.cmp(&other.node));
+    set.members = if *members == *before.members {
+        Arc::clone(&before.members)
+    } else {
+        members.into()
+    };
+    set
 }
 
 /// The node as a member, or why it is none. The first reason that a person gave goes before

@@ -27,33 +27,32 @@ fn member(number: usize) -> Member {
     }
 }
 
-fn nodes(numbers: impl IntoIterator<Item = usize>) -> Eligible {
-    let members = numbers.into_iter().map(member).map(|one| (one.node.as_str().into(), one));
-    Eligible { members: members.collect(), excluded: BTreeMap::new() }
+fn nodes(numbers: impl IntoIterator<Item = usize>) -> NodeSet {
+    NodeSet { members: numbers.into_iter().map(member).collect(), ..NodeSet::default() }
 }
 
 /// These nodes, and others that are excluded for this reason.
-fn and(
-    mut eligible: Eligible,
-    numbers: impl IntoIterator<Item = usize>,
-    why: Excluded,
-) -> Eligible {
-    eligible
-        .excluded
-        .extend(numbers.into_iter().map(|one| (member(one).node.as_str().into(), why)));
-    eligible
+fn and(mut set: NodeSet, numbers: impl IntoIterator<Item = usize>, why: Excluded) -> NodeSet {
+    for number in numbers {
+        let name: Arc<str> = member(number).node.as_str().into();
+        if why == Excluded::ScaleDown {
+            set.marked.insert(Arc::clone(&name), At::default());
+        }
+        set.excluded.insert(name, why);
+    }
+    set
 }
 
 /// A load balancer with the members 0 to `count - 1`.
 fn with(count: usize) -> Membership {
     let mut membership = Membership::default();
-    membership.shown(&(0..count).map(member).collect::<Vec<_>>());
+    membership.shown(&(0..count).map(member).collect::<Vec<_>>(), &NodeSet::default());
     membership
 }
 
 /// Decides and makes the change. Returns how many left, and how many are held.
-fn step(membership: &mut Membership, now: At, eligible: &Eligible) -> (usize, usize) {
-    let decision = membership.decide(now, eligible, BUDGET, |_| false);
+fn step(membership: &mut Membership, now: At, nodes: &NodeSet) -> (usize, usize) {
+    let decision = membership.decide(now, nodes, BUDGET, false);
     membership.applied(&decision.members);
     (decision.members.absent.len(), decision.held.len())
 }
@@ -61,11 +60,11 @@ fn step(membership: &mut Membership, now: At, eligible: &Eligible) -> (usize, us
 #[test]
 fn a_node_that_joins_is_a_member_at_once() {
     let mut membership = with(3);
-    let decision = membership.decide(at(0), &nodes(0..5), BUDGET, |_| false);
+    let decision = membership.decide(at(0), &nodes(0..5), BUDGET, false);
     assert!(decision.changes && decision.held.is_empty());
     assert_eq!((decision.members.present.len(), decision.members.absent.len()), (5, 0));
     membership.applied(&decision.members);
-    assert!(!membership.decide(at(1), &nodes(0..5), BUDGET, |_| false).changes);
+    assert!(!membership.decide(at(1), &nodes(0..5), BUDGET, false).changes);
 }
 
 #[test]
@@ -75,7 +74,7 @@ fn a_thin_view_empties_no_load_balancer() {
         let left: usize = (0..60).map(|turn| step(&mut membership, at(turn * 10), &view).0).sum();
         assert_eq!(left, out, "within ten minutes");
         // All are back: nothing is held, and those that left are members again.
-        let decision = membership.decide(at(601), &nodes(0..200), BUDGET, |_| false);
+        let decision = membership.decide(at(601), &nodes(0..200), BUDGET, false);
         assert!(decision.held.is_empty() && decision.members.present.len() == 200);
     }
 }
@@ -86,10 +85,10 @@ fn the_rest_leaves_window_by_window_and_the_last_one_never() {
     let mut known = Vec::new();
     for turn in 0..6 {
         step(&mut membership, at(turn * 600), &nodes([]));
-        known.push(membership.known.len());
+        known.push(membership.len());
     }
     assert_eq!(known, [7, 4, 1, 1, 1, 1]);
-    let decision = membership.decide(at(9999), &nodes([]), BUDGET, |_| false);
+    let decision = membership.decide(at(9999), &nodes([]), BUDGET, false);
     assert_eq!(decision.held.values().collect::<Vec<_>>(), [&Held::Last]);
     assert!(!decision.changes);
     // A new node takes its place.
@@ -101,14 +100,11 @@ fn marked_nodes_leave_without_approval() {
     let view = and(nodes(0..10), 10..50, Excluded::ScaleDown);
     let mut membership = with(50);
     assert_eq!(step(&mut membership, at(0), &view), (40, 0));
-    // The mark counts as well if it was seen only while the change could not be made.
+    // They are gone, and had the mark when they were last seen.
     let mut membership = with(50);
-    membership.decide(at(0), &view, BUDGET, |_| false);
-    assert_eq!(step(&mut membership, at(1), &nodes(0..10)), (40, 0));
-    // A node that is unmarked again, and then goes, was not meant.
+    assert_eq!(step(&mut membership, at(1), &NodeSet { marked: view.marked, ..nodes(0..10) }), (40, 0));
+    // A node that was unmarked again before it went was not meant.
     let mut membership = with(50);
-    membership.decide(at(0), &view, BUDGET, |_| false);
-    membership.decide(at(1), &nodes(0..50), BUDGET, |_| false);
     assert_eq!(step(&mut membership, at(2), &nodes(0..10)), (5, 35));
     // All are marked: one stays.
     let mut membership = with(50);
@@ -133,25 +129,25 @@ fn the_label_takes_half_of_the_members_at_most() {
 #[test]
 fn a_change_of_all_addresses_is_braked() {
     let moved = |count: usize| {
-        let mut eligible = nodes(0..count);
-        for member in eligible.members.values_mut() {
+        let mut members: Vec<Member> = (0..count).map(member).collect();
+        for member in &mut members {
             member.addresses[0].address.push('9');
         }
-        eligible
+        NodeSet { members: members.into(), ..NodeSet::default() }
     };
     let mut membership = with(100);
-    let decision = membership.decide(at(0), &moved(100), BUDGET, |_| false);
+    let decision = membership.decide(at(0), &moved(100), BUDGET, false);
     assert_eq!((decision.held.len(), decision.members.absent.len()), (90, 0));
     let new = decision.members.present.iter().filter(|one| one.addresses[0].address.ends_with('9'));
     assert_eq!((new.count(), decision.members.present.len()), (19, 100));
     let mut membership = with(2);
-    assert!(membership.decide(at(0), &moved(2), BUDGET, |_| false).held.is_empty());
+    assert!(membership.decide(at(0), &moved(2), BUDGET, false).held.is_empty());
 }
 
 #[test]
 fn an_approval_overrides_the_brake_but_not_the_last_member() {
     let mut membership = with(100);
-    let decision = membership.decide(at(0), &nodes([]), BUDGET, |_| true);
+    let decision = membership.decide(at(0), &nodes([]), BUDGET, true);
     assert_eq!((decision.members.absent.len(), decision.held.len()), (99, 1));
 }
 
@@ -159,10 +155,10 @@ fn an_approval_overrides_the_brake_but_not_the_last_member() {
 fn asking_twice_charges_once_and_a_node_that_returns_is_not_charged() {
     let mut membership = with(10);
     for turn in 0..5 {
-        let decision = membership.decide(at(turn), &nodes(3..10), BUDGET, |_| false);
+        let decision = membership.decide(at(turn), &nodes(3..10), BUDGET, false);
         assert_eq!((decision.members.absent.len(), decision.held.len()), (3, 0));
     }
-    membership.decide(at(6), &nodes(0..10), BUDGET, |_| false);
+    membership.decide(at(6), &nodes(0..10), BUDGET, false);
     assert_eq!(step(&mut membership, at(7), &nodes(0..7)), (3, 0));
 }
 
@@ -177,7 +173,7 @@ proptest! {
         let mut away: BTreeMap<String, u64> = BTreeMap::new();
         for (turn, view) in (0..).zip(views) {
             let now = turn * 60;
-            let decision = membership.decide(at(now), &nodes(view), BUDGET, |_| false);
+            let decision = membership.decide(at(now), &nodes(view), BUDGET, false);
             membership.applied(&decision.members);
             for member in &*decision.members.present {
                 away.remove(&member.node);
@@ -185,7 +181,7 @@ proptest! {
             away.extend(decision.members.absent.iter().map(|member| (member.node.clone(), now)));
             let lately = away.values().filter(|left| **left + WINDOW.as_secs() > now).count();
             prop_assert!(lately <= 3, "{away:?}");
-            prop_assert!(!membership.known.is_empty());
+            prop_assert!(!membership.is_empty());
         }
     }
 }

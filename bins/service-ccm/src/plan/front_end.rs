@@ -1,6 +1,6 @@
-//! From a Service to the front end that it asks for.
+//! The front end that a Service asks for.
 
-use std::{collections::BTreeSet, net::IpAddr, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
 use ccm_cloud::{
     ClusterId, Digest, FrontEnd, FrontEndPort, IpFamily, LoadBalancerTraits, Owner, Protocol,
@@ -38,7 +38,7 @@ impl Problem {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
     /// The front end; None if a problem is fatal.
-    pub front_end: Option<FrontEnd>,
+    pub front_end: Option<Arc<FrontEnd>>,
     /// What is wrong with the Service.
     pub problems: Vec<Problem>,
 }
@@ -70,7 +70,7 @@ pub fn desired(service: &Service, cluster: &ClusterId, traits: &LoadBalancerTrai
     };
     front_end.digest = digest(&front_end);
     let problems = reading.problems;
-    let front_end = (!problems.iter().any(|problem| problem.fatal)).then_some(front_end);
+    let front_end = (!problems.iter().any(|problem| problem.fatal)).then(|| Arc::new(front_end));
     Desired { front_end, problems }
 }
 

@@ -1,0 +1,196 @@
+//! Makes the calls to the cloud and the writes to the API server, one step of a Service after the
+//! other.
+//!
+//! A lane takes a batch of Services and makes at most three calls about them: what is to be created
+//! or updated, whose members change, what is to be deleted. Answers are applied one by one as they
+//! arrive, so a Service whose answer does not come holds its lane and nothing else. It comes back
+//! on a lane of its own.
+
+mod calls;
+mod writes;
+
+use std::sync::Arc;
+
+use ccm_controller::{
+    queue::{BatchWindow, BatchWindowConfig, Priority, WorkQueue},
+    workers,
+    writer::Writer,
+};
+use ccm_objects::{Service, Shared as Name};
+use ccm_runtime::supervisor::Supervisor;
+use futures::{StreamExt as _, stream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    observe::{Handles, Planned},
+    plan::{Plan, Step, members::Decision},
+};
+
+/// The number of lanes for Services whose last call did not return in time.
+const SLOW_LANES: usize = 4;
+/// The number of Services of one batch that are written to the API server concurrently.
+const WRITES: usize = 16;
+/// The most steps of one Service in a row.
+const STEPS: usize = 8;
+/// How often members that are held are looked at again.
+const HELD: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// A Service with a call to the cloud to be made.
+pub(crate) struct Due {
+    service: Arc<Service>,
+    step: Step,
+    members: Decision,
+}
+
+/// Which queue a lane serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    Normal,
+    Slow,
+}
+
+/// The lanes.
+pub(crate) struct Lanes {
+    handles: Handles,
+    writer: Writer<Service>,
+}
+
+impl Lanes {
+    pub(crate) fn new(handles: &Handles, writer: Writer<Service>) -> Arc<Self> {
+        Arc::new(Self { handles: handles.clone(), writer })
+    }
+
+    /// Starts the lanes.
+    pub(crate) fn start(self: &Arc<Self>, tasks: &Supervisor) {
+        let run = |lane| Arc::clone(self).run(lane, tasks.token().clone());
+        tasks.spawn("lanes", run(Lane::Normal));
+        tasks.spawn("slow-lanes", run(Lane::Slow));
+    }
+
+    fn queue(&self, lane: Lane) -> &WorkQueue<Name> {
+        match lane {
+            Lane::Normal => &self.handles.queue,
+            Lane::Slow => &self.handles.slow,
+        }
+    }
+
+    /// Runs until the token is cancelled; takes no more Services once the queue is shut down.
+    async fn run(self: Arc<Self>, lane: Lane, token: CancellationToken) {
+        let lanes = match lane {
+            Lane::Normal => self.handles.settings.borrow().concurrent_service_syncs,
+            Lane::Slow => SLOW_LANES,
+        };
+        let start = (BatchWindow::new(BatchWindowConfig::default()), Arc::new(Semaphore::new(lanes)));
+        let batches = stream::unfold(start, async |(mut window, slots)| {
+            let slot = Arc::clone(&slots).acquire_owned().await.ok()?;
+            let most = match lane {
+                Lane::Normal => self.batch_size(),
+                Lane::Slow => 1,
+            };
+            let batch = self.queue(lane).get_batch(most, &mut window).await?;
+            Some(((slot, batch), (window, slots)))
+        });
+        let work = |(slot, batch)| Arc::clone(&self).process(lane, slot, batch);
+        workers::pool(batches, || usize::MAX, token, work).await;
+    }
+
+    fn batch_size(&self) -> usize {
+        self.handles.load_balancers().map_or(1, |one| one.traits().max_batch.max(1))
+    }
+
+    async fn process(self: Arc<Self>, lane: Lane, slot: OwnedSemaphorePermit, batch: Vec<Name>) {
+        let due: Vec<Due> = stream::iter(batch)
+            .map(|name| self.advance(lane, name))
+            .buffer_unordered(WRITES)
+            .filter_map(std::future::ready)
+            .collect()
+            .await;
+        self.call(lane, due).await;
+        drop(slot);
+    }
+
+    /// Plans a Service and makes its writes to the API server, until a call to the cloud is due or
+    /// nothing is. Returns the call; otherwise the Service is given back to its queue.
+    async fn advance(&self, lane: Lane, name: Name) -> Option<Due> {
+        let due = self.steps(lane, &name).await;
+        if due.is_none() {
+            self.queue(lane).done(&name);
+        }
+        due
+    }
+
+    async fn steps(&self, lane: Lane, name: &Name) -> Option<Due> {
+        for _ in 0..STEPS {
+            let Some(service) = self.handles.services.get(name) else {
+                self.forget(name);
+                return None;
+            };
+            if self.is_on_wrong_lane(lane, name) {
+                return None;
+            }
+            let balancers = match self.handles.load_balancers() {
+                Ok(balancers) => balancers,
+                Err(error) => {
+                    self.queue(lane).retry_as(Name::clone(name), error.class());
+                    return None;
+                }
+            };
+            let Planned { plan, members, problems } = self.handles.plan(&service, &*balancers);
+            if service.is_load_balancer && plan != Plan::NotOurs {
+                self.handles.reports.problems(&service, &problems);
+            }
+            self.publish(&service, &plan, &members);
+            let Plan::Next(step) = plan else {
+                self.rest(lane, &service, &plan, &members);
+                return None;
+            };
+            if self.handles.plans.is_observing() {
+                self.queue(lane).forget(name);
+                return None;
+            }
+            match step {
+                Step::Protect | Step::Release | Step::Write(_) => {
+                    if !self.write(lane, &service, &step).await {
+                        return None;
+                    }
+                }
+                step => return Some(Due { service, step, members }),
+            }
+        }
+        // Others change this Service as fast as this program does.
+        self.queue(lane).retry(Name::clone(name));
+        None
+    }
+
+    /// Passes a Service on to the queue that is to serve it.
+    fn is_on_wrong_lane(&self, lane: Lane, name: &Name) -> bool {
+        let is_slow = self.handles.balancers.with_name(name, |entry| entry.is_slow);
+        let right = if is_slow == Some(true) { Lane::Slow } else { Lane::Normal };
+        if right == lane {
+            return false;
+        }
+        self.queue(right).add(Name::clone(name), Priority::Urgent);
+        true
+    }
+
+    /// Nothing is due now.
+    fn rest(&self, lane: Lane, service: &Service, plan: &Plan, members: &Decision) {
+        self.handles.reports.held(service, members);
+        let queue = self.queue(lane);
+        if !members.held.is_empty() {
+            queue.add_after(Name::clone(&service.key), HELD, Priority::Routine);
+        }
+        if matches!(plan, Plan::Settled | Plan::NotOurs) {
+            queue.forget(&service.key);
+        }
+    }
+
+    fn forget(&self, name: &Name) {
+        self.handles.balancers.forget(name);
+        self.handles.reports.forget(name);
+        self.handles.plans.clear("Service", name);
+        self.handles.queue.remove(name);
+        self.handles.slow.remove(name);
+    }
+}

@@ -1,0 +1,377 @@
+//! Calls to the cloud: what is asked, and what the answers mean.
+
+use std::sync::Arc;
+
+use ccm_cloud::{
+    AbsenceProof, Answers, CloudError, Digest, ErrorKind, FrontEnd, LoadBalancer, LoadBalancers,
+    MemberChange, Members, Owner, Phase, Progress, Unwanted, Waiting, Wanted,
+};
+use ccm_controller::queue::Priority;
+use ccm_objects::{Service, Shared as Name};
+use futures::StreamExt as _;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{Due, Lane, Lanes, WRITES};
+use crate::{
+    metrics::Ended,
+    observe::balancers::Entry,
+    plan::{
+        ADOPT, CallEnd, CallKind, Known, LastCall, Step,
+        front_end::desired,
+        reason::{PROVISIONING, Reason},
+        status::{ID, shows},
+    },
+};
+
+/// One Service in a call, and what is asked.
+struct Asked<Q> {
+    due: Due,
+    call: CallKind,
+    question: Q,
+    digest: Option<Digest>,
+    members: Option<Members>,
+}
+
+impl Lanes {
+    /// Makes the calls about these Services, at most one of each kind.
+    pub(super) async fn call(&self, lane: Lane, all: Vec<Due>) {
+        if all.is_empty() {
+            return;
+        }
+        let balancers = match self.handles.load_balancers() {
+            Ok(balancers) => balancers,
+            Err(error) => {
+                for due in all {
+                    self.queue(lane).retry_as(Name::clone(&due.service.key), error.class());
+                    self.queue(lane).done(&due.service.key);
+                }
+                return;
+            }
+        };
+        let (mut ensure, mut members, mut delete) = (Vec::new(), Vec::new(), Vec::new());
+        for due in all {
+            match due.step.clone() {
+                Step::Ensure(front_end) => ensure.push(self.wanted(due, front_end)),
+                Step::SetMembers(id) => members.push(self.member_change(due, id)),
+                Step::DeleteDuplicate(id) => delete.push(self.unwanted(due, Some(id), true)),
+                _ => {
+                    let known = self.handles.balancers.with(&due.service, |entry| {
+                        entry.state.id().map(str::to_owned)
+                    });
+                    let known = known.or_else(|| due.service.annotation(ID).map(str::to_owned));
+                    delete.push(self.unwanted(due, known, false));
+                }
+            }
+        }
+        tokio::join!(
+            self.ensure(lane, &*balancers, ensure),
+            self.set_members(lane, &*balancers, members),
+            self.delete(lane, &*balancers, delete),
+        );
+    }
+
+    fn owner(&self, service: &Service) -> Owner {
+        let (namespace, name) = service.names();
+        Owner {
+            cluster: self.handles.cluster.clone(),
+            uid: service.uid.to_string(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn wanted(&self, due: Due, front_end: Arc<FrontEnd>) -> Asked<Wanted> {
+        let service = &due.service;
+        let known = self.handles.balancers.with(service, |entry| entry.state.id().map(str::to_owned));
+        let members = due.members.members.clone();
+        let question = Wanted {
+            known: known.or_else(|| service.annotation(ID).map(str::to_owned)),
+            adopt: self.to_adopt(service),
+            members: members.clone(),
+            front_end: Arc::clone(&front_end),
+        };
+        let digest = Some(front_end.digest);
+        if self.is_news(service, front_end.digest) {
+            self.handles.reports.ensuring(service, &front_end.digest.to_string());
+            if members.present.is_empty() {
+                self.handles.reports.no_members(service);
+            }
+        }
+        Asked { due, call: CallKind::Ensure, question, digest, members: Some(members) }
+    }
+
+    /// The load balancer that this Service is to adopt.
+    fn to_adopt(&self, service: &Service) -> Option<String> {
+        let requested = service.annotation(ADOPT).map(str::to_owned);
+        requested.or_else(|| {
+            let adopts = self.handles.settings.borrow().adopt_load_balancers;
+            let found = || self.handles.balancers.with(service, |entry| entry.state.adoptable.clone());
+            adopts.then(found).flatten().map(|(id, _)| id)
+        })
+    }
+
+    /// Whether a call with this configuration is worth an event: most calls of a restart or an
+    /// audit change nothing.
+    fn is_news(&self, service: &Service, digest: Digest) -> bool {
+        let configured = self.handles.balancers.with(service, |entry| entry.state.configured);
+        let provisioned = [Reason::Provisioned, Reason::PartlyProvisioned];
+        let condition = service.condition(PROVISIONING);
+        let shows_provisioned = provisioned.iter().any(|reason| shows(condition, *reason));
+        !shows_provisioned || configured.is_some_and(|configured| configured != digest)
+    }
+
+    fn member_change(&self, due: Due, id: String) -> Asked<MemberChange> {
+        let members = due.members.members.clone();
+        let wants_front_end = self.handles.load_balancers().map(|one| one.traits());
+        let front_end = wants_front_end.ok().filter(|traits| traits.wants_service).and_then(|traits| {
+            desired(&due.service, &self.handles.cluster, &traits).front_end
+        });
+        let question =
+            MemberChange { owner: self.owner(&due.service), id, members: members.clone(), front_end };
+        Asked { due, call: CallKind::Members, question, digest: None, members: Some(members) }
+    }
+
+    fn unwanted(&self, due: Due, known: Option<String>, duplicate: bool) -> Asked<Unwanted> {
+        let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
+        let front_end = desired(&due.service, &self.handles.cluster, &traits).front_end;
+        let settings = front_end.map(|one| one.settings.clone()).unwrap_or_default();
+        let owner = self.owner(&due.service);
+        let question = Unwanted { owner, known, duplicate, settings, service: None };
+        if !duplicate && question.known.is_some() {
+            self.handles.reports.deleting(&due.service);
+        }
+        Asked { due, call: CallKind::Delete, question, digest: None, members: None }
+    }
+
+    async fn ensure(&self, lane: Lane, balancers: &dyn LoadBalancers, asked: Vec<Asked<Wanted>>) {
+        let is_urgent = asked.iter().any(|one| {
+            one.due.service.details.as_ref().is_some_and(|details| details.ingress.is_empty())
+        });
+        let questions: Vec<Wanted> = asked.iter().map(|one| one.question.clone()).collect();
+        let answers = balancers.ensure(&questions, self.handles.call(is_urgent));
+        let done = |asked: &Asked<Wanted>, entry: &mut Entry, balancer: LoadBalancer| {
+            self.ensured(asked, entry, balancer);
+        };
+        self.answers(lane, asked, answers, done).await;
+    }
+
+    fn ensured(&self, asked: &Asked<Wanted>, entry: &mut Entry, mut balancer: LoadBalancer) {
+        let nodes = self.handles.node_set.borrow().clone();
+        match (balancer.members.take(), &asked.members) {
+            (Some(members), _) => {
+                entry.membership.shown(&members, &nodes);
+                entry.read = Some(self.handles.timeline.now());
+            }
+            (None, Some(members)) => entry.membership.applied(members),
+            (None, None) => {}
+        }
+        entry.state.configured = asked.digest;
+        entry.state.adoptable = None;
+        entry.state.known = Known::There(Box::new(balancer));
+    }
+
+    async fn set_members(
+        &self,
+        lane: Lane,
+        balancers: &dyn LoadBalancers,
+        asked: Vec<Asked<MemberChange>>,
+    ) {
+        if asked.is_empty() {
+            return;
+        }
+        let started = Instant::now();
+        let questions: Vec<MemberChange> = asked.iter().map(|one| one.question.clone()).collect();
+        let answers = balancers.set_members(&questions, self.handles.call(false));
+        let done = |asked: &Asked<MemberChange>, entry: &mut Entry, (): ()| {
+            if let Some(members) = &asked.members {
+                entry.membership.applied(members);
+            }
+            // Our own write is not to look like another one's.
+            if let Known::There(balancer) = &mut entry.state.known {
+                balancer.version = None;
+            }
+        };
+        self.answers(lane, asked, answers, done).await;
+        self.handles.metrics.members_changed(started.elapsed());
+        self.handles.metrics.nodes_synced(self.handles.published.lock().elapsed());
+    }
+
+    async fn delete(&self, lane: Lane, balancers: &dyn LoadBalancers, asked: Vec<Asked<Unwanted>>) {
+        let questions: Vec<Unwanted> = asked.iter().map(|one| one.question.clone()).collect();
+        let answers = balancers.delete(&questions, self.handles.call(false));
+        let done = |asked: &Asked<Unwanted>, entry: &mut Entry, _: AbsenceProof| {
+            if asked.question.duplicate {
+                entry.state.duplicate = None;
+            } else {
+                entry.state.known = Known::Absent;
+                entry.state.configured = None;
+                entry.state.proved_absent = true;
+            }
+        };
+        self.answers(lane, asked, answers, done).await;
+    }
+
+    /// Applies answers as they arrive, and makes the writes that follow from them.
+    async fn answers<Q, T>(
+        &self,
+        lane: Lane,
+        asked: Vec<Asked<Q>>,
+        answers: Answers<'_, Progress<T>>,
+        done: impl Fn(&Asked<Q>, &mut Entry, T) + Sync,
+    ) where
+        Q: Send + Sync,
+        T: Send,
+    {
+        if asked.is_empty() {
+            return;
+        }
+        let open: Vec<Mutex<Option<Asked<Q>>>> =
+            asked.into_iter().map(|one| Mutex::new(Some(one))).collect();
+        let (open, done) = (&open, &done);
+        answers
+            .for_each_concurrent(WRITES, |(place, answer)| async move {
+                let Some(asked) = open.get(place).and_then(|one| one.lock().take()) else { return };
+                self.answered(lane, &asked, answer, done).await;
+            })
+            .await;
+        for one in open {
+            let Some(asked) = one.lock().take() else { continue };
+            let error = CloudError::new(ErrorKind::Malformed, "the provider gave no answer");
+            self.answered(lane, &asked, Err(error.that_may_be_done()), done).await;
+        }
+    }
+
+    async fn answered<Q, T>(
+        &self,
+        lane: Lane,
+        asked: &Asked<Q>,
+        answer: Result<Progress<T>, CloudError>,
+        done: &impl Fn(&Asked<Q>, &mut Entry, T),
+    ) {
+        let Asked { due: Due { service, .. }, call, .. } = asked;
+        let (name, was_news) = (&service.key, asked.digest.is_some_and(|digest| self.is_news(service, digest)));
+        let result = answer.as_ref().map(|progress| match progress {
+            Progress::Done(_) => Ended::Done,
+            Progress::InProgress(_) => Ended::InProgress,
+            Progress::Elsewhere(_) => Ended::Elsewhere,
+        });
+        self.handles.metrics.ended(*call, result);
+        let is_timeout = answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Timeout);
+        self.handles.balancers.with(service, |entry| {
+            entry.answered = self.handles.timeline.now();
+            entry.is_queued = false;
+        });
+        match answer {
+            Ok(Progress::Done(value)) => {
+                self.handles.balancers.with(service, |entry| {
+                    entry.state.last_call = None;
+                    done(asked, entry, value);
+                });
+                self.queue(lane).forget(name);
+                self.report_done(asked, was_news);
+            }
+            Ok(Progress::InProgress(waiting)) => self.in_progress(asked, waiting),
+            Ok(Progress::Elsewhere(why)) => {
+                tracing::info!(service = &**name, "another controller is responsible: {why}");
+                self.handles.balancers.with(service, |entry| {
+                    entry.state.last_call = None;
+                    entry.state.known = Known::Elsewhere(why);
+                });
+            }
+            Err(error) => self.failed(lane, asked, error),
+        }
+        if is_timeout {
+            self.handles.balancers.with(service, |entry| entry.is_slow = true);
+            return self.queue(lane).done(name);
+        }
+        // Writes follow at once; the next call to the cloud is another batch's.
+        if self.steps(lane, name).await.is_some() {
+            self.queue(lane).add(Name::clone(name), Priority::Urgent);
+        }
+        if lane == Lane::Slow {
+            self.handles.balancers.with(service, |entry| entry.is_slow = false);
+        }
+        self.queue(lane).done(name);
+    }
+
+    fn report_done<Q>(&self, asked: &Asked<Q>, was_news: bool) {
+        let (service, reports) = (&asked.due.service, &self.handles.reports);
+        match asked.call {
+            CallKind::Ensure => {
+                if was_news {
+                    reports.ensured(service);
+                }
+                let notes = self.handles.balancers.with(service, |entry| match &entry.state.known {
+                    Known::There(balancer) => balancer.notes.clone(),
+                    _ => Vec::new(),
+                });
+                reports.notes(service, &notes);
+            }
+            CallKind::Members => {
+                let members = asked.members.as_ref().map_or(0, |members| members.present.len());
+                reports.members_changed(service, members);
+            }
+            CallKind::Delete => reports.deleted(service),
+        }
+    }
+
+    /// The cloud works on it: it is polled.
+    fn in_progress<Q>(&self, asked: &Asked<Q>, waiting: Waiting) {
+        let now = self.handles.timeline.now();
+        self.handles.balancers.with(&asked.due.service, |entry| {
+            let since = match &entry.state.last_call {
+                Some(LastCall { call, end: CallEnd::InProgress { .. }, since, .. })
+                    if *call == asked.call =>
+                {
+                    *since
+                }
+                _ => now,
+            };
+            let Waiting { what, check_after, id, .. } = waiting.clone();
+            entry.state.last_call = Some(LastCall {
+                call: asked.call,
+                digest: asked.digest,
+                members: asked.members.clone(),
+                end: CallEnd::InProgress { what, check_at: now + check_after },
+                since,
+            });
+            if let Some(id) = id
+                && !matches!(entry.state.known, Known::There(_))
+            {
+                let mut balancer = LoadBalancer::new(id, "", Some(self.owner(&asked.due.service)));
+                balancer.phase = Phase::Pending(waiting);
+                entry.state.known = Known::There(Box::new(balancer));
+            }
+            if asked.call == CallKind::Members
+                && let Some(members) = &asked.members
+            {
+                // The change was accepted: what follows is the rest of it.
+                entry.membership.applied(members);
+            }
+        });
+        self.handles.poll.notify_one();
+    }
+
+    fn failed<Q>(&self, lane: Lane, asked: &Asked<Q>, error: CloudError) {
+        let service = &asked.due.service;
+        let pace = self.queue(lane).retry_as(Name::clone(&service.key), error.class());
+        // Somebody else's change is no failure.
+        if error.kind != ErrorKind::Busy {
+            self.handles.reports.failed(service, asked.call, &asked.due.members, &error, pace);
+        }
+        let now = self.handles.timeline.now();
+        self.handles.balancers.with(service, |entry| {
+            if error.kind == ErrorKind::Conflict && asked.call == CallKind::Ensure {
+                entry.state.configured = None;
+            }
+            entry.state.last_call = Some(LastCall {
+                call: asked.call,
+                digest: asked.digest,
+                members: None,
+                end: CallEnd::Failed(error),
+                since: now,
+            });
+        });
+    }
+}

@@ -1,0 +1,201 @@
+//! Writes to Services: finalizer, status, conditions, annotations.
+
+use std::time::Duration;
+
+use ccm_base::clock;
+use ccm_controller::{queue::Priority, writer::Stopped};
+use ccm_kube::{
+    ApiError,
+    write::{ConditionChange, StatusPatch},
+};
+use ccm_objects::{Service, Shared as Name, service_keys};
+use ccm_runtime::plans;
+use serde_json::{Value, json};
+
+use super::{Lane, Lanes};
+use crate::plan::{
+    Plan, Step,
+    members::Decision,
+    reason::{PROVISIONING, Reason, SERVING},
+    status::{DIGEST, ID, NewCondition, StatusChange},
+};
+
+/// Delay after a conflict, so that the informer receives the other writer's change.
+const AFTER_CONFLICT: Duration = Duration::from_millis(50);
+
+impl Lanes {
+    /// Writes one step. Returns whether the plan goes on.
+    pub(super) async fn write(&self, lane: Lane, service: &Service, step: &Step) -> bool {
+        let (kind, patch) = match step {
+            Step::Protect => ("protect", protect(service)),
+            Step::Release => ("release", release(service)),
+            Step::Write(change) => ("status", status(service, change)),
+            _ => return true,
+        };
+        let answer = self.writer.patch_status(service, &patch).await;
+        match &answer {
+            Ok(_) => self.handles.metrics.written(kind, Ok(())),
+            Err(Stopped::Refused(error)) => self.handles.metrics.written(kind, Err(error)),
+            Err(Stopped::Lost(_)) => {}
+        }
+        match answer {
+            Ok(_) => {
+                self.written(service, step);
+                true
+            }
+            Err(why) => {
+                self.refused(lane, service, kind, why);
+                false
+            }
+        }
+    }
+
+    fn written(&self, service: &Service, step: &Step) {
+        let now = self.handles.timeline.now();
+        let has_address = match step {
+            Step::Release => {
+                self.handles.balancers.forget(&service.key);
+                return;
+            }
+            Step::Write(change) => {
+                if !change.conditions.is_empty() {
+                    self.handles.balancers.with(service, |entry| entry.state.condition_written = Some(now));
+                }
+                change.ingress.as_ref().is_some_and(|ingress| !ingress.is_empty())
+            }
+            _ => false,
+        };
+        let details = service.details.as_deref();
+        if has_address
+            && let Some(details) = details.filter(|details| details.ingress.is_empty())
+            && let Some(created) = details.created
+            && let Ok(age) = Duration::try_from(clock::wall().duration_since(created))
+        {
+            self.handles.metrics.provisioned(age);
+        }
+    }
+
+    fn refused(&self, lane: Lane, service: &Service, kind: &str, why: Stopped) {
+        let (queue, name) = (self.queue(lane), Name::clone(&service.key));
+        match why {
+            // A term that is only short is extended by the next renewal.
+            Stopped::Lost(lost) => {
+                tracing::debug!(service = &*name, "not written: {lost}");
+                queue.retry(name);
+            }
+            // Deleted in the meantime: the informer reports it.
+            Stopped::Refused(ApiError::NotFound) => {}
+            // The plan was made for an older version of the Service.
+            Stopped::Refused(ApiError::Conflict) => {
+                queue.add_after(name, AFTER_CONFLICT, Priority::Urgent);
+            }
+            Stopped::Refused(error) => {
+                let pace = queue.retry_as(name, error.class());
+                self.handles.reports.refused(service, kind, &error, pace);
+            }
+        }
+    }
+
+    /// Publishes the plan of a Service on the page `/plan`.
+    pub(super) fn publish(&self, service: &Service, plan: &Plan, members: &Decision) {
+        let steps = match plan {
+            Plan::Next(step) => vec![published(step, members)],
+            _ => Vec::new(),
+        };
+        self.handles.plans.set(&service.reference(), steps);
+    }
+}
+
+/// The finalizer and the condition, in one request.
+fn protect(service: &Service) -> StatusPatch {
+    let creating = NewCondition {
+        reason: Reason::Creating,
+        message: "the load balancer is being created".to_owned(),
+        moves: true,
+    };
+    let patch = StatusPatch::default().with_finalizer(service_keys::CLEANUP, true);
+    with_condition(patch, service, &creating)
+}
+
+/// Everything that this program wrote goes. Of a Service that is being deleted only the finalizer.
+fn release(service: &Service) -> StatusPatch {
+    let mut patch = StatusPatch::default().with_finalizer(service_keys::CLEANUP, false);
+    if service.deleting {
+        return patch;
+    }
+    for key in [ID, DIGEST] {
+        if service.annotation(key).is_some() {
+            patch = patch.with_annotation(key, None);
+        }
+    }
+    let ours = [PROVISIONING, SERVING].into_iter().filter(|kind| service.condition(kind).is_some());
+    let gone: Vec<Value> = ours.map(|kind| json!({"$patch": "delete", "type": kind})).collect();
+    if !gone.is_empty() {
+        patch = patch.with("conditions", gone.into());
+    }
+    let has_ingress = service.details.as_ref().is_some_and(|details| !details.ingress.is_empty());
+    if has_ingress {
+        patch = patch.with("loadBalancer", json!({"ingress": null}));
+    }
+    patch
+}
+
+fn status(service: &Service, change: &StatusChange) -> StatusPatch {
+    let mut patch = StatusPatch::default();
+    if let Some(ingress) = &change.ingress {
+        // The API server replaces this list whole.
+        let value = if ingress.is_empty() { Value::Null } else { json!(ingress) };
+        patch = patch.with("loadBalancer", json!({"ingress": value}));
+    }
+    for condition in &change.conditions {
+        patch = with_condition(patch, service, condition);
+    }
+    for (key, value) in &change.annotations {
+        patch = patch.with_annotation(key, value.clone());
+    }
+    patch
+}
+
+fn with_condition(patch: StatusPatch, service: &Service, condition: &NewCondition) -> StatusPatch {
+    let NewCondition { reason, message, moves } = condition;
+    let old = service.condition(reason.condition()).and_then(|old| old.last_transition_time);
+    patch.with_condition(&ConditionChange {
+        kind: reason.condition(),
+        status: reason.status(),
+        reason: reason.as_str().to_owned(),
+        message: message.clone(),
+        last_transition_time: old.filter(|_| !moves).unwrap_or_else(clock::wall),
+    })
+}
+
+fn published(step: &Step, members: &Decision) -> plans::Step {
+    let (name, changes, reason) = match step {
+        Step::Protect => ("protect", vec![format!("finalizer {}", service_keys::CLEANUP)], "it is to get a load balancer"),
+        Step::Ensure(front_end) => {
+            let ports = front_end.ports.iter().map(|port| format!("{} {}", port.protocol, port.port));
+            ("ensure", ports.collect(), "the load balancer is not as the Service asks for")
+        }
+        Step::SetMembers(id) => {
+            let (present, absent) = (members.members.present.len(), members.members.absent.len());
+            let line = format!("load balancer {id}: {present} members, {absent} leave");
+            ("set-members", vec![line], "the nodes have changed")
+        }
+        Step::Delete => ("delete", Vec::new(), "the Service has no load balancer any more"),
+        Step::DeleteDuplicate(id) => {
+            ("delete-duplicate", vec![format!("load balancer {id}")], "the Service has two load balancers")
+        }
+        Step::Release => ("release", vec![format!("finalizer {} is removed", service_keys::CLEANUP)], "its load balancer does not exist"),
+        Step::Write(change) => {
+            let mut lines: Vec<String> = change
+                .conditions
+                .iter()
+                .map(|new| format!("{}={} {}", new.reason.condition(), new.reason.status(), new.reason.as_str()))
+                .collect();
+            if let Some(ingress) = &change.ingress {
+                lines.push(format!("{} addresses", ingress.len()));
+            }
+            ("status", lines, "the Service does not show its load balancer")
+        }
+    };
+    plans::Step { step: name, changes, reason: reason.to_owned(), held: None }
+}

@@ -1,0 +1,135 @@
+//! service-ccm: the controller that gives Services of type LoadBalancer their load balancers.
+//!
+//! ```text
+//! informer -> intake --Service changed--> queue --batch--> lanes: plan, execute --> cloud, API server
+//! informer -> nodes  --set of nodes-------^ ^ ^
+//!                                           | |
+//!            poll: what the cloud works on -+ +- audit: list of this cluster's load balancers
+//! ```
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`plan`] | the next step for one Service: pure |
+//! | `observe::intake` | receives changes of Services, queues those that need work |
+//! | `observe::nodes` | collects changes of nodes into sets that all load balancers get |
+//! | `observe::balancers` | per Service: what is known of its load balancer |
+//! | `observe::poll` | polls all load balancers on which the cloud works by one list |
+//! | `observe::audit` | compares the cluster's load balancers with the Services |
+//! | `observe::cluster` | the UID of the cluster |
+//! | `execute` | lanes: one call to the cloud per batch and kind; answers one by one |
+//! | `execute::writes` | writes to Services, and the page `/plan` |
+//! | `report` | events and log lines |
+//! | `settings`, `metrics` | flags; `ccm_service_*` and upstream's four metrics |
+
+mod execute;
+mod metrics;
+mod observe;
+pub mod plan;
+mod report;
+mod settings;
+
+use std::sync::Arc;
+
+use ccm_cloud::Capability;
+use ccm_controller::{
+    own_node,
+    queue::QueueMetrics,
+    watch::{self, Watches},
+    writer::{self, Writer},
+};
+use ccm_objects::{Node, Service};
+use ccm_runtime::{
+    health::{Condition, Scope},
+    metrics::Metrics,
+    program::{Context, Failure, Identity, Need, Program},
+    programs,
+    rights::Right,
+};
+
+pub use settings::ServiceSettings;
+
+use crate::{
+    execute::Lanes,
+    metrics::ServiceMetrics,
+    observe::{
+        Handles, QUEUE, SLOW_QUEUE, audit::Audit, cluster, intake::Intake, nodes::Nodes, poll,
+    },
+};
+
+/// The program.
+pub struct ServiceCcm {
+    handles: Handles,
+    intake: Arc<Intake>,
+    nodes: Arc<Nodes>,
+    listed: Condition,
+}
+
+impl Program for ServiceCcm {
+    const IDENTITY: Identity = programs::SERVICE_CCM;
+    type Settings = ServiceSettings;
+
+    fn needs(_: &Self::Settings) -> Vec<Need> {
+        vec![Need::Required(Capability::LoadBalancers)]
+    }
+
+    fn specimens(metrics: &Metrics) {
+        ServiceMetrics::new(metrics).specimens();
+        metrics::collect(metrics, Arc::default());
+        let queues = QueueMetrics::new(metrics);
+        queues.specimens(QUEUE);
+        queues.specimens(SLOW_QUEUE);
+        let watches = watch::metrics(metrics);
+        watches.specimens_of::<Service>();
+        watches.specimens_of::<Node>();
+    }
+
+    fn rights() -> Vec<Right> {
+        [
+            watch::rights::<Service>().as_slice(),
+            &watch::rights::<Node>(),
+            &[writer::patch_status::<Service>(), cluster::right()],
+        ]
+        .concat()
+    }
+
+    async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
+        let listed = context.health.condition("load-balancers", Scope::Information, "not listed yet");
+        listed.pass("not listed here: this replica does not lead");
+        let handles = Handles::new(context, cluster::identify(context).await?);
+        metrics::collect(&context.metrics, Arc::clone(&handles.balancers));
+        let (intake, nodes) = (Arc::new(Intake::new(&handles)), Arc::new(Nodes::new(&handles)));
+        let (services, node_changes) = (Arc::clone(&intake), Arc::clone(&nodes));
+        let watches = Watches::new(context);
+        tokio::join!(
+            watches.watch(&handles.services, move |change| services.changed(&change)),
+            watches.watch(&handles.nodes, move |_| node_changes.changed()),
+        );
+        own_node::check(context, &handles.nodes);
+        Ok(Self { handles, intake, nodes, listed })
+    }
+
+    fn lead(self: Arc<Self>, context: &Context<Self>) {
+        let (handles, tasks, token) = (&self.handles, &context.supervisor, &context.token);
+        let cluster_name = &handles.cluster.name;
+        if cluster_name == "kubernetes" {
+            tracing::warn!("--cluster-name is the default, {cluster_name}: clusters that share a cloud project should have names of their own");
+        }
+        self.nodes.start_leading();
+        tasks.spawn("nodes", Arc::clone(&self.nodes).run(token.clone()));
+        Lanes::new(handles, Writer::new(context, &handles.services)).start(tasks);
+        self.intake.start_leading();
+        self.listed.pass("not listed yet");
+        tasks.spawn("poll", poll::run(handles.clone(), token.clone()));
+        let audit = Audit::new(handles, self.listed.clone());
+        let passes = handles.audit.clone().run(audit, context.settings.clone(), token.clone());
+        tasks.spawn("audit", passes);
+    }
+
+    async fn drain(&self) {
+        let Handles { queue, slow, .. } = &self.handles;
+        queue.shut_down();
+        slow.shut_down();
+        queue.drained().await;
+        slow.drained().await;
+    }
+}

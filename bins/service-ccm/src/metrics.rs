@@ -1,0 +1,174 @@
+//! The metrics of service-ccm. Upstream's four keep their names and bounds.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::{CloudError, ErrorKind};
+use ccm_kube::{ApiError, ApiReason};
+use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, computed, label, metrics};
+use ccm_runtime::metrics::Metrics;
+use strum::{IntoStaticStr, VariantArray, VariantNames};
+
+use crate::{observe::balancers::Balancers, plan::CallKind};
+
+/// Bounds of upstream's histograms, in seconds.
+const DOUBLING: [f64; 15] = [
+    1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0,
+    16384.0,
+];
+/// Bounds of the time from the creation of a Service to its address, in seconds.
+const PROVISIONING: [f64; 10] = [1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0];
+
+/// The state of a Service of type LoadBalancer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum State {
+    /// Not compared with the cloud yet.
+    Unknown,
+    /// The cloud works on it.
+    Pending,
+    /// It is as the Service asks for.
+    Provisioned,
+    /// The last call failed, or the Service is wrong.
+    Failing,
+    /// It is being deleted.
+    Deleting,
+    /// Another controller is responsible.
+    Elsewhere,
+}
+
+/// What a call to the cloud was to do.
+#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Operation {
+    Ensure,
+    SetMembers,
+    Delete,
+}
+
+impl From<CallKind> for Operation {
+    fn from(call: CallKind) -> Self {
+        match call {
+            CallKind::Ensure => Self::Ensure,
+            CallKind::Members => Self::SetMembers,
+            CallKind::Delete => Self::Delete,
+        }
+    }
+}
+
+/// How an operation ended for one Service.
+#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Ended {
+    Done,
+    InProgress,
+    Elsewhere,
+}
+
+label!(Operation, Ended);
+label! {
+    /// What was written.
+    struct Written { "protect", "status", "release" }
+}
+
+computed! {
+    static STATES: usize { state } = {
+        /// Services of type LoadBalancer by state, on the leader
+        [ALPHA] Gauge ccm_service_load_balancers = |count| *count as f64;
+    }
+}
+
+computed! {
+    static HELD: usize = {
+        /// Members of load balancers that are held: their nodes are gone or changed, too many at once, on the leader
+        [ALPHA] Gauge ccm_service_members_held = |held| *held as f64;
+    }
+}
+
+/// Computes states and held members on each scrape.
+pub(crate) fn collect(metrics: &Metrics, balancers: Arc<Balancers>) {
+    let of_states = Arc::clone(&balancers);
+    metrics.collect(STATES.collector(move || {
+        let counts = of_states.count();
+        counts.into_iter().map(|(state, count)| (vec![<&str>::from(state).into()], count)).collect()
+    }));
+    metrics.collect(HELD.collector(move || vec![(Vec::new(), balancers.held())]));
+}
+
+metrics! {
+    /// All metrics of the controller. Clones share them.
+    pub(crate) struct ServiceMetrics {
+        /// Changes of the members of load balancers
+        [ALPHA] service_controller_loadbalancer_sync => host_updates: Counter;
+        /// Changes of the members of load balancers that failed
+        [ALPHA] service_controller_nodesync_error => node_sync_errors: Counter;
+        /// Time from a change of the set of nodes to the end of a call that passes it on to load balancers
+        [ALPHA] service_controller_nodesync_latency_seconds => node_sync: Histogram, bounds DOUBLING;
+        /// Duration of a call that changes members
+        [ALPHA] service_controller_update_loadbalancer_host_latency_seconds => host_update: Histogram, bounds DOUBLING;
+        /// Results of cloud operations, one per load balancer
+        [ALPHA] ccm_service_operations { operation, result } => operations:
+            Family<Counter, (Operation, Result<Ended, ErrorKind>)>;
+        /// Writes to Services, by kind and by result at the API server
+        [ALPHA] ccm_service_writes { kind, result } => writes: Family<Counter, (Written, Result<(), ApiReason>)>,
+            begin (Every, Ok(()));
+        /// Time from the creation of a Service to its address
+        [ALPHA] ccm_service_provisioning_seconds => provisioning: Histogram, bounds PROVISIONING;
+        /// Nodes that can be members of load balancers, on the leader
+        [ALPHA] ccm_service_eligible_nodes => eligible: Gauge;
+        /// Load balancers of this cluster without a Service, as of the last list
+        [ALPHA] ccm_service_orphans => orphans: Gauge;
+        /// Lists of the cluster's load balancers, by result
+        [ALPHA] ccm_service_audits { result } => audits: Family<Counter, Result<(), ErrorKind>>, begin [Ok(())];
+    }
+}
+
+impl ServiceMetrics {
+    /// Records how an operation ended for one load balancer.
+    pub(crate) fn ended(&self, call: CallKind, result: Result<Ended, &CloudError>) {
+        let result = result.map_err(|error| error.kind);
+        if call == CallKind::Members {
+            self.host_updates.inc();
+            if result.is_err() {
+                self.node_sync_errors.inc();
+            }
+        }
+        self.operations.of((call.into(), result)).inc();
+    }
+
+    /// Records the duration of a call that changes members.
+    pub(crate) fn members_changed(&self, took: Duration) {
+        self.host_update.observe(took.as_secs_f64());
+    }
+
+    /// Records the end of a write of this kind.
+    pub(crate) fn written(&self, kind: &'static str, result: Result<(), &ApiError>) {
+        self.writes.of((Written(kind), result.map_err(ApiReason::from))).inc();
+    }
+
+    /// Records that a Service of this age has got its address.
+    pub(crate) fn provisioned(&self, age: Duration) {
+        self.provisioning.observe(age.as_secs_f64());
+    }
+
+    /// Records the time from a change of the set of nodes to the end of a call about it.
+    pub(crate) fn nodes_synced(&self, took: Duration) {
+        self.node_sync.observe(took.as_secs_f64());
+    }
+
+    /// Records the number of eligible nodes.
+    pub(crate) fn eligible(&self, nodes: usize) {
+        self.eligible.set(gauge(nodes));
+    }
+
+    /// Records the end of a list: the number of load balancers without a Service.
+    pub(crate) fn audited(&self, result: Result<usize, &CloudError>) {
+        if let Ok(orphans) = result {
+            self.orphans.set(gauge(orphans));
+        }
+        self.audits.of(result.map(drop).map_err(|error| error.kind)).inc();
+    }
+}
+
+fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,163 @@
+//! What is known of Services, nodes and load balancers, and which Services need work.
+
+pub(crate) mod audit;
+pub(crate) mod balancers;
+pub(crate) mod cluster;
+pub(crate) mod intake;
+pub(crate) mod nodes;
+pub(crate) mod poll;
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_base::{Backoff, clock::Timeline};
+use ccm_cloud::{Call, Cloud, CloudError, ClusterId, ErrorKind, LoadBalancers};
+use ccm_controller::{
+    brake::approval::is_yes,
+    passes::Passes,
+    queue::{QueueConfig, QueueMetrics, WorkQueue},
+};
+use ccm_kube::store::Store;
+use ccm_objects::{Node, Service, Shared as Name};
+use ccm_runtime::{
+    plans::Plans,
+    program::{Context, Program},
+};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
+
+use self::balancers::Balancers;
+use crate::{
+    metrics::ServiceMetrics,
+    plan::{
+        APPROVED, Plan, View,
+        eligible::NodeSet,
+        front_end::{Problem, desired},
+        members::Decision,
+        plan,
+    },
+    report::ServiceReports,
+    settings::ServiceSettings,
+};
+
+/// Upstream's name of the queue: the label of its metrics.
+pub(crate) const QUEUE: &str = "service";
+/// The queue of Services whose last call to the cloud did not return in time.
+pub(crate) const SLOW_QUEUE: &str = "service-slow";
+
+/// The plan for a Service.
+pub(crate) struct Planned {
+    pub(crate) plan: Plan,
+    /// What its members are to be.
+    pub(crate) members: Decision,
+    /// What is wrong with the Service.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// The shared inputs of the controller's parts; each part takes the ones that it needs.
+#[derive(Clone)]
+pub(crate) struct Handles {
+    pub(crate) cloud: Arc<dyn Cloud>,
+    pub(crate) cluster: ClusterId,
+    pub(crate) services: Store<Service>,
+    pub(crate) nodes: Store<Node>,
+    pub(crate) queue: WorkQueue<Name>,
+    pub(crate) slow: WorkQueue<Name>,
+    pub(crate) balancers: Arc<Balancers>,
+    /// The set of nodes that load balancers are to have now.
+    pub(crate) node_set: watch::Sender<Arc<NodeSet>>,
+    /// When that set went out.
+    pub(crate) published: Arc<Mutex<Instant>>,
+    /// Wakes the audit.
+    pub(crate) audit: Passes,
+    /// Wakes the poll of load balancers on which the cloud works.
+    pub(crate) poll: Arc<Notify>,
+    pub(crate) reports: ServiceReports,
+    pub(crate) plans: Plans,
+    pub(crate) settings: watch::Receiver<Arc<ServiceSettings>>,
+    pub(crate) metrics: ServiceMetrics,
+    pub(crate) timeline: Timeline,
+}
+
+impl Handles {
+    pub(crate) fn new<P>(context: &Context<P>, cluster: ClusterId) -> Self
+    where
+        P: Program<Settings = ServiceSettings>,
+    {
+        let metrics = ServiceMetrics::new(&context.metrics);
+        let queues = QueueMetrics::new(&context.metrics);
+        Self {
+            cloud: Arc::clone(&context.cloud),
+            cluster,
+            services: Store::new(),
+            nodes: Store::new(),
+            queue: WorkQueue::new(QUEUE, queue_config(), &queues),
+            slow: WorkQueue::new(SLOW_QUEUE, queue_config(), &queues),
+            balancers: Arc::default(),
+            node_set: watch::Sender::new(Arc::default()),
+            published: Arc::new(Mutex::new(Instant::now())),
+            audit: Passes::default(),
+            poll: Arc::default(),
+            reports: ServiceReports::new(context.events.clone()),
+            plans: context.plans.clone(),
+            settings: context.settings.clone(),
+            metrics,
+            timeline: Timeline::begin(),
+        }
+    }
+
+    /// The provider's load balancers.
+    ///
+    /// # Errors
+    ///
+    /// It is not known yet whether the cloud offers them, or it has stopped to offer them.
+    pub(crate) fn load_balancers(&self) -> Result<Arc<dyn LoadBalancers>, CloudError> {
+        self.cloud.load_balancers()?.ok_or_else(|| {
+            CloudError::new(ErrorKind::Unsupported, "the cloud does not offer load balancers")
+        })
+    }
+
+    /// A call to the cloud with the time limit of the settings.
+    pub(crate) fn call(&self, is_urgent: bool) -> Call {
+        let limit = self.settings.borrow().cloud_call_timeout;
+        if is_urgent { Call::waiting(limit) } else { Call::routine(limit) }
+    }
+
+    /// The plan for a Service as it is now.
+    pub(crate) fn plan(&self, service: &Service, load_balancers: &dyn LoadBalancers) -> Planned {
+        let (traits, settings) = (load_balancers.traits(), self.settings.borrow().clone());
+        let desired = desired(service, &self.cluster, &traits);
+        let (nodes, now) = (self.node_set.borrow().clone(), self.timeline.now());
+        let approved = service
+            .annotation(APPROVED)
+            .is_some_and(is_yes);
+        self.balancers.with(service, |entry| {
+            let members = entry.membership.decide(now, &nodes, settings.budget(), approved);
+            let view = View {
+                service,
+                desired: &desired,
+                classes: &settings.classes(),
+                state: &entry.state,
+                members: &members,
+                members_known: entry.membership.is_known(),
+                adopts: settings.adopt_load_balancers,
+                traits: &traits,
+                list_awaited: traits.lists && !self.balancers.is_listed(),
+                now,
+            };
+            let plan = plan(view);
+            entry.held = members.held.len();
+            Planned { plan, members, problems: desired.problems }
+        })
+    }
+}
+
+/// The back-off after failures: upstream's.
+const RETRY: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
+
+/// How the queues space their retries.
+fn queue_config() -> QueueConfig {
+    QueueConfig { waits: RETRY, ..QueueConfig::default() }
+}

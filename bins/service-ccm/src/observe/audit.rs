@@ -1,0 +1,313 @@
+//! Compares the cluster's load balancers with the Services: once when this replica begins to
+//! lead, then once per period. What was changed or deleted in the cloud is repaired; load
+//! balancers without a Service are reported.
+
+use std::{collections::HashMap, time::Duration};
+
+use ccm_base::At;
+use ccm_cloud::{
+    CloudError, Depth, LoadBalancer, LoadBalancerList, LoadBalancers, Owner, Phase, Scope, Title,
+};
+use ccm_controller::{
+    passes::{Next, Pass},
+    queue::Priority,
+};
+use ccm_objects::{Service, Shared as Name};
+use ccm_runtime::health::Condition;
+
+use super::{Handles, balancers::Entry};
+use crate::plan::{
+    CallEnd, CallKind, Known, LastCall,
+    eligible::NodeSet,
+    status::{DIGEST, ID},
+};
+
+/// The longest time without a full look at a load balancer.
+const FULL: Duration = Duration::from_mins(30);
+/// The most members that one list shows, so that an answer stays small.
+const MEMBERS: usize = 20_000;
+/// How many lists may fail before Services are synced without: calls about each of them find
+/// what is there as well, at a higher price.
+const FAILURES: u32 = 6;
+
+/// The comparison.
+pub(crate) struct Audit {
+    handles: Handles,
+    health: Condition,
+    failures: u32,
+}
+
+impl Pass for Audit {
+    async fn pass(&mut self) -> Next {
+        match self.audit().await {
+            Ok(line) => {
+                self.failures = 0;
+                self.health.pass(line);
+                Next::Period
+            }
+            Err(error) => {
+                self.failures += 1;
+                self.handles.metrics.audited(Err(&error));
+                self.health.fail(format!("cannot list the load balancers: {error}"));
+                tracing::warn!(%error, "cannot list the load balancers");
+                if self.failures == FAILURES && !self.handles.balancers.is_listed() {
+                    tracing::warn!("Services are synced one by one until a list succeeds");
+                    self.go_on();
+                }
+                Next::Failed(error.class())
+            }
+        }
+    }
+
+    fn period(&self) -> Duration {
+        self.handles.settings.borrow().load_balancer_audit_period
+    }
+}
+
+impl Audit {
+    pub(crate) fn new(handles: &Handles, health: Condition) -> Self {
+        Self { handles: handles.clone(), health, failures: 0 }
+    }
+
+    async fn audit(&self) -> Result<String, CloudError> {
+        let balancers = self.handles.load_balancers()?;
+        if !balancers.traits().lists {
+            self.assume();
+            return Ok("the provider has no list of load balancers".to_owned());
+        }
+        let started = self.handles.timeline.now();
+        let is_first = !self.handles.balancers.is_listed();
+        let list = self.list(&*balancers, Scope::Cluster, Depth::Summary).await?;
+        let count = list.load_balancers.len();
+        let orphans = self.compare(list, started);
+        self.handles.metrics.audited(Ok(orphans));
+        if is_first {
+            self.find_adoptable(&*balancers).await?;
+            self.go_on();
+            tracing::info!("{count} load balancers of this cluster, {orphans} without a Service");
+        } else {
+            self.read_members(&*balancers).await?;
+        }
+        Ok(format!("{count} load balancers listed, {orphans} without a Service"))
+    }
+
+    async fn list(
+        &self,
+        balancers: &dyn LoadBalancers,
+        scope: Scope,
+        depth: Depth,
+    ) -> Result<LoadBalancerList, CloudError> {
+        balancers.list(&self.handles.cluster, scope, depth, self.handles.call(false)).await
+    }
+
+    /// Lets the Services go on that waited for the first list.
+    fn go_on(&self) {
+        self.handles.balancers.set_listed();
+        for service in self.concerned() {
+            self.handles.queue.add(Name::clone(&service.key), Priority::Routine);
+        }
+    }
+
+    fn concerned(&self) -> Vec<std::sync::Arc<Service>> {
+        let mut services = self.handles.services.list();
+        services.retain(|service| service.concerns_load_balancers());
+        services
+    }
+
+    /// Takes the Services' own word, for a provider that has no list.
+    fn assume(&self) {
+        let nodes = self.handles.node_set.borrow().clone();
+        for service in self.concerned().iter().filter(|service| service.has_finalizer) {
+            let Some(id) = service.annotation(ID) else { continue };
+            self.handles.balancers.with(service, |entry| {
+                if entry.state.known == Known::Nothing {
+                    entry.state.known = Known::Recorded { id: id.to_owned() };
+                    entry.membership.shown(&nodes.members, &nodes);
+                }
+            });
+        }
+        if !self.handles.balancers.is_listed() {
+            self.go_on();
+        }
+    }
+
+    /// Compares a list with all Services. Returns the number of load balancers without one.
+    fn compare(&self, list: LoadBalancerList, started: At) -> usize {
+        let is_complete = list.malformed.is_empty();
+        for line in &list.malformed {
+            tracing::warn!("the list of load balancers has an entry that cannot be parsed: {line}");
+        }
+        let nodes = self.handles.node_set.borrow().clone();
+        let mut of_owner: HashMap<String, Vec<LoadBalancer>> = HashMap::new();
+        for balancer in list.load_balancers {
+            let Some(owner) = &balancer.owner else { continue };
+            if balancer.title == Title::Ours && owner.cluster.uid == self.handles.cluster.uid {
+                of_owner.entry(owner.uid.clone()).or_default().push(balancer);
+            }
+        }
+        let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
+        for service in self.concerned() {
+            let found = of_owner.remove(&*service.uid).unwrap_or_default();
+            let changed = self.handles.balancers.with(&service, |entry| {
+                if entry.answered > started {
+                    return false;
+                }
+                let listing = Listing { service: &service, found, is_complete, stores_digest: traits.stores_digest };
+                listed(entry, listing, &nodes, started)
+            });
+            if changed {
+                self.handles.queue.add(Name::clone(&service.key), Priority::Routine);
+            }
+        }
+        let orphans: Vec<LoadBalancer> = of_owner.into_values().flatten().collect();
+        self.handles.reports.orphans(&orphans);
+        orphans.len()
+    }
+
+    /// Looks for load balancers that another controller has made for Services that have none.
+    async fn find_adoptable(&self, balancers: &dyn LoadBalancers) -> Result<(), CloudError> {
+        let mut lacking: HashMap<(String, String), std::sync::Arc<Service>> = HashMap::new();
+        for service in self.concerned().into_iter().filter(|service| service.has_finalizer) {
+            let has_none =
+                self.handles.balancers.with(&service, |entry| entry.state.known == Known::Absent);
+            if has_none {
+                let (namespace, name) = service.names();
+                lacking.insert((namespace.to_owned(), name.to_owned()), service);
+            }
+        }
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let list = self.list(balancers, Scope::All, Depth::Summary).await?;
+        for balancer in list.load_balancers {
+            let (Title::Adoptable { why }, Some(Owner { namespace, name, .. })) =
+                (&balancer.title, &balancer.owner)
+            else {
+                continue;
+            };
+            let Some(service) = lacking.get(&(namespace.clone(), name.clone())) else { continue };
+            self.handles.balancers.with(service, |entry| {
+                entry.state.adoptable = Some((balancer.id.clone(), why.clone()));
+            });
+        }
+        Ok(())
+    }
+
+    /// Reads the members of load balancers where they are not known, or were read too long ago:
+    /// those that were read least recently first, a part of them each time.
+    async fn read_members(&self, balancers: &dyn LoadBalancers) -> Result<(), CloudError> {
+        let now = self.handles.timeline.now();
+        let mut due: Vec<(Option<At>, String, Name)> = Vec::new();
+        let mut all = 0;
+        self.handles.balancers.each(|name, entry| {
+            let Known::There(balancer) = &entry.state.known else { return };
+            all += 1;
+            let is_old = entry.read.is_none_or(|read| read + FULL <= now + self.period());
+            if entry.state.last_call.is_none() && (entry.lacks_members() || is_old) {
+                let read = entry.read.filter(|_| !entry.lacks_members());
+                due.push((read, balancer.id.clone(), Name::clone(name)));
+            }
+        });
+        due.sort();
+        let unknown = due.iter().filter(|(read, ..)| read.is_none()).count();
+        let share = (self.period().as_secs_f64() / FULL.as_secs_f64()).min(1.0);
+        let part = (f64::from(u32::try_from(all).unwrap_or(u32::MAX)) * share).ceil();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        due.truncate(unknown.max(part as usize));
+        let nodes = self.handles.node_set.borrow().members.len().max(1);
+        for chunk in due.chunks((MEMBERS / nodes).clamp(1, 100)) {
+            let started = self.handles.timeline.now();
+            let ids = chunk.iter().map(|(_, id, _)| id.clone()).collect();
+            let list = self.list(balancers, Scope::Ids(ids), Depth::Members).await?;
+            let by_id: HashMap<&str, &Name> =
+                chunk.iter().map(|(_, id, name)| (id.as_str(), name)).collect();
+            for balancer in list.load_balancers {
+                if let Some(name) = by_id.get(balancer.id.as_str()) {
+                    self.read(name, &balancer, started);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies what a full look has shown.
+    fn read(&self, name: &Name, balancer: &LoadBalancer, started: At) {
+        let nodes = self.handles.node_set.borrow().clone();
+        self.handles.balancers.with_name(name, |entry| {
+            if entry.answered > started || entry.state.last_call.is_some() {
+                return;
+            }
+            entry.read = Some(started);
+            if let Some(members) = &balancer.members {
+                entry.membership.shown(members, &nodes);
+            }
+            // A full look compares the configuration with its digest.
+            if balancer.digest.is_none() {
+                entry.state.configured = None;
+            }
+        });
+        self.handles.queue.add(Name::clone(name), Priority::Routine);
+    }
+}
+
+/// What a list has shown of one Service.
+struct Listing<'a> {
+    service: &'a Service,
+    found: Vec<LoadBalancer>,
+    is_complete: bool,
+    stores_digest: bool,
+}
+
+/// Applies a list. Returns whether the Service needs a look.
+fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> bool {
+    let Listing { service, mut found, is_complete, stores_digest } = listing;
+    // The one that the Service names stays, else the oldest.
+    let named = service.annotation(ID);
+    found.sort_by_key(|one| (named != Some(&*one.id), std::cmp::Reverse(one.age), one.id.clone()));
+    let mut found = found.into_iter();
+    let Some(mut balancer) = found.next() else {
+        if !is_complete || entry.state.last_call.is_some() || entry.state.known == Known::Absent {
+            return false;
+        }
+        entry.state.known = Known::Absent;
+        entry.state.configured = None;
+        entry.membership.forget();
+        return true;
+    };
+    entry.state.duplicate = found.next().map(|other| other.id);
+    if let Some(members) = balancer.members.take() {
+        entry.membership.shown(&members, nodes);
+    }
+    let before = match &entry.state.known {
+        Known::There(before) => Some(before),
+        _ => None,
+    };
+    let is_foreign_write = before.is_some_and(|before| {
+        before.version.is_some() && balancer.version.is_some() && before.version != balancer.version
+    });
+    if entry.state.last_call.is_none() {
+        if is_foreign_write {
+            entry.state.configured = None;
+            entry.read = None;
+            entry.membership.forget();
+        } else if stores_digest {
+            entry.state.configured = balancer.digest;
+        } else if entry.state.configured.is_none() {
+            entry.state.configured = service.annotation(DIGEST).and_then(|text| text.parse().ok());
+        }
+        if let Phase::Pending(waiting) = &balancer.phase {
+            entry.state.last_call = Some(LastCall {
+                call: CallKind::Ensure,
+                digest: None,
+                members: None,
+                end: CallEnd::InProgress { what: waiting.what.clone(), check_at: now + waiting.check_after },
+                since: now,
+            });
+        }
+    }
+    let changed = before.is_none_or(|before| **before != balancer)
+        || entry.state.duplicate.is_some()
+        || entry.state.configured.is_none();
+    entry.state.known = Known::There(Box::new(balancer));
+    changed
+}

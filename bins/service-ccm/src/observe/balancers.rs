@@ -1,0 +1,124 @@
+//! What is remembered of the load balancer of each Service.
+//!
+//! None of it is needed for correctness: a new leader begins with a list of the cloud.
+
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use ccm_base::At;
+use ccm_objects::{Service, Shared as Name};
+use parking_lot::Mutex;
+use strum::VariantArray as _;
+
+use crate::{
+    metrics,
+    plan::{CallEnd, CallKind, Known, State, members::Membership},
+};
+
+/// The remembered state of all load balancers.
+#[derive(Default)]
+pub(crate) struct Balancers {
+    entries: Mutex<HashMap<Name, Entry>>,
+    /// Whether a complete list of the cluster's load balancers has been compared since this
+    /// process leads.
+    listed: AtomicBool,
+}
+
+/// What is remembered of one load balancer.
+#[derive(Default)]
+pub(crate) struct Entry {
+    /// The UID of the Service.
+    uid: Box<str>,
+    pub(crate) state: State,
+    pub(crate) membership: Membership,
+    /// The number of members that are held.
+    pub(crate) held: usize,
+    /// Whether the last call did not return in time: the next one is made on a slower lane.
+    pub(crate) is_slow: bool,
+    /// Whether the poll has queued it, and no call has been made since.
+    pub(crate) is_queued: bool,
+    /// When the cloud last answered a call about it.
+    pub(crate) answered: At,
+    /// When it was last read in full.
+    pub(crate) read: Option<At>,
+}
+
+impl Balancers {
+    /// Reads or changes what is remembered of the load balancer of this Service. Nothing is
+    /// remembered of another Service of the same name.
+    pub(crate) fn with<R>(&self, service: &Service, change: impl FnOnce(&mut Entry) -> R) -> R {
+        let mut entries = self.entries.lock();
+        let entry = entries.entry(Name::clone(&service.key)).or_default();
+        if entry.uid != service.uid {
+            *entry = Entry { uid: service.uid.clone(), ..Entry::default() };
+        }
+        change(entry)
+    }
+
+    /// The same by name, if anything is remembered.
+    pub(crate) fn with_name<R>(&self, name: &str, read: impl FnOnce(&mut Entry) -> R) -> Option<R> {
+        self.entries.lock().get_mut(name).map(read)
+    }
+
+    /// Calls this for each load balancer.
+    pub(crate) fn each(&self, mut read: impl FnMut(&Name, &mut Entry)) {
+        for (name, entry) in self.entries.lock().iter_mut() {
+            read(name, entry);
+        }
+    }
+
+    /// Forgets a Service that is gone.
+    pub(crate) fn forget(&self, name: &str) {
+        self.entries.lock().remove(name);
+    }
+
+    /// Whether a list has been compared.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.listed.load(Ordering::Acquire)
+    }
+
+    /// Records that a list has been compared, or that there is none to wait for.
+    pub(crate) fn set_listed(&self) {
+        self.listed.store(true, Ordering::Release);
+    }
+
+    /// The number of load balancers in each state.
+    pub(crate) fn count(&self) -> HashMap<metrics::State, usize> {
+        let mut counts: HashMap<metrics::State, usize> =
+            metrics::State::VARIANTS.iter().map(|state| (*state, 0)).collect();
+        for entry in self.entries.lock().values() {
+            *counts.entry(entry.shown()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// The number of members that are held.
+    pub(crate) fn held(&self) -> usize {
+        self.entries.lock().values().map(|entry| entry.held).sum()
+    }
+}
+
+impl Entry {
+    /// Whether it exists and its members are not known.
+    pub(crate) fn lacks_members(&self) -> bool {
+        matches!(self.state.known, Known::There(_)) && !self.membership.is_known()
+    }
+
+    fn shown(&self) -> metrics::State {
+        use metrics::State;
+        if let Some(last) = &self.state.last_call {
+            return match (&last.end, last.call) {
+                (CallEnd::Failed(_), _) => State::Failing,
+                (_, CallKind::Delete) => State::Deleting,
+                _ => State::Pending,
+            };
+        }
+        match &self.state.known {
+            Known::Elsewhere(_) => State::Elsewhere,
+            _ if self.state.configured.is_some() => State::Provisioned,
+            _ => State::Unknown,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Receives changes of Services and queues those that need work.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ccm_controller::queue::Priority;
+use ccm_kube::store::Change;
+use ccm_objects::{Service, Shared as Name};
+
+use super::Handles;
+
+/// Receives changes of Services.
+pub(crate) struct Intake {
+    handles: Handles,
+    /// Set once this replica leads: nothing is queued before that.
+    leads: AtomicBool,
+}
+
+impl Intake {
+    pub(crate) fn new(handles: &Handles) -> Self {
+        Self { handles: handles.clone(), leads: AtomicBool::new(false) }
+    }
+
+    /// Queues all Services when this replica begins to lead.
+    pub(crate) fn start_leading(&self) {
+        // Set before listing, so that no Service is missed between the list and the first change.
+        self.leads.store(true, Ordering::SeqCst);
+        for service in self.handles.services.list() {
+            if service.concerns_load_balancers() {
+                self.handles.queue.add(Name::clone(&service.key), priority(&service));
+            }
+        }
+    }
+
+    /// Queues a changed Service. The informer calls it on every replica; never blocks.
+    pub(crate) fn changed(&self, change: &Change<Service>) {
+        if !self.leads.load(Ordering::SeqCst) {
+            return;
+        }
+        let queue = &self.handles.queue;
+        match change {
+            Change::Added(new) if new.concerns_load_balancers() => {
+                queue.add(Name::clone(&new.key), priority(new));
+            }
+            Change::Updated { old, new }
+                if old.concerns_load_balancers() || new.concerns_load_balancers() =>
+            {
+                // Our own write of status and conditions changes no wish.
+                let same = old.is_load_balancer == new.is_load_balancer
+                    && old.deleting == new.deleting
+                    && old.uid == new.uid
+                    && configuration(old) == configuration(new);
+                let urgency = if same { Priority::Routine } else { Priority::Urgent };
+                queue.add(Name::clone(&new.key), urgency);
+            }
+            Change::Deleted(gone) if gone.concerns_load_balancers() => {
+                // A Service that is created again waits for nothing of its predecessor.
+                queue.remove(&gone.key);
+                self.handles.slow.remove(&gone.key);
+                queue.add(Name::clone(&gone.key), Priority::Routine);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How soon a Service is synced that this process has not seen before. One without finalizer is
+/// new: its user waits.
+fn priority(service: &Service) -> Priority {
+    if service.has_finalizer && !service.deleting { Priority::Routine } else { Priority::Urgent }
+}
+
+/// The part of a Service that its user writes.
+fn configuration(service: &Service) -> Option<ccm_objects::ServiceDetails> {
+    let details = service.details.as_deref()?;
+    Some(ccm_objects::ServiceDetails { ingress: Vec::new(), conditions: Vec::new(), ..details.clone() })
+}

@@ -1,0 +1,133 @@
+//! Which nodes load balancers are to have: changes of nodes, collected.
+
+use std::sync::Arc;
+
+use ccm_base::At;
+use ccm_controller::queue::Priority;
+use ccm_objects::Shared as Name;
+use parking_lot::Mutex;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::Handles;
+use crate::plan::{
+    debounce::Debounce,
+    eligible::{NodeSet, Rules, node_set},
+};
+
+/// Collects changes of nodes and passes them on to all load balancers.
+pub(crate) struct Nodes {
+    handles: Handles,
+    changed: Notify,
+    pending: Mutex<Pending>,
+}
+
+/// Changes that have not gone out. A node that leaves does not wait for one that joins.
+#[derive(Default)]
+struct Pending {
+    joins: Debounce,
+    leaves: Debounce,
+}
+
+impl Nodes {
+    pub(crate) fn new(handles: &Handles) -> Self {
+        Self { handles: handles.clone(), changed: Notify::new(), pending: Mutex::default() }
+    }
+
+    /// Records that a node has changed. The informer calls it on every replica; never blocks.
+    pub(crate) fn changed(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Takes the nodes as they are, when this replica begins to lead.
+    pub(crate) fn start_leading(&self) {
+        self.publish(self.current(self.handles.timeline.now()));
+    }
+
+    /// Passes changes on until the token is cancelled.
+    pub(crate) async fn run(self: Arc<Self>, token: CancellationToken) {
+        let mut settings = self.handles.settings.clone();
+        loop {
+            let due = {
+                let pending = self.pending.lock();
+                [pending.joins.due(), pending.leaves.due()].into_iter().flatten().min()
+            };
+            let timer = async {
+                match due {
+                    Some(due) => sleep_until(self.handles.timeline.instant(due)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = token.cancelled() => return,
+                () = self.changed.notified() => self.compare(),
+                Ok(()) = settings.changed() => self.compare(),
+                () = timer => self.send(),
+            }
+        }
+    }
+
+    fn current(&self, now: At) -> NodeSet {
+        let settings = self.handles.settings.borrow().clone();
+        let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
+        let rules = Rules { scale_down_taints: &settings.scale_down_taints, traits: &traits };
+        let (nodes, before) = (self.handles.nodes.list(), self.handles.node_set.borrow().clone());
+        node_set(nodes.iter().map(|node| &**node), rules, &before, now)
+    }
+
+    /// Compares the nodes with the set that has gone out.
+    fn compare(&self) {
+        let now = self.handles.timeline.now();
+        let (set, before) = (self.current(now), self.handles.node_set.borrow().clone());
+        let interval = self.handles.settings.borrow().member_update_interval;
+        let mut pending = self.pending.lock();
+        if Arc::ptr_eq(&set.members, &before.members) {
+            // Marks matter at the time at which their node goes.
+            drop(pending);
+            self.handles.node_set.send_replace(Arc::new(set));
+            return;
+        }
+        let leaves = before.members.iter().any(|member| set.get(&member.node) != Some(member));
+        if leaves {
+            pending.leaves.changed(now, interval);
+        } else {
+            pending.joins.changed(now, interval);
+        }
+        // The marks are remembered at once: the node may be gone when its change goes out.
+        let marked = NodeSet { marked: set.marked, ..NodeSet::clone(&before) };
+        drop(pending);
+        self.handles.node_set.send_replace(Arc::new(marked));
+    }
+
+    /// Sends the current set out.
+    fn send(&self) {
+        let now = self.handles.timeline.now();
+        let set = self.current(now);
+        {
+            let mut pending = self.pending.lock();
+            pending.joins.sent(now);
+            pending.leaves.sent(now);
+        }
+        self.publish(set);
+        let mut unknown = false;
+        for service in self.handles.services.list() {
+            if service.is_load_balancer && service.has_finalizer {
+                self.handles.queue.add(Name::clone(&service.key), Priority::Routine);
+            }
+        }
+        self.handles.balancers.each(|_, entry| unknown |= entry.lacks_members());
+        if unknown {
+            // Members that are not known are read before any is changed.
+            self.handles.audit.wake();
+        }
+    }
+
+    fn publish(&self, set: NodeSet) {
+        self.handles.metrics.eligible(set.members.len());
+        *self.handles.published.lock() = Instant::now();
+        self.handles.node_set.send_replace(Arc::new(set));
+    }
+}

@@ -1,0 +1,153 @@
+//! Polls the load balancers on which the cloud works: all of them by one list.
+
+use std::{collections::HashMap, time::Duration};
+
+use ccm_base::At;
+use ccm_cloud::{Depth, LoadBalancer, Phase, Scope};
+use ccm_controller::queue::Priority;
+use ccm_objects::Shared as Name;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::{Handles, balancers::Entry};
+use crate::plan::{CallEnd, CallKind, Known};
+
+/// The shortest time between two polls.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Load balancers that are due within this time are polled together.
+const TOGETHER: Duration = Duration::from_secs(1);
+/// The wait after a list that failed.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Polls until the token is cancelled.
+pub(crate) async fn run(handles: Handles, token: CancellationToken) {
+    let work = async {
+        loop {
+            let next = next_due(&handles);
+            let timer = async {
+                match next {
+                    Some(due) => sleep_until(handles.timeline.instant(due)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                // More of them may be due sooner.
+                () = handles.poll.notified() => continue,
+                () = timer => {}
+            }
+            let started = Instant::now();
+            let wait = if poll(&handles).await { PAUSE } else { RETRY };
+            sleep_until(started + wait).await;
+        }
+    };
+    token.run_until_cancelled(work).await;
+    token.cancelled().await;
+}
+
+/// When the first load balancer is worth to look at.
+fn next_due(handles: &Handles) -> Option<At> {
+    let mut next = None;
+    handles.balancers.each(|_, entry| {
+        if let Some(check_at) = check_at(entry) {
+            next = Some(next.map_or(check_at, |next: At| next.min(check_at)));
+        }
+    });
+    next
+}
+
+fn check_at(entry: &Entry) -> Option<At> {
+    match entry.state.last_call.as_ref()?.end {
+        // One that was handed to the queue has nothing to poll any more.
+        CallEnd::InProgress { check_at, .. } if !entry.is_queued => Some(check_at),
+        _ => None,
+    }
+}
+
+/// Looks at all that are due. Returns whether the cloud has answered.
+async fn poll(handles: &Handles) -> bool {
+    let now = handles.timeline.now();
+    let Ok(balancers) = handles.load_balancers() else { return false };
+    let lists = balancers.traits().lists;
+    let (mut listed, mut called): (HashMap<String, Name>, Vec<Name>) = Default::default();
+    handles.balancers.each(|name, entry| {
+        if check_at(entry).is_none_or(|due| due > now + TOGETHER) {
+            return;
+        }
+        match entry.state.id().filter(|_| lists) {
+            Some(id) => {
+                listed.insert(id.to_owned(), Name::clone(name));
+            }
+            None => called.push(Name::clone(name)),
+        }
+    });
+    for name in called {
+        hand_over(handles, &name, now);
+    }
+    if listed.is_empty() {
+        return true;
+    }
+    let scope = Scope::Ids(listed.keys().cloned().collect());
+    let list = balancers.list(&handles.cluster, scope, Depth::Summary, handles.call(true)).await;
+    let list = match list {
+        Ok(list) => list,
+        Err(error) => {
+            tracing::warn!(%error, "cannot poll {} load balancers that the cloud works on", listed.len());
+            sleep(error.retry_after.unwrap_or_default().min(RETRY)).await;
+            return false;
+        }
+    };
+    let is_complete = list.malformed.is_empty();
+    for balancer in list.load_balancers {
+        if let Some(name) = listed.remove(&balancer.id) {
+            seen(handles, &name, balancer);
+        }
+    }
+    // What is missing does not exist any more, or is not visible: the next call finds out.
+    for name in listed.values().filter(|_| is_complete) {
+        hand_over(handles, name, now);
+    }
+    true
+}
+
+/// Applies what a poll has shown of a load balancer.
+fn seen(handles: &Handles, name: &Name, balancer: LoadBalancer) {
+    let now = handles.timeline.now();
+    let is_pending = handles.balancers.with_name(name, |entry| {
+        let state = &mut entry.state;
+        let Some(last) = state.last_call.as_mut() else { return false };
+        if let Phase::Pending(waiting) = &balancer.phase {
+            let check_at = now + waiting.check_after;
+            last.end = CallEnd::InProgress { what: waiting.what.clone(), check_at };
+            return true;
+        }
+        let is_done = last.call == CallKind::Ensure
+            && balancer.phase == Phase::Ready
+            && last.digest.is_some()
+            && balancer.digest == last.digest;
+        if is_done {
+            state.configured = last.digest;
+            if let Some(members) = &last.members {
+                entry.membership.applied(members);
+            }
+            state.last_call = None;
+        }
+        state.known = Known::There(Box::new(balancer));
+        false
+    });
+    if is_pending == Some(false) {
+        hand_over(handles, name, now);
+    }
+}
+
+/// Queues a load balancer for its next call.
+fn hand_over(handles: &Handles, name: &Name, now: At) {
+    handles.balancers.with_name(name, |entry| {
+        entry.is_queued = true;
+        if let Some(last) = &mut entry.state.last_call
+            && let CallEnd::InProgress { check_at, .. } = &mut last.end
+        {
+            *check_at = (*check_at).min(now);
+        }
+    });
+    handles.queue.add(Name::clone(name), Priority::Urgent);
+}

@@ -1,0 +1,348 @@
+//! The next step for one Service: pure.
+//!
+//! | module | what it decides |
+//! |---|---|
+//! | [`front_end`] | which load balancer a Service asks for, and what is wrong with the Service |
+//! | [`eligible`] | which nodes are members of load balancers |
+//! | [`members`] | which members one load balancer is to have, and which may not leave it yet |
+//! | [`reason`] | the conditions of a Service and their reasons |
+//! | [`status`] | what is written to a Service |
+//! | this file | what is done next: the state machine of one load balancer |
+
+pub mod debounce;
+pub mod eligible;
+pub mod front_end;
+pub mod members;
+pub mod reason;
+pub mod status;
+mod wished;
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_base::At;
+use ccm_cloud::{
+    CloudError, Cure, Digest, ErrorKind, FrontEnd, LoadBalancer, LoadBalancerTraits, Members, Phase,
+};
+use ccm_objects::Service;
+
+use self::{
+    front_end::Desired,
+    members::Decision,
+    status::{DIGEST, StatusChange, difference},
+};
+
+/// Which Services are served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Classes {
+    /// `--load-balancer-classes`.
+    pub served: Vec<String>,
+    /// `--serve-classless-services`.
+    pub classless: bool,
+}
+
+impl Classes {
+    /// Whether a Service of this class is served.
+    pub fn serves(&self, class: Option<&str>) -> bool {
+        match class {
+            None => self.classless,
+            Some(class) => self.served.iter().any(|served| served == class),
+        }
+    }
+}
+
+/// What is known of the load balancer of one Service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Known {
+    /// Nothing: no call and no list since this process leads has shown it, or its absence.
+    #[default]
+    Nothing,
+    /// It does not exist.
+    Absent,
+    /// It exists.
+    There(Box<LoadBalancer>),
+    /// It was there when the Service was written last; the provider has no list that shows it.
+    Recorded {
+        /// Its ID.
+        id: String,
+    },
+    /// Another controller is responsible.
+    Elsewhere(String),
+}
+
+/// A call to the cloud about one Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallKind {
+    /// Create or update.
+    Ensure,
+    /// Change members.
+    Members,
+    /// Delete.
+    Delete,
+}
+
+/// A call that failed, or that the cloud still works on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LastCall {
+    /// The call.
+    pub call: CallKind,
+    /// The configuration that it was about.
+    pub digest: Option<Digest>,
+    /// The members that went with it.
+    pub members: Option<Members>,
+    /// Its end.
+    pub end: CallEnd,
+    /// When it first ended like this.
+    pub since: At,
+}
+
+/// How a call ended that is not done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CallEnd {
+    /// The cloud works on it, or more changes are to follow.
+    InProgress {
+        /// What is waited for, in the cloud's words.
+        what: String,
+        /// When it is worth to look again.
+        check_at: At,
+    },
+    /// It failed.
+    Failed(CloudError),
+}
+
+/// What is known of one load balancer, besides its members.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    /// What the cloud has shown.
+    pub known: Known,
+    /// The configuration that the load balancer has in full.
+    pub configured: Option<Digest>,
+    /// The last call, unless it is done.
+    pub last_call: Option<LastCall>,
+    /// The second load balancer of this owner, to be deleted.
+    pub duplicate: Option<String>,
+    /// When a condition was written last.
+    pub condition_written: Option<At>,
+    /// Whether the answer to a deletion has proved that nothing of this owner exists.
+    pub proved_absent: bool,
+    /// A load balancer that another controller made for this Service, and what shows that.
+    pub adoptable: Option<(String, String)>,
+}
+
+/// Everything that the plan looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The Service as it is now.
+    pub service: &'a Service,
+    /// What it asks for.
+    pub desired: &'a Desired,
+    /// Which Services are served.
+    pub classes: &'a Classes,
+    /// What is known of its load balancer.
+    pub state: &'a State,
+    /// What its members are to be.
+    pub members: &'a Decision,
+    /// Whether the members that it has are known.
+    pub members_known: bool,
+    /// Whether load balancers of other controllers are adopted without a request.
+    pub adopts: bool,
+    /// The provider's traits.
+    pub traits: &'a LoadBalancerTraits,
+    /// Whether the list of this cluster's load balancers is still to come.
+    pub list_awaited: bool,
+    /// Now.
+    pub now: At,
+}
+
+/// The next step for a Service.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Write finalizer and condition, before anything is created.
+    Protect,
+    /// Create the load balancer, or bring it up to date.
+    Ensure(Arc<FrontEnd>),
+    /// Change its members, and nothing else.
+    SetMembers(String),
+    /// Delete it, or what is left of it.
+    Delete,
+    /// Delete the second load balancer of the same owner.
+    DeleteDuplicate(String),
+    /// Take off the finalizer and what this program wrote.
+    Release,
+    /// Write status and annotations.
+    Write(StatusChange),
+}
+
+/// What is to be done for a Service.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plan {
+    /// One step; then plan again.
+    Next(Step),
+    /// Nothing: it is as it should be.
+    Settled,
+    /// Nothing now: something is waited for.
+    Waits,
+    /// Nothing: this program has no part in it.
+    NotOurs,
+}
+
+/// The annotation that approves that members leave which are held.
+pub const APPROVED: &str = "quartet.dev/member-loss-approved";
+/// The annotation with the ID of a load balancer to adopt.
+pub const ADOPT: &str = "quartet.dev/adopt-load-balancer";
+
+/// How long the cloud may work before the Service says so.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The plan for one Service.
+pub fn plan(view: View<'_>) -> Plan {
+    let View { service, classes, state, .. } = view;
+    let Some(details) = service.details.as_deref() else { return Plan::NotOurs };
+    let serves = classes.serves(details.class.as_deref());
+    let owns = matches!(state.known, Known::There(_));
+    if service.is_load_balancer && !service.deleting && serves {
+        return provision(view);
+    }
+    // A Service of a class that is not served may have the same finalizer from the controller of
+    // its class: only what is known to be ours is cleaned up.
+    let is_ours = service.has_finalizer && (serves || owns);
+    if !is_ours {
+        return if service.has_finalizer && view.list_awaited && !serves {
+            Plan::Waits
+        } else {
+            Plan::NotOurs
+        };
+    }
+    clean_up(view)
+}
+
+/// The plan for a Service whose load balancer is to be deleted.
+fn clean_up(view: View<'_>) -> Plan {
+    let state = view.state;
+    if state.proved_absent {
+        return Plan::Next(Step::Release);
+    }
+    if matches!(state.known, Known::Elsewhere(_)) {
+        return Plan::Waits;
+    }
+    if view.list_awaited && state.known == Known::Nothing {
+        return Plan::Waits;
+    }
+    if state.waits_for_cloud(view.now) {
+        return settled(view);
+    }
+    Plan::Next(Step::Delete)
+}
+
+/// The plan for a Service that is to have a load balancer.
+fn provision(view: View<'_>) -> Plan {
+    let View { service, state, .. } = view;
+    if !service.has_finalizer {
+        return match view.desired.front_end {
+            Some(_) => Plan::Next(Step::Protect),
+            None => settled(view),
+        };
+    }
+    if let Known::Elsewhere(_) = state.known {
+        return Plan::Settled;
+    }
+    // A list shows more Services at once than calls about each of them.
+    if view.list_awaited && state.known == Known::Nothing {
+        return Plan::Waits;
+    }
+    match next_call(view) {
+        Some(step) => Plan::Next(step),
+        None => settled(view),
+    }
+}
+
+/// The next call to the cloud, if one is due now.
+fn next_call(view: View<'_>) -> Option<Step> {
+    let state = view.state;
+    if state.waits_for_cloud(view.now) {
+        return None;
+    }
+    if let Some(id) = &state.duplicate {
+        return Some(Step::DeleteDuplicate(id.clone()));
+    }
+    let (id, has_failed) = match &state.known {
+        Known::There(balancer) => match &balancer.phase {
+            Phase::Failed { cure: Cure::Person, .. } => return None,
+            phase => (Some(&balancer.id), matches!(phase, Phase::Failed { .. })),
+        },
+        Known::Recorded { id } => (Some(id), false),
+        Known::Absent if state.waits_for_adoption(view) => return None,
+        _ => (None, false),
+    };
+    if let Some(front_end) = &view.desired.front_end
+        && (id.is_none() || has_failed || !is_configured(view, front_end))
+        && !is_refused(state, front_end)
+    {
+        return Some(Step::Ensure(Arc::clone(front_end)));
+    }
+    let changes = view.members_known && view.members.changes;
+    id.filter(|_| changes).cloned().map(Step::SetMembers)
+}
+
+impl State {
+    /// Whether the cloud works on a call, so that there is nothing to call now.
+    pub fn waits_for_cloud(&self, now: At) -> bool {
+        let end = self.last_call.as_ref().map(|last| &last.end);
+        matches!(end, Some(CallEnd::InProgress { check_at, .. }) if now < *check_at)
+    }
+
+    /// Whether there is a load balancer of another controller that nobody has approved to adopt.
+    fn waits_for_adoption(&self, view: View<'_>) -> bool {
+        self.adoptable.is_some() && !view.adopts && view.service.annotation(ADOPT).is_none()
+    }
+
+    /// The ID of the load balancer, as far as it is known.
+    pub fn id(&self) -> Option<&str> {
+        match &self.known {
+            Known::There(balancer) => Some(&balancer.id),
+            Known::Recorded { id } => Some(id),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the load balancer has this configuration.
+fn is_configured(view: View<'_>, front_end: &FrontEnd) -> bool {
+    let recorded = || {
+        let text = view.service.annotation(DIGEST)?;
+        text.parse::<Digest>().ok()
+    };
+    let configured = match view.state.known {
+        Known::Recorded { .. } => view.state.configured.or_else(recorded),
+        _ => view.state.configured,
+    };
+    configured == Some(front_end.digest)
+}
+
+/// Whether the cloud has refused exactly this configuration as invalid: it is not tried again
+/// until something changes.
+fn is_refused(state: &State, front_end: &FrontEnd) -> bool {
+    state.last_call.as_ref().is_some_and(|last| {
+        last.call == CallKind::Ensure
+            && last.digest == Some(front_end.digest)
+            && matches!(&last.end, CallEnd::Failed(error)
+                if matches!(error.kind, ErrorKind::Invalid | ErrorKind::Unsupported))
+    })
+}
+
+/// The plan when no call is due: the status, if it differs.
+fn settled(view: View<'_>) -> Plan {
+    let change = status_change(view);
+    if !change.is_empty() {
+        return Plan::Next(Step::Write(change));
+    }
+    if view.state.last_call.is_some() { Plan::Waits } else { Plan::Settled }
+}
+
+/// The change of the status that is due now.
+pub fn status_change(view: View<'_>) -> StatusChange {
+    let wished = wished::wished(view);
+    difference(view.service, &wished, view.state.condition_written, view.now)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! Which members a load balancer is to have: how its members follow the nodes, and when they
+//! do not.
+//!
+//! A node that joins becomes a member at once. A member whose node is gone, or is not eligible
+//! any more, leaves
+//!
+//! * at once, if that was **meant**: the node was marked for scale-down before it went, or a
+//!   user approved it;
+//! * at once, if its node has the exclusion label, as long as fewer than half of the members
+//!   got it within the window: more look like a mistake, and are held;
+//! * otherwise as the kit's **brake** allows: a list of nodes that is short by mistake empties no
+//!   load balancer.
+//!
+//! A member whose provider ID or first address changes is replaced; the brake counts that as
+//! well. The last member never leaves.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ccm_base::At;
+use ccm_cloud::{Member, Members};
+use ccm_controller::brake::{Brake, Budget, Hold};
+
+use super::eligible::{Excluded, NodeSet, find};
+
+/// Members have no breaker: each is decided by the budget alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoBreaker {}
+
+/// The members of one load balancer as far as they are known, and what has left it lately.
+#[derive(Clone, Debug, Default)]
+pub struct Membership {
+    /// Sorted by node. None while nothing is known. Shared with the set of nodes whenever the
+    /// load balancer has exactly those.
+    known: Option<Arc<[Member]>>,
+    brake: Brake<NoBreaker>,
+    /// The members that left because of the exclusion label, and when.
+    labelled: BTreeMap<Arc<str>, At>,
+}
+
+/// Why a member may not leave or be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Too many have left within the window.
+    Budget(Hold),
+    /// Half of the members have got the exclusion label within the window.
+    Label,
+    /// It is the last member.
+    Last,
+}
+
+/// The decision about a load balancer's members.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// What the members are to be.
+    pub members: Members,
+    /// Whether that differs from what is known.
+    pub changes: bool,
+    /// The members that are held, by node.
+    pub held: BTreeMap<Arc<str>, Held>,
+}
+
+impl Decision {
+    fn of_all(nodes: &NodeSet, changes: bool) -> Self {
+        let members = Members { present: Arc::clone(&nodes.members), absent: Arc::default() };
+        Self { members, changes, held: BTreeMap::new() }
+    }
+}
+
+impl Membership {
+    /// Whether the members are known.
+    pub fn is_known(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// The number of members; 0 while they are not known.
+    pub fn len(&self) -> usize {
+        self.known.as_ref().map_or(0, |known| known.len())
+    }
+
+    /// Whether no member is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Applies what the cloud has shown. Members of no known node are left out: they are
+    /// somebody else's.
+    pub fn shown(&mut self, members: &[Member], nodes: &NodeSet) {
+        let mut named: Vec<&Member> = members.iter().filter(|one| !one.node.is_empty()).collect();
+        named.sort_unstable_by(|one, other| one.node.cmp(&other.node));
+        named.dedup_by(|one, other| one.node == other.node);
+        let is_all = named.len() == nodes.members.len()
+            && named.iter().zip(&*nodes.members).all(|(shown, node)| {
+                shown.node == node.node && node.is_shown_as(shown)
+            });
+        self.known = Some(if is_all {
+            Arc::clone(&nodes.members)
+        } else {
+            named.into_iter().cloned().collect()
+        });
+    }
+
+    /// Applies a change that the cloud has made.
+    pub fn applied(&mut self, members: &Members) {
+        let is_named = |one: &Member| {
+            find(&members.present, &one.node).is_some()
+                || members.absent.iter().any(|gone| gone.node == one.node)
+        };
+        let known = self.known.as_deref().unwrap_or_default();
+        let others: Vec<&Member> = known.iter().filter(|one| !is_named(one)).collect();
+        self.known = Some(merge(&members.present, &others));
+    }
+
+    /// Forgets the members: the load balancer may have others.
+    pub fn forget(&mut self) {
+        self.known = None;
+    }
+
+    /// What the members are to be. `approved` says that a user has approved that any of them
+    /// leaves. Of members that are not known, all that are eligible are to be there.
+    ///
+    /// A member that may leave is charged once, no matter how often this is asked before the
+    /// change is made.
+    pub fn decide(
+        &mut self,
+        now: At,
+        nodes: &NodeSet,
+        budget: Budget,
+        approved: bool,
+    ) -> Decision {
+        let Some(known) = self.known.clone() else { return Decision::of_all(nodes, false) };
+        self.labelled.retain(|_, at| *at + budget.window > now);
+        let is_idle = self.brake.is_idle();
+        if is_idle && Arc::ptr_eq(&known, &nodes.members) {
+            return Decision::of_all(nodes, false);
+        }
+        let mut decision = Decision::default();
+        for joins in nodes.members.iter().filter(|one| find(&known, &one.node).is_none()) {
+            decision.changes = true;
+            // It is back: when it leaves again, that counts anew.
+            self.brake.release(&joins.node);
+        }
+        let (mut kept, mut absent) = (Vec::new(), Vec::new());
+        for member in &*known {
+            let wanted = nodes.get(&member.node);
+            if wanted.is_some_and(|wanted| wanted.is_shown_as(member)) {
+                if !is_idle {
+                    self.brake.release(&member.node);
+                }
+                continue;
+            }
+            match self.leaves(now, nodes, &member.node, &known, budget, approved) {
+                Ok(()) => {
+                    decision.changes = true;
+                    absent.extend(wanted.is_none().then_some(member));
+                }
+                Err(why) => {
+                    kept.push(member);
+                    decision.held.insert(member.node.as_str().into(), why);
+                }
+            }
+        }
+        if nodes.members.is_empty() && kept.is_empty() && !absent.is_empty() {
+            let last = absent.remove(0);
+            decision.held.insert(last.node.as_str().into(), Held::Last);
+            kept.push(last);
+            decision.changes = !absent.is_empty();
+        }
+        decision.members = Members {
+            present: merge(&nodes.members, &kept),
+            absent: absent.into_iter().cloned().collect(),
+        };
+        decision
+    }
+
+    /// Whether the member of this node may leave, or be replaced.
+    fn leaves(
+        &mut self,
+        now: At,
+        nodes: &NodeSet,
+        node: &str,
+        known: &[Member],
+        budget: Budget,
+        approved: bool,
+    ) -> Result<(), Held> {
+        if approved || nodes.marked.contains_key(node) {
+            return Ok(());
+        }
+        if nodes.excluded.get(node) == Some(&Excluded::Label) {
+            return self.leaves_by_label(now, node, known);
+        }
+        self.brake.request(now, node, known.len(), budget).map_err(Held::Budget)
+    }
+
+    /// Lets a member with the exclusion label leave, if fewer than half have it.
+    fn leaves_by_label(&mut self, now: At, node: &str, known: &[Member]) -> Result<(), Held> {
+        if self.labelled.contains_key(node) {
+            return Ok(());
+        }
+        let gone = self.labelled.keys().filter(|name| find(known, name).is_none()).count();
+        if (self.labelled.len() + 1) * 2 > known.len() + gone {
+            return Err(Held::Label);
+        }
+        self.labelled.insert(node.into(), now);
+        Ok(())
+    }
+}
+
+/// `members`, and of the nodes in `others` those instead. Both are sorted by node.
+fn merge(members: &Arc<[Member]>, others: &[&Member]) -> Arc<[Member]> {
+    if others.is_empty() {
+        return Arc::clone(members);
+    }
+    let is_other = |node: &str| others.binary_search_by(|one| one.node.as_str().cmp(node)).is_ok();
+    let mut all: Vec<Member> =
+        members.iter().filter(|one| !is_other(&one.node)).cloned().collect();
+    all.extend(others.iter().copied().cloned());
+    all.sort_unstable_by(|one, other| one.node.cmp(&other.node));
+    all.into()
+}
+
+#[cfg(test)]
+mod tests;

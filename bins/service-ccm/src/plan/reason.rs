@@ -1,0 +1,107 @@
+//! The conditions of a Service, and the reasons in them: one table, which also makes the
+//! documentation.
+
+use ccm_cloud::ErrorKind;
+use strum::VariantArray;
+
+/// The condition that says why a load balancer is not as its Service asks for.
+pub const PROVISIONING: &str = "LoadBalancerProvisioning";
+/// The condition that says whether a load balancer can serve traffic.
+pub const SERVING: &str = "LoadBalancerServing";
+
+macro_rules! reasons {
+    ($($(#[doc = $text:literal])+ $name:ident: $condition:ident $status:literal;)+) => {
+        /// The reason in a condition.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, VariantArray)]
+        pub enum Reason { $($(#[doc = $text])+ $name,)+ }
+
+        impl Reason {
+            /// The reason as it is written: one CamelCase word.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)+ }
+            }
+
+            /// The condition's type.
+            pub const fn condition(self) -> &'static str {
+                match self { $(Self::$name => $condition,)+ }
+            }
+
+            /// The condition's status.
+            pub const fn status(self) -> &'static str {
+                match self { $(Self::$name => $status,)+ }
+            }
+
+            /// What it means, for the documentation.
+            pub fn meaning(self) -> String {
+                match self { $(Self::$name => concat!($($text),+).trim().to_owned(),)+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// The load balancer is being created. The condition is written before the first call to the cloud.
+    Creating: PROVISIONING "True";
+    /// The cloud has worked on the load balancer for more than a minute. The message says on what.
+    WaitingForCloud: PROVISIONING "True";
+    /// A field or an annotation of the Service is wrong: the message names it and says what is right. The
+    /// configuration stays as it is until the Service changes; members follow the nodes.
+    InvalidConfiguration: PROVISIONING "True";
+    /// A quota of the cloud project is used up: the message names it.
+    QuotaExceeded: PROVISIONING "True";
+    /// The cloud asks for a lower call rate.
+    Throttled: PROVISIONING "True";
+    /// The cloud rejects the credentials, or they lack a permission.
+    CloudAccessDenied: PROVISIONING "True";
+    /// The cloud says that the load balancer, or an object that it needs, contradicts the Service, and that a
+    /// person has to decide. Nothing is created meanwhile.
+    Conflict: PROVISIONING "True";
+    /// The cloud did not answer in time, or not in a way that can be understood.
+    CloudUnavailable: PROVISIONING "True";
+    /// The load balancer has failed in the cloud, and a person has to repair or delete it.
+    LoadBalancerFailed: PROVISIONING "True";
+    /// Another controller's load balancer may be taken over: see the page /plan.
+    WaitingForAdoption: PROVISIONING "True";
+    /// The load balancer cannot be deleted yet. The message says why.
+    DeletionFailed: PROVISIONING "True";
+    /// The load balancer is as the Service asks for.
+    Provisioned: PROVISIONING "False";
+    /// The load balancer is as the Service asks for, but for what the message names.
+    PartlyProvisioned: PROVISIONING "False";
+    /// The load balancer has an address and members.
+    Serving: SERVING "True";
+    /// It serves, and some members are held: their nodes are gone or changed, and too many at once.
+    MembersHeld: SERVING "True";
+    /// It has no address yet.
+    NoAddress: SERVING "False";
+    /// No node of the cluster can be a member.
+    NoMembers: SERVING "False";
+}
+
+impl Reason {
+    /// The reason for an error of the cloud.
+    pub fn of(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Throttled => Self::Throttled,
+            ErrorKind::Unauthorized | ErrorKind::Forbidden => Self::CloudAccessDenied,
+            ErrorKind::QuotaExceeded => Self::QuotaExceeded,
+            ErrorKind::Invalid | ErrorKind::Unsupported => Self::InvalidConfiguration,
+            ErrorKind::Conflict => Self::Conflict,
+            _ => Self::CloudUnavailable,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_is_one_word_with_a_meaning() {
+        for reason in Reason::VARIANTS {
+            let word = reason.as_str();
+            assert!(word.chars().all(|c| c.is_ascii_alphanumeric()), "{word}");
+            assert!(reason.meaning().ends_with('.'), "{word}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What is written to a Service: addresses, conditions, annotations.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ccm_base::At;
+use ccm_cloud::{Ingress, IngressAddress, IpMode, LoadBalancer};
+use ccm_objects::{IngressPort, Service, ServiceCondition, ServiceIngress};
+
+use super::reason::Reason;
+
+/// The annotation with the ID of the load balancer: a hint where to look, no proof of ownership.
+pub const ID: &str = "quartet.dev/load-balancer-id";
+/// The annotation with the digest of the applied configuration, for providers that store none.
+pub const DIGEST: &str = "quartet.dev/load-balancer-digest";
+
+/// How long a condition is not rewritten only because its reason changes.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// A condition to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewCondition {
+    /// Its type, status and reason.
+    pub reason: Reason,
+    /// Its message.
+    pub message: String,
+    /// Whether its status differs from the one that is there, so that its time moves.
+    pub moves: bool,
+}
+
+/// A change of a Service's status and annotations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatusChange {
+    /// The new addresses, if they change.
+    pub ingress: Option<Vec<ServiceIngress>>,
+    /// The conditions that change.
+    pub conditions: Vec<NewCondition>,
+    /// Annotations to set, or with `None` to remove.
+    pub annotations: BTreeMap<String, Option<String>>,
+}
+
+impl StatusChange {
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self == &Self::default()
+    }
+}
+
+/// What a Service is to show.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wished {
+    /// The addresses; None to leave them as they are.
+    pub ingress: Option<Vec<ServiceIngress>>,
+    /// The conditions, with their messages.
+    pub conditions: Vec<(Reason, String)>,
+    /// Annotations to set, or with `None` to remove.
+    pub annotations: BTreeMap<String, Option<String>>,
+}
+
+/// The difference between a Service and what it is to show. A condition whose status stays is
+/// written when its reason changes, at most once in 30 s since `written`, or along with
+/// something else. The message alone is no difference: it may quote a request ID.
+pub fn difference(
+    service: &Service,
+    wished: &Wished,
+    written: Option<At>,
+    now: At,
+) -> StatusChange {
+    let Some(details) = service.details.as_deref() else { return StatusChange::default() };
+    let ingress = wished.ingress.clone().filter(|ingress| *ingress != details.ingress);
+    let is_set = |key: &str, value: &Option<String>| service.annotation(key) == value.as_deref();
+    let annotations: BTreeMap<_, _> = wished
+        .annotations
+        .iter()
+        .filter(|(key, value)| !is_set(key, value))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    let may_rewrite = ingress.is_some()
+        || !annotations.is_empty()
+        || written.is_none_or(|written| written + PAUSE <= now);
+    let conditions = wished.conditions.iter().filter_map(|(reason, message)| {
+        let old = service.condition(reason.condition());
+        let moves = old.is_none_or(|old| &*old.status != reason.status());
+        let differs = moves || old.is_none_or(|old| &*old.reason != reason.as_str());
+        (differs && may_rewrite).then(|| NewCondition {
+            reason: *reason,
+            message: message.clone(),
+            moves,
+        })
+    });
+    StatusChange { conditions: conditions.collect(), ingress, annotations }
+}
+
+/// Whether a condition of the Service shows this reason.
+pub fn shows(condition: Option<&ServiceCondition>, reason: Reason) -> bool {
+    condition.is_some_and(|condition| &*condition.reason == reason.as_str())
+}
+
+/// The addresses of a load balancer as the API server stores them: with `ipMode: VIP` where the
+/// cloud says nothing else, so that they are not written again and again.
+pub fn ingress(balancer: &LoadBalancer) -> Vec<ServiceIngress> {
+    balancer.ingress.iter().map(entry).collect()
+}
+
+fn entry(ingress: &Ingress) -> ServiceIngress {
+    let ports = ingress.failed_ports.iter().map(|failed| IngressPort {
+        port: failed.port.into(),
+        protocol: failed.protocol.to_string().into(),
+        error: Some(failed.error.as_str().into()),
+    });
+    let mode = match ingress.ip_mode {
+        IpMode::Vip => "VIP",
+        IpMode::Proxy => "Proxy",
+    };
+    let (ip, hostname, ip_mode) = match &ingress.address {
+        IngressAddress::Ip(ip) => (Some(ip.to_string().into()), None, Some(mode.into())),
+        IngressAddress::Hostname(name) => (None, Some(name.as_str().into()), None),
+    };
+    ServiceIngress { ip, hostname, ip_mode, ports: ports.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_objects::ServiceDetails;
+
+    use super::*;
+
+    fn service(reason: Option<Reason>) -> Service {
+        let condition = reason.map(|reason| ServiceCondition {
+            kind: reason.condition().into(),
+            status: reason.status().into(),
+            reason: reason.as_str().into(),
+            ..ServiceCondition::default()
+        });
+        let details = ServiceDetails {
+            conditions: condition.into_iter().collect(),
+            ..ServiceDetails::default()
+        };
+        Service { details: Some(Box::new(details)), ..Service::default() }
+    }
+
+    fn wished(reason: Reason) -> Wished {
+        Wished { conditions: vec![(reason, "m".to_owned())], ..Wished::default() }
+    }
+
+    fn at(seconds: u64) -> At {
+        At::default() + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_condition_is_rewritten_when_its_reason_changes_but_not_often() {
+        let throttled = service(Some(Reason::Throttled));
+        for (wish, written, now, writes) in [
+            (Reason::Throttled, None, 0, false),
+            (Reason::Conflict, None, 0, true),
+            (Reason::Conflict, Some(at(100)), 129, false),
+            (Reason::Conflict, Some(at(100)), 130, true),
+        ] {
+            let change = difference(&throttled, &wished(wish), written, at(now));
+            assert_eq!(!change.is_empty(), writes, "{wish:?} {written:?} {now}");
+            assert!(change.conditions.iter().all(|condition| !condition.moves));
+        }
+        let change = difference(&throttled, &wished(Reason::Provisioned), None, at(0));
+        assert!(change.conditions[0].moves, "its status changes");
+    }
+
+    #[test]
+    fn addresses_go_out_with_the_conditions_in_one_change() {
+        let creating = service(Some(Reason::Creating));
+        let ip = ServiceIngress { ip: Some("192.0.2.1".into()), ..ServiceIngress::default() };
+        let wish = Wished { ingress: Some(vec![ip]), ..wished(Reason::Provisioned) };
+        let change = difference(&creating, &wish, Some(at(0)), at(1));
+        assert!(change.ingress.is_some() && change.conditions.len() == 1);
+        let same = Wished { ingress: Some(Vec::new()), ..Wished::default() };
+        assert!(difference(&creating, &same, None, at(0)).is_empty());
+    }
+}

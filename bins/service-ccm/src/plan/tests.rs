@@ -1,0 +1,319 @@
+//! The next step for one Service, as a table.
+
+use ccm_cloud::{ClusterId, Ingress, IngressAddress, IpMode, Owner, Waiting};
+use ccm_objects::{ServiceDetails, ServicePort};
+
+use super::{eligible::NodeSet, front_end::desired, members::Membership, reason::Reason, *};
+
+fn at(seconds: u64) -> At {
+    At::default() + Duration::from_secs(seconds)
+}
+
+fn service() -> Service {
+    let port = ServicePort {
+        protocol: "TCP".into(),
+        port: 80,
+        node_port: Some(30080),
+        ..ServicePort::default()
+    };
+    let details = ServiceDetails {
+        ports: vec![port],
+        allocates_node_ports: true,
+        ip_families: vec!["IPv4".into()],
+        ..ServiceDetails::default()
+    };
+    Service {
+        key: "shop/web".into(),
+        uid: "u-1".into(),
+        is_load_balancer: true,
+        has_finalizer: true,
+        details: Some(Box::new(details)),
+        ..Service::default()
+    }
+}
+
+fn wrong() -> Service {
+    let mut service = service();
+    service.details.as_mut().expect("details").source_ranges = vec!["nonsense".into()];
+    service
+}
+
+fn classed() -> Service {
+    let mut service = service();
+    service.details.as_mut().expect("details").class = Some("example.com/other".into());
+    service
+}
+
+fn cluster() -> ClusterId {
+    ClusterId { name: "c".to_owned(), uid: "c-1".to_owned() }
+}
+
+fn balancer() -> LoadBalancer {
+    let owner = Owner {
+        cluster: cluster(),
+        uid: "u-1".to_owned(),
+        namespace: "shop".to_owned(),
+        name: "web".to_owned(),
+    };
+    let mut balancer = LoadBalancer::new("lb-1", "web", Some(owner));
+    balancer.ingress = vec![Ingress {
+        address: IngressAddress::Ip([192, 0, 2, 1].into()),
+        ip_mode: IpMode::Vip,
+        failed_ports: Vec::new(),
+    }];
+    balancer
+}
+
+fn digest_of(service: &Service) -> Digest {
+    let desired = desired(service, &cluster(), &LoadBalancerTraits::default());
+    desired.front_end.expect("a front end").digest
+}
+
+/// A load balancer that is as its Service asks for.
+fn there(service: &Service) -> State {
+    State {
+        known: Known::There(Box::new(balancer())),
+        configured: Some(digest_of(service)),
+        ..State::default()
+    }
+}
+
+fn last(call: CallKind, digest: Option<Digest>, end: CallEnd) -> Option<LastCall> {
+    Some(LastCall { call, digest, members: None, end, since: at(0) })
+}
+
+fn in_progress(check_at: u64) -> CallEnd {
+    CallEnd::InProgress { what: "PENDING_CREATE".to_owned(), check_at: at(check_at) }
+}
+
+fn failed(kind: ErrorKind) -> CallEnd {
+    CallEnd::Failed(CloudError::new(kind, "no"))
+}
+
+/// The plan at this time, with members as they are to be, and with changes of them.
+fn planned(service: &Service, state: &State, now: u64, change: impl FnOnce(&mut View<'_>)) -> Plan {
+    let traits = LoadBalancerTraits::default();
+    let desired = desired(service, &cluster(), &traits);
+    let budget = ccm_controller::brake::Budget {
+        limit: ccm_controller::brake::Limit::Count(1),
+        window: Duration::from_secs(1),
+    };
+    let members = Membership::default().decide(at(now), &NodeSet::default(), budget, false);
+    let classes = Classes { served: Vec::new(), classless: true };
+    let mut view = View {
+        service,
+        desired: &desired,
+        classes: &classes,
+        state,
+        members: &members,
+        members_known: true,
+        adopts: false,
+        traits: &traits,
+        list_awaited: false,
+        now: at(now),
+    };
+    change(&mut view);
+    plan(view)
+}
+
+fn step(service: &Service, state: &State) -> Plan {
+    planned(service, state, 100, |_| {})
+}
+
+fn is_ensure(plan: &Plan) -> bool {
+    matches!(plan, Plan::Next(Step::Ensure(_)))
+}
+
+/// The reason that the condition Provisioning gets, if the status is the next step.
+fn reason(plan: &Plan) -> Option<Reason> {
+    let Plan::Next(Step::Write(change)) = plan else { return None };
+    let mut reasons = change.conditions.iter().map(|condition| condition.reason);
+    reasons.find(|reason| reason.condition() == reason::PROVISIONING)
+}
+
+#[test]
+fn nothing_is_created_before_the_finalizer_is_there() {
+    let bare = Service { has_finalizer: false, ..service() };
+    assert_eq!(step(&bare, &State::default()), Plan::Next(Step::Protect));
+    assert!(is_ensure(&step(&service(), &State::default())));
+}
+
+#[test]
+fn a_service_that_is_being_deleted_is_never_ensured() {
+    let gone = Service { deleting: true, ..service() };
+    assert_eq!(step(&gone, &there(&gone)), Plan::Next(Step::Delete));
+    let bare = Service { has_finalizer: false, ..gone };
+    assert_eq!(step(&bare, &State::default()), Plan::NotOurs);
+}
+
+#[test]
+fn the_finalizer_goes_only_after_a_proof() {
+    let gone = Service { deleting: true, ..service() };
+    for state in [
+        State::default(),
+        State { known: Known::Absent, ..State::default() },
+        State { last_call: last(CallKind::Delete, None, failed(ErrorKind::NotFound)), ..there(&gone) },
+        State { last_call: last(CallKind::Delete, None, in_progress(100)), ..there(&gone) },
+    ] {
+        assert_eq!(step(&gone, &state), Plan::Next(Step::Delete), "{state:?}");
+    }
+    let proved = State { known: Known::Absent, proved_absent: true, ..State::default() };
+    assert_eq!(step(&gone, &proved), Plan::Next(Step::Release));
+    let elsewhere = State { known: Known::Elsewhere("why".to_owned()), ..State::default() };
+    assert_eq!(step(&gone, &elsewhere), Plan::Waits);
+}
+
+#[test]
+fn a_class_that_is_not_served_is_cleaned_up_only_if_the_load_balancer_is_ours() {
+    let other = Service { deleting: true, ..classed() };
+    assert_eq!(step(&other, &State::default()), Plan::NotOurs);
+    assert_eq!(step(&other, &there(&service())), Plan::Next(Step::Delete));
+    // A Service that got a class while nobody looked.
+    assert_eq!(step(&classed(), &there(&service())), Plan::Next(Step::Delete));
+    let awaited = planned(&classed(), &State::default(), 0, |view| view.list_awaited = true);
+    assert_eq!(awaited, Plan::Waits);
+}
+
+#[test]
+fn a_known_service_waits_for_the_first_list_and_a_new_one_does_not() {
+    let wait = |service: &Service| {
+        planned(service, &State::default(), 0, |view| view.list_awaited = true)
+    };
+    assert_eq!(wait(&service()), Plan::Waits);
+    assert_eq!(wait(&Service { has_finalizer: false, ..service() }), Plan::Next(Step::Protect));
+    // It was protected a moment ago, and the list has not come yet.
+    let state = State { known: Known::Absent, ..State::default() };
+    let plan = planned(&service(), &state, 0, |view| view.list_awaited = true);
+    assert!(is_ensure(&plan));
+}
+
+#[test]
+fn a_cloud_that_works_is_not_called_before_it_is_time() {
+    let service = service();
+    let pending = |check_at| State {
+        last_call: last(CallKind::Ensure, Some(digest_of(&service)), in_progress(check_at)),
+        ..State::default()
+    };
+    assert_eq!(planned(&service, &pending(50), 20, |_| {}), Plan::Waits);
+    assert!(is_ensure(&planned(&service, &pending(20), 20, |_| {})));
+    let after_a_minute = planned(&service, &pending(90), 60, |_| {});
+    assert_eq!(reason(&after_a_minute), Some(Reason::WaitingForCloud));
+}
+
+#[test]
+fn another_configuration_is_ensured_and_an_equal_one_is_not() {
+    let service = service();
+    let settled = step(&service, &there(&service));
+    assert_eq!(reason(&settled), Some(Reason::Provisioned));
+    let other = State { configured: None, ..there(&service) };
+    assert!(is_ensure(&step(&service, &other)));
+    let mut broken = balancer();
+    broken.phase = Phase::Failed { why: "ERROR".to_owned(), cure: Cure::Ensure };
+    let known = Known::There(Box::new(broken.clone()));
+    assert!(is_ensure(&step(&service, &State { known, ..there(&service) })));
+    broken.phase = Phase::Failed { why: "ERROR".to_owned(), cure: Cure::Person };
+    let known = Known::There(Box::new(broken));
+    let plan = step(&service, &State { known, ..there(&service) });
+    assert_eq!(reason(&plan), Some(Reason::LoadBalancerFailed));
+}
+
+#[test]
+fn what_the_cloud_refuses_as_invalid_is_not_tried_again_until_it_changes() {
+    let service = service();
+    let refused = |digest| State {
+        last_call: last(CallKind::Ensure, Some(digest), failed(ErrorKind::Invalid)),
+        known: Known::Absent,
+        ..State::default()
+    };
+    let plan = step(&service, &refused(digest_of(&service)));
+    assert_eq!(reason(&plan), Some(Reason::InvalidConfiguration));
+    assert!(is_ensure(&step(&service, &refused(Digest { version: 1, hash: 7 }))));
+    let other = State {
+        last_call: last(CallKind::Ensure, Some(digest_of(&service)), failed(ErrorKind::Unavailable)),
+        ..State::default()
+    };
+    assert!(is_ensure(&step(&service, &other)), "other errors are tried again");
+}
+
+#[test]
+fn a_wrong_service_keeps_its_load_balancer_and_its_members_follow() {
+    let (service, state) = (wrong(), there(&service()));
+    assert_eq!(reason(&step(&service, &state)), Some(Reason::InvalidConfiguration));
+    let changes = Decision { changes: true, ..Decision::default() };
+    let with_changes = |state: &State, known: bool| {
+        let traits = LoadBalancerTraits::default();
+        let desired = desired(&service, &cluster(), &traits);
+        let classes = Classes { served: Vec::new(), classless: true };
+        plan(View {
+            service: &service,
+            desired: &desired,
+            classes: &classes,
+            state,
+            members: &changes,
+            members_known: known,
+            adopts: false,
+            traits: &traits,
+            list_awaited: false,
+            now: at(0),
+        })
+    };
+    assert_eq!(with_changes(&state, true), Plan::Next(Step::SetMembers("lb-1".to_owned())));
+    let unknown = with_changes(&state, false);
+    assert!(matches!(unknown, Plan::Next(Step::Write(_))), "members that are not known: {unknown:?}");
+    // Nothing is created from a wrong Service.
+    let plan = step(&service, &State { known: Known::Absent, ..State::default() });
+    assert_eq!(reason(&plan), Some(Reason::InvalidConfiguration));
+}
+
+#[test]
+fn a_second_load_balancer_of_one_owner_is_deleted() {
+    let service = service();
+    let state = State { duplicate: Some("lb-2".to_owned()), ..there(&service) };
+    assert_eq!(step(&service, &state), Plan::Next(Step::DeleteDuplicate("lb-2".to_owned())));
+}
+
+#[test]
+fn another_controllers_load_balancer_is_adopted_only_on_request() {
+    let mut service = service();
+    let state = State {
+        known: Known::Absent,
+        adoptable: Some(("lb-9".to_owned(), "its name".to_owned())),
+        ..State::default()
+    };
+    assert_eq!(reason(&step(&service, &state)), Some(Reason::WaitingForAdoption));
+    assert!(is_ensure(&planned(&service, &state, 0, |view| view.adopts = true)));
+    let details = service.details.as_mut().expect("details");
+    details.annotations.insert(ADOPT.into(), "lb-9".into());
+    assert!(is_ensure(&step(&service, &state)));
+}
+
+#[test]
+fn a_provider_without_list_and_digest_is_not_called_if_the_service_has_the_digest() {
+    let mut service = service();
+    let known = Known::Recorded { id: "lb-1".to_owned() };
+    let state = State { known, ..State::default() };
+    assert!(is_ensure(&step(&service, &state)));
+    let digest = digest_of(&service).to_string();
+    let details = service.details.as_mut().expect("details");
+    details.annotations.insert(DIGEST.into(), digest.as_str().into());
+    assert!(!is_ensure(&step(&service, &state)));
+}
+
+#[test]
+fn a_pending_load_balancer_is_waited_for() {
+    let service = service();
+    let mut pending = balancer();
+    pending.phase = Phase::Pending(Waiting {
+        what: "PENDING_UPDATE".to_owned(),
+        check_after: Duration::from_secs(1),
+        id: None,
+        request_id: None,
+    });
+    let state = State {
+        known: Known::There(Box::new(pending)),
+        configured: None,
+        last_call: last(CallKind::Ensure, None, in_progress(200)),
+        ..State::default()
+    };
+    assert!(!is_ensure(&step(&service, &state)));
+}

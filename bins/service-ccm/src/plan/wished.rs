@@ -1,0 +1,131 @@
+//! What a Service is to show, given what is known of its load balancer.
+
+use std::collections::BTreeMap;
+
+use ccm_cloud::{Cure, IngressAddress, LoadBalancer, Phase};
+
+use super::{
+    ADOPT, APPROVED, CallEnd, CallKind, Known, LastCall, PATIENCE, View,
+    front_end::Problem,
+    reason::Reason,
+    status::{DIGEST, ID, Wished, ingress},
+};
+
+/// What a Service is to show.
+pub(super) fn wished(view: View<'_>) -> Wished {
+    let state = view.state;
+    let mut wished = Wished::default();
+    if view.service.deleting || !view.service.is_load_balancer {
+        wished.conditions.extend(deletion(view));
+        return wished;
+    }
+    if let Known::There(balancer) = &state.known {
+        if matches!(balancer.phase, Phase::Ready) {
+            wished.ingress = Some(ingress(balancer));
+            wished.annotations = annotations(view, balancer);
+        }
+        wished.conditions.push(serving(view, balancer));
+    }
+    wished.conditions.extend(provisioning(view));
+    wished
+}
+
+/// The condition of a load balancer that is being deleted, if that has failed.
+fn deletion(view: View<'_>) -> Option<(Reason, String)> {
+    match &view.state.last_call {
+        Some(LastCall { call: CallKind::Delete, end: CallEnd::Failed(error), .. }) => {
+            Some((Reason::DeletionFailed, error.to_string()))
+        }
+        _ => None,
+    }
+}
+
+fn annotations(view: View<'_>, balancer: &LoadBalancer) -> BTreeMap<String, Option<String>> {
+    let mut annotations = balancer.annotations.clone();
+    annotations.insert(ID.to_owned(), Some(balancer.id.clone()));
+    if !view.traits.stores_digest
+        && let Some(configured) = view.state.configured
+    {
+        annotations.insert(DIGEST.to_owned(), Some(configured.to_string()));
+    }
+    annotations
+}
+
+/// Why the load balancer is not as the Service asks for; or that it is.
+fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
+    let fatal: Vec<&Problem> =
+        view.desired.problems.iter().filter(|problem| problem.fatal).collect();
+    if !fatal.is_empty() {
+        return Some((Reason::InvalidConfiguration, in_words(&fatal)));
+    }
+    if let Known::There(balancer) = &view.state.known
+        && let Phase::Failed { why, cure: Cure::Person } = &balancer.phase
+    {
+        let text = format!("load balancer {} has failed: {why}; repair or delete it", balancer.id);
+        return Some((Reason::LoadBalancerFailed, text));
+    }
+    if let Some((id, why)) = &view.state.adoptable
+        && view.state.known == Known::Absent
+        && !view.adopts
+    {
+        let text = format!(
+            "load balancer {id} was made by another controller ({why}); adopt it with the annotation {ADOPT}={id}"
+        );
+        return Some((Reason::WaitingForAdoption, text));
+    }
+    if let Some(last) = &view.state.last_call {
+        return unfinished(view, last);
+    }
+    let front_end = view.desired.front_end.as_ref()?;
+    if view.state.configured != Some(front_end.digest) {
+        return None;
+    }
+    let remarks: Vec<&Problem> = view.desired.problems.iter().collect();
+    Some(if remarks.is_empty() {
+        (Reason::Provisioned, "the load balancer is as the Service asks for".to_owned())
+    } else {
+        (Reason::PartlyProvisioned, in_words(&remarks))
+    })
+}
+
+fn unfinished(view: View<'_>, last: &LastCall) -> Option<(Reason, String)> {
+    match &last.end {
+        CallEnd::Failed(error) if last.call == CallKind::Ensure || view.members.changes => {
+            Some((Reason::of(error.kind), error.to_string()))
+        }
+        CallEnd::InProgress { what, .. } if last.since + PATIENCE <= view.now => {
+            Some((Reason::WaitingForCloud, format!("waiting for the cloud: {what}")))
+        }
+        _ => None,
+    }
+}
+
+fn serving(view: View<'_>, balancer: &LoadBalancer) -> (Reason, String) {
+    let first = balancer.ingress.first().map(|ingress| match &ingress.address {
+        IngressAddress::Ip(ip) => ip.to_string(),
+        IngressAddress::Hostname(name) => name.clone(),
+    });
+    let Some(address) = first else {
+        return (Reason::NoAddress, format!("load balancer {} has no address yet", balancer.id));
+    };
+    let members = &view.members;
+    if !members.held.is_empty() {
+        let text = format!(
+            "{} of {} members are held because too many nodes went or changed at once; approve with the annotation {}=yes",
+            members.held.len(),
+            members.members.present.len(),
+            APPROVED,
+        );
+        return (Reason::MembersHeld, text);
+    }
+    if members.members.present.is_empty() {
+        return (Reason::NoMembers, "no node of the cluster can be a member".to_owned());
+    }
+    (Reason::Serving, format!("clients reach it at {address}"))
+}
+
+fn in_words(problems: &[&Problem]) -> String {
+    let lines: Vec<String> =
+        problems.iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect();
+    lines.join("; ")
+}

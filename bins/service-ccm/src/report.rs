@@ -1,0 +1,204 @@
+//! User-visible reports: events on the Service, and log lines. The reasons are upstream's.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::{CloudError, LoadBalancer, Note};
+use ccm_controller::{
+    queue::Pace,
+    reports::{Report, Reports, When},
+};
+use ccm_kube::{ApiError, events::EventRecorder};
+use ccm_objects::Service;
+
+use crate::plan::{CallKind, front_end::Problem, members::Decision};
+
+/// How many names of nodes a text holds.
+const NAMES: usize = 20;
+
+/// Reports about Services. Clones share one memory.
+#[derive(Clone)]
+pub(crate) struct ServiceReports {
+    reports: Arc<Reports>,
+}
+
+impl ServiceReports {
+    pub(crate) fn new(events: EventRecorder) -> Self {
+        Self { reports: Arc::new(Reports::new(events, Duration::ZERO)) }
+    }
+
+    /// Forgets the reports about a deleted Service.
+    pub(crate) fn forget(&self, key: &str) {
+        self.reports.memory().forget(key);
+    }
+
+    fn report(&self, service: &Service, when: When, report: Report<'_>) {
+        self.reports.report(&service.reference(), when, report);
+    }
+
+    fn normal(&self, service: &Service, when: When, topic: &'static str, state: &str, text: &str) {
+        let report = Report {
+            topic,
+            state,
+            line: format!("{}: {text}", service.key),
+            event: Some((topic, text.to_owned())),
+            ..Report::default()
+        };
+        self.report(service, when, report);
+    }
+
+    fn warning(
+        &self,
+        service: &Service,
+        topic: &'static str,
+        event: &'static str,
+        state: &str,
+        text: String,
+    ) {
+        let report = Report {
+            topic,
+            state,
+            warning: true,
+            line: format!("{}: {text}", service.key),
+            event: Some((event, text)),
+            ..Report::default()
+        };
+        self.report(service, When::Changed, report);
+    }
+
+    /// Reports that a load balancer is created or updated.
+    pub(crate) fn ensuring(&self, service: &Service, digest: &str) {
+        let text = "Ensuring load balancer";
+        self.normal(service, When::Changed, "EnsuringLoadBalancer", digest, text);
+    }
+
+    /// Reports that a load balancer is as its Service asks for.
+    pub(crate) fn ensured(&self, service: &Service) {
+        self.normal(service, When::Always, "EnsuredLoadBalancer", "", "Ensured load balancer");
+    }
+
+    /// Reports that the members have changed, or that there is none.
+    pub(crate) fn members_changed(&self, service: &Service, members: usize) {
+        if members == 0 {
+            return self.no_members(service);
+        }
+        let text = "Updated load balancer with new hosts";
+        self.normal(service, When::Always, "UpdatedLoadBalancer", "", text);
+    }
+
+    /// Reports that no node can be a member.
+    pub(crate) fn no_members(&self, service: &Service) {
+        let text = "There are no available nodes for LoadBalancer".to_owned();
+        let event = "UnAvailableLoadBalancer";
+        self.warning(service, event, event, "no nodes", text);
+    }
+
+    /// Reports that a load balancer is being deleted.
+    pub(crate) fn deleting(&self, service: &Service) {
+        let text = "Deleting load balancer";
+        self.normal(service, When::Once, "DeletingLoadBalancer", "", text);
+    }
+
+    /// Reports that a load balancer does not exist any more.
+    pub(crate) fn deleted(&self, service: &Service) {
+        self.normal(service, When::Once, "DeletedLoadBalancer", "", "Deleted load balancer");
+    }
+
+    /// Reports that a call to the cloud has failed.
+    pub(crate) fn failed(
+        &self,
+        service: &Service,
+        call: CallKind,
+        members: &Decision,
+        error: &CloudError,
+        pace: Pace,
+    ) {
+        let (topic, text) = match call {
+            CallKind::Ensure => {
+                ("SyncLoadBalancerFailed", "Error syncing load balancer: failed to ensure load balancer".to_owned())
+            }
+            CallKind::Members => {
+                let names = in_brackets(members);
+                ("UpdateLoadBalancerFailed", format!("Error updating load balancer with new hosts {names}"))
+            }
+            CallKind::Delete => ("DeleteLoadBalancerFailed", "Error deleting load balancer".to_owned()),
+        };
+        let text = format!("{text}: {error}; retrying {pace}");
+        self.warning(service, topic, topic, error.kind.reason(), text);
+    }
+
+    /// Reports what is wrong with a Service.
+    pub(crate) fn problems(&self, service: &Service, problems: &[Problem]) {
+        if problems.is_empty() {
+            return;
+        }
+        let lines: Vec<String> = problems
+            .iter()
+            .map(|Problem { field, message, .. }| format!("{field}: {message}"))
+            .collect();
+        let text = format!("Error syncing load balancer: {}", lines.join("; "));
+        self.warning(service, "InvalidService", "SyncLoadBalancerFailed", &text.clone(), text);
+    }
+
+    /// Reports the provider's remarks about a load balancer, each one once.
+    pub(crate) fn notes(&self, service: &Service, notes: &[Note]) {
+        for Note { reason, message, warning } in notes {
+            let text = format!("{reason}: {message}");
+            let report = Report {
+                topic: "LoadBalancerNote",
+                state: &text,
+                warning: *warning,
+                line: format!("{}: {text}", service.key),
+                event: Some(("LoadBalancerNote", text.clone())),
+                ..Report::default()
+            };
+            self.report(service, When::Once, report);
+        }
+    }
+
+    /// Reports that members are held.
+    pub(crate) fn held(&self, service: &Service, members: &Decision) {
+        if members.held.is_empty() {
+            return;
+        }
+        let names: Vec<&str> = members.held.keys().take(NAMES).map(|name| &**name).collect();
+        let text = format!(
+            "{} members stay although their nodes are gone or changed, because too many did at once: {}; approve with the annotation {}=yes",
+            members.held.len(),
+            names.join(" "),
+            crate::plan::APPROVED,
+        );
+        let event = "LoadBalancerMembersHeld";
+        self.warning(service, event, event, "held", text);
+    }
+
+    /// Reports that the API server rejects a write.
+    pub(crate) fn refused(&self, service: &Service, what: &str, error: &ApiError, pace: Pace) {
+        let text = format!("Failed to write {what}: {error}; retrying {pace}");
+        self.warning(service, "WriteFailed", "WriteFailed", error.reason(), text);
+    }
+
+    /// Logs load balancers of this cluster without a Service. There is no object for an event.
+    pub(crate) fn orphans(&self, orphans: &[LoadBalancer]) {
+        for orphan in orphans {
+            let owner = orphan.owner.as_ref().map(ToString::to_string).unwrap_or_default();
+            if self.reports.memory().changed(&orphan.id, "orphan", &owner) {
+                tracing::warn!(
+                    load_balancer = &*orphan.id,
+                    name = &*orphan.name,
+                    owner = &*owner,
+                    age_seconds = orphan.age.map(|age| age.as_secs()),
+                    cost = orphan.cost.as_deref(),
+                    "a load balancer of this cluster has no Service; delete it in the cloud if nothing uses it"
+                );
+            }
+        }
+    }
+}
+
+fn in_brackets(members: &Decision) -> String {
+    let present = &members.members.present;
+    let names: Vec<&str> = present.iter().take(NAMES).map(|member| &*member.node).collect();
+    let more = present.len().saturating_sub(NAMES);
+    let rest = if more > 0 { format!(" <{more} more>") } else { String::new() };
+    format!("[{}{rest}]", names.join(" "))
+}

@@ -1,0 +1,91 @@
+//! The settings of service-ccm.
+
+use std::time::Duration;
+
+use ccm_base::duration;
+use ccm_controller::brake::{Budget, InvalidLimit, Limit};
+use ccm_runtime::settings::cloud_call_timeout;
+use ccm_settings::{checked, within};
+use serde::Serialize;
+
+use crate::plan::Classes;
+
+/// The maximum number of lanes; each has at most one call to the cloud under way.
+const MOST_LANES: u16 = 1000;
+
+ccm_settings::settings! {
+    /// The settings, checked.
+    #[derive(Clone, Debug, PartialEq, Serialize)]
+    pub struct ServiceSettings {
+        /// Number of cloud calls about load balancers that run concurrently. A call is about up to 100 Services if the
+        /// provider has batches, and never waits until the cloud has finished. cloud-controller-manager defaults
+        /// to 1; there, each worker waits. From 1 to 1000.
+        pub concurrent_service_syncs: usize = live(Count, "concurrent-service-syncs", "16"), within(1..=MOST_LANES);
+        /// Values of spec.loadBalancerClass that are served, separated by commas. Services of other classes are left
+        /// to other controllers, with their finalizers.
+        pub load_balancer_classes: Vec<String> = live(List, "load-balancer-classes", "");
+        /// Whether Services without spec.loadBalancerClass are served.
+        pub serve_classless_services: bool = live(Switch, "serve-classless-services", "true");
+        /// Shortest interval between two changes of the members of load balancers. The first change after a quiet time
+        /// goes out after 1s. A node that leaves does not wait for one that joins. At least 1s.
+        #[serde(serialize_with = "duration::serialize")]
+        pub member_update_interval: Duration = live(Duration, "member-update-interval", "10s"), a_second_at_least;
+        /// Maximum number of members that leave one load balancer, or are replaced, within
+        /// --load-balancer-member-loss-window, unless their nodes are marked for scale-down: a number, or a percentage
+        /// rounded up and at least 3. The others are held and reported. The last member never leaves.
+        pub load_balancer_member_loss: Limit = live(Limit, "load-balancer-member-loss", "10%"), |text: &str, _: &str| {
+            text.parse().map_err(|error: InvalidLimit| error.to_string())
+        };
+        /// Sliding window of --load-balancer-member-loss. At least 1s.
+        #[serde(serialize_with = "duration::serialize")]
+        pub load_balancer_member_loss_window: Duration =
+            live(Duration, "load-balancer-member-loss-window", "10m0s"), a_second_at_least;
+        /// Keys of taints that mark a node for scale-down, separated by commas. A marked node leaves its load balancers
+        /// at once, and counts for no limit.
+        pub scale_down_taints: Vec<String> = live(
+            List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted");
+        /// Interval between two lists of the cluster's load balancers, which find what was changed or deleted in the
+        /// cloud, and load balancers without a Service. At least 10s.
+        #[serde(serialize_with = "duration::serialize")]
+        pub load_balancer_audit_period: Duration =
+            live(Duration, "load-balancer-audit-period", "5m0s"), ten_seconds_at_least;
+        /// Whether load balancers that another controller made for the cluster's Services are adopted without a
+        /// request. If not, the page /plan shows them, and an annotation on the Service adopts one.
+        pub adopt_load_balancers: bool = live(Switch, "adopt-load-balancers", "false");
+        /// Time limit of one call to the cloud, including retries, all pages and waiting for the rate limit. From 1s
+        /// to 10m0s.
+        #[serde(serialize_with = "duration::serialize")]
+        pub cloud_call_timeout: Duration = live(Duration, "cloud-call-timeout", "30s"), cloud_call_timeout;
+        /// UID of the cluster, which is stored with every load balancer. Empty means the UID of the namespace
+        /// kube-system.
+        pub cluster_uid: String = fixed(Text, "cluster-uid", "");
+    } => |settings, _, _| settings
+}
+
+impl ServiceSettings {
+    /// Which Services are served.
+    pub fn classes(&self) -> Classes {
+        Classes {
+            served: self.load_balancer_classes.clone(),
+            classless: self.serve_classless_services,
+        }
+    }
+
+    /// How many members may leave.
+    pub const fn budget(&self) -> Budget {
+        Budget {
+            limit: self.load_balancer_member_loss,
+            window: self.load_balancer_member_loss_window,
+        }
+    }
+}
+
+fn a_second_at_least(text: &str, default: &str) -> Result<Duration, String> {
+    let least = Duration::from_secs(1);
+    checked("must be at least 1s", |period| *period >= least)(text, default)
+}
+
+fn ten_seconds_at_least(text: &str, default: &str) -> Result<Duration, String> {
+    let least = Duration::from_secs(10);
+    checked("must be at least 10s", |period| *period >= least)(text, default)
+}

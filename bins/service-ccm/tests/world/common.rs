@@ -1,0 +1,68 @@
+//! What these scenarios share.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use ccm_sim::{cloud::balancers::SimBalancer, poll, program::Launch};
+use ccm_tests::{
+    cluster::Request,
+    nodes,
+    scenarios::{Env, with_short_terms},
+};
+use serde_json::json;
+
+/// The user agent that all clients of service-ccm start with.
+pub(crate) const AGENT: &str = "service-ccm/";
+
+/// service-ccm for this cluster and cloud.
+pub(crate) fn service_ccm(env: &Env) -> Launch {
+    env.launch("service-ccm")
+}
+
+/// The same with short terms, periods and time limits.
+pub(crate) fn quick(env: &Env) -> Launch {
+    with_short_terms(service_ccm(env))
+        .arg("--member-update-interval=2s")
+        .arg("--load-balancer-audit-period=10s")
+        .arg("--cloud-call-timeout=2s")
+}
+
+/// Registers an initialised node with an address.
+pub(crate) async fn add_node(env: &Env, name: &str) -> Result<()> {
+    let instance = nodes::instance(name);
+    let mut node = nodes::initialised(name);
+    let address = &instance.addresses[0].address;
+    node["status"]["addresses"] = json!([
+        {"type": "InternalIP", "address": address},
+        {"type": "Hostname", "address": name},
+    ]);
+    env.cloud().add(instance);
+    nodes::register(&env.client, &node).await
+}
+
+/// The only load balancer of the Service of this name.
+pub(crate) fn balancer(env: &Env, name: &str) -> Result<SimBalancer> {
+    let key = format!("default/{name}");
+    let mut all = env.cloud().balancers().all();
+    all.retain(|balancer| balancer.owners.iter().any(|owner| owner.to_string() == key));
+    anyhow::ensure!(all.len() < 2, "{} load balancers of {name}", all.len());
+    all.pop().with_context(|| format!("no load balancer of {name}"))
+}
+
+/// Waits until the load balancer of the Service has these members.
+pub(crate) async fn has_members(env: &Env, name: &str, nodes: &[&str], limit: Duration) -> Result<()> {
+    let what = format!("load balancer of {name} to have the members {nodes:?}");
+    poll::until(&what, limit, || async {
+        let balancer = balancer(env, name)?;
+        Ok(balancer.member_names().into_iter().eq(nodes.iter().copied()).then_some(()))
+    })
+    .await
+    .with_context(|| format!("{:?}", balancer(env, name).map(|one| one.members)))
+}
+
+/// The program's writes to Services since the scenario began.
+pub(crate) async fn service_writes(env: &Env) -> Result<Vec<Request>> {
+    let mut all = env.requests(AGENT).await?;
+    all.retain(|request| request.is_write() && request.resource == "services");
+    Ok(all)
+}

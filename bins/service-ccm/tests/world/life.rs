@@ -1,0 +1,187 @@
+//! The life of one load balancer.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use ccm_sim::poll;
+use ccm_tests::{
+    scenarios::{Env, SOON},
+    services::{self, condition, is_protected, service},
+};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::common::{add_node, balancer, has_members, quick, service_ccm, service_writes};
+
+pub(crate) async fn a_service_gets_its_address_and_loses_it(env: Env) -> Result<()> {
+    add_node(&env, "node-0").await?;
+    add_node(&env, "node-1").await?;
+    let leader = env.start(&service_ccm(&env)).await?;
+    services::create(&env.client, &service("web")).await?;
+    let address = services::address(&env.client, "web", SOON).await?;
+    let made = balancer(&env, "web")?;
+    ensure!(made.addresses.iter().any(|own| own.to_string() == address), "{made:?}");
+    ensure!(made.member_names().into_iter().eq(["node-0", "node-1"]), "{made:?}");
+    let shown = services::get(&env.client, "web").await?;
+    ensure!(is_protected(&shown), "{shown:?}");
+    for (kind, expect) in [
+        ("LoadBalancerProvisioning", ("False", "Provisioned")),
+        ("LoadBalancerServing", ("True", "Serving")),
+    ] {
+        let found = condition(&shown, kind);
+        let (status, reason) = expect;
+        ensure!(found == Some((status.to_owned(), reason.to_owned())), "{kind}: {found:?}");
+    }
+    let writes = service_writes(&env).await?;
+    ensure!(writes.len() == 2, "finalizer, then status: {writes:?}");
+
+    services::delete(&env.client, "web").await?;
+    services::gone(&env.client, "web", SOON).await?;
+    ensure!(env.cloud().balancers().all().is_empty(), "it is deleted in the cloud");
+    let writes = service_writes(&env).await?;
+    ensure!(writes.len() == 3, "one write to remove the finalizer: {writes:?}");
+    let reasons = services::events(&env.client, "web").await?;
+    for reason in [
+        "EnsuringLoadBalancer",
+        "EnsuredLoadBalancer",
+        "DeletingLoadBalancer",
+        "DeletedLoadBalancer",
+    ] {
+        let found = poll::until(reason, SOON, || async {
+            let events = services::events(&env.client, "web").await?;
+            Ok(events.iter().any(|(one, _)| one == reason).then_some(()))
+        });
+        found.await.map_err(|error| error.context(format!("{reasons:?}")))?;
+    }
+    ensure!(leader.terminate().await?.success(), "it ends in order");
+    Ok(())
+}
+
+pub(crate) async fn a_service_that_changes_its_type_is_left_clean(env: Env) -> Result<()> {
+    add_node(&env, "node-0").await?;
+    let _leader = env.start(&service_ccm(&env)).await?;
+    services::create(&env.client, &service("web")).await?;
+    services::address(&env.client, "web", SOON).await?;
+    services::patch(&env.client, "web", json!({"spec": {"type": "ClusterIP"}})).await?;
+    let clean = services::wait_for(&env.client, "web", "clean", SOON, |service| {
+        !is_protected(service)
+    })
+    .await?;
+    ensure!(env.cloud().balancers().all().is_empty(), "it is deleted in the cloud");
+    let annotations = clean.metadata.annotations.clone().unwrap_or_default();
+    ensure!(annotations.is_empty(), "{annotations:?}");
+    let conditions = clean.status.as_ref().and_then(|status| status.conditions.clone());
+    ensure!(conditions.is_none_or(|conditions| conditions.is_empty()), "{clean:?}");
+    ensure!(services::addresses(&clean).is_empty(), "{clean:?}");
+
+    services::patch(&env.client, "web", json!({"spec": {"type": "LoadBalancer"}})).await?;
+    services::address(&env.client, "web", SOON).await?;
+    Ok(())
+}
+
+pub(crate) async fn a_restart_writes_nothing(mut env: Env) -> Result<()> {
+    add_node(&env, "node-0").await?;
+    let leader = env.start(&service_ccm(&env)).await?;
+    for number in 0..20 {
+        services::create(&env.client, &service(&format!("web-{number}"))).await?;
+    }
+    for number in 0..20 {
+        services::address(&env.client, &format!("web-{number}"), SOON).await?;
+    }
+    ensure!(leader.terminate().await?.success(), "it ends in order");
+    env.forget_requests().await?;
+    env.cloud().balancers().reset_writes();
+    env.cloud().reset_calls();
+    let again = env.start(&service_ccm(&env)).await?;
+    poll::until("the load balancers to be compared", SOON, || async {
+        let page = again.get("/readyz?verbose").await?.1;
+        Ok(page.contains("20 load balancers listed").then_some(()))
+    })
+    .await?;
+    sleep(Duration::from_secs(2)).await;
+    let (writes, calls) = (service_writes(&env).await?, env.cloud().calls().load_balancers);
+    ensure!(writes.is_empty(), "{writes:?}");
+    ensure!(env.cloud().balancers().writes().is_empty(), "the cloud was written to");
+    ensure!(calls.total() == 1 && calls.list == 1, "{calls:?}");
+    services::create(&env.client, &service("new")).await?;
+    services::address(&env.client, "new", SOON).await?;
+    // The members are not known after a restart: they are read before they change.
+    add_node(&env, "node-1").await?;
+    has_members(&env, "web-7", &["node-0", "node-1"], SOON).await?;
+    has_members(&env, "new", &["node-0", "node-1"], SOON).await?;
+    Ok(())
+}
+
+pub(crate) async fn a_class_that_is_not_served_is_left_alone(env: Env) -> Result<()> {
+    let mut other = service("other");
+    other["spec"]["loadBalancerClass"] = json!("example.com/other");
+    other["metadata"]["finalizers"] = json!([services::FINALIZER]);
+    let mut ours = service("ours");
+    ours["spec"]["loadBalancerClass"] = json!("example.com/ours");
+    add_node(&env, "node-0").await?;
+    let _leader = env.start(&quick(&env).arg("--load-balancer-classes=example.com/ours")).await?;
+    services::create(&env.client, &other).await?;
+    services::create(&env.client, &ours).await?;
+    services::address(&env.client, "ours", SOON).await?;
+    services::delete(&env.client, "other").await?;
+    sleep(Duration::from_secs(3)).await;
+    let kept = services::get(&env.client, "other").await?;
+    ensure!(is_protected(&kept), "another controller's finalizer: {kept:?}");
+    ensure!(env.cloud().balancers().all().len() == 1, "one load balancer");
+    Ok(())
+}
+
+pub(crate) async fn a_wrong_service_is_reported_and_its_members_follow(env: Env) -> Result<()> {
+    add_node(&env, "node-0").await?;
+    let _leader = env.start(&quick(&env)).await?;
+    services::create(&env.client, &service("web")).await?;
+    services::address(&env.client, "web", SOON).await?;
+    let wrong = json!({"metadata": {"annotations": {
+        "service.beta.kubernetes.io/load-balancer-source-ranges": "10.0.0.1"}}});
+    services::patch(&env.client, "web", wrong).await?;
+    services::wait_for(&env.client, "web", "reported", SOON, |service| {
+        condition(service, "LoadBalancerProvisioning")
+            .is_some_and(|(status, reason)| status == "True" && reason == "InvalidConfiguration")
+    })
+    .await?;
+    add_node(&env, "node-1").await?;
+    has_members(&env, "web", &["node-0", "node-1"], SOON).await?;
+    let right = json!({"metadata": {"annotations": {
+        "service.beta.kubernetes.io/load-balancer-source-ranges": "10.0.0.0/8"}}});
+    services::patch(&env.client, "web", right).await?;
+    services::wait_for(&env.client, "web", "right again", 3 * SOON, |service| {
+        condition(service, "LoadBalancerProvisioning").is_some_and(|(status, _)| status == "False")
+    })
+    .await?;
+    ensure!(balancer(&env, "web")?.configuration.source_ranges.len() == 1, "it is configured");
+    Ok(())
+}
+
+pub(crate) async fn what_is_deleted_in_the_cloud_is_created_again(env: Env) -> Result<()> {
+    add_node(&env, "node-0").await?;
+    let leader = env.start(&quick(&env)).await?;
+    services::create(&env.client, &service("web")).await?;
+    services::address(&env.client, "web", SOON).await?;
+    let lost = balancer(&env, "web")?;
+    env.cloud().balancers().remove(&lost.id);
+    poll::until("another load balancer", 2 * SOON, || async {
+        Ok(balancer(&env, "web").ok().filter(|made| made.id != lost.id))
+    })
+    .await?;
+    services::wait_for(&env.client, "web", "at its new address", SOON, |service| {
+        let made = balancer(&env, "web").map(|made| made.addresses).unwrap_or_default();
+        let shown = services::addresses(service);
+        made.iter().any(|address| shown.contains(&address.to_string()))
+    })
+    .await?;
+    // A Service that went without its finalizer leaves an orphan: it is reported and kept.
+    let none = json!({"metadata": {"finalizers": null}});
+    services::patch(&env.client, "web", none).await?;
+    services::delete(&env.client, "web").await?;
+    poll::until("the orphan to be counted", 2 * SOON, || async {
+        Ok((leader.metric("ccm_service_orphans").await? == 1.0).then_some(()))
+    })
+    .await?;
+    ensure!(env.cloud().balancers().all().len() == 1, "an orphan is not deleted");
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! The tests of service-ccm on a cluster: the simulated API server, or with
+//! `QUARTET_CLUSTER=real` real ones.
+
+use std::process::ExitCode;
+
+use ccm_runtime::programs::SERVICE_CCM;
+use ccm_tests::suite::{self, Story, Suite, Work};
+
+mod cloud_faults;
+mod common;
+mod life;
+mod members;
+mod story;
+mod work;
+
+fn main() -> anyhow::Result<ExitCode> {
+    suite::main(Suite {
+        program: SERVICE_CCM,
+        scenarios: ccm_tests::scenarios! {
+            BOTH:
+                life::a_service_gets_its_address_and_loses_it,
+                life::a_service_that_changes_its_type_is_left_clean,
+                life::a_restart_writes_nothing,
+                members::members_follow_the_nodes,
+                members::a_thin_view_empties_no_load_balancer;
+            SIMULATED:
+                life::a_class_that_is_not_served_is_left_alone,
+                life::a_wrong_service_is_reported_and_its_members_follow,
+                life::what_is_deleted_in_the_cloud_is_created_again,
+                cloud_faults::one_that_hangs_and_one_that_fails_delay_no_other,
+                cloud_faults::a_cloud_that_takes_its_time_is_polled_by_one_list,
+                cloud_faults::a_deletion_needs_proof;
+        },
+        work: Work {
+            launch: common::quick,
+            step: |env, round| Box::pin(work::step(env, round)),
+            is_undone: |env, _| Box::pin(work::is_undone(env)),
+        },
+        story: Story { launch: common::quick, play: |stage| Box::pin(story::play(stage)) },
+    })
+}

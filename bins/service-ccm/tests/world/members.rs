@@ -1,0 +1,70 @@
+//! Members follow the nodes, but not a mistake.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use ccm_tests::{
+    nodes,
+    scenarios::{Env, SOON},
+    services::{self, service},
+};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::common::{add_node, balancer, has_members, quick};
+
+pub(crate) async fn members_follow_the_nodes(env: Env) -> Result<()> {
+    for node in ["node-0", "node-1"] {
+        add_node(&env, node).await?;
+    }
+    let _leader = env.start(&quick(&env)).await?;
+    services::create(&env.client, &service("web")).await?;
+    services::address(&env.client, "web", SOON).await?;
+    add_node(&env, "node-2").await?;
+    has_members(&env, "web", &["node-0", "node-1", "node-2"], SOON).await?;
+    // Readiness plays no role; a mark does, and so does the label.
+    nodes::set_ready(&env.client, "node-0", "Unknown").await?;
+    let mark = json!({"spec": {"taints": [
+        {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule", "value": "1"}]}});
+    nodes::patch(&env.client, "node-1", mark).await?;
+    has_members(&env, "web", &["node-0", "node-2"], SOON).await?;
+    let label = json!({"metadata": {"labels": {
+        "node.kubernetes.io/exclude-from-external-load-balancers": ""}}});
+    nodes::patch(&env.client, "node-2", label).await?;
+    has_members(&env, "web", &["node-0"], SOON).await?;
+    nodes::delete(&env.client, "node-0").await?;
+    sleep(Duration::from_secs(4)).await;
+    has_members(&env, "web", &["node-0"], SOON).await
+}
+
+pub(crate) async fn a_thin_view_empties_no_load_balancer(env: Env) -> Result<()> {
+    let names: Vec<String> = (0..20).map(|number| format!("node-{number:02}")).collect();
+    for name in &names {
+        add_node(&env, name).await?;
+    }
+    let leader = env.start(&quick(&env)).await?;
+    services::create(&env.client, &service("web")).await?;
+    services::address(&env.client, "web", SOON).await?;
+    for name in &names {
+        nodes::delete(&env.client, name).await?;
+    }
+    sleep(Duration::from_secs(8)).await;
+    let left = balancer(&env, "web")?.members.len();
+    ensure!(left == 17, "{left} of 20 members are left");
+    let held = leader.metric("ccm_service_members_held").await?;
+    ensure!(held == 17.0, "{held} members are held");
+    services::wait_for(&env.client, "web", "shown as held", 3 * SOON, |service| {
+        services::condition(service, "LoadBalancerServing")
+            .is_some_and(|(status, reason)| status == "True" && reason == "MembersHeld")
+    })
+    .await?;
+    // A person approves; the last member stays.
+    let approved =
+        json!({"metadata": {"annotations": {"quartet.dev/member-loss-approved": "yes"}}});
+    services::patch(&env.client, "web", approved).await?;
+    let what = "one member is left";
+    ccm_sim::poll::until(what, SOON, || async {
+        Ok((balancer(&env, "web")?.members.len() == 1).then_some(()))
+    })
+    .await
+}
