@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     observe::{Handles, Planned},
-    plan::{Plan, Step, members::Decision},
+    plan::{Plan, Step, members::Decision, status::PAUSE},
 };
 
 /// The number of lanes for Services whose last call did not return in time.
@@ -181,8 +181,14 @@ impl Lanes {
         if !members.held.is_empty() {
             queue.add_after(Name::clone(&service.key), HELD, Priority::Routine);
         }
+        let written = self.handles.balancers.with(service, |entry| entry.state.condition_written);
+        let (now, name) = (self.handles.timeline.now(), &service.key);
+        if let Some(again) = written.map(|written| written + PAUSE).filter(|again| now < *again) {
+            // A change of a reason may have been left out.
+            queue.add_after(Name::clone(name), again.since(now), Priority::Routine);
+        }
         if matches!(plan, Plan::Settled | Plan::NotOurs) {
-            queue.forget(&service.key);
+            queue.forget(name);
         }
     }
 

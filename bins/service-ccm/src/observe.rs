@@ -155,7 +155,7 @@ impl Handles {
 }
 
 /// The back-off after failures: upstream's.
-const RETRY: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
+pub(crate) const RETRY: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
 
 /// How the queues space their retries.
 fn queue_config() -> QueueConfig {

@@ -80,33 +80,36 @@ pub enum CallKind {
     Delete,
 }
 
-/// A call that failed, or that the cloud still works on.
+/// A call on which the cloud still works, or after which more changes are to follow.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LastCall {
-    /// The call.
-    pub call: CallKind,
+pub struct Pending {
+    /// The call. None if another process has made it.
+    pub call: Option<CallKind>,
     /// The configuration that it was about.
     pub digest: Option<Digest>,
     /// The members that went with it.
     pub members: Option<Members>,
-    /// Its end.
-    pub end: CallEnd,
-    /// When it first ended like this.
+    /// What is waited for, in the cloud's words.
+    pub what: String,
+    /// When it is worth to look again.
+    pub check_at: At,
+    /// When the cloud began.
     pub since: At,
 }
 
-/// How a call ended that is not done.
+/// A call that failed, and was not made with success since.
 #[derive(Clone, Debug, PartialEq)]
-pub enum CallEnd {
-    /// The cloud works on it, or more changes are to follow.
-    InProgress {
-        /// What is waited for, in the cloud's words.
-        what: String,
-        /// When it is worth to look again.
-        check_at: At,
-    },
-    /// It failed.
-    Failed(CloudError),
+pub struct Failed {
+    /// The call.
+    pub call: CallKind,
+    /// The configuration that it was about.
+    pub digest: Option<Digest>,
+    /// The error.
+    pub error: CloudError,
+    /// How often it has failed in a row.
+    pub times: u32,
+    /// When it is made again.
+    pub retry_at: At,
 }
 
 /// What is known of one load balancer, besides its members.
@@ -116,8 +119,10 @@ pub struct State {
     pub known: Known,
     /// The configuration that the load balancer has in full.
     pub configured: Option<Digest>,
-    /// The last call, unless it is done.
-    pub last_call: Option<LastCall>,
+    /// What the cloud works on.
+    pub pending: Option<Pending>,
+    /// The calls that failed, at most one of each kind.
+    pub failed: Vec<Failed>,
     /// The second load balancer of this owner, to be deleted.
     pub duplicate: Option<String>,
     /// When a condition was written last.
@@ -227,7 +232,7 @@ fn clean_up(view: View<'_>) -> Plan {
     if view.list_awaited && state.known == Known::Nothing {
         return Plan::Waits;
     }
-    if state.waits_for_cloud(view.now) {
+    if state.waits_for_cloud(view.now) || state.waits_after_failure(CallKind::Delete, None, view.now) {
         return settled(view);
     }
     Plan::Next(Step::Delete)
@@ -275,19 +280,35 @@ fn next_call(view: View<'_>) -> Option<Step> {
     };
     if let Some(front_end) = &view.desired.front_end
         && (id.is_none() || has_failed || !is_configured(view, front_end))
-        && !is_refused(state, front_end)
+        && !state.waits_after_failure(CallKind::Ensure, Some(front_end.digest), view.now)
     {
         return Some(Step::Ensure(Arc::clone(front_end)));
     }
-    let changes = view.members_known && view.members.changes;
+    let changes = view.members_known
+        && view.members.changes
+        && !state.waits_after_failure(CallKind::Members, None, view.now);
     id.filter(|_| changes).cloned().map(Step::SetMembers)
 }
 
 impl State {
     /// Whether the cloud works on a call, so that there is nothing to call now.
     pub fn waits_for_cloud(&self, now: At) -> bool {
-        let end = self.last_call.as_ref().map(|last| &last.end);
-        matches!(end, Some(CallEnd::InProgress { check_at, .. }) if now < *check_at)
+        self.pending.as_ref().is_some_and(|pending| now < pending.check_at)
+    }
+
+    /// The failure of this call.
+    pub fn failure(&self, call: CallKind) -> Option<&Failed> {
+        self.failed.iter().find(|failed| failed.call == call)
+    }
+
+    /// Whether this call has failed, with this configuration, and is not to be made yet. What the
+    /// cloud refuses as invalid is not tried again until it changes.
+    fn waits_after_failure(&self, call: CallKind, digest: Option<Digest>, now: At) -> bool {
+        self.failure(call).filter(|failed| failed.digest == digest).is_some_and(|failed| {
+            let is_refused = call == CallKind::Ensure
+                && matches!(failed.error.kind, ErrorKind::Invalid | ErrorKind::Unsupported);
+            is_refused || now < failed.retry_at
+        })
     }
 
     /// Whether there is a load balancer of another controller that nobody has approved to adopt.
@@ -318,24 +339,14 @@ fn is_configured(view: View<'_>, front_end: &FrontEnd) -> bool {
     configured == Some(front_end.digest)
 }
 
-/// Whether the cloud has refused exactly this configuration as invalid: it is not tried again
-/// until something changes.
-fn is_refused(state: &State, front_end: &FrontEnd) -> bool {
-    state.last_call.as_ref().is_some_and(|last| {
-        last.call == CallKind::Ensure
-            && last.digest == Some(front_end.digest)
-            && matches!(&last.end, CallEnd::Failed(error)
-                if matches!(error.kind, ErrorKind::Invalid | ErrorKind::Unsupported))
-    })
-}
-
 /// The plan when no call is due: the status, if it differs.
 fn settled(view: View<'_>) -> Plan {
     let change = status_change(view);
     if !change.is_empty() {
         return Plan::Next(Step::Write(change));
     }
-    if view.state.last_call.is_some() { Plan::Waits } else { Plan::Settled }
+    let waits = view.state.pending.is_some() || !view.state.failed.is_empty();
+    if waits { Plan::Waits } else { Plan::Settled }
 }
 
 /// The change of the status that is due now.

@@ -1,12 +1,13 @@
 //! Calls to the cloud: what is asked, and what the answers mean.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use ccm_cloud::{
     AbsenceProof, Answers, CloudError, Digest, ErrorKind, FrontEnd, LoadBalancer, LoadBalancers,
     MemberChange, Members, Owner, Phase, Progress, Unwanted, Waiting, Wanted,
 };
-use ccm_controller::queue::Priority;
+use ccm_base::{RetryClass, jittered};
+use ccm_controller::queue::{LONG_RETRY, Pace, Priority};
 use ccm_objects::{Service, Shared as Name};
 use futures::StreamExt as _;
 use parking_lot::Mutex;
@@ -15,14 +16,17 @@ use tokio::time::Instant;
 use super::{Due, Lane, Lanes, WRITES};
 use crate::{
     metrics::Ended,
-    observe::balancers::Entry,
+    observe::{RETRY, balancers::Entry},
     plan::{
-        ADOPT, CallEnd, CallKind, Known, LastCall, Step,
+        ADOPT, CallKind, Failed, Known, Pending, Step,
         front_end::desired,
         reason::{PROVISIONING, Reason},
         status::{ID, shows},
     },
 };
+
+/// The random part of a wait after a failure: what failed together does not come back together.
+const JITTER: Range<f64> = 0.8..1.0;
 
 /// One Service in a call, and what is asked.
 struct Asked<Q> {
@@ -168,6 +172,7 @@ impl Lanes {
         }
         entry.state.configured = asked.digest;
         entry.state.adoptable = None;
+        entry.annotations = balancer.annotations.keys().cloned().collect();
         entry.state.known = Known::There(Box::new(balancer));
     }
 
@@ -204,6 +209,9 @@ impl Lanes {
             if asked.question.duplicate {
                 entry.state.duplicate = None;
             } else {
+                if let Known::There(balancer) = &entry.state.known {
+                    entry.annotations.extend(balancer.annotations.keys().cloned());
+                }
                 entry.state.known = Known::Absent;
                 entry.state.configured = None;
                 entry.state.proved_absent = true;
@@ -265,7 +273,8 @@ impl Lanes {
         match answer {
             Ok(Progress::Done(value)) => {
                 self.handles.balancers.with(service, |entry| {
-                    entry.state.last_call = None;
+                    entry.state.pending = None;
+                    entry.state.failed.retain(|failed| failed.call != *call);
                     done(asked, entry, value);
                 });
                 self.queue(lane).forget(name);
@@ -275,7 +284,8 @@ impl Lanes {
             Ok(Progress::Elsewhere(why)) => {
                 tracing::info!(service = &**name, "another controller is responsible: {why}");
                 self.handles.balancers.with(service, |entry| {
-                    entry.state.last_call = None;
+                    entry.state.pending = None;
+                    entry.state.failed.clear();
                     entry.state.known = Known::Elsewhere(why);
                 });
             }
@@ -320,21 +330,16 @@ impl Lanes {
     fn in_progress<Q>(&self, asked: &Asked<Q>, waiting: Waiting) {
         let now = self.handles.timeline.now();
         self.handles.balancers.with(&asked.due.service, |entry| {
-            let since = match &entry.state.last_call {
-                Some(LastCall { call, end: CallEnd::InProgress { .. }, since, .. })
-                    if *call == asked.call =>
-                {
-                    *since
-                }
-                _ => now,
-            };
+            let earlier = entry.state.pending.take().filter(|last| last.call == Some(asked.call));
             let Waiting { what, check_after, id, .. } = waiting.clone();
-            entry.state.last_call = Some(LastCall {
-                call: asked.call,
+            entry.state.failed.retain(|failed| failed.call != asked.call);
+            entry.state.pending = Some(Pending {
+                call: Some(asked.call),
                 digest: asked.digest,
                 members: asked.members.clone(),
-                end: CallEnd::InProgress { what, check_at: now + check_after },
-                since,
+                what,
+                check_at: now + check_after,
+                since: earlier.map_or(now, |earlier| earlier.since),
             });
             if let Some(id) = id
                 && !matches!(entry.state.known, Known::There(_))
@@ -343,35 +348,44 @@ impl Lanes {
                 balancer.phase = Phase::Pending(waiting);
                 entry.state.known = Known::There(Box::new(balancer));
             }
-            if asked.call == CallKind::Members
-                && let Some(members) = &asked.members
-            {
-                // The change was accepted: what follows is the rest of it.
-                entry.membership.applied(members);
-            }
         });
         self.handles.poll.notify_one();
     }
 
     fn failed<Q>(&self, lane: Lane, asked: &Asked<Q>, error: CloudError) {
-        let service = &asked.due.service;
-        let pace = self.queue(lane).retry_as(Name::clone(&service.key), error.class());
+        let (service, call) = (&asked.due.service, asked.call);
+        let now = self.handles.timeline.now();
+        let pace = pace(&error);
+        let wait = self.handles.balancers.with(service, |entry| {
+            let times = entry.state.failure(call).map_or(0, |failed| failed.times).saturating_add(1);
+            let wait = match pace {
+                Pace::Backoff(backoff) => jittered(backoff.after(times), JITTER),
+                Pace::Every(wait) | Pace::RetryAfter(wait) => wait,
+            };
+            entry.state.pending = None;
+            entry.state.failed.retain(|failed| failed.call != call);
+            entry.state.failed.push(Failed {
+                call,
+                digest: asked.digest,
+                error: error.clone(),
+                times,
+                retry_at: now + wait,
+            });
+            wait
+        });
         // Somebody else's change is no failure.
         if error.kind != ErrorKind::Busy {
-            self.handles.reports.failed(service, asked.call, &asked.due.members, &error, pace);
+            self.handles.reports.failed(service, call, &asked.due.members, &error, pace);
         }
-        let now = self.handles.timeline.now();
-        self.handles.balancers.with(service, |entry| {
-            if error.kind == ErrorKind::Conflict && asked.call == CallKind::Ensure {
-                entry.state.configured = None;
-            }
-            entry.state.last_call = Some(LastCall {
-                call: asked.call,
-                digest: asked.digest,
-                members: None,
-                end: CallEnd::Failed(error),
-                since: now,
-            });
-        });
+        self.queue(lane).add_after(Name::clone(&service.key), wait, Priority::Routine);
+    }
+}
+
+/// When a failed call is made again.
+fn pace(error: &CloudError) -> Pace {
+    match error.class() {
+        RetryClass::Retry => Pace::Backoff(RETRY),
+        RetryClass::RetryAfter(after) => Pace::RetryAfter(after.min(RETRY.longest)),
+        RetryClass::Permanent => Pace::Every(LONG_RETRY),
     }
 }

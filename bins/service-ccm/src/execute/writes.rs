@@ -28,7 +28,10 @@ impl Lanes {
     pub(super) async fn write(&self, lane: Lane, service: &Service, step: &Step) -> bool {
         let (kind, patch) = match step {
             Step::Protect => ("protect", protect(service)),
-            Step::Release => ("release", release(service)),
+            Step::Release => {
+                let own = self.handles.balancers.with(service, |entry| entry.annotations.clone());
+                ("release", release(service, &own))
+            }
             Step::Write(change) => ("status", status(service, change)),
             _ => return true,
         };
@@ -118,12 +121,12 @@ fn protect(service: &Service) -> StatusPatch {
 }
 
 /// Everything that this program wrote goes. Of a Service that is being deleted only the finalizer.
-fn release(service: &Service) -> StatusPatch {
+fn release(service: &Service, of_provider: &[String]) -> StatusPatch {
     let mut patch = StatusPatch::default().with_finalizer(service_keys::CLEANUP, false);
     if service.deleting {
         return patch;
     }
-    for key in [ID, DIGEST] {
+    for key in [ID, DIGEST].into_iter().chain(of_provider.iter().map(String::as_str)) {
         if service.annotation(key).is_some() {
             patch = patch.with_annotation(key, None);
         }

@@ -17,7 +17,7 @@ use ccm_runtime::health::Condition;
 
 use super::{Handles, balancers::Entry};
 use crate::plan::{
-    CallEnd, CallKind, Known, LastCall,
+    Known, Pending,
     eligible::NodeSet,
     status::{DIGEST, ID},
 };
@@ -203,7 +203,7 @@ impl Audit {
             let Known::There(balancer) = &entry.state.known else { return };
             all += 1;
             let is_old = entry.read.is_none_or(|read| read + FULL <= now + self.period());
-            if entry.state.last_call.is_none() && (entry.lacks_members() || is_old) {
+            if entry.state.pending.is_none() && (entry.lacks_members() || is_old) {
                 let read = entry.read.filter(|_| !entry.lacks_members());
                 due.push((read, balancer.id.clone(), Name::clone(name)));
             }
@@ -234,7 +234,7 @@ impl Audit {
     fn read(&self, name: &Name, balancer: &LoadBalancer, started: At) {
         let nodes = self.handles.node_set.borrow().clone();
         self.handles.balancers.with_name(name, |entry| {
-            if entry.answered > started || entry.state.last_call.is_some() {
+            if entry.answered > started || entry.state.pending.is_some() {
                 return;
             }
             entry.read = Some(started);
@@ -266,7 +266,7 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
     found.sort_by_key(|one| (named != Some(&*one.id), std::cmp::Reverse(one.age), one.id.clone()));
     let mut found = found.into_iter();
     let Some(mut balancer) = found.next() else {
-        if !is_complete || entry.state.last_call.is_some() || entry.state.known == Known::Absent {
+        if !is_complete || entry.state.pending.is_some() || entry.state.known == Known::Absent {
             return false;
         }
         entry.state.known = Known::Absent;
@@ -285,7 +285,7 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
     let is_foreign_write = before.is_some_and(|before| {
         before.version.is_some() && balancer.version.is_some() && before.version != balancer.version
     });
-    if entry.state.last_call.is_none() {
+    if entry.state.pending.is_none() {
         if is_foreign_write {
             entry.state.configured = None;
             entry.read = None;
@@ -296,11 +296,12 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
             entry.state.configured = service.annotation(DIGEST).and_then(|text| text.parse().ok());
         }
         if let Phase::Pending(waiting) = &balancer.phase {
-            entry.state.last_call = Some(LastCall {
-                call: CallKind::Ensure,
+            entry.state.pending = Some(Pending {
+                call: None,
                 digest: None,
                 members: None,
-                end: CallEnd::InProgress { what: waiting.what.clone(), check_at: now + waiting.check_after },
+                what: waiting.what.clone(),
+                check_at: now + waiting.check_after,
                 since: now,
             });
         }

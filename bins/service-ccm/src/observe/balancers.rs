@@ -14,7 +14,7 @@ use strum::VariantArray as _;
 
 use crate::{
     metrics,
-    plan::{CallEnd, CallKind, Known, State, members::Membership},
+    plan::{CallKind, Known, State, members::Membership},
 };
 
 /// The remembered state of all load balancers.
@@ -41,6 +41,8 @@ pub(crate) struct Entry {
     pub(crate) is_queued: bool,
     /// When the cloud last answered a call about it.
     pub(crate) answered: At,
+    /// Annotations that the provider has written to the Service.
+    pub(crate) annotations: Vec<String>,
     /// When it was last read in full.
     pub(crate) read: Option<At>,
 }
@@ -108,12 +110,12 @@ impl Entry {
 
     fn shown(&self) -> metrics::State {
         use metrics::State;
-        if let Some(last) = &self.state.last_call {
-            return match (&last.end, last.call) {
-                (CallEnd::Failed(_), _) => State::Failing,
-                (_, CallKind::Delete) => State::Deleting,
-                _ => State::Pending,
-            };
+        if !self.state.failed.is_empty() {
+            return State::Failing;
+        }
+        if let Some(pending) = &self.state.pending {
+            let is_deletion = pending.call == Some(CallKind::Delete);
+            return if is_deletion { State::Deleting } else { State::Pending };
         }
         match &self.state.known {
             Known::Elsewhere(_) => State::Elsewhere,

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{Handles, balancers::Entry};
-use crate::plan::{CallEnd, CallKind, Known};
+use crate::plan::{CallKind, Known};
 
 /// The shortest time between two polls.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -56,11 +56,8 @@ fn next_due(handles: &Handles) -> Option<At> {
 }
 
 fn check_at(entry: &Entry) -> Option<At> {
-    match entry.state.last_call.as_ref()?.end {
-        // One that was handed to the queue has nothing to poll any more.
-        CallEnd::InProgress { check_at, .. } if !entry.is_queued => Some(check_at),
-        _ => None,
-    }
+    // One that was handed to the queue has nothing to poll any more.
+    entry.state.pending.as_ref().filter(|_| !entry.is_queued).map(|pending| pending.check_at)
 }
 
 /// Looks at all that are due. Returns whether the cloud has answered.
@@ -114,22 +111,33 @@ fn seen(handles: &Handles, name: &Name, balancer: LoadBalancer) {
     let now = handles.timeline.now();
     let is_pending = handles.balancers.with_name(name, |entry| {
         let state = &mut entry.state;
-        let Some(last) = state.last_call.as_mut() else { return false };
+        let Some(last) = state.pending.as_mut() else { return false };
         if let Phase::Pending(waiting) = &balancer.phase {
-            let check_at = now + waiting.check_after;
-            last.end = CallEnd::InProgress { what: waiting.what.clone(), check_at };
+            last.what.clone_from(&waiting.what);
+            last.check_at = now + waiting.check_after;
             return true;
         }
-        let is_done = last.call == CallKind::Ensure
-            && balancer.phase == Phase::Ready
-            && last.digest.is_some()
-            && balancer.digest == last.digest;
-        if is_done {
-            state.configured = last.digest;
-            if let Some(members) = &last.members {
-                entry.membership.applied(members);
+        let has_ended = match last.call {
+            Some(CallKind::Ensure) => {
+                let is_done = last.digest.is_some() && balancer.digest == last.digest;
+                if is_done {
+                    state.configured = last.digest;
+                    if let Some(members) = &last.members {
+                        entry.membership.applied(members);
+                    }
+                }
+                is_done || balancer.phase != Phase::Ready
             }
-            state.last_call = None;
+            // The next call finds out whether more changes are to follow.
+            Some(CallKind::Members) => true,
+            Some(CallKind::Delete) => false,
+            None => {
+                state.configured = state.configured.or(balancer.digest);
+                true
+            }
+        };
+        if has_ended {
+            state.pending = None;
         }
         state.known = Known::There(Box::new(balancer));
         false
@@ -143,10 +151,8 @@ fn seen(handles: &Handles, name: &Name, balancer: LoadBalancer) {
 fn hand_over(handles: &Handles, name: &Name, now: At) {
     handles.balancers.with_name(name, |entry| {
         entry.is_queued = true;
-        if let Some(last) = &mut entry.state.last_call
-            && let CallEnd::InProgress { check_at, .. } = &mut last.end
-        {
-            *check_at = (*check_at).min(now);
+        if let Some(pending) = &mut entry.state.pending {
+            pending.check_at = pending.check_at.min(now);
         }
     });
     handles.queue.add(Name::clone(name), Priority::Urgent);

@@ -14,7 +14,7 @@ pub const ID: &str = "quartet.dev/load-balancer-id";
 pub const DIGEST: &str = "quartet.dev/load-balancer-digest";
 
 /// How long a condition is not rewritten only because its reason changes.
-const PAUSE: Duration = Duration::from_secs(30);
+pub const PAUSE: Duration = Duration::from_secs(30);
 
 /// A condition to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,9 +56,9 @@ pub struct Wished {
     pub annotations: BTreeMap<String, Option<String>>,
 }
 
-/// The difference between a Service and what it is to show. A condition whose status stays is
-/// written when its reason changes, at most once in 30 s since `written`, or along with
-/// something else. The message alone is no difference: it may quote a request ID.
+/// The difference between a Service and what it is to show. A condition is written when its status
+/// changes. If only its reason does, it is written at most once in 30 s since `written`, or along
+/// with something else. The message alone is no difference: it may quote a request ID.
 pub fn difference(
     service: &Service,
     wished: &Wished,
@@ -80,8 +80,8 @@ pub fn difference(
     let conditions = wished.conditions.iter().filter_map(|(reason, message)| {
         let old = service.condition(reason.condition());
         let moves = old.is_none_or(|old| &*old.status != reason.status());
-        let differs = moves || old.is_none_or(|old| &*old.reason != reason.as_str());
-        (differs && may_rewrite).then(|| NewCondition {
+        let differs = old.is_none_or(|old| &*old.reason != reason.as_str());
+        (moves || differs && may_rewrite).then(|| NewCondition {
             reason: *reason,
             message: message.clone(),
             moves,

@@ -78,16 +78,16 @@ fn there(service: &Service) -> State {
     }
 }
 
-fn last(call: CallKind, digest: Option<Digest>, end: CallEnd) -> Option<LastCall> {
-    Some(LastCall { call, digest, members: None, end, since: at(0) })
+fn pending(call: CallKind, check_at: u64) -> Option<Pending> {
+    let what = "PENDING_CREATE".to_owned();
+    let (check_at, since) = (at(check_at), at(0));
+    Some(Pending { call: Some(call), digest: None, members: None, what, check_at, since })
 }
 
-fn in_progress(check_at: u64) -> CallEnd {
-    CallEnd::InProgress { what: "PENDING_CREATE".to_owned(), check_at: at(check_at) }
-}
-
-fn failed(kind: ErrorKind) -> CallEnd {
-    CallEnd::Failed(CloudError::new(kind, "no"))
+/// A call that failed and is made again at 200 s.
+fn failed(call: CallKind, digest: Option<Digest>, kind: ErrorKind) -> Vec<Failed> {
+    let error = CloudError::new(kind, "no");
+    vec![Failed { call, digest, error, times: 1, retry_at: at(200) }]
 }
 
 /// The plan at this time, with members as they are to be, and with changes of them.
@@ -152,11 +152,15 @@ fn the_finalizer_goes_only_after_a_proof() {
     for state in [
         State::default(),
         State { known: Known::Absent, ..State::default() },
-        State { last_call: last(CallKind::Delete, None, failed(ErrorKind::NotFound)), ..there(&gone) },
-        State { last_call: last(CallKind::Delete, None, in_progress(100)), ..there(&gone) },
+        State { pending: pending(CallKind::Delete, 100), ..there(&gone) },
+        State { failed: failed(CallKind::Ensure, None, ErrorKind::Conflict), ..there(&gone) },
     ] {
         assert_eq!(step(&gone, &state), Plan::Next(Step::Delete), "{state:?}");
     }
+    let refused = failed(CallKind::Delete, None, ErrorKind::NotFound);
+    let state = State { failed: refused, ..there(&gone) };
+    assert_eq!(reason(&step(&gone, &state)), Some(Reason::DeletionFailed));
+    assert_eq!(planned(&gone, &state, 200, |_| {}), Plan::Next(Step::Delete));
     let proved = State { known: Known::Absent, proved_absent: true, ..State::default() };
     assert_eq!(step(&gone, &proved), Plan::Next(Step::Release));
     let elsewhere = State { known: Known::Elsewhere("why".to_owned()), ..State::default() };
@@ -190,13 +194,13 @@ fn a_known_service_waits_for_the_first_list_and_a_new_one_does_not() {
 #[test]
 fn a_cloud_that_works_is_not_called_before_it_is_time() {
     let service = service();
-    let pending = |check_at| State {
-        last_call: last(CallKind::Ensure, Some(digest_of(&service)), in_progress(check_at)),
+    let working = |check_at| State {
+        pending: pending(CallKind::Ensure, check_at),
         ..State::default()
     };
-    assert_eq!(planned(&service, &pending(50), 20, |_| {}), Plan::Waits);
-    assert!(is_ensure(&planned(&service, &pending(20), 20, |_| {})));
-    let after_a_minute = planned(&service, &pending(90), 60, |_| {});
+    assert_eq!(planned(&service, &working(50), 20, |_| {}), Plan::Waits);
+    assert!(is_ensure(&planned(&service, &working(20), 20, |_| {})));
+    let after_a_minute = planned(&service, &working(90), 60, |_| {});
     assert_eq!(reason(&after_a_minute), Some(Reason::WaitingForCloud));
 }
 
@@ -220,19 +224,22 @@ fn another_configuration_is_ensured_and_an_equal_one_is_not() {
 #[test]
 fn what_the_cloud_refuses_as_invalid_is_not_tried_again_until_it_changes() {
     let service = service();
-    let refused = |digest| State {
-        last_call: last(CallKind::Ensure, Some(digest), failed(ErrorKind::Invalid)),
+    let after = |digest, kind| State {
+        failed: failed(CallKind::Ensure, Some(digest), kind),
         known: Known::Absent,
         ..State::default()
     };
-    let plan = step(&service, &refused(digest_of(&service)));
-    assert_eq!(reason(&plan), Some(Reason::InvalidConfiguration));
-    assert!(is_ensure(&step(&service, &refused(Digest { version: 1, hash: 7 }))));
-    let other = State {
-        last_call: last(CallKind::Ensure, Some(digest_of(&service)), failed(ErrorKind::Unavailable)),
-        ..State::default()
-    };
-    assert!(is_ensure(&step(&service, &other)), "other errors are tried again");
+    let (own, other) = (digest_of(&service), Digest { version: 1, hash: 7 });
+    for now in [100, 300] {
+        let plan = planned(&service, &after(own, ErrorKind::Invalid), now, |_| {});
+        assert_eq!(reason(&plan), Some(Reason::InvalidConfiguration));
+    }
+    assert!(is_ensure(&step(&service, &after(other, ErrorKind::Invalid))));
+    // Others are tried again when it is time, or when the configuration changes.
+    let plan = step(&service, &after(own, ErrorKind::QuotaExceeded));
+    assert_eq!(reason(&plan), Some(Reason::QuotaExceeded));
+    assert!(is_ensure(&planned(&service, &after(own, ErrorKind::QuotaExceeded), 200, |_| {})));
+    assert!(is_ensure(&step(&service, &after(other, ErrorKind::QuotaExceeded))));
 }
 
 #[test]
@@ -302,17 +309,17 @@ fn a_provider_without_list_and_digest_is_not_called_if_the_service_has_the_diges
 #[test]
 fn a_pending_load_balancer_is_waited_for() {
     let service = service();
-    let mut pending = balancer();
-    pending.phase = Phase::Pending(Waiting {
+    let mut working = balancer();
+    working.phase = Phase::Pending(Waiting {
         what: "PENDING_UPDATE".to_owned(),
         check_after: Duration::from_secs(1),
         id: None,
         request_id: None,
     });
     let state = State {
-        known: Known::There(Box::new(pending)),
+        known: Known::There(Box::new(working)),
         configured: None,
-        last_call: last(CallKind::Ensure, None, in_progress(200)),
+        pending: pending(CallKind::Ensure, 200),
         ..State::default()
     };
     assert!(!is_ensure(&step(&service, &state)));

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ccm_cloud::{Cure, IngressAddress, LoadBalancer, Phase};
+use ccm_cloud::{Cure, ErrorKind, IngressAddress, LoadBalancer, Phase};
 
 use super::{
-    ADOPT, APPROVED, CallEnd, CallKind, Known, LastCall, PATIENCE, View,
+    ADOPT, APPROVED, CallKind, Known, PATIENCE, View,
     front_end::Problem,
     reason::Reason,
     status::{DIGEST, ID, Wished, ingress},
@@ -19,11 +19,11 @@ pub(super) fn wished(view: View<'_>) -> Wished {
         wished.conditions.extend(deletion(view));
         return wished;
     }
-    if let Known::There(balancer) = &state.known {
-        if matches!(balancer.phase, Phase::Ready) {
-            wished.ingress = Some(ingress(balancer));
-            wished.annotations = annotations(view, balancer);
-        }
+    if let Known::There(balancer) = &state.known
+        && balancer.phase == Phase::Ready
+    {
+        wished.ingress = Some(ingress(balancer));
+        wished.annotations = annotations(view, balancer);
         wished.conditions.push(serving(view, balancer));
     }
     wished.conditions.extend(provisioning(view));
@@ -32,12 +32,8 @@ pub(super) fn wished(view: View<'_>) -> Wished {
 
 /// The condition of a load balancer that is being deleted, if that has failed.
 fn deletion(view: View<'_>) -> Option<(Reason, String)> {
-    match &view.state.last_call {
-        Some(LastCall { call: CallKind::Delete, end: CallEnd::Failed(error), .. }) => {
-            Some((Reason::DeletionFailed, error.to_string()))
-        }
-        _ => None,
-    }
+    let failed = view.state.failure(CallKind::Delete)?;
+    Some((Reason::DeletionFailed, failed.error.to_string()))
 }
 
 fn annotations(view: View<'_>, balancer: &LoadBalancer) -> BTreeMap<String, Option<String>> {
@@ -73,8 +69,17 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
         );
         return Some((Reason::WaitingForAdoption, text));
     }
-    if let Some(last) = &view.state.last_call {
-        return unfinished(view, last);
+    if let Some(failed) = [CallKind::Ensure, CallKind::Members]
+        .into_iter()
+        .find_map(|call| view.state.failure(call))
+        // Something else changes it at the moment: nobody's mistake.
+        .filter(|failed| failed.error.kind != ErrorKind::Busy)
+    {
+        return Some((Reason::of(failed.error.kind), failed.error.to_string()));
+    }
+    if let Some(pending) = &view.state.pending {
+        let text = || format!("waiting for the cloud: {}", pending.what);
+        return (pending.since + PATIENCE <= view.now).then(|| (Reason::WaitingForCloud, text()));
     }
     let front_end = view.desired.front_end.as_ref()?;
     if view.state.configured != Some(front_end.digest) {
@@ -86,18 +91,6 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
     } else {
         (Reason::PartlyProvisioned, in_words(&remarks))
     })
-}
-
-fn unfinished(view: View<'_>, last: &LastCall) -> Option<(Reason, String)> {
-    match &last.end {
-        CallEnd::Failed(error) if last.call == CallKind::Ensure || view.members.changes => {
-            Some((Reason::of(error.kind), error.to_string()))
-        }
-        CallEnd::InProgress { what, .. } if last.since + PATIENCE <= view.now => {
-            Some((Reason::WaitingForCloud, format!("waiting for the cloud: {what}")))
-        }
-        _ => None,
-    }
 }
 
 fn serving(view: View<'_>, balancer: &LoadBalancer) -> (Reason, String) {
