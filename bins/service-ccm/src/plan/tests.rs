@@ -78,10 +78,10 @@ fn there(service: &Service) -> State {
     }
 }
 
-fn pending(call: CallKind, check_at: u64) -> Option<Pending> {
+fn pending(call: CallKind, check_at: u64) -> Pending {
     let what = "PENDING_CREATE".to_owned();
     let (check_at, since) = (at(check_at), at(0));
-    Some(Pending { call: Some(call), digest: None, members: None, what, check_at, since })
+    Pending { call: Some(call), digest: None, members: None, what, check_at, since }
 }
 
 /// A call that failed and is made again at 200 s.
@@ -152,7 +152,7 @@ fn the_finalizer_goes_only_after_a_proof() {
     for state in [
         State::default(),
         State { known: Known::Absent, ..State::default() },
-        State { pending: pending(CallKind::Delete, 100), ..there(&gone) },
+        State { pending: Some(pending(CallKind::Delete, 100)), ..there(&gone) },
         State { failed: failed(CallKind::Ensure, None, ErrorKind::Conflict), ..there(&gone) },
     ] {
         assert_eq!(step(&gone, &state), Plan::Next(Step::Delete), "{state:?}");
@@ -195,7 +195,7 @@ fn a_known_service_waits_for_the_first_list_and_a_new_one_does_not() {
 fn a_cloud_that_works_is_not_called_before_it_is_time() {
     let service = service();
     let working = |check_at| State {
-        pending: pending(CallKind::Ensure, check_at),
+        pending: Some(pending(CallKind::Ensure, check_at)),
         ..State::default()
     };
     assert_eq!(planned(&service, &working(50), 20, |_| {}), Plan::Waits);
@@ -319,7 +319,7 @@ fn a_pending_load_balancer_is_waited_for() {
     let state = State {
         known: Known::There(Box::new(working)),
         configured: None,
-        pending: pending(CallKind::Ensure, 200),
+        pending: Some(pending(CallKind::Ensure, 200)),
         ..State::default()
     };
     assert!(!is_ensure(&step(&service, &state)));

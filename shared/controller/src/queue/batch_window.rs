@@ -18,7 +18,7 @@ pub struct BatchWindowConfig {
 }
 
 /// The growth of the window from batch to batch during a burst.
-const GROWTH: u32 = 4;
+const GROWTH: u32 = 8;
 
 impl Default for BatchWindowConfig {
     fn default() -> Self {
@@ -34,7 +34,7 @@ impl Default for BatchWindowConfig {
 ///
 /// A single key should not wait for others that never come; thousands of keys within half
 /// a minute should not cost thousands of calls. The first key does not show which case it
-/// is, so the window begins short and grows fourfold with each batch while keys keep
+/// is, so the window begins short and grows eightfold with each batch while keys keep
 /// coming. Quiet shortens it again: a short lull in a burst costs little, and a key after
 /// a second of quiet waits the shortest time.
 ///
@@ -128,10 +128,10 @@ mod tests {
         assert_eq!(batch_window.window(Some((Priority::Routine, now))), ms(3000));
         assert_eq!(batch_window.window(Some(urgent(now))), ms(10));
         batch_window.taken(URGENT, ms(10), now);
-        assert_eq!(batch_window.window(Some(urgent(now))), ms(40));
+        assert_eq!(batch_window.window(Some(urgent(now))), ms(80));
         let later = now + ms(10_000);
         assert_eq!(batch_window.window(Some((Priority::Routine, later))), ms(10));
-        batch_window.taken((true, true), ms(40), later);
+        batch_window.taken((true, true), ms(80), later);
         assert_eq!(batch_window.window(Some((Priority::Routine, later))), ms(3000));
     }
 
@@ -146,7 +146,7 @@ mod tests {
             batch_window.taken(URGENT, window, now);
             now += ms(100);
         }
-        assert_eq!(windows, [10, 40, 160, 640, 2560, 3000, 3000, 3000]);
+        assert_eq!(windows, [10, 80, 640, 3000, 3000, 3000, 3000, 3000]);
     }
 
     #[test]

@@ -89,7 +89,7 @@ async fn a_full_batch_is_returned_at_once() {
         assert_eq!(began.elapsed(), Duration::ZERO);
     }
     assert_eq!(queue.get_batch(10, &mut batch_window).await.unwrap().len(), 5);
-    assert_eq!(began.elapsed(), Duration::from_millis(160), "a third batch in a row");
+    assert_eq!(began.elapsed(), Duration::from_millis(640), "a third batch in a row");
 }
 
 #[tokio::test(start_paused = true)]
