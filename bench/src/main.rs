@@ -17,6 +17,7 @@ mod plain;
 mod pressure;
 mod race;
 mod scale;
+mod services;
 mod takeover;
 
 use arena::Arena;
@@ -46,6 +47,9 @@ struct Arguments {
     /// Which figures of OpenStack; without it all of them.
     #[arg(long, value_enum)]
     part: Option<openstack::Part>,
+    /// Which figures of service-ccm; without it all of them.
+    #[arg(long, value_enum)]
+    services: Option<services::Part>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -76,6 +80,8 @@ enum What {
     Race,
     /// The Leases while another account takes all seats of their former priority level.
     Pressure,
+    /// service-ccm: nodes that join, restarts, many Services at once, faults, memory.
+    Services,
     /// Calls to the real services of OpenStack; as root on Debian 12, and only by name.
     Openstack,
 }
@@ -124,6 +130,9 @@ async fn main() -> Result<()> {
     }
     if wants(What::Lifecycle) {
         lifecycle::measure(&arena, arguments.nodes).await?;
+    }
+    if wants(What::Services) {
+        services::measure(&arena, arguments.services).await?;
     }
     if wants(What::Takeover) {
         takeover::measure(&arena).await?;

@@ -31,6 +31,9 @@ use crate::{
 const SLOW_LANES: usize = 4;
 /// The number of Services of one batch that are written to the API server concurrently.
 const WRITES: usize = 16;
+/// The most members that one call is about, so that its message stays small: each load balancer of
+/// a batch brings all of its own.
+const MEMBERS: usize = 50_000;
 /// The most steps of one Service in a row.
 const STEPS: usize = 8;
 /// How often members that are held are looked at again.
@@ -96,7 +99,9 @@ impl Lanes {
     }
 
     fn batch_size(&self) -> usize {
-        self.handles.load_balancers().map_or(1, |one| one.traits().max_batch.max(1))
+        let nodes = self.handles.node_set.borrow().members.len().max(1);
+        let most = self.handles.load_balancers().map_or(1, |one| one.traits().max_batch);
+        most.min(MEMBERS / nodes).max(1)
     }
 
     async fn process(self: Arc<Self>, lane: Lane, slot: OwnedSemaphorePermit, batch: Vec<Name>) {
