@@ -9,7 +9,7 @@
 mod calls;
 mod writes;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use ccm_controller::{
     queue::{BatchWindow, BatchWindowConfig, Priority, WorkQueue},
@@ -34,10 +34,12 @@ const WRITES: usize = 16;
 /// The most members that one call is about, so that its message stays small: each load balancer of
 /// a batch brings all of its own.
 const MEMBERS: usize = 50_000;
+/// How long a batch waits for more Services at most. A cloud takes longer to make a load balancer.
+const LONGEST_WINDOW: Duration = Duration::from_secs(1);
 /// The most steps of one Service in a row.
 const STEPS: usize = 8;
 /// How often members that are held are looked at again.
-const HELD: std::time::Duration = std::time::Duration::from_secs(30);
+const HELD: Duration = Duration::from_secs(30);
 
 /// A Service with a call to the cloud to be made.
 pub(crate) struct Due {
@@ -84,7 +86,8 @@ impl Lanes {
             Lane::Normal => self.handles.settings.borrow().concurrent_service_syncs,
             Lane::Slow => SLOW_LANES,
         };
-        let start = (BatchWindow::new(BatchWindowConfig::default()), Arc::new(Semaphore::new(lanes)));
+        let config = BatchWindowConfig { most: LONGEST_WINDOW, ..BatchWindowConfig::default() };
+        let start = (BatchWindow::new(config), Arc::new(Semaphore::new(lanes)));
         let batches = stream::unfold(start, async |(mut window, slots)| {
             let slot = Arc::clone(&slots).acquire_owned().await.ok()?;
             let most = match lane {

@@ -1,7 +1,7 @@
 //! The parameters of one call to a cloud (its end, its urgency), the kind of a request, and the
 //! gate that every request passes.
 
-use std::{any::Any, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
 use ccm_base::Instant;
 use futures::{future::BoxFuture, stream::BoxStream};
@@ -102,22 +102,40 @@ impl CallClass {
     }
 }
 
-/// The gate's permission to send a request. Keep it until the answer arrives or is no longer
-/// awaited: a process waits for its writes before it exits, and tracks them by their permits.
+/// The gate's permission to send a request. Keep it until the answer arrives, and end it with
+/// [`Permit::answered`]: a process waits for its writes before it exits, and tracks them by their
+/// permits. The permit of a write that is dropped otherwise stands for a write whose result is
+/// unknown: the process waits until the end of its call.
 #[must_use = "a request is under way for as long as its permit lives"]
 #[derive(Default)]
 pub struct Permit {
     /// The term of leadership that covers a write, sent to the cloud. It grows with each
     /// leader. None for reads, and without election.
     pub term: Option<u64>,
-    /// A value that lives as long as the request.
-    _held: Option<Box<dyn Any + Send + Sync>>,
+    abandoned: Option<Abandoned>,
 }
 
+/// Called when nobody waits for the answer to a write any more.
+type Abandoned = Box<dyn FnOnce() + Send + Sync>;
+
 impl Permit {
-    /// A permit for a write in this term, which keeps `held` alive.
-    pub fn for_write(term: Option<u64>, held: impl Any + Send + Sync) -> Self {
-        Self { term, _held: Some(Box::new(held)) }
+    /// A permit for a write in this term. `abandoned` lives as long as the request, and is called
+    /// if the permit is dropped before the answer.
+    pub fn for_write(term: Option<u64>, abandoned: impl FnOnce() + Send + Sync + 'static) -> Self {
+        Self { term, abandoned: Some(Box::new(abandoned)) }
+    }
+
+    /// Ends the request: the cloud has answered, or the request was surely not sent.
+    pub fn answered(mut self) {
+        self.abandoned = None;
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(abandoned) = self.abandoned.take() {
+            abandoned();
+        }
     }
 }
 

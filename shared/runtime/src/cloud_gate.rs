@@ -9,7 +9,7 @@ use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind, Pe
 use ccm_kube::client::RequestClass;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use self::metrics::{GateMetrics, RefusalLabel};
@@ -43,6 +43,9 @@ struct Shared {
     writes: TaskTracker,
     /// The latest deadline of a write.
     writes_end: Mutex<Option<Instant>>,
+    /// The latest deadline of a write that was abandoned before its answer: the cloud may still
+    /// carry it out.
+    abandoned_end: Mutex<Option<Instant>>,
 }
 
 /// The last results of a cloud service.
@@ -91,6 +94,7 @@ impl CloudGate {
             services: Mutex::default(),
             writes: TaskTracker::new(),
             writes_end: Mutex::default(),
+            abandoned_end: Mutex::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -121,13 +125,19 @@ impl CloudGate {
     /// Lets no new write start, and waits for each write in flight until its deadline: a sent
     /// write cannot be cancelled.
     pub async fn end_writes(&self) {
-        let Shared { writes, writes_end, .. } = &*self.shared;
+        let Shared { writes, writes_end, abandoned_end, .. } = &*self.shared;
         writes.close();
         let end = *writes_end.lock();
-        let Some(end) = end.filter(|_| !writes.is_empty()) else { return };
-        tracing::info!(writes = writes.len(), "waiting for the writes to the cloud in flight");
-        if timeout_at(end, writes.wait()).await.is_err() {
-            tracing::warn!("no response to pending writes to the cloud within their timeout");
+        if let Some(end) = end.filter(|_| !writes.is_empty()) {
+            tracing::info!(writes = writes.len(), "waiting for the writes to the cloud in flight");
+            if timeout_at(end, writes.wait()).await.is_err() {
+                tracing::warn!("no response to pending writes to the cloud within their timeout");
+            }
+        }
+        let end = *abandoned_end.lock();
+        if let Some(end) = end.filter(|end| Instant::now() < *end) {
+            tracing::info!("waiting for the time limit of writes to the cloud that were cancelled");
+            sleep_until(end).await;
         }
     }
 }
@@ -152,7 +162,11 @@ impl Shared {
         )
     }
 
-    async fn admit(&self, class: CallClass, call: Call) -> Result<Permit, CloudError> {
+    async fn admit(
+        self: Arc<Self>,
+        class: CallClass,
+        call: Call,
+    ) -> Result<Permit, CloudError> {
         self.guarded(class)?;
         let bucket = self.bucket(class);
         match bucket.admit_by(call.priority, call.end).await {
@@ -169,7 +183,13 @@ impl Shared {
                 }
                 let mut end = self.writes_end.lock();
                 *end = (*end).max(Some(call.end));
-                Ok(Permit::for_write(term, held))
+                drop(end);
+                let this = Arc::clone(&self);
+                Ok(Permit::for_write(term, move || {
+                    let mut end = this.abandoned_end.lock();
+                    *end = (*end).max(Some(call.end));
+                    drop(held);
+                }))
             }
             Err(refused) => Err(self.refusal(class, call, refused, bucket.in_force())),
         }
@@ -240,7 +260,7 @@ impl Shared {
 
 impl CallGate for CloudGate {
     fn admit(&self, class: CallClass, call: Call) -> BoxFuture<'_, Result<Permit, CloudError>> {
-        Box::pin(self.shared.admit(class, call))
+        Box::pin(Arc::clone(&self.shared).admit(class, call))
     }
 
     fn report(&self, class: CallClass, report: CallReport) {

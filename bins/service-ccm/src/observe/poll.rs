@@ -16,6 +16,9 @@ use crate::plan::{CallKind, Known};
 const PAUSE: Duration = Duration::from_secs(1);
 /// Load balancers that are due within this time are polled together.
 const TOGETHER: Duration = Duration::from_secs(1);
+/// The bounds of the wait before the next look at one load balancer.
+const SHORTEST: Duration = Duration::from_millis(200);
+const LONGEST: Duration = Duration::from_secs(30);
 /// The wait after a list that failed.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -114,7 +117,7 @@ fn seen(handles: &Handles, name: &Name, balancer: LoadBalancer) {
         let Some(last) = state.pending.as_mut() else { return false };
         if let Phase::Pending(waiting) = &balancer.phase {
             last.what.clone_from(&waiting.what);
-            last.check_at = now + waiting.check_after;
+            last.check_at = now + wait(waiting.check_after, now.since(last.since));
             return true;
         }
         let has_ended = match last.call {
@@ -145,6 +148,12 @@ fn seen(handles: &Handles, name: &Name, balancer: LoadBalancer) {
     if is_pending == Some(false) {
         hand_over(handles, name, now);
     }
+}
+
+/// The wait before the next look at a load balancer on which the cloud has worked for this long:
+/// what takes long is looked at less often.
+fn wait(asked: Duration, age: Duration) -> Duration {
+    asked.max(age / 8).clamp(SHORTEST, LONGEST)
 }
 
 /// Queues a load balancer for its next call.

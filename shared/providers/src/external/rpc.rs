@@ -86,6 +86,7 @@ impl Wire {
             timeout_at(call.end, self.gate.admit(class, call)).await.map_err(|_| no_time())??;
         let terms = Terms { timeout: call.left(), term: permit.term };
         if terms.timeout.is_zero() {
+            permit.answered();
             return Err(no_time());
         }
         Ok(OpenCall {
@@ -94,7 +95,7 @@ impl Wire {
             end: call.end,
             since: Instant::now(),
             terms,
-            _permit: permit,
+            permit,
         })
     }
 }
@@ -106,7 +107,7 @@ pub(super) struct OpenCall<'a> {
     end: Instant,
     since: Instant,
     pub(super) terms: Terms,
-    _permit: Permit,
+    permit: Permit,
 }
 
 impl OpenCall<'_> {
@@ -135,6 +136,9 @@ impl OpenCall<'_> {
             took: self.since.elapsed(),
         };
         self.wire.gate.report(self.class, report);
+        if !error.is_some_and(|error| error.maybe_done) {
+            self.permit.answered();
+        }
     }
 
     fn silence(&self) -> CloudError {

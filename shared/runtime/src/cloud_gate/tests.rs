@@ -250,7 +250,7 @@ async fn the_end_waits_for_writes_under_way_and_lets_none_begin() {
     let read = gate.admit(LIST, call(60_000)).await.unwrap();
     let answer = async {
         sleep(ms(5_000)).await;
-        drop(answered);
+        answered.answered();
         let error = gate.admit(CREATE, call(1000)).await.unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -262,6 +262,21 @@ async fn the_end_waits_for_writes_under_way_and_lets_none_begin() {
     // The longest time limit of the writes, because one is never answered.
     assert_eq!(began.elapsed(), ms(30_000));
     drop((lost, read));
+    gate.end_writes().await;
+    assert_eq!(began.elapsed(), ms(30_000));
+}
+
+/// A worker that is cancelled drops the call that it waits for. The cloud may carry it out yet.
+#[tokio::test(start_paused = true)]
+async fn the_end_waits_for_the_time_limit_of_a_write_that_was_cancelled() {
+    let (gate, _) = gate(10.0, 10);
+    let began = Instant::now();
+    let write = async {
+        let permit = gate.admit(CREATE, call(30_000)).await.unwrap();
+        sleep(ms(10_000)).await;
+        permit.answered();
+    };
+    tokio::time::timeout(ms(2_000), write).await.unwrap_err();
     gate.end_writes().await;
     assert_eq!(began.elapsed(), ms(30_000));
 }

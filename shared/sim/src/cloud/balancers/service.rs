@@ -181,7 +181,7 @@ impl SimCloud {
                 if !unanswered.is_empty() {
                     sleep_until(call.end).await;
                 }
-                drop(permit);
+                permit.answered();
                 let error = lost(operation, ErrorKind::Timeout, "took too long");
                 stream::iter(unanswered.into_iter().map(move |item| (item, Err(error.clone()))))
             };

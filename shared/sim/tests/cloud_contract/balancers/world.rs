@@ -241,7 +241,7 @@ impl Terms {
 impl CallGate for Terms {
     fn admit(&self, class: CallClass, _: Call) -> BoxFuture<'_, Result<Permit, CloudError>> {
         let term = class.write.then(|| self.0.load(Ordering::Relaxed));
-        Box::pin(std::future::ready(Ok(Permit::for_write(term, ()))))
+        Box::pin(std::future::ready(Ok(Permit::for_write(term, || {}))))
     }
 
     fn report(&self, _: CallClass, _: CallReport) {}
