@@ -14,7 +14,10 @@ use ccm_sim::{cloud::balancers::BalancerSettings, poll, program::Program};
 use ccm_tests::{cluster::Request, nodes, services};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::Service;
-use kube::{Api, api::{ListParams, Patch, PatchParams}};
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams},
+};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -88,9 +91,10 @@ async fn add_nodes(arena: &Arena, names: &[String]) -> Result<()> {
         .map(|name| {
             let instance = nodes::instance(name);
             let mut node = nodes::initialised(name);
-            node["status"]["addresses"] = json!(instance.addresses.first().map(|address| {
-                json!([{"type": "InternalIP", "address": address.address}])
-            }));
+            node["status"]["addresses"] =
+                json!(instance.addresses.first().map(|address| {
+                    json!([{"type": "InternalIP", "address": address.address}])
+                }));
             node
         })
         .collect();

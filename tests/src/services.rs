@@ -91,10 +91,9 @@ pub async fn wait_for(
 
 /// Waits until the Service shows an address, and returns it.
 pub async fn address(client: &Client, name: &str, limit: Duration) -> Result<String> {
-    let ready = wait_for(client, name, "with an address", limit, |service| {
-        !addresses(service).is_empty()
-    })
-    .await?;
+    let ready =
+        wait_for(client, name, "with an address", limit, |service| !addresses(service).is_empty())
+            .await?;
     addresses(&ready).pop().context("an address")
 }
 
@@ -125,9 +124,11 @@ pub async fn events(client: &Client, name: &str) -> Result<BTreeSet<(String, Str
         event.involved_object.kind.as_deref() == Some("Service")
             && event.involved_object.name.as_deref() == Some(name)
     };
-    let texts = list.items.into_iter().filter(about).map(|event| {
-        (event.reason.unwrap_or_default(), event.message.unwrap_or_default())
-    });
+    let texts = list
+        .items
+        .into_iter()
+        .filter(about)
+        .map(|event| (event.reason.unwrap_or_default(), event.message.unwrap_or_default()));
     Ok(texts.collect())
 }
 
@@ -143,10 +144,12 @@ pub async fn clear(client: &Client) -> Result<()> {
             let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
             api.patch_metadata(&name, &PatchParams::default(), &none).await?;
         }
-        api.delete(&name, &DeleteParams::default()).await.map(drop).or_else(|error| match error {
-            kube::Error::Api(status) if status.code == 404 => Ok(()),
-            error => Err(error),
-        })?;
+        api.delete(&name, &DeleteParams::default()).await.map(drop).or_else(
+            |error| match error {
+                kube::Error::Api(status) if status.code == 404 => Ok(()),
+                error => Err(error),
+            },
+        )?;
     }
     Ok(())
 }

@@ -20,7 +20,9 @@ const COUNT: usize = 500;
 
 /// Prints the figures.
 pub(super) async fn measure(arena: &Arena) -> Result<()> {
-    println!("\n-- service-ccm, default settings: {COUNT} Services at once, the cloud needs 30 s for each");
+    println!(
+        "\n-- service-ccm, default settings: {COUNT} Services at once, the cloud needs 30 s for each"
+    );
     at_once(arena, "in batches", 45, |_| {}, &[]).await?;
     at_once(arena, "one at a time", 85, one_at_a_time, &[]).await?;
     at_once(arena, "in batches, one fails and one hangs", 45, |_| {}, &["web-7", "web-8"]).await?;
@@ -66,7 +68,10 @@ async fn at_once(
         calls.total(),
         writes as f64 / COUNT as f64,
     );
-    println!("  one more Service, created at 20 s: requested after {:.2} s", one_more.as_secs_f64());
+    println!(
+        "  one more Service, created at 20 s: requested after {:.2} s",
+        one_more.as_secs_f64()
+    );
     finish(arena, program).await
 }
 
@@ -86,6 +91,8 @@ async fn failing_for_long(arena: &Arena) -> Result<()> {
         sleep(Duration::from_mins(1)).await;
     }
     let writes = writes(&requests(arena, mark).await?);
-    println!("a Service that fails for {minutes} minutes, each minute for another reason: {writes} writes");
+    println!(
+        "a Service that fails for {minutes} minutes, each minute for another reason: {writes} writes"
+    );
     finish(arena, program).await
 }

@@ -19,7 +19,9 @@ const LATE: Duration = Duration::from_secs(25);
 
 /// Prints the figures.
 pub(super) async fn measure(arena: &Arena) -> Result<()> {
-    println!("\n-- service-ccm: the leader is frozen in the middle of a creation, a standby takes over");
+    println!(
+        "\n-- service-ccm: the leader is frozen in the middle of a creation, a standby takes over"
+    );
     for fences in [true, false] {
         frozen(arena, fences).await?;
     }
@@ -40,7 +42,11 @@ async fn frozen(arena: &Arena, fences: bool) -> Result<()> {
     let mut leader = arena.node_ccm(&launch).await?;
     let standby = arena.standby(&launch).await?;
     let fault = Effect::LoadBalancers(vec!["default/web".to_owned()], Trouble::Late(LATE));
-    arena.served.cloud().faults().add(Fault::new(fault).on(Operation::EnsureLoadBalancers).times(1));
+    arena
+        .served
+        .cloud()
+        .faults()
+        .add(Fault::new(fault).on(Operation::EnsureLoadBalancers).times(1));
     services::create(&arena.client, &services::service("web")).await?;
     sleep(Duration::from_secs(1)).await;
     leader.signal(Signal::STOP)?;

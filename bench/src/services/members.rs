@@ -121,7 +121,9 @@ async fn thin_views(arena: &Arena) -> Result<()> {
             .zip(&before)
             .map(|(now, before)| before.iter().filter(|member| !now.contains(member)).count())
             .collect();
-        println!("{what}: members of 200 that left or were replaced in 45 s, by load balancer: {changed:?} (wanted: at most {wanted})");
+        println!(
+            "{what}: members of 200 that left or were replaced in 45 s, by load balancer: {changed:?} (wanted: at most {wanted})"
+        );
         finish(arena, program).await?;
     }
     Ok(())

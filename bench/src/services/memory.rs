@@ -19,10 +19,15 @@ const NODES: usize = 5000;
 
 /// Prints the figures.
 pub(super) async fn measure(arena: &Arena) -> Result<()> {
-    println!("\n-- service-ccm, default settings: {BALANCED} Services of type LoadBalancer, {OTHERS} others, {NODES} nodes");
+    println!(
+        "\n-- service-ccm, default settings: {BALANCED} Services of type LoadBalancer, {OTHERS} others, {NODES} nodes"
+    );
     cloud(arena, |_| {});
     let program = start(arena).await?;
-    println!("resident memory idle, every provider built in: {} (wanted: below 12 MB)", mebibytes(&program)?);
+    println!(
+        "resident memory idle, every provider built in: {} (wanted: below 12 MB)",
+        mebibytes(&program)?
+    );
     stream::iter(0..OTHERS)
         .map(|number| async move {
             let mut service = services::service(&format!("other-{number}"));
@@ -47,6 +52,9 @@ pub(super) async fn measure(arena: &Arena) -> Result<()> {
     add_nodes(arena, all.get(NODES..).unwrap_or_default()).await?;
     all_have(arena, NODES + 1, Duration::from_mins(10)).await?;
     sleep(Duration::from_secs(20)).await;
-    println!("resident memory after a change of all members: {} (wanted: below 50 MB)", mebibytes(&program)?);
+    println!(
+        "resident memory after a change of all members: {} (wanted: below 50 MB)",
+        mebibytes(&program)?
+    );
     finish(arena, program).await
 }

@@ -15,7 +15,6 @@
 //! | `observe::balancers` | per Service: what is known of its load balancer |
 //! | `observe::poll` | polls all load balancers on which the cloud works by one list |
 //! | `observe::audit` | compares the cluster's load balancers with the Services |
-//! | `observe::cluster` | the UID of the cluster |
 //! | `execute` | lanes: one call to the cloud per batch and kind; answers one by one |
 //! | `execute::writes` | writes to Services, and the page `/plan` |
 //! | `report` | events and log lines |
@@ -28,11 +27,11 @@ pub mod plan;
 mod report;
 mod settings;
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use ccm_cloud::Capability;
 use ccm_controller::{
-    own_node,
+    cluster, own_node,
     queue::QueueMetrics,
     watch::{self, Watches},
     writer::{self, Writer},
@@ -51,9 +50,7 @@ pub use settings::ServiceSettings;
 use crate::{
     execute::Lanes,
     metrics::ServiceMetrics,
-    observe::{
-        Handles, QUEUE, SLOW_QUEUE, audit::Audit, cluster, intake::Intake, nodes::Nodes, poll,
-    },
+    observe::{Handles, QUEUE, SLOW_QUEUE, audit::Audit, intake::Intake, nodes::Nodes, poll},
 };
 
 /// The program.
@@ -74,7 +71,7 @@ impl Program for ServiceCcm {
 
     fn specimens(metrics: &Metrics) {
         ServiceMetrics::new(metrics).specimens();
-        metrics::collect(metrics, Arc::default());
+        metrics::collect(metrics, HashMap::new, || 0);
         let queues = QueueMetrics::new(metrics);
         queues.specimens(QUEUE);
         queues.specimens(SLOW_QUEUE);
@@ -88,15 +85,20 @@ impl Program for ServiceCcm {
             watch::rights::<Service>().as_slice(),
             &watch::rights::<Node>(),
             &[writer::patch_status::<Service>(), cluster::right()],
+            // An event is stored in the namespace of its Service.
+            &["create", "patch"].map(|verb| Right::new(verb, "events")),
         ]
         .concat()
     }
 
     async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
-        let listed = context.health.condition("load-balancers", Scope::Information, "not listed yet");
+        let listed =
+            context.health.condition("load-balancers", Scope::Information, "not listed yet");
         listed.pass("not listed here: this replica does not lead");
-        let handles = Handles::new(context, cluster::identify(context).await?);
-        metrics::collect(&context.metrics, Arc::clone(&handles.balancers));
+        let given = context.settings.borrow().cluster_uid.clone();
+        let handles = Handles::new(context, cluster::identify(context, &given).await?);
+        let (counted, held) = (Arc::clone(&handles.balancers), Arc::clone(&handles.balancers));
+        metrics::collect(&context.metrics, move || counted.count(), move || held.held());
         let (intake, nodes) = (Arc::new(Intake::new(&handles)), Arc::new(Nodes::new(&handles)));
         let (services, node_changes) = (Arc::clone(&intake), Arc::clone(&nodes));
         let watches = Watches::new(context);
@@ -112,7 +114,9 @@ impl Program for ServiceCcm {
         let (handles, tasks, token) = (&self.handles, &context.supervisor, &context.token);
         let cluster_name = &handles.cluster.name;
         if cluster_name == "kubernetes" {
-            tracing::warn!("--cluster-name is the default, {cluster_name}: clusters that share a cloud project should have names of their own");
+            tracing::warn!(
+                "--cluster-name is the default, {cluster_name}: clusters that share a cloud project should have names of their own"
+            );
         }
         self.nodes.start_leading();
         tasks.spawn("nodes", Arc::clone(&self.nodes).run(token.clone()));

@@ -1,6 +1,6 @@
 //! The metrics of service-ccm. Upstream's four keep their names and bounds.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_kube::{ApiError, ApiReason};
@@ -8,7 +8,7 @@ use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, computed, label, met
 use ccm_runtime::metrics::Metrics;
 use strum::{IntoStaticStr, VariantArray, VariantNames};
 
-use crate::{observe::balancers::Balancers, plan::CallKind};
+use crate::plan::CallKind;
 
 /// Bounds of upstream's histograms, in seconds.
 const DOUBLING: [f64; 15] = [
@@ -85,13 +85,20 @@ computed! {
 }
 
 /// Computes states and held members on each scrape.
-pub(crate) fn collect(metrics: &Metrics, balancers: Arc<Balancers>) {
-    let of_states = Arc::clone(&balancers);
+pub(crate) fn collect(
+    metrics: &Metrics,
+    states: impl Fn() -> HashMap<State, usize> + Send + Sync + 'static,
+    held: impl Fn() -> usize + Send + Sync + 'static,
+) {
     metrics.collect(STATES.collector(move || {
-        let counts = of_states.count();
-        counts.into_iter().map(|(state, count)| (vec![<&str>::from(state).into()], count)).collect()
+        let states = states();
+        let count = |state: &State| states.get(state).copied().unwrap_or_default();
+        State::VARIANTS
+            .iter()
+            .map(|state| (vec![<&str>::from(state).into()], count(state)))
+            .collect()
     }));
-    metrics.collect(HELD.collector(move || vec![(Vec::new(), balancers.held())]));
+    metrics.collect(HELD.collector(move || vec![(Vec::new(), held())]));
 }
 
 metrics! {

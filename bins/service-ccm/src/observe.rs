@@ -2,7 +2,6 @@
 
 pub(crate) mod audit;
 pub(crate) mod balancers;
-pub(crate) mod cluster;
 pub(crate) mod intake;
 pub(crate) mod nodes;
 pub(crate) mod poll;
@@ -130,9 +129,7 @@ impl Handles {
         let (traits, settings) = (load_balancers.traits(), self.settings.borrow().clone());
         let desired = desired(service, &self.cluster, &traits);
         let (nodes, now) = (self.node_set.borrow().clone(), self.timeline.now());
-        let approved = service
-            .annotation(APPROVED)
-            .is_some_and(is_yes);
+        let approved = service.annotation(APPROVED).is_some_and(is_yes);
         self.balancers.with(service, |entry| {
             let members = entry.membership.decide(now, &nodes, settings.budget(), approved);
             let view = View {
@@ -155,7 +152,8 @@ impl Handles {
 }
 
 /// The back-off after failures: upstream's.
-pub(crate) const RETRY: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
+pub(crate) const RETRY: Backoff =
+    Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
 
 /// How the queues space their retries.
 fn queue_config() -> QueueConfig {

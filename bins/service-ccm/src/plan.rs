@@ -232,7 +232,9 @@ fn clean_up(view: View<'_>) -> Plan {
     if view.list_awaited && state.known == Known::Nothing {
         return Plan::Waits;
     }
-    if state.waits_for_cloud(view.now) || state.waits_after_failure(CallKind::Delete, None, view.now) {
+    if state.waits_for_cloud(view.now)
+        || state.waits_after_failure(CallKind::Delete, None, view.now)
+    {
         return settled(view);
     }
     Plan::Next(Step::Delete)

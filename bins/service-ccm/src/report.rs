@@ -113,14 +113,20 @@ impl ServiceReports {
         pace: Pace,
     ) {
         let (topic, text) = match call {
-            CallKind::Ensure => {
-                ("SyncLoadBalancerFailed", "Error syncing load balancer: failed to ensure load balancer".to_owned())
-            }
+            CallKind::Ensure => (
+                "SyncLoadBalancerFailed",
+                "Error syncing load balancer: failed to ensure load balancer".to_owned(),
+            ),
             CallKind::Members => {
                 let names = in_brackets(members);
-                ("UpdateLoadBalancerFailed", format!("Error updating load balancer with new hosts {names}"))
+                (
+                    "UpdateLoadBalancerFailed",
+                    format!("Error updating load balancer with new hosts {names}"),
+                )
             }
-            CallKind::Delete => ("DeleteLoadBalancerFailed", "Error deleting load balancer".to_owned()),
+            CallKind::Delete => {
+                ("DeleteLoadBalancerFailed", "Error deleting load balancer".to_owned())
+            }
         };
         let text = format!("{text}: {error}; retrying {pace}");
         self.warning(service, topic, topic, error.kind.reason(), text);

@@ -12,11 +12,13 @@
 //! | [`reports`] | deduplicated events and log lines |
 //! | [`inventory`] | the last list of the fleet |
 //! | [`instances`] | batched queries to the cloud, with checked answers |
+//! | [`cluster`] | the identity of the cluster |
 //! | [`own_node`] | what holds up the node that runs this program |
 //! | [`brake`] | holds mass changes: breaker, budget, approvals; pure |
 
 pub mod batch_size;
 pub mod brake;
+pub mod cluster;
 pub mod instances;
 pub mod inventory;
 mod kind;

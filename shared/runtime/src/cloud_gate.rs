@@ -162,11 +162,7 @@ impl Shared {
         )
     }
 
-    async fn admit(
-        self: Arc<Self>,
-        class: CallClass,
-        call: Call,
-    ) -> Result<Permit, CloudError> {
+    async fn admit(self: Arc<Self>, class: CallClass, call: Call) -> Result<Permit, CloudError> {
         self.guarded(class)?;
         let bucket = self.bucket(class);
         match bucket.admit_by(call.priority, call.end).await {

@@ -89,7 +89,7 @@ pub const ALL: &[Listing] = &[
     },
     Listing {
         identity: SERVICE_CCM,
-        shipped: false,
+        shipped: true,
         flags: flags!("service-ccm": value "concurrent-service-syncs"),
     },
     Listing { identity: TEMPLATE_CCM, shipped: false, flags: &[] },
@@ -102,14 +102,12 @@ struct Planned {
     flags: &'static [Foreign],
 }
 
-const PLANNED: &[Planned] = &[
-    Planned {
-        controller: "node-route-controller",
-        alias: "route",
-        flags: flags!("route-ccm": value "cluster-cidr", switch "configure-cloud-routes",
+const PLANNED: &[Planned] = &[Planned {
+    controller: "node-route-controller",
+    alias: "route",
+    flags: flags!("route-ccm": value "cluster-cidr", switch "configure-cloud-routes",
             value "route-reconciliation-period"),
-    },
-];
+}];
 
 /// The installed programs, in the order of the list.
 pub fn shipped() -> impl Iterator<Item = Identity> + Clone {

@@ -76,13 +76,18 @@ impl fmt::Display for Right {
     }
 }
 
-/// All permissions of a program with these own permissions.
+/// All permissions of a program with these own permissions. A program that may create events in all
+/// namespaces needs no permission for single ones.
 pub fn needed(own: Vec<Right>, election: &ElectionSettings) -> Vec<Right> {
+    let in_all_namespaces = own.contains(&Right::new("create", "events"));
     let mut all = own;
     all.extend(of_events());
     if election.enabled {
         all.extend(of_election(election));
     }
+    all.retain(|right| {
+        !(in_all_namespaces && right.resource == "events" && !right.namespace.is_empty())
+    });
     all
 }
 

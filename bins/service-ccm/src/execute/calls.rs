@@ -2,11 +2,11 @@
 
 use std::{ops::Range, sync::Arc};
 
+use ccm_base::{RetryClass, jittered};
 use ccm_cloud::{
     AbsenceProof, Answers, CloudError, Digest, ErrorKind, FrontEnd, LoadBalancer, LoadBalancers,
     MemberChange, Members, Owner, Phase, Progress, Unwanted, Waiting, Wanted,
 };
-use ccm_base::{RetryClass, jittered};
 use ccm_controller::queue::{LONG_RETRY, Pace, Priority};
 use ccm_objects::{Service, Shared as Name};
 use futures::StreamExt as _;
@@ -60,9 +60,10 @@ impl Lanes {
                 Step::SetMembers(id) => members.push(self.member_change(due, id)),
                 Step::DeleteDuplicate(id) => delete.push(self.unwanted(due, Some(id), true)),
                 _ => {
-                    let known = self.handles.balancers.with(&due.service, |entry| {
-                        entry.state.id().map(str::to_owned)
-                    });
+                    let known = self
+                        .handles
+                        .balancers
+                        .with(&due.service, |entry| entry.state.id().map(str::to_owned));
                     let known = known.or_else(|| due.service.annotation(ID).map(str::to_owned));
                     delete.push(self.unwanted(due, known, false));
                 }
@@ -87,7 +88,8 @@ impl Lanes {
 
     fn wanted(&self, due: Due, front_end: Arc<FrontEnd>) -> Asked<Wanted> {
         let service = &due.service;
-        let known = self.handles.balancers.with(service, |entry| entry.state.id().map(str::to_owned));
+        let known =
+            self.handles.balancers.with(service, |entry| entry.state.id().map(str::to_owned));
         let members = due.members.members.clone();
         let question = Wanted {
             known: known.or_else(|| service.annotation(ID).map(str::to_owned)),
@@ -110,7 +112,8 @@ impl Lanes {
         let requested = service.annotation(ADOPT).map(str::to_owned);
         requested.or_else(|| {
             let adopts = self.handles.settings.borrow().adopt_load_balancers;
-            let found = || self.handles.balancers.with(service, |entry| entry.state.adoptable.clone());
+            let found =
+                || self.handles.balancers.with(service, |entry| entry.state.adoptable.clone());
             adopts.then(found).flatten().map(|(id, _)| id)
         })
     }
@@ -128,11 +131,16 @@ impl Lanes {
     fn member_change(&self, due: Due, id: String) -> Asked<MemberChange> {
         let members = due.members.members.clone();
         let wants_front_end = self.handles.load_balancers().map(|one| one.traits());
-        let front_end = wants_front_end.ok().filter(|traits| traits.wants_service).and_then(|traits| {
-            desired(&due.service, &self.handles.cluster, &traits).front_end
-        });
-        let question =
-            MemberChange { owner: self.owner(&due.service), id, members: members.clone(), front_end };
+        let front_end = wants_front_end
+            .ok()
+            .filter(|traits| traits.wants_service)
+            .and_then(|traits| desired(&due.service, &self.handles.cluster, &traits).front_end);
+        let question = MemberChange {
+            owner: self.owner(&due.service),
+            id,
+            members: members.clone(),
+            front_end,
+        };
         Asked { due, call: CallKind::Members, question, digest: None, members: Some(members) }
     }
 
@@ -258,7 +266,8 @@ impl Lanes {
         done: &impl Fn(&Asked<Q>, &mut Entry, T),
     ) {
         let Asked { due: Due { service, .. }, call, .. } = asked;
-        let (name, was_news) = (&service.key, asked.digest.is_some_and(|digest| self.is_news(service, digest)));
+        let (name, was_news) =
+            (&service.key, asked.digest.is_some_and(|digest| self.is_news(service, digest)));
         let result = answer.as_ref().map(|progress| match progress {
             Progress::Done(_) => Ended::Done,
             Progress::InProgress(_) => Ended::InProgress,
@@ -312,10 +321,11 @@ impl Lanes {
                 if was_news {
                     reports.ensured(service);
                 }
-                let notes = self.handles.balancers.with(service, |entry| match &entry.state.known {
-                    Known::There(balancer) => balancer.notes.clone(),
-                    _ => Vec::new(),
-                });
+                let notes =
+                    self.handles.balancers.with(service, |entry| match &entry.state.known {
+                        Known::There(balancer) => balancer.notes.clone(),
+                        _ => Vec::new(),
+                    });
                 reports.notes(service, &notes);
             }
             CallKind::Members => {
@@ -357,7 +367,8 @@ impl Lanes {
         let now = self.handles.timeline.now();
         let pace = pace(&error);
         let wait = self.handles.balancers.with(service, |entry| {
-            let times = entry.state.failure(call).map_or(0, |failed| failed.times).saturating_add(1);
+            let times =
+                entry.state.failure(call).map_or(0, |failed| failed.times).saturating_add(1);
             let wait = match pace {
                 Pace::Backoff(backoff) => jittered(backoff.after(times), JITTER),
                 Pace::Every(wait) | Pace::RetryAfter(wait) => wait,

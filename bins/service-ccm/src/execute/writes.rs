@@ -62,7 +62,9 @@ impl Lanes {
             }
             Step::Write(change) => {
                 if !change.conditions.is_empty() {
-                    self.handles.balancers.with(service, |entry| entry.state.condition_written = Some(now));
+                    self.handles
+                        .balancers
+                        .with(service, |entry| entry.state.condition_written = Some(now));
                 }
                 change.ingress.as_ref().is_some_and(|ingress| !ingress.is_empty())
             }
@@ -173,9 +175,14 @@ fn with_condition(patch: StatusPatch, service: &Service, condition: &NewConditio
 
 fn published(step: &Step, members: &Decision) -> plans::Step {
     let (name, changes, reason) = match step {
-        Step::Protect => ("protect", vec![format!("finalizer {}", service_keys::CLEANUP)], "it is to get a load balancer"),
+        Step::Protect => (
+            "protect",
+            vec![format!("finalizer {}", service_keys::CLEANUP)],
+            "it is to get a load balancer",
+        ),
         Step::Ensure(front_end) => {
-            let ports = front_end.ports.iter().map(|port| format!("{} {}", port.protocol, port.port));
+            let ports =
+                front_end.ports.iter().map(|port| format!("{} {}", port.protocol, port.port));
             ("ensure", ports.collect(), "the load balancer is not as the Service asks for")
         }
         Step::SetMembers(id) => {
@@ -184,15 +191,28 @@ fn published(step: &Step, members: &Decision) -> plans::Step {
             ("set-members", vec![line], "the nodes have changed")
         }
         Step::Delete => ("delete", Vec::new(), "the Service has no load balancer any more"),
-        Step::DeleteDuplicate(id) => {
-            ("delete-duplicate", vec![format!("load balancer {id}")], "the Service has two load balancers")
-        }
-        Step::Release => ("release", vec![format!("finalizer {} is removed", service_keys::CLEANUP)], "its load balancer does not exist"),
+        Step::DeleteDuplicate(id) => (
+            "delete-duplicate",
+            vec![format!("load balancer {id}")],
+            "the Service has two load balancers",
+        ),
+        Step::Release => (
+            "release",
+            vec![format!("finalizer {} is removed", service_keys::CLEANUP)],
+            "its load balancer does not exist",
+        ),
         Step::Write(change) => {
             let mut lines: Vec<String> = change
                 .conditions
                 .iter()
-                .map(|new| format!("{}={} {}", new.reason.condition(), new.reason.status(), new.reason.as_str()))
+                .map(|new| {
+                    format!(
+                        "{}={} {}",
+                        new.reason.condition(),
+                        new.reason.status(),
+                        new.reason.as_str()
+                    )
+                })
                 .collect();
             if let Some(ingress) = &change.ingress {
                 lines.push(format!("{} addresses", ingress.len()));

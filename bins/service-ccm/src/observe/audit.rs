@@ -152,7 +152,12 @@ impl Audit {
                 if entry.answered > started {
                     return false;
                 }
-                let listing = Listing { service: &service, found, is_complete, stores_digest: traits.stores_digest };
+                let listing = Listing {
+                    service: &service,
+                    found,
+                    is_complete,
+                    stores_digest: traits.stores_digest,
+                };
                 listed(entry, listing, &nodes, started)
             });
             if changed {

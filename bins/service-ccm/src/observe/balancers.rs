@@ -10,7 +10,6 @@ use std::{
 use ccm_base::At;
 use ccm_objects::{Service, Shared as Name};
 use parking_lot::Mutex;
-use strum::VariantArray as _;
 
 use crate::{
     metrics,
@@ -88,8 +87,7 @@ impl Balancers {
 
     /// The number of load balancers in each state.
     pub(crate) fn count(&self) -> HashMap<metrics::State, usize> {
-        let mut counts: HashMap<metrics::State, usize> =
-            metrics::State::VARIANTS.iter().map(|state| (*state, 0)).collect();
+        let mut counts: HashMap<metrics::State, usize> = HashMap::new();
         for entry in self.entries.lock().values() {
             *counts.entry(entry.shown()).or_default() += 1;
         }

@@ -72,5 +72,9 @@ fn priority(service: &Service) -> Priority {
 /// The part of a Service that its user writes.
 fn configuration(service: &Service) -> Option<ccm_objects::ServiceDetails> {
     let details = service.details.as_deref()?;
-    Some(ccm_objects::ServiceDetails { ingress: Vec::new(), conditions: Vec::new(), ..details.clone() })
+    Some(ccm_objects::ServiceDetails {
+        ingress: Vec::new(),
+        conditions: Vec::new(),
+        ..details.clone()
+    })
 }

@@ -84,11 +84,8 @@ pub fn node_set<'a>(
     marked.retain(|_, seen| *seen + MARK > now);
     set.marked = marked;
     members.sort_unstable_by(|one, other| one.node.cmp(&other.node));
-    set.members = if *members == *before.members {
-        Arc::clone(&before.members)
-    } else {
-        members.into()
-    };
+    set.members =
+        if *members == *before.members { Arc::clone(&before.members) } else { members.into() };
     set
 }
 

@@ -89,9 +89,10 @@ impl Membership {
         named.sort_unstable_by(|one, other| one.node.cmp(&other.node));
         named.dedup_by(|one, other| one.node == other.node);
         let is_all = named.len() == nodes.members.len()
-            && named.iter().zip(&*nodes.members).all(|(shown, node)| {
-                shown.node == node.node && node.is_shown_as(shown)
-            });
+            && named
+                .iter()
+                .zip(&*nodes.members)
+                .all(|(shown, node)| shown.node == node.node && node.is_shown_as(shown));
         self.known = Some(if is_all {
             Arc::clone(&nodes.members)
         } else {
@@ -120,13 +121,7 @@ impl Membership {
     ///
     /// A member that may leave is charged once, no matter how often this is asked before the
     /// change is made.
-    pub fn decide(
-        &mut self,
-        now: At,
-        nodes: &NodeSet,
-        budget: Budget,
-        approved: bool,
-    ) -> Decision {
+    pub fn decide(&mut self, now: At, nodes: &NodeSet, budget: Budget, approved: bool) -> Decision {
         let Some(known) = self.known.clone() else { return Decision::of_all(nodes, false) };
         self.labelled.retain(|_, at| *at + budget.window > now);
         let is_idle = self.brake.is_idle();
@@ -211,8 +206,7 @@ fn merge(members: &Arc<[Member]>, others: &[&Member]) -> Arc<[Member]> {
         return Arc::clone(members);
     }
     let is_other = |node: &str| others.binary_search_by(|one| one.node.as_str().cmp(node)).is_ok();
-    let mut all: Vec<Member> =
-        members.iter().filter(|one| !is_other(&one.node)).cloned().collect();
+    let mut all: Vec<Member> = members.iter().filter(|one| !is_other(&one.node)).cloned().collect();
     all.extend(others.iter().copied().cloned());
     all.sort_unstable_by(|one, other| one.node.cmp(&other.node));
     all.into()

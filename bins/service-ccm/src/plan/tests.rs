@@ -180,9 +180,8 @@ fn a_class_that_is_not_served_is_cleaned_up_only_if_the_load_balancer_is_ours() 
 
 #[test]
 fn a_known_service_waits_for_the_first_list_and_a_new_one_does_not() {
-    let wait = |service: &Service| {
-        planned(service, &State::default(), 0, |view| view.list_awaited = true)
-    };
+    let wait =
+        |service: &Service| planned(service, &State::default(), 0, |view| view.list_awaited = true);
     assert_eq!(wait(&service()), Plan::Waits);
     assert_eq!(wait(&Service { has_finalizer: false, ..service() }), Plan::Next(Step::Protect));
     // It was protected a moment ago, and the list has not come yet.
@@ -194,10 +193,8 @@ fn a_known_service_waits_for_the_first_list_and_a_new_one_does_not() {
 #[test]
 fn a_cloud_that_works_is_not_called_before_it_is_time() {
     let service = service();
-    let working = |check_at| State {
-        pending: Some(pending(CallKind::Ensure, check_at)),
-        ..State::default()
-    };
+    let working =
+        |check_at| State { pending: Some(pending(CallKind::Ensure, check_at)), ..State::default() };
     assert_eq!(planned(&service, &working(50), 20, |_| {}), Plan::Waits);
     assert!(is_ensure(&planned(&service, &working(20), 20, |_| {})));
     let after_a_minute = planned(&service, &working(90), 60, |_| {});
@@ -266,7 +263,10 @@ fn a_wrong_service_keeps_its_load_balancer_and_its_members_follow() {
     };
     assert_eq!(with_changes(&state, true), Plan::Next(Step::SetMembers("lb-1".to_owned())));
     let unknown = with_changes(&state, false);
-    assert!(matches!(unknown, Plan::Next(Step::Write(_))), "members that are not known: {unknown:?}");
+    assert!(
+        matches!(unknown, Plan::Next(Step::Write(_))),
+        "members that are not known: {unknown:?}"
+    );
     // Nothing is created from a wrong Service.
     let plan = step(&service, &State { known: Known::Absent, ..State::default() });
     assert_eq!(reason(&plan), Some(Reason::InvalidConfiguration));

@@ -26,7 +26,8 @@ pub(crate) async fn one_that_hangs_and_one_that_fails_delay_no_other(env: Env) -
     add_node(&env, "node-0").await?;
     let faults = env.cloud().faults();
     faults.add(trouble("hangs", Trouble::Hang));
-    let quota = CloudError::new(ErrorKind::QuotaExceeded, "no more load balancers").about("loadbalancer");
+    let quota =
+        CloudError::new(ErrorKind::QuotaExceeded, "no more load balancers").about("loadbalancer");
     faults.add(trouble("fails", Trouble::Fail(quota)));
     let _leader = env.start(&quick(&env)).await?;
     for name in ["hangs", "fails"] {
@@ -45,7 +46,8 @@ pub(crate) async fn one_that_hangs_and_one_that_fails_delay_no_other(env: Env) -
         let client = env.client.clone();
         async move {
             services::wait_for(&client, name, expect, 3 * SOON, |service| {
-                condition(service, "LoadBalancerProvisioning").is_some_and(|(_, reason)| reason == expect)
+                condition(service, "LoadBalancerProvisioning")
+                    .is_some_and(|(_, reason)| reason == expect)
             })
             .await
         }
@@ -60,7 +62,9 @@ pub(crate) async fn one_that_hangs_and_one_that_fails_delay_no_other(env: Env) -
 pub(crate) async fn a_cloud_that_takes_its_time_is_polled_by_one_list(env: Env) -> Result<()> {
     add_node(&env, "node-0").await?;
     let time = Duration::from_secs(4);
-    env.cloud().balancers().configure(|settings| settings.times = Times { create: time, delete: time, ..Times::default() });
+    env.cloud().balancers().configure(|settings| {
+        settings.times = Times { create: time, delete: time, ..Times::default() }
+    });
     let _leader = env.start(&quick(&env)).await?;
     env.cloud().reset_calls();
     for number in 0..50 {
@@ -75,7 +79,10 @@ pub(crate) async fn a_cloud_that_takes_its_time_is_polled_by_one_list(env: Env) 
     ensure!(writes.len() == 100, "two writes a Service, not {}", writes.len());
     services::delete(&env.client, "web-7").await?;
     sleep(Duration::from_secs(2)).await;
-    ensure!(is_protected(&services::get(&env.client, "web-7").await?), "the cloud is still deleting");
+    ensure!(
+        is_protected(&services::get(&env.client, "web-7").await?),
+        "the cloud is still deleting"
+    );
     services::gone(&env.client, "web-7", SOON).await
 }
 
@@ -88,7 +95,8 @@ pub(crate) async fn a_deletion_needs_proof(env: Env) -> Result<()> {
     env.cloud().faults().add(Fault::new(broken).on(Operation::DeleteLoadBalancers));
     services::delete(&env.client, "web").await?;
     services::wait_for(&env.client, "web", "reported", 3 * SOON, |service| {
-        condition(service, "LoadBalancerProvisioning").is_some_and(|(_, reason)| reason == "DeletionFailed")
+        condition(service, "LoadBalancerProvisioning")
+            .is_some_and(|(_, reason)| reason == "DeletionFailed")
     })
     .await?;
     ensure!(balancer(&env, "web").is_ok(), "it exists");

@@ -50,7 +50,12 @@ pub(crate) fn balancer(env: &Env, name: &str) -> Result<SimBalancer> {
 }
 
 /// Waits until the load balancer of the Service has these members.
-pub(crate) async fn has_members(env: &Env, name: &str, nodes: &[&str], limit: Duration) -> Result<()> {
+pub(crate) async fn has_members(
+    env: &Env,
+    name: &str,
+    nodes: &[&str],
+    limit: Duration,
+) -> Result<()> {
     let what = format!("load balancer of {name} to have the members {nodes:?}");
     poll::until(&what, limit, || async {
         let balancer = balancer(env, name)?;

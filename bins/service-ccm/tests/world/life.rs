@@ -63,10 +63,9 @@ pub(crate) async fn a_service_that_changes_its_type_is_left_clean(env: Env) -> R
     services::create(&env.client, &service("web")).await?;
     services::address(&env.client, "web", SOON).await?;
     services::patch(&env.client, "web", json!({"spec": {"type": "ClusterIP"}})).await?;
-    let clean = services::wait_for(&env.client, "web", "clean", SOON, |service| {
-        !is_protected(service)
-    })
-    .await?;
+    let clean =
+        services::wait_for(&env.client, "web", "clean", SOON, |service| !is_protected(service))
+            .await?;
     ensure!(env.cloud().balancers().all().is_empty(), "it is deleted in the cloud");
     let annotations = clean.metadata.annotations.clone().unwrap_or_default();
     ensure!(annotations.is_empty(), "{annotations:?}");

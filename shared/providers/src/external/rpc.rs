@@ -89,14 +89,7 @@ impl Wire {
             permit.answered();
             return Err(no_time());
         }
-        Ok(OpenCall {
-            wire: self,
-            class,
-            end: call.end,
-            since: Instant::now(),
-            terms,
-            permit,
-        })
+        Ok(OpenCall { wire: self, class, end: call.end, since: Instant::now(), terms, permit })
     }
 }
 

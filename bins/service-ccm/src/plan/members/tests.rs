@@ -102,7 +102,10 @@ fn marked_nodes_leave_without_approval() {
     assert_eq!(step(&mut membership, at(0), &view), (40, 0));
     // They are gone, and had the mark when they were last seen.
     let mut membership = with(50);
-    assert_eq!(step(&mut membership, at(1), &NodeSet { marked: view.marked, ..nodes(0..10) }), (40, 0));
+    assert_eq!(
+        step(&mut membership, at(1), &NodeSet { marked: view.marked, ..nodes(0..10) }),
+        (40, 0)
+    );
     // A node that was unmarked again before it went was not meant.
     let mut membership = with(50);
     assert_eq!(step(&mut membership, at(2), &nodes(0..10)), (5, 35));

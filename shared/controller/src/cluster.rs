@@ -1,4 +1,4 @@
-//! The UID of the cluster.
+//! The identity of the cluster, which is stored with what is created in the cloud.
 
 use std::time::Duration;
 
@@ -13,30 +13,28 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use tokio::time::sleep;
 
-use crate::settings::ServiceSettings;
-
 /// The namespace that lives as long as its cluster.
 const NAMESPACE: &str = "kube-system";
 /// The wait between two attempts to read it.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// The right to read it.
-pub(crate) fn right() -> Right {
+pub fn right() -> Right {
     Right { name: NAMESPACE.into(), ..Right::new("get", "namespaces") }
 }
 
-/// The identity of the cluster: of the settings, or the UID of the namespace `kube-system`.
-/// Waits for the API server.
-pub(crate) async fn identify<P>(context: &Context<P>) -> Result<ClusterId, Failure>
-where
-    P: Program<Settings = ServiceSettings>,
-{
+/// The identity of the cluster: its name of the settings, and the UID that is given, or that of
+/// the namespace `kube-system`. Waits for the API server; meanwhile `/readyz` says so.
+///
+/// # Errors
+///
+/// The namespace has no UID.
+pub async fn identify<P: Program>(context: &Context<P>, given: &str) -> Result<ClusterId, Failure> {
     let name = context.common.borrow().cloud.cluster_name.clone();
     let condition = context.health.condition("cluster-uid", Scope::Readiness, "not read yet");
-    let given = context.settings.borrow().cluster_uid.clone();
     if !given.is_empty() {
         condition.pass(format!("{given}, from --cluster-uid"));
-        return Ok(ClusterId { name, uid: given });
+        return Ok(ClusterId { name, uid: given.to_owned() });
     }
     let namespaces = Api::<Namespace>::all(context.clients.main.clone());
     loop {

@@ -1,0 +1,24 @@
+//! The table of reasons in docs/service-ccm.md is written from the code.
+
+use std::path::Path;
+
+use service_ccm::plan::reason::Reason;
+use strum::VariantArray as _;
+
+#[test]
+fn the_table_of_reasons_is_current() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/service-ccm.md");
+    let text = std::fs::read_to_string(page).expect("the page");
+    for reason in Reason::VARIANTS {
+        let line = format!(
+            "| `{}` | `{}` | `{}` | {} |",
+            reason.condition(),
+            reason.status(),
+            reason.as_str(),
+            reason.meaning()
+        );
+        assert!(text.contains(&line), "docs/service-ccm.md lacks this line:\n{line}");
+    }
+    let lines = text.lines().filter(|line| line.starts_with("| `LoadBalancer")).count();
+    assert_eq!(lines, Reason::VARIANTS.len(), "a line of the table has no reason in the code");
+}
