@@ -86,11 +86,6 @@ impl<C: Copy + PartialEq> Brake<C> {
         &self.breaker
     }
 
-    /// Whether the breaker is closed and nothing has been charged.
-    pub fn is_idle(&self) -> bool {
-        !self.breaker.is_open() && self.window.is_empty()
-    }
-
     /// The window, to be stored for the next leader.
     pub const fn window(&self) -> &Window {
         &self.window

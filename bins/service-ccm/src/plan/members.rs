@@ -14,7 +14,10 @@
 //! A member whose provider ID or first address changes is replaced; the brake counts that as
 //! well. The last member never leaves.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ccm_base::At;
 use ccm_cloud::{Member, Members};
@@ -33,6 +36,8 @@ pub struct Membership {
     /// load balancer has exactly those.
     known: Option<Arc<[Member]>>,
     brake: Brake<NoBreaker>,
+    /// The members that may leave or be replaced, as long as that has not been done.
+    charged: BTreeSet<Arc<str>>,
     /// The members that left because of the exclusion label, and when.
     labelled: BTreeMap<Arc<str>, At>,
 }
@@ -98,6 +103,7 @@ impl Membership {
         } else {
             named.into_iter().cloned().collect()
         });
+        self.charged.clear();
     }
 
     /// Applies a change that the cloud has made.
@@ -109,6 +115,7 @@ impl Membership {
         let known = self.known.as_deref().unwrap_or_default();
         let others: Vec<&Member> = known.iter().filter(|one| !is_named(one)).collect();
         self.known = Some(merge(&members.present, &others));
+        self.charged.clear();
     }
 
     /// Forgets the members: the load balancer may have others.
@@ -124,8 +131,7 @@ impl Membership {
     pub fn decide(&mut self, now: At, nodes: &NodeSet, budget: Budget, approved: bool) -> Decision {
         let Some(known) = self.known.clone() else { return Decision::of_all(nodes, false) };
         self.labelled.retain(|_, at| *at + budget.window > now);
-        let is_idle = self.brake.is_idle();
-        if is_idle && Arc::ptr_eq(&known, &nodes.members) {
+        if self.charged.is_empty() && Arc::ptr_eq(&known, &nodes.members) {
             return Decision::of_all(nodes, false);
         }
         let mut decision = Decision::default();
@@ -138,7 +144,8 @@ impl Membership {
         for member in &*known {
             let wanted = nodes.get(&member.node);
             if wanted.is_some_and(|wanted| wanted.is_shown_as(member)) {
-                if !is_idle {
+                // It was to leave or to be replaced, and is again as it was.
+                if self.charged.remove(&*member.node) {
                     self.brake.release(&member.node);
                 }
                 continue;
@@ -183,7 +190,9 @@ impl Membership {
         if nodes.excluded.get(node) == Some(&Excluded::Label) {
             return self.leaves_by_label(now, node, known);
         }
-        self.brake.request(now, node, known.len(), budget).map_err(Held::Budget)
+        self.brake.request(now, node, known.len(), budget).map_err(Held::Budget)?;
+        self.charged.insert(node.into());
+        Ok(())
     }
 
     /// Lets a member with the exclusion label leave, if fewer than half have it.

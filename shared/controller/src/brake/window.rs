@@ -63,10 +63,6 @@ impl Window {
         Err(frees.map(|(at, _)| *at + budget.window))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.spent.is_empty()
-    }
-
     pub(super) fn release(&mut self, uid: &str) {
         self.spent.retain(|(_, paid)| &**paid != uid);
     }

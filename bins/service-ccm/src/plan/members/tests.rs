@@ -143,6 +143,12 @@ fn a_change_of_all_addresses_is_braked() {
     assert_eq!((decision.held.len(), decision.members.absent.len()), (90, 0));
     let new = decision.members.present.iter().filter(|one| one.addresses[0].address.ends_with('9'));
     assert_eq!((new.count(), decision.members.present.len()), (19, 100));
+    // Those that were replaced do not give their part of the budget back.
+    for turn in 0..60 {
+        step(&mut membership, at(turn * 10), &moved(100));
+    }
+    let decision = membership.decide(at(599), &moved(100), BUDGET, false);
+    assert_eq!(decision.held.len(), 90, "within one window");
     let mut membership = with(2);
     assert!(membership.decide(at(0), &moved(2), BUDGET, false).held.is_empty());
 }
