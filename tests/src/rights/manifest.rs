@@ -76,7 +76,15 @@ impl Manifest {
         };
         let manifests = repository().join("manifests");
         let mut objects = documents(&read(&manifests.join("common/role.yaml"))?)?;
-        objects.extend(documents(&read(&manifests.join(program).join("clusterrole.yaml"))?)?);
+        let own = documents(&read(&manifests.join(program).join("clusterrole.yaml"))?)?;
+        if own.iter().flat_map(rules).any(is_of_events) {
+            // Its kustomization takes the events of single namespaces out of the common roles.
+            objects.retain(|object| object["metadata"]["namespace"] != "default");
+            for rules in objects.iter_mut().filter_map(|object| object["rules"].as_array_mut()) {
+                rules.retain(|rule| !is_of_events(rule));
+            }
+        }
+        objects.extend(own);
         for object in &mut objects {
             for name in names(object) {
                 if name.as_str() == Some("ccm") {
@@ -206,6 +214,10 @@ fn documents(text: &str) -> Result<Vec<Value>> {
         .map(|document| Ok(Value::deserialize(document)?))
         .filter(|document| !matches!(document, Ok(Value::Null)))
         .collect()
+}
+
+fn is_of_events(rule: &Value) -> bool {
+    texts(&rule["resources"]) == ["events"]
 }
 
 fn rules(role: &Value) -> impl Iterator<Item = &Value> {

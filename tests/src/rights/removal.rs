@@ -130,7 +130,7 @@ fn refuses(request: &Request, grant: &Grant) -> bool {
         && request.verb == grant.verb
         && request.resource == grant.resource
         && request.subresource == grant.subresource
-        && request.namespace == grant.namespace
+        && (grant.namespace.is_empty() || request.namespace == grant.namespace)
 }
 
 /// The effect that must not occur without the right.
