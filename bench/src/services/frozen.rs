@@ -10,7 +10,7 @@ use ccm_sim::{
     program::Signal,
 };
 use ccm_tests::services;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{Arena, add_nodes, cloud, names, remove_all};
 
@@ -47,14 +47,16 @@ async fn frozen(arena: &Arena, fences: bool) -> Result<()> {
         .cloud()
         .faults()
         .add(Fault::new(fault).on(Operation::EnsureLoadBalancers).times(1));
+    let begun = Instant::now();
     services::create(&arena.client, &services::service("web")).await?;
     sleep(Duration::from_secs(1)).await;
     leader.signal(Signal::STOP)?;
     let address = services::address(&arena.client, "web", Duration::from_mins(2)).await?;
+    let taken_over = begun.elapsed();
     let mut most = 0;
-    for _ in 0..40 {
+    while begun.elapsed() < LATE + Duration::from_secs(15) {
         most = most.max(of_web(arena).len());
-        sleep(Duration::from_millis(500)).await;
+        sleep(Duration::from_millis(100)).await;
     }
     leader.signal(Signal::CONT)?;
     let ended = leader.wait(Duration::from_secs(30)).await?;
@@ -67,8 +69,10 @@ async fn frozen(arena: &Arena, fences: bool) -> Result<()> {
     let owners: Vec<usize> = left.iter().map(|one| one.owners.len()).collect();
     let now = services::addresses(&services::get(&arena.client, "web").await?);
     println!(
-        "cloud {} fencing: at most {most} load balancers at a time, in the end {} with {owners:?} owners; its address {} (the old leader: {ended})",
+        "cloud {} fencing: address after {:.1} s, the old leader's write arrives after {} s; at most {most} load balancers at a time, in the end {} with {owners:?} owners; its address {} (the old leader: {ended})",
         if fences { "with" } else { "without" },
+        taken_over.as_secs_f64(),
+        LATE.as_secs(),
         left.len(),
         if now == [address] { "never changed" } else { "CHANGED" },
     );
