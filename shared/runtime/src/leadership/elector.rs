@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_base::duration;
+use ccm_base::{LogThrottle, duration};
 use ccm_kube::{
     ApiError,
     events::{EventKind, EventRecorder},
@@ -21,7 +21,6 @@ use super::{
     eligibility::Eligibility,
     guard::LeaseGuard,
     identity,
-    log_throttle::LogThrottle,
     metrics::LeadershipMetrics,
     problem::{Reason, api_error},
     standby,
