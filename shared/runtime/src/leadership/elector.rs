@@ -38,6 +38,9 @@ const RELEASE_AGAIN: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_millis(200);
 
 /// How an election ended.
+/// How long a watch may take at a start to show that it works: without any change, and before
+/// Kubernetes 1.31, it takes 40 s.
+const FIRST_PROOF: Duration = Duration::from_secs(45);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// On request: the Lease is free if this process held it.
@@ -209,8 +212,7 @@ impl Elector {
     async fn wait_eligible(&self) {
         let mut is_logged = false;
         while let Some(obstacle) = self.eligibility.obstacle() {
-            // A watch needs a moment to show that it works.
-            if !is_logged && obstacle.lasted > CALL {
+            if !is_logged && obstacle.lasted > FIRST_PROOF {
                 let lease = &self.config.lease;
                 tracing::warn!(lease, "not a candidate for the lease: {obstacle}");
                 is_logged = true;
