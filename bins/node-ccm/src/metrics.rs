@@ -189,7 +189,7 @@ impl NodeMetrics {
             Note::LabelKept { .. } => dropped(LabelDrop::AlreadyPresent),
             Note::InternalIpChanged { .. } => moved(IpChange::Applied),
             Note::InternalIpHeld { .. } => moved(IpChange::Held),
-            Note::NodeIpRefused(_) => 0,
+            Note::InvalidAddress(_) | Note::NodeIpRefused(_) => 0,
         };
     }
 

@@ -11,7 +11,7 @@ mod text;
 
 use std::collections::BTreeMap;
 
-use ccm_cloud::{AbsenceProof, Claim, ErrorKind, Instance, Lookup, LookupResult};
+use ccm_cloud::{AbsenceProof, Claim, ErrorKind, Instance, Lookup, LookupResult, NodeAddress};
 pub use ccm_objects::node_keys::{PROVIDED_NODE_IP, UNINITIALIZED};
 use ccm_objects::{Address, Node, Taint};
 use serde::Serialize;
@@ -156,6 +156,8 @@ pub enum Note {
         /// The cloud's value.
         cloud: String,
     },
+    /// The cloud returns an IP that is none: it is left out.
+    InvalidAddress(NodeAddress),
     /// The provided-node-ip annotation of an initialised node does not match its instance: the
     /// addresses stay.
     NodeIpRefused(String),
@@ -223,6 +225,7 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
         }
         Err(error) => plan.notes.push(Note::NodeIpRefused(node_ip_text(node, &error))),
     }
+    plan.notes.extend(addresses::invalid(instance).cloned().map(Note::InvalidAddress));
     let LabelChanges { labels, owned, notes } = labels::changes(node, instance, policy);
     plan.notes.extend(notes);
     let mut change = NodeChange::default();

@@ -134,6 +134,7 @@ impl NodeReports {
             Note::InvalidLabel { .. } => ("InvalidLabel", true),
             Note::ReservedLabel { .. } => ("ReservedLabel", false),
             Note::LabelKept { .. } => ("LabelKept", false),
+            Note::InvalidAddress(_) => ("InvalidAddress", true),
             Note::NodeIpRefused(_) => ("InvalidNodeIP", true),
             Note::InternalIpChanged { .. } => ("NodeInternalIPChanged", true),
             Note::InternalIpHeld { .. } => ("NodeInternalIPHeld", true),

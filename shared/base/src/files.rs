@@ -17,8 +17,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// The largest file that is read, in bytes.
-const LARGEST: u64 = 1 << 20;
+/// The largest file that is read, in bytes, unless another bound is set.
+const LARGEST: usize = 1 << 20;
 /// The period of looking at files.
 const PERIOD: Duration = Duration::from_secs(5);
 
@@ -30,18 +30,24 @@ const PERIOD: Duration = Duration::from_secs(5);
 pub struct Files {
     seen: BTreeMap<PathBuf, u64>,
     next_look: Instant,
+    largest: usize,
 }
 
 impl Default for Files {
     fn default() -> Self {
-        Self { seen: BTreeMap::new(), next_look: Instant::now() + PERIOD }
+        Self::of_at_most(LARGEST)
     }
 }
 
 impl Files {
+    /// Files of at most this number of bytes.
+    pub fn of_at_most(largest: usize) -> Self {
+        Self { seen: BTreeMap::new(), next_look: Instant::now() + PERIOD, largest }
+    }
+
     /// The content of a file, or in words why it cannot be read. Blocks while it reads.
     pub fn read(&mut self, path: &Path) -> Result<Vec<u8>, String> {
-        let content = read(path);
+        let content = read(path, self.largest);
         self.remember(path, &content);
         content
     }
@@ -53,7 +59,7 @@ impl Files {
 
     /// Remembers what a file holds now, before something else reads it. Blocks while it reads.
     pub fn notice(&mut self, path: &Path) {
-        self.remember(path, &read(path));
+        self.remember(path, &read(path, self.largest));
     }
 
     /// Remembers what was read elsewhere. What a file held first stays remembered.
@@ -66,8 +72,10 @@ impl Files {
     pub async fn changed(&mut self) {
         loop {
             sleep_until(self.next_look).await;
-            let seen = self.seen.clone();
-            let differ = move || seen.iter().any(|(path, seen)| fingerprint(&read(path)) != *seen);
+            let (seen, largest) = (self.seen.clone(), self.largest);
+            let differs =
+                move |(path, seen): (&PathBuf, &u64)| fingerprint(&read(path, largest)) != *seen;
+            let differ = move || seen.iter().any(differs);
             let is_news = spawn_blocking(differ).await.unwrap_or(false);
             self.next_look = Instant::now() + PERIOD;
             if is_news {
@@ -85,7 +93,7 @@ fn fingerprint(content: &Result<Vec<u8>, String>) -> u64 {
     hasher.finish()
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+fn read(path: &Path, largest: usize) -> Result<Vec<u8>, String> {
     let words = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => "there is no such file".to_owned(),
         _ => format!("cannot be read: {error}"),
@@ -100,10 +108,10 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     }
     let mut bytes = Vec::new();
     fs::File::open(path)
-        .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes))
+        .and_then(|file| file.take(largest as u64 + 1).read_to_end(&mut bytes))
         .map_err(words)?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(format!("is larger than {} KiB", LARGEST >> 10));
+    if bytes.len() > largest {
+        return Err(format!("is larger than {} KiB", largest >> 10));
     }
     Ok(bytes)
 }

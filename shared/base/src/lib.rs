@@ -10,6 +10,7 @@
 //! | [`Backoff`], [`jittered`], [`RetryClass`] | exponential back-off; random waits; how a caller should react to an error |
 //! | [`FairOrder`], [`later`], [`Instant`] | the order of urgent and routine work; times in the future, by a clock that tests can pause |
 //! | [`Files`] | files that are read again when they change |
+//! | [`LogThrottle`] | log lines about a failure that repeats |
 //! | [`message`] | sanitises external text for logs, events and errors |
 //! | [`nearest()`] | "did you mean ...?" for misspelt names |
 //! | [`is_loopback`], [`retry_after()`] | loopback hosts; `Retry-After` headers |
@@ -21,6 +22,7 @@ pub mod duration;
 mod fair_order;
 mod files;
 mod later;
+mod log_throttle;
 mod loopback;
 pub mod message;
 mod nearest;
@@ -32,6 +34,7 @@ pub use backoff::{Backoff, jittered};
 pub use fair_order::FairOrder;
 pub use files::Files;
 pub use later::later;
+pub use log_throttle::LogThrottle;
 pub use loopback::is_loopback;
 pub use nearest::nearest;
 pub use retry_after::retry_after;

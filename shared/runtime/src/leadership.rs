@@ -23,7 +23,6 @@ mod elector;
 pub mod eligibility;
 pub mod guard;
 mod identity;
-mod log_throttle;
 mod metrics;
 mod observed;
 mod problem;

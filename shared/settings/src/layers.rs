@@ -9,7 +9,7 @@ use crate::{
     catalogue::Known,
     setting::{VARIABLE_PREFIX, key_of, variable_of},
     unreadable,
-    yaml::{LARGEST, check_yaml},
+    yaml::check_yaml,
 };
 
 /// The flags and environment variables. They do not change while the process runs and are
@@ -86,10 +86,6 @@ fn file_values(
         );
         return BTreeMap::new();
     };
-    if text.len() > LARGEST {
-        problems.add(path, format!("must not be larger than {} KiB", LARGEST >> 10));
-        return BTreeMap::new();
-    }
     // Some editors put a byte order mark before the first key.
     let text = text.trim_start_matches('\u{feff}');
     if format == FileFormat::Yaml
@@ -124,7 +120,11 @@ fn file_values(
                         problems.add(format!("{key} ({path})"), "must be given once");
                     }
                 }
-                None if matches!(value.kind, ValueKind::Nil) => {}
+                // More likely a file that was cut than the wish for a default.
+                None if matches!(value.kind, ValueKind::Nil) => problems.add(
+                    format!("{key} ({path})"),
+                    "must have a value; to use the default, leave the key out",
+                ),
                 None => problems.add(format!("{key} ({path})"), "must be a single value or a list"),
             },
             Some(Known::Foreign(foreign)) => {

@@ -28,7 +28,7 @@ mod yaml;
 pub use catalogue::{About, Catalogue, Entry, Foreign};
 pub use command::{Action, CommandLine, UsageError, parse};
 pub use declare::Schema;
-pub use load::{Changes, Invocation, LoadError, Loaded, load};
+pub use load::{Changes, Invocation, LoadError, Loaded, configuration_files, load};
 pub use page::{keys, markdown};
 pub use problem::{Problem, Problems};
 pub use raw::{Origin, RawSettings, RawValue};

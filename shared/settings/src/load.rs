@@ -11,6 +11,7 @@ use crate::{
     catalogue::Known,
     layers::{Given, merge},
     parse, redact,
+    yaml::LARGEST,
 };
 
 /// The arguments and environment of a process.
@@ -99,6 +100,11 @@ pub struct Changes {
     pub warnings: Vec<String>,
 }
 
+/// What reads configuration files: none that is larger than a configuration can be.
+pub fn configuration_files() -> Files {
+    Files::of_at_most(LARGEST)
+}
+
 /// Loads all layers: the command line, the environment and the file.
 pub fn load<T>(
     catalogue: Catalogue,
@@ -114,7 +120,7 @@ pub fn load<T>(
     let file = match given.config_path() {
         None => None,
         Some(path) => {
-            let text = Files::default().text(Path::new(path));
+            let text = configuration_files().text(Path::new(path));
             Some(text.map_err(|error| unreadable(&given, &error))?)
         }
     };

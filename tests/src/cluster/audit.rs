@@ -17,6 +17,8 @@ pub struct Request {
     pub namespace: String,
     /// The object's name, or empty.
     pub name: String,
+    /// Path and query.
+    pub uri: String,
     /// The client's user agent.
     pub user_agent: String,
     /// The client's user name.
@@ -50,6 +52,8 @@ struct Line {
     #[serde(rename = "auditID")]
     audit_id: String,
     verb: String,
+    #[serde(rename = "requestURI", default)]
+    uri: String,
     #[serde(default)]
     user_agent: String,
     #[serde(default)]
@@ -110,6 +114,7 @@ pub fn parse(log: &str) -> Vec<Request> {
             subresource: line.object_ref.subresource,
             namespace: line.object_ref.namespace,
             name: line.object_ref.name,
+            uri: line.uri,
             user_agent: line.user_agent,
             user: line.user.username,
             code: line.response_status.code,

@@ -54,6 +54,7 @@ impl SimulatedCluster {
             subresource: record.subresource,
             namespace: record.namespace,
             name: record.name,
+            uri: record.uri,
             user_agent: record.user_agent,
             user: record.user,
             uid: None,

@@ -8,8 +8,8 @@ use super::{
     node_ip::{self, NodeIpError},
 };
 
-/// The whole list for `status.addresses`; `None` if the cloud returns no address: then the
-/// node keeps its addresses.
+/// The whole list for `status.addresses`; `None` if the cloud returns no valid address: then
+/// the node keeps its addresses.
 ///
 /// An annotation that cannot be satisfied is an error even when the cloud returns no address,
 /// because a node with a requested IP must not start with another one.
@@ -19,16 +19,30 @@ pub fn desired(node: &Node, instance: &Instance) -> Result<Option<Vec<Address>>,
         let wanted = node_ip::parse(annotation)?;
         return node_ip::select(&list, &wanted).map(Some);
     }
-    Ok((!instance.addresses.is_empty()).then_some(list))
+    Ok(instance.addresses.iter().any(is_valid).then_some(list))
+}
+
+/// The addresses of the instance that are left out: an IP that is none.
+pub fn invalid(instance: &Instance) -> impl Iterator<Item = &NodeAddress> {
+    instance.addresses.iter().filter(|address| !is_valid(address))
+}
+
+fn is_valid(entry: &NodeAddress) -> bool {
+    let is_ip = matches!(entry.kind, AddressKind::InternalIp | AddressKind::ExternalIp);
+    !is_ip || node_ip::parse_ip(&entry.address).is_some()
 }
 
 /// The cloud's list and, if it has no host name, kubelet's own at its end. If kubelet set
 /// several, the first one is used: one machine has one name.
 ///
-/// The API server rejects a list with duplicate entries, so duplicates are dropped.
+/// The API server rejects a list with duplicate entries, so duplicates are dropped. It accepts
+/// any text as an IP, so what is none is dropped, too: pods and probes would use it.
 fn with_hostname(node: &Node, instance: &Instance) -> Vec<Address> {
     let mut unique = Vec::new();
-    NodeAddress::append_new(&mut unique, instance.addresses.iter().cloned());
+    NodeAddress::append_new(
+        &mut unique,
+        instance.addresses.iter().filter(|entry| is_valid(entry)).cloned(),
+    );
     let entry = |own: &NodeAddress| Address::new(own.kind.as_str(), own.address.as_str());
     let mut list: Vec<Address> = unique.iter().map(entry).collect();
     let hostname = AddressKind::Hostname.as_str();

@@ -75,7 +75,7 @@ pub fn select(addresses: &[Address], wanted: &[IpAddr]) -> Result<Vec<Address>, 
 }
 
 /// An IP address; an IPv4 address written as IPv6 (`::ffff:10.0.0.1`) is IPv4.
-fn parse_ip(text: &str) -> Option<IpAddr> {
+pub(super) fn parse_ip(text: &str) -> Option<IpAddr> {
     let ip = text.parse::<IpAddr>().ok().or_else(|| parse_padded_ipv4(text).map(IpAddr::V4))?;
     Some(ip.to_canonical())
 }

@@ -140,6 +140,33 @@ fn an_annotation_that_does_not_fit_blocks_the_initialisation() {
     }
 }
 
+/// The API server would take it, and what reads the node's addresses would fail.
+#[test]
+fn an_ip_that_is_none_is_left_out_and_reported() {
+    let mut bad = instance();
+    bad.addresses.insert(0, NodeAddress::new(AddressKind::InternalIp, "999.1.1.1"));
+    bad.addresses.push(NodeAddress::new(AddressKind::ExternalIp, "gateway"));
+    assert_snapshot!(plan_for(&tainted(), bad.clone()), @r#"
+    initialised
+    1. addresses: InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0-own (the node has Hostname node0-own)
+    2. node: set the provider ID of the instance; remove the uninitialized taint
+       providerID: fake://12345
+       taint node.cloudprovider.kubernetes.io/uninitialized removed
+    note: Discarding InternalIP "999.1.1.1" from the cloud: it is not an IP address
+    note: Discarding ExternalIP "gateway" from the cloud: it is not an IP address
+    "#);
+    bad.addresses.retain(|entry| entry.address.parse::<std::net::IpAddr>().is_err());
+    // With no other address the node keeps its own.
+    assert_snapshot!(plan_for(&tainted(), bad), @r#"
+    initialised
+    1. node: set the provider ID of the instance; remove the uninitialized taint
+       providerID: fake://12345
+       taint node.cloudprovider.kubernetes.io/uninitialized removed
+    note: Discarding InternalIP "999.1.1.1" from the cloud: it is not an IP address
+    note: Discarding ExternalIP "gateway" from the cloud: it is not an IP address
+    "#);
+}
+
 /// Scenarios 11 and 34: missing addresses in the cloud do not block initialisation.
 #[test]
 fn without_addresses_of_the_cloud_the_node_keeps_its_own() {

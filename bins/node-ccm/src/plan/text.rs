@@ -138,6 +138,10 @@ impl fmt::Display for Note {
                 f,
                 "Discarding node label {key} that is already present: the node has {node:?}, the cloud returns {cloud:?}"
             ),
+            Self::InvalidAddress(entry) => {
+                let (kind, address) = (entry.kind.as_str(), &entry.address);
+                write!(f, "Discarding {kind} {address:?} from the cloud: it is not an IP address")
+            }
             Self::NodeIpRefused(problem) => write!(f, "the node keeps its addresses: {problem}"),
             Self::InternalIpChanged { from, to } => {
                 write!(

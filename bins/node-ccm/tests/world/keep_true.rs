@@ -82,14 +82,17 @@ pub(super) async fn a_restart_writes_nothing_but_the_lease(mut env: Env) -> Resu
 
     env.forget_requests().await?;
     let calls = env.cloud_calls();
-    let program = env.start(&env.node_ccm()).await?;
+    // Both ways to list are tested here: the first start reads pages.
+    let launch = env.node_ccm().arg("--kube-api-streaming-lists");
+    let program = env.start(&launch).await?;
     poll::until("a refresh of the fleet after the restart", SOON, || async {
         Ok((env.cloud_calls() > calls).then_some(()))
     })
     .await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let writes: Vec<_> =
-        env.requests(NODE_AGENT).await?.into_iter().filter(Request::is_write).collect();
+    let requests = env.requests(NODE_AGENT).await?;
+    ensure!(reads_of_nodes(&requests) == (0, 1), "not one streamed list: {requests:?}");
+    let writes: Vec<_> = requests.into_iter().filter(Request::is_write).collect();
     let other: Vec<_> = writes
         .iter()
         .filter(|request| request.resource != "leases" && request.resource != "events")
@@ -97,6 +100,18 @@ pub(super) async fn a_restart_writes_nothing_but_the_lease(mut env: Env) -> Resu
     ensure!(other.is_empty(), "a restart wrote {other:?}");
     let about_nodes = nodes::events(&env.client, "node-99").await?;
     ensure!(about_nodes.len() == 1, "no event about a node that did not change: {about_nodes:?}");
+    env.add_node("node-new").await?;
+    env.initialised("node-new").await?;
     drop(program);
     Ok(())
+}
+
+/// How many lists of nodes were pages, and how many were streamed. A list of one node is a
+/// look at the current version.
+fn reads_of_nodes(requests: &[Request]) -> (usize, usize) {
+    let count = |is_meant: fn(&Request) -> bool| {
+        requests.iter().filter(|request| request.resource == "nodes" && is_meant(request)).count()
+    };
+    let pages = count(|request| request.verb == "list" && !request.uri.ends_with("limit=1"));
+    (pages, count(|request| request.uri.contains("sendInitialEvents=true")))
 }

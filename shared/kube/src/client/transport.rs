@@ -9,6 +9,14 @@ use tower::{BoxError, service_fn};
 
 use super::middleware::Next;
 
+/// The server gave no response.
+#[derive(Debug, thiserror::Error)]
+#[error("{server}")]
+struct Unanswered {
+    server: String,
+    source: hyper_util::client::legacy::Error,
+}
+
 /// Sends requests over its own connections, of which at most `idle` are kept while unused.
 ///
 /// A connection on which the credentials were refused is not reused: a client certificate
@@ -19,7 +27,9 @@ pub(super) fn transport(connector: Connector, idle: usize) -> Next {
         let client = client.clone();
         async move {
             let connection = capture_connection(&mut request);
-            let response = client.request(request).await?;
+            let server = request.uri().authority().map(ToString::to_string);
+            let unanswered = |source| Unanswered { server: server.unwrap_or_default(), source };
+            let response = client.request(request).await.map_err(unanswered)?;
             if response.status() == StatusCode::UNAUTHORIZED
                 && let Some(connection) = connection.connection_metadata().as_ref()
             {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use ccm_base::LogThrottle;
 use ccm_metrics::{Counter, Every, Family, FloatGauge, Gauge, Text, metrics};
 use kube::Resource;
 
@@ -46,7 +47,13 @@ impl InformerMetrics {
         // A counter that appears with its first increment hides that increment from rate().
         self.relists.begin([resource.clone()]);
         self.malformed.begin([resource.clone()]);
-        Meter { metrics: self.clone(), resource, listed: false, logged: HashSet::new() }
+        Meter {
+            metrics: self.clone(),
+            resource,
+            listed: false,
+            logged: HashSet::new(),
+            failures: LogThrottle::default(),
+        }
     }
 }
 
@@ -56,6 +63,7 @@ pub(super) struct Meter {
     resource: Text,
     listed: bool,
     logged: HashSet<String>,
+    failures: LogThrottle,
 }
 
 impl Meter {
@@ -83,9 +91,11 @@ impl Meter {
         self.listed = true;
     }
 
-    pub(super) fn failed(&self, error: &ApiError) {
+    pub(super) fn failed(&mut self, error: &ApiError) {
         self.metrics.errors.of((self.resource.clone(), error.into())).inc();
-        tracing::warn!(resource = self.resource(), error = %error, "list or watch failed; retrying");
+        if self.failures.is_due() {
+            tracing::warn!(resource = self.resource(), %error, "list or watch failed; retrying");
+        }
     }
 
     pub(super) fn malformed(&mut self, name: Option<&str>, why: &str) {

@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_kube::client::{ClientConfig, Clients, ResponseBody};
+use ccm_kube::{
+    ApiError,
+    client::{ClientConfig, Clients, ResponseBody},
+};
 use futures::future::BoxFuture;
 use http::{Request, Response, header::USER_AGENT};
 use kube::{api::WatchParams, client::Body};
@@ -250,6 +253,17 @@ async fn a_path_of_the_server_is_kept() {
     let clients = Clients::connect(config).await.unwrap();
     let name = nodes(&clients.main).get("a").await.unwrap().metadata.name;
     assert_eq!(name.as_deref(), Some("/cluster/one/api/v1/nodes/a"));
+}
+
+/// With several API servers, or a wrong address, it is what a person has to know first.
+#[tokio::test]
+async fn an_error_of_a_connection_names_the_server() {
+    let (server, _) = recording().await;
+    let (clients, address) = (server.clients(config()).await, server.address);
+    drop(server);
+    let error = ApiError::from(nodes(&clients.main).get("a").await.unwrap_err());
+    let expect = format!("unavailable: {address}: ");
+    assert!(error.to_string().starts_with(&expect), "{error}");
 }
 
 /// A proxy that connects to the requested address and counts.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use ccm_testing::Log;
 use tokio::time::sleep;
+use tracing::Level;
 
 use crate::{
     running::Running,
@@ -220,6 +222,22 @@ async fn one_good_event_shows_that_a_watch_goes_on() {
     }
     assert_eq!(server.counts().0, 0);
     assert_eq!(running.reported().len(), 3);
+}
+
+/// An outage of minutes has a line every half minute, not one for each attempt.
+#[tokio::test(start_paused = true)]
+async fn the_log_of_an_outage_is_short() {
+    let log = Log::new();
+    let _listening = log.listen(Level::INFO);
+    let server = Server::new();
+    let running = Running::synced(&server).await;
+    server.be_unreachable(true);
+    server.end_watches();
+    sleep(Duration::from_mins(5)).await;
+    let (attempts, lines) = (running.errors("unavailable"), log.lines_with("list or watch failed"));
+    assert!(attempts > 15.0, "{attempts}");
+    assert!((8..=11).contains(&lines), "{lines} lines for {attempts} attempts");
+    assert_eq!(log.lines_with("connection refused"), lines);
 }
 
 /// The error that `/readyz` shows while the first list fails.

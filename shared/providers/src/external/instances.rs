@@ -13,7 +13,7 @@ use prost::Message as _;
 
 use super::{
     MAX_BATCH,
-    answers::flowing,
+    answers::{flowing, next},
     convert::{answer_from_wire, detail_to_wire, priority_to_wire},
     pages::{Pages, lines},
     proto::{self, lookup_answer::Answer},
@@ -184,13 +184,12 @@ impl ExternalInstances {
         let mut errors = Vec::new();
         let end = loop {
             match open.hear(answers.message()).await {
-                Ok(Some(item)) => {
-                    let place = item.place.and_then(|place| usize::try_from(place).ok());
-                    // An answer that was not requested, or a second one, is ignored.
-                    if let Some(place) = place.filter(|place| left.remove(place)) {
+                Ok(Some(item)) => match next(item.place, part.nodes.len(), left) {
+                    Ok(place) => {
                         errors.push(part.answer(place, item.answer.unwrap_or_default()));
                     }
-                }
+                    Err(error) => break error,
+                },
                 Ok(None) => break unanswered(),
                 Err(error) => break error,
             }

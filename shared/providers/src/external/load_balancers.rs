@@ -14,7 +14,7 @@ use tonic::{Response, Status, Streaming, transport::Channel};
 
 use super::{
     MAX_BATCH, NAME,
-    answers::flowing,
+    answers::{flowing, next},
     convert::{
         absence_from_wire,
         front_end::{change_to_wire, cluster_to_wire, unwanted_to_wire, wanted_to_wire},
@@ -183,12 +183,11 @@ impl ExternalLoadBalancers {
                 Err(error) => break error,
             };
             let (place, owner) = item.about();
-            let place = place.and_then(|place| usize::try_from(place).ok());
-            let asked = place.and_then(|place| Some((place, *part.owners.get(place)?)));
-            // An answer that was not requested, or a second one, is ignored.
-            let Some((place, asked)) = asked.filter(|(place, _)| left.remove(place)) else {
-                continue;
+            let place = match next(place, part.owners.len(), left) {
+                Ok(place) => place,
+                Err(error) => break left_open(class, error),
             };
+            let asked = part.owners.get(place).copied().unwrap_or_default();
             let answer = match owner {
                 _ if owner == asked => item.answer(),
                 other => Err(about_another(class, asked, other)),
@@ -214,14 +213,17 @@ impl ExternalLoadBalancers {
 /// The provider ended the stream without an answer for some load balancer.
 fn unanswered(class: CallClass) -> CloudError {
     let what = "the provider gave no answer about this load balancer";
-    let error = CloudError::new(ErrorKind::Malformed, what);
+    left_open(class, CloudError::new(ErrorKind::Malformed, what))
+}
+
+/// What it asked for may have been done if it was a write.
+fn left_open(class: CallClass, error: CloudError) -> CloudError {
     if class.write { error.that_may_be_done() } else { error }
 }
 
 fn about_another(class: CallClass, asked: &str, answered: &str) -> CloudError {
     let what = format!("asked about the owner {asked:?}, the provider answered about {answered:?}");
-    let error = malformed(what);
-    if class.write { error.that_may_be_done() } else { error }
+    left_open(class, malformed(what))
 }
 
 /// Implements a batched method: splits the items, sends each part with `$method`, and forwards

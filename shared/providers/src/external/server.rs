@@ -57,6 +57,9 @@ use super::{
 
 pub use listener::Listener;
 
+/// The most connections at once. A controller keeps one; a busy cluster has a dozen controllers.
+/// It bounds what clients that open more can take of memory and file descriptors.
+const CONNECTIONS: usize = 256;
 /// The time that running calls get after the stop.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -118,7 +121,7 @@ pub async fn serve(
     match socket {
         Either::Left(listener) => {
             let serve = move |stream, _| converse(stream, routes.clone(), token.clone());
-            Incoming { listener, tls, most: usize::MAX, grace: DRAIN }.serve(&stop, serve).await;
+            Incoming { listener, tls, most: CONNECTIONS, grace: DRAIN }.serve(&stop, serve).await;
         }
         Either::Right(listener) => {
             let serve = move |stream: Accepted<TcpStream>, _| {
@@ -131,7 +134,7 @@ pub async fn serve(
                 }
                 converse(stream, routes.clone(), token.clone())
             };
-            Incoming { listener, tls, most: usize::MAX, grace: DRAIN }.serve(&stop, serve).await;
+            Incoming { listener, tls, most: CONNECTIONS, grace: DRAIN }.serve(&stop, serve).await;
         }
     }
     Ok(())

@@ -112,6 +112,9 @@ fn broken(error: BoxError) -> Broken {
     }
     let text = message::chain(error.as_ref());
     match is_certificate(error.as_ref()) {
+        true if is_untrusted(&text) => Broken::Certificate(format!(
+            "{text}: set ca-file to the certificates of the cloud's authority"
+        )),
         true => Broken::Certificate(text),
         false => Broken::Connection(text),
     }
@@ -123,6 +126,12 @@ fn is_certificate(error: &(dyn Error + 'static)) -> bool {
         cause(error),
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)
     )
+}
+
+/// Whether the certificate is not of an authority that is trusted: of an unknown one, of another
+/// one with the same name, or its own.
+fn is_untrusted(text: &str) -> bool {
+    ["UnknownIssuer", "BadSignature", "CaUsedAsEndEntity"].iter().any(|why| text.contains(why))
 }
 
 /// The first of the error's causes, itself included, that is of this kind.

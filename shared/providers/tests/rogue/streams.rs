@@ -72,6 +72,22 @@ async fn what_a_stream_leaves_open_is_unknown_for_that_node_alone() {
     }
 }
 
+/// A stream that repeats itself may have no end.
+#[tokio::test]
+async fn a_stream_ends_with_the_first_answer_that_was_not_asked_for() {
+    for (place, expect) in [(0, "a second answer about"), (7, "an answer that was not asked for")] {
+        let steps = vec![step(0, "a"), step(place, "a"), HANG];
+        let running = Running::streaming(steps).await;
+        let (nodes, began) = (["a", "b"].map(NodeIdentity::named), Instant::now());
+        let answers = running.instances().lookup(&nodes, Detail::Everything, call()).await;
+        assert!(began.elapsed() < call().timeout / 2, "{:?}", began.elapsed());
+        assert!(is_found(&answers[0], "a"), "{answers:?}");
+        let error = answers[1].as_ref().unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Malformed);
+        assert!(error.message.contains(expect), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn a_server_without_streams_is_asked_at_once() {
     let running = Running::streaming(Vec::new()).await;

@@ -47,6 +47,7 @@ impl Reason {
             Self::Unauthorized => {
                 "retrying; check the credentials in the kubeconfig or the service account"
             }
+            Self::Conflict => "retrying; other clients write it too often",
             _ => "retrying",
         }
     }

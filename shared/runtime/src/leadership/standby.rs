@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 
+use ccm_base::LogThrottle;
 use ccm_kube::ApiError;
 use futures::TryStreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -19,7 +20,7 @@ use kube::{
 use serde_json::Value;
 use tokio::{sync::Notify, time::Instant};
 
-use super::{guard::LeaseGuard, log_throttle::LogThrottle, observed::holder, problem::Reason};
+use super::{guard::LeaseGuard, observed::holder, problem::Reason};
 use crate::settings::ElectionSettings;
 
 /// The server ends a watch after this many seconds, so that a dead connection is detected.

@@ -3,7 +3,6 @@
 use std::{path::Path, sync::Arc};
 
 use arc_swap::ArcSwap;
-use ccm_base::Files;
 use ccm_metrics::{Counter, Every, Family, Gauge, label, metrics};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -11,7 +10,7 @@ use strum::{IntoStaticStr, VariantNames};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use ccm_settings::{Changes, Problems};
+use ccm_settings::{Changes, Problems, configuration_files};
 
 use crate::{
     health::{Condition, Health, Scope},
@@ -89,7 +88,7 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
             token.cancelled().await;
             return;
         };
-        let (path, mut files) = (Path::new(&file), Files::default());
+        let (path, mut files) = (Path::new(&file), configuration_files());
         let start = self.loaded.file.clone().unwrap_or_default();
         files.remember(path, &Ok(start.into_bytes()));
         while token.run_until_cancelled(files.changed()).await.is_some() {

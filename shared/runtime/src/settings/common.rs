@@ -107,8 +107,8 @@ ccm_settings::settings! {
     struct Process {
         /// Configuration file (.yaml, .yml, .json or .toml) with the settings of this page under their keys. The
         /// program reads it every 5 s: changes of settings marked "live" take effect without a restart; an invalid new
-        /// version is rejected and reported, and the old one stays in use. It must hold at least one setting, in at
-        /// most 256 KiB.
+        /// version is rejected and reported, and the old one stays in use. It must hold at least one setting, each
+        /// with a value, in at most 256 KiB.
         _config: Option<PathBuf> = fixed(Path, "config", "");
         /// Enabled controllers: names, -names and * as in cloud-controller-manager; the first item that matches a
         /// controller decides. Names of controllers of the other programs are accepted. A program whose controller is

@@ -80,7 +80,6 @@ fn later_layers_win_and_are_remembered() {
     check(&["--concurrent-node-syncs=4"], &[], file, 4, "flag");
     check(&[], &[], Some("concurrent-node-syncs: 2"), 2, "ccm.yaml");
     check(&[], &[], Some("concurrent_node_syncs: '2'"), 2, "ccm.yaml");
-    check(&[], &[], Some("concurrent_node_syncs:"), 32, "default");
 }
 
 #[test]
@@ -238,10 +237,19 @@ fn files_that_cannot_be_used_are_named() {
         check(empty, "ccm.yaml: must hold at least one setting");
     }
     check(&"- ".repeat(20_000), "ccm.yaml, line 1: cannot be read: more than 64 levels of nesting");
-    check(&format!("#{}", "x".repeat(256 << 10)), "ccm.yaml: must not be larger than 256 KiB");
+    for kib in [256, 1024, 4096] {
+        let large = format!("#{}", "x".repeat(kib << 10));
+        check(&large, "--config=ccm.yaml (flag): must be a readable file: is larger than 256 KiB");
+    }
     check("page_size: [[1], 2]", "page_size (ccm.yaml): must be a single value or a list");
     check("config: /other", "config (ccm.yaml): must be given as flag --config");
     check("page_size: 5\npage-size: 6", "page_size (ccm.yaml): must be given once");
+    // A file that was cut after its first key.
+    let empty = "page_size (ccm.yaml): must have a value; to use the default, leave the key out";
+    for cut in ["page_size:", "page_size: ~", "page_size: null", "page-size: # as before"] {
+        check(cut, &empty.replace("page_size", cut.split(':').next().unwrap()));
+    }
+    check("page_size: [1, ~]", "page_size (ccm.yaml): must be a single value or a list");
     check("page_size: {a: 1}", "page_size (ccm.yaml): must be a single value or a list");
     assert_eq!(
         problems(&["--config=/nowhere/x.yaml"], &[], None),

@@ -8,6 +8,7 @@ use ccm_kube::{
 };
 use ccm_objects::Node;
 use ccm_runtime::leadership::{Eligibility, eligibility::BLIND_LIMIT};
+use ccm_testing::Log;
 use futures::{Stream, StreamExt as _, stream};
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
@@ -21,6 +22,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, service_fn};
+use tracing::Level;
 
 use crate::{
     lease_api::{Answer, LeaseApi, NAMESPACE, answer, refusal},
@@ -97,6 +99,8 @@ fn streamed(lines: impl Stream<Item = String> + Send + 'static) -> Response<Answ
 #[tokio::test(start_paused = true)]
 async fn a_replica_is_a_candidate_only_while_its_watches_work() {
     for fault in [Watches::Refused, Watches::Silent] {
+        let log = Log::new();
+        let _listening = log.listen(Level::INFO);
         let (api, eyes) = (LeaseApi::default(), Eyes::new(fault));
         let replica = eyes.replica(&api);
         // After 40 s a list without changes proves a silent watch, because some API servers are
@@ -104,6 +108,8 @@ async fn a_replica_is_a_candidate_only_while_its_watches_work() {
         let time = if fault == Watches::Silent { 39 * SECOND } else { LONG };
         assert_eq!(until(&[&replica], time, || replica.leads()).await, None, "{fault:?}");
         assert_eq!(api.record(), None, "{fault:?}: it does not touch the Lease");
+        let is_warned = log.lines_with("not a candidate for the lease") == 1;
+        assert_eq!(is_warned, fault == Watches::Refused, "{}", log.text());
         eyes.watches.send_replace(Watches::Work);
         let took = until(&[&replica], LONG, || replica.leads()).await.unwrap();
         assert!(took <= 20 * SECOND, "{fault:?}: {took:?}");

@@ -45,6 +45,10 @@ struct State {
     requests: Vec<Method>,
     /// The events that were written.
     events: Vec<Value>,
+    /// The reads that another client's write follows at once, before the reader's.
+    disturbed: usize,
+    /// Such reads in a row, so far.
+    in_a_row: usize,
 }
 
 impl Default for LeaseApi {
@@ -118,6 +122,11 @@ impl LeaseApi {
         self.commit(&mut state, "MODIFIED", lease);
     }
 
+    /// Another client changes the Lease after each read, but after one of `reads`. 0 ends it.
+    pub fn disturb(&self, reads: usize) {
+        self.state.lock().disturbed = reads;
+    }
+
     /// Deletes the Lease.
     pub fn delete(&self) {
         let mut state = self.state.lock();
@@ -163,10 +172,17 @@ impl LeaseApi {
     }
 
     fn get(&self) -> Response<Answer> {
-        match &self.state.lock().lease {
-            Some(lease) => answer(StatusCode::OK, lease),
-            None => refusal(StatusCode::NOT_FOUND, "NotFound", "no such lease"),
+        let mut state = self.state.lock();
+        let Some(lease) = state.lease.clone() else {
+            return refusal(StatusCode::NOT_FOUND, "NotFound", "no such lease");
+        };
+        state.in_a_row += 1;
+        if state.in_a_row < state.disturbed {
+            self.commit(&mut state, "MODIFIED", lease.clone());
+        } else {
+            state.in_a_row = 0;
         }
+        answer(StatusCode::OK, &lease)
     }
 
     fn list(&self) -> Response<Answer> {

@@ -8,14 +8,14 @@ use tokio::time::Instant;
 const EVERY: Duration = Duration::from_secs(30);
 
 /// The throttle for one kind of failure.
-#[derive(Default)]
-pub(super) struct LogThrottle {
+#[derive(Debug, Default)]
+pub struct LogThrottle {
     last: Option<Instant>,
 }
 
 impl LogThrottle {
     /// Whether to log now; `true` starts the next period.
-    pub(super) fn is_due(&mut self) -> bool {
+    pub fn is_due(&mut self) -> bool {
         let due = self.last.is_none_or(|last| last.elapsed() >= EVERY);
         if due {
             self.last = Some(Instant::now());
