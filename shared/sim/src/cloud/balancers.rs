@@ -280,6 +280,11 @@ impl Balancers {
         change(&mut self.0.lock().settings);
     }
 
+    /// The properties of these load balancers.
+    pub fn settings(&self) -> BalancerSettings {
+        self.0.lock().settings.clone()
+    }
+
     /// All load balancers, by ID.
     pub fn all(&self) -> Vec<SimBalancer> {
         self.settled(|store| store.balancers.values().cloned().collect())
