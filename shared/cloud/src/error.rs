@@ -42,6 +42,9 @@ pub enum ErrorKind {
     Busy,
     /// Two facts contradict each other, for instance two servers with one name.
     Conflict,
+    /// The write was made in an older term of leadership than the cloud has seen: another replica
+    /// leads.
+    Stale,
     /// The cloud answered that it is unavailable, or the connection failed.
     Unavailable,
     /// No answer within the call's time limit.
@@ -152,9 +155,13 @@ impl CloudError {
         match (self.kind, self.retry_after) {
             (_, Some(after)) => RetryClass::RetryAfter(after),
             (ErrorKind::Busy, None) => RetryClass::RetryAfter(BUSY),
-            (ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::QuotaExceeded, None) => {
-                RetryClass::Permanent
-            }
+            (
+                ErrorKind::Invalid
+                | ErrorKind::Unsupported
+                | ErrorKind::QuotaExceeded
+                | ErrorKind::Stale,
+                None,
+            ) => RetryClass::Permanent,
             (_, None) => RetryClass::Retry,
         }
     }

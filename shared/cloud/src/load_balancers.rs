@@ -21,14 +21,19 @@
 //! * **Two load balancers of one owner**: where the cloud cannot refuse the write of a former
 //!   leader, two may be created. Lists show both; the caller decides which one stays.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AbsenceProof, Answers, Call, CloudError, ClusterId, Digest, FrontEnd, Member, Members, Owner,
-    Protocol,
+    AbsenceProof, Answers, Call, CloudError, ClusterId, Digest, ErrorKind, FrontEnd, Member,
+    Members, Owner, Protocol,
 };
 
 /// The specifics of a provider's load balancers.
@@ -36,6 +41,10 @@ use crate::{
 pub struct LoadBalancerTraits {
     /// The beginnings of the annotations that the provider reads. Others are no configuration.
     pub annotations: Vec<String>,
+    /// The annotations among them that the provider itself writes
+    /// ([`LoadBalancer::annotations`]): keys, or with `*` at the end the beginnings of keys. They
+    /// are no configuration.
+    pub own_annotations: Vec<String>,
     /// The protocols that it offers.
     pub protocols: Vec<Protocol>,
     /// Whether one load balancer can have addresses of both families.
@@ -64,6 +73,7 @@ impl Default for LoadBalancerTraits {
     fn default() -> Self {
         Self {
             annotations: Vec::new(),
+            own_annotations: Vec::new(),
             protocols: vec![Protocol::Tcp],
             dual_stack: false,
             member_ids: false,
@@ -75,6 +85,19 @@ impl Default for LoadBalancerTraits {
             wants_service: false,
             max_batch: 100,
         }
+    }
+}
+
+impl LoadBalancerTraits {
+    /// Whether an annotation of this key is configuration: whether the provider reads it, and does
+    /// not write it.
+    pub fn configures(&self, key: &str) -> bool {
+        let is_own = |own: &String| match own.strip_suffix('*') {
+            Some(start) => key.starts_with(start),
+            None => key == own,
+        };
+        self.annotations.iter().any(|start| key.starts_with(start.as_str()))
+            && !self.own_annotations.iter().any(is_own)
     }
 }
 
@@ -343,7 +366,26 @@ pub struct Unwanted {
     pub service: Option<Arc<str>>,
 }
 
+/// The answers to the items of one call whose owner an earlier item has, by their places: each is
+/// [`ErrorKind::Invalid`]. Owners are compared as by [`Owner::is`].
+pub fn repeated<'a>(owners: impl IntoIterator<Item = &'a Owner>) -> BTreeMap<usize, CloudError> {
+    let mut seen = BTreeSet::new();
+    let second = |owner: &Owner| {
+        let what = format!("an earlier load balancer of this call has the owner {owner}, too");
+        CloudError::new(ErrorKind::Invalid, what).about("owner")
+    };
+    let places = owners.into_iter().enumerate();
+    places
+        .filter(|(_, owner)| !seen.insert((&owner.cluster.uid, &owner.uid)))
+        .map(|(place, owner)| (place, second(owner)))
+        .collect()
+}
+
 /// Layer-4 load balancers with the cluster's nodes as members.
+///
+/// In one call of [`ensure`](Self::ensure), [`set_members`](Self::set_members) or
+/// [`delete`](Self::delete) an owner has one item. The others of the same owner change nothing and
+/// get [`ErrorKind::Invalid`] ([`repeated`]), because their order would decide.
 #[async_trait]
 pub trait LoadBalancers: Send + Sync {
     /// The specifics of these load balancers. Cheap, makes no request, and may change with the
@@ -373,12 +415,14 @@ pub trait LoadBalancers: Send + Sync {
     /// balancer is as wanted. Changes nothing. None if another controller is responsible.
     fn preview<'a>(&'a self, wanted: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>>;
 
-    /// Changes members, and nothing else.
+    /// Changes members, and nothing else. Done with [`LoadBalancer::version`] after this write, so
+    /// that the caller does not take its own write for somebody else's; None if the cloud has no
+    /// such value. If nothing was to change, it is the present version.
     fn set_members<'a>(
         &'a self,
         changes: &'a [MemberChange],
         call: Call,
-    ) -> Answers<'a, Progress<()>>;
+    ) -> Answers<'a, Progress<Option<String>>>;
 
     /// Deletes load balancers and all that was created for them, also what is left of one that
     /// was deleted in part. The proof says that nothing of this owner exists any more: the
@@ -389,4 +433,32 @@ pub trait LoadBalancers: Send + Sync {
         unwanted: &'a [Unwanted],
         call: Call,
     ) -> Answers<'a, Progress<AbsenceProof>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_provider_writes_is_no_configuration() {
+        let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+        let traits = LoadBalancerTraits {
+            annotations: texts(&["a/", "b/x-"]),
+            own_annotations: texts(&["a/id", "a/seen-*"]),
+            ..LoadBalancerTraits::default()
+        };
+        for (key, expect) in [
+            ("a/size", true),
+            ("b/x-size", true),
+            ("b/size", false),
+            ("c/size", false),
+            ("a/id", false),
+            ("a/id-format", true),
+            ("a/seen-", false),
+            ("a/seen-address", false),
+            ("a/seen", true),
+        ] {
+            assert_eq!(traits.configures(key), expect, "{key}");
+        }
+    }
 }

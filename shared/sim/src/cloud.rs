@@ -131,6 +131,11 @@ impl SimCloud {
         self.state.fleet.read().named(name).first().map(|instance| (*instance).clone())
     }
 
+    /// All instances, by ID.
+    pub fn all(&self) -> Vec<SimInstance> {
+        self.state.fleet.read().iter().cloned().collect()
+    }
+
     /// Changes an instance. `false` if there is none with this ID.
     pub fn update(&self, id: &str, change: impl FnOnce(&mut SimInstance)) -> bool {
         let mut fleet = self.state.fleet.write();

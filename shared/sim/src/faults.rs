@@ -43,6 +43,18 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Every operation.
+    pub const ALL: [Self; 8] = [
+        Self::Lookup,
+        Self::List,
+        Self::Health,
+        Self::ListLoadBalancers,
+        Self::EnsureLoadBalancers,
+        Self::PreviewLoadBalancers,
+        Self::SetMembers,
+        Self::DeleteLoadBalancers,
+    ];
+
     /// The name in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -189,6 +201,13 @@ impl Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FaultId(u64);
 
+impl FaultId {
+    /// Its number in the plan.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// The active faults. Clones share the plan.
 #[derive(Clone, Debug)]
 pub struct FaultPlan {
@@ -238,6 +257,13 @@ impl FaultPlan {
         let before = inner.faults.len();
         inner.faults.retain(|active| active.id != id);
         inner.faults.len() < before
+    }
+
+    /// Whether a fault has not ended.
+    pub fn is_active(&self, id: FaultId) -> bool {
+        let mut inner = self.inner.lock();
+        inner.expire();
+        inner.faults.iter().any(|active| active.id == id)
     }
 
     /// Ends all faults.

@@ -3,6 +3,7 @@
 
 pub mod apiserver;
 pub mod cloud;
+pub mod cloud_pages;
 pub mod faults;
 pub mod poll;
 pub mod program;

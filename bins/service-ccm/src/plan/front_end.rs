@@ -248,13 +248,11 @@ impl Reading<'_> {
         }
     }
 
-    /// The annotations that the provider reads.
+    /// The annotations that the provider reads, without those that it writes.
     fn settings(&self) -> std::collections::BTreeMap<String, String> {
-        let read =
-            |key: &str| self.traits.annotations.iter().any(|start| key.starts_with(&**start));
         let annotations = self.details.annotations.iter();
         annotations
-            .filter(|(key, _)| read(key))
+            .filter(|(key, _)| self.traits.configures(key))
             .map(|(key, value)| (key.to_string(), value.to_string()))
             .collect()
     }

@@ -1,13 +1,16 @@
 //! The load balancers capability over the wire.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CallClass, CloudError, ClusterId, Depth, ErrorKind, LoadBalancer,
-    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, Progress, Scope, Unwanted,
-    Wanted,
+    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, Owner, Progress, Scope,
+    Unwanted, Wanted, repeated,
 };
 use futures::{StreamExt as _, channel::mpsc::UnboundedSender, stream};
 use tonic::{Response, Status, Streaming, transport::Channel};
@@ -18,7 +21,7 @@ use super::{
     convert::{
         absence_from_wire,
         front_end::{change_to_wire, cluster_to_wire, unwanted_to_wire, wanted_to_wire},
-        load_balancers::{depth_to_wire, scope_to_wire, waiting_from_wire},
+        load_balancers::{depth_to_wire, members_set_from_wire, scope_to_wire, waiting_from_wire},
         malformed, priority_to_wire,
     },
     pages::{Pages, lines},
@@ -87,7 +90,9 @@ macro_rules! progress {
 }
 
 progress!(proto::EnsureLoadBalancersItem, ensured, Done as LoadBalancer, LoadBalancer::try_from);
-progress!(proto::SetMembersItem, changed, Done as (), |_| Ok(()));
+progress!(proto::SetMembersItem, changed, Done as Option<String>, |done| Ok(
+    members_set_from_wire(done)
+));
 progress!(proto::DeleteLoadBalancersItem, deleted, Gone as AbsenceProof, absence_from_wire);
 
 impl Item for proto::PreviewLoadBalancersItem {
@@ -116,16 +121,18 @@ fn changes_from_wire(wire: &proto::Changes) -> Vec<String> {
 
 /// The load balancers of a call, by their owners' UIDs, and the channel for the answers.
 struct Part<'a, T> {
-    /// The index of the first one in the whole call.
-    first: usize,
+    /// Their indexes in the whole call.
+    places: Vec<usize>,
     owners: Vec<&'a str>,
     sender: UnboundedSender<(usize, Result<T, CloudError>)>,
 }
 
 impl<T> Part<'_, T> {
     fn send(&self, place: usize, answer: Result<T, CloudError>) {
-        // The receiver is gone and needs no answer.
-        self.sender.unbounded_send((self.first + place, answer)).ok();
+        if let Some(place) = self.places.get(place) {
+            // The receiver is gone and needs no answer.
+            self.sender.unbounded_send((*place, answer)).ok();
+        }
     }
 }
 
@@ -226,16 +233,26 @@ fn about_another(class: CallClass, asked: &str, answered: &str) -> CloudError {
     left_open(class, malformed(what))
 }
 
-/// Implements a batched method: splits the items, sends each part with `$method`, and forwards
-/// the answers.
+/// Implements a batched method: refuses all items of an owner but the first, because the parts of a
+/// call are sent at the same time; splits the others, sends each part with `$method`, and forwards the answers.
 macro_rules! batched {
     ($self:ident, $items:ident, $call:ident, $class:expr, $owner:expr, $request:expr, $method:ident, $item:ty) => {{
         let most = $self.max_batch();
         let all = flowing(move |sender| async move {
-            let parts = $items.chunks(most).enumerate().map(|(number, items)| {
-                let owners = items.iter().map($owner).collect();
-                let part = Part { first: number * most, owners, sender: sender.clone() };
-                let message = $request(items, Some(priority_to_wire($call.priority)));
+            let repeated =
+                if $class.write { repeated($items.iter().map($owner)) } else { BTreeMap::new() };
+            let items =
+                $items.iter().enumerate().filter(|(place, _)| !repeated.contains_key(place));
+            let items: Vec<_> = items.collect();
+            for (place, error) in repeated {
+                // The receiver is gone and needs no answer.
+                sender.unbounded_send((place, Err(error))).ok();
+            }
+            let parts = items.chunks(most).map(|items| {
+                let (places, items): (Vec<_>, Vec<_>) = items.iter().copied().unzip();
+                let owners = items.iter().map(|item| $owner(item).uid.as_str()).collect();
+                let part = Part { places, owners, sender: sender.clone() };
+                let message = $request(&items, Some(priority_to_wire($call.priority)));
                 $self.exchange::<$item, _>(part, $class, $call, |mut client, terms| async move {
                     client.$method(question(message, terms)).await
                 })
@@ -330,15 +347,15 @@ impl LoadBalancers for ExternalLoadBalancers {
         &'a self,
         changes: &'a [MemberChange],
         call: Call,
-    ) -> Answers<'a, Progress<()>> {
+    ) -> Answers<'a, Progress<Option<String>>> {
         batched!(
             self,
             changes,
             call,
             write("set_members"),
-            |change: &'a MemberChange| change.owner.uid.as_str(),
-            |changes: &[MemberChange], priority| proto::SetMembersRequest {
-                changes: changes.iter().map(change_to_wire).collect(),
+            owner_of_change,
+            |changes: &[&MemberChange], priority| proto::SetMembersRequest {
+                changes: changes.iter().copied().map(change_to_wire).collect(),
                 priority,
             },
             set_members,
@@ -356,9 +373,9 @@ impl LoadBalancers for ExternalLoadBalancers {
             unwanted,
             call,
             write("delete_load_balancers"),
-            |one: &'a Unwanted| one.owner.uid.as_str(),
-            |unwanted: &[Unwanted], priority| proto::DeleteLoadBalancersRequest {
-                unwanted: unwanted.iter().map(unwanted_to_wire).collect(),
+            owner_of_unwanted,
+            |unwanted: &[&Unwanted], priority| proto::DeleteLoadBalancersRequest {
+                unwanted: unwanted.iter().copied().map(unwanted_to_wire).collect(),
                 priority,
             },
             delete_load_balancers,
@@ -367,13 +384,21 @@ impl LoadBalancers for ExternalLoadBalancers {
     }
 }
 
-fn owner_of_wanted(wanted: &Wanted) -> &str {
-    &wanted.front_end.owner.uid
+fn owner_of_wanted(wanted: &Wanted) -> &Owner {
+    &wanted.front_end.owner
 }
 
-fn ensure_request(wanted: &[Wanted], priority: Option<i32>) -> proto::EnsureLoadBalancersRequest {
+fn owner_of_change(change: &MemberChange) -> &Owner {
+    &change.owner
+}
+
+fn owner_of_unwanted(unwanted: &Unwanted) -> &Owner {
+    &unwanted.owner
+}
+
+fn ensure_request(wanted: &[&Wanted], priority: Option<i32>) -> proto::EnsureLoadBalancersRequest {
     proto::EnsureLoadBalancersRequest {
-        wanted: wanted.iter().map(wanted_to_wire).collect(),
+        wanted: wanted.iter().copied().map(wanted_to_wire).collect(),
         priority,
     }
 }

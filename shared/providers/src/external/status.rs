@@ -99,6 +99,7 @@ fn kind_to_wire(kind: ErrorKind) -> proto::ErrorKind {
         ErrorKind::Unsupported => proto::ErrorKind::Unsupported,
         ErrorKind::Malformed => proto::ErrorKind::Malformed,
         ErrorKind::Busy => proto::ErrorKind::Busy,
+        ErrorKind::Stale => proto::ErrorKind::Stale,
     }
 }
 
@@ -115,6 +116,7 @@ pub(super) fn to_status(error: &CloudError) -> Status {
         ErrorKind::Forbidden => Code::PermissionDenied,
         ErrorKind::Invalid => Code::InvalidArgument,
         ErrorKind::Conflict | ErrorKind::Busy => Code::Aborted,
+        ErrorKind::Stale => Code::FailedPrecondition,
         ErrorKind::Unavailable => Code::Unavailable,
         ErrorKind::Timeout => Code::DeadlineExceeded,
         ErrorKind::Unsupported => Code::Unimplemented,

@@ -17,6 +17,8 @@
 //! | `sim/elsewhere` | not empty: another controller is responsible, for this reason |
 //! | `sim/note` | a remark |
 //! | others with `sim/` | stored |
+//!
+//! `sim/load-balancer-id` is not read: these load balancers write it.
 
 mod apply;
 mod changes;
@@ -48,6 +50,8 @@ const FLOATING: &str = "sim/floating";
 const KEEP_ADDRESS: &str = "sim/keep-address";
 const ELSEWHERE: &str = "sim/elsewhere";
 const NOTE: &str = "sim/note";
+/// Written to the Service, and not read.
+const OWN_ID: &str = "sim/load-balancer-id";
 
 /// How long the cloud works after a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +93,7 @@ impl Default for BalancerSettings {
             offered: true,
             traits: LoadBalancerTraits {
                 annotations: vec![PREFIX.to_owned()],
+                own_annotations: vec![OWN_ID.to_owned()],
                 protocols: vec![Protocol::Tcp, Protocol::Udp, Protocol::Sctp],
                 ..LoadBalancerTraits::default()
             },
@@ -273,6 +278,11 @@ impl Balancers {
     /// Changes the properties of these load balancers.
     pub fn configure(&self, change: impl FnOnce(&mut BalancerSettings)) {
         change(&mut self.0.lock().settings);
+    }
+
+    /// The properties of these load balancers.
+    pub fn settings(&self) -> BalancerSettings {
+        self.0.lock().settings.clone()
     }
 
     /// All load balancers, by ID.

@@ -1,5 +1,6 @@
 //! The promises about load balancers, one function each.
 
+mod batches;
 mod failures;
 mod lists;
 mod members;
@@ -7,6 +8,7 @@ mod ownership;
 mod progress;
 mod world;
 
+pub use batches::*;
 pub use failures::*;
 pub use lists::*;
 pub use members::*;

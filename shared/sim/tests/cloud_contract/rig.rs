@@ -42,7 +42,11 @@ impl Rig {
 
     /// A rig whose controller's side has this gate.
     pub async fn behind(way: Way, gate: Arc<dyn CallGate>) -> Self {
-        let sim = SimCloud::new();
+        Self::of(SimCloud::new(), way, gate).await
+    }
+
+    /// A rig of this cloud, which describes itself as it is now.
+    pub async fn of(sim: SimCloud, way: Way, gate: Arc<dyn CallGate>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut server = JoinSet::new();
         let (endpoint, tls) = match way {

@@ -114,6 +114,24 @@ fn the_digest_follows_the_configuration_and_nothing_else() {
     }
 }
 
+/// The provider's own annotation would otherwise make the next configuration another one.
+#[test]
+fn what_the_provider_writes_is_in_no_digest() {
+    let own = LoadBalancerTraits {
+        own_annotations: vec!["cloud.example/id".to_owned(), "cloud.example/seen-*".to_owned()],
+        ..traits()
+    };
+    let with = |keys: &[&str]| {
+        let annotations = keys.iter().map(|&key| (key.into(), "x".into())).collect();
+        let desired = read_for(ServiceDetails { annotations, ..details() }, &own);
+        desired.front_end.expect("a front end")
+    };
+    let before = with(&["cloud.example/flavor"]);
+    let written = ["cloud.example/flavor", "cloud.example/id", "cloud.example/seen-address"];
+    assert_eq!(with(&written), before);
+    assert_ne!(with(&["cloud.example/flavor", "cloud.example/id-format"]).digest, before.digest);
+}
+
 /// Stored digests outlive a version of the program: if this one changes, raise
 /// [`DIGEST_VERSION`].
 #[test]

@@ -35,6 +35,7 @@ pub(in crate::external) fn traits_to_wire(
 ) -> proto::LoadBalancerTraits {
     let LoadBalancerTraits {
         annotations,
+        own_annotations,
         protocols,
         dual_stack,
         member_ids,
@@ -48,6 +49,7 @@ pub(in crate::external) fn traits_to_wire(
     } = traits;
     proto::LoadBalancerTraits {
         annotations: annotations.clone(),
+        own_annotations: own_annotations.clone(),
         protocols: protocols.iter().map(|protocol| protocol_to_wire(*protocol).into()).collect(),
         dual_stack: Some(*dual_stack),
         member_ids: Some(*member_ids),
@@ -66,6 +68,7 @@ pub(in crate::external) fn traits_from_wire(
 ) -> LoadBalancerTraits {
     let proto::LoadBalancerTraits {
         annotations,
+        own_annotations,
         protocols,
         dual_stack,
         member_ids,
@@ -85,6 +88,8 @@ pub(in crate::external) fn traits_from_wire(
     LoadBalancerTraits {
         // An empty beginning would make every annotation a configuration.
         annotations: annotations.into_iter().filter(|start| !start.is_empty()).collect(),
+        // A `*` alone would leave no configuration at all.
+        own_annotations: own_annotations.into_iter().filter(|own| own != "*").collect(),
         protocols,
         dual_stack: dual_stack.unwrap_or(false),
         member_ids: member_ids.unwrap_or(false),
@@ -148,6 +153,15 @@ pub(in crate::external) fn waiting_from_wire(wire: proto::InProgress) -> Waiting
         id: id.filter(|id| !id.is_empty()),
         request_id: line(request_id),
     }
+}
+
+pub(in crate::external) fn members_set_from_wire(wire: proto::MembersSet) -> Option<String> {
+    version(wire.version)
+}
+
+/// The version of a load balancer. An empty one is none.
+fn version(wire: Option<String>) -> Option<String> {
+    wire.filter(|version| !version.is_empty())
 }
 
 /// One line of the provider's, if it is not empty.
@@ -343,7 +357,7 @@ impl TryFrom<proto::LoadBalancer> for LoadBalancer {
             // A digest that cannot be read is one of another version.
             digest: wire.digest.and_then(|digest| digest.parse().ok()),
             phase,
-            version: wire.version.filter(|version| !version.is_empty()),
+            version: version(wire.version),
             members: members.transpose().map_err(|error| about(&error.message))?,
             ingress: ingress.map_err(|error: CloudError| about(&error.message))?,
             annotations,

@@ -134,10 +134,10 @@ fn previewed(
 fn changed(
     owner: &str,
     at: usize,
-    answer: Result<Progress<()>, CloudError>,
+    answer: Result<Progress<Option<String>>, CloudError>,
 ) -> proto::SetMembersItem {
     let answer = match answer {
-        Ok(Progress::Done(())) => Changed::Done(proto::MembersSet {}),
+        Ok(Progress::Done(version)) => Changed::Done(proto::MembersSet { version }),
         Ok(Progress::InProgress(waiting)) => Changed::InProgress(waiting_to_wire(&waiting)),
         Ok(Progress::Elsewhere(reason)) => Changed::Elsewhere(elsewhere(reason)),
         Err(error) => Changed::Error((&error).into()),

@@ -8,7 +8,7 @@ use ccm_cloud::{
 };
 use tokio::time::Instant;
 
-use super::{FLOATING, NOTE, SimBalancer, State, store::Store};
+use super::{FLOATING, NOTE, OWN_ID, SimBalancer, State, store::Store};
 
 impl SimBalancer {
     /// Whose it is, as this cluster sees it.
@@ -27,6 +27,11 @@ impl SimBalancer {
             }
             _ => Title::Foreign,
         }
+    }
+
+    /// Its version as the provider shows it.
+    pub(super) fn shown_version(&self) -> String {
+        self.version.to_string()
     }
 
     /// Whether a list of this scope shows it.
@@ -68,15 +73,16 @@ impl Store {
             warning: false,
         });
         let cost = if floating.is_some() { "with a floating address" } else { "internal" };
-        let annotation = ("sim-status/load-balancer-id".to_owned(), Some(id.to_owned()));
+        let annotations = ["sim-status/load-balancer-id", OWN_ID]
+            .map(|key| (key.to_owned(), Some(id.to_owned())));
         Ok(LoadBalancer {
             title: balancer.title(cluster),
             digest: self.digest(balancer, floating, deep),
             phase,
-            version: Some(balancer.version.to_string()),
+            version: Some(balancer.shown_version()),
             members: deep.then(|| balancer.members.clone()),
             ingress: self.ingress(balancer, floating),
-            annotations: BTreeMap::from([annotation]),
+            annotations: BTreeMap::from(annotations),
             notes: note.into_iter().collect(),
             age: Some(now.saturating_duration_since(balancer.created)),
             cost: Some(cost.to_owned()),

@@ -52,12 +52,12 @@ impl Store {
         Ok(changes.iter().map(ToString::to_string).collect())
     }
 
-    /// Changes members.
+    /// Changes members. Done with the version after it.
     pub(super) fn set_members(
         &mut self,
         change: &MemberChange,
         context: &Context,
-    ) -> Result<Progress<()>, CloudError> {
+    ) -> Result<Progress<Option<String>>, CloudError> {
         let MemberChange { owner, id, members: wanted, front_end } = change;
         self.fence(owner, context.term)?;
         let traits = &self.settings.traits;
@@ -82,11 +82,14 @@ impl Store {
         }
         let families = balancer.families();
         let Some((add, remove)) = members(&balancer.members, wanted, &families, traits) else {
-            return Ok(Progress::Done(()));
+            return Ok(Progress::Done(self.version(id)));
         };
         self.apply(id, &Change::Members { add, remove }, None, None, context);
         let ready = self.balancers.get(id).is_some_and(|it| it.state == State::Ready);
-        Ok(if ready { Progress::Done(()) } else { Progress::InProgress(self.waiting(id)) })
+        Ok(match ready {
+            true => Progress::Done(self.version(id)),
+            false => Progress::InProgress(self.waiting(id)),
+        })
     }
 
     /// The load balancer that a request is about, and the changes that are left.
@@ -161,6 +164,10 @@ impl Store {
             Title::Adoptable { .. } => Ok(id.to_owned()),
             _ => Err(not_of(owner, balancer)),
         }
+    }
+
+    fn version(&self, id: &str) -> Option<String> {
+        self.balancers.get(id).map(SimBalancer::shown_version)
     }
 
     /// Whether the cloud works on this load balancer.

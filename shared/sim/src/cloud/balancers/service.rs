@@ -1,10 +1,12 @@
 //! The provider contract over the load balancers: batches, faults, lost answers.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, ErrorKind, LoadBalancer,
     LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, Owner, Permit, Progress,
-    Scope, Unwanted, Wanted,
+    Scope, Unwanted, Wanted, repeated,
 };
 use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, sleep_until};
@@ -105,7 +107,7 @@ impl LoadBalancers for SimCloud {
         &'a self,
         changes: &'a [MemberChange],
         call: Call,
-    ) -> Answers<'a, Progress<()>> {
+    ) -> Answers<'a, Progress<Option<String>>> {
         self.batch(
             changes,
             call,
@@ -210,7 +212,15 @@ impl SimCloud {
         });
         let effect = self.strike(operation, items.len(), call).await?;
         let mut batch = Batch { answers: Vec::new(), unanswered: Vec::new(), permit };
+        let mut refused = match operation.writes() {
+            true => repeated(items.iter().map(work.owner)),
+            false => BTreeMap::new(),
+        };
         for (at, (item, found)) in items.iter().zip(found).enumerate() {
+            if let Some(error) = refused.remove(&at) {
+                batch.answers.push((at, Err(error)));
+                continue;
+            }
             let names = [(work.owner)(item).to_string()];
             let context = Context {
                 now: Instant::now(),

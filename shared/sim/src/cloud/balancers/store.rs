@@ -127,7 +127,7 @@ impl Store {
         let latest = self.terms.entry(owner.cluster.uid.clone()).or_insert(term);
         if term < *latest {
             let why = format!("term {term} is over: a write of term {latest} has been seen");
-            return Err(CloudError::new(ErrorKind::Conflict, why).about("term"));
+            return Err(CloudError::new(ErrorKind::Stale, why).about("term"));
         }
         *latest = term;
         Ok(())

@@ -1,8 +1,8 @@
 //! Members: nothing is removed by a mistake.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{ErrorKind, Member, Members, Progress, Wanted};
+use ccm_cloud::{Depth, ErrorKind, Member, Members, Progress, Wanted};
 use ccm_sim::cloud::balancers::WriteKind;
 
 use super::world::{changed, member, members, wanted, with, without_time};
@@ -17,7 +17,7 @@ pub async fn a_thin_view_removes_no_member(way: Way) {
     assert_eq!(five.len(), 5);
     rig.written();
     for thin in [members(&[], &[]), members(&[2], &[]), members(&[4, 5], &[9])] {
-        assert_eq!(rig.set_members("web", &id, thin.clone()).await, Ok(Progress::Done(())));
+        rig.members_set("web", &id, thin.clone()).await;
         let Ok(Progress::Done(_)) = rig.ensure(&Wanted { members: thin, ..all.clone() }).await
         else {
             panic!("not done")
@@ -35,12 +35,12 @@ pub async fn the_last_member_stays(way: Way) {
     let mut web = wanted("web");
     let id = rig.settle(&web).await.id;
     let none = members(&[], &[1, 2, 3]);
-    assert_eq!(rig.set_members("web", &id, none.clone()).await, Ok(Progress::Done(())));
+    rig.members_set("web", &id, none.clone()).await;
     let last = rig.nodes("web");
     assert_eq!(last.len(), 1);
     rig.written();
     web.members = none.clone();
-    assert_eq!(rig.set_members("web", &id, none).await, Ok(Progress::Done(())));
+    rig.members_set("web", &id, none).await;
     assert!(matches!(rig.ensure(&web).await, Ok(Progress::Done(_))));
     assert_eq!((rig.nodes("web"), rig.written()), (last, Vec::new()));
     // It leaves when another one comes. One that cannot come is none.
@@ -64,7 +64,7 @@ pub async fn members_follow_while_the_configuration_is_wrong(way: Way) {
     rig.written();
     let wrong = with(&wanted("web"), "sim/floating", "maybe");
     assert_eq!(rig.ensure(&wrong).await.unwrap_err().kind, ErrorKind::Invalid);
-    assert_eq!(rig.set_members("web", &id, members(&[4], &[1])).await, Ok(Progress::Done(())));
+    rig.members_set("web", &id, members(&[4], &[1])).await;
     let written = rig.written();
     assert_eq!((written.len(), written[0].kind), (1, WriteKind::Members));
     assert_eq!(rig.nodes("web"), ["node-2", "node-3", "node-4"]);
@@ -90,10 +90,33 @@ pub async fn a_bad_member_affects_no_others(way: Way) {
     let moved = Member { addresses: member(33).addresses, ..member(3) };
     let present: Arc<[Member]> = [known, member(2), moved.clone(), new, member(5)].into();
     let change = Members { present, ..Members::default() };
-    assert_eq!(rig.set_members("web", &id, change).await, Ok(Progress::Done(())));
+    rig.members_set("web", &id, change).await;
     assert_eq!(rig.nodes("web"), ["node-1", "node-2", "node-3", "node-5"]);
     let after = rig.only("web").members;
     assert_eq!(after[..2], before[..2], "one without an address stays as it was");
     let third = after.iter().find(|member| member.node == "node-3").unwrap();
     assert!(moved.is_shown_as(third), "one with another address is replaced");
+}
+
+/// The audit compares versions: it must know that of our own write.
+pub async fn a_change_of_members_answers_with_its_version(way: Way) {
+    let rig = Rig::new(way).await;
+    let created = rig.settle(&wanted("web")).await;
+    let id = created.id.as_str();
+    let version = rig.members_set("web", id, members(&[4], &[1])).await;
+    let shown = async || rig.shown(id, Depth::Summary).await.version;
+    assert!(version.is_some() && version != created.version, "{version:?}");
+    assert_eq!(shown().await, version);
+    let again = rig.members_set("web", id, members(&[4], &[1])).await;
+    assert_eq!((again, rig.written().len()), (version.clone(), 2), "nothing was to change");
+    // Somebody else's write changes it, and it is not what we were told.
+    rig.sim.balancers().update(id, |balancer| balancer.members.clear());
+    assert_ne!(shown().await, version);
+    // While the cloud works there is no version yet; the next call has it.
+    rig.sim.balancers().configure(|settings| settings.times.members = Duration::from_millis(1));
+    let answer = rig.set_members("web", id, members(&[5], &[])).await.unwrap();
+    assert!(matches!(answer, Progress::InProgress(_)), "{answer:?}");
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let version = rig.members_set("web", id, members(&[5], &[])).await;
+    assert_eq!(version, shown().await);
 }

@@ -2,8 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use ccm_base::RetryClass;
 use ccm_cloud::{
-    ClusterId, Depth, ErrorKind, Phase, Progress, ProofMethod, Scope, Title, Unwanted, Wanted,
+    CloudError, ClusterId, Depth, ErrorKind, Phase, Progress, ProofMethod, Scope, Title, Unwanted,
+    Wanted,
 };
 use ccm_sim::{
     cloud::{
@@ -189,14 +191,13 @@ pub async fn a_former_leader_is_refused(way: Way) {
             rig.delete(&unwanted("web", None)).await.err(),
         ];
         for error in &errors {
-            assert_eq!(
-                error.as_ref().map(|error| error.kind),
-                fences.then_some(ErrorKind::Conflict)
-            );
+            assert_eq!(error.as_ref().map(|error| error.kind), fences.then_some(ErrorKind::Stale));
         }
         if fences {
             let subjects = errors.iter().flatten().map(|error| error.subject.as_deref());
             assert_eq!(subjects.collect::<Vec<_>>(), [Some("term"); 3]);
+            let mut classes = errors.iter().flatten().map(CloudError::class);
+            assert!(classes.all(|class| class == RetryClass::Permanent), "another one leads");
         }
         assert_eq!(rig.written().len(), if fences { 0 } else { 3 });
         // It may look, and the next leader may write.

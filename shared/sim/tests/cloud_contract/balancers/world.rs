@@ -131,7 +131,7 @@ pub fn without_time(mut balancer: SimBalancer) -> SimBalancer {
 }
 
 /// All answers, in order. Each item must have one.
-async fn gather<T>(answers: Answers<'_, T>, items: usize) -> Vec<Result<T, CloudError>> {
+pub async fn gather<T>(answers: Answers<'_, T>, items: usize) -> Vec<Result<T, CloudError>> {
     let mut answers: Vec<_> = answers.collect().await;
     answers.sort_by_key(|(item, _)| *item);
     assert!(answers.iter().map(|(item, _)| *item).eq(0..items), "one answer for each item");
@@ -175,10 +175,18 @@ impl Rig {
         name: &str,
         id: &str,
         members: Members,
-    ) -> Result<Progress<()>, CloudError> {
+    ) -> Result<Progress<Option<String>>, CloudError> {
         let change =
             MemberChange { owner: owner(name), id: id.to_owned(), members, front_end: None };
         gather(self.balancers().set_members(&[change], call()), 1).await.remove(0)
+    }
+
+    /// Changes members, which must be done at once. Returns the version.
+    pub async fn members_set(&self, name: &str, id: &str, members: Members) -> Option<String> {
+        match self.set_members(name, id, members).await {
+            Ok(Progress::Done(version)) => version,
+            other => panic!("not done: {other:?}"),
+        }
     }
 
     pub async fn delete(&self, unwanted: &Unwanted) -> Result<Progress<AbsenceProof>, CloudError> {

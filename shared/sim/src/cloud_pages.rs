@@ -1,0 +1,168 @@
+//! The simulated cloud's pages: its contents, counters, settings and faults over plain HTTP, for a
+//! person with `curl`. Controllers use the external protocol instead.
+
+mod contents;
+mod faults;
+mod requests;
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use ccm_net::{Accepted, Incoming};
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::{body::Body, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    faults::{FaultRequest, Faults},
+    requests::{InstanceRequest, SettingsRequest},
+};
+use crate::cloud::SimCloud;
+
+/// The largest request.
+const MAX_BODY: usize = 64 * 1024;
+
+/// What `GET /` answers.
+pub const HELP: &str = "\
+GET    /contents              instances, load balancers, floating addresses
+POST   /instances             add one, or replace the one with this ID:
+                              {\"name\": \"node-1\", \"id\": \"i-1\", \"addresses\": [\"10.0.0.1\"], \"externalAddresses\": [],
+                               \"zone\": \"a\", \"region\": \"r\", \"type\": \"t\", \"labels\": {}, \"power\": \"running|stopped|changing\"}
+DELETE /instances/ID          delete it, by ID or name
+DELETE /load-balancers/ID     delete it out of band; its floating address stays
+GET    /counters              calls by operation, nodes and load balancers in them, accepted writes
+DELETE /counters              start at zero
+GET    /settings              how long the cloud works after a write, and what it can do
+POST   /settings              change some: {\"create\": \"30s\", \"configure\": \"5s\", \"members\": \"2s\", \"delete\": \"10s\",
+                               \"checkAfter\": \"1s\", \"fences\": true, \"nested\": true, \"hostnames\": false}
+GET    /faults                those that are active
+POST   /faults                add one: {\"effect\": EFFECT, ...}, with any of
+                              operation (as in /counters), times, skip, lasting (\"1m\"), probability (0 to 1).
+                              On whole calls:
+                                delay         with delay (\"5s\")
+                                throttle      with retryAfter (\"2s\") if the cloud asks for it
+                                error         with kind (\"quota_exceeded\") and message
+                                hang          no answer
+                                empty_list, wrong_project
+                              On single load balancers, with owners ([\"namespace/name\"]; [] for all):
+                                error, hang   as above, for these alone
+                                lose_answer   the change is made, its answer is lost
+                                late          the answer is lost, the change is made after delay
+                                break         the cloud fails to carry it out; with person: true it needs one
+                                stick         the cloud never ends carrying it out
+DELETE /faults                end all
+DELETE /faults/ID             end one
+";
+
+/// Why a request was refused, in one line.
+struct Refusal(StatusCode, String);
+
+impl Refusal {
+    fn invalid(what: impl Into<String>) -> Self {
+        Self(StatusCode::BAD_REQUEST, what.into())
+    }
+
+    fn missing(what: impl Into<String>) -> Self {
+        Self(StatusCode::NOT_FOUND, what.into())
+    }
+}
+
+/// The pages of one cloud.
+struct Pages {
+    cloud: SimCloud,
+    faults: Mutex<Faults>,
+}
+
+/// Serves the pages on `listener` until `stop` is cancelled.
+pub async fn serve(cloud: SimCloud, listener: TcpListener, stop: CancellationToken) {
+    let pages = Arc::new(Pages { cloud, faults: Mutex::default() });
+    let converse = move |stream: Accepted<TcpStream>, _| {
+        let pages = Arc::clone(&pages);
+        let service = service_fn(move |request| {
+            let pages = Arc::clone(&pages);
+            async move { Ok::<_, Infallible>(pages.respond(request).await) }
+        });
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .serve_connection(TokioIo::new(stream), service)
+    };
+    let incoming = Incoming { listener, tls: None, most: 64, grace: Duration::ZERO };
+    incoming.serve(&stop, converse).await;
+}
+
+impl Pages {
+    async fn respond<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    where
+        B: Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (head, body) = request.into_parts();
+        let answer = match Limited::new(body, MAX_BODY).collect().await {
+            Ok(body) => self.answer(&head.method, head.uri.path(), &body.to_bytes()),
+            Err(error) => Err(Refusal::invalid(format!("the body cannot be read: {error}"))),
+        };
+        let (status, kind, text) = match answer {
+            Ok(Value::String(text)) => (StatusCode::OK, "text/plain", text),
+            Ok(value) => (StatusCode::OK, "application/json", format!("{value:#}\n")),
+            Err(Refusal(status, what)) => (status, "text/plain", format!("{what}\n")),
+        };
+        let mut response = Response::new(Full::from(text));
+        *response.status_mut() = status;
+        let kind = header::HeaderValue::from_static(kind);
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    }
+
+    fn answer(&self, method: &Method, path: &str, body: &[u8]) -> Result<Value, Refusal> {
+        let (page, name) = match path.trim_start_matches('/').split_once('/') {
+            Some((page, name)) => (page, Some(name)),
+            None => (path.trim_start_matches('/'), None),
+        };
+        let balancers = self.cloud.balancers();
+        match (method.as_str(), page, name) {
+            ("GET", "", None) => Ok(HELP.into()),
+            ("GET", "contents", None) => Ok(contents::contents(&self.cloud)),
+            ("POST", "instances", None) => read::<InstanceRequest>(body)?.add(&self.cloud),
+            ("DELETE", "instances", Some(name)) => self.remove_instance(name),
+            ("DELETE", "load-balancers", Some(id)) => match balancers.remove(id) {
+                Some(_) => Ok(json!({"deleted": id})),
+                None => Err(Refusal::missing(format!("no load balancer has the ID {id:?}"))),
+            },
+            ("GET", "counters", None) => Ok(contents::counters(&self.cloud)),
+            ("DELETE", "counters", None) => {
+                self.cloud.reset_calls();
+                balancers.reset_writes();
+                Ok(contents::counters(&self.cloud))
+            }
+            ("GET", "settings", None) => Ok(contents::settings(&balancers.settings())),
+            ("POST", "settings", None) => read::<SettingsRequest>(body)?.apply(balancers),
+            ("GET", "faults", None) => Ok(self.faults.lock().list(self.cloud.faults())),
+            ("POST", "faults", None) => {
+                let request = read::<FaultRequest>(body)?;
+                self.faults.lock().add(self.cloud.faults(), request)
+            }
+            ("DELETE", "faults", None) => Ok(self.faults.lock().clear(self.cloud.faults())),
+            ("DELETE", "faults", Some(id)) => self.faults.lock().end(self.cloud.faults(), id),
+            _ => Err(Refusal::missing(format!("no page {method} {path}; GET / lists them"))),
+        }
+    }
+
+    fn remove_instance(&self, name: &str) -> Result<Value, Refusal> {
+        let by_name = || self.cloud.find(name).and_then(|found| self.cloud.remove(&found.id));
+        match self.cloud.remove(name).or_else(by_name) {
+            Some(instance) => Ok(json!({"deleted": instance.id})),
+            None => Err(Refusal::missing(format!("no instance has the ID or name {name:?}"))),
+        }
+    }
+}
+
+/// A request in JSON. The error is one line that names the field.
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(body).map_err(|error| Refusal::invalid(format!("the body: {error}")))
+}
