@@ -196,13 +196,13 @@ impl Lanes {
         let started = Instant::now();
         let questions: Vec<MemberChange> = asked.iter().map(|one| one.question.clone()).collect();
         let answers = balancers.set_members(&questions, self.handles.call(false));
-        let done = |asked: &Asked<MemberChange>, entry: &mut Entry, (): ()| {
+        let done = |asked: &Asked<MemberChange>, entry: &mut Entry, version: Option<String>| {
             if let Some(members) = &asked.members {
                 entry.membership.applied(members);
             }
             // Our own write is not to look like another one's.
             if let Known::There(balancer) = &mut entry.state.known {
-                balancer.version = None;
+                balancer.version = version;
             }
         };
         self.answers(lane, asked, answers, done).await;
