@@ -2,6 +2,7 @@
 
 pub mod lifecycle;
 pub mod node;
+pub mod service;
 
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ pub fn arguments(program: &str) -> &'static [&'static str] {
     match program {
         node::PROGRAM => node::ARGUMENTS,
         lifecycle::PROGRAM => lifecycle::ARGUMENTS,
+        service::PROGRAM => service::ARGUMENTS,
         _ => &[],
     }
 }

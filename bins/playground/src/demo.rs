@@ -119,6 +119,28 @@ impl Demo {
         Ok(())
     }
 
+    /// Creates an object.
+    pub fn create(&self, object: Value) -> Result<()> {
+        self.server.create(object)?;
+        Ok(())
+    }
+
+    /// An object of this kind, by `NAME` or `NAMESPACE/NAME`.
+    pub fn object(&self, plural: &str, key: &str) -> Option<Value> {
+        self.server.get(plural, key)
+    }
+
+    /// All objects of a kind.
+    pub fn objects(&self, plural: &str) -> Vec<Value> {
+        self.server.list(plural)
+    }
+
+    /// Deletes an object, as a user does.
+    pub fn delete(&self, plural: &str, key: &str) -> Result<()> {
+        self.server.delete(plural, key)?;
+        Ok(())
+    }
+
     /// Sets the node's condition Ready, as its kubelet does or, when kubelet does not report,
     /// kube-controller-manager.
     pub fn set_ready(&self, name: &str, status: &str) -> Result<()> {

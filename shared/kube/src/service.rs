@@ -1,11 +1,14 @@
 //! How Services are read.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use ccm_objects::{
     IngressPort, Service, ServiceCondition, ServiceDetails, ServiceIngress, ServicePort, Shared,
     service_keys,
 };
 use kube::core::NamespaceResourceScope;
 use serde::de::IgnoredAny;
+use serde_json::value::to_raw_value;
 
 use crate::{
     intern::intern,
@@ -58,12 +61,31 @@ impl Kind for Service {
             has_finalizer: finalizers.iter().any(|name| name == service_keys::CLEANUP),
             is_load_balancer: spec.text("type").as_deref() == Some("LoadBalancer"),
             details: None,
+            json: None,
         };
         if service.concerns_load_balancers() {
             service.details = Some(Box::new(details(metadata, &spec, &object.object("status"))));
+            service.json = json(metadata, object);
         }
         service
     }
+}
+
+/// Metadata and spec, without what is large and describes nothing.
+fn json(metadata: &Fields<'_>, object: &Fields<'_>) -> Option<Arc<str>> {
+    let annotations = metadata.object("annotations");
+    let annotations = to_raw_value(&annotations.without(&[service_keys::LAST_APPLIED])).ok()?;
+    let mut metadata = metadata.without(&["managedFields", "resourceVersion", "annotations"]);
+    metadata.insert("annotations", &annotations);
+    let metadata = to_raw_value(&metadata).ok()?;
+    let (kind, version) = (to_raw_value("Service").ok()?, to_raw_value("v1").ok()?);
+    let whole = BTreeMap::from([
+        ("apiVersion", &*version),
+        ("kind", &kind),
+        ("metadata", &metadata),
+        ("spec", object.raw("spec")?),
+    ]);
+    serde_json::to_string(&whole).ok().map(Into::into)
 }
 
 fn details(metadata: &Fields<'_>, spec: &Fields<'_>, status: &Fields<'_>) -> ServiceDetails {

@@ -134,6 +134,17 @@ impl<'a> Fields<'a> {
         value(self.0.get(key)?)
     }
 
+    /// A field as it was sent, without parsing it.
+    pub fn raw(&self, key: &str) -> Option<&'a RawValue> {
+        self.0.get(key).copied()
+    }
+
+    /// All fields but these as JSON.
+    pub fn without(&self, keys: &[&str]) -> BTreeMap<&str, &'a RawValue> {
+        let others = self.0.iter().filter(|(key, _)| !keys.contains(&key.as_str()));
+        others.map(|(key, value)| (key.as_str(), *value)).collect()
+    }
+
     /// A text. Absent and empty are the same in Kubernetes.
     pub fn text(&self, key: &str) -> Option<String> {
         self.get(key).filter(|text: &String| !text.is_empty())

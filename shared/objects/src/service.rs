@@ -1,14 +1,14 @@
 //! A Service, reduced to what matters for its load balancer.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{ObjectRef, Shared};
 
-/// A Service. Equality ignores the resource version: a write that changed nothing relevant here
-/// is not a change.
+/// A Service. Equality ignores the resource version and the JSON: a write that changed nothing
+/// relevant here is not a change.
 #[derive(Clone, Debug, Default)]
 pub struct Service {
     /// `<namespace>/<name>`.
@@ -26,6 +26,9 @@ pub struct Service {
     /// Everything else. None for a Service that is not of this type and has not the finalizer:
     /// clusters have thousands of those.
     pub details: Option<Box<ServiceDetails>>,
+    /// Metadata and spec as JSON, without `managedFields` and what `kubectl apply` keeps, for
+    /// providers that want the whole Service. None if `details` is.
+    pub json: Option<Arc<str>>,
 }
 
 /// What describes the load balancer of a Service, and what is known about it.

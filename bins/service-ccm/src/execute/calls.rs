@@ -149,7 +149,8 @@ impl Lanes {
         let front_end = desired(&due.service, &self.handles.cluster, &traits).front_end;
         let settings = front_end.map(|one| one.settings.clone()).unwrap_or_default();
         let owner = self.owner(&due.service);
-        let question = Unwanted { owner, known, duplicate, settings, service: None };
+        let service = traits.wants_service.then(|| due.service.json.clone()).flatten();
+        let question = Unwanted { owner, known, duplicate, settings, service };
         if !duplicate && question.known.is_some() {
             self.handles.reports.deleting(&due.service);
         }

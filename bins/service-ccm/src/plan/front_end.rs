@@ -66,7 +66,7 @@ pub fn desired(service: &Service, cluster: &ClusterId, traits: &LoadBalancerTrai
         traffic: reading.traffic(),
         class: details.class.as_deref().map(str::to_owned),
         settings: reading.settings(),
-        service: None,
+        service: traits.wants_service.then(|| service.json.clone()).flatten(),
     };
     front_end.digest = digest(&front_end);
     let problems = reading.problems;

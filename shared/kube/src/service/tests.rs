@@ -101,3 +101,16 @@ fn defaults_are_those_of_the_api_server() {
     let service = read(&json!({"metadata": metadata, "spec": spec}));
     assert_eq!(service.details.unwrap().client_ip_affinity, Some(DEFAULT_AFFINITY));
 }
+
+/// For providers that want the whole Service: what describes it, and nothing that is large.
+#[test]
+fn the_whole_service_has_metadata_and_spec() {
+    let service = read(&whole());
+    let json: Value = serde_json::from_str(service.json.as_deref().expect("JSON")).unwrap();
+    let mut expect = whole();
+    expect.as_object_mut().unwrap().remove("status");
+    let metadata = expect["metadata"].as_object_mut().unwrap();
+    metadata.remove("resourceVersion");
+    metadata.insert("annotations".to_owned(), json!({"example.com/a": ""}));
+    assert_eq!(json, expect);
+}
