@@ -7,7 +7,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use ccm_sim::{
     poll,
-    program::{Launch, Program},
+    program::{Launch, Program, Signal},
 };
 use ccm_tests::{
     cluster::{
@@ -39,8 +39,9 @@ struct World {
     folder: tempfile::TempDir,
 }
 
-/// Prints how soon blindness is shown, and where the Lease goes.
-pub async fn measure() -> Result<()> {
+/// Prints how soon blindness is shown, and where the Lease goes: in all cases, or only where
+/// both replicas are blind.
+pub async fn measure(all: bool) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("quartet-blind-").tempdir()?;
     let cluster = Arc::new(Cluster::start(Kind::Real).await?);
     let account = Account::create(cluster.clone(), "node-ccm", folder.path()).await?;
@@ -48,12 +49,17 @@ pub async fn measure() -> Result<()> {
     let env = Env::of(Fixture::new(cluster.clone(), accounts, SHOWN).await?).await?;
     env.add_node(BEAT).await?;
     let world = World { cluster, account, env, folder };
-    world.restored("versions far behind", 30).await?;
-    world.restored("versions just behind", 0).await?;
+    if all {
+        world.restored("versions far behind", 30).await?;
+        world.restored("versions just behind", 0).await?;
+    }
     let _beats = world.beats();
-    world.behind_proxy(Watches::Swallow).await?;
-    world.behind_proxy(Watches::Cut).await?;
-    world.without_right().await?;
+    if all {
+        world.behind_proxy(Watches::Swallow).await?;
+        world.behind_proxy(Watches::Cut).await?;
+        world.without_right().await?;
+    }
+    world.both_behind_proxies().await?;
     let World { cluster, account, env, folder } = world;
     drop((account, env, folder));
     Arc::into_inner(cluster).context("it is not in use")?.stop().await
@@ -100,9 +106,7 @@ impl World {
     /// The leader's watches are treated badly, the standby's are not.
     async fn behind_proxy(&self, watches: Watches) -> Result<()> {
         println!("\n-- the leader's watches behind a proxy: {watches:?}");
-        let proxy = WatchProxy::start(self.account.kubeconfig(), self.folder.path()).await?;
-        let cloud = self.env.served.config();
-        let launch = Launch::controller("node-ccm", proxy.kubeconfig(), "external", cloud);
+        let (proxy, launch) = self.proxied().await?;
         let mut leader = self.env.start(&launch).await?;
         let standby = self.env.start_standby(&self.env.node_ccm()).await?;
         let start = Instant::now();
@@ -126,6 +130,64 @@ impl World {
         println!("ready {} after the end of the fault", seconds(start.elapsed()));
         ensure!(shown <= SHOWN && moved <= MOVED, "too late");
         finish([again, standby]).await
+    }
+
+    /// A proxy, and a program behind it.
+    async fn proxied(&self) -> Result<(WatchProxy, Launch)> {
+        let proxy = WatchProxy::start(self.account.kubeconfig(), self.folder.path()).await?;
+        let cloud = self.env.served.config();
+        let launch = Launch::controller("node-ccm", proxy.kubeconfig(), "external", cloud);
+        Ok((proxy, launch))
+    }
+
+    /// The watches of both are swallowed. Where no replica sees, none leads, also when both are
+    /// started again.
+    async fn both_behind_proxies(&self) -> Result<()> {
+        println!("\n-- the watches of both replicas swallowed");
+        let ((one, first), (other, second)) = tokio::try_join!(self.proxied(), self.proxied())?;
+        let mut leader = self.env.start(&first).await?;
+        let standby = self.env.start_standby(&second).await?;
+        let start = Instant::now();
+        let treat = |watches| [&one, &other].map(|proxy| proxy.treat(watches));
+        treat(Watches::Swallow);
+        tokio::try_join!(not_ready(&leader), not_ready(&standby))?;
+        let shown = start.elapsed();
+        println!("shown by both after {} (wanted: below 60 s)", seconds(shown));
+        let ended = leader.wait(2 * MOVED).await?;
+        println!("the leader ended with {ended} after {}", seconds(start.elapsed()));
+
+        let mut pods = [(&first, leader), (&second, standby)];
+        let (mut holders, mut restarts) = (Vec::new(), 0);
+        for minute in 0..MOVED.as_secs() / 60 {
+            for (launch, program) in &mut pods {
+                // A rollout in the second minute; otherwise as the kubelet does.
+                if minute == 1 && is_running(program) {
+                    program.signal(Signal::TERM)?;
+                    program.wait(SHOWN).await?;
+                }
+                if !is_running(program) {
+                    *program = self.env.start_only(launch)?;
+                    restarts += 1;
+                }
+            }
+            holders.extend(self.holders(Duration::from_mins(1)).await?);
+        }
+        holders.dedup();
+        println!(
+            "holders of the Lease in three minutes with {restarts} restarts: {holders:?} (wanted: none)"
+        );
+
+        let start = Instant::now();
+        treat(Watches::Pass);
+        let [(_, one), (_, other)] = pods;
+        poll::until("a leader", 2 * BACK, || async {
+            Ok((one.leads().await? || other.leads().await?).then_some(()))
+        })
+        .await?;
+        let leads = start.elapsed();
+        println!("a leader {} after the end of the fault (wanted: below 60 s)", seconds(leads));
+        ensure!(holders == [""] && shown <= SHOWN && leads <= BACK, "not as wanted");
+        finish([one, other]).await
     }
 
     /// Both lose the right to watch nodes.

@@ -74,6 +74,8 @@ enum What {
     Corrections,
     /// Watches that do not work, and who leads then; only by name.
     Blind,
+    /// Of these only the case that no replica's watches work.
+    BlindBoth,
     /// The gap between two leaders.
     Takeover,
     /// Two candidates for a Lease, and all that can happen to them.
@@ -90,8 +92,8 @@ enum What {
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
     // The times of the protocol, not of the program.
-    if arguments.what == What::Blind {
-        return blind::measure().await;
+    if matches!(arguments.what, What::Blind | What::BlindBoth) {
+        return blind::measure(arguments.what == What::Blind).await;
     }
     if cfg!(debug_assertions) {
         bail!("figures of a debug build mean nothing: use `make bench`");
