@@ -1,4 +1,5 @@
-"""A provider for machines that are listed in a file, as a side-car in Python.
+"""A provider for machines that are listed in a file, and for load balancers in memory, as a
+side-car in Python.
 
     pip install grpcio grpcio-tools grpcio-status
     python -m grpc_tools.protoc -I shared/providers/proto --python_out=. --grpc_python_out=. \
@@ -12,6 +13,7 @@ import concurrent.futures
 import json
 import signal
 import sys
+import threading
 
 import grpc
 from google.protobuf import any_pb2
@@ -88,7 +90,11 @@ class Provider(services.ProviderServicer):
 
     def Describe(self, request, context):
         return pb.DescribeResponse(
-            provider="metal", schemes=[SCHEME], capabilities=["instances"], protocol_revision=2
+            provider="metal",
+            schemes=[SCHEME],
+            capabilities=["instances", "load-balancers"],
+            protocol_revision=3,
+            load_balancers=pb.LoadBalancerTraits(stores_digest=True, max_batch=100),
         )
 
     def Health(self, request, context):
@@ -132,11 +138,230 @@ class Instances(services.InstancesServicer):
         )
 
 
+def error(kind, message, subject):
+    """The answer about one load balancer that failed."""
+    return {"error": pb.Error(kind=kind, message=message, subject=subject)}
+
+
+def conflict(balancer_id, owner):
+    message = f"it does not belong to {owner.namespace}/{owner.name}"
+    return error(pb.ERROR_KIND_CONFLICT, message, f"load balancer {balancer_id}")
+
+
+def same(owner, other):
+    """UIDs identify; names are for people."""
+    return (owner.cluster.uid, owner.uid) == (other.cluster.uid, other.uid)
+
+
+def as_stored(member):
+    """A member with the one address that connections go to. None if it has none."""
+    for kind in (pb.ADDRESS_KIND_INTERNAL_IP, pb.ADDRESS_KIND_EXTERNAL_IP):
+        for address in member.addresses:
+            if address.kind == kind and "." in address.address:
+                return pb.Member(node=member.node, addresses=[address])
+    return None
+
+
+def after_change(members, change):
+    """What is in neither list stays. So does the last member, and one that has no address now."""
+    present = {member.node for member in change.present}
+    absent = {member.node for member in change.absent} - present
+    after = {member.node: member for member in members if member.node not in absent}
+    stored = [as_stored(member) for member in change.present]
+    after.update({member.node: member for member in stored if member})
+    return list(after.values()) or list(members[-1:])
+
+
+def wrong(front_end):
+    """What these load balancers cannot be."""
+    invalid = pb.ERROR_KIND_INVALID
+    if list(front_end.families) != [pb.IP_FAMILY_V4]:
+        return error(invalid, "only IPv4 is offered", "families")
+    if front_end.address:
+        return error(invalid, "addresses cannot be chosen", f"address {front_end.address}")
+    if not front_end.ports:
+        return error(invalid, "a load balancer needs a port", "ports")
+    for port in front_end.ports:
+        if port.protocol != pb.TRANSPORT_PROTOCOL_TCP:
+            return error(invalid, "only TCP is offered", f"port {port.port}")
+    return None
+
+
+class Balancer:
+    """One load balancer, as a cloud would store it."""
+
+    def __init__(self, number, front_end):
+        self.id = f"lb-{number:05}"
+        self.ip = f"198.51.{100 + number // 250 % 100}.{number % 250 + 1}"
+        self.front_end = front_end
+        self.members = []
+        self.version = 0
+
+    def configured(self, front_end):
+        """Whether it is as wanted. The state decides: another digest is no difference."""
+        now, wanted = pb.FrontEnd(), pb.FrontEnd()
+        now.CopyFrom(self.front_end)
+        wanted.CopyFrom(front_end)
+        now.ClearField("digest")
+        wanted.ClearField("digest")
+        return now == wanted
+
+    def show(self, cluster, depth):
+        owner = self.front_end.owner
+        ours = owner.cluster.uid == cluster.uid
+        shown = pb.LoadBalancer(
+            id=self.id,
+            name=f"{owner.cluster.name}_{owner.namespace}_{owner.name}",
+            owner=owner,
+            title=pb.LOAD_BALANCER_TITLE_OURS if ours else pb.LOAD_BALANCER_TITLE_FOREIGN,
+            digest=self.front_end.digest,
+            phase=pb.LOAD_BALANCER_PHASE_READY,
+            version=str(self.version),
+            ingress=[pb.Ingress(ip=self.ip)],
+        )
+        if depth == pb.DEPTH_MEMBERS:
+            shown.members.CopyFrom(pb.MemberList(members=self.members))
+        return shown
+
+
+class LoadBalancers(services.LoadBalancersServicer):
+    """The dictionary stands for a cloud that carries out each change at once. A real provider
+    keeps nothing itself, and answers InProgress while its cloud works."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.all = {}
+        self.created = 0
+        self.terms = {}
+
+    def of(self, owner):
+        mine = (one for one in self.all.values() if same(one.front_end.owner, owner))
+        return next(mine, None)
+
+    def stale(self, owner, context):
+        """Whether a newer leader of this cluster has made a change."""
+        term = int(dict(context.invocation_metadata()).get("quartet-term", 0))
+        latest = self.terms.get(owner.cluster.uid, 0)
+        if term:
+            self.terms[owner.cluster.uid] = max(term, latest)
+        return 0 < term < latest
+
+    def change(self, items, owner_of, act, message, context):
+        """The answers to a call that changes something, each as soon as it is known."""
+        seen = []
+        for place, item in enumerate(items):
+            owner = owner_of(item)
+            with self.lock:
+                if any(same(owner, other) for other in seen):
+                    answer = error(pb.ERROR_KIND_INVALID, "one item for each owner", "owner")
+                elif self.stale(owner, context):
+                    answer = error(pb.ERROR_KIND_STALE, "another replica leads", "term")
+                else:
+                    answer = act(item)
+            seen.append(owner)
+            yield message(place=place, owner_uid=owner.uid, **answer)
+
+    def ListLoadBalancers(self, request, context):
+        def asked(one):
+            if request.scope == pb.LIST_SCOPE_IDS:
+                return one.id in request.ids
+            ours = one.front_end.owner.cluster.uid == request.cluster.uid
+            return ours or request.scope != pb.LIST_SCOPE_CLUSTER
+
+        with self.lock:
+            rest = [one for key, one in sorted(self.all.items()) if key > request.page_token]
+            rest = [one for one in rest if asked(one)]
+            page = rest[: min(request.page_size or PAGE, PAGE)]
+            return pb.ListLoadBalancersResponse(
+                load_balancers=[one.show(request.cluster, request.depth) for one in page],
+                next_page_token=page[-1].id if len(page) < len(rest) else "",
+            )
+
+    def plan(self, wanted):
+        """The load balancer of the owner, if there is one, and what is wrong with the request."""
+        owner = wanted.front_end.owner
+        mine, known = self.of(owner), self.all.get(wanted.known)
+        if known and known is not mine:
+            return None, conflict(wanted.known, owner)
+        if wanted.adopt and not (mine and mine.id == wanted.adopt):
+            return None, conflict(wanted.adopt, owner)
+        return mine, wrong(wanted.front_end)
+
+    def ensure(self, wanted):
+        mine, problem = self.plan(wanted)
+        if problem:
+            return problem
+        front_end = wanted.front_end
+        if not mine:
+            self.created += 1
+            mine = Balancer(self.created, front_end)
+            self.all[mine.id] = mine
+        members = after_change(mine.members, wanted.members)
+        if not (mine.version and mine.configured(front_end) and members == mine.members):
+            mine.front_end, mine.members, mine.version = front_end, members, mine.version + 1
+        return {"done": mine.show(front_end.owner.cluster, pb.DEPTH_MEMBERS)}
+
+    def EnsureLoadBalancers(self, request, context):
+        item = pb.EnsureLoadBalancersItem
+        owner = lambda wanted: wanted.front_end.owner
+        yield from self.change(request.wanted, owner, self.ensure, item, context)
+
+    def PreviewLoadBalancers(self, request, context):
+        for place, wanted in enumerate(request.wanted):
+            with self.lock:
+                mine, answer = self.plan(wanted)
+                lines = []
+                if not mine:
+                    lines.append("create it")
+                elif not mine.configured(wanted.front_end):
+                    lines.append("set its configuration")
+                elif after_change(mine.members, wanted.members) != mine.members:
+                    lines.append("set its members")
+            answer = answer or {"changes": pb.Changes(lines=lines)}
+            uid = wanted.front_end.owner.uid
+            yield pb.PreviewLoadBalancersItem(place=place, owner_uid=uid, **answer)
+
+    def set_members(self, change):
+        one = self.all.get(change.id)
+        if not one:
+            subject = f"load balancer {change.id}"
+            return error(pb.ERROR_KIND_NOT_FOUND, "it does not exist", subject)
+        if not same(one.front_end.owner, change.owner):
+            return conflict(change.id, change.owner)
+        members = after_change(one.members, change.members)
+        if members != one.members:
+            one.members, one.version = members, one.version + 1
+        return {"done": pb.MembersSet(version=str(one.version))}
+
+    def SetMembers(self, request, context):
+        item, owner = pb.SetMembersItem, lambda change: change.owner
+        yield from self.change(request.changes, owner, self.set_members, item, context)
+
+    def delete(self, unwanted):
+        owner, known = unwanted.owner, self.all.get(unwanted.known)
+        # An owner has one load balancer here, so one that exists is no duplicate.
+        if known and (unwanted.duplicate or not same(known.front_end.owner, owner)):
+            return conflict(unwanted.known, owner)
+        mine = self.of(owner)
+        if mine and not unwanted.duplicate:
+            del self.all[mine.id]
+        if unwanted.known:
+            method, evidence = pb.PROOF_METHOD_BY_ID, f"no load balancer {unwanted.known}"
+        else:
+            method, evidence = pb.PROOF_METHOD_BY_OWNER, f"no load balancer of {owner.uid}"
+        return {"gone": pb.Absence(method=method, evidence=evidence)}
+
+    def DeleteLoadBalancers(self, request, context):
+        item, owner = pb.DeleteLoadBalancersItem, lambda unwanted: unwanted.owner
+        yield from self.change(request.unwanted, owner, self.delete, item, context)
+
+
 def main():
     path, endpoint = sys.argv[1:]
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(8))
     services.add_ProviderServicer_to_server(Provider(path), server)
     services.add_InstancesServicer_to_server(Instances(path), server)
+    services.add_LoadBalancersServicer_to_server(LoadBalancers(), server)
     server.add_insecure_port(endpoint.removeprefix("http://"))
     signal.signal(signal.SIGTERM, lambda *_: server.stop(5))
     server.start()

@@ -30,34 +30,34 @@ const MAX_BODY: usize = 64 * 1024;
 
 /// What `GET /` answers.
 pub const HELP: &str = "\
-GET    /contents              instances, load balancers, floating addresses
-POST   /instances             add one, or replace the one with this ID:
-                              {\"name\": \"node-1\", \"id\": \"i-1\", \"addresses\": [\"10.0.0.1\"], \"externalAddresses\": [],
-                               \"zone\": \"a\", \"region\": \"r\", \"type\": \"t\", \"labels\": {}, \"power\": \"running|stopped|changing\"}
-DELETE /instances/ID          delete it, by ID or name
-DELETE /load-balancers/ID     delete it out of band; its floating address stays
-GET    /counters              calls by operation, nodes and load balancers in them, accepted writes
-DELETE /counters              start at zero
-GET    /settings              how long the cloud works after a write, and what it can do
-POST   /settings              change some: {\"create\": \"30s\", \"configure\": \"5s\", \"members\": \"2s\", \"delete\": \"10s\",
-                               \"checkAfter\": \"1s\", \"fences\": true, \"nested\": true, \"hostnames\": false}
-GET    /faults                those that are active
-POST   /faults                add one: {\"effect\": EFFECT, ...}, with any of
-                              operation (as in /counters), times, skip, lasting (\"1m\"), probability (0 to 1).
-                              On whole calls:
-                                delay         with delay (\"5s\")
-                                throttle      with retryAfter (\"2s\") if the cloud asks for it
-                                error         with kind (\"quota_exceeded\") and message
-                                hang          no answer
-                                empty_list, wrong_project
-                              On single load balancers, with owners ([\"namespace/name\"]; [] for all):
-                                error, hang   as above, for these alone
-                                lose_answer   the change is made, its answer is lost
-                                late          the answer is lost, the change is made after delay
-                                break         the cloud fails to carry it out; with person: true it needs one
-                                stick         the cloud never ends carrying it out
-DELETE /faults                end all
-DELETE /faults/ID             end one
+GET    /contents            instances, load balancers, floating addresses
+POST   /instances           add one, or replace the one with this ID, with any of
+                            name, id, addresses, externalAddresses, zone, region, type,
+                            labels, power (running, stopped, changing)
+DELETE /instances/ID        delete it, by ID or name
+DELETE /load-balancers/ID   delete it out of band; its floating address stays
+GET    /counters            calls by operation, what they were about, accepted writes
+DELETE /counters            start at zero
+GET    /settings            how long the cloud works after a write, and what it can do
+POST   /settings            change some, as GET shows them: {\"create\": \"30s\"}
+GET    /faults              those that are active
+POST   /faults              add one: {\"effect\": \"hang\", \"owners\": [\"default/web\"]}
+DELETE /faults              end all
+DELETE /faults/ID           end one
+
+Effects on whole calls:
+  delay         with delay (\"5s\")
+  throttle      with retryAfter (\"2s\"), if the cloud is to ask for it
+  error         with kind (\"unavailable\"), and message if you like
+  hang          no answer
+  empty_list, wrong_project
+Effects on single load balancers, with owners ([\"namespace/name\"]; [] for all):
+  error, hang   as above, for these alone
+  lose_answer   the change is made, its answer is lost
+  late          the answer is lost, and the change is made after delay
+  break         the cloud fails to carry out the change; with person, only a person can repair it
+  stick         the cloud never ends carrying out the change
+Each may have operation (as in /counters), times, skip, lasting (\"1m\"), probability (0 to 1).
 ";
 
 /// Why a request was refused, in one line.
@@ -145,7 +145,7 @@ impl Pages {
             ("GET", "faults", None) => Ok(self.faults.lock().list(self.cloud.faults())),
             ("POST", "faults", None) => {
                 let request = read::<FaultRequest>(body)?;
-                self.faults.lock().add(self.cloud.faults(), request)
+                self.faults.lock().add(self.cloud.faults(), &request, read(body)?)
             }
             ("DELETE", "faults", None) => Ok(self.faults.lock().clear(self.cloud.faults())),
             ("DELETE", "faults", Some(id)) => self.faults.lock().end(self.cloud.faults(), id),

@@ -192,8 +192,8 @@ async fn faults_hit_whole_calls_and_single_load_balancers() {
     let place = Place::new(&["--instances=1"]).await;
     let fault =
         json!({"effect": "error", "kind": "quota_exceeded", "owners": ["default/web"], "times": 1});
-    place.done("POST", "/faults", fault).await;
-    assert_eq!(place.get("/faults").await.as_array().unwrap().len(), 1);
+    place.done("POST", "/faults", fault.clone()).await;
+    assert_eq!(place.get("/faults").await, json!([{"id": 0, "fault": fault}]));
     let answers = place.ensure(&["web", "api"], call()).await;
     assert!(
         matches!(answers[..], [Err(ErrorKind::QuotaExceeded), Ok(Progress::Done(_))]),

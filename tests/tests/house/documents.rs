@@ -12,7 +12,8 @@ use super::{
 };
 
 /// Flags of other programs that the pages name.
-const FOREIGN: [(&str, &[&str]); 7] = [
+const FOREIGN: [(&str, &[&str]); 8] = [
+    ("sim-cloud", &["instance"]),
     (
         "kubectl",
         &[

@@ -132,14 +132,17 @@ impl FaultRequest {
 
 /// The faults that were asked for, as they are shown.
 #[derive(Default)]
-pub(super) struct Faults(Vec<(FaultId, String)>);
+pub(super) struct Faults(Vec<(FaultId, Value)>);
 
 impl Faults {
-    /// Adds a fault.
-    pub(super) fn add(&mut self, plan: &FaultPlan, asked: FaultRequest) -> Result<Value, Refusal> {
-        let fault = asked.fault()?;
-        let shown = format!("{fault:?}");
-        let id = plan.add(fault);
+    /// Adds a fault, to be shown as it was asked for.
+    pub(super) fn add(
+        &mut self,
+        plan: &FaultPlan,
+        request: &FaultRequest,
+        shown: Value,
+    ) -> Result<Value, Refusal> {
+        let id = plan.add(request.fault()?);
         self.0.push((id, shown));
         Ok(json!({"id": id.number()}))
     }
