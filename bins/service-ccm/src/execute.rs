@@ -198,6 +198,9 @@ impl Lanes {
         if matches!(plan, Plan::Settled | Plan::NotOurs) {
             queue.forget(name);
         }
+        if *plan == Plan::NotOurs {
+            self.handles.balancers.forget(name);
+        }
     }
 
     fn forget(&self, name: &Name) {

@@ -67,6 +67,8 @@ pub(crate) struct Handles {
     pub(crate) balancers: Arc<Balancers>,
     /// The set of nodes that load balancers are to have now.
     pub(crate) node_set: watch::Sender<Arc<NodeSet>>,
+    /// Wakes the comparison of the nodes with that set.
+    pub(crate) nodes_changed: Arc<Notify>,
     /// When that set went out.
     pub(crate) published: Arc<Mutex<Instant>>,
     /// Wakes the audit.
@@ -96,6 +98,7 @@ impl Handles {
             slow: WorkQueue::new(SLOW_QUEUE, queue_config(), &queues),
             balancers: Arc::default(),
             node_set: watch::Sender::new(Arc::default()),
+            nodes_changed: Arc::default(),
             published: Arc::new(Mutex::new(Instant::now())),
             audit: Passes::default(),
             poll: Arc::default(),

@@ -117,7 +117,8 @@ pub struct Failed {
 pub struct State {
     /// What the cloud has shown.
     pub known: Known,
-    /// The configuration that the load balancer has in full.
+    /// The configuration that the load balancer has in full, or for which another controller is
+    /// responsible.
     pub configured: Option<Digest>,
     /// What the cloud works on.
     pub pending: Option<Pending>,
@@ -127,7 +128,8 @@ pub struct State {
     pub duplicate: Option<String>,
     /// When a condition was written last.
     pub condition_written: Option<At>,
-    /// Whether the answer to a deletion has proved that nothing of this owner exists.
+    /// Whether the answer to a deletion has proved that nothing of this owner exists, or that
+    /// another controller is responsible.
     pub proved_absent: bool,
     /// A load balancer that another controller made for this Service, and what shows that.
     pub adoptable: Option<(String, String)>,
@@ -226,9 +228,6 @@ fn clean_up(view: View<'_>) -> Plan {
     if state.proved_absent {
         return Plan::Next(Step::Release);
     }
-    if matches!(state.known, Known::Elsewhere(_)) {
-        return Plan::Waits;
-    }
     if view.list_awaited && state.known == Known::Nothing {
         return Plan::Waits;
     }
@@ -249,7 +248,10 @@ fn provision(view: View<'_>) -> Plan {
             None => settled(view),
         };
     }
-    if let Known::Elsewhere(_) = state.known {
+    let is_elsewhere = matches!(state.known, Known::Elsewhere(_));
+    let wants = view.desired.front_end.as_ref().map(|front_end| front_end.digest);
+    // Another configuration may be this program's.
+    if is_elsewhere && (wants.is_none() || wants == state.configured) {
         return Plan::Settled;
     }
     // A list shows more Services at once than calls about each of them.

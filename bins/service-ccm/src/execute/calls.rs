@@ -297,6 +297,11 @@ impl Lanes {
                     entry.state.pending = None;
                     entry.state.failed.clear();
                     entry.state.known = Known::Elsewhere(why);
+                    match call {
+                        CallKind::Ensure => entry.state.configured = asked.digest,
+                        CallKind::Delete => entry.state.proved_absent = true,
+                        CallKind::Members => {}
+                    }
                 });
             }
             Err(error) => self.failed(lane, asked, error),

@@ -71,6 +71,8 @@ impl Audit {
 
     async fn audit(&self) -> Result<String, CloudError> {
         let balancers = self.handles.load_balancers()?;
+        // What a provider needs of members is known now, and may have changed.
+        self.handles.nodes_changed.notify_one();
         if !balancers.traits().lists {
             self.assume();
             return Ok("the provider has no list of load balancers".to_owned());

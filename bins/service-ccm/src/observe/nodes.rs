@@ -6,10 +6,7 @@ use ccm_base::At;
 use ccm_controller::queue::Priority;
 use ccm_objects::Shared as Name;
 use parking_lot::Mutex;
-use tokio::{
-    sync::Notify,
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Handles;
@@ -21,7 +18,6 @@ use crate::plan::{
 /// Collects changes of nodes and passes them on to all load balancers.
 pub(crate) struct Nodes {
     handles: Handles,
-    changed: Notify,
     pending: Mutex<Pending>,
 }
 
@@ -34,12 +30,12 @@ struct Pending {
 
 impl Nodes {
     pub(crate) fn new(handles: &Handles) -> Self {
-        Self { handles: handles.clone(), changed: Notify::new(), pending: Mutex::default() }
+        Self { handles: handles.clone(), pending: Mutex::default() }
     }
 
     /// Records that a node has changed. The informer calls it on every replica; never blocks.
     pub(crate) fn changed(&self) {
-        self.changed.notify_one();
+        self.handles.nodes_changed.notify_one();
     }
 
     /// Takes the nodes as they are, when this replica begins to lead.
@@ -63,7 +59,7 @@ impl Nodes {
             };
             tokio::select! {
                 () = token.cancelled() => return,
-                () = self.changed.notified() => self.compare(),
+                () = self.handles.nodes_changed.notified() => self.compare(),
                 Ok(()) = settings.changed() => self.compare(),
                 () = timer => self.send(),
             }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Handles, balancers::Entry};
 use crate::plan::{CallKind, Known};
 
-/// The shortest time between two polls.
+/// The shortest time between two polls of up to 250 load balancers.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Load balancers that are due within this time are polled together.
 const TOGETHER: Duration = Duration::from_secs(1);
@@ -39,7 +39,10 @@ pub(crate) async fn run(handles: Handles, token: CancellationToken) {
                 () = timer => {}
             }
             let started = Instant::now();
-            let wait = if poll(&handles).await { PAUSE } else { RETRY };
+            let wait = match poll(&handles).await {
+                Some(listed) => pause(listed),
+                None => RETRY,
+            };
             sleep_until(started + wait).await;
         }
     };
@@ -63,10 +66,16 @@ fn check_at(entry: &Entry) -> Option<At> {
     entry.state.pending.as_ref().filter(|_| !entry.is_queued).map(|pending| pending.check_at)
 }
 
-/// Looks at all that are due. Returns whether the cloud has answered.
-async fn poll(handles: &Handles) -> bool {
+/// The pause after a poll: a longer list costs the cloud more.
+fn pause(listed: usize) -> Duration {
+    let parts = u32::try_from(listed / 250).unwrap_or(u32::MAX);
+    PAUSE.saturating_mul(parts.saturating_add(1)).min(LONGEST)
+}
+
+/// Looks at all that are due. Returns how many were listed; None if the cloud has not answered.
+async fn poll(handles: &Handles) -> Option<usize> {
     let now = handles.timeline.now();
-    let Ok(balancers) = handles.load_balancers() else { return false };
+    let balancers = handles.load_balancers().ok()?;
     let lists = balancers.traits().lists;
     let (mut listed, mut called): (HashMap<String, Name>, Vec<Name>) = Default::default();
     handles.balancers.each(|name, entry| {
@@ -83,8 +92,9 @@ async fn poll(handles: &Handles) -> bool {
     for name in called {
         hand_over(handles, &name, now);
     }
-    if listed.is_empty() {
-        return true;
+    let count = listed.len();
+    if count == 0 {
+        return Some(0);
     }
     let scope = Scope::Ids(listed.keys().cloned().collect());
     let list = balancers.list(&handles.cluster, scope, Depth::Summary, handles.call(true)).await;
@@ -93,7 +103,7 @@ async fn poll(handles: &Handles) -> bool {
         Err(error) => {
             tracing::warn!(%error, "cannot poll {} load balancers that the cloud works on", listed.len());
             sleep(error.retry_after.unwrap_or_default().min(RETRY)).await;
-            return false;
+            return None;
         }
     };
     let is_complete = list.malformed.is_empty();
@@ -106,7 +116,7 @@ async fn poll(handles: &Handles) -> bool {
     for name in listed.values().filter(|_| is_complete) {
         hand_over(handles, name, now);
     }
-    true
+    Some(count)
 }
 
 /// Applies what a poll has shown of a load balancer.

@@ -163,8 +163,21 @@ fn the_finalizer_goes_only_after_a_proof() {
     assert_eq!(planned(&gone, &state, 200, |_| {}), Plan::Next(Step::Delete));
     let proved = State { known: Known::Absent, proved_absent: true, ..State::default() };
     assert_eq!(step(&gone, &proved), Plan::Next(Step::Release));
-    let elsewhere = State { known: Known::Elsewhere("why".to_owned()), ..State::default() };
-    assert_eq!(step(&gone, &elsewhere), Plan::Waits);
+}
+
+#[test]
+fn another_controllers_service_is_left_alone_until_it_changes() {
+    let service = service();
+    let known = || Known::Elsewhere("why".to_owned());
+    let state = State { known: known(), configured: Some(digest_of(&service)), ..State::default() };
+    assert_eq!(step(&service, &state), Plan::Settled);
+    let changed = State { configured: Some(Digest { version: 1, hash: 7 }), ..state.clone() };
+    assert!(is_ensure(&step(&service, &changed)));
+    // It must not keep a Service from being deleted.
+    let gone = Service { deleting: true, ..service };
+    assert_eq!(step(&gone, &state), Plan::Next(Step::Delete));
+    let answered = State { proved_absent: true, ..state };
+    assert_eq!(step(&gone, &answered), Plan::Next(Step::Release));
 }
 
 #[test]
