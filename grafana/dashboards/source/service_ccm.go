@@ -30,7 +30,7 @@ func balancers() row {
 		number{
 			title: "Failing",
 			about: about{
-				shows:  "Load balancers whose last call to the cloud failed.",
+				shows:  "Load balancers whose last call to the cloud failed, that have failed in the cloud, or whose Service has a mistake.",
 				normal: "0",
 				do:     "The condition LoadBalancerProvisioning of the Service says why.",
 				alert:  "ServiceCCMLoadBalancersFailing",
