@@ -113,7 +113,8 @@ impl Entry {
         use metrics::State;
         let has_failed = matches!(&self.state.known, Known::There(balancer)
             if matches!(balancer.phase, Phase::Failed { cure: Cure::Person, .. }));
-        if !self.state.failed.is_empty() || has_failed || self.is_wrong {
+        let is_elsewhere = matches!(self.state.known, Known::Elsewhere(_));
+        if !self.state.failed.is_empty() || has_failed || self.is_wrong && !is_elsewhere {
             return State::Failing;
         }
         if let Some(pending) = &self.state.pending {
@@ -155,6 +156,11 @@ mod tests {
                 }
             }
         };
+        let elsewhere = shown(|entry| {
+            entry.is_wrong = true;
+            entry.state.known = Known::Elsewhere("an ingress controller".to_owned());
+        });
+        assert_eq!(elsewhere, metrics::State::Elsewhere, "its mistake is another controller's");
         assert_eq!(shown(broken(Cure::Person)), metrics::State::Failing);
         assert_eq!(shown(broken(Cure::Ensure)), metrics::State::Provisioned);
     }
