@@ -28,7 +28,7 @@ pub(crate) enum State {
     Pending,
     /// It is as the Service asks for.
     Provisioned,
-    /// The last call failed, or the Service is wrong.
+    /// The last call failed, the load balancer has failed in the cloud, or the Service is wrong.
     Failing,
     /// It is being deleted.
     Deleting,

@@ -149,6 +149,8 @@ impl Handles {
             };
             let plan = plan(view);
             entry.held = members.held.len();
+            let is_served = service.is_load_balancer && !service.deleting && plan != Plan::NotOurs;
+            entry.is_wrong = is_served && desired.front_end.is_none();
             Planned { plan, members, problems: desired.problems }
         })
     }

@@ -30,7 +30,7 @@ func balancers() row {
 		number{
 			title: "Failing",
 			about: about{
-				shows:  "Load balancers whose last call to the cloud failed.",
+				shows:  "Load balancers whose last call to the cloud failed, that have failed in the cloud, or whose Service has a mistake.",
 				normal: "0",
 				do:     "The condition LoadBalancerProvisioning of the Service says why.",
 				alert:  "ServiceCCMLoadBalancersFailing",
@@ -64,7 +64,7 @@ func balancers() row {
 			about: about{
 				shows:  "Services of type LoadBalancer by the state of their load balancer, on the leader.",
 				normal: "`provisioned`, and `pending` after changes.",
-				do:     "`failing`: see the events of the Services. `pending` for long: the cloud takes its time; the condition of the Service says on what it works.",
+				do:     "`failing`: see the conditions of the Services. `pending` for long: the cloud takes its time; the condition of the Service says on what it works.",
 				page:   services,
 			},
 			unit:    units.Short,
@@ -113,6 +113,7 @@ func balancers() row {
 				shows:  "Lists of this cluster's load balancers in five minutes, by result.",
 				normal: "One, `ok`.",
 				do:     "While lists fail, load balancers that were changed or deleted in the cloud are not repaired. See `/readyz?verbose`.",
+				alert:  "ServiceCCMAuditsFailing",
 				page:   services + "#audit",
 			},
 			unit:  units.Short,

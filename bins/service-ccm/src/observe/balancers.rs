@@ -8,6 +8,7 @@ use std::{
 };
 
 use ccm_base::At;
+use ccm_cloud::{Cure, Phase};
 use ccm_objects::{Service, Shared as Name};
 use parking_lot::Mutex;
 
@@ -34,6 +35,8 @@ pub(crate) struct Entry {
     pub(crate) membership: Membership,
     /// The number of members that are held.
     pub(crate) held: usize,
+    /// Whether the Service has a mistake, so that its load balancer is not configured.
+    pub(crate) is_wrong: bool,
     /// Whether the last call did not return in time: the next one is made on a slower lane.
     pub(crate) is_slow: bool,
     /// Whether the poll has queued it, and no call has been made since.
@@ -108,7 +111,10 @@ impl Entry {
 
     fn shown(&self) -> metrics::State {
         use metrics::State;
-        if !self.state.failed.is_empty() {
+        let has_failed = matches!(&self.state.known, Known::There(balancer)
+            if matches!(balancer.phase, Phase::Failed { cure: Cure::Person, .. }));
+        let is_elsewhere = matches!(self.state.known, Known::Elsewhere(_));
+        if !self.state.failed.is_empty() || has_failed || self.is_wrong && !is_elsewhere {
             return State::Failing;
         }
         if let Some(pending) = &self.state.pending {
@@ -120,5 +126,42 @@ impl Entry {
             _ if self.state.configured.is_some() => State::Provisioned,
             _ => State::Unknown,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_cloud::{Digest, LoadBalancer};
+
+    use super::*;
+
+    fn shown(change: impl FnOnce(&mut Entry)) -> metrics::State {
+        let mut balancer = LoadBalancer::new("lb-1", "", None);
+        balancer.phase = Phase::Ready;
+        let mut entry = Entry::default();
+        entry.state.known = Known::There(Box::new(balancer));
+        entry.state.configured = Some(Digest { version: 1, hash: 7 });
+        change(&mut entry);
+        entry.shown()
+    }
+
+    #[test]
+    fn what_needs_a_person_is_counted_as_failing() {
+        assert_eq!(shown(|_| {}), metrics::State::Provisioned);
+        assert_eq!(shown(|entry| entry.is_wrong = true), metrics::State::Failing);
+        let broken = |cure| {
+            move |entry: &mut Entry| {
+                if let Known::There(balancer) = &mut entry.state.known {
+                    balancer.phase = Phase::Failed { why: "no capacity".to_owned(), cure };
+                }
+            }
+        };
+        let elsewhere = shown(|entry| {
+            entry.is_wrong = true;
+            entry.state.known = Known::Elsewhere("an ingress controller".to_owned());
+        });
+        assert_eq!(elsewhere, metrics::State::Elsewhere, "its mistake is another controller's");
+        assert_eq!(shown(broken(Cure::Person)), metrics::State::Failing);
+        assert_eq!(shown(broken(Cure::Ensure)), metrics::State::Provisioned);
     }
 }
