@@ -150,6 +150,9 @@ impl Lanes {
             }
             self.publish(&service, &plan, &members);
             let Plan::Next(step) = plan else {
+                if self.ends_wait(&service) {
+                    continue;
+                }
                 self.rest(lane, &service, &plan, &members);
                 return None;
             };
@@ -180,6 +183,15 @@ impl Lanes {
         }
         self.queue(right).add(Name::clone(name), Priority::Urgent);
         true
+    }
+
+    /// Ends a wait for the cloud that is over and after which no call is due.
+    fn ends_wait(&self, service: &Service) -> bool {
+        let now = self.handles.timeline.now();
+        self.handles.balancers.with(service, |entry| {
+            entry.is_queued = false;
+            entry.state.pending.take_if(|pending| pending.check_at <= now).is_some()
+        })
     }
 
     /// Nothing is due now.

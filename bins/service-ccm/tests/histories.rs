@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use crate::{rules::Rules, world::World};
 
-/// The histories of one run.
+/// The histories of one run, unless `QUARTET_HISTORIES` says how many.
 const HISTORIES: u64 = 24;
 /// The events of one history.
 const EVENTS: usize = 60;
@@ -41,9 +41,10 @@ async fn play(seed: u64, arguments: &[&str]) -> Vec<String> {
 }
 
 fn seeds() -> Vec<u64> {
-    match std::env::var("QUARTET_HISTORY") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (0..HISTORIES).collect(),
+    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    match number("QUARTET_HISTORY") {
+        Some(seed) => vec![seed],
+        None => (0..number("QUARTET_HISTORIES").unwrap_or(HISTORIES)).collect(),
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Membership {
     brake: Brake<NoBreaker>,
     /// The members that may leave or be replaced, as long as that has not been done.
     charged: BTreeSet<Arc<str>>,
+    /// The members that have left, until they are back.
+    away: BTreeSet<Arc<str>>,
     /// The members that left because of the exclusion label, and when.
     labelled: BTreeMap<Arc<str>, At>,
 }
@@ -103,7 +105,7 @@ impl Membership {
         } else {
             named.into_iter().cloned().collect()
         });
-        self.charged.clear();
+        self.settle();
     }
 
     /// Applies a change that the cloud has made.
@@ -115,7 +117,21 @@ impl Membership {
         let known = self.known.as_deref().unwrap_or_default();
         let others: Vec<&Member> = known.iter().filter(|one| !is_named(one)).collect();
         self.known = Some(merge(&members.present, &others));
+        self.away.extend(members.absent.iter().map(|gone| gone.node.as_str().into()));
+        self.settle();
+    }
+
+    /// The load balancer has the members that are known now.
+    fn settle(&mut self) {
         self.charged.clear();
+        let known = self.known.as_deref().unwrap_or_default();
+        let (back, away): (BTreeSet<Arc<str>>, _) =
+            std::mem::take(&mut self.away).into_iter().partition(|node| find(known, node).is_some());
+        self.away = away;
+        // When one of them leaves again, that counts anew.
+        for node in back {
+            self.brake.release(&node);
+        }
     }
 
     /// Forgets the members: the load balancer may have others.
@@ -135,11 +151,7 @@ impl Membership {
             return Decision::of_all(nodes, false);
         }
         let mut decision = Decision::default();
-        for joins in nodes.members.iter().filter(|one| find(&known, &one.node).is_none()) {
-            decision.changes = true;
-            // It is back: when it leaves again, that counts anew.
-            self.brake.release(&joins.node);
-        }
+        decision.changes = nodes.members.iter().any(|one| find(&known, &one.node).is_none());
         let (mut kept, mut absent) = (Vec::new(), Vec::new());
         for member in &*known {
             let wanted = nodes.get(&member.node);

@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_hours(2);
 pub(crate) struct Rules {
     foreign: SimBalancer,
     members: BTreeMap<String, BTreeSet<String>>,
-    /// Members that left without a mark, by load balancer, and when.
-    lost: BTreeMap<String, Vec<Instant>>,
+    /// Members that are away and left without a mark, by load balancer, and when they left.
+    lost: BTreeMap<String, BTreeMap<String, Instant>>,
     /// Nodes that have been marked at some time.
     marked: BTreeSet<String>,
     broken: Vec<String>,
@@ -73,14 +73,14 @@ impl Rules {
         for balancer in world.cloud.balancers().all() {
             let members: BTreeSet<String> =
                 balancer.member_names().into_iter().map(str::to_owned).collect();
-            if let Some(before) = self.members.get(&balancer.id) {
+            if let Some(before) = self.members.remove(&balancer.id) {
                 if !before.is_empty() && members.is_empty() {
                     self.breaks(format!("{} has lost its last member", balancer.id));
                 }
                 let gone = before.difference(&members).filter(|one| !self.marked.contains(*one));
                 let lost = self.lost.entry(balancer.id.clone()).or_default();
-                lost.extend(gone.map(|_| now));
-                lost.retain(|at| *at + WINDOW > now);
+                lost.extend(gone.map(|one| (one.clone(), now)));
+                lost.retain(|one, at| !members.contains(one) && *at + WINDOW > now);
                 if lost.len() > LOSS {
                     let count = lost.len();
                     self.breaks(format!("{} lost {count} members in a window", balancer.id));
@@ -134,7 +134,7 @@ fn wrong(world: &World, number: usize) -> Option<String> {
         return (found.len() > 1).then(|| format!("{key} has {} load balancers", found.len()));
     }
     let [balancer] = found.as_slice() else {
-        return Some(format!("{key} has {} load balancers", found.len()));
+        return Some(format!("{key} has {} load balancers; {}", found.len(), service["status"]));
     };
     let wanted: usize = usize::from(!ranges.is_null());
     if balancer.configuration.source_ranges.len() != wanted {
@@ -143,7 +143,10 @@ fn wrong(world: &World, number: usize) -> Option<String> {
     let members = balancer.members.len();
     let eligible = eligible(world);
     if members != eligible {
-        return Some(format!("{key}: {members} members, {eligible} nodes"));
+        return Some(format!(
+            "{key}: {members} members, {eligible} nodes; {:?}; {} {}",
+            balancer.state, service["status"], service["metadata"]["annotations"]
+        ));
     }
     let shown = &service["status"]["loadBalancer"]["ingress"][0]["ip"];
     shown.is_null().then(|| format!("{key} shows no address: {}", service["status"]))
