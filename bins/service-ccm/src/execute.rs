@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     observe::{Handles, Planned},
-    plan::{Plan, Step, members::Decision, status::PAUSE},
+    plan::{Plan, Step, members::Decision},
 };
 
 /// The number of lanes for Services whose last call did not return in time.
@@ -197,15 +197,12 @@ impl Lanes {
     /// Nothing is due now.
     fn rest(&self, lane: Lane, service: &Service, plan: &Plan, members: &Decision) {
         self.handles.reports.held(service, members);
-        let queue = self.queue(lane);
-        if !members.held.is_empty() {
-            queue.add_after(Name::clone(&service.key), HELD, Priority::Routine);
-        }
-        let written = self.handles.balancers.with(service, |entry| entry.state.condition_written);
-        let (now, name) = (self.handles.timeline.now(), &service.key);
-        if let Some(again) = written.map(|written| written + PAUSE).filter(|again| now < *again) {
-            // A change of a reason may have been left out.
-            queue.add_after(Name::clone(name), again.since(now), Priority::Routine);
+        let (queue, name, now) = (self.queue(lane), &service.key, self.handles.timeline.now());
+        let held = (!members.held.is_empty()).then(|| now + HELD);
+        let due = self.handles.balancers.with(service, |entry| entry.state.next_look(now));
+        // The queue keeps one time for each Service, the earliest: the others follow from here.
+        if let Some(due) = held.into_iter().chain(due).min() {
+            queue.add_after(Name::clone(name), due.since(now), Priority::Routine);
         }
         if matches!(plan, Plan::Settled | Plan::NotOurs) {
             queue.forget(name);

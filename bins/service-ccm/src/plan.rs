@@ -28,7 +28,7 @@ use ccm_objects::Service;
 use self::{
     front_end::Desired,
     members::Decision,
-    status::{DIGEST, StatusChange, difference},
+    status::{DIGEST, PAUSE, StatusChange, difference},
 };
 
 /// Which Services are served.
@@ -313,6 +313,14 @@ impl State {
                 && matches!(failed.error.kind, ErrorKind::Invalid | ErrorKind::Unsupported);
             is_refused || now < failed.retry_at
         })
+    }
+
+    /// When the plan may be another one although nothing changes: a failed call is due again, or a
+    /// condition may be rewritten.
+    pub fn next_look(&self, now: At) -> Option<At> {
+        let retries = self.failed.iter().map(|failed| failed.retry_at);
+        let rewrite = self.condition_written.map(|written| written + PAUSE);
+        retries.chain(rewrite).filter(|at| now < *at).min()
     }
 
     /// Whether there is a load balancer of another controller that nobody has approved to adopt.

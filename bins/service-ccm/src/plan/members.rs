@@ -125,8 +125,9 @@ impl Membership {
     fn settle(&mut self) {
         self.charged.clear();
         let known = self.known.as_deref().unwrap_or_default();
-        let (back, away): (BTreeSet<Arc<str>>, _) =
-            std::mem::take(&mut self.away).into_iter().partition(|node| find(known, node).is_some());
+        let (back, away): (BTreeSet<Arc<str>>, _) = std::mem::take(&mut self.away)
+            .into_iter()
+            .partition(|node| find(known, node).is_some());
         self.away = away;
         // When one of them leaves again, that counts anew.
         for node in back {
@@ -150,8 +151,8 @@ impl Membership {
         if self.charged.is_empty() && Arc::ptr_eq(&known, &nodes.members) {
             return Decision::of_all(nodes, false);
         }
-        let mut decision = Decision::default();
-        decision.changes = nodes.members.iter().any(|one| find(&known, &one.node).is_none());
+        let joins = nodes.members.iter().any(|one| find(&known, &one.node).is_none());
+        let mut decision = Decision { changes: joins, ..Decision::default() };
         let (mut kept, mut absent) = (Vec::new(), Vec::new());
         for member in &*known {
             let wanted = nodes.get(&member.node);

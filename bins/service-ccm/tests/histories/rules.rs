@@ -107,6 +107,7 @@ impl Rules {
             if Instant::now() > end {
                 self.broken.extend(wrong);
                 self.broken.extend(orphans);
+                self.broken.extend(world.samples().lines().map(str::to_owned));
                 return;
             }
             sleep(Duration::from_secs(10)).await;

@@ -79,7 +79,8 @@ impl World {
             metrics: Arc::new(RestMetrics::default()),
         };
         let clients = Clients::in_process(self.api.service(), &config).unwrap();
-        let mut invocation = Invocation::with_arguments(["--cloud-provider=sim", "--cluster-uid=c-1"]);
+        let mut invocation =
+            Invocation::with_arguments(["--cloud-provider=sim", "--cluster-uid=c-1"]);
         invocation.arguments.extend(self.arguments.iter().map(Into::into));
         let settings = load::<ServiceCcm>(&invocation).unwrap();
         let (metrics, token) = (Metrics::new(), CancellationToken::new());
@@ -146,6 +147,16 @@ impl World {
         let is = |owner: &Owner| owner.uid == uid;
         all.retain(|balancer| balancer.owners.iter().any(is));
         all
+    }
+
+    /// The samples of the controller and of its queues, to look at.
+    pub(crate) fn samples(&self) -> String {
+        let text = self.running.as_ref().unwrap().metrics.encode().unwrap();
+        let is_of_interest = |line: &&str| {
+            let starts = ["ccm_service_", "workqueue_depth", "workqueue_unfinished"];
+            starts.iter().any(|start| line.starts_with(start)) && !line.contains("bucket")
+        };
+        text.lines().filter(is_of_interest).collect::<Vec<_>>().join("\n")
     }
 
     /// The sample of `/metrics` of this name.
