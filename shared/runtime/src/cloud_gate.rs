@@ -174,12 +174,15 @@ impl Shared {
                 // The term may have ended during the wait.
                 let term = self.guarded(class)?;
                 let held = self.writes.token();
+                // Before the check, so that `end_writes` sees this write and its end, or this sees
+                // that no write may start.
+                {
+                    let mut end = self.writes_end.lock();
+                    *end = (*end).max(Some(call.end));
+                }
                 if self.writes.is_closed() {
                     return Err(self.not_covered(class, "the process is shutting down"));
                 }
-                let mut end = self.writes_end.lock();
-                *end = (*end).max(Some(call.end));
-                drop(end);
                 let this = Arc::clone(&self);
                 Ok(Permit::for_write(term, move || {
                     let mut end = this.abandoned_end.lock();
