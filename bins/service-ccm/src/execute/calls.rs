@@ -19,7 +19,7 @@ use crate::{
     observe::{RETRY, balancers::Entry},
     plan::{
         ADOPT, CallKind, Failed, Known, Pending, Step,
-        front_end::desired,
+        front_end::{desired, settings},
         reason::{PROVISIONING, Reason},
         status::{ID, shows},
     },
@@ -146,8 +146,9 @@ impl Lanes {
 
     fn unwanted(&self, due: Due, known: Option<String>, duplicate: bool) -> Asked<Unwanted> {
         let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
-        let front_end = desired(&due.service, &self.handles.cluster, &traits).front_end;
-        let settings = front_end.map(|one| one.settings.clone()).unwrap_or_default();
+        // A Service with a mistake has no front end, but its annotations still count.
+        let details = due.service.details.as_deref();
+        let settings = details.map(|details| settings(details, &traits)).unwrap_or_default();
         let owner = self.owner(&due.service);
         let service = traits.wants_service.then(|| due.service.json.clone()).flatten();
         let question = Unwanted { owner, known, duplicate, settings, service };

@@ -1,6 +1,11 @@
 //! The front end that a Service asks for.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use ccm_cloud::{
     ClusterId, Digest, FrontEnd, FrontEndPort, IpFamily, LoadBalancerTraits, Owner, Protocol,
@@ -65,7 +70,7 @@ pub fn desired(service: &Service, cluster: &ClusterId, traits: &LoadBalancerTrai
         affinity: details.client_ip_affinity.map(|seconds| Duration::from_secs(seconds.into())),
         traffic: reading.traffic(),
         class: details.class.as_deref().map(str::to_owned),
-        settings: reading.settings(),
+        settings: settings(details, traits),
         service: traits.wants_service.then(|| service.json.clone()).flatten(),
     };
     front_end.digest = digest(&front_end);
@@ -96,6 +101,12 @@ fn digest(front_end: &FrontEnd) -> Digest {
     let hash = Sha256::digest(&text);
     let hash = hash.iter().take(16).fold(0, |hash, byte| hash << 8 | u128::from(*byte));
     Digest { version: DIGEST_VERSION, hash }
+}
+
+/// The annotations that the provider reads, without those that it writes.
+pub fn settings(details: &ServiceDetails, traits: &LoadBalancerTraits) -> BTreeMap<String, String> {
+    let annotations = details.annotations.iter().filter(|(key, _)| traits.configures(key));
+    annotations.map(|(key, value)| (key.to_string(), value.to_string())).collect()
 }
 
 /// A Service while it is read.
@@ -246,15 +257,6 @@ impl Reading<'_> {
                 Traffic::Cluster
             }
         }
-    }
-
-    /// The annotations that the provider reads, without those that it writes.
-    fn settings(&self) -> std::collections::BTreeMap<String, String> {
-        let annotations = self.details.annotations.iter();
-        annotations
-            .filter(|(key, _)| self.traits.configures(key))
-            .map(|(key, value)| (key.to_string(), value.to_string()))
-            .collect()
     }
 }
 

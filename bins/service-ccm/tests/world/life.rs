@@ -184,3 +184,22 @@ pub(crate) async fn what_is_deleted_in_the_cloud_is_created_again(env: Env) -> R
     ensure!(env.cloud().balancers().all().len() == 1, "an orphan is not deleted");
     Ok(())
 }
+
+/// A mistake in a Service must not cost the address that its annotation keeps.
+pub(crate) async fn a_wrong_service_is_deleted_by_its_annotations(env: Env) -> Result<()> {
+    add_node(&env, "node-0").await?;
+    let _leader = env.start(&quick(&env)).await?;
+    let mut kept = service("web");
+    kept["metadata"]["annotations"] = json!({"sim/floating": "true", "sim/keep-address": "true"});
+    services::create(&env.client, &kept).await?;
+    services::address(&env.client, "web", SOON).await?;
+    ensure!(env.cloud().balancers().floating().len() == 1, "a floating address");
+    let wrong = json!({"metadata": {"annotations": {
+        "service.beta.kubernetes.io/load-balancer-source-ranges": "10.0.0.1"}}});
+    services::patch(&env.client, "web", wrong).await?;
+    services::delete(&env.client, "web").await?;
+    services::gone(&env.client, "web", SOON).await?;
+    let addresses = env.cloud().balancers().floating();
+    ensure!(addresses.len() == 1, "the address is kept: {addresses:?}");
+    Ok(())
+}

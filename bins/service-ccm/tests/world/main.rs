@@ -27,6 +27,7 @@ fn main() -> anyhow::Result<ExitCode> {
                 life::a_class_that_is_not_served_is_left_alone,
                 life::a_wrong_service_is_reported_and_its_members_follow,
                 life::what_is_deleted_in_the_cloud_is_created_again,
+                life::a_wrong_service_is_deleted_by_its_annotations,
                 cloud_faults::one_that_hangs_and_one_that_fails_delay_no_other,
                 cloud_faults::a_cloud_that_takes_its_time_is_polled_by_one_list,
                 cloud_faults::a_deletion_needs_proof;
