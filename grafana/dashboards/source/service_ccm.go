@@ -17,7 +17,6 @@ func init() {
 			leadership(),
 			apiServer(),
 			process(),
-			openStack(),
 		},
 	})
 }

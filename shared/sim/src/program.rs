@@ -165,7 +165,11 @@ impl Program {
             let body = answer.into_body().collect().await?.to_bytes();
             anyhow::Ok((status, String::from_utf8_lossy(&body).into_owned()))
         });
-        answer.await.with_context(|| format!("{} does not answer on {path}", self.name))?
+        answer
+            .await
+            .map_err(anyhow::Error::from)
+            .flatten()
+            .with_context(|| format!("{} does not answer on {path}:\n{}", self.name, self.log()))
     }
 
     /// All samples of `/metrics`: name with labels, and value.

@@ -138,7 +138,8 @@ impl Stage {
     pub fn throttle_cloud(&self) -> Duration {
         let pause = Duration::from_secs(4);
         let effect = Effect::Throttle { retry_after: Some(pause) };
-        for operation in [Operation::Lookup, Operation::List] {
+        let calls = Operation::ALL.into_iter().filter(|operation| *operation != Operation::Health);
+        for operation in calls {
             let fault = Fault::new(effect.clone()).on(operation);
             self.env.cloud().faults().add(fault.lasting(2 * pause));
         }
@@ -154,7 +155,8 @@ impl Stage {
         let faults = simulated.faults();
         faults.add(refused(403).writes().resource(resource).user_agent(&agent).times(1));
         faults.add(refused(403).writes().resource("events").times(2));
-        faults.add(refused(503).writes().resource("leases").times(2));
+        // Two failures in a row would use up the renew deadline of the scenarios.
+        faults.add(refused(503).writes().resource("leases").times(1));
         let gone = ServerFault::new(Action::WatchError { code: 410 }).resource(resource);
         faults.add(gone.user_agent(&agent).times(2));
         simulated.cut_watches();
