@@ -4,10 +4,12 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_controller::{
+    handover,
     passes::{Next, Pass},
     reports::Reports,
 };
 use ccm_objects::Node;
+use ccm_runtime::leadership::LeaseAnnotations;
 use tokio::time::Instant;
 
 use crate::{
@@ -26,8 +28,8 @@ use crate::{
 /// How long to sleep when no node is due; any change wakes the loop.
 const IDLE: Duration = Duration::from_mins(1);
 
-/// The leader's work. Its policy starts with an empty memory: the suspicions of an earlier
-/// leader are no evidence.
+/// The leader's work. Its policy starts without cases: the suspicions of an earlier leader are no
+/// evidence. What that leader has deleted counts.
 pub(crate) struct Controller {
     observer: Arc<Observer>,
     executor: Executor,
@@ -35,6 +37,7 @@ pub(crate) struct Controller {
     metrics: LifecycleMetrics,
     decider: Decider,
     backlog: Backlog,
+    lease: LeaseAnnotations,
 }
 
 impl Pass for Controller {
@@ -80,9 +83,10 @@ impl Controller {
         executor: Executor,
         reports: Arc<Reports>,
         metrics: LifecycleMetrics,
+        lease: LeaseAnnotations,
     ) -> Self {
-        let (decider, backlog) = (Decider::new(), Backlog::default());
-        Self { observer, executor, reports, metrics, decider, backlog }
+        let decider = Decider::resume(observer.now(), handover::found(&lease));
+        Self { observer, executor, reports, metrics, decider, backlog: Backlog::default(), lease }
     }
 
     fn agenda(&mut self, nodes: &Nodes) -> Agenda {
@@ -106,6 +110,8 @@ impl Controller {
         let (before, now) = (*self.decider.breaker(), self.observer.now());
         let decisions = self.decider.decide(now, &nodes.views, answers, &settings.policy);
         self.observer.reports.breaker(before, *self.decider.breaker());
+        // Before the deletions: the next leader is to know of them even if this one dies meanwhile.
+        handover::keep(&self.lease, &self.decider.window(now, &settings.policy));
         let by_name = nodes.by_name();
         let decided = decisions.iter().filter_map(|decision| by_name.get(&decision.name));
         self.executor.publish(decided, &actions, &decisions);

@@ -32,7 +32,7 @@ pub(crate) mod text;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use ccm_controller::brake::{Brake, Usage};
+use ccm_controller::brake::{Brake, Usage, Window};
 use serde::Serialize;
 
 use self::record::Record;
@@ -74,8 +74,8 @@ pub struct Counts {
     pub suspected: usize,
 }
 
-/// The memory of one leader: cases, breaker and budget. A new leader starts with an
-/// empty one, so that every node needs a fresh confirmation.
+/// The memory of one leader: cases, breaker and budget. A new leader starts without cases, so
+/// that every node needs a fresh confirmation, and with the budget that the last one left.
 #[derive(Debug, Default)]
 pub struct Decider {
     records: HashMap<Arc<str>, Record>,
@@ -92,6 +92,17 @@ impl Decider {
     /// An empty memory.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty memory, but for what the last leader has deleted.
+    pub fn resume(now: At, window: Window) -> Self {
+        Self { brake: Brake::resume(now, window), ..Self::default() }
+    }
+
+    /// The deletions that still count for the budget, for the next leader.
+    pub fn window(&self, now: At, policy: &Policy) -> Window {
+        let changes = self.brake.window().after(now - policy.deletions().window);
+        changes.map(|(at, uid)| (at, uid.into())).collect()
     }
 
     /// Limits the lookups of one pass below [`LOOKUPS_PER_PASS`], for a cloud that does not answer

@@ -13,8 +13,7 @@
 //! A change that a user has [approved](approval) passes both. [`Brake::observe`] returns
 //! what to report; [`Brake::usage`] and [`Brake::breaker`] are for gauges.
 //!
-//! lifecycle-ccm asks for its deletions, and approvals by its annotation are in use. The
-//! window is not stored yet, and approvals by label or for a set are not read yet.
+//! lifecycle-ccm asks for its deletions, service-ccm for the members that leave a load balancer.
 
 pub mod approval;
 mod breaker;

@@ -14,11 +14,13 @@
 //! | [`instances`] | batched queries to the cloud, with checked answers |
 //! | [`cluster`] | the identity of the cluster |
 //! | [`own_node`] | what holds up the node that runs this program |
+//! | [`handover`] | what a leader leaves to the next one |
 //! | [`brake`] | holds mass changes: breaker, budget, approvals; pure |
 
 pub mod batch_size;
 pub mod brake;
 pub mod cluster;
+pub mod handover;
 pub mod instances;
 pub mod inventory;
 mod kind;

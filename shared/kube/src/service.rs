@@ -96,6 +96,10 @@ fn details(metadata: &Fields<'_>, spec: &Fields<'_>, status: &Fields<'_>) -> Ser
     ServiceDetails {
         created: metadata.get("creationTimestamp"),
         annotations: annotations.map(|(key, value)| (intern(&key), value.into())).collect(),
+        labels: metadata
+            .texts("labels")
+            .map(|(key, value)| (intern(&key), intern(&value)))
+            .collect(),
         class: spec.optional("loadBalancerClass"),
         ports: spec.list("ports", |fields| port(&fields)),
         allocates_node_ports: spec.get("allocateLoadBalancerNodePorts").unwrap_or(true),

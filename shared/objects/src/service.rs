@@ -38,6 +38,8 @@ pub struct ServiceDetails {
     pub created: Option<Timestamp>,
     /// `metadata.annotations`, without the configuration that `kubectl apply` keeps.
     pub annotations: BTreeMap<Shared, Box<str>>,
+    /// `metadata.labels`.
+    pub labels: BTreeMap<Shared, Shared>,
     /// `spec.loadBalancerClass`.
     pub class: Option<Shared>,
     /// `spec.ports`.

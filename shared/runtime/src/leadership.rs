@@ -13,12 +13,14 @@
 //!    take over, counted from before the request was sent ([`term`]). Each write checks
 //!    that the term outlives the write's own time limit.
 //!
-//! A replica is a candidate only while its watches work ([`eligibility`]).
+//! A replica is a candidate only while its watches work ([`eligibility`]). A leader can leave a
+//! text to the next one ([`LeaseAnnotations`]).
 //!
 //! Like client-go's election this assumes that clocks run at equal *rates*, within the
 //! ratio of lease to deadline (3 : 2). A request that has been sent cannot be cancelled;
 //! the time between deadline and lease covers it.
 
+mod annotations;
 mod elector;
 pub mod eligibility;
 pub mod guard;
@@ -29,6 +31,7 @@ mod problem;
 mod standby;
 pub mod term;
 
+pub use annotations::{HANDOVER, LeaseAnnotations};
 pub use elector::{Elector, Ended};
 pub use eligibility::Eligibility;
 pub use metrics::LeadershipMetrics;

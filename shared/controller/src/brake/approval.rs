@@ -4,13 +4,13 @@
 //! * **One object**: a *mark* on it, a label or an annotation with the value `yes` or
 //!   `true`. Its key says what is approved, for instance `quartet.dev/deletion-approved`.
 //!   A label can mark many objects at once: `kubectl label nodes -l pool=batch KEY=yes`.
-//! * **A set of objects**: one ConfigMap beside the program's Lease ([`config_map`]) with
-//!   two entries: `selector`, a label selector that is not empty, and `expires`, a time
-//!   in RFC 3339. It also covers objects that are held only later, until it expires.
+//! * **A set of objects**: two annotations of the program's Lease: [`SELECTOR`], a label
+//!   selector or `*` for all, and [`UNTIL`], a time in RFC 3339. They also cover objects that
+//!   are held only later, until that time.
 //!
 //! An invalid text approves nothing.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use ccm_base::At;
 use ccm_kube::selector::{InvalidSelector, NodeSelector};
@@ -20,26 +20,26 @@ use ccm_objects::Shared;
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetApproval {
     selector: NodeSelector,
-    expires: At,
+    until: At,
 }
 
-/// Why the ConfigMap of an approval is invalid.
+/// The annotation of the Lease with the label selector of the approved objects.
+pub const SELECTOR: &str = "quartet.dev/approved-selector";
+/// The annotation of the Lease with the time at which the approval ends.
+pub const UNTIL: &str = "quartet.dev/approved-until";
+
+/// Why the annotations of an approval are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidApproval {
-    /// An entry is missing or empty.
-    #[error("{0} is missing")]
+    /// One of the two is missing or empty.
+    #[error("annotation {0} is missing")]
     Missing(&'static str),
     /// The selector is invalid.
-    #[error("selector: {0}")]
+    #[error("annotation {SELECTOR}: {0}, or * for all")]
     Selector(#[from] InvalidSelector),
     /// The time is invalid.
-    #[error("expires: {0:?} is not a time such as 2006-01-02T15:04:05Z")]
-    Expires(String),
-}
-
-/// The name of the ConfigMap that belongs to this Lease.
-pub fn config_map(lease: &str) -> String {
-    format!("{lease}-approval")
+    #[error("annotation {UNTIL}: {0:?} is not a time such as 2006-01-02T15:04:05Z")]
+    Until(String),
 }
 
 /// Whether the value of a mark approves.
@@ -48,26 +48,45 @@ pub fn is_yes(value: &str) -> bool {
     ["yes", "true"].iter().any(|word| value.eq_ignore_ascii_case(word))
 }
 
+/// In words: `pool=batch until 2026-01-02T15:04:05.000Z`.
+impl fmt::Display for SetApproval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let selector = self.selector.to_string();
+        let selector = if selector.is_empty() { "all" } else { &selector };
+        write!(f, "{selector} until {}", self.until)
+    }
+}
+
 impl SetApproval {
-    /// Parses the data of the ConfigMap.
+    /// Parses the annotations of the Lease with these names. None if the Lease has neither.
     ///
     /// # Errors
     ///
-    /// Why it is invalid.
-    pub fn read(data: &BTreeMap<String, String>) -> Result<Self, InvalidApproval> {
-        let entry = |key| {
-            let text = data.get(key).map(|text| text.trim()).filter(|text| !text.is_empty());
-            text.ok_or(InvalidApproval::Missing(key))
+    /// Why they are invalid.
+    pub fn read(
+        annotation: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Self>, InvalidApproval> {
+        let entry = |key| annotation(key).map(|text| text.trim().to_owned());
+        let (selector, until) = match (entry(SELECTOR), entry(UNTIL)) {
+            (None, None) => return Ok(None),
+            (selector, until) => (selector.unwrap_or_default(), until.unwrap_or_default()),
         };
-        let (selector, expires) = (entry("selector")?, entry("expires")?);
-        Ok(Self {
-            selector: selector.parse()?,
-            expires: expires.parse().map_err(|_| InvalidApproval::Expires(expires.to_owned()))?,
-        })
+        if selector.is_empty() {
+            return Err(InvalidApproval::Missing(SELECTOR));
+        }
+        if until.is_empty() {
+            return Err(InvalidApproval::Missing(UNTIL));
+        }
+        let selector = match &*selector {
+            "*" => NodeSelector::default(),
+            selector => selector.parse()?,
+        };
+        let until = until.parse().map_err(|_| InvalidApproval::Until(until))?;
+        Ok(Some(Self { selector, until }))
     }
 
     /// Whether it approves the object with these labels.
     pub fn covers(&self, now: At, labels: &BTreeMap<Shared, Shared>) -> bool {
-        now < self.expires && self.selector.selects(labels)
+        now < self.until && self.selector.selects(labels)
     }
 }

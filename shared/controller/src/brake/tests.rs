@@ -1,9 +1,9 @@
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::{
-    approval::{InvalidApproval, SetApproval, config_map, is_yes},
+    approval::{SELECTOR, SetApproval, is_yes},
     *,
 };
 
@@ -155,40 +155,45 @@ fn only_known_values_approve() {
     }
 }
 
-fn data(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
-    entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+fn read(selector: Option<&str>, until: Option<&str>) -> Result<Option<SetApproval>, String> {
+    let read = SetApproval::read(|key| {
+        let text = if key == SELECTOR { selector } else { until };
+        text.map(str::to_owned)
+    });
+    read.map_err(|error| error.to_string())
 }
 
 #[test]
-fn one_object_approves_a_set_until_it_expires() {
-    let entries = [("selector", "pool=batch"), ("expires", "1970-01-01T01:00:00Z")];
-    let approval = SetApproval::read(&data(&entries)).unwrap();
+fn a_set_is_approved_until_it_expires() {
     let labels = |pool: &str| [("pool".into(), pool.into())].into();
+    let approval = read(Some("pool=batch"), Some("1970-01-01T01:00:00Z")).unwrap().unwrap();
     assert!(approval.covers(at(3599.0), &labels("batch")));
     assert!(!approval.covers(at(3599.0), &labels("other")));
     assert!(!approval.covers(at(3600.0), &labels("batch")), "it has expired");
-    assert_eq!(config_map("lifecycle-ccm"), "lifecycle-ccm-approval");
+    let all = read(Some(" * "), Some("1970-01-01T01:00:00Z")).unwrap().unwrap();
+    assert!(all.covers(at(0.0), &labels("other")));
+    assert_eq!(read(None, None), Ok(None));
 }
 
 #[test]
-fn an_invalid_approval_is_ignored() {
-    let time = ("expires", "1970-01-01T01:00:00Z");
-    for (entries, expect) in [
-        (vec![time], "selector is missing"),
-        (vec![("selector", " "), time], "selector is missing"),
-        (vec![("selector", "pool=batch")], "expires is missing"),
+fn an_invalid_approval_approves_nothing() {
+    let time = Some("1970-01-01T01:00:00Z");
+    for (selector, until, expect) in [
+        (None, time, "annotation quartet.dev/approved-selector is missing"),
+        (Some(" "), time, "annotation quartet.dev/approved-selector is missing"),
+        (Some("pool=batch"), None, "annotation quartet.dev/approved-until is missing"),
         (
-            vec![("selector", "pool=batch"), ("expires", "tomorrow")],
-            "expires: \"tomorrow\" is not a time such as 2006-01-02T15:04:05Z",
+            Some("pool=batch"),
+            Some("tomorrow"),
+            "annotation quartet.dev/approved-until: \"tomorrow\" is not a time such as 2006-01-02T15:04:05Z",
         ),
     ] {
-        let error = SetApproval::read(&data(&entries)).unwrap_err();
-        assert_eq!(error.to_string(), expect);
+        assert_eq!(read(selector, until).unwrap_err(), expect);
     }
     // A lone comma would approve every object.
     for selector in ["a b", ",", " , ", "pool=batch,"] {
-        let error = SetApproval::read(&data(&[("selector", selector), time])).unwrap_err();
-        assert!(matches!(error, InvalidApproval::Selector(_)), "{error}");
+        let error = read(Some(selector), time).unwrap_err();
+        assert!(error.starts_with("annotation quartet.dev/approved-selector: "), "{error}");
     }
 }
 

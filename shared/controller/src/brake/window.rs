@@ -22,7 +22,21 @@ pub struct Window {
     spent: VecDeque<(At, Box<str>)>,
 }
 
+impl FromIterator<(At, Box<str>)> for Window {
+    /// The order does not matter.
+    fn from_iter<I: IntoIterator<Item = (At, Box<str>)>>(changes: I) -> Self {
+        let mut spent: VecDeque<_> = changes.into_iter().collect();
+        spent.make_contiguous().sort();
+        Self { spent }
+    }
+}
+
 impl Window {
+    /// The changes after this time, the oldest first, with their UIDs.
+    pub fn after(&self, time: At) -> impl Iterator<Item = (At, &str)> {
+        self.spent.iter().filter(move |(at, _)| *at > time).map(|(at, uid)| (*at, &**uid))
+    }
+
     /// The window as read by another process. If that process's clock is behind, a change in
     /// the future counts as one at `now`, so it holds for one window at most.
     pub(super) fn read_at(mut self, now: At) -> Self {

@@ -111,6 +111,7 @@ impl Elector {
         let lock = LeaseLock::new(guarded(guard.clone()), &config.namespace, params);
         // Half of what is left of a regularly renewed term just before a renewal.
         let write_timeout = config.renew_deadline.saturating_sub(config.retry_period) / 2;
+        let leadership = Leadership::standby(write_timeout, guard.annotations().clone());
         Self {
             config,
             identity,
@@ -118,7 +119,7 @@ impl Elector {
             lock,
             watcher,
             eligibility: Eligibility::default(),
-            leadership: Leadership::standby(write_timeout),
+            leadership,
             metrics,
             events,
             throttle: LogThrottle::default(),

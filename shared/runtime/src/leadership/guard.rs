@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::{BoxError, ServiceExt as _, service_fn};
 
-use super::observed::Observed;
+use super::{annotations::LeaseAnnotations, observed::Observed};
 
 /// The renew time shown for a Lease that may be taken: expired by any clock.
 const LONG_AGO: &str = "1970-01-01T00:00:00.000000Z";
@@ -33,13 +33,22 @@ const SHOWN_SECONDS: u32 = 1;
 
 /// A layer only for the client that writes the Lease. Clones share the observation.
 #[derive(Clone)]
-pub struct LeaseGuard(Arc<Mutex<Observed>>);
+pub struct LeaseGuard {
+    observed: Arc<Mutex<Observed>>,
+    annotations: LeaseAnnotations,
+}
 
 impl LeaseGuard {
     /// Guards the candidate `me`, which respects an unchanged Lease for `duration`, or for the
     /// record's own duration where that is longer.
     pub fn new(me: &str, duration: Duration) -> Self {
-        Self(Arc::new(Mutex::new(Observed::new(me, duration))))
+        let observed = Arc::new(Mutex::new(Observed::new(me, duration)));
+        Self { observed, annotations: LeaseAnnotations::default() }
+    }
+
+    /// The annotations of the Lease.
+    pub(super) fn annotations(&self) -> &LeaseAnnotations {
+        &self.annotations
     }
 
     /// Puts the guard in front of a stack for Lease requests.
@@ -51,7 +60,7 @@ impl LeaseGuard {
 
     /// What is known of the Lease.
     pub(super) fn observed(&self) -> MutexGuard<'_, Observed> {
-        self.0.lock()
+        self.observed.lock()
     }
 
     /// The Lease as shown to the library: complete, and expired exactly when we decide so.
@@ -60,6 +69,7 @@ impl LeaseGuard {
         let has_version = lease.pointer("/metadata/resourceVersion").is_some_and(Value::is_string);
         observed.read = has_version.then(|| lease.clone());
         observed.saw(lease.get("spec").unwrap_or(&Value::Null), now);
+        self.annotations.read(&lease, observed.is_mine(&lease["spec"]));
         let Some(object) = lease.as_object_mut() else { return lease };
         let spec = object.entry("spec").or_insert_with(|| json!({}));
         if !spec.is_object() {
@@ -109,6 +119,7 @@ impl LeaseGuard {
         // Bodies that kube's Api makes are in memory.
         let bytes = body.collect_bytes().now_or_never().ok_or("the patch is not in memory")??;
         merge(&mut lease, serde_json::from_slice(&bytes)?);
+        self.annotations.write(&mut lease);
         parts.method = Method::PUT;
         parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         parts.headers.remove(CONTENT_LENGTH);

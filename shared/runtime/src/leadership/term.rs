@@ -6,6 +6,8 @@ use ccm_base::clock;
 use jiff::Timestamp;
 use tokio::{sync::watch, time::Instant};
 
+use super::LeaseAnnotations;
+
 /// A moment on three clocks. A leader uses the one that advanced most: the monotonic clock
 /// stops while the machine is suspended, and the wall clock can step.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +82,7 @@ impl Current {
 pub struct Leadership {
     state: Arc<watch::Sender<State>>,
     write_timeout: Duration,
+    annotations: LeaseAnnotations,
 }
 
 #[derive(Clone, Copy)]
@@ -111,19 +114,25 @@ impl Leadership {
     }
 
     /// Does not lead yet.
-    pub(super) fn standby(write_timeout: Duration) -> Self {
-        Self::with(State::Standby, write_timeout)
+    pub(super) fn standby(write_timeout: Duration, annotations: LeaseAnnotations) -> Self {
+        Self { annotations, ..Self::with(State::Standby, write_timeout) }
+    }
+
+    /// The annotations of the Lease.
+    pub fn annotations(&self) -> &LeaseAnnotations {
+        &self.annotations
     }
 
     /// Leads for this time from now on; a zero length does not lead. For tests of writers.
     pub fn for_a_term(length: Duration) -> Self {
-        let leadership = Self::standby(length);
+        let leadership = Self::standby(length, LeaseAnnotations::default());
         leadership.renew(Moment::now(), length, 1);
         leadership
     }
 
     fn with(state: State, write_timeout: Duration) -> Self {
-        Self { state: Arc::new(watch::Sender::new(state)), write_timeout }
+        let state = Arc::new(watch::Sender::new(state));
+        Self { state, write_timeout, annotations: LeaseAnnotations::default() }
     }
 
     /// Whether a write that takes at most `need` may start now.
@@ -222,7 +231,7 @@ mod tests {
     const TERM: Duration = Duration::from_secs(10);
 
     fn standby() -> Leadership {
-        Leadership::standby(Duration::from_secs(4))
+        Leadership::standby(Duration::from_secs(4), LeaseAnnotations::default())
     }
 
     #[tokio::test(start_paused = true)]

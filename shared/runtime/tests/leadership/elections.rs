@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_runtime::leadership::{Ended, Lost};
+use ccm_runtime::leadership::{Ended, HANDOVER, Lost};
 use http::{Method, StatusCode};
 use serde_json::json;
 use tokio::time::sleep;
@@ -57,6 +57,26 @@ async fn a_released_lease_is_taken_over_at_once() {
     assert!(took < seconds(0.2), "took {took:?}");
     assert_eq!(leader.end().await.0, Ended::Released);
     assert_eq!(api.record().unwrap()["leaseTransitions"], 1);
+}
+
+/// A leader's text goes out with its next renewal, or with the release.
+#[tokio::test(start_paused = true)]
+async fn the_next_leader_finds_what_the_last_one_left() {
+    let api = LeaseApi::default();
+    let (leader, standby) = two(&api).await;
+    assert_eq!(leader.leadership().annotations().found(), "");
+    assert!(leader.leadership().annotations().leave("first".to_owned()));
+    until(&[&leader, &standby], seconds(4.0), || false).await;
+    leader.kill();
+    until(&[&standby], LONG, || standby.leads()).await.unwrap();
+    assert_eq!(standby.leadership().annotations().found(), "first");
+    until(&[&standby], seconds(10.0), || false).await;
+    assert_eq!(api.lease().unwrap()["metadata"]["annotations"][HANDOVER], "first", "it stays");
+    assert!(standby.leadership().annotations().leave("second".to_owned()));
+    standby.release();
+    let third = Replica::start(&api);
+    until(&[&third], LONG, || third.leads()).await.unwrap();
+    assert_eq!(third.leadership().annotations().found(), "second");
 }
 
 #[tokio::test(start_paused = true)]
