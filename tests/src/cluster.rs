@@ -14,9 +14,10 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, Config,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
+use serde_json::{Value, json};
 
 pub mod audit;
 pub mod kubelets;
@@ -162,6 +163,14 @@ pub async fn clear(client: &Client) -> Result<()> {
         Ok(nodes.list_metadata(&all).await?.items.is_empty().then_some(()))
     })
     .await
+}
+
+/// Sets annotations of a program's Lease.
+pub async fn annotate_lease(client: &Client, name: &str, annotations: Value) -> Result<()> {
+    let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+    let leases = Api::<Lease>::namespaced(client.clone(), "kube-system");
+    leases.patch(name, &PatchParams::default(), &patch).await?;
+    Ok(())
 }
 
 /// The root of the checkout.

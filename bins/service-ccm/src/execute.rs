@@ -7,6 +7,7 @@
 //! on a lane of its own.
 
 mod calls;
+mod previews;
 mod writes;
 
 use std::{sync::Arc, time::Duration};
@@ -144,11 +145,12 @@ impl Lanes {
                     return None;
                 }
             };
-            let Planned { plan, members, problems } = self.handles.plan(&service, &*balancers);
+            let planned = self.handles.plan(&service, &*balancers);
+            self.publish(&service, &planned);
+            let Planned { plan, members, problems, .. } = planned;
             if service.is_load_balancer && plan != Plan::NotOurs {
                 self.handles.reports.problems(&service, &problems);
             }
-            self.publish(&service, &plan, &members);
             let Plan::Next(step) = plan else {
                 if self.ends_wait(&service) {
                     continue;
@@ -156,10 +158,17 @@ impl Lanes {
                 self.rest(lane, &service, &plan, &members);
                 return None;
             };
-            if self.handles.plans.is_observing() {
-                self.queue(lane).forget(name);
-                return None;
-            }
+            let step = if self.handles.plans.is_observing() {
+                match self.observed(&service, step) {
+                    Some(step) => step,
+                    None => {
+                        self.queue(lane).forget(name);
+                        return None;
+                    }
+                }
+            } else {
+                step
+            };
             match step {
                 Step::Protect | Step::Release | Step::Write(_) => {
                     if !self.write(lane, &service, &step).await {
@@ -172,6 +181,18 @@ impl Lanes {
         // Others change this Service as fast as this program does.
         self.queue(lane).retry(Name::clone(name));
         None
+    }
+
+    /// What an observer does instead of this step.
+    fn observed(&self, service: &Service, step: Step) -> Option<Step> {
+        let front_end = match step {
+            Step::Preview(front_end) => return Some(Step::Preview(front_end)),
+            Step::Ensure(front_end) => front_end,
+            _ => return None,
+        };
+        let is_known =
+            self.handles.balancers.with(service, |entry| entry.state.is_previewed(&front_end));
+        (!is_known).then_some(Step::Preview(front_end))
     }
 
     /// Passes a Service on to the queue that is to serve it.

@@ -14,6 +14,7 @@
 //! | `observe::nodes` | collects changes of nodes into sets that all load balancers get |
 //! | `observe::balancers` | per Service: what is known of its load balancer |
 //! | `observe::poll` | polls all load balancers on which the cloud works by one list |
+//! | `observe::lease` | which members have left, for the next leader; approvals of many Services |
 //! | `observe::audit` | compares the cluster's load balancers with the Services |
 //! | `execute` | lanes: one call to the cloud per batch and kind; answers one by one |
 //! | `execute::writes` | writes to Services, and the page `/plan` |
@@ -50,7 +51,9 @@ pub use settings::ServiceSettings;
 use crate::{
     execute::Lanes,
     metrics::ServiceMetrics,
-    observe::{Handles, QUEUE, SLOW_QUEUE, audit::Audit, intake::Intake, nodes::Nodes, poll},
+    observe::{
+        Handles, QUEUE, SLOW_QUEUE, audit::Audit, intake::Intake, lease, nodes::Nodes, poll,
+    },
 };
 
 /// The program.
@@ -118,12 +121,15 @@ impl Program for ServiceCcm {
                 "--cluster-name is the default, {cluster_name}: clusters that share a cloud project should have names of their own"
             );
         }
+        lease::take_over(&self.handles, context.leadership.annotations());
         self.nodes.start_leading();
         tasks.spawn("nodes", Arc::clone(&self.nodes).run(token.clone()));
         Lanes::new(handles, Writer::new(context, &handles.services)).start(tasks);
         self.intake.start_leading();
         self.listed.pass("not listed yet");
         tasks.spawn("poll", poll::run(handles.clone(), token.clone()));
+        let annotations = context.leadership.annotations().clone();
+        tasks.spawn("lease", lease::run(handles.clone(), annotations, token.clone()));
         let audit = Audit::new(handles, self.listed.clone());
         let passes = handles.audit.clone().run(audit, context.settings.clone(), token.clone());
         tasks.spawn("audit", passes);

@@ -3,15 +3,16 @@
 pub(crate) mod audit;
 pub(crate) mod balancers;
 pub(crate) mod intake;
+pub(crate) mod lease;
 pub(crate) mod nodes;
 pub(crate) mod poll;
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_base::{Backoff, clock::Timeline};
+use ccm_base::{At, Backoff, clock::Timeline};
 use ccm_cloud::{Call, Cloud, CloudError, ClusterId, ErrorKind, LoadBalancers};
 use ccm_controller::{
-    brake::approval::is_yes,
+    brake::approval::{SetApproval, is_yes},
     passes::Passes,
     queue::{QueueConfig, QueueMetrics, WorkQueue},
 };
@@ -53,6 +54,8 @@ pub(crate) struct Planned {
     pub(crate) members: Decision,
     /// What is wrong with the Service.
     pub(crate) problems: Vec<Problem>,
+    /// Whether it waits for a user's word to adopt the load balancer of another controller.
+    pub(crate) waits_for_adoption: bool,
 }
 
 /// The shared inputs of the controller's parts; each part takes the ones that it needs.
@@ -75,6 +78,8 @@ pub(crate) struct Handles {
     pub(crate) audit: Passes,
     /// Wakes the poll of load balancers on which the cloud works.
     pub(crate) poll: Arc<Notify>,
+    /// What the Lease approves.
+    pub(crate) approval: Arc<Mutex<Option<SetApproval>>>,
     pub(crate) reports: ServiceReports,
     pub(crate) plans: Plans,
     pub(crate) settings: watch::Receiver<Arc<ServiceSettings>>,
@@ -102,6 +107,7 @@ impl Handles {
             published: Arc::new(Mutex::new(Instant::now())),
             audit: Passes::default(),
             poll: Arc::default(),
+            approval: Arc::default(),
             reports: ServiceReports::new(context.events.clone()),
             plans: context.plans.clone(),
             settings: context.settings.clone(),
@@ -127,14 +133,25 @@ impl Handles {
         if is_urgent { Call::waiting(limit) } else { Call::routine(limit) }
     }
 
+    /// Whether a user has approved that any member leaves: by a mark on the Service, or for a set.
+    fn is_approved(&self, service: &Service, now: At) -> bool {
+        let Some(details) = &service.details else { return false };
+        let label = details.labels.get(APPROVED).map(|value| &**value);
+        service.annotation(APPROVED).or(label).is_some_and(is_yes)
+            || self.approval.lock().as_ref().is_some_and(|set| set.covers(now, &details.labels))
+    }
+
     /// The plan for a Service as it is now.
     pub(crate) fn plan(&self, service: &Service, load_balancers: &dyn LoadBalancers) -> Planned {
         let (traits, settings) = (load_balancers.traits(), self.settings.borrow().clone());
         let desired = desired(service, &self.cluster, &traits);
         let (nodes, now) = (self.node_set.borrow().clone(), self.timeline.now());
-        let approved = service.annotation(APPROVED).is_some_and(is_yes);
+        let approved = self.is_approved(service, now);
         self.balancers.with(service, |entry| {
             let members = entry.membership.decide(now, &nodes, settings.budget(), approved);
+            if members.changes {
+                self.balancers.set_departures();
+            }
             let view = View {
                 service,
                 desired: &desired,
@@ -151,7 +168,8 @@ impl Handles {
             entry.held = members.held.len();
             let is_served = service.is_load_balancer && !service.deleting && plan != Plan::NotOurs;
             entry.is_wrong = is_served && desired.front_end.is_none();
-            Planned { plan, members, problems: desired.problems }
+            let waits_for_adoption = is_served && entry.state.waits_for_adoption(view);
+            Planned { plan, members, problems: desired.problems, waits_for_adoption }
         })
     }
 }

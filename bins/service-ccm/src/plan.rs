@@ -133,6 +133,8 @@ pub struct State {
     pub proved_absent: bool,
     /// A load balancer that another controller made for this Service, and what shows that.
     pub adoptable: Option<(String, String)>,
+    /// What the cloud would change for this configuration, one line each.
+    pub previewed: Option<(Digest, Vec<String>)>,
 }
 
 /// Everything that the plan looks at.
@@ -165,6 +167,8 @@ pub struct View<'a> {
 pub enum Step {
     /// Write finalizer and condition, before anything is created.
     Protect,
+    /// Ask the cloud what it would change.
+    Preview(Arc<FrontEnd>),
     /// Create the load balancer, or bring it up to date.
     Ensure(Arc<FrontEnd>),
     /// Change its members, and nothing else.
@@ -192,7 +196,7 @@ pub enum Plan {
     NotOurs,
 }
 
-/// The annotation that approves that members leave which are held.
+/// The annotation or label that approves that members leave which are held.
 pub const APPROVED: &str = "quartet.dev/member-loss-approved";
 /// The annotation with the ID of a load balancer to adopt.
 pub const ADOPT: &str = "quartet.dev/adopt-load-balancer";
@@ -258,9 +262,16 @@ fn provision(view: View<'_>) -> Plan {
     if view.list_awaited && state.known == Known::Nothing {
         return Plan::Waits;
     }
-    match next_call(view) {
-        Some(step) => Plan::Next(step),
-        None => settled(view),
+    if let Some(step) = next_call(view) {
+        return Plan::Next(step);
+    }
+    match (settled(view), &view.desired.front_end) {
+        (Plan::Settled | Plan::Waits, Some(front_end))
+            if state.waits_for_adoption(view) && !state.is_previewed(front_end) =>
+        {
+            Plan::Next(Step::Preview(Arc::clone(front_end)))
+        }
+        (plan, _) => plan,
     }
 }
 
@@ -279,7 +290,7 @@ fn next_call(view: View<'_>) -> Option<Step> {
             phase => (Some(&balancer.id), matches!(phase, Phase::Failed { .. })),
         },
         Known::Recorded { id } => (Some(id), false),
-        Known::Absent if state.waits_for_adoption(view) => return None,
+        _ if state.waits_for_adoption(view) => return None,
         _ => (None, false),
     };
     if let Some(front_end) = &view.desired.front_end
@@ -324,8 +335,14 @@ impl State {
     }
 
     /// Whether there is a load balancer of another controller that nobody has approved to adopt.
-    fn waits_for_adoption(&self, view: View<'_>) -> bool {
-        self.adoptable.is_some() && !view.adopts && view.service.annotation(ADOPT).is_none()
+    pub fn waits_for_adoption(&self, view: View<'_>) -> bool {
+        let is_requested = view.adopts || view.service.annotation(ADOPT).is_some();
+        self.adoptable.is_some() && self.known == Known::Absent && !is_requested
+    }
+
+    /// Whether it is known what the cloud would change for this configuration.
+    pub fn is_previewed(&self, front_end: &FrontEnd) -> bool {
+        self.previewed.as_ref().is_some_and(|(digest, _)| *digest == front_end.digest)
     }
 
     /// The ID of the load balancer, as far as it is known.

@@ -54,9 +54,11 @@ impl Lanes {
             }
         };
         let (mut ensure, mut members, mut delete) = (Vec::new(), Vec::new(), Vec::new());
+        let mut preview = Vec::new();
         for due in all {
             match due.step.clone() {
                 Step::Ensure(front_end) => ensure.push(self.wanted(due, front_end)),
+                Step::Preview(front_end) => preview.push(self.to_preview(due, front_end)),
                 Step::SetMembers(id) => members.push(self.member_change(due, id)),
                 Step::DeleteDuplicate(id) => delete.push(self.unwanted(due, Some(id), true)),
                 _ => {
@@ -73,6 +75,7 @@ impl Lanes {
             self.ensure(lane, &*balancers, ensure),
             self.set_members(lane, &*balancers, members),
             self.delete(lane, &*balancers, delete),
+            self.preview(lane, &*balancers, preview),
         );
     }
 
@@ -87,16 +90,8 @@ impl Lanes {
     }
 
     fn wanted(&self, due: Due, front_end: Arc<FrontEnd>) -> Asked<Wanted> {
-        let service = &due.service;
-        let known =
-            self.handles.balancers.with(service, |entry| entry.state.id().map(str::to_owned));
-        let members = due.members.members.clone();
-        let question = Wanted {
-            known: known.or_else(|| service.annotation(ID).map(str::to_owned)),
-            adopt: self.to_adopt(service),
-            members: members.clone(),
-            front_end: Arc::clone(&front_end),
-        };
+        let (service, members) = (&due.service, due.members.members.clone());
+        let question = self.question(&due, Arc::clone(&front_end));
         let digest = Some(front_end.digest);
         if self.is_news(service, front_end.digest) {
             self.handles.reports.ensuring(service, &front_end.digest.to_string());
@@ -105,6 +100,18 @@ impl Lanes {
             }
         }
         Asked { due, call: CallKind::Ensure, question, digest, members: Some(members) }
+    }
+
+    pub(super) fn question(&self, due: &Due, front_end: Arc<FrontEnd>) -> Wanted {
+        let service = &due.service;
+        let known =
+            self.handles.balancers.with(service, |entry| entry.state.id().map(str::to_owned));
+        Wanted {
+            known: known.or_else(|| service.annotation(ID).map(str::to_owned)),
+            adopt: self.to_adopt(service),
+            members: due.members.members.clone(),
+            front_end,
+        }
     }
 
     /// The load balancer that this Service is to adopt.

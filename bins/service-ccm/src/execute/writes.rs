@@ -13,11 +13,14 @@ use ccm_runtime::plans;
 use serde_json::{Value, json};
 
 use super::{Lane, Lanes};
-use crate::plan::{
-    Plan, Step,
-    members::Decision,
-    reason::{PROVISIONING, Reason, SERVING},
-    status::{DIGEST, ID, NewCondition, StatusChange},
+use crate::{
+    observe::Planned,
+    plan::{
+        ADOPT, Plan, State, Step,
+        members::Decision,
+        reason::{PROVISIONING, Reason, SERVING},
+        status::{DIGEST, ID, NewCondition, StatusChange},
+    },
 };
 
 /// Delay after a conflict, so that the informer receives the other writer's change.
@@ -102,13 +105,31 @@ impl Lanes {
     }
 
     /// Publishes the plan of a Service on the page `/plan`.
-    pub(super) fn publish(&self, service: &Service, plan: &Plan, members: &Decision) {
-        let steps = match plan {
-            Plan::Next(step) => vec![published(step, members)],
-            _ => Vec::new(),
-        };
+    pub(super) fn publish(&self, service: &Service, planned: &Planned) {
+        let steps = self.handles.balancers.with(service, |entry| {
+            let adoption = planned.waits_for_adoption.then(|| adoption(&entry.state)).flatten();
+            let next = match &planned.plan {
+                // What it shows belongs to another step.
+                Plan::Next(Step::Preview(_)) => None,
+                Plan::Next(step) => Some(published(step, &planned.members, &entry.state)),
+                _ => None,
+            };
+            adoption.into_iter().chain(next).collect()
+        });
         self.handles.plans.set(&service.reference(), steps);
     }
+}
+
+/// The step of a load balancer that waits to be adopted.
+fn adoption(state: &State) -> Option<plans::Step> {
+    let (id, why) = state.adoptable.as_ref()?;
+    let changes = state.previewed.as_ref().map(|(_, lines)| lines.clone());
+    Some(plans::Step {
+        step: "adopt",
+        changes: changes.unwrap_or_default(),
+        reason: format!("load balancer {id} was made by another controller: {why}"),
+        held: Some(format!("the annotation {ADOPT}={id} is not set")),
+    })
 }
 
 /// The finalizer and the condition, in one request.
@@ -173,17 +194,20 @@ fn with_condition(patch: StatusPatch, service: &Service, condition: &NewConditio
     })
 }
 
-fn published(step: &Step, members: &Decision) -> plans::Step {
+fn published(step: &Step, members: &Decision, state: &State) -> plans::Step {
     let (name, changes, reason) = match step {
         Step::Protect => (
             "protect",
             vec![format!("finalizer {}", service_keys::CLEANUP)],
             "it is to get a load balancer",
         ),
-        Step::Ensure(front_end) => {
+        Step::Ensure(front_end) | Step::Preview(front_end) => {
             let ports =
                 front_end.ports.iter().map(|port| format!("{} {}", port.protocol, port.port));
-            ("ensure", ports.collect(), "the load balancer is not as the Service asks for")
+            let previewed = state.previewed.iter().filter(|_| state.is_previewed(front_end));
+            let lines = previewed.flat_map(|(_, lines)| lines.iter().cloned());
+            let changes = ports.chain(lines).collect();
+            ("ensure", changes, "the load balancer is not as the Service asks for")
         }
         Step::SetMembers(id) => {
             let (present, absent) = (members.members.present.len(), members.members.absent.len());

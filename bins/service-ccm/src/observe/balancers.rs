@@ -1,6 +1,6 @@
 //! What is remembered of the load balancer of each Service.
 //!
-//! None of it is needed for correctness: a new leader begins with a list of the cloud.
+//! A new leader begins with a list of the cloud, and with the members that left under the last one.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,10 @@ use parking_lot::Mutex;
 
 use crate::{
     metrics,
-    plan::{CallKind, Known, State, members::Membership},
+    plan::{
+        CallKind, Known, State,
+        members::{Departures, Membership},
+    },
 };
 
 /// The remembered state of all load balancers.
@@ -24,6 +27,10 @@ pub(crate) struct Balancers {
     /// Whether a complete list of the cluster's load balancers has been compared since this
     /// process leads.
     listed: AtomicBool,
+    /// When this process began to lead, and the members that had left before.
+    inherited: Mutex<(At, Departures)>,
+    /// Whether members may have left since [`Balancers::departures`] was called.
+    has_departures: AtomicBool,
 }
 
 /// What is remembered of one load balancer.
@@ -56,7 +63,9 @@ impl Balancers {
         let mut entries = self.entries.lock();
         let entry = entries.entry(Name::clone(&service.key)).or_default();
         if entry.uid != service.uid {
-            *entry = Entry { uid: service.uid.clone(), ..Entry::default() };
+            let (since, left) = &*self.inherited.lock();
+            let membership = Membership::resume(*since, left);
+            *entry = Entry { uid: service.uid.clone(), membership, ..Entry::default() };
         }
         change(entry)
     }
@@ -64,6 +73,27 @@ impl Balancers {
     /// The same by name, if anything is remembered.
     pub(crate) fn with_name<R>(&self, name: &str, read: impl FnOnce(&mut Entry) -> R) -> Option<R> {
         self.entries.lock().get_mut(name).map(read)
+    }
+
+    /// Takes over what the last leader has left.
+    pub(crate) fn inherit(&self, now: At, left: Departures) {
+        *self.inherited.lock() = (now, left);
+    }
+
+    /// Records that members may leave.
+    pub(crate) fn set_departures(&self) {
+        self.has_departures.store(true, Ordering::Release);
+    }
+
+    /// The members that have left any load balancer since this time. None if no member has left
+    /// since the last call.
+    pub(crate) fn departures(&self, since: At) -> Option<Departures> {
+        self.has_departures.swap(false, Ordering::AcqRel).then(|| {
+            let mut left = self.inherited.lock().1.clone();
+            left.retain(since);
+            self.each(|_, entry| entry.membership.add_departures(since, &mut left));
+            left
+        })
     }
 
     /// Calls this for each load balancer.

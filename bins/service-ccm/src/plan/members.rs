@@ -22,6 +22,7 @@ use std::{
 use ccm_base::At;
 use ccm_cloud::{Member, Members};
 use ccm_controller::brake::{Brake, Budget, Hold};
+use serde::{Deserialize, Serialize};
 
 use super::eligible::{Excluded, NodeSet, find};
 
@@ -42,6 +43,26 @@ pub struct Membership {
     away: BTreeSet<Arc<str>>,
     /// The members that left because of the exclusion label, and when.
     labelled: BTreeMap<Arc<str>, At>,
+}
+
+/// The members that have left load balancers lately, by node, with the time: what a leader leaves to
+/// the next one, so that a change of leader gives no new budget. It does not tell which load
+/// balancers they have left: the next leader counts them for each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Departures {
+    /// Charged to the budget.
+    charged: BTreeMap<String, At>,
+    /// Left because of the exclusion label.
+    labelled: BTreeMap<String, At>,
+}
+
+impl Departures {
+    /// Keeps those since this time.
+    pub fn retain(&mut self, since: At) {
+        self.charged.retain(|_, at| *at > since);
+        self.labelled.retain(|_, at| *at > since);
+    }
 }
 
 /// Why a member may not leave or be replaced.
@@ -74,6 +95,27 @@ impl Decision {
 }
 
 impl Membership {
+    /// Members that are not known, of which these have left under the last leader.
+    pub fn resume(now: At, left: &Departures) -> Self {
+        let charged = left.charged.iter().map(|(node, at)| (*at, node.as_str().into())).collect();
+        let labelled =
+            left.labelled.iter().map(|(node, at)| (node.as_str().into(), (*at).min(now)));
+        let (brake, labelled) = (Brake::resume(now, charged), labelled.collect());
+        // Those that are members of this load balancer have not left it.
+        let away = left.charged.keys().map(|node| node.as_str().into()).collect();
+        Self { brake, away, labelled, ..Self::default() }
+    }
+
+    /// Adds what has left it since this time.
+    pub fn add_departures(&self, since: At, to: &mut Departures) {
+        for (at, node) in self.brake.window().after(since) {
+            later(&mut to.charged, node, at);
+        }
+        for (node, at) in self.labelled.iter().filter(|(_, at)| **at > since) {
+            later(&mut to.labelled, node, *at);
+        }
+    }
+
     /// Whether the members are known.
     pub fn is_known(&self) -> bool {
         self.known.is_some()
@@ -219,6 +261,13 @@ impl Membership {
         }
         self.labelled.insert(node.into(), now);
         Ok(())
+    }
+}
+
+fn later(times: &mut BTreeMap<String, At>, node: &str, at: At) {
+    match times.get_mut(node) {
+        Some(known) => *known = (*known).max(at),
+        None => drop(times.insert(node.to_owned(), at)),
     }
 }
 

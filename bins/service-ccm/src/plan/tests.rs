@@ -1,7 +1,7 @@
 //! The next step for one Service, as a table.
 
 use ccm_cloud::{ClusterId, Ingress, IngressAddress, IpMode, Owner, Waiting};
-use ccm_objects::{ServiceDetails, ServicePort};
+use ccm_objects::{ServiceCondition, ServiceDetails, ServicePort};
 
 use super::{eligible::NodeSet, front_end::desired, members::Membership, reason::Reason, *};
 
@@ -122,6 +122,25 @@ fn step(service: &Service, state: &State) -> Plan {
 
 fn is_ensure(plan: &Plan) -> bool {
     matches!(plan, Plan::Next(Step::Ensure(_)))
+}
+
+/// The Service with the conditions that this plan writes.
+fn written(service: &Service, plan: &Plan) -> Service {
+    let Plan::Next(Step::Write(change)) = plan else { panic!("{plan:?}") };
+    let mut service = service.clone();
+    let details = service.details.as_mut().expect("details");
+    details.conditions = change
+        .conditions
+        .iter()
+        .map(|condition| ServiceCondition {
+            kind: condition.reason.condition().into(),
+            status: condition.reason.status().into(),
+            reason: condition.reason.as_str().into(),
+            message: condition.message.as_str().into(),
+            last_transition_time: None,
+        })
+        .collect();
+    service
 }
 
 /// The reason that the condition Provisioning gets, if the status is the next step.
@@ -301,6 +320,13 @@ fn another_controllers_load_balancer_is_adopted_only_on_request() {
         ..State::default()
     };
     assert_eq!(reason(&step(&service, &state)), Some(Reason::WaitingForAdoption));
+    // The Service says it first; then the cloud is asked what an adoption would change.
+    let shown = written(&service, &step(&service, &state));
+    let Plan::Next(Step::Preview(front_end)) = step(&shown, &state) else {
+        panic!("{:?}", step(&shown, &state));
+    };
+    let previewed = State { previewed: Some((front_end.digest, vec![])), ..state.clone() };
+    assert_eq!(step(&shown, &previewed), Plan::Settled);
     assert!(is_ensure(&planned(&service, &state, 0, |view| view.adopts = true)));
     let details = service.details.as_mut().expect("details");
     details.annotations.insert(ADOPT.into(), "lb-9".into());
@@ -336,4 +362,25 @@ fn a_pending_load_balancer_is_waited_for() {
         ..State::default()
     };
     assert!(!is_ensure(&step(&service, &state)));
+}
+
+#[test]
+fn a_new_leader_does_not_call_held_members_serving() {
+    let service = service();
+    let state = there(&service);
+    // The condition as it is written, and what the plan changes of it while the members are not known.
+    let change = |shown: Reason| {
+        let mut service = service.clone();
+        service.details.as_mut().expect("details").conditions = vec![ServiceCondition {
+            kind: shown.condition().into(),
+            status: shown.status().into(),
+            reason: shown.as_str().into(),
+            ..ServiceCondition::default()
+        }];
+        let plan = planned(&service, &state, 100, |view| view.members_known = false);
+        let Plan::Next(Step::Write(change)) = plan else { panic!("{plan:?}") };
+        change.conditions.iter().any(|one| one.reason.condition() == shown.condition())
+    };
+    assert!(!change(Reason::MembersHeld));
+    assert!(change(Reason::NoAddress));
 }

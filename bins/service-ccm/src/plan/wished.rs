@@ -7,8 +7,8 @@ use ccm_cloud::{Cure, ErrorKind, IngressAddress, LoadBalancer, Phase};
 use super::{
     ADOPT, APPROVED, CallKind, Known, PATIENCE, View,
     front_end::Problem,
-    reason::Reason,
-    status::{DIGEST, ID, Wished, ingress},
+    reason::{Reason, SERVING},
+    status::{DIGEST, ID, Wished, ingress, shows},
 };
 
 /// What a Service is to show.
@@ -24,7 +24,11 @@ pub(super) fn wished(view: View<'_>) -> Wished {
     {
         wished.ingress = Some(ingress(balancer));
         wished.annotations = annotations(view, balancer);
-        wished.conditions.push(serving(view, balancer));
+        // Until the members have been read, none is held as far as this leader knows.
+        let was_held = shows(view.service.condition(SERVING), Reason::MembersHeld);
+        if view.members_known || !was_held {
+            wished.conditions.push(serving(view, balancer));
+        }
     }
     wished.conditions.extend(provisioning(view));
     wished

@@ -203,3 +203,20 @@ pub(crate) async fn a_wrong_service_is_deleted_by_its_annotations(env: Env) -> R
     ensure!(addresses.len() == 1, "the address is kept: {addresses:?}");
     Ok(())
 }
+
+pub(crate) async fn an_observer_shows_what_the_cloud_would_change(env: Env) -> Result<()> {
+    add_node(&env, "node-0").await?;
+    let mut service = service("web");
+    service["metadata"]["finalizers"] = json!(["service.kubernetes.io/load-balancer-cleanup"]);
+    services::create(&env.client, &service).await?;
+    let observer = env.start_standby(&service_ccm(&env).arg("--mode=observe")).await?;
+    poll::until("the cloud's changes on /plan", SOON, || async {
+        let page = observer.get("/plan").await?.1;
+        Ok(page.contains("with 1 listeners and 1 members").then_some(()))
+    })
+    .await?;
+    sleep(Duration::from_secs(2)).await;
+    let calls = env.cloud().calls().load_balancers;
+    ensure!((calls.preview, calls.ensure) == (1, 0), "{calls:?}");
+    Ok(())
+}

@@ -28,6 +28,7 @@ fn main() -> anyhow::Result<ExitCode> {
                 life::a_wrong_service_is_reported_and_its_members_follow,
                 life::what_is_deleted_in_the_cloud_is_created_again,
                 life::a_wrong_service_is_deleted_by_its_annotations,
+                life::an_observer_shows_what_the_cloud_would_change,
                 cloud_faults::one_that_hangs_and_one_that_fails_delay_no_other,
                 cloud_faults::a_cloud_that_takes_its_time_is_polled_by_one_list,
                 cloud_faults::a_deletion_needs_proof;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use ccm_sim::poll;
 use ccm_tests::{
+    cluster::annotate_lease,
     nodes,
     scenarios::{Env, SOON},
     services::{self, service},
@@ -43,16 +45,27 @@ pub(crate) async fn a_thin_view_empties_no_load_balancer(env: Env) -> Result<()>
         add_node(&env, name).await?;
     }
     let leader = env.start(&quick(&env)).await?;
-    services::create(&env.client, &service("web")).await?;
-    services::address(&env.client, "web", SOON).await?;
+    for name in ["web", "api"] {
+        services::create(&env.client, &service(name)).await?;
+        services::address(&env.client, name, SOON).await?;
+    }
     for name in &names {
         nodes::delete(&env.client, name).await?;
     }
     sleep(Duration::from_secs(8)).await;
     let left = balancer(&env, "web")?.members.len();
     ensure!(left == 17, "{left} of 20 members are left");
-    let held = leader.metric("ccm_service_members_held").await?;
-    ensure!((16.5..17.5).contains(&held), "{held} members are held");
+    // The next leader has no budget of its own.
+    drop(leader);
+    let leader = env.start(&quick(&env)).await?;
+    sleep(Duration::from_secs(8)).await;
+    let left = balancer(&env, "web")?.members.len();
+    ensure!(left == 17, "{left} of 20 members are left by two leaders");
+    poll::until("members to be shown as held", SOON, || async {
+        let held = leader.metric("ccm_service_members_held").await?;
+        Ok((33.5..34.5).contains(&held).then_some(()))
+    })
+    .await?;
     services::wait_for(&env.client, "web", "shown as held", 3 * SOON, |service| {
         services::condition(service, "LoadBalancerServing")
             .is_some_and(|(status, reason)| status == "True" && reason == "MembersHeld")
@@ -62,9 +75,19 @@ pub(crate) async fn a_thin_view_empties_no_load_balancer(env: Env) -> Result<()>
     let approved =
         json!({"metadata": {"annotations": {"quartet.dev/member-loss-approved": "yes"}}});
     services::patch(&env.client, "web", approved).await?;
-    let what = "one member is left";
-    ccm_sim::poll::until(what, SOON, || async {
-        Ok((balancer(&env, "web")?.members.len() == 1).then_some(()))
+    one_is_left(&env, "web").await?;
+    let left = balancer(&env, "api")?.members.len();
+    ensure!(left == 17, "{left} of 20 members are left of a Service that was not approved");
+    // And all at once, on the Lease.
+    let all = json!({
+        "quartet.dev/approved-selector": "*", "quartet.dev/approved-until": "2999-01-01T00:00:00Z"});
+    annotate_lease(&env.client, "service-ccm", all).await?;
+    one_is_left(&env, "api").await
+}
+
+async fn one_is_left(env: &Env, name: &str) -> Result<()> {
+    poll::until("one member is left", SOON, || async {
+        Ok((balancer(env, name)?.members.len() == 1).then_some(()))
     })
     .await
 }

@@ -1,0 +1,84 @@
+//! Asks the cloud what it would change: for the page `/plan` of an observer, and for load balancers
+//! that wait to be adopted. Changes nothing.
+
+use std::sync::Arc;
+
+use ccm_cloud::{CloudError, ErrorKind, FrontEnd, LoadBalancers, Wanted};
+use ccm_controller::queue::Priority;
+use ccm_objects::Shared as Name;
+use futures::StreamExt as _;
+use parking_lot::Mutex;
+
+use super::{Due, Lane, Lanes, WRITES};
+
+/// One Service whose changes are previewed.
+pub(super) struct Previewed {
+    due: Due,
+    question: Wanted,
+}
+
+impl Lanes {
+    pub(super) fn to_preview(&self, due: Due, front_end: Arc<FrontEnd>) -> Previewed {
+        let adoptable = self
+            .handles
+            .balancers
+            .with(&due.service, |entry| entry.state.adoptable.as_ref().map(|(id, _)| id.clone()));
+        let mut question = self.question(&due, front_end);
+        question.adopt = question.adopt.or(adoptable);
+        Previewed { due, question }
+    }
+
+    pub(super) async fn preview(
+        &self,
+        lane: Lane,
+        balancers: &dyn LoadBalancers,
+        asked: Vec<Previewed>,
+    ) {
+        if asked.is_empty() {
+            return;
+        }
+        let questions: Vec<Wanted> = asked.iter().map(|one| one.question.clone()).collect();
+        let open: Vec<Mutex<Option<Previewed>>> =
+            asked.into_iter().map(|one| Mutex::new(Some(one))).collect();
+        let open = &open;
+        balancers
+            .preview(&questions, self.handles.call(false))
+            .for_each_concurrent(WRITES, |(place, answer)| async move {
+                let Some(asked) = open.get(place).and_then(|one| one.lock().take()) else { return };
+                self.previewed(lane, &asked, answer).await;
+            })
+            .await;
+        for one in open {
+            let Some(asked) = one.lock().take() else { continue };
+            let error = CloudError::new(ErrorKind::Malformed, "the provider gave no answer");
+            self.previewed(lane, &asked, Err(error)).await;
+        }
+    }
+
+    async fn previewed(
+        &self,
+        lane: Lane,
+        asked: &Previewed,
+        answer: Result<Vec<String>, CloudError>,
+    ) {
+        let (service, digest) = (&asked.due.service, asked.question.front_end.digest);
+        let (queue, name) = (self.queue(lane), &service.key);
+        let lines = match answer {
+            Ok(lines) => lines,
+            Err(error) if error.kind == ErrorKind::Unsupported => {
+                vec!["unknown: the provider has no preview".to_owned()]
+            }
+            Err(error) => {
+                tracing::warn!(service = &**name, "cannot preview the load balancer: {error}");
+                queue.retry_as(Name::clone(name), error.class());
+                return queue.done(name);
+            }
+        };
+        self.handles.balancers.with(service, |entry| entry.state.previewed = Some((digest, lines)));
+        queue.forget(name);
+        if self.steps(lane, name).await.is_some() {
+            queue.add(Name::clone(name), Priority::Urgent);
+        }
+        queue.done(name);
+    }
+}

@@ -1,0 +1,76 @@
+//! The annotations of the Lease: which members have left, for the next leader, so that a change of
+//! leader gives no new budget; and what a user approves for many Services at once.
+
+use std::time::Duration;
+
+use ccm_controller::{brake::approval::SetApproval, handover, queue::Priority};
+use ccm_objects::Shared as Name;
+use ccm_runtime::leadership::LeaseAnnotations;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::Handles;
+use crate::plan::members::Departures;
+
+/// The time between two looks: that between two renewals of the Lease.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// Takes over what the last leader has left.
+pub(crate) fn take_over(handles: &Handles, lease: &LeaseAnnotations) {
+    handles.balancers.inherit(handles.timeline.now(), handover::found(lease));
+    // What is still in the window is to be left to the leader after this one as well.
+    handles.balancers.set_departures();
+}
+
+/// Keeps both up to date until the token is cancelled.
+pub(crate) async fn run(handles: Handles, lease: LeaseAnnotations, token: CancellationToken) {
+    let work = async {
+        let mut last = Ok(None);
+        loop {
+            let approval = SetApproval::read(|key| lease.get(key));
+            if approval != last {
+                last.clone_from(&approval);
+                approve(
+                    &handles,
+                    approval.unwrap_or_else(|error| {
+                        tracing::warn!("the Lease approves nothing: {error}");
+                        None
+                    }),
+                );
+            }
+            sleep(PERIOD).await;
+            leave(&handles, &lease);
+        }
+    };
+    token.run_until_cancelled(work).await;
+    token.cancelled().await;
+}
+
+/// Another approval: what is held may change now.
+fn approve(handles: &Handles, approval: Option<SetApproval>) {
+    match &approval {
+        Some(approval) => tracing::info!("the Lease approves that held members leave: {approval}"),
+        None => tracing::info!("the Lease approves nothing any more"),
+    }
+    *handles.approval.lock() = approval;
+    let mut held: Vec<Name> = Vec::new();
+    handles.balancers.each(|name, entry| {
+        if entry.held > 0 {
+            held.push(Name::clone(name));
+        }
+    });
+    for name in held {
+        handles.queue.add(name, Priority::Routine);
+    }
+}
+
+/// Leaves to the next leader which members have left lately.
+fn leave(handles: &Handles, lease: &LeaseAnnotations) {
+    let window = handles.settings.borrow().load_balancer_member_loss_window;
+    let Some(left) = handles.balancers.departures(handles.timeline.now() - window) else { return };
+    if left != Departures::default() {
+        // They leave the window in time.
+        handles.balancers.set_departures();
+    }
+    handover::keep(lease, &left);
+}
