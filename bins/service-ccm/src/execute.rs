@@ -32,9 +32,6 @@ use crate::{
 const SLOW_LANES: usize = 4;
 /// The number of Services of one batch that are written to the API server concurrently.
 const WRITES: usize = 16;
-/// The most members that one call is about, so that its message stays small: each load balancer of
-/// a batch brings all of its own.
-const MEMBERS: usize = 50_000;
 /// How long a batch waits for more Services at most. A cloud takes longer to make a load balancer.
 const LONGEST_WINDOW: Duration = Duration::from_secs(1);
 /// The most steps of one Service in a row.
@@ -103,9 +100,7 @@ impl Lanes {
     }
 
     fn batch_size(&self) -> usize {
-        let nodes = self.handles.node_set.borrow().members.len().max(1);
-        let most = self.handles.load_balancers().map_or(1, |one| one.traits().max_batch);
-        most.min(MEMBERS / nodes).max(1)
+        self.handles.load_balancers().map_or(1, |one| one.traits().max_batch).max(1)
     }
 
     async fn process(self: Arc<Self>, lane: Lane, slot: OwnedSemaphorePermit, batch: Vec<Name>) {

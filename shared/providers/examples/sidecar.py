@@ -162,12 +162,14 @@ def as_stored(member):
     return None
 
 
-def after_change(members, change):
-    """What is in neither list stays. So does the last member, and one that has no address now."""
-    present = {member.node for member in change.present}
+def after_change(members, change, lists):
+    """What is in neither list stays. So does the last member, and one that has no address now.
+    Load balancers with the same members share one of the request's lists."""
+    wanted = lists[change.present_list].members if change.HasField("present_list") else []
+    present = {member.node for member in wanted}
     absent = {member.node for member in change.absent} - present
     after = {member.node: member for member in members if member.node not in absent}
-    stored = [as_stored(member) for member in change.present]
+    stored = [as_stored(member) for member in wanted]
     after.update({member.node: member for member in stored if member})
     return list(after.values()) or list(members[-1:])
 
@@ -287,7 +289,7 @@ class LoadBalancers(services.LoadBalancersServicer):
             return None, conflict(wanted.adopt, owner)
         return mine, wrong(wanted.front_end)
 
-    def ensure(self, wanted):
+    def ensure(self, wanted, lists):
         mine, problem = self.plan(wanted)
         if problem:
             return problem
@@ -296,7 +298,7 @@ class LoadBalancers(services.LoadBalancersServicer):
             self.created += 1
             mine = Balancer(self.created, front_end)
             self.all[mine.id] = mine
-        members = after_change(mine.members, wanted.members)
+        members = after_change(mine.members, wanted.members, lists)
         if not (mine.version and mine.configured(front_end) and members == mine.members):
             mine.front_end, mine.members, mine.version = front_end, members, mine.version + 1
         return {"done": mine.show(front_end.owner.cluster, pb.DEPTH_MEMBERS)}
@@ -304,7 +306,8 @@ class LoadBalancers(services.LoadBalancersServicer):
     def EnsureLoadBalancers(self, request, context):
         item = pb.EnsureLoadBalancersItem
         owner = lambda wanted: wanted.front_end.owner
-        yield from self.change(request.wanted, owner, self.ensure, item, context)
+        ensure = lambda wanted: self.ensure(wanted, request.member_lists)
+        yield from self.change(request.wanted, owner, ensure, item, context)
 
     def PreviewLoadBalancers(self, request, context):
         for place, wanted in enumerate(request.wanted):
@@ -315,27 +318,28 @@ class LoadBalancers(services.LoadBalancersServicer):
                     lines.append("create it")
                 elif not mine.configured(wanted.front_end):
                     lines.append("set its configuration")
-                elif after_change(mine.members, wanted.members) != mine.members:
+                elif after_change(mine.members, wanted.members, request.member_lists) != mine.members:
                     lines.append("set its members")
             answer = answer or {"changes": pb.Changes(lines=lines)}
             uid = wanted.front_end.owner.uid
             yield pb.PreviewLoadBalancersItem(place=place, owner_uid=uid, **answer)
 
-    def set_members(self, change):
+    def set_members(self, change, lists):
         one = self.all.get(change.id)
         if not one:
             subject = f"load balancer {change.id}"
             return error(pb.ERROR_KIND_NOT_FOUND, "it does not exist", subject)
         if not same(one.front_end.owner, change.owner):
             return conflict(change.id, change.owner)
-        members = after_change(one.members, change.members)
+        members = after_change(one.members, change.members, lists)
         if members != one.members:
             one.members, one.version = members, one.version + 1
         return {"done": pb.MembersSet(version=str(one.version))}
 
     def SetMembers(self, request, context):
         item, owner = pb.SetMembersItem, lambda change: change.owner
-        yield from self.change(request.changes, owner, self.set_members, item, context)
+        set_members = lambda change: self.set_members(change, request.member_lists)
+        yield from self.change(request.changes, owner, set_members, item, context)
 
     def delete(self, unwanted):
         owner, known = unwanted.owner, self.all.get(unwanted.known)

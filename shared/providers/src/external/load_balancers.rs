@@ -1,5 +1,7 @@
 //! The load balancers capability over the wire.
 
+mod parts;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -15,12 +17,15 @@ use ccm_cloud::{
 use futures::{StreamExt as _, channel::mpsc::UnboundedSender, stream};
 use tonic::{Response, Status, Streaming, transport::Channel};
 
+use self::parts::split;
 use super::{
     MAX_BATCH, NAME,
     answers::{flowing, next},
     convert::{
         absence_from_wire,
-        front_end::{change_to_wire, cluster_to_wire, unwanted_to_wire, wanted_to_wire},
+        front_end::{
+            MemberLists, change_to_wire, cluster_to_wire, unwanted_to_wire, wanted_to_wire,
+        },
         load_balancers::{depth_to_wire, members_set_from_wire, scope_to_wire, waiting_from_wire},
         malformed, priority_to_wire,
     },
@@ -236,7 +241,7 @@ fn about_another(class: CallClass, asked: &str, answered: &str) -> CloudError {
 /// Implements a batched method: refuses all items of an owner but the first, because the parts of a
 /// call are sent at the same time; splits the others, sends each part with `$method`, and forwards the answers.
 macro_rules! batched {
-    ($self:ident, $items:ident, $call:ident, $class:expr, $owner:expr, $request:expr, $method:ident, $item:ty) => {{
+    ($self:ident, $items:ident, $call:ident, $class:expr, $owner:expr, $members:expr, $request:expr, $method:ident, $item:ty) => {{
         let most = $self.max_batch();
         let all = flowing(move |sender| async move {
             let repeated =
@@ -248,7 +253,7 @@ macro_rules! batched {
                 // The receiver is gone and needs no answer.
                 sender.unbounded_send((place, Err(error))).ok();
             }
-            let parts = items.chunks(most).map(|items| {
+            let parts = split(&items, most, $members).into_iter().map(|items| {
                 let (places, items): (Vec<_>, Vec<_>) = items.iter().copied().unzip();
                 let owners = items.iter().map(|item| $owner(item).uid.as_str()).collect();
                 let part = Part { places, owners, sender: sender.clone() };
@@ -266,7 +271,6 @@ macro_rules! batched {
 
 /// The number of concurrent parts of a large call.
 const PARTS_AT_ONCE: usize = 4;
-
 #[async_trait]
 impl LoadBalancers for ExternalLoadBalancers {
     fn traits(&self) -> LoadBalancerTraits {
@@ -324,6 +328,7 @@ impl LoadBalancers for ExternalLoadBalancers {
             call,
             write("ensure_load_balancers"),
             owner_of_wanted,
+            |wanted| Some(&wanted.members),
             ensure_request,
             ensure_load_balancers,
             proto::EnsureLoadBalancersItem
@@ -337,6 +342,7 @@ impl LoadBalancers for ExternalLoadBalancers {
             call,
             read("preview_load_balancers"),
             owner_of_wanted,
+            |wanted| Some(&wanted.members),
             ensure_request,
             preview_load_balancers,
             proto::PreviewLoadBalancersItem
@@ -354,10 +360,8 @@ impl LoadBalancers for ExternalLoadBalancers {
             call,
             write("set_members"),
             owner_of_change,
-            |changes: &[&MemberChange], priority| proto::SetMembersRequest {
-                changes: changes.iter().copied().map(change_to_wire).collect(),
-                priority,
-            },
+            |change| Some(&change.members),
+            members_request,
             set_members,
             proto::SetMembersItem
         )
@@ -374,6 +378,7 @@ impl LoadBalancers for ExternalLoadBalancers {
             call,
             write("delete_load_balancers"),
             owner_of_unwanted,
+            |_| None,
             |unwanted: &[&Unwanted], priority| proto::DeleteLoadBalancersRequest {
                 unwanted: unwanted.iter().copied().map(unwanted_to_wire).collect(),
                 priority,
@@ -397,8 +402,13 @@ fn owner_of_unwanted(unwanted: &Unwanted) -> &Owner {
 }
 
 fn ensure_request(wanted: &[&Wanted], priority: Option<i32>) -> proto::EnsureLoadBalancersRequest {
-    proto::EnsureLoadBalancersRequest {
-        wanted: wanted.iter().copied().map(wanted_to_wire).collect(),
-        priority,
-    }
+    let mut lists = MemberLists::default();
+    let wanted = wanted.iter().map(|wanted| wanted_to_wire(wanted, &mut lists)).collect();
+    proto::EnsureLoadBalancersRequest { wanted, priority, member_lists: lists.to_wire() }
+}
+
+fn members_request(changes: &[&MemberChange], priority: Option<i32>) -> proto::SetMembersRequest {
+    let mut lists = MemberLists::default();
+    let changes = changes.iter().map(|change| change_to_wire(change, &mut lists)).collect();
+    proto::SetMembersRequest { changes, priority, member_lists: lists.to_wire() }
 }

@@ -2,7 +2,7 @@
 //!
 //! A server reads what a controller wrote, so a wrong value is an error of the whole request.
 
-use std::{net::IpAddr, str::FromStr, time::Duration};
+use std::{net::IpAddr, str::FromStr, sync::Arc, time::Duration};
 
 use ccm_cloud::{
     CloudError, ClusterId, FrontEnd, FrontEndPort, IpFamily, Member, MemberChange, Members, Owner,
@@ -215,25 +215,66 @@ pub(super) fn member_from_wire(wire: proto::Member) -> Result<Member, CloudError
     })
 }
 
-fn members_to_wire(members: &Members) -> proto::MemberSets {
-    let Members { present, absent } = members;
-    let list = |members: &[Member]| members.iter().map(member_to_wire).collect();
-    proto::MemberSets { present: list(present), absent: list(absent) }
+/// The lists of members of one request. Most load balancers have the same members: their list is
+/// sent once.
+#[derive(Default)]
+pub(in crate::external) struct MemberLists(Vec<Arc<[Member]>>);
+
+impl MemberLists {
+    /// As they are sent.
+    pub(in crate::external) fn to_wire(&self) -> Vec<proto::MemberList> {
+        let list = |members: &Arc<[Member]>| proto::MemberList {
+            members: members.iter().map(member_to_wire).collect(),
+        };
+        self.0.iter().map(list).collect()
+    }
+
+    pub(in crate::external) fn from_wire(wire: Vec<proto::MemberList>) -> Result<Self, CloudError> {
+        let list = |list: proto::MemberList| {
+            list.members.into_iter().map(member_from_wire).collect::<Result<_, _>>()
+        };
+        Ok(Self(wire.into_iter().map(list).collect::<Result<_, _>>()?))
+    }
+
+    fn change_to_wire(&mut self, members: &Members) -> proto::MemberSets {
+        let Members { present, absent } = members;
+        let place = || {
+            let known = self.0.iter().position(|list| Arc::ptr_eq(list, present));
+            known.unwrap_or_else(|| {
+                self.0.push(Arc::clone(present));
+                self.0.len() - 1
+            })
+        };
+        proto::MemberSets {
+            present_list: (!present.is_empty()).then(place).and_then(|place| place.try_into().ok()),
+            absent: absent.iter().map(member_to_wire).collect(),
+        }
+    }
+
+    fn change_from_wire(&self, wire: Option<proto::MemberSets>) -> Result<Members, CloudError> {
+        let proto::MemberSets { present_list, absent } = wire.unwrap_or_default();
+        let present = match present_list {
+            None => Arc::default(),
+            Some(place) => {
+                let list = usize::try_from(place).ok().and_then(|place| self.0.get(place));
+                let lists = self.0.len();
+                let what = || malformed(format!("member list {place} of {lists} is not there"));
+                Arc::clone(list.ok_or_else(what)?)
+            }
+        };
+        let absent = absent.into_iter().map(member_from_wire).collect::<Result<_, _>>()?;
+        Ok(Members { present, absent })
+    }
 }
 
-fn members_from_wire(wire: Option<proto::MemberSets>) -> Result<Members, CloudError> {
-    let proto::MemberSets { present, absent } = wire.unwrap_or_default();
-    let list = |members: Vec<proto::Member>| {
-        members.into_iter().map(member_from_wire).collect::<Result<_, _>>()
-    };
-    Ok(Members { present: list(present)?, absent: list(absent)? })
-}
-
-pub(in crate::external) fn wanted_to_wire(wanted: &Wanted) -> proto::WantedLoadBalancer {
+pub(in crate::external) fn wanted_to_wire(
+    wanted: &Wanted,
+    lists: &mut MemberLists,
+) -> proto::WantedLoadBalancer {
     let Wanted { front_end, members, known, adopt } = wanted;
     proto::WantedLoadBalancer {
         front_end: Some(front_end_to_wire(front_end)),
-        members: Some(members_to_wire(members)),
+        members: Some(lists.change_to_wire(members)),
         known: known.clone(),
         adopt: adopt.clone(),
     }
@@ -241,35 +282,40 @@ pub(in crate::external) fn wanted_to_wire(wanted: &Wanted) -> proto::WantedLoadB
 
 pub(in crate::external) fn wanted_from_wire(
     wire: proto::WantedLoadBalancer,
+    lists: &MemberLists,
 ) -> Result<Wanted, CloudError> {
     let proto::WantedLoadBalancer { front_end, members, known, adopt } = wire;
     Ok(Wanted {
         front_end: front_end_from_wire(front_end.unwrap_or_default())?.into(),
-        members: members_from_wire(members)?,
+        members: lists.change_from_wire(members)?,
         known,
         adopt,
     })
 }
 
-pub(in crate::external) fn change_to_wire(change: &MemberChange) -> proto::MemberChange {
+pub(in crate::external) fn change_to_wire(
+    change: &MemberChange,
+    lists: &mut MemberLists,
+) -> proto::MemberChange {
     let MemberChange { owner, id, members, front_end } = change;
     proto::MemberChange {
         owner: Some(owner_to_wire(owner)),
         id: Some(id.clone()),
-        members: Some(members_to_wire(members)),
+        members: Some(lists.change_to_wire(members)),
         front_end: front_end.as_deref().map(front_end_to_wire),
     }
 }
 
 pub(in crate::external) fn change_from_wire(
     wire: proto::MemberChange,
+    lists: &MemberLists,
 ) -> Result<MemberChange, CloudError> {
     let proto::MemberChange { owner, id, members, front_end } = wire;
     let id = id.filter(|id| !id.is_empty());
     Ok(MemberChange {
         owner: owner_from_wire(owner)?,
         id: id.ok_or_else(|| malformed("a change of members names no load balancer"))?,
-        members: members_from_wire(members)?,
+        members: lists.change_from_wire(members)?,
         front_end: front_end.map(front_end_from_wire).transpose()?.map(Into::into),
     })
 }

@@ -19,7 +19,9 @@ use crate::external::{
     answers::flowing,
     convert::{
         absence_to_wire,
-        front_end::{change_from_wire, cluster_from_wire, unwanted_from_wire, wanted_from_wire},
+        front_end::{
+            MemberLists, change_from_wire, cluster_from_wire, unwanted_from_wire, wanted_from_wire,
+        },
         load_balancers::{depth_from_wire, scope_from_wire, waiting_to_wire},
     },
     proto::{
@@ -60,8 +62,16 @@ fn read<W, T>(wire: Vec<W>, item: impl Fn(W) -> Result<T, CloudError>) -> Result
             format!("{} load balancers in one call; at most {MAX_BATCH} are taken", wire.len());
         return Err(to_status(&CloudError::new(ErrorKind::Invalid, what)));
     }
-    let items: Result<_, CloudError> = wire.into_iter().map(item).collect();
-    items.map_err(|error| to_status(&CloudError { kind: ErrorKind::Invalid, ..error }))
+    wire.into_iter().map(item).collect::<Result<_, _>>().map_err(invalid)
+}
+
+fn member_lists(wire: Vec<proto::MemberList>) -> Result<MemberLists, Status> {
+    MemberLists::from_wire(wire).map_err(invalid)
+}
+
+/// What cannot be read is the caller's mistake.
+fn invalid(error: CloudError) -> Status {
+    to_status(&CloudError { kind: ErrorKind::Invalid, ..error })
 }
 
 /// Sends each answer when the cloud returns it, and an error for each late one. `writes`: what
@@ -222,7 +232,9 @@ impl load_balancers_server::LoadBalancers for LoadBalancersService {
         request: Request<proto::EnsureLoadBalancersRequest>,
     ) -> Result<Response<Self::EnsureLoadBalancersStream>, Status> {
         let call = terms(request.metadata(), request.get_ref().priority());
-        let wanted = read(request.into_inner().wanted, wanted_from_wire)?;
+        let request = request.into_inner();
+        let lists = member_lists(request.member_lists)?;
+        let wanted = read(request.wanted, |wanted| wanted_from_wire(wanted, &lists))?;
         answers!(self, wanted, call, true, ensure, owner_of_wanted, ensured)
     }
 
@@ -231,7 +243,9 @@ impl load_balancers_server::LoadBalancers for LoadBalancersService {
         request: Request<proto::EnsureLoadBalancersRequest>,
     ) -> Result<Response<Self::PreviewLoadBalancersStream>, Status> {
         let call = terms(request.metadata(), request.get_ref().priority());
-        let wanted = read(request.into_inner().wanted, wanted_from_wire)?;
+        let request = request.into_inner();
+        let lists = member_lists(request.member_lists)?;
+        let wanted = read(request.wanted, |wanted| wanted_from_wire(wanted, &lists))?;
         answers!(self, wanted, call, false, preview, owner_of_wanted, previewed)
     }
 
@@ -240,7 +254,9 @@ impl load_balancers_server::LoadBalancers for LoadBalancersService {
         request: Request<proto::SetMembersRequest>,
     ) -> Result<Response<Self::SetMembersStream>, Status> {
         let call = terms(request.metadata(), request.get_ref().priority());
-        let changes = read(request.into_inner().changes, change_from_wire)?;
+        let request = request.into_inner();
+        let lists = member_lists(request.member_lists)?;
+        let changes = read(request.changes, |change| change_from_wire(change, &lists))?;
         answers!(self, changes, call, true, set_members, owner_of_change, changed)
     }
 
