@@ -89,3 +89,6 @@ fn ten_seconds_at_least(text: &str, default: &str) -> Result<Duration, String> {
     let least = Duration::from_secs(10);
     checked("must be at least 10s", |period| *period >= least)(text, default)
 }
+
+#[cfg(test)]
+mod tests;

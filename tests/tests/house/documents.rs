@@ -1,6 +1,7 @@
 //! What the pages name exists: targets of make, flags, metrics, events, files, headings.
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
@@ -138,10 +139,7 @@ fn every_flag_exists() {
     assert!(known.contains("kube-api-qps"), "the options were not found");
     let foreign: BTreeSet<&str> = FOREIGN.iter().flat_map(|(_, names)| *names).copied().collect();
     known.extend(&foreign);
-    // Upstream's own flags, which the pages about parity discuss.
-    let is_parity = |path: &Path| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("parity"))
-    };
+    // Upstream's own flags are what the pages about parity discuss.
     in_code("no program has such a flag", |path, part| {
         let unknown = flags(part).filter(|name| !is_parity(path) && !known.contains(name));
         unknown.map(|name| format!("--{name}")).collect()
@@ -150,6 +148,10 @@ fn every_flag_exists() {
     let named: BTreeSet<&str> = pages.iter().flat_map(|(_, text)| flags(text)).collect();
     let unused: Vec<_> = foreign.difference(&named).map(|name| (*name).to_owned()).collect();
     check("FOREIGN lists a flag that no page names", &unused);
+}
+
+fn is_parity(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("parity"))
 }
 
 fn is_reference(name: &str) -> bool {
@@ -243,6 +245,25 @@ fn every_pattern_for_metrics_matches_some() {
     }
     assert!(patterns > 15, "the patterns were not found: {patterns}");
     check("no metric begins like this", &broken);
+}
+
+/// The pages about parity name tests as `place::name`.
+#[test]
+fn every_test_that_the_pages_about_parity_name_exists() {
+    let sources: Vec<String> = files(&["rs"]).iter().map(|path| read(path)).collect();
+    let functions: BTreeSet<&str> =
+        sources.iter().flat_map(|text| text.split("fn ").skip(1)).map(word).collect();
+    let named = Cell::new(0);
+    in_code("there is no such test", |path, part| {
+        let is_name = is_parity(path)
+            && part.contains("::")
+            && part.starts_with(|c: char| c.is_ascii_alphabetic())
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-/:".contains(c));
+        named.set(named.get() + usize::from(is_name));
+        let name = part.rsplit("::").next().unwrap_or_default();
+        (is_name && !functions.contains(name)).then(|| part.to_owned()).into_iter().collect()
+    });
+    assert!(named.get() > 400, "the names were not found: {named:?}");
 }
 
 #[test]

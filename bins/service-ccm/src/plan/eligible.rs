@@ -214,4 +214,78 @@ mod tests {
             assert_eq!(sorted(&node), Err(why), "{node:?}");
         }
     }
+
+    /// Whether the change of this node changes the members of load balancers.
+    fn passes_on(before: &Node, after: &Node) -> bool {
+        let scale_down_taints = ["ToBeDeletedByClusterAutoscaler".to_owned()];
+        let rules = Rules { scale_down_taints: &scale_down_taints, traits: &traits() };
+        let now = At::default();
+        let set = |node: &Node, last: &NodeSet| node_set(std::iter::once(node), rules, last, now);
+        let last = set(before, &NodeSet::default());
+        let is_same = Arc::ptr_eq(&set(after, &last).members, &last.members);
+        assert_eq!(is_same, set(after, &last).members == last.members, "an equal set is shared");
+        !is_same
+    }
+
+    #[test]
+    fn what_changes_of_a_node_is_passed_on() {
+        let with_condition = |mut node: Node, kind: &str, status: &str| {
+            node.conditions =
+                vec![Condition { kind: kind.into(), status: status.into(), reason: None }];
+            node
+        };
+        let ready = |node, status| with_condition(node, "Ready", status);
+        let excluded = |mut node: Node| {
+            node.labels = [(service_keys::EXCLUDE_NODE.into(), "".into())].into();
+            node
+        };
+        let tainted = |node| Node { taints: vec![taint("ToBeDeletedByClusterAutoscaler")], ..node };
+        let with_id = |node, id: &str| Node { provider_id: Some(id.into()), ..node };
+        let without_id = |node| Node { provider_id: None, ..node };
+        let labelled = |node| Node { labels: [("a".into(), "b".into())].into(), ..node };
+        for (before, after, expect) in [
+            (node(), node(), false),
+            (node(), excluded(node()), true),
+            (excluded(node()), excluded(node()), false),
+            (node(), tainted(node()), true),
+            (node(), Node { taints: vec![taint("example.com/other")], ..node() }, false),
+            (node(), labelled(node()), false),
+            (ready(node(), "False"), ready(node(), "True"), false),
+            (ready(node(), "False"), node(), false),
+            (node(), with_condition(node(), "DiskPressure", "True"), false),
+            (node(), Node { deleting: true, ..node() }, true),
+            (node(), with_id(node(), "sim://other"), true),
+            (without_id(node()), node(), true),
+            (without_id(node()), excluded(without_id(node())), false),
+            (without_id(node()), tainted(without_id(node())), false),
+            (without_id(node()), ready(without_id(node()), "False"), false),
+            (tainted(node()), excluded(tainted(node())), false),
+            (tainted(node()), without_id(tainted(node())), false),
+            (tainted(node()), with_id(tainted(node()), "sim://other"), false),
+            (tainted(node()), ready(tainted(node()), "False"), false),
+            (excluded(node()), tainted(excluded(node())), false),
+            (excluded(node()), ready(excluded(node()), "False"), false),
+            (excluded(node()), without_id(excluded(node())), false),
+            (excluded(node()), with_id(excluded(node()), "sim://other"), false),
+            (ready(node(), "False"), tainted(ready(node(), "False")), true),
+            (ready(node(), "False"), excluded(ready(node(), "False")), true),
+            (ready(node(), "False"), without_id(ready(node(), "False")), true),
+            (ready(node(), "False"), with_id(ready(node(), "False"), "sim://other"), true),
+        ] {
+            assert_eq!(passes_on(&before, &after), expect, "{before:?} to {after:?}");
+            assert_eq!(passes_on(&after, &before), expect, "{after:?} to {before:?}");
+        }
+    }
+
+    #[test]
+    fn members_are_sorted_whatever_the_order_of_the_nodes() {
+        let rules = Rules { scale_down_taints: &[], traits: &traits() };
+        let named = |name: &str| Node { name: name.into(), ..node() };
+        let set = |nodes: [Node; 2]| {
+            node_set(nodes.iter(), rules, &NodeSet::default(), At::default()).members
+        };
+        let members = set([named("b"), named("a")]);
+        assert_eq!(members, set([named("a"), named("b")]));
+        assert_eq!(members.iter().map(|one| &*one.node).collect::<Vec<_>>(), ["a", "b"]);
+    }
 }

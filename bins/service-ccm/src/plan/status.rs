@@ -173,4 +173,60 @@ mod tests {
         let same = Wished { ingress: Some(Vec::new()), ..Wished::default() };
         assert!(difference(&creating, &same, None, at(0)).is_empty());
     }
+
+    #[test]
+    fn addresses_are_written_when_they_differ_from_those_that_are_stored() {
+        let entry = |change: fn(&mut ServiceIngress)| {
+            let mut entry = ServiceIngress {
+                ip: Some("192.0.2.1".into()),
+                ip_mode: Some("VIP".into()),
+                ..ServiceIngress::default()
+            };
+            change(&mut entry);
+            vec![entry]
+        };
+        let port = |protocol: &str| {
+            vec![IngressPort { port: 80, protocol: protocol.into(), error: Some("no".into()) }]
+        };
+        let with_port = |protocol: &str| {
+            let mut entries = entry(|_| {});
+            entries[0].ports = port(protocol);
+            entries
+        };
+        let one = || entry(|_| {});
+        for (stored, wish, writes) in [
+            (vec![], vec![], false),
+            (vec![], one(), true),
+            (one(), one(), false),
+            (one(), vec![], true),
+            (one(), entry(|entry| entry.ip = Some("192.0.2.2".into())), true),
+            (one(), entry(|entry| entry.ip_mode = Some("Proxy".into())), true),
+            (one(), entry(|entry| entry.ip_mode = None), true),
+            (with_port("TCP"), with_port("TCP"), false),
+            (with_port("TCP"), with_port("UDP"), true),
+            (one(), with_port("TCP"), true),
+        ] {
+            let mut service = service(None);
+            service.details.as_mut().expect("details").ingress = stored;
+            let wished = Wished { ingress: Some(wish), ..Wished::default() };
+            let change = difference(&service, &wished, None, at(0));
+            assert_eq!(change.ingress.is_some(), writes, "{service:?} {wished:?}");
+        }
+    }
+
+    /// What the API server would add is there from the beginning.
+    #[test]
+    fn an_address_has_the_mode_that_the_api_server_stores() {
+        let mut balancer = LoadBalancer::new("lb-1", "web", None);
+        let of = |address, ip_mode| Ingress { address, ip_mode, failed_ports: Vec::new() };
+        let ip = || IngressAddress::Ip([192, 0, 2, 1].into());
+        balancer.ingress = vec![
+            of(ip(), IpMode::default()),
+            of(ip(), IpMode::Proxy),
+            of(IngressAddress::Hostname("lb.example.com".to_owned()), IpMode::default()),
+        ];
+        let stored = ingress(&balancer);
+        let modes: Vec<_> = stored.iter().map(|entry| entry.ip_mode.as_deref()).collect();
+        assert_eq!(modes, [Some("VIP"), Some("Proxy"), None]);
+    }
 }

@@ -114,3 +114,18 @@ fn the_whole_service_has_metadata_and_spec() {
     metadata.insert("annotations".to_owned(), json!({"example.com/a": ""}));
     assert_eq!(json, expect);
 }
+
+/// Upstream's controller compares some of these; no load balancer has them.
+#[test]
+fn what_configures_no_load_balancer_is_no_change() {
+    let before = read(&whole());
+    let mut object = whole();
+    object["spec"]["ports"][0]["targetPort"] = json!(8080);
+    object["spec"]["externalIPs"] = json!(["192.0.2.7"]);
+    object["spec"]["selector"] = json!({"app": "web"});
+    object["metadata"]["resourceVersion"] = json!("43");
+    assert_eq!(read(&object), before);
+    object["metadata"]["finalizers"] = json!(null);
+    assert!(!read(&object).has_finalizer);
+    assert_ne!(read(&object), before);
+}

@@ -31,6 +31,15 @@ fn traits() -> LoadBalancerTraits {
     LoadBalancerTraits { annotations, ..LoadBalancerTraits::default() }
 }
 
+/// A Service with local traffic and this health check port.
+fn local(health_check_port: u16) -> ServiceDetails {
+    ServiceDetails {
+        local_traffic: true,
+        health_check_node_port: Some(health_check_port),
+        ..details()
+    }
+}
+
 fn read(details: ServiceDetails) -> Desired {
     read_for(details, &traits())
 }
@@ -100,17 +109,49 @@ fn the_digest_follows_the_configuration_and_nothing_else() {
     for same in same {
         assert_eq!(front_end(same.clone()).digest, before.digest, "{same:?}");
     }
-    let others: [ServiceDetails; 7] = [
+    let on_node_port = ServicePort { node_port: Some(1), ..port("TCP", 80) };
+    let others: [ServiceDetails; 10] = [
         ServiceDetails { ports: vec![port("TCP", 80)], ..details() },
+        ServiceDetails { ports: vec![port("TCP", 81), port("TCP", 443)], ..details() },
+        ServiceDetails { ports: vec![on_node_port, port("TCP", 443)], ..details() },
         ServiceDetails { source_ranges: vec!["10.0.0.0/8".into()], ..details() },
         ServiceDetails { annotations: [("cloud.example/y".into(), "".into())].into(), ..details() },
         ServiceDetails { client_ip_affinity: Some(1), ..details() },
         ServiceDetails { ip_families: vec!["IPv6".into()], ..details() },
         ServiceDetails { class: Some("a/b".into()), ..details() },
         ServiceDetails { load_balancer_ip: Some("10.0.0.1".into()), ..details() },
+        local(31_000),
     ];
     for other in others {
         assert_ne!(front_end(other.clone()).digest, before.digest, "{other:?}");
+    }
+    assert_ne!(front_end(local(31_000)).digest, front_end(local(31_001)).digest);
+    let spoken = |protocol: Option<&str>| {
+        let app_protocol = protocol.map(Into::into);
+        let port = ServicePort { app_protocol, ..port("TCP", 80) };
+        front_end(ServiceDetails { ports: vec![port], ..details() }).digest
+    };
+    assert_eq!(spoken(Some("http")), spoken(Some("http")));
+    assert_ne!(spoken(None), spoken(Some("http")));
+    assert_ne!(spoken(Some("http")), spoken(Some("tcp")));
+}
+
+#[test]
+fn each_protocol_is_configured_where_the_cloud_offers_it() {
+    let all = LoadBalancerTraits {
+        protocols: vec![Protocol::Tcp, Protocol::Udp, Protocol::Sctp],
+        ..traits()
+    };
+    for (text, protocol) in
+        [("TCP", Protocol::Tcp), ("UDP", Protocol::Udp), ("SCTP", Protocol::Sctp)]
+    {
+        let details = ServiceDetails { ports: vec![port(text, 53)], ..details() };
+        let desired = read_for(details.clone(), &all);
+        assert_eq!(problems(&desired), (vec![], vec![]));
+        let ports = desired.front_end.expect("a front end").ports.clone();
+        assert_eq!((ports[0].protocol, ports[0].port), (protocol, 53));
+        let offered = read(details).front_end.is_some();
+        assert_eq!(offered, protocol == Protocol::Tcp, "{text} with a cloud that offers TCP only");
     }
 }
 
@@ -170,10 +211,13 @@ fn source_ranges_are_networks() {
         ("192.168.0.2/32 , 192.168.0.1/32 ", "192.168.0.1/32,192.168.0.2/32"),
         ("", ""),
         ("  ", ""),
+        ("0.0.0.0/0", "0.0.0.0/0"),
         ("192.168.0.0/0", "0.0.0.0/0"),
+        ("192.168.0.1/32,0.0.0.0/0", "0.0.0.0/0,192.168.0.1/32"),
     ] {
         assert_eq!(ranges(text), expect, "{text:?}");
     }
+    assert_eq!(front_end(details()).source_ranges, [], "neither field nor annotation");
     let mut both = annotation("foo.bar");
     both.source_ranges = vec!["10.0.0.0/8".into()];
     assert_eq!(front_end(both).source_ranges.len(), 1, "the field goes before the annotation");
@@ -249,4 +293,7 @@ fn two_families_where_the_cloud_has_one() {
         assert_eq!(problems(&desired), (vec![], vec![]));
         assert_eq!(desired.front_end.expect("a front end").families, [IpFamily::V6, IpFamily::V4]);
     }
+    let digest = |details| read_for(details, &traits).front_end.expect("a front end").digest;
+    let one = ServiceDetails { ip_families: vec!["IPv6".into()], ..both("PreferDualStack") };
+    assert_ne!(digest(one), digest(both("PreferDualStack")), "a second family is configured");
 }

@@ -68,6 +68,25 @@ fn a_node_that_joins_is_a_member_at_once() {
 }
 
 #[test]
+fn a_node_that_is_replaced_is_another_member() {
+    // Another name.
+    let mut membership = with(3);
+    let decision = membership.decide(at(0), &nodes(1..4), BUDGET, false);
+    let named = |members: &[Member]| members.iter().map(|one| one.node.clone()).collect::<Vec<_>>();
+    assert_eq!(named(&decision.members.present), ["n001", "n002", "n003"]);
+    assert_eq!(named(&decision.members.absent), ["n000"]);
+    // The same name and another instance.
+    let mut view = nodes(0..3);
+    let mut members = view.members.to_vec();
+    members[0].provider_id = ProviderId::parse("sim://other").ok();
+    view.members = members.into();
+    let mut membership = with(3);
+    let decision = membership.decide(at(0), &view, BUDGET, false);
+    assert!(decision.changes && decision.held.is_empty());
+    assert_eq!((&decision.members.present, decision.members.absent.len()), (&view.members, 0));
+}
+
+#[test]
 fn a_thin_view_empties_no_load_balancer() {
     for (view, out) in [(nodes([]), 20), (nodes(0..10), 20), (nodes(0..190), 10)] {
         let mut membership = with(200);

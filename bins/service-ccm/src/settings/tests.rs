@@ -1,0 +1,50 @@
+use ccm_runtime::program::load;
+use ccm_settings::Invocation;
+
+use super::*;
+use crate::ServiceCcm;
+
+fn read(arguments: &[&str]) -> Result<ServiceSettings, String> {
+    let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
+    invocation.arguments.extend(arguments.iter().map(Into::into));
+    load::<ServiceCcm>(&invocation)
+        .map(|loaded| ServiceSettings::clone(&loaded.own))
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn defaults_are_the_documented_ones() {
+    let expect = ServiceSettings {
+        concurrent_service_syncs: 16,
+        load_balancer_classes: Vec::new(),
+        serve_classless_services: true,
+        member_update_interval: Duration::from_secs(10),
+        load_balancer_member_loss: Limit::Percent(10),
+        load_balancer_member_loss_window: Duration::from_mins(10),
+        scale_down_taints: ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"]
+            .map(str::to_owned)
+            .into(),
+        load_balancer_audit_period: Duration::from_mins(5),
+        adopt_load_balancers: false,
+        cloud_call_timeout: Duration::from_secs(30),
+        cluster_uid: String::new(),
+    };
+    assert_eq!(read(&[]), Ok(expect));
+}
+
+#[test]
+fn values_that_would_do_nothing_or_harm_are_refused() {
+    for (argument, parts) in [
+        ("--concurrent-service-syncs=0", ["concurrent-service-syncs", "from 1 to 1000"]),
+        ("--concurrent-service-syncs=-1", ["concurrent-service-syncs", "from 1 to 1000"]),
+        ("--concurrent-service-syncs=1001", ["concurrent-service-syncs", "from 1 to 1000"]),
+        ("--member-update-interval=999ms", ["member-update-interval", "at least 1s"]),
+        ("--load-balancer-member-loss-window=0s", ["member-loss-window", "at least 1s"]),
+        ("--load-balancer-member-loss=many", ["load-balancer-member-loss", "many"]),
+        ("--load-balancer-audit-period=9s", ["load-balancer-audit-period", "at least 10s"]),
+        ("--cloud-call-timeout=11m", ["cloud-call-timeout", "from 1s to 10m"]),
+    ] {
+        let error = read(&[argument]).expect_err(argument);
+        assert!(parts.iter().all(|part| error.contains(part)), "{argument}: {error}");
+    }
+}
