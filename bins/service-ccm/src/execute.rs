@@ -7,6 +7,7 @@
 //! on a lane of its own.
 
 mod calls;
+mod page;
 mod previews;
 mod writes;
 
@@ -20,7 +21,6 @@ use ccm_controller::{
 use ccm_objects::{Service, Shared as Name};
 use ccm_runtime::supervisor::Supervisor;
 use futures::{StreamExt as _, stream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -80,30 +80,28 @@ impl Lanes {
 
     /// Runs until the token is cancelled; takes no more Services once the queue is shut down.
     async fn run(self: Arc<Self>, lane: Lane, token: CancellationToken) {
-        let lanes = match lane {
-            Lane::Normal => self.handles.settings.borrow().concurrent_service_syncs,
-            Lane::Slow => SLOW_LANES,
-        };
         let config = BatchWindowConfig { most: LONGEST_WINDOW, ..BatchWindowConfig::default() };
-        let start = (BatchWindow::new(config), Arc::new(Semaphore::new(lanes)));
-        let batches = stream::unfold(start, async |(mut window, slots)| {
-            let slot = Arc::clone(&slots).acquire_owned().await.ok()?;
+        let batches = stream::unfold(BatchWindow::new(config), async |mut window| {
             let most = match lane {
                 Lane::Normal => self.batch_size(),
                 Lane::Slow => 1,
             };
             let batch = self.queue(lane).get_batch(most, &mut window).await?;
-            Some(((slot, batch), (window, slots)))
+            Some((batch, window))
         });
-        let work = |(slot, batch)| Arc::clone(&self).process(lane, slot, batch);
-        workers::pool(batches, || usize::MAX, token, work).await;
+        let lanes = || match lane {
+            Lane::Normal => self.handles.settings.borrow().concurrent_service_syncs,
+            Lane::Slow => SLOW_LANES,
+        };
+        let work = |batch| Arc::clone(&self).process(lane, batch);
+        workers::pool(batches, lanes, token, work).await;
     }
 
     fn batch_size(&self) -> usize {
         self.handles.load_balancers().map_or(1, |one| one.traits().max_batch).max(1)
     }
 
-    async fn process(self: Arc<Self>, lane: Lane, slot: OwnedSemaphorePermit, batch: Vec<Name>) {
+    async fn process(self: Arc<Self>, lane: Lane, batch: Vec<Name>) {
         let due: Vec<Due> = stream::iter(batch)
             .map(|name| self.advance(lane, name))
             .buffer_unordered(WRITES)
@@ -111,7 +109,6 @@ impl Lanes {
             .collect()
             .await;
         self.call(lane, due).await;
-        drop(slot);
     }
 
     /// Plans a Service and makes its writes to the API server, until a call to the cloud is due or
@@ -167,6 +164,11 @@ impl Lanes {
             match step {
                 Step::Protect | Step::Release | Step::Write(_) => {
                     if !self.write(lane, &service, &step).await {
+                        return None;
+                    }
+                    if service.deleting && step == Step::Release {
+                        // The store may show it until the watch reports its end.
+                        self.forget(name);
                         return None;
                     }
                 }

@@ -16,8 +16,12 @@
 //! | `observe::poll` | polls all load balancers on which the cloud works by one list |
 //! | `observe::lease` | which members have left, for the next leader; approvals of many Services |
 //! | `observe::audit` | compares the cluster's load balancers with the Services |
-//! | `execute` | lanes: one call to the cloud per batch and kind; answers one by one |
-//! | `execute::writes` | writes to Services, and the page `/plan` |
+//! | `observe` | what all parts share; gathers the plan's view of one Service |
+//! | `execute` | lanes: each takes a batch and takes its Services step by step |
+//! | `execute::calls` | one call to the cloud per batch and kind; answers one by one |
+//! | `execute::previews` | what the cloud would change, for observers and adoptions |
+//! | `execute::writes` | writes to Services |
+//! | `execute::page` | the page `/plan` |
 //! | `report` | events and log lines |
 //! | `settings`, `metrics` | flags; `ccm_service_*` and upstream's four metrics |
 

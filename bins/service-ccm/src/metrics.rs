@@ -50,7 +50,7 @@ impl From<CallKind> for Operation {
         match call {
             CallKind::Ensure => Self::Ensure,
             CallKind::Members => Self::SetMembers,
-            CallKind::Delete => Self::Delete,
+            CallKind::Delete | CallKind::DeleteDuplicate => Self::Delete,
         }
     }
 }

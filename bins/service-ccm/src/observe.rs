@@ -32,7 +32,7 @@ use self::balancers::Balancers;
 use crate::{
     metrics::ServiceMetrics,
     plan::{
-        APPROVED, Plan, View,
+        APPROVED, CallKind, Plan, View,
         eligible::NodeSet,
         front_end::{Problem, desired},
         members::Decision,
@@ -151,6 +151,9 @@ impl Handles {
             let members = entry.membership.decide(now, &nodes, settings.budget(), approved);
             if members.changes {
                 self.balancers.set_departures();
+            } else if entry.membership.is_known() {
+                // The nodes are again as they were: nothing is left to be repeated.
+                entry.state.failed.retain(|failed| failed.call != CallKind::Members);
             }
             let view = View {
                 service,

@@ -5,8 +5,10 @@
 //! | [`front_end`] | which load balancer a Service asks for, and what is wrong with the Service |
 //! | [`eligible`] | which nodes are members of load balancers |
 //! | [`members`] | which members one load balancer is to have, and which may not leave it yet |
+//! | [`debounce`] | when changes of the nodes go out |
 //! | [`reason`] | the conditions of a Service and their reasons |
-//! | [`status`] | what is written to a Service |
+//! | `wished` | what a Service is to show |
+//! | [`status`] | what of that is written now |
 //! | this file | what is done next: the state machine of one load balancer |
 
 pub mod debounce;
@@ -78,6 +80,8 @@ pub enum CallKind {
     Members,
     /// Delete.
     Delete,
+    /// Delete the second load balancer of the same owner.
+    DeleteDuplicate,
 }
 
 /// A call on which the cloud still works, or after which more changes are to follow.
@@ -281,7 +285,9 @@ fn next_call(view: View<'_>) -> Option<Step> {
     if state.waits_for_cloud(view.now) {
         return None;
     }
-    if let Some(id) = &state.duplicate {
+    if let Some(id) = &state.duplicate
+        && !state.waits_after_failure(CallKind::DeleteDuplicate, None, view.now)
+    {
         return Some(Step::DeleteDuplicate(id.clone()));
     }
     let (id, has_failed) = match &state.known {
@@ -326,6 +332,15 @@ impl State {
         })
     }
 
+    /// Whether the last call was about another configuration and has not ended well: the load
+    /// balancer may have a part of that one.
+    fn may_have_another(&self, digest: Digest) -> bool {
+        let pending = self.pending.as_ref().filter(|last| last.call == Some(CallKind::Ensure));
+        let failed = self.failure(CallKind::Ensure);
+        let tried = [pending.and_then(|last| last.digest), failed.and_then(|last| last.digest)];
+        tried.into_iter().flatten().any(|tried| tried != digest)
+    }
+
     /// When the plan may be another one although nothing changes: a failed call is due again, or a
     /// condition may be rewritten.
     pub fn next_look(&self, now: At) -> Option<At> {
@@ -357,6 +372,9 @@ impl State {
 
 /// Whether the load balancer has this configuration.
 fn is_configured(view: View<'_>, front_end: &FrontEnd) -> bool {
+    if view.state.may_have_another(front_end.digest) {
+        return false;
+    }
     let recorded = || {
         let text = view.service.annotation(DIGEST)?;
         text.parse::<Digest>().ok()

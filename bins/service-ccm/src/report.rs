@@ -103,6 +103,12 @@ impl ServiceReports {
         self.normal(service, When::Once, "DeletedLoadBalancer", "", "Deleted load balancer");
     }
 
+    /// Reports that the second load balancer of a Service has been deleted.
+    pub(crate) fn duplicate_deleted(&self, service: &Service) {
+        let text = "Deleted the second load balancer of this Service";
+        self.normal(service, When::Always, "DeletedLoadBalancer", "duplicate", text);
+    }
+
     /// Reports that a call to the cloud has failed.
     pub(crate) fn failed(
         &self,
@@ -127,6 +133,10 @@ impl ServiceReports {
             CallKind::Delete => {
                 ("DeleteLoadBalancerFailed", "Error deleting load balancer".to_owned())
             }
+            CallKind::DeleteDuplicate => (
+                "DeleteLoadBalancerFailed",
+                "Error deleting the second load balancer of this Service".to_owned(),
+            ),
         };
         let text = format!("{text}: {error}; retrying {pace}");
         self.warning(service, topic, topic, error.kind.reason(), text);

@@ -2,10 +2,14 @@
 //! process and paused time. After each history everything converges; at no time is a foreign load
 //! balancer touched, or a load balancer emptied by nodes that are gone.
 //!
+//! `cases` has single cases in the same world.
+//!
 //! A history that fails is replayed with `QUARTET_HISTORY=<seed>`.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+#[path = "histories/cases.rs"]
+mod cases;
 #[path = "histories/events.rs"]
 mod events;
 #[path = "histories/rules.rs"]

@@ -60,14 +60,16 @@ impl Lanes {
                 Step::Ensure(front_end) => ensure.push(self.wanted(due, front_end)),
                 Step::Preview(front_end) => preview.push(self.to_preview(due, front_end)),
                 Step::SetMembers(id) => members.push(self.member_change(due, id)),
-                Step::DeleteDuplicate(id) => delete.push(self.unwanted(due, Some(id), true)),
+                Step::DeleteDuplicate(id) => {
+                    delete.push(self.unwanted(due, Some(id), CallKind::DeleteDuplicate));
+                }
                 _ => {
                     let known = self
                         .handles
                         .balancers
                         .with(&due.service, |entry| entry.state.id().map(str::to_owned));
                     let known = known.or_else(|| due.service.annotation(ID).map(str::to_owned));
-                    delete.push(self.unwanted(due, known, false));
+                    delete.push(self.unwanted(due, known, CallKind::Delete));
                 }
             }
         }
@@ -93,6 +95,8 @@ impl Lanes {
         let (service, members) = (&due.service, due.members.members.clone());
         let question = self.question(&due, Arc::clone(&front_end));
         let digest = Some(front_end.digest);
+        // From now on there may be a load balancer, whatever the answer is.
+        self.handles.balancers.with(service, |entry| entry.state.proved_absent = false);
         if self.is_news(service, front_end.digest) {
             self.handles.reports.ensuring(service, &front_end.digest.to_string());
             if members.present.is_empty() {
@@ -151,7 +155,8 @@ impl Lanes {
         Asked { due, call: CallKind::Members, question, digest: None, members: Some(members) }
     }
 
-    fn unwanted(&self, due: Due, known: Option<String>, duplicate: bool) -> Asked<Unwanted> {
+    fn unwanted(&self, due: Due, known: Option<String>, call: CallKind) -> Asked<Unwanted> {
+        let duplicate = call == CallKind::DeleteDuplicate;
         let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
         // A Service with a mistake has no front end, but its annotations still count.
         let details = due.service.details.as_deref();
@@ -162,7 +167,7 @@ impl Lanes {
         if !duplicate && question.known.is_some() {
             self.handles.reports.deleting(&due.service);
         }
-        Asked { due, call: CallKind::Delete, question, digest: None, members: None }
+        Asked { due, call, question, digest: None, members: None }
     }
 
     async fn ensure(&self, lane: Lane, balancers: &dyn LoadBalancers, asked: Vec<Asked<Wanted>>) {
@@ -304,11 +309,16 @@ impl Lanes {
                 self.handles.balancers.with(service, |entry| {
                     entry.state.pending = None;
                     entry.state.failed.clear();
+                    if *call == CallKind::DeleteDuplicate {
+                        // Says nothing about the first one.
+                        entry.state.duplicate = None;
+                        return;
+                    }
                     entry.state.known = Known::Elsewhere(why);
                     match call {
                         CallKind::Ensure => entry.state.configured = asked.digest,
                         CallKind::Delete => entry.state.proved_absent = true,
-                        CallKind::Members => {}
+                        CallKind::Members | CallKind::DeleteDuplicate => {}
                     }
                 });
             }
@@ -347,6 +357,7 @@ impl Lanes {
                 reports.members_changed(service, members);
             }
             CallKind::Delete => reports.deleted(service),
+            CallKind::DeleteDuplicate => reports.duplicate_deleted(service),
         }
     }
 
@@ -412,5 +423,25 @@ fn pace(error: &CloudError) -> Pace {
         RetryClass::Retry => Pace::Backoff(RETRY),
         RetryClass::RetryAfter(after) => Pace::RetryAfter(after.min(RETRY.longest)),
         RetryClass::Permanent => Pace::Every(LONG_RETRY),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_failed_call_is_repeated_as_its_error_says() {
+        let error = |kind| CloudError::new(kind, "no");
+        let asked =
+            |seconds| error(ErrorKind::Throttled).with_retry_after(Duration::from_secs(seconds));
+        assert_eq!(pace(&asked(42)), Pace::RetryAfter(Duration::from_secs(42)));
+        assert_eq!(pace(&asked(4000)), Pace::RetryAfter(RETRY.longest), "no longer than others");
+        assert_eq!(pace(&error(ErrorKind::Unavailable)), Pace::Backoff(RETRY));
+        assert_eq!(pace(&error(ErrorKind::QuotaExceeded)), Pace::Every(LONG_RETRY));
+        let waits: Vec<u64> = (1..9).map(|times| RETRY.after(times).as_secs()).collect();
+        assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300]);
     }
 }

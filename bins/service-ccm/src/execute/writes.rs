@@ -9,18 +9,13 @@ use ccm_kube::{
     write::{ConditionChange, StatusPatch},
 };
 use ccm_objects::{Service, Shared as Name, service_keys};
-use ccm_runtime::plans;
 use serde_json::{Value, json};
 
 use super::{Lane, Lanes};
-use crate::{
-    observe::Planned,
-    plan::{
-        ADOPT, Plan, State, Step,
-        members::Decision,
-        reason::{PROVISIONING, Reason, SERVING},
-        status::{DIGEST, ID, NewCondition, StatusChange},
-    },
+use crate::plan::{
+    Known, Step,
+    reason::{PROVISIONING, Reason, SERVING},
+    status::{DIGEST, ID, NewCondition, StatusChange},
 };
 
 /// Delay after a conflict, so that the informer receives the other writer's change.
@@ -63,6 +58,17 @@ impl Lanes {
                 self.handles.balancers.forget(&service.key);
                 return;
             }
+            // Without finalizer and address it is new: it waits for no list of what is there.
+            Step::Protect => {
+                let is_new =
+                    service.details.as_ref().is_some_and(|details| details.ingress.is_empty());
+                self.handles.balancers.with(service, |entry| {
+                    if is_new && entry.state.known == Known::Nothing {
+                        entry.state.known = Known::Absent;
+                    }
+                });
+                return;
+            }
             Step::Write(change) => {
                 if !change.conditions.is_empty() {
                     self.handles
@@ -103,33 +109,6 @@ impl Lanes {
             }
         }
     }
-
-    /// Publishes the plan of a Service on the page `/plan`.
-    pub(super) fn publish(&self, service: &Service, planned: &Planned) {
-        let steps = self.handles.balancers.with(service, |entry| {
-            let adoption = planned.waits_for_adoption.then(|| adoption(&entry.state)).flatten();
-            let next = match &planned.plan {
-                // What it shows belongs to another step.
-                Plan::Next(Step::Preview(_)) => None,
-                Plan::Next(step) => Some(published(step, &planned.members, &entry.state)),
-                _ => None,
-            };
-            adoption.into_iter().chain(next).collect()
-        });
-        self.handles.plans.set(&service.reference(), steps);
-    }
-}
-
-/// The step of a load balancer that waits to be adopted.
-fn adoption(state: &State) -> Option<plans::Step> {
-    let (id, why) = state.adoptable.as_ref()?;
-    let changes = state.previewed.as_ref().map(|(_, lines)| lines.clone());
-    Some(plans::Step {
-        step: "adopt",
-        changes: changes.unwrap_or_default(),
-        reason: format!("load balancer {id} was made by another controller: {why}"),
-        held: Some(format!("the annotation {ADOPT}={id} is not set")),
-    })
 }
 
 /// The finalizer and the condition, in one request.
@@ -192,57 +171,4 @@ fn with_condition(patch: StatusPatch, service: &Service, condition: &NewConditio
         message: message.clone(),
         last_transition_time: old.filter(|_| !moves).unwrap_or_else(clock::wall),
     })
-}
-
-fn published(step: &Step, members: &Decision, state: &State) -> plans::Step {
-    let (name, changes, reason) = match step {
-        Step::Protect => (
-            "protect",
-            vec![format!("finalizer {}", service_keys::CLEANUP)],
-            "it is to get a load balancer",
-        ),
-        Step::Ensure(front_end) | Step::Preview(front_end) => {
-            let ports =
-                front_end.ports.iter().map(|port| format!("{} {}", port.protocol, port.port));
-            let previewed = state.previewed.iter().filter(|_| state.is_previewed(front_end));
-            let lines = previewed.flat_map(|(_, lines)| lines.iter().cloned());
-            let changes = ports.chain(lines).collect();
-            ("ensure", changes, "the load balancer is not as the Service asks for")
-        }
-        Step::SetMembers(id) => {
-            let (present, absent) = (members.members.present.len(), members.members.absent.len());
-            let line = format!("load balancer {id}: {present} members, {absent} leave");
-            ("set-members", vec![line], "the nodes have changed")
-        }
-        Step::Delete => ("delete", Vec::new(), "the Service has no load balancer any more"),
-        Step::DeleteDuplicate(id) => (
-            "delete-duplicate",
-            vec![format!("load balancer {id}")],
-            "the Service has two load balancers",
-        ),
-        Step::Release => (
-            "release",
-            vec![format!("finalizer {} is removed", service_keys::CLEANUP)],
-            "its load balancer does not exist",
-        ),
-        Step::Write(change) => {
-            let mut lines: Vec<String> = change
-                .conditions
-                .iter()
-                .map(|new| {
-                    format!(
-                        "{}={} {}",
-                        new.reason.condition(),
-                        new.reason.status(),
-                        new.reason.as_str()
-                    )
-                })
-                .collect();
-            if let Some(ingress) = &change.ingress {
-                lines.push(format!("{} addresses", ingress.len()));
-            }
-            ("status", lines, "the Service does not show its load balancer")
-        }
-    };
-    plans::Step { step: name, changes, reason: reason.to_owned(), held: None }
 }

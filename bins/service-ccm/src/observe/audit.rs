@@ -17,7 +17,7 @@ use ccm_runtime::health::Condition;
 
 use super::{Handles, balancers::Entry};
 use crate::plan::{
-    Known, Pending,
+    CallKind, Known, Pending,
     eligible::NodeSet,
     status::{DIGEST, ID},
 };
@@ -282,6 +282,9 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
         return true;
     };
     entry.state.duplicate = found.next().map(|other| other.id);
+    if entry.state.duplicate.is_none() {
+        entry.state.failed.retain(|failed| failed.call != CallKind::DeleteDuplicate);
+    }
     if let Some(members) = balancer.members.take() {
         entry.membership.shown(&members, nodes);
     }

@@ -43,7 +43,6 @@ pub(crate) async fn run(handles: Handles, lease: LeaseAnnotations, token: Cancel
         }
     };
     token.run_until_cancelled(work).await;
-    token.cancelled().await;
 }
 
 /// Another approval: what is held may change now.

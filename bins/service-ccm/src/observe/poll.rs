@@ -47,7 +47,6 @@ pub(crate) async fn run(handles: Handles, token: CancellationToken) {
         }
     };
     token.run_until_cancelled(work).await;
-    token.cancelled().await;
 }
 
 /// When the first load balancer is worth to look at.
@@ -143,7 +142,7 @@ fn seen(handles: &Handles, name: &Name, balancer: LoadBalancer) {
             }
             // The next call finds out whether more changes are to follow.
             Some(CallKind::Members) => true,
-            Some(CallKind::Delete) => false,
+            Some(CallKind::Delete | CallKind::DeleteDuplicate) => false,
             None => {
                 state.configured = state.configured.or(balancer.digest);
                 true

@@ -38,10 +38,14 @@ fn wrong() -> Service {
     service
 }
 
-fn classed() -> Service {
+fn with_class(class: &str) -> Service {
     let mut service = service();
-    service.details.as_mut().expect("details").class = Some("example.com/other".into());
+    service.details.as_mut().expect("details").class = Some(class.into());
     service
+}
+
+fn classed() -> Service {
+    with_class("example.com/other")
 }
 
 fn cluster() -> ClusterId {
@@ -90,22 +94,33 @@ fn failed(call: CallKind, digest: Option<Digest>, kind: ErrorKind) -> Vec<Failed
     vec![Failed { call, digest, error, times: 1, retry_at: at(200) }]
 }
 
-/// The plan at this time, with members as they are to be, and with changes of them.
+/// The plan at this time, with members as they are to be, and with changes of the view.
 fn planned(service: &Service, state: &State, now: u64, change: impl FnOnce(&mut View<'_>)) -> Plan {
-    let traits = LoadBalancerTraits::default();
-    let desired = desired(service, &cluster(), &traits);
     let budget = ccm_controller::brake::Budget {
         limit: ccm_controller::brake::Limit::Count(1),
         window: Duration::from_secs(1),
     };
     let members = Membership::default().decide(at(now), &NodeSet::default(), budget, false);
-    let classes = Classes { served: Vec::new(), classless: true };
+    planned_with(service, state, &members, now, change)
+}
+
+/// The same with this decision about the members.
+fn planned_with(
+    service: &Service,
+    state: &State,
+    members: &Decision,
+    now: u64,
+    change: impl FnOnce(&mut View<'_>),
+) -> Plan {
+    let traits = LoadBalancerTraits::default();
+    let desired = desired(service, &cluster(), &traits);
+    let classes = Classes { served: vec!["example.com/ours".to_owned()], classless: true };
     let mut view = View {
         service,
         desired: &desired,
         classes: &classes,
         state,
-        members: &members,
+        members,
         members_known: true,
         adopts: false,
         traits: &traits,
@@ -276,25 +291,10 @@ fn a_wrong_service_keeps_its_load_balancer_and_its_members_follow() {
     let (service, state) = (wrong(), there(&service()));
     assert_eq!(reason(&step(&service, &state)), Some(Reason::InvalidConfiguration));
     let changes = Decision { changes: true, ..Decision::default() };
-    let with_changes = |state: &State, known: bool| {
-        let traits = LoadBalancerTraits::default();
-        let desired = desired(&service, &cluster(), &traits);
-        let classes = Classes { served: Vec::new(), classless: true };
-        plan(View {
-            service: &service,
-            desired: &desired,
-            classes: &classes,
-            state,
-            members: &changes,
-            members_known: known,
-            adopts: false,
-            traits: &traits,
-            list_awaited: false,
-            now: at(0),
-        })
-    };
-    assert_eq!(with_changes(&state, true), Plan::Next(Step::SetMembers("lb-1".to_owned())));
-    let unknown = with_changes(&state, false);
+    let with_changes =
+        |known| planned_with(&service, &state, &changes, 0, |view| view.members_known = known);
+    assert_eq!(with_changes(true), Plan::Next(Step::SetMembers("lb-1".to_owned())));
+    let unknown = with_changes(false);
     assert!(
         matches!(unknown, Plan::Next(Step::Write(_))),
         "members that are not known: {unknown:?}"
@@ -308,7 +308,25 @@ fn a_wrong_service_keeps_its_load_balancer_and_its_members_follow() {
 fn a_second_load_balancer_of_one_owner_is_deleted() {
     let service = service();
     let state = State { duplicate: Some("lb-2".to_owned()), ..there(&service) };
-    assert_eq!(step(&service, &state), Plan::Next(Step::DeleteDuplicate("lb-2".to_owned())));
+    let delete = Plan::Next(Step::DeleteDuplicate("lb-2".to_owned()));
+    assert_eq!(step(&service, &state), delete);
+    // If that fails it is repeated when it is time, and keeps nothing else waiting.
+    let failed = failed(CallKind::DeleteDuplicate, None, ErrorKind::Unavailable);
+    let state = State { failed, ..state };
+    assert_eq!(reason(&step(&service, &state)), Some(Reason::Provisioned));
+    assert_eq!(planned(&service, &state, 200, |_| {}), delete);
+    assert!(is_ensure(&step(&service, &State { configured: None, ..state })));
+}
+
+/// A user takes a change back that the cloud has refused, or not finished.
+#[test]
+fn a_change_that_is_taken_back_is_taken_back_in_the_cloud() {
+    let service = service();
+    let other = Some(Digest { version: 1, hash: 7 });
+    let refused = failed(CallKind::Ensure, other, ErrorKind::Invalid);
+    assert!(is_ensure(&step(&service, &State { failed: refused, ..there(&service) })));
+    let begun = Pending { digest: other, ..pending(CallKind::Ensure, 50) };
+    assert!(is_ensure(&step(&service, &State { pending: Some(begun), ..there(&service) })));
 }
 
 #[test]
@@ -383,4 +401,74 @@ fn a_new_leader_does_not_call_held_members_serving() {
     };
     assert!(!change(Reason::MembersHeld));
     assert!(change(Reason::NoAddress));
+}
+
+/// Every combination of type, class, finalizer and deletion, with nothing known of a load balancer.
+#[test]
+fn each_kind_of_service_has_its_plan() {
+    let (ensure, protect) = ("ensure", "protect");
+    let (delete, none) = ("delete", "not ours");
+    for (is_load_balancer, class, bare, protected, deleting, both) in [
+        // Type, class, then: neither, with the finalizer, being deleted, both.
+        (true, None, protect, ensure, none, delete),
+        (true, Some("example.com/ours"), protect, ensure, none, delete),
+        (true, Some("example.com/other"), none, none, none, none),
+        (false, None, none, delete, none, delete),
+    ] {
+        for (has_finalizer, is_deleting, expect) in [
+            (false, false, bare),
+            (true, false, protected),
+            (false, true, deleting),
+            (true, true, both),
+        ] {
+            let mut service = class.map_or_else(service, with_class);
+            service.is_load_balancer = is_load_balancer;
+            (service.has_finalizer, service.deleting) = (has_finalizer, is_deleting);
+            let found = match step(&service, &State::default()) {
+                Plan::Next(Step::Ensure(_)) => ensure,
+                Plan::Next(Step::Protect) => protect,
+                Plan::Next(Step::Delete) => delete,
+                Plan::NotOurs => none,
+                other => panic!("{service:?}: {other:?}"),
+            };
+            assert_eq!(found, expect, "{service:?}");
+        }
+    }
+    // Those of other types have no details in the store.
+    let other = Service { is_load_balancer: false, has_finalizer: false, ..service() };
+    assert_eq!(step(&Service { details: None, ..other }, &State::default()), Plan::NotOurs);
+}
+
+#[test]
+fn members_that_differ_are_changed_and_nothing_else() {
+    let changes = Decision { changes: true, ..Decision::default() };
+    let plan =
+        |service: &Service, state: &State| planned_with(service, state, &changes, 100, |_| {});
+    let own = service();
+    assert_eq!(plan(&own, &there(&own)), Plan::Next(Step::SetMembers("lb-1".to_owned())));
+    // Without a load balancer there is nothing to change.
+    let elsewhere = State {
+        known: Known::Elsewhere("why".to_owned()),
+        configured: Some(digest_of(&own)),
+        ..State::default()
+    };
+    assert_eq!(plan(&own, &elsewhere), Plan::Settled);
+    let other = Service { is_load_balancer: false, has_finalizer: false, ..service() };
+    assert_eq!(plan(&other, &State::default()), Plan::NotOurs);
+    // A failed change is repeated as a change of members, when it is time.
+    let failed = failed(CallKind::Members, None, ErrorKind::Unavailable);
+    let state = State { failed, ..there(&own) };
+    assert_eq!(reason(&plan(&own, &state)), Some(Reason::CloudUnavailable));
+    let later = planned_with(&own, &state, &changes, 200, |_| {});
+    assert_eq!(later, Plan::Next(Step::SetMembers("lb-1".to_owned())));
+}
+
+#[test]
+fn a_load_balancer_without_members_says_so() {
+    let service = service();
+    let Plan::Next(Step::Write(change)) = step(&service, &there(&service)) else {
+        panic!("the status is written");
+    };
+    let reasons: Vec<Reason> = change.conditions.iter().map(|one| one.reason).collect();
+    assert_eq!(reasons, [Reason::NoMembers, Reason::Provisioned]);
 }

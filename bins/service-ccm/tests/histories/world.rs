@@ -23,7 +23,7 @@ use ccm_sim::{
 };
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde_json::{Value, json};
-use service_ccm::ServiceCcm;
+use service_ccm::{ServiceCcm, ServiceSettings};
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -44,6 +44,7 @@ pub(crate) struct World {
 /// A process: what it has published, and its end.
 struct Running {
     metrics: Metrics,
+    settings: watch::Sender<Arc<ServiceSettings>>,
     _end: DropGuard,
 }
 
@@ -86,6 +87,7 @@ impl World {
         let (metrics, token) = (Metrics::new(), CancellationToken::new());
         let (events, writer) =
             EventRecorder::new(clients.events.clone(), "test", EventMetrics::default());
+        let own = watch::Sender::new(Arc::clone(&settings.own));
         let context = Context::<ServiceCcm> {
             clients,
             cloud: Arc::new(self.cloud.clone()),
@@ -93,7 +95,7 @@ impl World {
             eligibility: Eligibility::default(),
             events,
             plans: Plans::new(Mode::Control, &metrics),
-            settings: watch::Sender::new(Arc::clone(&settings.own)).subscribe(),
+            settings: own.subscribe(),
             common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
             metrics: metrics.clone(),
             supervisor: Supervisor::new(token.clone()),
@@ -103,7 +105,13 @@ impl World {
         context.supervisor.spawn("events", writer.run(token.clone()));
         let program = Arc::new(ServiceCcm::prepare(&context).await.unwrap());
         program.lead(&context);
-        self.running = Some(Running { metrics, _end: token.drop_guard() });
+        self.running = Some(Running { metrics, settings: own, _end: token.drop_guard() });
+    }
+
+    /// Changes settings as a new file does.
+    pub(crate) fn reload(&self, change: impl FnOnce(&mut ServiceSettings)) {
+        let settings = &self.running.as_ref().unwrap().settings;
+        settings.send_modify(|settings| change(Arc::make_mut(settings)));
     }
 
     /// How long nothing happens now.

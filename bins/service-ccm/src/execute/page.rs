@@ -1,0 +1,92 @@
+//! The plan of each Service on the page `/plan`.
+
+use ccm_objects::{Service, service_keys};
+use ccm_runtime::plans;
+
+use super::Lanes;
+use crate::{
+    observe::Planned,
+    plan::{ADOPT, Plan, State, Step, members::Decision},
+};
+
+impl Lanes {
+    /// Publishes the plan of a Service on the page `/plan`.
+    pub(super) fn publish(&self, service: &Service, planned: &Planned) {
+        let steps = self.handles.balancers.with(service, |entry| {
+            let adoption = planned.waits_for_adoption.then(|| adoption(&entry.state)).flatten();
+            let next = match &planned.plan {
+                // What it shows belongs to another step.
+                Plan::Next(Step::Preview(_)) => None,
+                Plan::Next(step) => Some(published(step, &planned.members, &entry.state)),
+                _ => None,
+            };
+            adoption.into_iter().chain(next).collect()
+        });
+        self.handles.plans.set(&service.reference(), steps);
+    }
+}
+
+/// The step of a load balancer that waits to be adopted.
+fn adoption(state: &State) -> Option<plans::Step> {
+    let (id, why) = state.adoptable.as_ref()?;
+    let changes = state.previewed.as_ref().map(|(_, lines)| lines.clone());
+    Some(plans::Step {
+        step: "adopt",
+        changes: changes.unwrap_or_default(),
+        reason: format!("load balancer {id} was made by another controller: {why}"),
+        held: Some(format!("the annotation {ADOPT}={id} is not set")),
+    })
+}
+
+fn published(step: &Step, members: &Decision, state: &State) -> plans::Step {
+    let (name, changes, reason) = match step {
+        Step::Protect => (
+            "protect",
+            vec![format!("finalizer {}", service_keys::CLEANUP)],
+            "it is to get a load balancer",
+        ),
+        Step::Ensure(front_end) | Step::Preview(front_end) => {
+            let ports =
+                front_end.ports.iter().map(|port| format!("{} {}", port.protocol, port.port));
+            let previewed = state.previewed.iter().filter(|_| state.is_previewed(front_end));
+            let lines = previewed.flat_map(|(_, lines)| lines.iter().cloned());
+            let changes = ports.chain(lines).collect();
+            ("ensure", changes, "the load balancer is not as the Service asks for")
+        }
+        Step::SetMembers(id) => {
+            let (present, absent) = (members.members.present.len(), members.members.absent.len());
+            let line = format!("load balancer {id}: {present} members, {absent} leave");
+            ("set-members", vec![line], "the nodes have changed")
+        }
+        Step::Delete => ("delete", Vec::new(), "the Service has no load balancer any more"),
+        Step::DeleteDuplicate(id) => (
+            "delete-duplicate",
+            vec![format!("load balancer {id}")],
+            "the Service has two load balancers",
+        ),
+        Step::Release => (
+            "release",
+            vec![format!("finalizer {} is removed", service_keys::CLEANUP)],
+            "its load balancer does not exist",
+        ),
+        Step::Write(change) => {
+            let mut lines: Vec<String> = change
+                .conditions
+                .iter()
+                .map(|new| {
+                    format!(
+                        "{}={} {}",
+                        new.reason.condition(),
+                        new.reason.status(),
+                        new.reason.as_str()
+                    )
+                })
+                .collect();
+            if let Some(ingress) = &change.ingress {
+                lines.push(format!("{} addresses", ingress.len()));
+            }
+            ("status", lines, "the Service does not show its load balancer")
+        }
+    };
+    plans::Step { step: name, changes, reason: reason.to_owned(), held: None }
+}
