@@ -173,10 +173,13 @@ pub(crate) async fn what_is_deleted_in_the_cloud_is_created_again(env: Env) -> R
         made.iter().any(|address| shown.contains(&address.to_string()))
     })
     .await?;
-    // A Service that went without its finalizer leaves an orphan: it is reported and kept.
+    // A Service that went without its finalizer leaves an orphan: it is reported and kept. A
+    // leader would put the finalizer back.
+    drop(leader);
     let none = json!({"metadata": {"finalizers": null}});
     services::patch(&env.client, "web", none).await?;
     services::delete(&env.client, "web").await?;
+    let leader = env.start(&quick(&env)).await?;
     poll::until("the orphan to be counted", 2 * SOON, || async {
         Ok((leader.metric("ccm_service_orphans").await? > 0.0).then_some(()))
     })
