@@ -9,7 +9,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::queue::WorkQueue;
+use crate::queue::{Priority, WorkQueue};
 
 /// The running tasks of one stage. The keys of a task that panicked would be lost, so the
 /// panic resumes in the task that awaits it, and the supervisor ends the process.
@@ -97,6 +97,30 @@ pub(crate) async fn until_cancelled(token: &CancellationToken, stage: impl Futur
     }
 }
 
+/// A key in work. It is given back when this is dropped; if its work has not ended by then, because
+/// it was cancelled, the key is queued again.
+struct InWork<K: Clone + Eq + Hash + Send + Sync + 'static> {
+    queue: WorkQueue<K>,
+    key: K,
+    has_ended: bool,
+}
+
+impl<K: Clone + Eq + Hash + Send + Sync + 'static> InWork<K> {
+    /// Gives the key back.
+    fn end(mut self) {
+        self.has_ended = true;
+    }
+}
+
+impl<K: Clone + Eq + Hash + Send + Sync + 'static> Drop for InWork<K> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.queue.add(self.key.clone(), Priority::Routine);
+        }
+        self.queue.done(&self.key);
+    }
+}
+
 /// Processes the keys of a queue like [`pool`], and gives each key back when its work has
 /// ended. To drain: shut down the queue and wait until it is drained.
 pub async fn by_key<K, F>(
@@ -112,10 +136,12 @@ pub async fn by_key<K, F>(
         Some((queue.get().await?, queue))
     });
     let work = move |key: K| {
-        let (queue, working) = (queue.clone(), work(key.clone()));
+        let working = work(key.clone());
+        // Not made by the task: one that is cancelled before it begins gives its key back as well.
+        let in_work = InWork { queue: queue.clone(), key, has_ended: false };
         async move {
             working.await;
-            queue.done(&key);
+            in_work.end();
         }
     };
     pool(keys, limit, token, work).await;

@@ -10,7 +10,7 @@ use ccm_runtime::metrics::Metrics;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
-use crate::queue::{Priority, QueueConfig, QueueMetrics};
+use crate::queue::{QueueConfig, QueueMetrics};
 
 const WORK: Duration = Duration::from_secs(1);
 
@@ -87,4 +87,46 @@ async fn a_panic_of_a_task_is_resumed_in_the_pool() {
     let token = CancellationToken::new();
     let work = |key: u32| async move { assert!(key != 1, "broken") };
     by_key(queue([0, 1]), || 1, token, work).await;
+}
+
+/// Work that is cancelled in the middle of a write gives its key back, to be done again by one
+/// other worker.
+#[tokio::test(start_paused = true)]
+async fn a_key_outlives_the_cancellation_of_its_work() {
+    let (queue, running, ended) = (queue([7]), Running::default(), Arc::default());
+    let work = |key: u32| {
+        assert_eq!(key, 7);
+        let (running, ended) = (running.clone(), Arc::<AtomicUsize>::clone(&ended));
+        async move {
+            running.work().await;
+            ended.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let token = CancellationToken::new();
+    let cancel = async {
+        sleep(WORK / 2).await;
+        // Somebody wants it again while it is in work.
+        queue.add(7, Priority::Routine);
+        token.cancel();
+    };
+    tokio::join!(by_key(queue.clone(), || 4, token.clone(), work), cancel);
+    assert_eq!(ended.load(Ordering::SeqCst), 0, "cancelled in the middle");
+    running.0.0.store(0, Ordering::SeqCst);
+    let next = by_key(queue.clone(), || 4, CancellationToken::new(), work);
+    assert!(timeout(WORK * 4, next).await.is_err(), "it ends with its token only");
+    assert_eq!((running.most(), ended.load(Ordering::SeqCst)), (1, 1));
+    queue.shut_down();
+    timeout(WORK, queue.drained()).await.expect("no key is in work");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_work_is_cancelled_is_done_again_without_being_added() {
+    let (queue, token) = (queue([7]), CancellationToken::new());
+    let pool = by_key(queue.clone(), || 1, token.clone(), |_| Running::default().work());
+    let cancel = async {
+        sleep(WORK / 2).await;
+        token.cancel();
+    };
+    tokio::join!(pool, cancel);
+    assert_eq!(timeout(WORK, queue.get()).await, Ok(Some(7)));
 }
