@@ -11,7 +11,7 @@ use ccm_sim::{
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::world::{FOREIGN, NODES, World};
+use crate::world::{NODES, Variant, World};
 
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 impl World {
     async fn new() -> Self {
-        Self::start(1, &[]).await
+        Self::start(1, Variant::default()).await
     }
 
     fn create(&self, number: usize) {
@@ -59,13 +59,6 @@ impl World {
     fn has_address(&self, number: usize) -> bool {
         let service = self.service(number).unwrap();
         !service["status"]["loadBalancer"]["ingress"][0]["ip"].is_null()
-    }
-
-    /// The load balancers of Services.
-    fn balancers(&self) -> Vec<SimBalancer> {
-        let mut all = self.cloud.balancers().all();
-        all.retain(|balancer| balancer.id != FOREIGN);
-        all
     }
 
     fn members(&self, number: usize) -> usize {
@@ -207,17 +200,17 @@ async fn a_service_without_nodes_gets_its_load_balancer() {
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_created_again_gets_a_load_balancer_of_its_own() {
     let world = World::with_services(0..1).await;
-    let before = world.balancers();
+    let before = world.ours();
     world.patch(0, json!({"metadata": {"finalizers": null}}));
     world.delete(0);
     world.create(0);
     sleep(SOON).await;
     assert!(world.has_address(0));
-    assert_eq!(world.balancers().len(), 2);
+    assert_eq!(world.ours().len(), 2);
     sleep(Duration::from_mins(10)).await;
     // The old one is not this Service's: it is kept and counted.
     assert_eq!(world.sample("ccm_service_orphans "), "1");
-    assert!(world.balancers().iter().any(|one| one.id == before[0].id));
+    assert!(world.ours().iter().any(|one| one.id == before[0].id));
 }
 
 /// The proof that a load balancer is gone says nothing about one that is made later.
@@ -228,16 +221,16 @@ async fn a_service_that_changes_its_mind_leaves_nothing_behind() {
     world.refuse_writes(500, SOON);
     world.set_type(0, "ClusterIP");
     sleep(SOON / 2).await;
-    assert_eq!(world.balancers().len(), 0);
+    assert_eq!(world.ours().len(), 0);
     assert_eq!(world.service(0).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
     world.set_type(0, "LoadBalancer");
     sleep(Duration::from_mins(1)).await;
     assert_eq!(world.service(0).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
-    assert!(world.has_address(0) && world.balancers().len() == 1);
+    assert!(world.has_address(0) && world.ours().len() == 1);
     world.set_type(0, "ClusterIP");
     sleep(SOON).await;
     assert!(world.service(0).unwrap()["metadata"]["finalizers"].is_null());
-    assert_eq!(world.balancers().len(), 0, "it has no load balancer any more");
+    assert_eq!(world.ours().len(), 0, "it has no load balancer any more");
 }
 
 /// 41, and a deletion that the cloud puts off.
@@ -312,18 +305,18 @@ async fn a_list_that_fails_delays_known_services_only_and_not_for_long() {
     world.delete(0);
     sleep(Duration::from_mins(15)).await;
     assert!(world.service(0).is_none());
-    assert_eq!(world.balancers().len(), 1);
+    assert_eq!(world.ours().len(), 1);
 }
 
 /// Two load balancers of one Service, as a former leader's late write may leave them.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_duplicate_is_not_reported_as_the_end_of_the_load_balancer() {
     let world = World::with_services(0..1).await;
-    let first = world.balancers().remove(0);
+    let first = world.ours().remove(0);
     let second = SimBalancer { id: "lb-late".to_owned(), ..first.clone() };
     world.cloud.balancers().add(second);
     sleep(Duration::from_mins(10)).await;
-    let ids: Vec<String> = world.balancers().into_iter().map(|one| one.id).collect();
+    let ids: Vec<String> = world.ours().into_iter().map(|one| one.id).collect();
     assert_eq!(ids, [first.id]);
     let texts = world.events("DeletedLoadBalancer");
     assert_eq!(texts, ["Deleted the second load balancer of this Service"]);
@@ -331,7 +324,11 @@ async fn the_end_of_a_duplicate_is_not_reported_as_the_end_of_the_load_balancer(
 
 #[tokio::test(start_paused = true)]
 async fn the_number_of_lanes_is_a_live_setting() {
-    let world = World::start(1, &["--concurrent-service-syncs=1"]).await;
+    let world = World::start(
+        1,
+        Variant { arguments: &["--concurrent-service-syncs=1"], ..Variant::default() },
+    )
+    .await;
     world.reload(|settings| settings.concurrent_service_syncs = 2);
     world.cloud.faults().add(on(Operation::EnsureLoadBalancers, 0, Trouble::Hang));
     world.create(0);

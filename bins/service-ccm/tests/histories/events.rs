@@ -10,10 +10,11 @@ use ccm_sim::{
 };
 use rand::Rng as _;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::{
     rules::Rules,
-    world::{FOREIGN, NODES, SERVICES, World},
+    world::{NODES, SERVICES, World},
 };
 
 /// Lets one random thing happen.
@@ -23,13 +24,13 @@ pub(crate) async fn next(world: &mut World, rules: &mut Rules) {
         30..55 => node(world, rules),
         55..60 => lose_all_nodes(world),
         60..66 => (0..NODES).for_each(|number| world.add_node(number)),
-        66..86 => fault(world),
+        66..84 => fault(world),
+        84..86 => stale_leader(world),
         86..92 => person(world, rules),
         92..96 => times(world),
         _ => {
             world.restart().await;
-            // The brake begins anew with each process.
-            rules.forget_losses();
+            rules.restarted();
         }
     }
 }
@@ -119,8 +120,7 @@ fn fault(world: &mut World) {
 
 /// A person changes or deletes a load balancer in the cloud.
 fn person(world: &mut World, rules: &mut Rules) {
-    let all = world.cloud.balancers().all();
-    let ours: Vec<_> = all.iter().filter(|one| one.id != FOREIGN).collect();
+    let ours = world.ours();
     if ours.is_empty() {
         return;
     }
@@ -134,6 +134,24 @@ fn person(world: &mut World, rules: &mut Rules) {
             balancer.configuration.source_ranges = vec![format!("{range}/24").parse().unwrap()];
         });
     }
+}
+
+/// A leader of the past, whose writes the cloud does not refuse, creates a load balancer: a second
+/// one for a Service, or one for a Service that is gone.
+fn stale_leader(world: &mut World) {
+    let ours = world.ours();
+    if ours.is_empty() {
+        return;
+    }
+    let mut made = ours[world.dice.random_range(0..ours.len())].clone();
+    let number = world.dice.random_range(0..u8::MAX);
+    made.id = format!("stale-{number}");
+    made.addresses = vec![Ipv4Addr::new(198, 51, 100, number).into()];
+    made.created = Instant::now();
+    if world.dice.random_bool(0.5) {
+        made.owners.iter_mut().for_each(|owner| owner.uid = "gone".to_owned());
+    }
+    world.cloud.balancers().add(made);
 }
 
 fn times(world: &mut World) {

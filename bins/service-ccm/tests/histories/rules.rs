@@ -2,50 +2,103 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
 use ccm_sim::cloud::balancers::SimBalancer;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use crate::world::{FOREIGN, NODES, SERVICES, World};
+use crate::{
+    watched::is_protected,
+    world::{NODES, SERVICES, World},
+};
 
 /// The window of the brake.
 const WINDOW: Duration = Duration::from_mins(10);
 /// How many members leave within it without a mark: at least 3.
 const LOSS: usize = 3;
+/// How late what a process does may be left to the next one.
+const HANDOVER: Duration = Duration::from_secs(4);
 /// The longest time to converge: members that are held leave window by window.
 const PATIENCE: Duration = Duration::from_hours(2);
 
+/// What holds in each history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// Load balancers of others are not touched, and no call names one.
+    Foreign,
+    /// A Service of a class that is not served stays as it is, and no call is about it.
+    OtherClass,
+    /// No load balancer loses its last member.
+    LastMember,
+    /// No load balancer loses more members in a window than the brake allows.
+    Loss,
+    /// A load balancer is made only for a Service with the finalizer.
+    Protected,
+    /// The finalizer stays while there is a load balancer.
+    Released,
+    /// Of two load balancers of one Service the one that clients use stays.
+    Address,
+    /// In the end each Service has what it asks for.
+    Converges,
+    /// In the end all load balancers without a Service are reported.
+    Reported,
+}
+
+/// The broken rules, and how. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct Broken(Arc<Mutex<Vec<(Rule, String)>>>);
+
+impl Broken {
+    pub(crate) fn add(&self, rule: Rule, how: String) {
+        let mut all = self.0.lock();
+        if !all.iter().any(|(_, known)| *known == how) {
+            all.push((rule, how));
+        }
+    }
+
+    pub(crate) fn take(&self) -> Vec<(Rule, String)> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
 pub(crate) struct Rules {
-    foreign: SimBalancer,
+    /// The load balancers of others.
+    foreign: Vec<SimBalancer>,
+    /// What the program could write to the Service of another class.
+    other_class: Value,
+    /// The load balancers whose Service had the finalizer at the last look.
+    protected: BTreeSet<String>,
     members: BTreeMap<String, BTreeSet<String>>,
     /// Members that are away and left without a mark, by load balancer, and when they left.
     lost: BTreeMap<String, BTreeMap<String, Instant>>,
     /// Nodes that have been marked at some time.
     marked: BTreeSet<String>,
-    broken: Vec<String>,
+    broken: Broken,
 }
 
 impl Rules {
     pub(crate) fn new(world: &World) -> Self {
         Self {
-            foreign: world.cloud.balancers().get(FOREIGN).unwrap(),
+            foreign: world.foreign(),
+            other_class: world.other_class(),
+            protected: BTreeSet::new(),
             members: BTreeMap::new(),
             lost: BTreeMap::new(),
             marked: BTreeSet::new(),
-            broken: Vec::new(),
+            broken: world.broken.clone(),
         }
     }
 
-    pub(crate) fn broken(self) -> Vec<String> {
-        self.broken
-    }
-
-    /// A node was marked for scale-down: it may leave at once.
+    /// A node was marked for scale-down: it may leave at once, also if it has just come back.
     pub(crate) fn marked(&mut self, node: &str) {
         self.marked.insert(node.to_owned());
+        for lost in self.lost.values_mut() {
+            lost.remove(node);
+        }
     }
 
     /// A person changed this load balancer.
@@ -53,37 +106,63 @@ impl Rules {
         self.members.remove(id);
     }
 
-    pub(crate) fn forget_losses(&mut self) {
-        self.lost.clear();
-    }
-
-    fn breaks(&mut self, rule: String) {
-        if !self.broken.contains(&rule) {
-            self.broken.push(rule);
+    /// Another process leads. Of what happened at last it knows nothing.
+    pub(crate) fn restarted(&mut self) {
+        let now = Instant::now();
+        for lost in self.lost.values_mut() {
+            lost.retain(|_, at| *at + HANDOVER <= now);
         }
     }
 
-    /// Looks at the cloud.
+    /// Looks at the cloud and at the Services.
     pub(crate) fn look(&mut self, world: &World) {
-        if world.cloud.balancers().get(FOREIGN).as_ref() != Some(&self.foreign) {
-            self.breaks("the foreign load balancer was touched".to_owned());
+        if world.foreign() != self.foreign {
+            self.broken.add(Rule::Foreign, "a load balancer of others was touched".to_owned());
         }
+        if world.other_class() != self.other_class {
+            self.broken.add(Rule::OtherClass, "a Service of another class was changed".to_owned());
+        }
+        self.look_at_finalizers(world);
+        self.look_at_members(world);
+    }
+
+    fn look_at_finalizers(&mut self, world: &World) {
+        let services = world.api.list("services");
+        let with_finalizer: BTreeSet<&str> = services
+            .iter()
+            .filter(|service| is_protected(service))
+            .filter_map(|service| service["metadata"]["uid"].as_str())
+            .collect();
+        let mut protected = BTreeSet::new();
+        for balancer in world.ours() {
+            if balancer.owners.iter().all(|owner| with_finalizer.contains(&*owner.uid)) {
+                protected.insert(balancer.id);
+            } else if self.protected.contains(&balancer.id) {
+                let how = format!("{} is left, and its Service has no finalizer", balancer.id);
+                self.broken.add(Rule::Released, how);
+            }
+        }
+        self.protected = protected;
+    }
+
+    fn look_at_members(&mut self, world: &World) {
         let now = Instant::now();
         let mut seen = BTreeMap::new();
-        for balancer in world.cloud.balancers().all() {
+        for balancer in world.ours() {
             let members: BTreeSet<String> =
                 balancer.member_names().into_iter().map(str::to_owned).collect();
             if let Some(before) = self.members.remove(&balancer.id) {
                 if !before.is_empty() && members.is_empty() {
-                    self.breaks(format!("{} has lost its last member", balancer.id));
+                    let how = format!("{} has lost its last member", balancer.id);
+                    self.broken.add(Rule::LastMember, how);
                 }
                 let gone = before.difference(&members).filter(|one| !self.marked.contains(*one));
                 let lost = self.lost.entry(balancer.id.clone()).or_default();
                 lost.extend(gone.map(|one| (one.clone(), now)));
                 lost.retain(|one, at| !members.contains(one) && *at + WINDOW > now);
                 if lost.len() > LOSS {
-                    let count = lost.len();
-                    self.breaks(format!("{} lost {count} members in a window", balancer.id));
+                    let how = format!("{} lost {} members in a window", balancer.id, lost.len());
+                    self.broken.add(Rule::Loss, how);
                 }
             }
             seen.insert(balancer.id, members);
@@ -105,9 +184,12 @@ impl Rules {
                 return;
             }
             if Instant::now() > end {
-                self.broken.extend(wrong);
-                self.broken.extend(orphans);
-                self.broken.extend(world.samples().lines().map(str::to_owned));
+                for how in wrong {
+                    self.broken.add(Rule::Converges, how);
+                }
+                if let Some(how) = orphans {
+                    self.broken.add(Rule::Reported, how);
+                }
                 return;
             }
             sleep(Duration::from_secs(10)).await;
@@ -133,6 +215,10 @@ fn wrong(world: &World, number: usize) -> Option<String> {
     if ranges == "nonsense" {
         // It keeps what it has; its members follow.
         return (found.len() > 1).then(|| format!("{key} has {} load balancers", found.len()));
+    }
+    let conditions = &service["status"]["conditions"];
+    if found.is_empty() && conditions.to_string().contains("WaitingForAdoption") {
+        return None;
     }
     let [balancer] = found.as_slice() else {
         return Some(format!("{key} has {} load balancers; {}", found.len(), service["status"]));
@@ -169,12 +255,9 @@ fn orphans(world: &World) -> Option<String> {
         .iter()
         .filter_map(|service| service["metadata"]["uid"].as_str().map(str::to_owned))
         .collect();
-    let all = world.cloud.balancers().all();
-    let count = all
-        .iter()
-        .flat_map(|balancer| &balancer.owners)
-        .filter(|owner| !uids.contains(&owner.uid))
-        .count();
+    let all = world.ours();
+    let owners = all.iter().flat_map(|balancer| &balancer.owners);
+    let count = owners.filter(|owner| !uids.contains(&owner.uid)).count();
     let reported = world.metric("ccm_service_orphans ");
     let is_reported = reported >= f64::from(u32::try_from(count).unwrap_or(u32::MAX));
     (!is_reported).then(|| format!("{count} load balancers without a Service, {reported} reported"))

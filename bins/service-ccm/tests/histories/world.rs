@@ -2,12 +2,13 @@
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
-use ccm_cloud::Owner;
+use ccm_cloud::{Cloud, ClusterId, Owner};
 use ccm_kube::{
     client::{ClientConfig, Clients, Unlimited},
     events::{EventMetrics, EventRecorder},
     metrics::RestMetrics,
 };
+use ccm_objects::service_keys::CLEANUP;
 use ccm_runtime::{
     health::Health,
     leadership::{Eligibility, Leadership},
@@ -27,40 +28,60 @@ use service_ccm::{ServiceCcm, ServiceSettings};
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::{
+    rules::Broken,
+    watched::Watched,
+    without::{Missing, Without},
+};
+
 /// The names of the Services and of the nodes.
 pub(crate) const SERVICES: usize = 4;
 pub(crate) const NODES: usize = 12;
-/// A load balancer that a person has made.
-pub(crate) const FOREIGN: &str = "lb-of-a-person";
+/// The UID of the cluster.
+const CLUSTER: &str = "c-1";
+/// The Service of a class that is not served.
+const OTHER_CLASS: &str = "default/other-class";
 
 pub(crate) struct World {
     pub(crate) api: Arc<ApiServer>,
     pub(crate) cloud: SimCloud,
     pub(crate) dice: StdRng,
-    arguments: Vec<String>,
+    pub(crate) broken: Broken,
+    variant: Variant,
     running: Option<Running>,
 }
 
-/// A process: what it has published, and its end.
+/// What differs from the program as it is shipped.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Variant {
+    /// Other settings.
+    pub(crate) arguments: &'static [&'static str],
+    /// A protection that is taken out.
+    pub(crate) without: Option<Without>,
+    /// Whether a leader learns nothing from the last one.
+    pub(crate) forgets: bool,
+}
+
+/// A process: what it has published, what it leaves to the next one, and its end.
 struct Running {
     metrics: Metrics,
     settings: watch::Sender<Arc<ServiceSettings>>,
+    leadership: Leadership,
     _end: DropGuard,
 }
 
 impl World {
-    pub(crate) async fn start(seed: u64, arguments: &[&str]) -> Self {
+    pub(crate) async fn start(seed: u64, variant: Variant) -> Self {
         let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
-        let cloud = SimCloud::new();
-        let address = Ipv4Addr::new(192, 0, 2, 200).into();
-        cloud.balancers().add(SimBalancer::foreign(FOREIGN, address, 80));
         let mut world = Self {
             api,
-            cloud,
+            cloud: SimCloud::new(),
             dice: StdRng::seed_from_u64(seed),
-            arguments: arguments.iter().map(|&text| text.to_owned()).collect(),
+            broken: Broken::default(),
+            variant,
             running: None,
         };
+        world.add_others();
         for number in 0..NODES {
             world.add_node(number);
         }
@@ -68,9 +89,61 @@ impl World {
         world
     }
 
+    /// What belongs to others: load balancers of a person, of another cluster and of this cluster
+    /// before it was rebuilt, and a Service that is being deleted by the controller of its class.
+    fn add_others(&self) {
+        let owner = |name: &str, cluster: &str| Owner {
+            cluster: ClusterId { name: name.to_owned(), uid: cluster.to_owned() },
+            uid: "1".to_owned(),
+            namespace: "default".to_owned(),
+            name: "web-0".to_owned(),
+        };
+        let owners = [None, Some(owner("another", "c-2")), Some(owner("kubernetes", "c-0"))];
+        for (number, owner) in (0..).zip(owners) {
+            let address = Ipv4Addr::new(192, 0, 2, number).into();
+            let mut foreign = SimBalancer::foreign(format!("of-others-{number}"), address, 80);
+            foreign.owners.extend(owner);
+            self.cloud.balancers().add(foreign);
+        }
+        self.api
+            .create(json!({
+                "apiVersion": "v1", "kind": "Service",
+                "metadata": {"name": "other-class", "namespace": "default", "finalizers": [CLEANUP]},
+                "spec": {"type": "LoadBalancer", "loadBalancerClass": "example.com/other",
+                    "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30090}]},
+            }))
+            .unwrap();
+        self.api.delete("services", OTHER_CLASS).unwrap();
+    }
+
+    /// The load balancers of others.
+    pub(crate) fn foreign(&self) -> Vec<SimBalancer> {
+        let mut all = self.cloud.balancers().all();
+        all.retain(|one| !is_ours(one));
+        all
+    }
+
+    /// The load balancers of this cluster.
+    pub(crate) fn ours(&self) -> Vec<SimBalancer> {
+        let mut all = self.cloud.balancers().all();
+        all.retain(is_ours);
+        all
+    }
+
+    /// What a controller could write to the Service of another class.
+    pub(crate) fn other_class(&self) -> Value {
+        let service = self.api.get("services", OTHER_CLASS).unwrap_or_default();
+        let metadata = &service["metadata"];
+        json!([metadata["finalizers"], metadata["annotations"], service["status"]])
+    }
+
     /// Ends the process, if there is one, without an order, and starts another.
     pub(crate) async fn restart(&mut self) {
-        self.running = None;
+        let last = self.running.take().map(|running| running.leadership);
+        let leadership = match last.filter(|_| !self.variant.forgets) {
+            Some(last) => Leadership::unconditional().after(&last),
+            None => Leadership::unconditional(),
+        };
         let config = ClientConfig {
             kubeconfig: None,
             master: None,
@@ -80,18 +153,29 @@ impl World {
             metrics: Arc::new(RestMetrics::default()),
         };
         let clients = Clients::in_process(self.api.service(), &config).unwrap();
-        let mut invocation =
-            Invocation::with_arguments(["--cloud-provider=sim", "--cluster-uid=c-1"]);
-        invocation.arguments.extend(self.arguments.iter().map(Into::into));
+        let mut invocation = Invocation::with_arguments([
+            "--cloud-provider=sim",
+            &format!("--cluster-uid={CLUSTER}"),
+        ]);
+        invocation.arguments.extend(self.variant.arguments.iter().map(Into::into));
         let settings = load::<ServiceCcm>(&invocation).unwrap();
         let (metrics, token) = (Metrics::new(), CancellationToken::new());
         let (events, writer) =
             EventRecorder::new(clients.events.clone(), "test", EventMetrics::default());
         let own = watch::Sender::new(Arc::clone(&settings.own));
+        let watched = Watched {
+            cloud: self.cloud.clone(),
+            api: Arc::clone(&self.api),
+            broken: self.broken.clone(),
+        };
+        let cloud: Arc<dyn Cloud> = match self.variant.without {
+            Some(without) => Arc::new(Missing::new(without, watched)),
+            None => Arc::new(watched),
+        };
         let context = Context::<ServiceCcm> {
             clients,
-            cloud: Arc::new(self.cloud.clone()),
-            leadership: Leadership::unconditional(),
+            cloud,
+            leadership: leadership.clone(),
             eligibility: Eligibility::default(),
             events,
             plans: Plans::new(Mode::Control, &metrics),
@@ -105,7 +189,8 @@ impl World {
         context.supervisor.spawn("events", writer.run(token.clone()));
         let program = Arc::new(ServiceCcm::prepare(&context).await.unwrap());
         program.lead(&context);
-        self.running = Some(Running { metrics, settings: own, _end: token.drop_guard() });
+        let end = token.drop_guard();
+        self.running = Some(Running { metrics, settings: own, leadership, _end: end });
     }
 
     /// Changes settings as a new file does.
@@ -157,20 +242,14 @@ impl World {
         all
     }
 
-    /// The samples of the controller and of its queues, to look at.
-    pub(crate) fn samples(&self) -> String {
-        let text = self.running.as_ref().unwrap().metrics.encode().unwrap();
-        let is_of_interest = |line: &&str| {
-            let starts = ["ccm_service_", "workqueue_depth", "workqueue_unfinished"];
-            starts.iter().any(|start| line.starts_with(start)) && !line.contains("bucket")
-        };
-        text.lines().filter(is_of_interest).collect::<Vec<_>>().join("\n")
-    }
-
     /// The sample of `/metrics` of this name.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let text = self.running.as_ref().unwrap().metrics.encode().unwrap();
         let sample = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
         sample.trim().parse().unwrap()
     }
+}
+
+fn is_ours(balancer: &SimBalancer) -> bool {
+    balancer.owners.iter().any(|owner| owner.cluster.uid == CLUSTER)
 }

@@ -51,6 +51,14 @@ impl LeaseAnnotations {
         is_short
     }
 
+    /// Those of the next leader.
+    pub(super) fn handed_over(&self) -> Self {
+        let last = self.0.lock();
+        let found = last.left.as_ref().unwrap_or(&last.found).clone();
+        let read = last.read.clone();
+        Self(Arc::new(Mutex::new(Annotations { read, found, left: None })))
+    }
+
     /// Reads a Lease.
     pub(super) fn read(&self, lease: &Value, is_mine: bool) {
         let mut annotations = self.0.lock();

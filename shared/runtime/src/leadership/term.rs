@@ -130,6 +130,12 @@ impl Leadership {
         leadership
     }
 
+    /// The same, with what this leader has left. For tests of a change of leader.
+    #[must_use]
+    pub fn after(self, last: &Self) -> Self {
+        Self { annotations: last.annotations.handed_over(), ..self }
+    }
+
     fn with(state: State, write_timeout: Duration) -> Self {
         let state = Arc::new(watch::Sender::new(state));
         Self { state, write_timeout, annotations: LeaseAnnotations::default() }
