@@ -325,14 +325,14 @@ impl Lanes {
             Err(error) => self.failed(lane, asked, error),
         }
         if is_timeout {
+            // What follows is the slower lanes' work: the status as well as the next call.
             self.handles.balancers.with(service, |entry| entry.is_slow = true);
-            return self.queue(lane).done(name);
         }
         // Writes follow at once; the next call to the cloud is another batch's.
         if self.steps(lane, name).await.is_some() {
             self.queue(lane).add(Name::clone(name), Priority::Urgent);
         }
-        if lane == Lane::Slow {
+        if lane == Lane::Slow && !is_timeout {
             self.handles.balancers.with(service, |entry| entry.is_slow = false);
         }
         self.queue(lane).done(name);

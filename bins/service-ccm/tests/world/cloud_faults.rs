@@ -45,7 +45,7 @@ pub(crate) async fn one_that_hangs_and_one_that_fails_delay_no_other(env: Env) -
     let shows = |name: &'static str, expect: &'static str| {
         let client = env.client.clone();
         async move {
-            services::wait_for(&client, name, expect, 3 * SOON, |service| {
+            services::wait_for(&client, name, expect, SOON, |service| {
                 condition(service, "LoadBalancerProvisioning")
                     .is_some_and(|(_, reason)| reason == expect)
             })
