@@ -147,7 +147,11 @@ impl WatchHealth {
         self.listed = begun;
         self.was_event = false;
         self.seen = from.parse().ok();
-        self.error = None;
+        // A list does not prove that the server accepts the watch again.
+        let is_refused = self.proven.is_some() && self.accepted.is_none();
+        if !is_refused {
+            self.error = None;
+        }
         (self.must_list, self.is_doubted) = (false, false);
         from
     }

@@ -193,6 +193,20 @@ async fn a_refused_watch_does_not_work_though_lists_do() {
     assert_eq!(case.silence(61), None);
 }
 
+/// Otherwise it would be shown as failing, then as working, then as failing.
+#[tokio::test]
+async fn a_list_does_not_excuse_a_refused_watch() {
+    let mut case = Case::begin();
+    case.shows(1, "100");
+    case.health.refused(forbidden());
+    assert_eq!(case.silence(27), Some(silent(1, "forbidden: no right to watch")));
+    case.lists(30, "150", &[]);
+    assert_eq!(case.silence(31), Some(silent(1, "forbidden: no right to watch")));
+    case.health.accepted(case.at(32));
+    case.shows(33, "151");
+    assert_eq!(case.silence(34), None);
+}
+
 #[tokio::test]
 async fn versions_that_go_back_need_a_list() {
     let mut case = Case::begin();
