@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::{Answers, Call, CloudError, ErrorKind, NodeAddress, NodeIdentity, ProviderId};
@@ -45,6 +46,9 @@ pub struct Instance {
     pub labels: BTreeMap<String, String>,
     /// Whether it runs.
     pub power: PowerState,
+    /// The networks that the cloud has assigned to its pods, if the cloud does so. Host bits have
+    /// no meaning.
+    pub pod_cidrs: Vec<IpNet>,
 }
 
 impl Instance {
@@ -60,6 +64,7 @@ impl Instance {
             addresses: Vec::new(),
             labels: BTreeMap::new(),
             power: PowerState::default(),
+            pod_cidrs: Vec::new(),
         }
     }
 }
@@ -72,7 +77,8 @@ pub enum ProofMethod {
     ById,
     /// The machine's system UUID.
     BySystemUuid,
-    /// The exact name, among all instances that these credentials can see.
+    /// The exact name, or the address of a route's target, among all instances that these
+    /// credentials can see.
     ByName,
     /// The recorded owner, among all load balancers that these credentials can see.
     ByOwner,

@@ -24,6 +24,7 @@ mod load_balancers;
 mod owner;
 mod provider;
 mod registry;
+mod routes;
 
 pub use address::{AddressKind, NodeAddress};
 pub use call::Answers;
@@ -45,4 +46,8 @@ pub use owner::{ClusterId, Digest, DigestError, Owner};
 pub use provider::{Capability, Cloud};
 pub use registry::{
     ProviderConfig, ProviderContext, ProviderFactory, ProviderRegistry, RegistryError,
+};
+pub use routes::{
+    AppliedChange, Route, RouteChange, RouteTable, RouteTarget, RouteTraits, Routes, TargetState,
+    WantedRoute, repeated_destinations,
 };

@@ -237,7 +237,8 @@ pub struct LoadBalancer {
     pub id: String,
     /// Its name there.
     pub name: String,
-    /// The owner recorded with it.
+    /// The owner recorded with it. Of a [`Title::Adoptable`] one the Service that it was made for;
+    /// the UIDs are empty if only its names are known.
     pub owner: Option<Owner>,
     /// Whose it is.
     pub title: Title,

@@ -22,7 +22,7 @@ pub struct Owner {
     pub cluster: ClusterId,
     /// The UID of the object, for instance of a Service.
     pub uid: String,
-    /// Its namespace.
+    /// Its namespace; empty for a Node.
     pub namespace: String,
     /// Its name.
     pub name: String,
@@ -35,10 +35,13 @@ impl Owner {
     }
 }
 
-/// `namespace/name`, for messages.
+/// `namespace/name`, or the name of an object without a namespace, for messages.
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        match self.namespace.as_str() {
+            "" => f.write_str(&self.name),
+            namespace => write!(f, "{namespace}/{}", self.name),
+        }
     }
 }
 

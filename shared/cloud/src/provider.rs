@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, sync::Arc};
 
 use async_trait::async_trait;
 
-use crate::{Call, Claim, CloudError, Instances, LoadBalancers, ProviderId};
+use crate::{Call, Claim, CloudError, Instances, LoadBalancers, ProviderId, Routes};
 
 /// The capabilities that a provider may offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,6 +13,8 @@ pub enum Capability {
     Instances,
     /// [`Cloud::load_balancers`].
     LoadBalancers,
+    /// [`Cloud::routes`].
+    Routes,
 }
 
 impl Capability {
@@ -21,6 +23,7 @@ impl Capability {
         match self {
             Self::Instances => "instances",
             Self::LoadBalancers => "load-balancers",
+            Self::Routes => "routes",
         }
     }
 }
@@ -70,6 +73,12 @@ pub trait Cloud: Send + Sync {
     /// Layer-4 load balancers, if the provider offers them. The answer is as that of
     /// [`Cloud::instances`].
     fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
+        Ok(None)
+    }
+
+    /// Routes to the nodes' pod CIDRs, if the provider offers them. The answer is as that of
+    /// [`Cloud::instances`].
+    fn routes(&self) -> Result<Option<Arc<dyn Routes>>, CloudError> {
         Ok(None)
     }
 

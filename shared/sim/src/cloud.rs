@@ -3,13 +3,15 @@
 //! [`SimCloud`] holds instances in memory and implements the provider contract over them
 //! like a real cloud: lookups in batches of 500 and lists in pages of 500, each of them one
 //! call that is counted and that the [`FaultPlan`] may hit. So it does with load balancers
-//! ([`Balancers`]). Served through
+//! ([`Balancers`]) and routes ([`Router`]). Served through
 //! `ccm_providers::external::server` it is a cloud for separate programs.
 
 pub mod balancers;
+mod batch;
 mod counts;
 mod fleet;
 mod instance;
+pub mod routes;
 mod service;
 
 use std::sync::Arc;
@@ -22,8 +24,9 @@ use ccm_cloud::{
 use parking_lot::RwLock;
 
 pub use balancers::Balancers;
-pub use counts::{Calls, LoadBalancerCalls};
+pub use counts::{Calls, LoadBalancerCalls, RouteCalls};
 pub use instance::SimInstance;
+pub use routes::Router;
 
 use self::{counts::Counter, fleet::Fleet};
 use crate::faults::FaultPlan;
@@ -46,6 +49,7 @@ pub struct SimCloud {
 struct State {
     fleet: RwLock<Fleet>,
     balancers: Balancers,
+    router: Router,
     faults: FaultPlan,
     counter: Counter,
     traits: RwLock<InstanceTraits>,
@@ -67,8 +71,8 @@ impl SimCloud {
 
     /// An empty cloud with these faults.
     pub fn with_faults(faults: FaultPlan) -> Self {
-        let (fleet, balancers, counter, traits, worker) = Default::default();
-        let state = State { fleet, balancers, faults, counter, traits, worker };
+        let (fleet, balancers, router, counter, traits, worker) = Default::default();
+        let state = State { fleet, balancers, router, faults, counter, traits, worker };
         Self { state: Arc::new(state), gate: Arc::new(OpenGate) }
     }
 
@@ -91,6 +95,11 @@ impl SimCloud {
     /// The load balancers.
     pub fn balancers(&self) -> &Balancers {
         &self.state.balancers
+    }
+
+    /// The router, with the routes of all clusters.
+    pub fn router(&self) -> &Router {
+        &self.state.router
     }
 
     /// The calls so far, as the cloud would bill them: including refused and failed ones.

@@ -32,7 +32,7 @@ const MAX_BODY: usize = 64 * 1024;
 pub const HELP: &str = "\
 GET    /contents            instances, load balancers, floating addresses
 POST   /instances           add one, or replace the one with this ID, with any of
-                            name, id, addresses, externalAddresses, zone, region, type,
+                            name, id, addresses, externalAddresses, podCidrs, zone, region, type,
                             labels, power (running, stopped, changing)
 DELETE /instances/ID        delete it, by ID or name
 DELETE /load-balancers/ID   delete it out of band; its floating address stays

@@ -40,11 +40,17 @@ pub enum Operation {
     SetMembers,
     /// A batch of load balancers to delete.
     DeleteLoadBalancers,
+    /// One page of a list of routes.
+    ListRoutes,
+    /// A batch of changes of routes.
+    ApplyRoutes,
+    /// A lookup of up to 500 targets of routes.
+    FindTargets,
 }
 
 impl Operation {
     /// Every operation.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Lookup,
         Self::List,
         Self::Health,
@@ -53,6 +59,9 @@ impl Operation {
         Self::PreviewLoadBalancers,
         Self::SetMembers,
         Self::DeleteLoadBalancers,
+        Self::ListRoutes,
+        Self::ApplyRoutes,
+        Self::FindTargets,
     ];
 
     /// The name in metrics.
@@ -66,12 +75,26 @@ impl Operation {
             Self::PreviewLoadBalancers => "preview_load_balancers",
             Self::SetMembers => "set_members",
             Self::DeleteLoadBalancers => "delete_load_balancers",
+            Self::ListRoutes => "list_routes",
+            Self::ApplyRoutes => "apply_routes",
+            Self::FindTargets => "find_route_targets",
         }
     }
 
     /// Whether it changes anything in the cloud.
     pub const fn writes(self) -> bool {
-        matches!(self, Self::EnsureLoadBalancers | Self::SetMembers | Self::DeleteLoadBalancers)
+        matches!(
+            self,
+            Self::EnsureLoadBalancers
+                | Self::SetMembers
+                | Self::DeleteLoadBalancers
+                | Self::ApplyRoutes
+        )
+    }
+
+    /// Whether it is about routes.
+    pub const fn is_about_routes(self) -> bool {
+        matches!(self, Self::ListRoutes | Self::ApplyRoutes | Self::FindTargets)
     }
 }
 
@@ -122,9 +145,12 @@ pub enum Effect {
     /// Single load balancers of a call: those with these names, or whose owner is one of these
     /// (`namespace/name`); no names means all. [`Fault::times`] counts load balancers here.
     LoadBalancers(Vec<String>, Trouble),
+    /// Single routes of a call: those with these destinations, or to these nodes; in a lookup
+    /// these targets. No names means all. [`Fault::times`] counts routes here.
+    Routes(Vec<String>, Trouble),
 }
 
-/// The effect of a fault on one load balancer. All others in the same call are as usual.
+/// The effect of a fault on one load balancer or route. All others in the same call are as usual.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trouble {
     /// Fails with this error; nothing is changed.
@@ -136,7 +162,7 @@ pub enum Trouble {
     /// The answer is lost, and the change is made this much later, as by a process that was
     /// frozen.
     Late(Duration),
-    /// The change is made, and the cloud fails to carry it out.
+    /// The change is made, and the cloud fails to carry it out. A route is there with a defect.
     Break(Cure),
     /// The change is made, and the cloud never ends carrying it out.
     Stick,
@@ -325,7 +351,11 @@ impl Inner {
         self.expire();
         let Self { faults, random, .. } = self;
         faults.iter_mut().find_map(|Active { fault, .. }| {
-            let Effect::LoadBalancers(only, trouble) = &fault.effect else { return None };
+            let (Effect::LoadBalancers(only, trouble) | Effect::Routes(only, trouble)) =
+                &fault.effect
+            else {
+                return None;
+            };
             let meant = only.is_empty() || only.iter().any(|name| names.contains(name));
             let trouble = trouble.clone();
             (meant && fault.applies_to(operation) && fault.hits(random)).then_some(trouble)
@@ -336,7 +366,7 @@ impl Inner {
         self.expire();
         let mut strike = Strike::default();
         for Active { fault, .. } in &mut self.faults {
-            if matches!(fault.effect, Effect::LoadBalancers(..)) {
+            if matches!(fault.effect, Effect::LoadBalancers(..) | Effect::Routes(..)) {
                 continue;
             }
             let delays = matches!(
@@ -388,21 +418,24 @@ impl Effect {
     /// Some effects apply to one operation only.
     fn concerns(&self, operation: Operation) -> bool {
         use Operation::{
-            DeleteLoadBalancers, EnsureLoadBalancers, Health, List, ListLoadBalancers, Lookup,
-            SetMembers,
+            ApplyRoutes, DeleteLoadBalancers, EnsureLoadBalancers, FindTargets, Health, List,
+            ListLoadBalancers, ListRoutes, Lookup, SetMembers,
         };
         match self {
-            Self::EmptyList | Self::TruncatedList(_) => {
-                matches!(operation, List | ListLoadBalancers)
+            Self::EmptyList => {
+                matches!(operation, List | ListLoadBalancers | ListRoutes | FindTargets)
             }
+            Self::TruncatedList(_) => matches!(operation, List | ListLoadBalancers | ListRoutes),
             Self::FailNodes(..)
             | Self::FailCalls(..)
             | Self::AnswerCount(_)
             | Self::OneByOne { .. } => operation == Lookup,
             Self::MalformedInstances(_) => matches!(operation, Lookup | List),
-            Self::WrongProject => {
-                matches!(operation, Lookup | List | ListLoadBalancers | DeleteLoadBalancers)
-            }
+            Self::WrongProject => matches!(
+                operation,
+                Lookup | List | ListLoadBalancers | DeleteLoadBalancers | ListRoutes | FindTargets
+            ),
+            Self::LoadBalancers(..) if operation.is_about_routes() => false,
             Self::LoadBalancers(_, Trouble::Malformed) => operation == ListLoadBalancers,
             Self::LoadBalancers(_, Trouble::Fail(_) | Trouble::Hang) => {
                 !matches!(operation, Lookup | List | Health | ListLoadBalancers)
@@ -410,6 +443,11 @@ impl Effect {
             Self::LoadBalancers(..) => {
                 matches!(operation, EnsureLoadBalancers | SetMembers | DeleteLoadBalancers)
             }
+            Self::Routes(_, Trouble::Malformed) => operation == ListRoutes,
+            Self::Routes(_, Trouble::Fail(_) | Trouble::Hang) => {
+                matches!(operation, ApplyRoutes | FindTargets)
+            }
+            Self::Routes(..) => operation == ApplyRoutes,
             _ => true,
         }
     }

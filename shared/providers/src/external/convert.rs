@@ -119,6 +119,7 @@ impl From<&Instance> for proto::Instance {
             addresses,
             labels,
             power,
+            pod_cidrs,
         } = instance;
         Self {
             provider_id: Some(provider_id.as_str().to_owned()),
@@ -130,6 +131,7 @@ impl From<&Instance> for proto::Instance {
             addresses: addresses.iter().map(address_to_wire).collect(),
             labels: labels.clone(),
             power: Some(power_to_wire(*power).into()),
+            pod_cidrs: pod_cidrs.iter().map(ToString::to_string).collect(),
         }
     }
 }
@@ -148,6 +150,7 @@ impl TryFrom<proto::Instance> for Instance {
             addresses,
             labels,
             power,
+            pod_cidrs,
         } = wire;
         let (provider_id, name) = (provider_id.unwrap_or_default(), name.unwrap_or_default());
         let about =
@@ -156,12 +159,16 @@ impl TryFrom<proto::Instance> for Instance {
             (addresses.len(), MAX_ADDRESSES, "addresses"),
             (other_ids.len(), MAX_ADDRESSES, "other IDs"),
             (labels.len(), MAX_LABELS, "labels"),
+            (pod_cidrs.len(), MAX_ADDRESSES, "pod CIDRs"),
         ] {
             if count > most {
                 return Err(about(&format!("{count} {what}, more than {most}")));
             }
         }
         let id = |text: &String| ProviderId::parse(text).map_err(|error| about(&error));
+        let network = |text: &String| {
+            text.parse().map_err(|_| about(&format!("pod CIDR {text:?} is no network")))
+        };
         let text = |value: Option<String>| value.filter(|value| !value.is_empty());
         Ok(Self {
             provider_id: id(&provider_id)?,
@@ -176,6 +183,7 @@ impl TryFrom<proto::Instance> for Instance {
             // A state unknown to this version becomes `Unknown`.
             power: proto::PowerState::try_from(power.unwrap_or_default())
                 .map_or(PowerState::Unknown, power_from_wire),
+            pod_cidrs: pod_cidrs.iter().map(network).collect::<Result<_, _>>()?,
             name,
             labels,
         })

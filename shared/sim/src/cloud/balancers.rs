@@ -164,8 +164,8 @@ pub struct SimBalancer {
     pub name: String,
     /// The recorded owners. More than one have ports on a shared load balancer.
     pub owners: Vec<Owner>,
-    /// The name of the cluster that a controller without owners' records has made it for.
-    pub made_for: Option<String>,
+    /// For what a controller that records no owners has made it: names, no UIDs.
+    pub made_for: Option<Owner>,
     /// Its configuration.
     pub configuration: Configuration,
     /// Its members, as far as the cloud knows them.

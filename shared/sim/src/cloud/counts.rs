@@ -19,6 +19,28 @@ pub struct Calls {
     pub nodes_looked_up: u64,
     /// Calls about load balancers.
     pub load_balancers: LoadBalancerCalls,
+    /// Calls about routes.
+    pub routes: RouteCalls,
+}
+
+/// Calls about routes by operation. A batch is one call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteCalls {
+    /// Pages of lists.
+    pub list: u64,
+    /// Batches of changes: the writes.
+    pub apply: u64,
+    /// Lookups of targets.
+    pub find_targets: u64,
+    /// Changes and targets in all of these batches together.
+    pub items: u64,
+}
+
+impl RouteCalls {
+    /// All calls.
+    pub const fn total(&self) -> u64 {
+        self.list + self.apply + self.find_targets
+    }
 }
 
 /// Calls about load balancers by operation. A batch is one call; what it changes in the cloud
@@ -49,7 +71,7 @@ impl LoadBalancerCalls {
 impl Calls {
     /// All calls.
     pub const fn total(&self) -> u64 {
-        self.lookup + self.list + self.health + self.load_balancers.total()
+        self.lookup + self.list + self.health + self.load_balancers.total() + self.routes.total()
     }
 
     /// The calls made since `earlier`.
@@ -62,17 +84,33 @@ impl Calls {
         self
     }
 
-    fn all(&mut self) -> [&mut u64; 10] {
-        let Self { lookup, list, health, nodes_looked_up, load_balancers } = self;
+    fn all(&mut self) -> [&mut u64; 14] {
+        let Self { lookup, list, health, nodes_looked_up, load_balancers, routes } = self;
         let LoadBalancerCalls { list: lists, ensure, preview, set_members, delete, items } =
             load_balancers;
-        [lookup, list, health, nodes_looked_up, lists, ensure, preview, set_members, delete, items]
+        let RouteCalls { list: tables, apply, find_targets, items: changes } = routes;
+        [
+            lookup,
+            list,
+            health,
+            nodes_looked_up,
+            lists,
+            ensure,
+            preview,
+            set_members,
+            delete,
+            items,
+            tables,
+            apply,
+            find_targets,
+            changes,
+        ]
     }
 }
 
 impl fmt::Display for Calls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lookup, list, health, nodes_looked_up, load_balancers } = self;
+        let Self { lookup, list, health, nodes_looked_up, load_balancers, routes } = self;
         write!(
             f,
             "{lookup} lookups of {nodes_looked_up} nodes, {list} list pages, {health} health checks"
@@ -86,6 +124,14 @@ impl fmt::Display for Calls {
                  {set_members} changes of members and {delete} deletions of {items} in all"
             )?;
         }
+        if routes.total() > 0 {
+            let RouteCalls { list, apply, find_targets, items } = routes;
+            write!(
+                f,
+                "; routes: {list} list pages, {apply} batches of changes and {find_targets} lookups \
+                 of targets, {items} in all"
+            )?;
+        }
         Ok(())
     }
 }
@@ -97,7 +143,7 @@ impl Counter {
     pub(super) fn count(&self, operation: Operation, items: usize) {
         let mut calls = self.0.lock();
         let items = u64::try_from(items).unwrap_or(u64::MAX);
-        let Calls { lookup, list, health, nodes_looked_up, load_balancers } = &mut *calls;
+        let Calls { lookup, list, health, nodes_looked_up, load_balancers, routes } = &mut *calls;
         let (counter, sum) = match operation {
             Operation::Lookup => (lookup, nodes_looked_up),
             Operation::List => (list, nodes_looked_up),
@@ -113,6 +159,9 @@ impl Counter {
             Operation::DeleteLoadBalancers => {
                 (&mut load_balancers.delete, &mut load_balancers.items)
             }
+            Operation::ListRoutes => (&mut routes.list, &mut routes.items),
+            Operation::ApplyRoutes => (&mut routes.apply, &mut routes.items),
+            Operation::FindTargets => (&mut routes.find_targets, &mut routes.items),
         };
         *counter += 1;
         *sum += items;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ccm_cloud::{AddressKind, Instance, NodeAddress, PowerState, ProviderId};
+use ipnet::IpNet;
 
 use super::SCHEME;
 
@@ -29,6 +30,8 @@ pub struct SimInstance {
     pub system_uuid: Option<String>,
     /// Other spellings of its provider ID.
     pub other_ids: Vec<ProviderId>,
+    /// The networks of its pods, if the cloud assigns them.
+    pub pod_cidrs: Vec<IpNet>,
 }
 
 impl SimInstance {
@@ -45,6 +48,7 @@ impl SimInstance {
             power: PowerState::Running,
             system_uuid: None,
             other_ids: Vec::new(),
+            pod_cidrs: Vec::new(),
         }
     }
 
@@ -88,6 +92,7 @@ impl SimInstance {
             labels: self.labels.clone(),
             power: self.power,
             other_ids: self.other_ids.clone(),
+            pod_cidrs: self.pod_cidrs.clone(),
             ..Instance::new(self.provider_id(), &self.name)
         }
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CallClass, CallReport, Claim, Cloud, CloudError, Detail,
     ErrorKind, Fleet, InstanceTraits, Instances, LoadBalancers, Lookup, LookupResult, NodeIdentity,
-    Permit, ProofMethod, one_each,
+    Permit, ProofMethod, Routes, one_each,
 };
 use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -31,6 +31,11 @@ impl Cloud for SimCloud {
     fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
         let offered = self.balancers().offered();
         Ok(offered.then(|| Arc::new(self.clone()) as Arc<dyn LoadBalancers>))
+    }
+
+    fn routes(&self) -> Result<Option<Arc<dyn Routes>>, CloudError> {
+        let offered = self.router().settings().offered;
+        Ok(offered.then(|| Arc::new(self.clone()) as Arc<dyn Routes>))
     }
 
     async fn health(&self, call: Call) -> Result<(), CloudError> {
@@ -96,9 +101,10 @@ impl Instances for SimCloud {
 }
 
 fn class(operation: Operation) -> CallClass {
+    let service = if operation.is_about_routes() { "routes" } else { SCHEME };
     match operation.writes() {
-        true => CallClass::write(SCHEME, operation.as_str()),
-        false => CallClass::read(SCHEME, operation.as_str()),
+        true => CallClass::write(service, operation.as_str()),
+        false => CallClass::read(service, operation.as_str()),
     }
 }
 

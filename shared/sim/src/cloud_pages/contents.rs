@@ -4,7 +4,7 @@ use ccm_cloud::Member;
 use serde_json::{Map, Value, json};
 
 use crate::cloud::{
-    LoadBalancerCalls, Operation, SimCloud,
+    LoadBalancerCalls, Operation, RouteCalls, SimCloud,
     balancers::{BalancerSettings, SimBalancer, State, WriteKind},
 };
 
@@ -58,6 +58,7 @@ pub(super) fn counters(cloud: &SimCloud) -> Value {
     let calls = cloud.calls();
     let LoadBalancerCalls { list, ensure, preview, set_members, delete, items } =
         calls.load_balancers;
+    let RouteCalls { list: tables, apply, find_targets, items: changes } = calls.routes;
     let by_operation = [
         (Operation::Lookup, calls.lookup),
         (Operation::List, calls.list),
@@ -67,6 +68,9 @@ pub(super) fn counters(cloud: &SimCloud) -> Value {
         (Operation::PreviewLoadBalancers, preview),
         (Operation::SetMembers, set_members),
         (Operation::DeleteLoadBalancers, delete),
+        (Operation::ListRoutes, tables),
+        (Operation::ApplyRoutes, apply),
+        (Operation::FindTargets, find_targets),
     ];
     let by_operation = by_operation.map(|(operation, count)| (operation.as_str(), count));
     let written = |kind| cloud.balancers().written(kind);
@@ -74,6 +78,7 @@ pub(super) fn counters(cloud: &SimCloud) -> Value {
         "calls": by_operation.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
         "nodesLookedUp": calls.nodes_looked_up,
         "loadBalancersInBatches": items,
+        "routesInBatches": changes,
         "writes": {
             "create": written(WriteKind::Create),
             "configure": written(WriteKind::Configure),

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use ccm_cloud::{AddressKind, NodeAddress, PowerState};
+use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};
 
@@ -33,6 +34,8 @@ pub(super) struct InstanceRequest {
     #[serde(default)]
     labels: BTreeMap<String, String>,
     power: Option<PowerState>,
+    #[serde(default)]
+    pod_cidrs: Vec<IpNet>,
 }
 
 impl InstanceRequest {
@@ -54,6 +57,7 @@ impl InstanceRequest {
         (instance.zone, instance.region) = (self.zone, self.region);
         (instance.instance_type, instance.labels) = (self.instance_type, self.labels);
         instance.power = self.power.unwrap_or(PowerState::Running);
+        instance.pod_cidrs = self.pod_cidrs;
         let shown = instance.describe();
         cloud.add(instance);
         Ok(json!(shown))

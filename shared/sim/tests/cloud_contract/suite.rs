@@ -106,6 +106,7 @@ pub async fn returns_all_fields_of_an_instance(way: Way) {
     let rig = Rig::new(way).await;
     let mut rich = SimInstance::numbered(7);
     rich.other_ids = vec![ProviderId::parse("sim:///7").unwrap()];
+    rich.pod_cidrs = ["10.244.7.0/24", "fd00:7::/64"].map(|one| one.parse().unwrap()).to_vec();
     rich.labels = [
         ("topology.example.com/rack".to_owned(), "r-17".to_owned()),
         ("empty".to_owned(), String::new()),
@@ -139,6 +140,7 @@ pub async fn returns_all_fields_of_an_instance(way: Way) {
             addresses: rich.addresses.clone(),
             labels: rich.labels.clone(),
             power,
+            pod_cidrs: rich.pod_cidrs.clone(),
         };
         assert_eq!(*got, expect);
         assert_eq!(

@@ -34,14 +34,22 @@ pub(super) fn owner_to_wire(owner: &Owner) -> proto::Owner {
 
 /// Everything that is owned is found by these UIDs, so none may be missing.
 pub(super) fn owner_from_wire(wire: Option<proto::Owner>) -> Result<Owner, CloudError> {
-    let proto::Owner { cluster, uid, namespace, name } = wire.unwrap_or_default();
-    let cluster = cluster_from_wire(cluster);
-    let uid = uid.unwrap_or_default();
-    if uid.is_empty() || cluster.uid.is_empty() {
+    let owner = names_from_wire(wire);
+    if owner.uid.is_empty() || owner.cluster.uid.is_empty() {
         return Err(malformed("an owner has no UID, or none of its cluster"));
     }
-    let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
-    Ok(Owner { cluster, uid, namespace, name })
+    Ok(owner)
+}
+
+/// An owner that nothing is found by: its UIDs may be missing.
+pub(super) fn names_from_wire(wire: Option<proto::Owner>) -> Owner {
+    let proto::Owner { cluster, uid, namespace, name } = wire.unwrap_or_default();
+    Owner {
+        cluster: cluster_from_wire(cluster),
+        uid: uid.unwrap_or_default(),
+        namespace: namespace.unwrap_or_default(),
+        name: name.unwrap_or_default(),
+    }
 }
 
 pub(super) fn protocol_to_wire(protocol: Protocol) -> proto::TransportProtocol {

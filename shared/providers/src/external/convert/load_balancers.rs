@@ -13,8 +13,8 @@ use ccm_cloud::{
 
 use super::{
     front_end::{
-        duration_from_wire, duration_to_wire, member_from_wire, member_to_wire, owner_from_wire,
-        owner_to_wire, port_from_wire, protocol_from_wire, protocol_to_wire,
+        duration_from_wire, duration_to_wire, member_from_wire, member_to_wire, names_from_wire,
+        owner_from_wire, owner_to_wire, port_from_wire, protocol_from_wire, protocol_to_wire,
     },
     malformed,
 };
@@ -338,7 +338,11 @@ impl TryFrom<proto::LoadBalancer> for LoadBalancer {
         }
         let (title, phase) = (title(&wire), phase(&wire).map_err(|what| about(&what))?);
         // Only its complete record makes a load balancer somebody's.
-        let owner = wire.owner.map(|owner| owner_from_wire(Some(owner))).transpose();
+        let owner = wire.owner.map(|owner| match title {
+            Title::Ours | Title::Shared { .. } => owner_from_wire(Some(owner)),
+            Title::Adoptable { .. } | Title::Foreign => Ok(names_from_wire(Some(owner))),
+        });
+        let owner = owner.transpose();
         let owner = owner.map_err(|error| about(&error.message))?;
         if title == Title::Ours && owner.is_none() {
             return Err(about(&"it is said to be ours, but has no owner"));

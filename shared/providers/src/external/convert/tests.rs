@@ -17,6 +17,7 @@ fn instance() -> Instance {
     ]
     .map(|(kind, address)| NodeAddress::new(kind, address))
     .to_vec();
+    instance.pod_cidrs = vec!["10.244.3.0/24".parse().unwrap(), "fd00:3::/64".parse().unwrap()];
     instance.labels = [("a".to_owned(), "b".to_owned()), ("c".to_owned(), String::new())].into();
     instance
 }
@@ -63,7 +64,7 @@ fn answers_survive_the_wire_whole() {
 #[test]
 fn spoilt_instances_are_malformed() {
     type Spoil = fn(&mut proto::Instance);
-    let spoil: [(&str, Spoil); 10] = [
+    let spoil: [(&str, Spoil); 12] = [
         ("does not have the form", |wire| wire.provider_id = Some("one".to_owned())),
         ("does not have the form", |wire| wire.provider_id = None),
         ("does not have the form", |wire| wire.other_ids.push("://".to_owned())),
@@ -75,6 +76,8 @@ fn spoilt_instances_are_malformed() {
         ("1001 labels", |wire| {
             wire.labels = (0..1_001).map(|n| (n.to_string(), String::new())).collect();
         }),
+        ("\"10.244.3.0\" is no network", |wire| wire.pod_cidrs[0] = "10.244.3.0".to_owned()),
+        ("257 pod CIDRs", |wire| wire.pod_cidrs = vec!["10.244.3.0/24".to_owned(); 257]),
         ("InternalIP is empty", |wire| wire.addresses[1].address = Some(String::new())),
     ];
     for (expect, spoil) in spoil {

@@ -53,6 +53,7 @@ fn tells_everything() {
         addresses: vec![NodeAddress::new(AddressKind::InternalIp, "10.0.0.2")],
         labels: BTreeMap::from([("openstack.quartet.dev/flavor-id".to_owned(), "7".to_owned())]),
         power: PowerState::Running,
+        pod_cidrs: Vec::new(),
     };
     assert_eq!(instance, expect);
     let instance = described(&server, &shape(Some("bench"), true)).unwrap();

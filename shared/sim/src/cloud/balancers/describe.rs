@@ -19,7 +19,11 @@ impl SimBalancer {
             [owner] if owner.cluster.name == cluster.name => Title::Adoptable {
                 why: format!("made for a cluster of this name with UID {}", owner.cluster.uid),
             },
-            [] if self.made_for.as_deref() == Some(cluster.name.as_str()) => {
+            [] if self
+                .made_for
+                .as_ref()
+                .is_some_and(|names| names.cluster.name == cluster.name) =>
+            {
                 Title::Adoptable { why: "made for a cluster of this name".to_owned() }
             }
             owners if owners.len() > 1 && owners.iter().any(ours) => {
@@ -60,6 +64,7 @@ impl Store {
         let owner = owners
             .find(|owner| owner.cluster.uid == cluster.uid)
             .or(balancer.owners.first())
+            .or(balancer.made_for.as_ref())
             .cloned();
         let deep = depth == Depth::Members;
         let phase = match &balancer.state {

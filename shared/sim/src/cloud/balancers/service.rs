@@ -5,24 +5,19 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, ErrorKind, LoadBalancer,
-    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, Owner, Permit, Progress,
-    Scope, Unwanted, Wanted, repeated,
+    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, Owner, Progress, Scope,
+    Unwanted, Wanted, repeated,
 };
-use futures::{StreamExt as _, stream};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::store::{Context, Late, Store};
 use crate::{
-    cloud::{Operation, PAGE, SimCloud},
+    cloud::{
+        Operation, PAGE, SimCloud,
+        batch::{self, Batch, lost},
+    },
     faults::{Effect, Trouble},
 };
-
-/// The answers of a batch that are known, and the items that get none.
-struct Batch<A> {
-    answers: Vec<(usize, Result<A, CloudError>)>,
-    unanswered: Vec<usize>,
-    permit: Permit,
-}
 
 /// How a batch is carried out.
 struct Work<T, A> {
@@ -166,30 +161,9 @@ impl SimCloud {
         call: Call,
         work: Work<T, A>,
     ) -> Answers<'a, A> {
-        let operation = work.operation;
-        let answers = async move {
-            match self.work(items, call, &work).await {
-                Ok(batch) => batch,
-                Err(error) => Batch {
-                    answers: (0..items.len()).map(|item| (item, Err(error.clone()))).collect(),
-                    unanswered: Vec::new(),
-                    permit: Permit::default(),
-                },
-            }
-        };
-        let answers = stream::once(answers).flat_map(move |batch| {
-            let Batch { answers, unanswered, permit } = batch;
-            let late = async move {
-                if !unanswered.is_empty() {
-                    sleep_until(call.end).await;
-                }
-                permit.answered();
-                let error = lost(operation, ErrorKind::Timeout, "took too long");
-                stream::iter(unanswered.into_iter().map(move |item| (item, Err(error.clone()))))
-            };
-            stream::iter(answers).chain(stream::once(late).flatten())
-        });
-        answers.boxed()
+        batch::answers(work.operation, items.len(), call, async move {
+            self.work(items, call, &work).await
+        })
     }
 
     async fn work<T: Clone + Send + 'static, A: 'static>(
@@ -211,7 +185,7 @@ impl SimCloud {
             owners.map(|owner| store.owned(owner).next().is_some()).collect()
         });
         let effect = self.strike(operation, items.len(), call).await?;
-        let mut batch = Batch { answers: Vec::new(), unanswered: Vec::new(), permit };
+        let mut batch = Batch::new(permit);
         let mut refused = match operation.writes() {
             true => repeated(items.iter().map(work.owner)),
             false => BTreeMap::new(),
@@ -258,10 +232,4 @@ fn later<T: Clone + Send + 'static, A: 'static>(
 ) -> Late {
     let (item, context) = (item.clone(), context.clone());
     Box::new(move |store, now| drop(act(store, &item, &Context { now, trouble: None, ..context })))
-}
-
-/// An error after which a write may have taken effect.
-fn lost(operation: Operation, kind: ErrorKind, why: &str) -> CloudError {
-    let error = CloudError::new(kind, format!("{}: {why}", operation.as_str()));
-    if operation.writes() { error.that_may_be_done() } else { error }
 }

@@ -16,7 +16,7 @@ use ccm_sim::{
 };
 
 use super::world::{
-    Terms, changed, members, namesake, owner, port, unwanted, wanted, with, without_time,
+    Terms, changed, members, names, namesake, owner, port, unwanted, wanted, with, without_time,
 };
 use crate::{
     rig::{Rig, Way},
@@ -30,7 +30,7 @@ fn add_strangers(rig: &Rig) -> [&'static str; 5] {
     for (id, number) in ids.into_iter().zip(1..) {
         let mut balancer = SimBalancer::foreign(id, [10, 0, 0, number].into(), 80);
         match id {
-            "older" => balancer.made_for = Some("kubernetes".to_owned()),
+            "older" => balancer.made_for = Some(names("web")),
             "rebuilt" => balancer.owners = vec![namesake("web")],
             "neighbour's" => balancer.owners = vec![owner("api")],
             "shared" => balancer.owners = vec![owner("web"), owner("api")],
@@ -221,7 +221,7 @@ pub async fn adoption_changes_only_the_record(way: Way) {
             balancer.owners.clear();
             match other_uid {
                 true => balancer.owners.push(namesake("web")),
-                false => balancer.made_for = Some("kubernetes".to_owned()),
+                false => balancer.made_for = Some(names("web")),
             }
             balancer.applied = None;
             balancer.members.iter_mut().for_each(|member| member.node.clear());
@@ -230,6 +230,9 @@ pub async fn adoption_changes_only_the_record(way: Way) {
         rig.written();
         let shown = rig.shown(&made.id, Depth::Summary).await;
         assert!(matches!(shown.title, Title::Adoptable { .. }), "{shown:?}");
+        // It says for which Service it was made, with UIDs or without.
+        let made_for = if other_uid { namesake("web") } else { names("web") };
+        assert_eq!(shown.owner, Some(made_for));
         assert_eq!(rig.list(Scope::Cluster, Depth::Summary).await.load_balancers, []);
         let elsewhere = ClusterId { name: "other".to_owned(), uid: "other".to_owned() };
         let list = rig.balancers().list(&elsewhere, Scope::All, Depth::Summary, call()).await;

@@ -43,6 +43,14 @@ pub fn namesake(name: &str) -> Owner {
     owner
 }
 
+/// The names of an owner, as another controller may know them.
+pub fn names(name: &str) -> Owner {
+    let mut owner = owner(name);
+    owner.cluster.uid.clear();
+    owner.uid.clear();
+    owner
+}
+
 pub fn port(number: u16) -> FrontEndPort {
     FrontEndPort {
         name: format!("port-{number}"),

@@ -1,0 +1,264 @@
+//! The routes of the simulated cloud: one router of a project, which several clusters share.
+//!
+//! [`Router`] is the cloud's own side: its contents and settings, foreign writes, and the record
+//! of all writes. The provider's side is the contract `Routes` of [`SimCloud`](super::SimCloud).
+
+mod service;
+mod store;
+
+use std::{collections::BTreeSet, net::IpAddr, time::Duration};
+
+use ccm_cloud::{Cure, Owner, Route, RouteTarget, RouteTraits};
+use ipnet::IpNet;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use self::store::Store;
+
+/// What a route's target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetKind {
+    /// The address of the next hop.
+    Address,
+    /// An instance.
+    Instance,
+    /// The name of a node.
+    Node,
+}
+
+/// The properties of the router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouterSettings {
+    /// Whether the cloud has routes.
+    pub offered: bool,
+    /// What the provider says about itself.
+    pub traits: RouteTraits,
+    /// What a route's target is.
+    pub targets: TargetKind,
+    /// The most routes.
+    pub quota: Option<u32>,
+    /// Whether the table has a version.
+    pub versions: bool,
+    /// Whether the cloud refuses writes of a former term.
+    pub fences: bool,
+    /// How long the cloud makes a new route, which has a defect until then.
+    pub create: Duration,
+}
+
+impl Default for RouterSettings {
+    fn default() -> Self {
+        Self {
+            offered: true,
+            traits: RouteTraits {
+                target_ids: false,
+                target_addresses: true,
+                max_batch: 500,
+                ..RouteTraits::default()
+            },
+            targets: TargetKind::Address,
+            quota: None,
+            versions: true,
+            fences: false,
+            create: Duration::ZERO,
+        }
+    }
+}
+
+/// Why a route carries no traffic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defect {
+    /// The cloud's words.
+    pub why: String,
+    /// Whether the next creation of the same route repairs it.
+    pub cure: Cure,
+    /// When it ends by itself.
+    pub until: Option<Instant>,
+}
+
+/// A route of the simulated cloud.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SimRoute {
+    /// Its ID.
+    pub id: String,
+    /// The packets that it takes.
+    pub destination: IpNet,
+    /// Where it sends them. `None` for a route that drops them.
+    pub target: Option<RouteTarget>,
+    /// The owner recorded with it.
+    pub owner: Option<Owner>,
+    /// Why it carries no traffic.
+    pub defect: Option<Defect>,
+}
+
+impl SimRoute {
+    /// A route that a person has made. Without a target it drops packets.
+    pub fn foreign(
+        id: impl Into<String>,
+        destination: IpNet,
+        target: impl Into<Option<RouteTarget>>,
+    ) -> Self {
+        Self { id: id.into(), destination, target: target.into(), owner: None, defect: None }
+    }
+
+    /// The route as the cloud shows it.
+    pub fn describe(&self) -> Route {
+        Route {
+            id: Some(self.id.clone()),
+            destination: self.destination,
+            target: self.target.clone(),
+            owner: self.owner.clone(),
+            defect: self.defect.as_ref().map(|defect| defect.why.clone()),
+        }
+    }
+
+    /// Its destination and its owner's name: how faults name it.
+    fn names(&self) -> Vec<String> {
+        let owner = self.owner.iter().map(|owner| owner.name.clone());
+        std::iter::once(self.destination.trunc().to_string()).chain(owner).collect()
+    }
+}
+
+/// A write that the cloud has accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteWrite {
+    /// Its kind.
+    pub kind: RouteWriteKind,
+    /// The destination.
+    pub destination: IpNet,
+    /// The target before and after it.
+    pub targets: (Option<RouteTarget>, Option<RouteTarget>),
+    /// The cluster's UID.
+    pub cluster: String,
+    /// The term of leadership that it came with.
+    pub term: Option<u64>,
+}
+
+/// The kinds of writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RouteWriteKind {
+    /// A new route.
+    Create,
+    /// A repair of a defect.
+    Repair,
+    /// Another target for a destination, in one step.
+    Replace,
+    /// A deletion.
+    Delete,
+}
+
+/// The router of a cloud.
+#[derive(Default)]
+pub struct Router(Mutex<Store>);
+
+impl Router {
+    /// Changes the properties of the router.
+    pub fn configure(&self, change: impl FnOnce(&mut RouterSettings)) {
+        change(&mut self.0.lock().settings);
+    }
+
+    /// The properties of the router.
+    pub fn settings(&self) -> RouterSettings {
+        self.0.lock().settings.clone()
+    }
+
+    /// All routes, by destination.
+    pub fn all(&self) -> Vec<SimRoute> {
+        self.settled(|store| store.routes.values().flatten().cloned().collect())
+    }
+
+    /// The routes of one destination.
+    pub fn to(&self, destination: IpNet) -> Vec<SimRoute> {
+        self.settled(|store| store.at(destination).to_vec())
+    }
+
+    /// The number of routes.
+    pub fn len(&self) -> usize {
+        self.settled(|store| store.routes.values().map(Vec::len).sum())
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The version of the table.
+    pub fn version(&self) -> u64 {
+        self.settled(|store| store.version)
+    }
+
+    /// Adds a route as a person would, whatever there is already.
+    pub fn add(&self, route: SimRoute) {
+        self.settled(|store| {
+            store.routes.entry(route.destination.trunc()).or_default().push(route);
+            store.version += 1;
+        });
+    }
+
+    /// Changes the first route of a destination as a person would. `false` if there is none.
+    pub fn update(&self, destination: IpNet, change: impl FnOnce(&mut SimRoute)) -> bool {
+        self.settled(|store| {
+            let routes = store.routes.get_mut(&destination.trunc());
+            let Some(route) = routes.and_then(|routes| routes.first_mut()) else { return false };
+            change(route);
+            route.destination = destination;
+            store.version += 1;
+            true
+        })
+    }
+
+    /// Deletes all routes of a destination as a person would, and returns their number.
+    pub fn remove(&self, destination: IpNet) -> usize {
+        self.settled(|store| {
+            let removed = store.routes.remove(&destination.trunc()).map_or(0, |all| all.len());
+            store.version += u64::from(removed > 0);
+            removed
+        })
+    }
+
+    /// Deletes all routes.
+    pub fn clear(&self) {
+        self.settled(|store| {
+            store.routes.clear();
+            store.version += 1;
+        });
+    }
+
+    /// Adds an address that exists, and is no instance's.
+    pub fn add_port(&self, address: IpAddr) {
+        self.0.lock().ports.insert(address);
+    }
+
+    /// Removes one. `false` if there is none.
+    pub fn remove_port(&self, address: IpAddr) -> bool {
+        self.0.lock().ports.remove(&address)
+    }
+
+    /// The addresses that exist, and are no instance's.
+    pub fn ports(&self) -> BTreeSet<IpAddr> {
+        self.0.lock().ports.clone()
+    }
+
+    /// The accepted writes since the last call of [`Router::reset_writes`].
+    pub fn writes(&self) -> Vec<RouteWrite> {
+        self.settled(|store| store.writes.clone())
+    }
+
+    /// The number of accepted writes of this kind.
+    pub fn written(&self, kind: RouteWriteKind) -> usize {
+        self.settled(|store| store.writes.iter().filter(|write| write.kind == kind).count())
+    }
+
+    /// Forgets the accepted writes and returns them.
+    pub fn reset_writes(&self) -> Vec<RouteWrite> {
+        self.settled(|store| std::mem::take(&mut store.writes))
+    }
+
+    fn settled<T>(&self, act: impl FnOnce(&mut Store) -> T) -> T {
+        let mut store = self.0.lock();
+        store.settle(Instant::now());
+        act(&mut store)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+use std::time::Duration;
+
+use ccm_cloud::{
+    AddressKind, AppliedChange, Call, CloudError, ClusterId, ErrorKind, NodeAddress, NodeIdentity,
+    RouteChange, RouteTraits, Routes, TargetState, WantedRoute,
+};
+use futures::StreamExt as _;
+
+use super::*;
+use crate::{
+    cloud::{RouteCalls, SimCloud, SimInstance},
+    faults::{Effect, Fault, Trouble},
+};
+
+fn call() -> Call {
+    Call::waiting(Duration::from_secs(30))
+}
+
+fn cluster() -> ClusterId {
+    ClusterId { name: "c".to_owned(), uid: "c".to_owned() }
+}
+
+fn net(number: u8) -> IpNet {
+    IpNet::new([10, 244, number, 0].into(), 24).unwrap()
+}
+
+fn wanted(number: u8) -> WantedRoute {
+    let name = format!("node-{number}");
+    let uid = format!("uid of {name}");
+    WantedRoute {
+        owner: Owner { cluster: cluster(), uid, namespace: String::new(), name: name.clone() },
+        destination: net(number),
+        node: NodeIdentity::named(name),
+        addresses: vec![NodeAddress::new(AddressKind::InternalIp, format!("10.0.0.{number}"))],
+    }
+}
+
+fn create(number: u8) -> RouteChange {
+    RouteChange::Create(Box::new(wanted(number)))
+}
+
+fn hop(number: u8) -> RouteTarget {
+    RouteTarget::Address([10, 0, 0, number].into())
+}
+
+async fn apply(
+    cloud: &SimCloud,
+    changes: &[RouteChange],
+    base: Option<&str>,
+    call: Call,
+) -> Vec<Result<AppliedChange, CloudError>> {
+    let mut answers: Vec<_> = cloud.apply(&cluster(), changes, base, call).collect().await;
+    answers.sort_by_key(|(place, _)| *place);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+async fn one(cloud: &SimCloud, change: RouteChange) -> Result<AppliedChange, ErrorKind> {
+    apply(cloud, &[change], None, call()).await.remove(0).map_err(|error| error.kind)
+}
+
+#[tokio::test(start_paused = true)]
+async fn creations_and_deletions_may_be_repeated() {
+    let cloud = SimCloud::new();
+    let first = one(&cloud, create(1)).await.unwrap();
+    assert_eq!(one(&cloud, create(1)).await.unwrap(), first);
+    let route = first.route.unwrap();
+    assert_eq!((route.destination, route.target.clone()), (net(1), Some(hop(1))));
+    for _ in 0..2 {
+        assert_eq!(one(&cloud, RouteChange::Delete(route.clone())).await.unwrap().route, None);
+    }
+    assert!(cloud.router().is_empty());
+    let kinds: Vec<_> = cloud.router().writes().iter().map(|write| write.kind).collect();
+    assert_eq!(kinds, [RouteWriteKind::Create, RouteWriteKind::Delete]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_changed_is_busy_and_stays() {
+    for several_targets in [false, true] {
+        let cloud = SimCloud::new();
+        cloud.router().configure(|it| it.traits.several_targets = several_targets);
+        let listed = one(&cloud, create(1)).await.unwrap().route.unwrap();
+        assert!(cloud.router().update(net(1), |route| route.target = Some(hop(9))));
+        let change = RouteChange::Delete(listed.clone());
+        assert_eq!(one(&cloud, change).await, Err(ErrorKind::Busy));
+        let again = one(&cloud, create(1)).await;
+        let replace = RouteChange::Replace { old: listed, new: Box::new(wanted(1)) };
+        let replaced = one(&cloud, replace).await;
+        if several_targets {
+            assert_eq!((again.is_ok(), replaced), (true, Err(ErrorKind::Invalid)));
+        } else {
+            assert_eq!((again, replaced), (Err(ErrorKind::Conflict), Err(ErrorKind::Busy)));
+            assert_eq!(cloud.router().to(net(1))[0].target, Some(hop(9)));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replacement_is_one_step_where_the_cloud_has_it() {
+    for (replaces, kinds) in [
+        (true, vec![RouteWriteKind::Replace]),
+        (false, vec![RouteWriteKind::Delete, RouteWriteKind::Create]),
+    ] {
+        let cloud = SimCloud::new();
+        cloud.router().configure(|it| it.traits.replaces = replaces);
+        cloud.router().add(SimRoute::foreign("r", net(1), hop(9)));
+        let old = cloud.router().to(net(1))[0].describe();
+        let replace = RouteChange::Replace { old, new: Box::new(wanted(1)) };
+        for _ in 0..2 {
+            let route = one(&cloud, replace.clone()).await.unwrap().route.unwrap();
+            assert_eq!(route.target, Some(hop(1)));
+        }
+        let written = cloud.router().writes();
+        assert_eq!(written.iter().map(|write| write.kind).collect::<Vec<_>>(), kinds);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_version_changes_nothing_and_a_batch_makes_one() {
+    let cloud = SimCloud::new();
+    cloud.router().configure(|it| it.traits.compares_version = true);
+    let table = Routes::list(&cloud, &cluster(), call()).await.unwrap();
+    let base = table.version.unwrap();
+    let both = [create(1), create(2), create(1)];
+    let answers = apply(&cloud, &both, Some(&base), call()).await;
+    assert_eq!(answers[2].as_ref().unwrap_err().kind, ErrorKind::Invalid, "one per destination");
+    let version = cloud.router().version().to_string();
+    for answer in &answers[..2] {
+        assert_eq!(answer.as_ref().unwrap().version.as_ref(), Some(&version));
+    }
+    cloud.router().add(SimRoute::foreign("r", net(9), None));
+    for answer in apply(&cloud, &[create(3), create(4)], Some(&version), call()).await {
+        assert_eq!(answer.unwrap_err().kind, ErrorKind::Busy);
+    }
+    assert_eq!(cloud.router().len(), 3);
+    let calls = cloud.calls().routes;
+    assert_eq!(calls, RouteCalls { list: 1, apply: 2, find_targets: 0, items: 5 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_table_takes_what_fits() {
+    let cloud = SimCloud::new();
+    cloud.router().configure(|it| it.quota = Some(2));
+    let answers = apply(&cloud, &[create(1), create(2), create(3)], None, call()).await;
+    assert!(answers[0].is_ok() && answers[1].is_ok());
+    let error = answers[2].as_ref().unwrap_err();
+    assert_eq!((error.kind, error.subject.as_deref()), (ErrorKind::QuotaExceeded, Some("routes")));
+    assert_eq!(Routes::list(&cloud, &cluster(), call()).await.unwrap().room, Some(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_hit_single_routes() {
+    let cloud = SimCloud::new();
+    let trouble = |number: u8, trouble| {
+        cloud.faults().add(Fault::new(Effect::Routes(vec![net(number).to_string()], trouble)))
+    };
+    trouble(1, Trouble::Fail(CloudError::new(ErrorKind::Unavailable, "down")));
+    trouble(2, Trouble::LoseAnswer);
+    trouble(3, Trouble::Hang);
+    trouble(4, Trouble::Late(Duration::from_mins(1)));
+    let broken = trouble(5, Trouble::Break(Cure::Ensure));
+    let answers = apply(&cloud, &[1, 2, 3, 4, 5, 6].map(create), None, call()).await;
+    let errors = answers
+        .iter()
+        .map(|answer| answer.as_ref().err().map(|error| (error.kind, error.maybe_done)));
+    let errors: Vec<_> = errors.collect();
+    assert_eq!(
+        errors,
+        [
+            Some((ErrorKind::Unavailable, false)),
+            Some((ErrorKind::Unavailable, true)),
+            Some((ErrorKind::Timeout, true)),
+            Some((ErrorKind::Unavailable, true)),
+            None,
+            None,
+        ]
+    );
+    let there = || cloud.router().all().iter().map(|it| it.destination).collect::<Vec<_>>();
+    assert_eq!(there(), [2, 5, 6].map(net));
+    tokio::time::advance(Duration::from_mins(1)).await;
+    assert_eq!(there(), [2, 4, 5, 6].map(net));
+    // A creation repairs what can be repaired.
+    let defect = |number| cloud.router().to(net(number))[0].describe().defect;
+    assert_eq!(defect(5).unwrap(), "the port of 10.0.0.5 does not allow 10.244.5.0/24");
+    assert!(cloud.faults().remove(broken));
+    assert_eq!(one(&cloud, create(5)).await.unwrap().route.unwrap().defect, None);
+    assert_eq!(cloud.router().written(RouteWriteKind::Repair), 1);
+    trouble(6, Trouble::Malformed);
+    let table = Routes::list(&cloud, &cluster(), call()).await.unwrap();
+    assert_eq!((table.routes.len(), table.malformed.len()), (3, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_former_leader_is_refused() {
+    let cloud = SimCloud::new();
+    cloud.router().configure(|it| it.fences = true);
+    let kinds = |term| {
+        let cloud = cloud.clone();
+        async move {
+            let answers = apply(&cloud, &[create(1)], None, call().in_term(Some(term))).await;
+            answers
+                .into_iter()
+                .map(|answer| answer.map_err(|error| error.kind).err())
+                .collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(kinds(2).await, [None]);
+    assert_eq!(kinds(1).await, [Some(ErrorKind::Stale)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn targets_are_instances_or_ports_and_nothing_proves_nothing() {
+    let cloud = SimCloud::new();
+    let id = |id: &str| RouteTarget::Instance(format!("sim://{id}").try_into().unwrap());
+    let all = [hop(1), hop(2), hop(3), id("i-1"), id("i-2"), RouteTarget::Node("n".to_owned())];
+    let find = || async {
+        let answers: Vec<_> = cloud.find_targets(&all, call()).collect().await;
+        answers.into_iter().map(|(_, it)| it.map(|it| it == TargetState::Exists)).collect()
+    };
+    let answers: Vec<_> = find().await;
+    assert!(answers.iter().all(Result::is_err), "{answers:?}");
+    let mut instance = SimInstance::new("i-1", "n");
+    instance.addresses = vec![NodeAddress::new(AddressKind::InternalIp, "10.0.0.1")];
+    cloud.add(instance);
+    cloud.router().add_port([10, 0, 0, 2].into());
+    let answers: Vec<_> = find().await;
+    assert_eq!(answers, [true, true, false, true, false, true].map(Ok));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_needs_what_its_targets_are() {
+    for (targets, ids, expect) in [
+        (TargetKind::Address, false, Ok(hop(1))),
+        (TargetKind::Node, false, Ok(RouteTarget::Node("node-1".to_owned()))),
+        (TargetKind::Node, true, Err(ErrorKind::Invalid)),
+        (TargetKind::Instance, false, Err(ErrorKind::NotFound)),
+    ] {
+        let cloud = SimCloud::new();
+        cloud.router().configure(|it| {
+            it.targets = targets;
+            it.traits = RouteTraits { target_ids: ids, ..it.traits.clone() };
+        });
+        let got = one(&cloud, create(1)).await;
+        assert_eq!(got.map(|it| it.route.unwrap().target.unwrap()), expect, "{targets:?}");
+    }
+    let cloud = SimCloud::new();
+    cloud.router().configure(|it| it.traits.families = vec![ccm_cloud::IpFamily::V6]);
+    assert_eq!(one(&cloud, create(1)).await, Err(ErrorKind::Invalid));
+}
