@@ -7,6 +7,7 @@
 //! on a lane of its own.
 
 mod calls;
+pub(crate) mod orphans;
 mod page;
 mod previews;
 mod writes;

@@ -16,10 +16,12 @@
 //! | `observe::poll` | polls all load balancers on which the cloud works by one list |
 //! | `observe::lease` | which members have left, for the next leader; approvals of many Services |
 //! | `observe::audit` | compares the cluster's load balancers with the Services |
+//! | `observe::adoptable` | what other controllers have made for the Services |
 //! | `observe` | what all parts share; gathers the plan's view of one Service |
 //! | `execute` | lanes: each takes a batch and takes its Services step by step |
 //! | `execute::calls` | one call to the cloud per batch and kind; answers one by one |
 //! | `execute::previews` | what the cloud would change, for observers and adoptions |
+//! | `execute::orphans` | deletes load balancers without a Service |
 //! | `execute::writes` | writes to Services |
 //! | `execute::page` | the page `/plan` |
 //! | `report` | events and log lines |
@@ -38,6 +40,7 @@ use ccm_cloud::Capability;
 use ccm_controller::{
     cluster, own_node,
     queue::QueueMetrics,
+    reader::{self, Reader},
     watch::{self, Watches},
     writer::{self, Writer},
 };
@@ -53,7 +56,7 @@ use ccm_runtime::{
 pub use settings::ServiceSettings;
 
 use crate::{
-    execute::Lanes,
+    execute::{Lanes, orphans::Deletions},
     metrics::ServiceMetrics,
     observe::{
         Handles, QUEUE, SLOW_QUEUE, audit::Audit, intake::Intake, lease, nodes::Nodes, poll,
@@ -66,6 +69,7 @@ pub struct ServiceCcm {
     intake: Arc<Intake>,
     nodes: Arc<Nodes>,
     listed: Condition,
+    orphans: Condition,
 }
 
 impl Program for ServiceCcm {
@@ -92,6 +96,8 @@ impl Program for ServiceCcm {
             watch::rights::<Service>().as_slice(),
             &watch::rights::<Node>(),
             &[writer::patch_status::<Service>(), cluster::right()],
+            // Before a load balancer without a Service is deleted. The setting is live.
+            &[reader::get::<Service>()],
             // An event is stored in the namespace of its Service.
             &["create", "patch"].map(|verb| Right::new(verb, "events")),
         ]
@@ -102,6 +108,8 @@ impl Program for ServiceCcm {
         let listed =
             context.health.condition("load-balancers", Scope::Information, "not listed yet");
         listed.pass("not listed here: this replica does not lead");
+        let orphans = context.health.condition("orphans", Scope::Information, "not listed yet");
+        orphans.pass("not listed here: this replica does not lead");
         let given = context.settings.borrow().cluster_uid.clone();
         let handles = Handles::new(context, cluster::identify(context, &given).await?);
         let (counted, held) = (Arc::clone(&handles.balancers), Arc::clone(&handles.balancers));
@@ -114,7 +122,7 @@ impl Program for ServiceCcm {
             watches.watch(&handles.nodes, move |_| node_changes.changed()),
         );
         own_node::check(context, &handles.nodes);
-        Ok(Self { handles, intake, nodes, listed })
+        Ok(Self { handles, intake, nodes, listed, orphans })
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
@@ -137,13 +145,18 @@ impl Program for ServiceCcm {
         let audit = Audit::new(handles, self.listed.clone());
         let passes = handles.audit.clone().run(audit, context.settings.clone(), token.clone());
         tasks.spawn("audit", passes);
+        let deletions = Deletions::new(handles, Reader::new(context), self.orphans.clone());
+        let passes =
+            handles.deletions.clone().run(deletions, context.settings.clone(), token.clone());
+        tasks.spawn("orphans", passes);
     }
 
     async fn drain(&self) {
-        let Handles { queue, slow, .. } = &self.handles;
+        let Handles { queue, slow, deletions, .. } = &self.handles;
         queue.shut_down();
         slow.shut_down();
         queue.drained().await;
         slow.drained().await;
+        deletions.drain().await;
     }
 }

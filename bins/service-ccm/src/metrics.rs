@@ -124,6 +124,10 @@ metrics! {
         [ALPHA] ccm_service_eligible_nodes => eligible: Gauge;
         /// Load balancers of this cluster without a Service, as of the last list
         [ALPHA] ccm_service_orphans => orphans: Gauge;
+        /// Load balancers without a Service that are not deleted although the policy says so, on the leader
+        [ALPHA] ccm_service_orphans_held => orphans_held: Gauge;
+        /// Load balancers without a Service that were deleted
+        [ALPHA] ccm_service_orphans_deleted => orphans_deleted: Counter;
         /// Lists of the cluster's load balancers, by result
         [ALPHA] ccm_service_audits { result } => audits: Family<Counter, Result<(), ErrorKind>>, begin [Ok(())];
     }
@@ -165,6 +169,16 @@ impl ServiceMetrics {
     /// Records the number of eligible nodes.
     pub(crate) fn eligible(&self, nodes: usize) {
         self.eligible.set(gauge(nodes));
+    }
+
+    /// Records the number of load balancers without a Service that are held.
+    pub(crate) fn orphans_held(&self, held: usize) {
+        self.orphans_held.set(gauge(held));
+    }
+
+    /// Records that a load balancer without a Service was deleted.
+    pub(crate) fn orphan_deleted(&self) {
+        self.orphans_deleted.inc();
     }
 
     /// Records the end of a list: the number of load balancers without a Service.

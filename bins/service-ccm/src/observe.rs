@@ -1,5 +1,6 @@
 //! What is known of Services, nodes and load balancers, and which Services need work.
 
+mod adoptable;
 pub(crate) mod audit;
 pub(crate) mod balancers;
 pub(crate) mod intake;
@@ -32,10 +33,12 @@ use self::balancers::Balancers;
 use crate::{
     metrics::ServiceMetrics,
     plan::{
-        APPROVED, CallKind, Plan, View,
+        APPROVED, CallKind, Failed, List, Plan, Step, View,
         eligible::NodeSet,
         front_end::{Problem, desired},
+        held_calls,
         members::Decision,
+        orphans::Orphans,
         plan,
     },
     report::ServiceReports,
@@ -56,6 +59,8 @@ pub(crate) struct Planned {
     pub(crate) problems: Vec<Problem>,
     /// Whether it waits for a user's word to adopt the load balancer of another controller.
     pub(crate) waits_for_adoption: bool,
+    /// The calls that wait because they have failed.
+    pub(crate) held_calls: Vec<(Step, Failed)>,
 }
 
 /// The shared inputs of the controller's parts; each part takes the ones that it needs.
@@ -78,6 +83,10 @@ pub(crate) struct Handles {
     pub(crate) audit: Passes,
     /// Wakes the poll of load balancers on which the cloud works.
     pub(crate) poll: Arc<Notify>,
+    /// The load balancers without a Service, as this leader has seen them.
+    pub(crate) orphans: Arc<Mutex<Orphans>>,
+    /// Wakes their deletion.
+    pub(crate) deletions: Passes,
     /// What the Lease approves.
     pub(crate) approval: Arc<Mutex<Option<SetApproval>>>,
     pub(crate) reports: ServiceReports,
@@ -107,6 +116,8 @@ impl Handles {
             published: Arc::new(Mutex::new(Instant::now())),
             audit: Passes::default(),
             poll: Arc::default(),
+            orphans: Arc::default(),
+            deletions: Passes::default(),
             approval: Arc::default(),
             reports: ServiceReports::new(context.events.clone()),
             plans: context.plans.clone(),
@@ -164,7 +175,7 @@ impl Handles {
                 members_known: entry.membership.is_known(),
                 adopts: settings.adopt_load_balancers,
                 traits: &traits,
-                list_awaited: traits.lists && !self.balancers.is_listed(),
+                list: if traits.lists { self.balancers.list() } else { List::Compared },
                 now,
             };
             let plan = plan(view);
@@ -172,7 +183,9 @@ impl Handles {
             let is_served = service.is_load_balancer && !service.deleting && plan != Plan::NotOurs;
             entry.is_wrong = is_served && desired.front_end.is_none();
             let waits_for_adoption = is_served && entry.state.waits_for_adoption(view);
-            Planned { plan, members, problems: desired.problems, waits_for_adoption }
+            let held = held_calls(view).into_iter();
+            let held_calls = held.map(|(step, failed)| (step, failed.clone())).collect();
+            Planned { plan, members, problems: desired.problems, waits_for_adoption, held_calls }
         })
     }
 }

@@ -5,7 +5,10 @@
 //! | [`front_end`] | which load balancer a Service asks for, and what is wrong with the Service |
 //! | [`eligible`] | which nodes are members of load balancers |
 //! | [`members`] | which members one load balancer is to have, and which may not leave it yet |
+//! | [`orphans`] | which load balancers without a Service are deleted, and when |
+//! | [`looks`] | when a load balancer that no list shows is looked at |
 //! | [`debounce`] | when changes of the nodes go out |
+//! | `state` | what is known of one load balancer |
 //! | [`reason`] | the conditions of a Service and their reasons |
 //! | `wished` | what a Service is to show |
 //! | [`status`] | what of that is written now |
@@ -14,24 +17,26 @@
 pub mod debounce;
 pub mod eligible;
 pub mod front_end;
+pub mod looks;
 pub mod members;
+pub mod orphans;
 pub mod reason;
+mod state;
 pub mod status;
 mod wished;
 
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::At;
-use ccm_cloud::{
-    CloudError, Cure, Digest, ErrorKind, FrontEnd, LoadBalancer, LoadBalancerTraits, Members, Phase,
-};
+use ccm_cloud::{CloudError, Cure, Digest, ErrorKind, FrontEnd, LoadBalancerTraits, Phase};
 use ccm_objects::Service;
 
 use self::{
     front_end::Desired,
     members::Decision,
-    status::{DIGEST, PAUSE, StatusChange, difference},
+    status::{DIGEST, ID, StatusChange, difference},
 };
+pub use state::{CallKind, Failed, Known, Pending, State};
 
 /// Which Services are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,95 +55,6 @@ impl Classes {
             Some(class) => self.served.iter().any(|served| served == class),
         }
     }
-}
-
-/// What is known of the load balancer of one Service.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Known {
-    /// Nothing: no call and no list since this process leads has shown it, or its absence.
-    #[default]
-    Nothing,
-    /// It does not exist.
-    Absent,
-    /// It exists.
-    There(Box<LoadBalancer>),
-    /// It was there when the Service was written last; the provider has no list that shows it.
-    Recorded {
-        /// Its ID.
-        id: String,
-    },
-    /// Another controller is responsible.
-    Elsewhere(String),
-}
-
-/// A call to the cloud about one Service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CallKind {
-    /// Create or update.
-    Ensure,
-    /// Change members.
-    Members,
-    /// Delete.
-    Delete,
-    /// Delete the second load balancer of the same owner.
-    DeleteDuplicate,
-}
-
-/// A call on which the cloud still works, or after which more changes are to follow.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Pending {
-    /// The call. None if another process has made it.
-    pub call: Option<CallKind>,
-    /// The configuration that it was about.
-    pub digest: Option<Digest>,
-    /// The members that went with it.
-    pub members: Option<Members>,
-    /// What is waited for, in the cloud's words.
-    pub what: String,
-    /// When it is worth to look again.
-    pub check_at: At,
-    /// When the cloud began.
-    pub since: At,
-}
-
-/// A call that failed, and was not made with success since.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Failed {
-    /// The call.
-    pub call: CallKind,
-    /// The configuration that it was about.
-    pub digest: Option<Digest>,
-    /// The error.
-    pub error: CloudError,
-    /// How often it has failed in a row.
-    pub times: u32,
-    /// When it is made again.
-    pub retry_at: At,
-}
-
-/// What is known of one load balancer, besides its members.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct State {
-    /// What the cloud has shown.
-    pub known: Known,
-    /// The configuration that the load balancer has in full, or for which another controller is
-    /// responsible.
-    pub configured: Option<Digest>,
-    /// What the cloud works on.
-    pub pending: Option<Pending>,
-    /// The calls that failed, at most one of each kind.
-    pub failed: Vec<Failed>,
-    /// The second load balancer of this owner, to be deleted.
-    pub duplicate: Option<String>,
-    /// When a condition was written last.
-    pub condition_written: Option<At>,
-    /// Whether the answer to a deletion has proved that nothing of this owner exists, or that
-    /// another controller is responsible.
-    pub proved_absent: bool,
-    /// A load balancer that another controller made for this Service, and what shows that.
-    pub adoptable: Option<(String, String)>,
-    /// What the cloud would change for this configuration, one line each.
-    pub previewed: Option<(Digest, Vec<String>)>,
 }
 
 /// Everything that the plan looks at.
@@ -160,10 +76,22 @@ pub struct View<'a> {
     pub adopts: bool,
     /// The provider's traits.
     pub traits: &'a LoadBalancerTraits,
-    /// Whether the list of this cluster's load balancers is still to come.
-    pub list_awaited: bool,
+    /// What is known of this cluster's load balancers as a whole.
+    pub list: List,
     /// Now.
     pub now: At,
+}
+
+/// The list of this cluster's load balancers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum List {
+    /// It is still to come.
+    #[default]
+    Awaited,
+    /// It has failed too often to wait for it any longer.
+    Failing,
+    /// It has been compared with the Services, or the provider has none.
+    Compared,
 }
 
 /// The next step for a Service.
@@ -221,7 +149,7 @@ pub fn plan(view: View<'_>) -> Plan {
     // its class: only what is known to be ours is cleaned up.
     let is_ours = service.has_finalizer && (serves || owns);
     if !is_ours {
-        return if service.has_finalizer && view.list_awaited && !serves {
+        return if service.has_finalizer && view.list == List::Awaited && !serves {
             Plan::Waits
         } else {
             Plan::NotOurs
@@ -236,12 +164,10 @@ fn clean_up(view: View<'_>) -> Plan {
     if state.proved_absent {
         return Plan::Next(Step::Release);
     }
-    if view.list_awaited && state.known == Known::Nothing {
+    if view.list == List::Awaited && state.known == Known::Nothing {
         return Plan::Waits;
     }
-    if state.waits_for_cloud(view.now)
-        || state.waits_after_failure(CallKind::Delete, None, view.now)
-    {
+    if state.waits_for_cloud(view.now) || state.waits_after_failure(CallKind::Delete, view.now) {
         return settled(view);
     }
     Plan::Next(Step::Delete)
@@ -262,8 +188,7 @@ fn provision(view: View<'_>) -> Plan {
     if is_elsewhere && (wants.is_none() || wants == state.configured) {
         return Plan::Settled;
     }
-    // A list shows more Services at once than calls about each of them.
-    if view.list_awaited && state.known == Known::Nothing {
+    if state.known == Known::Nothing && waits_for_list(view) {
         return Plan::Waits;
     }
     if let Some(step) = next_call(view) {
@@ -279,6 +204,18 @@ fn provision(view: View<'_>) -> Plan {
     }
 }
 
+/// Whether a Service of whose load balancer nothing is known waits for the list: it shows more
+/// Services at once than calls about each of them. What another controller has made for a Service
+/// shows in a list only.
+fn waits_for_list(view: View<'_>) -> bool {
+    let has_address = view.service.details.as_ref().is_some_and(|one| !one.ingress.is_empty());
+    match view.list {
+        List::Awaited => true,
+        List::Failing => has_address && view.service.annotation(ID).is_none(),
+        List::Compared => false,
+    }
+}
+
 /// The next call to the cloud, if one is due now.
 fn next_call(view: View<'_>) -> Option<Step> {
     let state = view.state;
@@ -286,7 +223,7 @@ fn next_call(view: View<'_>) -> Option<Step> {
         return None;
     }
     if let Some(id) = &state.duplicate
-        && !state.waits_after_failure(CallKind::DeleteDuplicate, None, view.now)
+        && !state.waits_after_failure(CallKind::DeleteDuplicate, view.now)
     {
         return Some(Step::DeleteDuplicate(id.clone()));
     }
@@ -301,78 +238,58 @@ fn next_call(view: View<'_>) -> Option<Step> {
     };
     if let Some(front_end) = &view.desired.front_end
         && (id.is_none() || has_failed || !is_configured(view, front_end))
-        && !state.waits_after_failure(CallKind::Ensure, Some(front_end.digest), view.now)
+        && !state.waits_to_ensure(view, front_end)
     {
         return Some(Step::Ensure(Arc::clone(front_end)));
     }
     let changes = view.members_known
         && view.members.changes
-        && !state.waits_after_failure(CallKind::Members, None, view.now);
+        && !state.waits_after_failure(CallKind::Members, view.now);
     id.filter(|_| changes).cloned().map(Step::SetMembers)
 }
 
-impl State {
-    /// Whether the cloud works on a call, so that there is nothing to call now.
-    pub fn waits_for_cloud(&self, now: At) -> bool {
-        self.pending.as_ref().is_some_and(|pending| now < pending.check_at)
-    }
+/// The calls that are due but for a failure, with that.
+pub fn held_calls(view: View<'_>) -> Vec<(Step, &Failed)> {
+    let state = view.state;
+    let held = |failed: &'_ Failed| {
+        let step = match failed.call {
+            CallKind::Ensure => {
+                let front_end = view.desired.front_end.as_ref()?;
+                if !state.waits_to_ensure(view, front_end) || state.waits_for_adoption(view) {
+                    return None;
+                }
+                return Some(Step::Ensure(Arc::clone(front_end)));
+            }
+            CallKind::Members => Step::SetMembers(state.id()?.to_owned()),
+            CallKind::Delete => Step::Delete,
+            CallKind::DeleteDuplicate => Step::DeleteDuplicate(state.duplicate.clone()?),
+        };
+        state.waits_after_failure(failed.call, view.now).then_some(step)
+    };
+    state.failed.iter().filter_map(|failed| Some((held(failed)?, failed))).collect()
+}
 
-    /// The failure of this call.
-    pub fn failure(&self, call: CallKind) -> Option<&Failed> {
-        self.failed.iter().find(|failed| failed.call == call)
-    }
+/// The load balancer that a user has approved to adopt. What the Service calls its own was adopted
+/// before.
+pub fn to_adopt(service: &Service) -> Option<&str> {
+    service.annotation(ADOPT).filter(|id| service.annotation(ID) != Some(id))
+}
 
-    /// Whether this call has failed, with this configuration, and is not to be made yet. What the
-    /// cloud refuses as invalid is not tried again until it changes.
-    fn waits_after_failure(&self, call: CallKind, digest: Option<Digest>, now: At) -> bool {
-        self.failure(call).filter(|failed| failed.digest == digest).is_some_and(|failed| {
-            let is_refused = call == CallKind::Ensure
-                && matches!(failed.error.kind, ErrorKind::Invalid | ErrorKind::Unsupported);
-            is_refused || now < failed.retry_at
-        })
+/// The error of a call that was to adopt this load balancer: if it does not exist or cannot be
+/// adopted, that is a mistake in the Service.
+pub fn of_adoption(id: &str, error: CloudError) -> CloudError {
+    let is_about_it = error.message.contains(id)
+        || error.subject.as_ref().is_some_and(|subject| subject.contains(id));
+    if !is_about_it || !matches!(error.kind, ErrorKind::NotFound | ErrorKind::Conflict) {
+        return error;
     }
-
-    /// Whether the last call was about another configuration and has not ended well: the load
-    /// balancer may have a part of that one.
-    fn may_have_another(&self, digest: Digest) -> bool {
-        let pending = self.pending.as_ref().filter(|last| last.call == Some(CallKind::Ensure));
-        let failed = self.failure(CallKind::Ensure);
-        let tried = [pending.and_then(|last| last.digest), failed.and_then(|last| last.digest)];
-        tried.into_iter().flatten().any(|tried| tried != digest)
-    }
-
-    /// When the plan may be another one although nothing changes: a failed call is due again, or a
-    /// condition may be rewritten.
-    pub fn next_look(&self, now: At) -> Option<At> {
-        let retries = self.failed.iter().map(|failed| failed.retry_at);
-        let rewrite = self.condition_written.map(|written| written + PAUSE);
-        retries.chain(rewrite).filter(|at| now < *at).min()
-    }
-
-    /// Whether there is a load balancer of another controller that nobody has approved to adopt.
-    pub fn waits_for_adoption(&self, view: View<'_>) -> bool {
-        let is_requested = view.adopts || view.service.annotation(ADOPT).is_some();
-        self.adoptable.is_some() && self.known == Known::Absent && !is_requested
-    }
-
-    /// Whether it is known what the cloud would change for this configuration.
-    pub fn is_previewed(&self, front_end: &FrontEnd) -> bool {
-        self.previewed.as_ref().is_some_and(|(digest, _)| *digest == front_end.digest)
-    }
-
-    /// The ID of the load balancer, as far as it is known.
-    pub fn id(&self) -> Option<&str> {
-        match &self.known {
-            Known::There(balancer) => Some(&balancer.id),
-            Known::Recorded { id } => Some(id),
-            _ => None,
-        }
-    }
+    let message = format!("annotation {ADOPT}: {}", error.message);
+    CloudError { kind: ErrorKind::Invalid, message, ..error }
 }
 
 /// Whether the load balancer has this configuration.
 fn is_configured(view: View<'_>, front_end: &FrontEnd) -> bool {
-    if view.state.may_have_another(front_end.digest) {
+    if view.state.look || view.state.may_have_another(front_end.digest) {
         return false;
     }
     let recorded = || {

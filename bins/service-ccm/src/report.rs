@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{CloudError, LoadBalancer, Note};
+use ccm_cloud::{CloudError, LoadBalancer, Note, Title};
 use ccm_controller::{
     queue::Pace,
     reports::{Report, Reports, When},
@@ -10,7 +10,7 @@ use ccm_controller::{
 use ccm_kube::{ApiError, events::EventRecorder};
 use ccm_objects::Service;
 
-use crate::plan::{CallKind, front_end::Problem, members::Decision};
+use crate::plan::{CallKind, front_end::Problem, members::Decision, orphans::Orphan};
 
 /// How many names of nodes a text holds.
 const NAMES: usize = 20;
@@ -204,10 +204,62 @@ impl ServiceReports {
                     owner = &*owner,
                     age_seconds = orphan.age.map(|age| age.as_secs()),
                     cost = orphan.cost.as_deref(),
-                    "a load balancer of this cluster has no Service; delete it in the cloud if nothing uses it"
+                    "a load balancer of this cluster has no Service; the page /plan says what becomes of it"
                 );
             }
         }
+    }
+
+    /// Logs that load balancers without a Service are not deleted, and why.
+    pub(crate) fn orphans_held(&self, line: &str, why: &str) {
+        if self.reports.memory().changed("orphans", "held", why) {
+            tracing::warn!("{line}");
+        }
+    }
+
+    /// Logs that a load balancer without a Service does not exist any more.
+    pub(crate) fn orphan_deleted(&self, orphan: &Orphan, evidence: &str) {
+        self.forget(&orphan.id);
+        tracing::info!(
+            load_balancer = &*orphan.id,
+            name = &*orphan.name,
+            owner = %orphan.owner,
+            uid = &*orphan.owner.uid,
+            proof = evidence,
+            "deleted a load balancer without a Service, {}",
+            orphan.age_and_cost()
+        );
+    }
+
+    /// Logs that the Service of a load balancer exists, although the watch does not show it.
+    pub(crate) fn orphan_refuted(&self, orphan: &Orphan) {
+        self.forget(&orphan.id);
+        tracing::warn!(
+            load_balancer = &*orphan.id,
+            owner = %orphan.owner,
+            "the load balancer stays: the API server has its Service, and the watch does not show it"
+        );
+    }
+
+    /// Logs that an attempt to delete a load balancer without a Service has failed.
+    pub(crate) fn orphan_failed(&self, orphan: &Orphan, why: &str) {
+        if self.reports.memory().changed(&orphan.id, "orphan-failed", why) {
+            tracing::warn!(load_balancer = &*orphan.id, owner = %orphan.owner, "the load balancer stays: {why}");
+        }
+    }
+}
+
+/// Logs what other controllers have made for a cluster of this name.
+pub(crate) fn adoptable(all: &[LoadBalancer]) {
+    for balancer in all {
+        let (Title::Adoptable { why }, Some(made_for)) = (&balancer.title, &balancer.owner) else {
+            continue;
+        };
+        tracing::info!(
+            load_balancer = &*balancer.id,
+            service = %made_for,
+            "a load balancer that may be adopted: {why}"
+        );
     }
 }
 

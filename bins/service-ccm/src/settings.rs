@@ -5,10 +5,13 @@ use std::time::Duration;
 use ccm_base::duration;
 use ccm_controller::brake::{Budget, InvalidLimit, Limit};
 use ccm_runtime::settings::cloud_call_timeout;
-use ccm_settings::{checked, within};
+use ccm_settings::{checked, one_of, within};
 use serde::Serialize;
 
-use crate::plan::Classes;
+use crate::plan::{
+    Classes,
+    orphans::{Policy, Rules},
+};
 
 /// The maximum number of lanes; each has at most one call to the cloud under way.
 const MOST_LANES: u16 = 1000;
@@ -49,6 +52,21 @@ ccm_settings::settings! {
         #[serde(serialize_with = "duration::serialize")]
         pub load_balancer_audit_period: Duration =
             live(Duration, "load-balancer-audit-period", "5m0s"), ten_seconds_at_least;
+        /// Interval between two looks at each load balancer of a provider without a list: a look is a whole call, so
+        /// these are spread out. 0s looks at none; otherwise at least 1h0m0s.
+        #[serde(serialize_with = "duration::serialize")]
+        pub load_balancer_look_period: Duration =
+            live(Duration, "load-balancer-look-period", "24h0m0s"), none_or_an_hour;
+        /// What is done about load balancers of this cluster without a Service: report, or delete. Only those are
+        /// deleted that two complete lists --orphan-confirmation-period apart have shown and whose Service the API
+        /// server does not have; at most 10% of the cluster's load balancers, at least 3, within 10m0s.
+        pub orphaned_load_balancers: Policy = live(Text, "orphaned-load-balancers", "report"),
+            one_of(&[("report", Policy::Report), ("delete", Policy::Delete)]);
+        /// Minimum time between the first and the last of the lists that show a load balancer without a Service,
+        /// before it is deleted. A change of leader begins it anew. At least 1s.
+        #[serde(serialize_with = "duration::serialize")]
+        pub orphan_confirmation_period: Duration =
+            live(Duration, "orphan-confirmation-period", "15m0s"), a_second_at_least;
         /// Whether load balancers that another controller made for the cluster's Services are adopted without a
         /// request. If not, the page /plan shows them, and an annotation on the Service adopts one.
         pub adopt_load_balancers: bool = live(Switch, "adopt-load-balancers", "false");
@@ -71,6 +89,14 @@ impl ServiceSettings {
         }
     }
 
+    /// What is done about load balancers without a Service.
+    pub const fn orphans(&self) -> Rules {
+        Rules {
+            policy: self.orphaned_load_balancers,
+            confirmation: self.orphan_confirmation_period,
+        }
+    }
+
     /// How many members may leave.
     pub const fn budget(&self) -> Budget {
         Budget {
@@ -88,6 +114,12 @@ fn a_second_at_least(text: &str, default: &str) -> Result<Duration, String> {
 fn ten_seconds_at_least(text: &str, default: &str) -> Result<Duration, String> {
     let least = Duration::from_secs(10);
     checked("must be at least 10s", |period| *period >= least)(text, default)
+}
+
+fn none_or_an_hour(text: &str, default: &str) -> Result<Duration, String> {
+    let hour = Duration::from_hours(1);
+    let is_right = |period: &Duration| period.is_zero() || *period >= hour;
+    checked("must be 0s, or at least 1h0m0s", is_right)(text, default)
 }
 
 #[cfg(test)]

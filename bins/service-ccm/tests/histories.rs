@@ -5,16 +5,22 @@
 //! A variant of the program without one of its protections breaks the rule that stands for it: a
 //! rule that no variant breaks finds nothing.
 //!
-//! `cases` has single cases in the same world.
+//! `adoption`, `cases`, `going_back` and `orphans` have single cases in the same world.
 //!
 //! A history that fails is replayed with `QUARTET_HISTORY=<seed>`.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+#[path = "histories/adoption.rs"]
+mod adoption;
 #[path = "histories/cases.rs"]
 mod cases;
 #[path = "histories/events.rs"]
 mod events;
+#[path = "histories/going_back.rs"]
+mod going_back;
+#[path = "histories/orphans.rs"]
+mod orphans;
 #[path = "histories/rules.rs"]
 mod rules;
 #[path = "histories/variants.rs"]

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`watch`] | watches objects of any kind on every replica |
 //! | [`writer`] | writes objects of any kind, fenced by leadership and by resource version |
+//! | [`reader`] | asks the API server itself for one object |
 //! | [`queue`] | the work queue by key |
 //! | [`batch_size`] | how many keys one call to a cloud is about; pure |
 //! | [`turns`] | spaces out the work of many keys; pure |
@@ -27,6 +28,7 @@ mod kind;
 pub mod own_node;
 pub mod passes;
 pub mod queue;
+pub mod reader;
 pub mod reports;
 pub mod turns;
 pub mod watch;

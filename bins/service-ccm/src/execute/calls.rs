@@ -20,8 +20,10 @@ use crate::{
     plan::{
         ADOPT, CallKind, Failed, Known, Pending, Step,
         front_end::{desired, settings},
+        of_adoption,
         reason::{PROVISIONING, Reason},
         status::{ID, shows},
+        to_adopt,
     },
 };
 
@@ -120,7 +122,7 @@ impl Lanes {
 
     /// The load balancer that this Service is to adopt.
     fn to_adopt(&self, service: &Service) -> Option<String> {
-        let requested = service.annotation(ADOPT).map(str::to_owned);
+        let requested = to_adopt(service).map(str::to_owned);
         requested.or_else(|| {
             let adopts = self.handles.settings.borrow().adopt_load_balancers;
             let found =
@@ -193,6 +195,7 @@ impl Lanes {
             (None, None) => {}
         }
         entry.state.configured = asked.digest;
+        entry.state.look = false;
         entry.state.adoptable = None;
         entry.annotations = balancer.annotations.keys().cloned().collect();
         entry.state.known = Known::There(Box::new(balancer));
@@ -315,6 +318,7 @@ impl Lanes {
                         return;
                     }
                     entry.state.known = Known::Elsewhere(why);
+                    entry.state.look = false;
                     match call {
                         CallKind::Ensure => entry.state.configured = asked.digest,
                         CallKind::Delete => entry.state.proved_absent = true,
@@ -389,6 +393,11 @@ impl Lanes {
 
     fn failed<Q>(&self, lane: Lane, asked: &Asked<Q>, error: CloudError) {
         let (service, call) = (&asked.due.service, asked.call);
+        let adopt = to_adopt(service).filter(|_| call == CallKind::Ensure);
+        let error = match adopt {
+            Some(id) => of_adoption(id, error),
+            None => error,
+        };
         let now = self.handles.timeline.now();
         let pace = pace(&error);
         let wait = self.handles.balancers.with(service, |entry| {
@@ -403,6 +412,7 @@ impl Lanes {
             entry.state.failed.push(Failed {
                 call,
                 digest: asked.digest,
+                adopt: service.annotation(ADOPT).map(Into::into),
                 error: error.clone(),
                 times,
                 retry_at: now + wait,

@@ -6,7 +6,7 @@ use ccm_runtime::plans;
 use super::Lanes;
 use crate::{
     observe::Planned,
-    plan::{ADOPT, Plan, State, Step, members::Decision},
+    plan::{ADOPT, Failed, Plan, State, Step, members::Decision},
 };
 
 impl Lanes {
@@ -20,7 +20,11 @@ impl Lanes {
                 Plan::Next(step) => Some(published(step, &planned.members, &entry.state)),
                 _ => None,
             };
-            adoption.into_iter().chain(next).collect()
+            let held = planned.held_calls.iter().map(|(step, failed)| {
+                let step = published(step, &planned.members, &entry.state);
+                plans::Step { held: Some(why_held(failed)), ..step }
+            });
+            adoption.into_iter().chain(next).chain(held).collect()
         });
         self.handles.plans.set(&service.reference(), steps);
     }
@@ -36,6 +40,16 @@ fn adoption(state: &State) -> Option<plans::Step> {
         reason: format!("load balancer {id} was made by another controller: {why}"),
         held: Some(format!("the annotation {ADOPT}={id} is not set")),
     })
+}
+
+/// Why a call that has failed is not made now.
+fn why_held(failed: &Failed) -> String {
+    let Failed { error, times, retry_at, .. } = failed;
+    if failed.is_final() {
+        return format!("the cloud refuses it until the Service changes: {error}");
+    }
+    let often = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
+    format!("failed {often}, retry at {retry_at}: {error}")
 }
 
 fn published(step: &Step, members: &Decision, state: &State) -> plans::Step {

@@ -2,7 +2,10 @@
 //! lead, then once per period. What was changed or deleted in the cloud is repaired; load
 //! balancers without a Service are reported.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use ccm_base::At;
 use ccm_cloud::{
@@ -15,11 +18,20 @@ use ccm_controller::{
 use ccm_objects::{Service, Shared as Name};
 use ccm_runtime::health::Condition;
 
-use super::{Handles, balancers::Entry};
-use crate::plan::{
-    CallKind, Known, Pending,
-    eligible::NodeSet,
-    status::{DIGEST, ID},
+use super::{
+    Handles,
+    adoptable::{Adoptables, adoptables, without_load_balancer},
+    balancers::Entry,
+};
+use crate::{
+    plan::{
+        CallKind, Known, List, Pending,
+        eligible::NodeSet,
+        looks,
+        orphans::Sight,
+        status::{DIGEST, ID},
+    },
+    report,
 };
 
 /// The longest time without a full look at a load balancer.
@@ -35,6 +47,8 @@ pub(crate) struct Audit {
     handles: Handles,
     health: Condition,
     failures: u32,
+    /// Until when turns of [`looks`] have been taken.
+    looked: Option<At>,
 }
 
 impl Pass for Audit {
@@ -50,9 +64,9 @@ impl Pass for Audit {
                 self.handles.metrics.audited(Err(&error));
                 self.health.fail(format!("cannot list the load balancers: {error}"));
                 tracing::warn!(%error, "cannot list the load balancers");
-                if self.failures == FAILURES && !self.handles.balancers.is_listed() {
+                if self.failures == FAILURES && self.handles.balancers.list() == List::Awaited {
                     tracing::warn!("Services are synced one by one until a list succeeds");
-                    self.go_on();
+                    self.go_on(List::Failing);
                 }
                 Next::Failed(error.class())
             }
@@ -66,26 +80,28 @@ impl Pass for Audit {
 
 impl Audit {
     pub(crate) fn new(handles: &Handles, health: Condition) -> Self {
-        Self { handles: handles.clone(), health, failures: 0 }
+        Self { handles: handles.clone(), health, failures: 0, looked: None }
     }
 
-    async fn audit(&self) -> Result<String, CloudError> {
+    async fn audit(&mut self) -> Result<String, CloudError> {
         let balancers = self.handles.load_balancers()?;
         // What a provider needs of members is known now, and may have changed.
         self.handles.nodes_changed.notify_one();
         if !balancers.traits().lists {
             self.assume();
+            self.look();
             return Ok("the provider has no list of load balancers".to_owned());
         }
         let started = self.handles.timeline.now();
-        let is_first = !self.handles.balancers.is_listed();
+        let is_first = self.handles.balancers.list() != List::Compared;
         let list = self.list(&*balancers, Scope::Cluster, Depth::Summary).await?;
         let count = list.load_balancers.len();
-        let orphans = self.compare(list, started);
+        // No Service may go on before this is known: it would get a second load balancer.
+        let adoptable = self.adoptable(&*balancers, &list, is_first).await?;
+        let orphans = self.compare(list, adoptable, started);
         self.handles.metrics.audited(Ok(orphans));
         if is_first {
-            self.find_adoptable(&*balancers).await?;
-            self.go_on();
+            self.go_on(List::Compared);
             tracing::info!("{count} load balancers of this cluster, {orphans} without a Service");
         } else {
             self.read_members(&*balancers).await?;
@@ -103,8 +119,8 @@ impl Audit {
     }
 
     /// Lets the Services go on that waited for the first list.
-    fn go_on(&self) {
-        self.handles.balancers.set_listed();
+    fn go_on(&self, list: List) {
+        self.handles.balancers.set_list(list);
         for service in self.concerned() {
             self.handles.queue.add(Name::clone(&service.key), Priority::Routine);
         }
@@ -128,13 +144,33 @@ impl Audit {
                 }
             });
         }
-        if !self.handles.balancers.is_listed() {
-            self.go_on();
+        if self.handles.balancers.list() == List::Awaited {
+            self.go_on(List::Compared);
+        }
+    }
+
+    /// Looks at the load balancers whose turn it is, for a provider that has no list.
+    fn look(&mut self) {
+        let now = self.handles.timeline.now();
+        let from = self.looked.replace(now).unwrap_or(now);
+        let period = self.handles.settings.borrow().load_balancer_look_period;
+        let mut services = self.concerned();
+        services.retain(|service| {
+            let is_served = service.is_load_balancer && !service.deleting;
+            is_served && looks::is_due(&service.uid, period, from, now)
+        });
+        for service in services {
+            self.handles.balancers.with(&service, |entry| {
+                // A call in the meantime was a look as well.
+                let is_old = entry.read.is_none_or(|read| read + period / 2 <= now);
+                entry.state.look |= is_old && entry.state.id().is_some();
+            });
+            self.handles.queue.add(Name::clone(&service.key), Priority::Routine);
         }
     }
 
     /// Compares a list with all Services. Returns the number of load balancers without one.
-    fn compare(&self, list: LoadBalancerList, started: At) -> usize {
+    fn compare(&self, list: LoadBalancerList, mut adoptable: Adoptables, started: At) -> usize {
         let is_complete = list.malformed.is_empty();
         for line in &list.malformed {
             tracing::warn!("the list of load balancers has an entry that cannot be parsed: {line}");
@@ -147,10 +183,14 @@ impl Audit {
                 of_owner.entry(owner.uid.clone()).or_default().push(balancer);
             }
         }
+        let all = of_owner.values().map(Vec::len).sum();
         let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
         for service in self.concerned() {
             let found = of_owner.remove(&*service.uid).unwrap_or_default();
+            let adoptable = adoptable.remove(&*service.uid);
             let changed = self.handles.balancers.with(&service, |entry| {
+                let changed = entry.state.adoptable != adoptable;
+                entry.state.adoptable = adoptable;
                 if entry.answered > started {
                     return false;
                 }
@@ -160,7 +200,7 @@ impl Audit {
                     is_complete,
                     stores_digest: traits.stores_digest,
                 };
-                listed(entry, listing, &nodes, started)
+                listed(entry, listing, &nodes, started) || changed
             });
             if changed {
                 self.handles.queue.add(Name::clone(&service.key), Priority::Routine);
@@ -168,36 +208,53 @@ impl Audit {
         }
         let orphans: Vec<LoadBalancer> = of_owner.into_values().flatten().collect();
         self.handles.reports.orphans(&orphans);
-        orphans.len()
+        let count = orphans.len();
+        self.see(orphans, Listed { all, is_complete, started });
+        count
     }
 
-    /// Looks for load balancers that another controller has made for Services that have none.
-    async fn find_adoptable(&self, balancers: &dyn LoadBalancers) -> Result<(), CloudError> {
-        let mut lacking: HashMap<(String, String), std::sync::Arc<Service>> = HashMap::new();
-        for service in self.concerned().into_iter().filter(|service| service.has_finalizer) {
-            let has_none =
-                self.handles.balancers.with(&service, |entry| entry.state.known == Known::Absent);
-            if has_none {
-                let (namespace, name) = service.names();
-                lacking.insert((namespace.to_owned(), name.to_owned()), service);
-            }
+    /// Passes on which load balancers have no Service of any type.
+    fn see(&self, mut orphans: Vec<LoadBalancer>, listed: Listed) {
+        let (services, mut known) = (&self.handles.services, HashSet::new());
+        if !orphans.is_empty() {
+            known.extend(services.list().into_iter().map(|service| service.uid.clone()));
         }
-        if lacking.is_empty() {
-            return Ok(());
-        }
-        let list = self.list(balancers, Scope::All, Depth::Summary).await?;
-        for balancer in list.load_balancers {
-            let (Title::Adoptable { why }, Some(Owner { namespace, name, .. })) =
-                (&balancer.title, &balancer.owner)
-            else {
-                continue;
-            };
-            let Some(service) = lacking.get(&(namespace.clone(), name.clone())) else { continue };
-            self.handles.balancers.with(service, |entry| {
-                entry.state.adoptable = Some((balancer.id.clone(), why.clone()));
+        let is_known = |owner: &Owner| known.contains(&*owner.uid);
+        orphans.retain(|one| !one.owner.as_ref().is_some_and(is_known));
+        let sight = Sight {
+            cluster: &self.handles.cluster,
+            orphans: &orphans,
+            all: listed.all,
+            services: if services.is_synced() { services.len() } else { 0 },
+            is_complete: listed.is_complete,
+        };
+        self.handles.orphans.lock().listed(listed.started, sight);
+        self.handles.deletions.wake();
+    }
+
+    /// What another controller has made for the Services that have no load balancer in this list:
+    /// once, and again as long as a Service waits to adopt it.
+    async fn adoptable(
+        &self,
+        balancers: &dyn LoadBalancers,
+        list: &LoadBalancerList,
+        is_first: bool,
+    ) -> Result<Adoptables, CloudError> {
+        let mut lacking = without_load_balancer(self.concerned(), list);
+        if !is_first {
+            lacking.retain(|service| {
+                self.handles.balancers.with(service, |entry| entry.state.adoptable.is_some())
             });
         }
-        Ok(())
+        // A cluster that was rebuilt has no load balancer and, so far, no Service.
+        if lacking.is_empty() && !(is_first && list.load_balancers.is_empty()) {
+            return Ok(Adoptables::new());
+        }
+        let all = self.list(balancers, Scope::All, Depth::Summary).await?;
+        if is_first {
+            report::adoptable(&all.load_balancers);
+        }
+        Ok(adoptables(&lacking, &all.load_balancers))
     }
 
     /// Reads the members of load balancers where they are not known, or were read too long ago:
@@ -255,6 +312,13 @@ impl Audit {
         });
         self.handles.queue.add(Name::clone(name), Priority::Routine);
     }
+}
+
+/// What a list has shown of this cluster.
+struct Listed {
+    all: usize,
+    is_complete: bool,
+    started: At,
 }
 
 /// What a list has shown of one Service.

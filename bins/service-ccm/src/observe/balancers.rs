@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::{
     metrics,
     plan::{
-        CallKind, Known, State,
+        CallKind, Known, List, State,
         members::{Departures, Membership},
     },
 };
@@ -24,9 +24,8 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Balancers {
     entries: Mutex<HashMap<Name, Entry>>,
-    /// Whether a complete list of the cluster's load balancers has been compared since this
-    /// process leads.
-    listed: AtomicBool,
+    /// What the list of the cluster's load balancers has shown since this process leads.
+    list: Mutex<List>,
     /// When this process began to lead, and the members that had left before.
     inherited: Mutex<(At, Departures)>,
     /// Whether members may have left since [`Balancers::departures`] was called.
@@ -80,7 +79,7 @@ impl Balancers {
         *self.inherited.lock() = (now, left);
     }
 
-    /// Records that members may leave.
+    /// Records that members may leave, or that orphans are deleted.
     pub(crate) fn set_departures(&self) {
         self.has_departures.store(true, Ordering::Release);
     }
@@ -108,14 +107,14 @@ impl Balancers {
         self.entries.lock().remove(name);
     }
 
-    /// Whether a list has been compared.
-    pub(crate) fn is_listed(&self) -> bool {
-        self.listed.load(Ordering::Acquire)
+    /// What is known of the list.
+    pub(crate) fn list(&self) -> List {
+        *self.list.lock()
     }
 
-    /// Records that a list has been compared, or that there is none to wait for.
-    pub(crate) fn set_listed(&self) {
-        self.listed.store(true, Ordering::Release);
+    /// Records what is known of the list.
+    pub(crate) fn set_list(&self, list: List) {
+        *self.list.lock() = list;
     }
 
     /// The number of load balancers in each state.

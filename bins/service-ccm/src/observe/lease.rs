@@ -1,23 +1,43 @@
-//! The annotations of the Lease: which members have left, for the next leader, so that a change of
-//! leader gives no new budget; and what a user approves for many Services at once.
+//! The annotations of the Lease: which members have left and which orphans were deleted, for the next
+//! leader, so that a change of leader gives no new budget; and what a user approves for many Services at once.
 
 use std::time::Duration;
 
-use ccm_controller::{brake::approval::SetApproval, handover, queue::Priority};
+use ccm_controller::{
+    brake::{Window, approval::SetApproval},
+    handover,
+    queue::Priority,
+};
 use ccm_objects::Shared as Name;
 use ccm_runtime::leadership::LeaseAnnotations;
+use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::Handles;
-use crate::plan::members::Departures;
+use crate::plan::{
+    members::Departures,
+    orphans::{BUDGET, Orphans},
+};
 
 /// The time between two looks: that between two renewals of the Lease.
 const PERIOD: Duration = Duration::from_secs(2);
 
+/// What a leader leaves to the next one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Left {
+    #[serde(flatten)]
+    members: Departures,
+    /// The load balancers without a Service that were deleted.
+    #[serde(default)]
+    orphans: Window,
+}
+
 /// Takes over what the last leader has left.
 pub(crate) fn take_over(handles: &Handles, lease: &LeaseAnnotations) {
-    handles.balancers.inherit(handles.timeline.now(), handover::found(lease));
+    let (now, left) = (handles.timeline.now(), handover::found::<Left>(lease));
+    handles.balancers.inherit(now, left.members);
+    *handles.orphans.lock() = Orphans::resume(now, left.orphans);
     // What is still in the window is to be left to the leader after this one as well.
     handles.balancers.set_departures();
 }
@@ -63,11 +83,14 @@ fn approve(handles: &Handles, approval: Option<SetApproval>) {
     }
 }
 
-/// Leaves to the next leader which members have left lately.
+/// Leaves to the next leader which members have left lately, and which orphans were deleted.
 fn leave(handles: &Handles, lease: &LeaseAnnotations) {
     let window = handles.settings.borrow().load_balancer_member_loss_window;
-    let Some(left) = handles.balancers.departures(handles.timeline.now() - window) else { return };
-    if left != Departures::default() {
+    let now = handles.timeline.now();
+    let Some(members) = handles.balancers.departures(now - window) else { return };
+    let orphans = handles.orphans.lock().window(now - BUDGET.window);
+    let left = Left { members, orphans };
+    if left != Left::default() {
         // They leave the window in time.
         handles.balancers.set_departures();
     }

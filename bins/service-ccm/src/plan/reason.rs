@@ -79,6 +79,13 @@ reasons! {
 }
 
 impl Reason {
+    /// Whether another message counts as a change: it names another mistake of the user, or
+    /// another load balancer to adopt.
+    pub fn words_count(self) -> bool {
+        use Reason::{InvalidConfiguration, PartlyProvisioned, WaitingForAdoption};
+        matches!(self, InvalidConfiguration | PartlyProvisioned | WaitingForAdoption)
+    }
+
     /// The reason for an error of the cloud.
     pub fn of(kind: ErrorKind) -> Self {
         match kind {

@@ -58,7 +58,8 @@ pub struct Wished {
 
 /// The difference between a Service and what it is to show. A condition is written when its status
 /// changes. If only its reason does, it is written at most once in 30 s since `written`, or along
-/// with something else. The message alone is no difference: it may quote a request ID.
+/// with something else. The message alone is a difference only where it says what a user is to do:
+/// others may quote a request ID.
 pub fn difference(
     service: &Service,
     wished: &Wished,
@@ -80,7 +81,10 @@ pub fn difference(
     let conditions = wished.conditions.iter().filter_map(|(reason, message)| {
         let old = service.condition(reason.condition());
         let moves = old.is_none_or(|old| &*old.status != reason.status());
-        let differs = old.is_none_or(|old| &*old.reason != reason.as_str());
+        let differs = old.is_none_or(|old| {
+            let has_other_words = reason.words_count() && *old.message != **message;
+            &*old.reason != reason.as_str() || has_other_words
+        });
         (moves || differs && may_rewrite).then(|| NewCondition {
             reason: *reason,
             message: message.clone(),
@@ -161,6 +165,27 @@ mod tests {
         }
         let change = difference(&throttled, &wished(Reason::Provisioned), None, at(0));
         assert!(change.conditions[0].moves, "its status changes");
+    }
+
+    /// A user who corrects one of two mistakes is to see the other one.
+    #[test]
+    fn another_mistake_is_shown_and_another_request_id_is_not() {
+        for (reason, writes) in [
+            (Reason::InvalidConfiguration, true),
+            (Reason::PartlyProvisioned, true),
+            (Reason::WaitingForAdoption, true),
+            (Reason::Throttled, false),
+            (Reason::CloudUnavailable, false),
+        ] {
+            let mut service = service(Some(reason));
+            let details = service.details.as_mut().expect("details");
+            details.conditions[0].message = "m".into();
+            assert!(difference(&service, &wished(reason), None, at(0)).is_empty(), "{reason:?}");
+            let other = Wished { conditions: vec![(reason, "n".to_owned())], ..Wished::default() };
+            let change = difference(&service, &other, None, at(0));
+            assert_eq!(!change.is_empty(), writes, "{reason:?}");
+            assert!(difference(&service, &other, Some(at(0)), at(29)).is_empty(), "{reason:?}");
+        }
     }
 
     #[test]

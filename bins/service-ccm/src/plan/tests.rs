@@ -1,6 +1,6 @@
 //! The next step for one Service, as a table.
 
-use ccm_cloud::{ClusterId, Ingress, IngressAddress, IpMode, Owner, Waiting};
+use ccm_cloud::{ClusterId, Ingress, IngressAddress, IpMode, LoadBalancer, Owner, Waiting};
 use ccm_objects::{ServiceCondition, ServiceDetails, ServicePort};
 
 use super::{eligible::NodeSet, front_end::desired, members::Membership, reason::Reason, *};
@@ -91,7 +91,7 @@ fn pending(call: CallKind, check_at: u64) -> Pending {
 /// A call that failed and is made again at 200 s.
 fn failed(call: CallKind, digest: Option<Digest>, kind: ErrorKind) -> Vec<Failed> {
     let error = CloudError::new(kind, "no");
-    vec![Failed { call, digest, error, times: 1, retry_at: at(200) }]
+    vec![Failed { call, digest, adopt: None, error, times: 1, retry_at: at(200) }]
 }
 
 /// The plan at this time, with members as they are to be, and with changes of the view.
@@ -124,7 +124,7 @@ fn planned_with(
         members_known: true,
         adopts: false,
         traits: &traits,
-        list_awaited: false,
+        list: List::Compared,
         now: at(now),
     };
     change(&mut view);
@@ -221,19 +221,20 @@ fn a_class_that_is_not_served_is_cleaned_up_only_if_the_load_balancer_is_ours() 
     assert_eq!(step(&other, &there(&service())), Plan::Next(Step::Delete));
     // A Service that got a class while nobody looked.
     assert_eq!(step(&classed(), &there(&service())), Plan::Next(Step::Delete));
-    let awaited = planned(&classed(), &State::default(), 0, |view| view.list_awaited = true);
+    let awaited = planned(&classed(), &State::default(), 0, |view| view.list = List::Awaited);
     assert_eq!(awaited, Plan::Waits);
 }
 
 #[test]
 fn a_known_service_waits_for_the_first_list_and_a_new_one_does_not() {
-    let wait =
-        |service: &Service| planned(service, &State::default(), 0, |view| view.list_awaited = true);
+    let wait = |service: &Service| {
+        planned(service, &State::default(), 0, |view| view.list = List::Awaited)
+    };
     assert_eq!(wait(&service()), Plan::Waits);
     assert_eq!(wait(&Service { has_finalizer: false, ..service() }), Plan::Next(Step::Protect));
     // It was protected a moment ago, and the list has not come yet.
     let state = State { known: Known::Absent, ..State::default() };
-    let plan = planned(&service(), &state, 0, |view| view.list_awaited = true);
+    let plan = planned(&service(), &state, 0, |view| view.list = List::Awaited);
     assert!(is_ensure(&plan));
 }
 
@@ -361,6 +362,15 @@ fn a_provider_without_list_and_digest_is_not_called_if_the_service_has_the_diges
     let details = service.details.as_mut().expect("details");
     details.annotations.insert(DIGEST.into(), digest.as_str().into());
     assert!(!is_ensure(&step(&service, &state)));
+}
+
+#[test]
+fn what_no_list_shows_is_called_when_it_is_to_be_looked_at() {
+    let service = service();
+    let mut state = there(&service);
+    assert!(!is_ensure(&step(&service, &state)));
+    state.look = true;
+    assert!(is_ensure(&step(&service, &state)));
 }
 
 #[test]

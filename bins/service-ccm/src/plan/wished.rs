@@ -65,8 +65,7 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
         return Some((Reason::LoadBalancerFailed, text));
     }
     if let Some((id, why)) = &view.state.adoptable
-        && view.state.known == Known::Absent
-        && !view.adopts
+        && view.state.waits_for_adoption(view)
     {
         let text = format!(
             "load balancer {id} was made by another controller ({why}); adopt it with the annotation {ADOPT}={id}"

@@ -25,6 +25,9 @@ fn defaults_are_the_documented_ones() {
             .map(str::to_owned)
             .into(),
         load_balancer_audit_period: Duration::from_mins(5),
+        load_balancer_look_period: Duration::from_hours(24),
+        orphaned_load_balancers: Policy::Report,
+        orphan_confirmation_period: Duration::from_mins(15),
         adopt_load_balancers: false,
         cloud_call_timeout: Duration::from_secs(30),
         cluster_uid: String::new(),
@@ -42,6 +45,9 @@ fn values_that_would_do_nothing_or_harm_are_refused() {
         ("--load-balancer-member-loss-window=0s", ["member-loss-window", "at least 1s"]),
         ("--load-balancer-member-loss=many", ["load-balancer-member-loss", "many"]),
         ("--load-balancer-audit-period=9s", ["load-balancer-audit-period", "at least 10s"]),
+        ("--load-balancer-look-period=59m", ["load-balancer-look-period", "0s, or at least 1h"]),
+        ("--orphaned-load-balancers=keep", ["orphaned-load-balancers", "report or delete"]),
+        ("--orphan-confirmation-period=0s", ["orphan-confirmation-period", "at least 1s"]),
         ("--cloud-call-timeout=11m", ["cloud-call-timeout", "from 1s to 10m"]),
     ] {
         let error = read(&[argument]).expect_err(argument);

@@ -16,17 +16,22 @@ use crate::world::{NODES, Variant, World};
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// Longer than any wait of a controller that has no trouble.
-const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 impl World {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::start(1, Variant::default()).await
     }
 
-    fn create(&self, number: usize) {
+    pub(crate) fn create(&self, number: usize) {
+        self.create_with(number, json!({}));
+    }
+
+    pub(crate) fn create_with(&self, number: usize, annotations: Value) {
+        let name = format!("web-{number}");
         let service = json!({
             "apiVersion": "v1", "kind": "Service",
-            "metadata": {"name": format!("web-{number}"), "namespace": "default"},
+            "metadata": {"name": name, "namespace": "default", "annotations": annotations},
             "spec": {"type": "LoadBalancer", "ports": [
                 {"port": 80, "protocol": "TCP", "nodePort": 30080 + number}]},
         });
@@ -34,7 +39,7 @@ impl World {
     }
 
     /// Creates these Services and waits for their addresses.
-    async fn with_services(numbers: std::ops::Range<usize>) -> Self {
+    pub(crate) async fn with_services(numbers: std::ops::Range<usize>) -> Self {
         let world = Self::new().await;
         numbers.clone().for_each(|number| world.create(number));
         sleep(SOON).await;
@@ -43,7 +48,7 @@ impl World {
         world
     }
 
-    fn patch(&self, number: usize, patch: Value) {
+    pub(crate) fn patch(&self, number: usize, patch: Value) {
         let key = Self::service_key(number);
         self.api.patch("services", &key, "", PatchKind::Merge, patch).unwrap();
     }
@@ -52,11 +57,11 @@ impl World {
         self.patch(number, json!({"spec": {"type": kind}}));
     }
 
-    fn delete(&self, number: usize) {
+    pub(crate) fn delete(&self, number: usize) {
         self.api.delete("services", &Self::service_key(number)).unwrap();
     }
 
-    fn has_address(&self, number: usize) -> bool {
+    pub(crate) fn has_address(&self, number: usize) -> bool {
         let service = self.service(number).unwrap();
         !service["status"]["loadBalancer"]["ingress"][0]["ip"].is_null()
     }
@@ -346,4 +351,35 @@ async fn a_deletion_is_one_call_even_if_the_finalizer_cannot_be_removed_at_once(
     sleep(2 * SOON).await;
     assert!(world.service(0).is_none());
     assert_eq!(world.cloud.calls().load_balancers.delete, 1);
+}
+
+/// `/plan` says what waits for its retry, and why.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_failed_is_on_the_page_as_held_until_it_is_repeated() {
+    let world = World::with_services(0..3).await;
+    let error = |kind| Trouble::Fail(CloudError::new(kind, "the cloud's words"));
+    let faults = world.cloud.faults();
+    faults.add(on(Operation::DeleteLoadBalancers, 0, error(ErrorKind::Unavailable)));
+    faults.add(on(Operation::SetMembers, 1, error(ErrorKind::Forbidden)));
+    faults.add(on(Operation::EnsureLoadBalancers, 2, error(ErrorKind::Invalid)));
+    world.delete(0);
+    world.add_node(NODES);
+    world.patch(2, json!({"metadata": {"annotations": {"sim/note": "other"}}}));
+    sleep(SOON).await;
+    let plans = world.plans();
+    assert!(plans.contains("held: 1 delete, 1 ensure, 1 set-members"), "{plans}");
+    for text in [
+        "delete (the Service has no load balancer any more), held: failed ",
+        ", retry at 20",
+        "unavailable: the cloud's words",
+        "13 members, 0 leave (the nodes have changed), held: failed ",
+        "held: the cloud refuses it until the Service changes: invalid: the cloud's words",
+    ] {
+        assert!(plans.contains(text), "{text:?} is not in {plans}");
+    }
+    faults.clear();
+    world.patch(2, json!({"metadata": {"annotations": {"sim/note": null}}}));
+    sleep(Duration::from_mins(10)).await;
+    let plans = world.plans();
+    assert!(plans.contains("objects: 0"), "{plans}");
 }

@@ -1,10 +1,14 @@
 //! The program without one of its protections: the same histories find each.
 
+use tokio::time::sleep;
+
 use crate::{
-    HISTORIES, play,
-    rules::Rule,
+    HISTORIES,
+    cases::SOON,
+    play,
+    rules::{Rule, Rules},
     without::Without::{self, *},
-    world::Variant,
+    world::{Variant, World},
 };
 
 /// Plays histories until this rule is broken. The program as it is breaks none in the same ones.
@@ -72,7 +76,20 @@ async fn ownership_by_name() {
 
 #[tokio::test(start_paused = true)]
 async fn adoption_without_a_request() {
-    settings_are_found(&["--adopt-load-balancers=true"], Rule::Foreign).await;
+    // A random history seldom has something to adopt.
+    for (arguments, is_broken) in [(&[][..], false), (&["--adopt-load-balancers=true"][..], true)] {
+        let mut world = World::start(1, Variant { arguments, ..Variant::default() }).await;
+        world.create(0);
+        sleep(SOON).await;
+        let mut rules = Rules::new(&world);
+        world.stop();
+        world.cloud.balancers().remove(&world.ours()[0].id);
+        world.restart().await;
+        sleep(SOON).await;
+        rules.look(&world);
+        let broken = world.broken.take();
+        assert_eq!(broken.iter().any(|(rule, _)| *rule == Rule::Foreign), is_broken, "{broken:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

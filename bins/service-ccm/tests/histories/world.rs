@@ -14,7 +14,7 @@ use ccm_runtime::{
     leadership::{Eligibility, Leadership},
     metrics::Metrics,
     plans::{Mode, Plans},
-    program::{Context, Program as _, load},
+    program::{Context, Loaded, Program as _, load},
     supervisor::Supervisor,
 };
 use ccm_settings::Invocation;
@@ -65,6 +65,7 @@ pub(crate) struct Variant {
 /// A process: what it has published, what it leaves to the next one, and its end.
 struct Running {
     metrics: Metrics,
+    plans: Plans,
     settings: watch::Sender<Arc<ServiceSettings>>,
     leadership: Leadership,
     _end: DropGuard,
@@ -153,16 +154,12 @@ impl World {
             metrics: Arc::new(RestMetrics::default()),
         };
         let clients = Clients::in_process(self.api.service(), &config).unwrap();
-        let mut invocation = Invocation::with_arguments([
-            "--cloud-provider=sim",
-            &format!("--cluster-uid={CLUSTER}"),
-        ]);
-        invocation.arguments.extend(self.variant.arguments.iter().map(Into::into));
-        let settings = load::<ServiceCcm>(&invocation).unwrap();
+        let settings = settings(self.variant);
         let (metrics, token) = (Metrics::new(), CancellationToken::new());
         let (events, writer) =
             EventRecorder::new(clients.events.clone(), "test", EventMetrics::default());
         let own = watch::Sender::new(Arc::clone(&settings.own));
+        let plans = Plans::new(Mode::Control, &metrics);
         let watched = Watched {
             cloud: self.cloud.clone(),
             api: Arc::clone(&self.api),
@@ -178,7 +175,7 @@ impl World {
             leadership: leadership.clone(),
             eligibility: Eligibility::default(),
             events,
-            plans: Plans::new(Mode::Control, &metrics),
+            plans: plans.clone(),
             settings: own.subscribe(),
             common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
             metrics: metrics.clone(),
@@ -190,7 +187,17 @@ impl World {
         let program = Arc::new(ServiceCcm::prepare(&context).await.unwrap());
         program.lead(&context);
         let end = token.drop_guard();
-        self.running = Some(Running { metrics, settings: own, leadership, _end: end });
+        self.running = Some(Running { metrics, plans, settings: own, leadership, _end: end });
+    }
+
+    /// Ends the process without an order.
+    pub(crate) fn stop(&mut self) {
+        self.running = None;
+    }
+
+    /// The page `/plan`.
+    pub(crate) fn plans(&self) -> String {
+        self.running.as_ref().unwrap().plans.text(None)
     }
 
     /// Changes settings as a new file does.
@@ -242,12 +249,25 @@ impl World {
         all
     }
 
+    /// A sample of `/metrics` that counts something.
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        self.metric(name).to_string().parse().unwrap()
+    }
+
     /// The sample of `/metrics` of this name.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let text = self.running.as_ref().unwrap().metrics.encode().unwrap();
         let sample = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
         sample.trim().parse().unwrap()
     }
+}
+
+/// The settings of a variant.
+pub(crate) fn settings(variant: Variant) -> Loaded<ServiceCcm> {
+    let mut invocation =
+        Invocation::with_arguments(["--cloud-provider=sim", &format!("--cluster-uid={CLUSTER}")]);
+    invocation.arguments.extend(variant.arguments.iter().map(Into::into));
+    load::<ServiceCcm>(&invocation).unwrap()
 }
 
 fn is_ours(balancer: &SimBalancer) -> bool {

@@ -1,0 +1,352 @@
+//! Which load balancers without a Service are deleted, and when: pure.
+//!
+//! Such an *orphan* is deleted only
+//!
+//! * if the [`Policy`] says so;
+//! * if it is this cluster's by its owner's record, and the record names a Service;
+//! * if it was **seen twice**: on at least two complete lists, the first and the last of them
+//!   [`Rules::confirmation`] apart, both compared by this leader, and no Service of that UID was
+//!   known either time;
+//! * if the kit's **brake** allows it: there are Services, most load balancers have one, and
+//!   fewer than [`BUDGET`] were deleted within its window;
+//! * if right before the call the API server itself says that the Service does not exist
+//!   ([`is_gone`]).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
+
+use ccm_base::{At, Backoff};
+use ccm_cloud::{ClusterId, LoadBalancer, Owner, Title};
+use ccm_controller::brake::{Brake, Breaker, Budget, Hold, Limit, Window, is_mass};
+use ccm_objects::Service;
+use serde::Serialize;
+
+/// How many orphans are deleted at most: at least 3.
+pub const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: Duration::from_mins(10) };
+/// More orphans than this percentage of the cluster's load balancers, and at least 3, are not
+/// believed.
+const MOST: usize = 50;
+/// The back-off after an attempt that failed.
+const RETRY: Backoff = Backoff { first: Duration::from_mins(1), longest: Duration::from_hours(1) };
+
+/// What is done about orphans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Policy {
+    /// They are reported.
+    #[default]
+    Report,
+    /// They are reported, and deleted with a proof.
+    Delete,
+}
+
+/// The settings about orphans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// `--orphaned-load-balancers`.
+    pub policy: Policy,
+    /// `--orphan-confirmation-period`.
+    pub confirmation: Duration,
+}
+
+/// Why the last complete list is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Implausible {
+    /// The API server shows no Service of any type, although each cluster has one.
+    NoServices,
+    /// Most load balancers have no Service, as after a restore from an old backup.
+    Most,
+}
+
+impl fmt::Display for Implausible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoServices => "the API server shows no Service at all",
+            Self::Most => "most load balancers of this cluster have no Service",
+        })
+    }
+}
+
+/// A list of the cluster's load balancers, compared with the Services.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight<'a> {
+    /// This cluster.
+    pub cluster: &'a ClusterId,
+    /// The load balancers of whose owner no Service is known, of no type.
+    pub orphans: &'a [LoadBalancer],
+    /// The number of load balancers of this cluster.
+    pub all: usize,
+    /// The number of Services of any type.
+    pub services: usize,
+    /// Whether all entries of the list could be read.
+    pub is_complete: bool,
+}
+
+/// A load balancer without a Service.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Orphan {
+    /// Its ID in the cloud.
+    pub id: String,
+    /// Its name there.
+    pub name: String,
+    /// The owner recorded with it.
+    pub owner: Owner,
+    /// When it was made, if the cloud says so.
+    pub made: Option<At>,
+    /// What keeping it costs, if the cloud says so.
+    pub cost: Option<String>,
+    /// The first and the last complete list that has shown it, and how many have.
+    first: At,
+    last: At,
+    lists: u32,
+    /// What came of the last attempt to delete it.
+    attempt: Option<Attempt>,
+    /// Whether its deletion was called for: then only the answer to a call says that it has ended.
+    is_called: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Attempt {
+    outcome: String,
+    until: At,
+    failures: u32,
+}
+
+/// What is to be done about an orphan now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It is deleted, once the API server has confirmed it.
+    Due {
+        /// Whether the owner has another load balancer, which is deleted later.
+        is_duplicate: bool,
+    },
+    /// It is only reported.
+    Reported,
+    /// It has not been seen for long enough. At the earliest at this time.
+    Unproven(At),
+    /// Another load balancer of its owner is deleted first.
+    After,
+    /// The cloud works on its deletion: on what, and when to look again.
+    Works(String, At),
+    /// The last attempt has failed; the next one comes at this time.
+    Failed(String, At),
+    /// The last list is not plausible.
+    Implausible(Implausible),
+    /// The budget is used up, until this time.
+    Budget(Option<At>),
+}
+
+impl Verdict {
+    /// Why it is not deleted now.
+    pub fn why_not(&self) -> Option<String> {
+        Some(match self {
+            Self::Due { .. } => return None,
+            Self::Reported => "--orphaned-load-balancers is report".to_owned(),
+            Self::Unproven(until) => {
+                format!("not before a complete list shows it at {until} or later")
+            }
+            Self::After => "another load balancer of the same owner is deleted first".to_owned(),
+            Self::Works(what, _) => format!("it is being deleted: {what}"),
+            Self::Failed(why, until) => format!("{why}; next attempt at {until}"),
+            Self::Implausible(cause) => cause.to_string(),
+            Self::Budget(until) => Hold::Budget { until: *until }.to_string(),
+        })
+    }
+
+    /// Whether the brake holds it, or its deletion has failed: a person should look.
+    pub const fn is_held(&self) -> bool {
+        matches!(self, Self::Implausible(_) | Self::Budget(_) | Self::Failed(..))
+    }
+
+    /// When it may be another one without another list.
+    pub const fn until(&self) -> Option<At> {
+        match self {
+            Self::Works(_, until) | Self::Failed(_, until) | Self::Budget(Some(until)) => {
+                Some(*until)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The orphans as this leader has seen them.
+#[derive(Debug, Default)]
+pub struct Orphans {
+    /// By ID.
+    seen: BTreeMap<String, Orphan>,
+    /// The number of load balancers of this cluster on the last complete list.
+    all: usize,
+    brake: Brake<Implausible>,
+}
+
+impl Orphans {
+    /// None seen, with the deletions of the last leader.
+    pub fn resume(now: At, window: Window) -> Self {
+        Self { brake: Brake::resume(now, window), ..Self::default() }
+    }
+
+    /// The deletions after this time, to be left to the next leader.
+    pub fn window(&self, since: At) -> Window {
+        self.brake.window().after(since).map(|(at, id)| (at, id.into())).collect()
+    }
+
+    /// Applies a list that was begun at this time. One that is not complete shows nothing of what
+    /// it lacks, and proves nothing.
+    pub fn listed(&mut self, at: At, sight: Sight<'_>) {
+        if !sight.is_complete {
+            return;
+        }
+        let mut before = std::mem::take(&mut self.seen);
+        let cause = if sight.services == 0 {
+            Some(Implausible::NoServices)
+        } else {
+            is_mass(sight.orphans.len(), sight.all, MOST).then_some(Implausible::Most)
+        };
+        self.brake.observe(at, cause);
+        self.all = sight.all;
+        for balancer in sight.orphans {
+            let Some(owner) = owner_of(balancer, sight.cluster) else { continue };
+            let known = before.remove(&balancer.id).filter(|known| known.owner.is(owner));
+            let mut orphan = known.unwrap_or_else(|| Orphan::new(at, balancer, owner));
+            orphan.cost.clone_from(&balancer.cost);
+            // Without any Service the view of the API server is not one to judge by.
+            if sight.services > 0 {
+                if orphan.lists == 0 {
+                    orphan.first = at;
+                }
+                orphan.last = at;
+                orphan.lists += 1;
+            }
+            self.seen.insert(balancer.id.clone(), orphan);
+        }
+        self.seen.extend(before.into_iter().filter(|(_, orphan)| orphan.is_called));
+    }
+
+    /// What is to be done about each orphan now. Those that are due are charged to the budget.
+    pub fn decide(&mut self, now: At, rules: Rules) -> Vec<(Orphan, Verdict)> {
+        let mut of_owner: BTreeMap<String, usize> = BTreeMap::new();
+        for orphan in self.seen.values() {
+            *of_owner.entry(orphan.owner.uid.clone()).or_default() += 1;
+        }
+        let mut busy: BTreeSet<&str> = BTreeSet::new();
+        let mut decided = Vec::new();
+        for orphan in self.seen.values() {
+            let verdict = match orphan.waits(now, rules) {
+                Some(verdict) => verdict,
+                None if busy.contains(&*orphan.owner.uid) => Verdict::After,
+                None => match self.brake.request(now, &orphan.id, self.all, BUDGET) {
+                    Ok(()) => {
+                        busy.insert(&orphan.owner.uid);
+                        Verdict::Due { is_duplicate: of_owner[&orphan.owner.uid] > 1 }
+                    }
+                    Err(Hold::Budget { until }) => Verdict::Budget(until),
+                    Err(Hold::Breaker) => Verdict::Implausible(match self.brake.breaker() {
+                        Breaker::Open { cause, .. } => *cause,
+                        Breaker::Closed => Implausible::Most,
+                    }),
+                },
+            };
+            decided.push((orphan.clone(), verdict));
+        }
+        decided
+    }
+
+    /// It does not exist any more.
+    pub fn ended(&mut self, id: &str) {
+        self.seen.remove(id);
+    }
+
+    /// Its Service exists: it is no orphan, and nothing was deleted.
+    pub fn refuted(&mut self, id: &str) {
+        self.seen.remove(id);
+        self.brake.release(id);
+    }
+
+    /// The API server gave no answer about its Service: nothing was deleted.
+    pub fn unconfirmed(&mut self, now: At, id: &str, why: String) {
+        self.brake.release(id);
+        self.put_off(now, id, why);
+    }
+
+    /// The cloud works on it, until this time at least.
+    pub fn works(&mut self, id: &str, what: String, until: At) {
+        if let Some(orphan) = self.seen.get_mut(id) {
+            orphan.attempt = Some(Attempt { outcome: what, until, failures: 0 });
+            orphan.is_called = true;
+        }
+    }
+
+    /// The call failed; it may have deleted something.
+    pub fn failed(&mut self, now: At, id: &str, why: String) {
+        self.put_off(now, id, why);
+        if let Some(orphan) = self.seen.get_mut(id) {
+            orphan.is_called = true;
+        }
+    }
+
+    fn put_off(&mut self, now: At, id: &str, why: String) {
+        if let Some(orphan) = self.seen.get_mut(id) {
+            let failures = orphan.attempt.as_ref().map_or(0, |last| last.failures) + 1;
+            let until = now + RETRY.after(failures);
+            orphan.attempt = Some(Attempt { outcome: why, until, failures });
+        }
+    }
+}
+
+impl Orphan {
+    fn new(at: At, balancer: &LoadBalancer, owner: &Owner) -> Self {
+        Self {
+            id: balancer.id.clone(),
+            name: balancer.name.clone(),
+            owner: owner.clone(),
+            made: balancer.age.map(|age| at - age),
+            cost: None,
+            first: at,
+            last: at,
+            lists: 0,
+            attempt: None,
+            is_called: false,
+        }
+    }
+
+    /// In words: since when it exists, and what it costs.
+    pub fn age_and_cost(&self) -> String {
+        let made = self.made.map_or("of unknown age".to_owned(), |made| format!("made {made}"));
+        let cost = self.cost.as_deref().unwrap_or("of unknown cost");
+        format!("{made}, {cost}")
+    }
+
+    /// Why it cannot be deleted now, whatever the brake says.
+    fn waits(&self, now: At, rules: Rules) -> Option<Verdict> {
+        if rules.policy == Policy::Report {
+            return Some(Verdict::Reported);
+        }
+        if self.lists < 2 || self.last.since(self.first) < rules.confirmation {
+            return Some(Verdict::Unproven(self.first + rules.confirmation));
+        }
+        let attempt = self.attempt.as_ref().filter(|attempt| now < attempt.until)?;
+        let Attempt { outcome, until, failures } = attempt.clone();
+        let verdict = if failures > 0 { Verdict::Failed } else { Verdict::Works };
+        Some(verdict(outcome, until))
+    }
+}
+
+/// The owner, if the load balancer is its alone, and this cluster's.
+fn owner_of<'a>(balancer: &'a LoadBalancer, cluster: &ClusterId) -> Option<&'a Owner> {
+    let owner = balancer.owner.as_ref()?;
+    let is_ours = balancer.title == Title::Ours && owner.cluster.uid == cluster.uid;
+    let is_named = ![&owner.uid, &owner.namespace, &owner.name].iter().any(|part| part.is_empty());
+    (is_ours && is_named).then_some(owner)
+}
+
+/// Whether the API server's answer about the owner's name shows that the Service is gone: there is
+/// none, or another one.
+pub fn is_gone(owner: &Owner, found: Option<&Service>) -> bool {
+    found.is_none_or(|service| *service.uid != *owner.uid)
+}
+
+#[cfg(test)]
+mod tests;
