@@ -53,6 +53,12 @@ pub trait Program: Send + Sync + Sized + 'static {
     /// once, at startup.
     fn needs(settings: &Self::Settings) -> Vec<Need>;
 
+    /// Why the program has nothing to do with these settings, if so: then it is healthy and idle,
+    /// without watches, Lease and calls to the cloud.
+    fn idle(_settings: &Self::Settings) -> Option<String> {
+        None
+    }
+
     /// Registers the program's own metrics and creates one series per metric and label value.
     /// Called only for the metrics reference, never in a running process.
     fn specimens(metrics: &Metrics);

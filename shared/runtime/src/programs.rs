@@ -64,6 +64,16 @@ pub const SERVICE_CCM: Identity = Identity {
     event_component: "service-controller",
 };
 
+/// Gives each node the routes of its pod CIDRs.
+pub const ROUTE_CCM: Identity = Identity {
+    binary: "route-ccm",
+    controller: "node-route-controller",
+    alias: "route",
+    lease: "route-ccm",
+    port: 10278,
+    event_component: "route_controller",
+};
+
 /// Keeps an annotation of each node in sync with its instance's name: the controller template.
 pub const TEMPLATE_CCM: Identity = Identity {
     binary: "template-ccm",
@@ -92,6 +102,7 @@ pub const ALL: &[Listing] = &[
         shipped: true,
         flags: flags!("service-ccm": value "concurrent-service-syncs"),
     },
+    Listing { identity: ROUTE_CCM, shipped: false, flags: &[] },
     Listing { identity: TEMPLATE_CCM, shipped: false, flags: &[] },
 ];
 

@@ -49,7 +49,7 @@ fn source_files_stay_short() {
 }
 
 /// The folders of the decisions: pure, in whichever program they are.
-const PURE: [&str; 2] = ["plan", "policy"];
+const PURE: [&str; 3] = ["plan", "policy", "ipam"];
 
 /// The folders of `bins/` that hold a controller.
 fn programs() -> Vec<String> {

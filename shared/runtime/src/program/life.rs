@@ -67,8 +67,11 @@ impl<P: Program> Parts<P> {
         elector: Option<Elector>,
         leading: &mut Option<Arc<P>>,
     ) -> Result<(), Failure> {
-        if !self.common.borrow().enabled {
-            let idle = format!("idle: --controllers disables {}", P::IDENTITY.controller);
+        let disabled = || format!("--controllers disables {}", P::IDENTITY.controller);
+        let is_enabled = self.common.borrow().enabled;
+        let why = (!is_enabled).then(disabled).or_else(|| P::idle(&self.own.borrow()));
+        if let Some(why) = why {
+            let idle = format!("idle: {why}");
             tracing::info!("{idle}");
             self.startup.pass(idle);
             pending::<()>().await;

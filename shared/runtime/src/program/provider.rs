@@ -90,6 +90,7 @@ fn offered(cloud: &dyn Cloud, needs: Capability) -> Result<bool, CloudError> {
     match needs {
         Capability::Instances => cloud.instances().map(|offered| offered.is_some()),
         Capability::LoadBalancers => cloud.load_balancers().map(|offered| offered.is_some()),
+        Capability::Routes => cloud.routes().map(|offered| offered.is_some()),
     }
 }
 

@@ -1,0 +1,155 @@
+//! The loop: plans, and sends the calls that follow. It waits for no call.
+
+use std::time::Duration;
+
+use ccm_base::At;
+use ccm_controller::{
+    brake::approval::SetApproval,
+    handover,
+    passes::{Next, Pass},
+};
+use ccm_runtime::leadership::LeaseAnnotations;
+use tokio::sync::mpsc;
+
+use crate::{
+    Handles,
+    execute::page::Published,
+    plan::{Held, Plan, View},
+    report,
+    state::Job,
+};
+
+/// How long to sleep when nothing is due; any change wakes the loop.
+const IDLE: Duration = Duration::from_mins(1);
+/// How often to look for an approval while something is held.
+const APPROVALS: Duration = Duration::from_secs(2);
+
+/// The leader's work.
+pub(crate) struct Controller {
+    handles: Handles,
+    jobs: mpsc::Sender<Job>,
+    lease: LeaseAnnotations,
+    approval: Option<SetApproval>,
+    /// The last text of an approval that cannot be read.
+    invalid: Option<String>,
+    published: Published,
+}
+
+impl Pass for Controller {
+    fn period(&self) -> Duration {
+        self.handles.settings.borrow().route_reconciliation_period
+    }
+
+    async fn pass(&mut self) -> Next {
+        let now = self.handles.timeline.now();
+        if let Some(list) = self.handles.state.lock().list(now) {
+            self.send(list);
+        }
+        let next = self.plan(now);
+        if !self.handles.plans.is_observing() {
+            self.handles.queue_conditions();
+        }
+        let state = self.handles.state.lock();
+        let due = [next, state.next_list(), state.next_condition(now), Some(now + IDLE)];
+        let due = due.into_iter().flatten().min().unwrap_or(now + IDLE);
+        Next::At(self.handles.timeline.instant(due))
+    }
+}
+
+impl Controller {
+    pub(crate) fn new(handles: &Handles, jobs: mpsc::Sender<Job>, lease: LeaseAnnotations) -> Self {
+        Self {
+            handles: handles.clone(),
+            jobs,
+            lease,
+            approval: None,
+            invalid: None,
+            published: Published::default(),
+        }
+    }
+
+    fn send(&self, job: Job) {
+        // The number of jobs is limited by the channel's room.
+        if let Err(error) = self.jobs.try_send(job) {
+            tracing::error!("a call to the cloud cannot be queued: {error}");
+        }
+    }
+
+    /// Plans, and sends what is due. Returns when to plan again. Before the first list there is nothing to plan.
+    fn plan(&mut self, now: At) -> Option<At> {
+        self.read_approval();
+        let handles = self.handles.clone();
+        let traits = handles.routes().map(|routes| routes.traits()).unwrap_or_default();
+        let settings = handles.settings.borrow().clone();
+        let changed = handles.observer.take_changed();
+        let mut state = handles.state.lock();
+        let state = &mut *state;
+        let table = state.table.as_ref()?;
+        let nodes = handles.observer.nodes();
+        state.planner.node_changed(changed.into_iter());
+        let mut plan = handles.observer.with_former(|former| {
+            former.retain(&table.targets());
+            let view = View {
+                nodes: &nodes,
+                table,
+                traits: &traits,
+                cluster: &handles.cluster,
+                cluster_cidrs: &settings.cluster_cidrs(),
+                former,
+                budget: settings.budget(),
+                approval: self.approval.as_ref(),
+            };
+            state.planner.plan(now, &view)
+        });
+        state.planned(now, &mut plan);
+        self.published.routes(&handles.plans, &plan.changes);
+        if !handles.plans.is_observing() {
+            // Before the deletions: the next leader is to know of them even if this one dies.
+            handover::keep(&self.lease, state.planner.window());
+        }
+        let calls = if handles.plans.is_observing() {
+            Vec::new()
+        } else {
+            state.calls(&plan, &traits, self.jobs.capacity().saturating_sub(2))
+        };
+        for job in calls {
+            self.send(job);
+        }
+        self.report(&plan);
+        let approvals = (plan.counts.held > 0).then_some(now + APPROVALS);
+        [plan.next, approvals].into_iter().flatten().min()
+    }
+
+    fn report(&self, plan: &Plan) {
+        let handles = &self.handles;
+        handles.metrics.counted(&plan.counts);
+        if let Some(transition) = plan.breaker {
+            report::breaker(transition);
+        }
+        for (name, problem) in &plan.problems {
+            if let Some(node) = handles.observer.store.get(name) {
+                handles.reports.problem(&node, problem);
+            }
+        }
+        let by_brake = |held: &Option<Held>| matches!(held, Some(Held::Brake(_)));
+        let held = plan.changes.iter().find(|planned| by_brake(&planned.held));
+        let example = held.map(|planned| {
+            let why = planned.held.as_ref().map(ToString::to_string).unwrap_or_default();
+            format!("{} ({}): {why}", planned.words(), planned.why)
+        });
+        handles.reports.held(plan.counts.held, example.as_deref().unwrap_or_default());
+    }
+
+    fn read_approval(&mut self) {
+        match SetApproval::read(|key| self.lease.get(key)) {
+            Ok(approval) => (self.approval, self.invalid) = (approval, None),
+            Err(error) => {
+                let text = error.to_string();
+                if self.invalid.as_ref() != Some(&text) {
+                    tracing::warn!("the Lease approves nothing: {text}");
+                }
+                (self.approval, self.invalid) = (None, Some(text));
+            }
+        }
+    }
+}

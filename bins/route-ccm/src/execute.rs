@@ -1,0 +1,187 @@
+//! Calls to the cloud about routes, and what their answers mean.
+
+pub(crate) mod conditions;
+pub(crate) mod page;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ccm_cloud::{
+    AppliedChange, Call, CloudError, ErrorKind, RouteChange, RouteTarget, Routes, TargetState,
+};
+use ccm_controller::{queue::Priority, workers};
+use ccm_objects::Shared as Name;
+use futures::StreamExt as _;
+use tokio::{sync::mpsc, time::timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Handles, plan::Planned, report, state::Job};
+
+/// How many calls may be under way at once: one that hangs holds up no other.
+pub(crate) const LANES: usize = 8;
+/// How far a call may exceed its own time, for providers that ignore it.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Makes the calls that the controller sends, until the token is cancelled.
+pub(crate) async fn run(handles: Handles, jobs: mpsc::Receiver<Job>, token: CancellationToken) {
+    let work = move |job| {
+        let handles = handles.clone();
+        async move { handles.make(job).await }
+    };
+    workers::pool(workers::received(jobs), || LANES, token, work).await;
+}
+
+impl Handles {
+    async fn make(&self, job: Job) {
+        let routes = self.routes();
+        match job {
+            Job::List => self.list(routes).await,
+            Job::Ask { targets, witnesses } => self.ask(routes, targets, witnesses).await,
+            Job::Apply { batch, base } => self.apply(routes, batch, base).await,
+        }
+        self.passes.wake();
+    }
+
+    fn call(&self, is_urgent: bool) -> Call {
+        let limit = self.settings.borrow().cloud_call_timeout;
+        if is_urgent { Call::waiting(limit) } else { Call::routine(limit) }
+    }
+
+    async fn list(&self, routes: Result<Arc<dyn Routes>, CloudError>) {
+        let answer = match routes {
+            Ok(routes) => {
+                let call = self.call(false);
+                let listed = timeout_at(call.end + GRACE, routes.list(&self.cluster, call));
+                listed.await.unwrap_or_else(|_| Err(late(call)))
+            }
+            Err(error) => Err(error),
+        };
+        self.metrics.listed(answer.as_ref().map(drop));
+        match &answer {
+            Ok(table) => {
+                let (count, malformed) = (table.routes.len(), table.malformed.len());
+                self.health.pass(format!("{count} routes listed"));
+                if let Some(first) = table.malformed.first() {
+                    tracing::warn!(
+                        "{malformed} routes of the cloud cannot be read, first: {first}"
+                    );
+                }
+            }
+            Err(error) => {
+                self.health.fail(format!("cannot list the routes: {error}"));
+                if self.throttle.lock().is_due() {
+                    tracing::warn!(%error, "cannot list the routes, retrying with back-off");
+                }
+            }
+        }
+        let period = self.settings.borrow().route_reconciliation_period;
+        if self.state.lock().listed(self.timeline.now(), answer, period) {
+            tracing::info!("the route table is known");
+        }
+    }
+
+    async fn ask(
+        &self,
+        routes: Result<Arc<dyn Routes>, CloudError>,
+        targets: Vec<RouteTarget>,
+        witnesses: Vec<RouteTarget>,
+    ) {
+        let asked: Vec<RouteTarget> = targets.into_iter().chain(witnesses.clone()).collect();
+        let mut answers: BTreeMap<usize, Result<TargetState, CloudError>> = BTreeMap::new();
+        let call = self.call(false);
+        match &routes {
+            Ok(routes) => {
+                let mut stream = routes.find_targets(&asked, call);
+                while let Ok(Some((place, answer))) =
+                    timeout_at(call.end + GRACE, stream.next()).await
+                {
+                    answers.entry(place).or_insert(answer);
+                }
+            }
+            Err(error) => answers.extend((0..asked.len()).map(|place| (place, Err(error.clone())))),
+        }
+        let answers = asked.into_iter().enumerate().map(|(place, target)| {
+            (target, answers.remove(&place).unwrap_or_else(|| Err(late(call))))
+        });
+        let answers: Vec<_> = answers.collect();
+        let now = self.timeline.now();
+        let mut state = self.state.lock();
+        state.asked();
+        if let Some(witness) = state.planner.answered(now, answers, &witnesses) {
+            tracing::warn!(
+                "the cloud says that {witness} does not exist, which is the target of a node's route: its answers prove nothing"
+            );
+        }
+    }
+
+    async fn apply(
+        &self,
+        routes: Result<Arc<dyn Routes>, CloudError>,
+        batch: Vec<Planned>,
+        base: Option<String>,
+    ) {
+        let routes = match routes {
+            Ok(routes) => routes,
+            Err(error) => {
+                for planned in &batch {
+                    self.applied(planned, &Err(error.clone()), true);
+                }
+                return;
+            }
+        };
+        let changes: Vec<RouteChange> =
+            batch.iter().map(|planned| planned.change.clone()).collect();
+        let replaces = routes.traits().replaces;
+        let is_urgent = batch.iter().any(|planned| planned.node.is_some());
+        let call = self.call(is_urgent);
+        let mut open: Vec<Option<Planned>> = batch.into_iter().map(Some).collect();
+        let mut failures = 0;
+        let mut stream = routes.apply(&self.cluster, &changes, base.as_deref(), call);
+        while let Ok(Some((place, answer))) = timeout_at(call.end + GRACE, stream.next()).await {
+            let Some(planned) = open.get_mut(place).and_then(Option::take) else { continue };
+            failures += usize::from(answer.is_err());
+            self.applied(&planned, &answer, replaces);
+        }
+        for planned in open.into_iter().flatten() {
+            failures += 1;
+            self.applied(&planned, &Err(late(call).that_may_be_done()), replaces);
+        }
+        self.metrics.synced(failures);
+    }
+
+    /// Handles the answer about one change. A node that has all its routes gets its condition at
+    /// once.
+    fn applied(
+        &self,
+        planned: &Planned,
+        answer: &Result<AppliedChange, CloudError>,
+        replaces: bool,
+    ) {
+        let is_complete = self.state.lock().applied(self.timeline.now(), planned, answer);
+        self.metrics.changed(&planned.change, answer.as_ref().map(drop), replaces);
+        let node = planned.node.as_ref();
+        match answer {
+            Ok(_) => {
+                let is_replacement = matches!(planned.change, RouteChange::Replace { .. });
+                report::changed(planned, is_replacement && !replaces);
+            }
+            // Somebody else's change is no failure.
+            Err(error) if error.kind == ErrorKind::Busy => {
+                tracing::debug!(%error, "{}: the table has changed, listing it", planned.words());
+            }
+            Err(error) => {
+                let node = node.and_then(|name| self.observer.store.get(name));
+                self.reports.failed(planned, node.as_deref(), error);
+            }
+        }
+        if let Some(name) = node
+            && (is_complete || answer.is_err())
+        {
+            self.conditions.add(Name::clone(name), Priority::Urgent);
+        }
+    }
+}
+
+fn late(call: Call) -> CloudError {
+    let what = format!("no answer within {} s", call.timeout.as_secs_f64());
+    CloudError::new(ErrorKind::Timeout, what)
+}

@@ -1,0 +1,113 @@
+//! Writes the condition `NetworkUnavailable` of one node after another.
+
+use std::sync::Arc;
+
+use ccm_base::clock;
+use ccm_controller::{
+    queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
+    workers,
+    writer::{Stopped, Writer},
+};
+use ccm_kube::{
+    ApiError,
+    write::{ConditionChange, StatusPatch},
+};
+use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::metrics::Metrics;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Handles,
+    plan::condition::{NETWORK_UNAVAILABLE, Wanted, wanted},
+};
+
+/// The queue's name in its metrics.
+pub(crate) const QUEUE: &str = "route-conditions";
+/// How many conditions are written at once.
+const WRITERS: usize = 16;
+
+/// The nodes whose condition may have to be written.
+pub(crate) fn queue(metrics: &Metrics) -> WorkQueue<Name> {
+    WorkQueue::new(QUEUE, QueueConfig::default(), &QueueMetrics::new(metrics))
+}
+
+/// Writes conditions until the token is cancelled.
+pub(crate) async fn run(handles: Handles, writer: Writer<Node>, token: CancellationToken) {
+    let writer = Arc::new(writer);
+    let queue = handles.conditions.clone();
+    let work = move |name: Name| {
+        let (handles, writer) = (handles.clone(), Arc::clone(&writer));
+        async move { handles.write_condition(&writer, name).await }
+    };
+    workers::by_key(queue, || WRITERS, token, work).await;
+}
+
+impl Handles {
+    /// What the condition of this node is to be, if it is to be written.
+    pub(crate) fn condition(&self, node: &Node) -> Option<Wanted> {
+        let (routes, waited) = self.state.lock().routes_of(self.timeline.now(), &node.name)?;
+        wanted(node, &routes, waited)
+    }
+
+    /// Queues the nodes whose condition is to be written.
+    pub(crate) fn queue_conditions(&self) {
+        let names = self.state.lock().names();
+        for name in names {
+            if let Some(node) = self.observer.store.get(&name)
+                && self.condition(&node).is_some()
+            {
+                self.conditions.add(name, Priority::Routine);
+            }
+        }
+    }
+
+    async fn write_condition(&self, writer: &Writer<Node>, name: Name) {
+        let node = self.observer.store.get(&name);
+        let Some((node, change)) = node
+            .and_then(|node| Some((self.condition(&node)?, node)))
+            .map(|(change, node)| (node, change))
+        else {
+            return self.conditions.forget(&name);
+        };
+        let condition = ConditionChange {
+            kind: NETWORK_UNAVAILABLE,
+            status: change.status,
+            reason: change.reason.to_owned(),
+            message: change.message,
+            last_transition_time: clock::wall(),
+        };
+        let patch = StatusPatch::default().with_condition(&condition);
+        match writer.patch_status(&node, &patch).await {
+            Ok(_) => {
+                self.metrics.written(Ok(()));
+                self.conditions.forget(&name);
+                self.state_written(&node, change.status);
+            }
+            // A term that is only short is extended by the next renewal.
+            Err(Stopped::Lost(lost)) => {
+                tracing::debug!(node = &*name, "not written: {lost}");
+                self.conditions.retry(name);
+            }
+            Err(Stopped::Refused(error)) => {
+                self.metrics.written(Err(&error));
+                match error {
+                    ApiError::NotFound => self.conditions.forget(&name),
+                    ApiError::Conflict => self.conditions.retry(name),
+                    error => {
+                        self.reports.refused(&node, &error);
+                        self.conditions.retry_as(name, error.class());
+                    }
+                }
+            }
+        }
+    }
+
+    /// The time from a node's creation to its first condition "available".
+    fn state_written(&self, node: &Node, status: &str) {
+        let is_first = node.condition(NETWORK_UNAVAILABLE) != Some("False") && status == "False";
+        if is_first && let Some(age) = node.age(clock::wall()) {
+            self.metrics.completed(age);
+        }
+        tracing::info!(node = &*node.name, "node {}: NetworkUnavailable={status}", node.name);
+    }
+}

@@ -1,0 +1,29 @@
+//! Node IPAM: which node gets which pod CIDRs.
+//!
+//! Pure: no clock, no client, no `async`. What is written, read and when is told as values.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `config` | flags to networks and block sizes |
+//! | `allocator` | who holds which blocks: reservations, what nodes show, what is held after their end |
+//! | `blocks`, `intervals` | the blocks of one cluster CIDR |
+//! | `networks` | networks that overlap |
+//! | `rival` | another allocator in the cluster |
+//! | `cloud` | what the cloud has assigned to an instance |
+//! | `problem` | what is wrong, one line each |
+
+mod allocator;
+mod blocks;
+mod cloud;
+mod config;
+mod intervals;
+mod networks;
+mod problem;
+mod rival;
+
+pub use allocator::{Allocator, Held, Hold, Reservation, Seen, Usage, Written};
+pub use cloud::given;
+pub use config::{AllocatorType, ClusterRange, Config, Flags, Listed, cluster_networks};
+pub use networks::family;
+pub use problem::{Exhausted, Problem, Refusal};
+pub use rival::Rival;

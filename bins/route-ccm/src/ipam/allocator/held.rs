@@ -1,0 +1,137 @@
+//! The blocks of nodes that are gone: held until the routes to them are gone, and for a grace time.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use ccm_base::At;
+use ipnet::IpNet;
+
+use super::{Allocator, Gone, Held, Record};
+
+/// How many former nodes are remembered at most.
+const FORMER: usize = 50_000;
+
+impl Allocator {
+    /// The node is gone. Returns those of its pod CIDRs that stay held until the caller says that
+    /// there is no route to them: by [`route_gone`](Self::route_gone), also if there never was one,
+    /// or by [a table without them](Self::routes_are).
+    ///
+    /// Another node of the same name, or with the same blocks, is not affected.
+    pub fn release(&mut self, uid: &str, now: At) -> Vec<IpNet> {
+        let Some((uid, record)) = self.nodes.remove_entry(uid) else { return Vec::new() };
+        self.problems.remove(&uid);
+        let networks = record.networks.clone();
+        if record.is_unwritten() {
+            // Nobody has ever seen these blocks.
+            self.free(&uid, &networks);
+            return Vec::new();
+        }
+        let waiting = if self.hold.routes { networks.to_vec() } else { Vec::new() };
+        if waiting.is_empty() {
+            self.due.insert((now + self.hold.grace, Arc::clone(&uid)));
+        }
+        self.gone.insert(uid, Gone { record, since: now, waiting: waiting.clone() });
+        // Those who shared a network with it may be alone now.
+        networks.iter().for_each(|network| drop(self.examine_holders(*network)));
+        waiting
+    }
+
+    /// There is no route with this destination any more, and none is being made.
+    pub fn route_gone(&mut self, destination: IpNet) {
+        let destination = destination.trunc();
+        if self.routes.as_mut().is_some_and(|routes| routes.remove(&destination)) {
+            self.refresh(destination);
+        }
+        let holders = self.holders.overlapping(destination);
+        let exact = holders.filter(|(network, _)| *network == destination);
+        let uids: Vec<_> = exact.map(|(_, uid)| Arc::clone(uid)).collect();
+        for uid in uids {
+            let Some(gone) = self.gone.get_mut(&uid) else { continue };
+            gone.waiting.retain(|network| *network != destination);
+            if gone.waiting.is_empty() {
+                self.due.insert((gone.since + self.hold.grace, uid));
+            }
+        }
+    }
+
+    /// The destinations of all routes, of whatever owner, in a table that the cloud was asked for
+    /// at `read`. A block with a route in it is given to no node. No route to a node that is gone may
+    /// have been in the making at that time.
+    pub fn routes_are(&mut self, destinations: impl IntoIterator<Item = IpNet>, read: At) {
+        let all: BTreeSet<IpNet> = destinations.into_iter().map(|one| one.trunc()).collect();
+        let is_in_block = |one: &&IpNet| self.pools.iter().any(|pool| pool.is_within_block(**one));
+        let within: BTreeSet<IpNet> = all.iter().filter(is_in_block).copied().collect();
+        let before = self.routes.replace(within.clone()).unwrap_or_default();
+        before.symmetric_difference(&within).for_each(|changed| self.refresh(*changed));
+        let asked = self.gone.values().filter(|gone| gone.since <= read);
+        let waiting: Vec<IpNet> = asked.flat_map(|gone| gone.waiting.clone()).collect();
+        for network in waiting.into_iter().filter(|network| !all.contains(network)) {
+            self.route_gone(network);
+        }
+    }
+
+    /// The pod CIDRs of nodes that are gone, to which there may be a route, with the node's name.
+    pub fn waiting_for_routes(&self) -> impl Iterator<Item = (IpNet, &Arc<str>)> {
+        let gone = self.gone.values();
+        gone.flat_map(|gone| gone.waiting.iter().map(|network| (*network, &gone.record.name)))
+    }
+
+    /// What the next leader should know: the blocks of the nodes that were the last to go, at most
+    /// this many.
+    pub fn held(&self, most: usize) -> Vec<Held> {
+        let mut held: Vec<_> = self
+            .gone
+            .iter()
+            .map(|(uid, gone)| Held {
+                uid: uid.as_ref().into(),
+                cidrs: gone.record.networks.to_vec(),
+                since: gone.since,
+            })
+            .collect();
+        held.sort_by(|one, other| (other.since, &other.uid).cmp(&(one.since, &one.uid)));
+        held.truncate(most);
+        held
+    }
+
+    /// Holds what the last leader has held.
+    pub(super) fn take_over(&mut self, held: Held) {
+        let Held { uid, cidrs, since } = held;
+        if self.nodes.contains_key(&*uid) {
+            return;
+        }
+        let node = ccm_objects::Node { uid: uid.clone(), name: "".into(), ..Default::default() };
+        self.keep(&node, &cidrs);
+        if let Some(record) = self.nodes.get_mut(&*uid) {
+            record.writes = None;
+        }
+        self.release(&uid, since);
+    }
+
+    /// A node that was taken for gone is here.
+    pub(super) fn revive(&mut self, uid: &str) {
+        if let Some((uid, gone)) = self.gone.remove_entry(uid) {
+            self.due.remove(&(gone.since + self.hold.grace, Arc::clone(&uid)));
+            self.nodes.insert(uid, gone.record);
+        }
+    }
+
+    /// Frees what need not be held any longer.
+    pub(super) fn expire(&mut self, now: At) {
+        while let Some((until, uid)) = self.due.first().cloned() {
+            if until > now {
+                return;
+            }
+            self.due.pop_first();
+            if let Some(Gone { record, .. }) = self.gone.remove(&uid) {
+                self.remember(&uid, &record);
+                self.free(&uid, &record.networks);
+            }
+        }
+    }
+
+    fn remember(&mut self, uid: &str, record: &Record) {
+        if self.former.len() >= FORMER {
+            self.former.clear();
+        }
+        self.former.insert(record.fingerprint(uid));
+    }
+}

@@ -1,0 +1,207 @@
+//! What each node holds.
+
+use std::{
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use ccm_base::At;
+use ccm_objects::Node;
+use ipnet::IpNet;
+
+use super::{Allocator, Pool};
+use crate::ipam::{
+    networks::{Uid, overlap},
+    problem::Problem,
+    rival::Writes,
+};
+
+/// What a node holds.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    pub(super) name: Arc<str>,
+    /// Without host bits, in their order.
+    pub(super) networks: Box<[IpNet]>,
+    /// Pod CIDRs that are no networks.
+    pub(super) unreadable: Box<[Box<str>]>,
+    /// Our writes, if the networks are only reserved. `None` if the node shows them.
+    pub(super) writes: Option<Writes>,
+}
+
+/// A node that is gone.
+#[derive(Clone, Debug)]
+pub(super) struct Gone {
+    pub(super) record: Record,
+    pub(super) since: At,
+    /// Its networks to which there may be a route.
+    pub(super) waiting: Vec<IpNet>,
+}
+
+impl Record {
+    /// What the node shows.
+    pub(super) fn shown(node: &Node) -> Self {
+        let (mut networks, mut unreadable) = (Vec::new(), Vec::new());
+        for text in &node.pod_cidrs {
+            match text.parse::<IpNet>() {
+                Ok(network) => networks.push(network.trunc()),
+                Err(_) => unreadable.push(text.clone()),
+            }
+        }
+        Self {
+            name: Arc::clone(&node.name),
+            networks: networks.into(),
+            unreadable: unreadable.into(),
+            writes: None,
+        }
+    }
+
+    /// Whether it is reserved, and no write of it can be carried out.
+    pub(super) fn is_unwritten(&self) -> bool {
+        self.writes.is_some_and(|writes| !writes.may_have_landed())
+    }
+
+    /// Whether the node shows exactly this.
+    pub(super) fn shows(&self, node: &Node) -> bool {
+        let shown = Self::shown(node);
+        self.networks == shown.networks && self.unreadable == shown.unreadable
+    }
+
+    /// Recognises a node with its networks.
+    pub(super) fn fingerprint(&self, uid: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (uid, &self.networks, &self.unreadable).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+impl Allocator {
+    /// Records what the node shows, in place of what was known.
+    pub(super) fn insert(&mut self, node: &Node) {
+        let shown = Record::shown(node);
+        match self.nodes.get_mut(&*node.uid) {
+            Some(known) if known.networks == shown.networks => *known = shown,
+            _ => {
+                self.remove(&node.uid);
+                self.put(Arc::from(&*node.uid), shown);
+            }
+        }
+    }
+
+    /// Records a reservation, for a write that begins now.
+    pub(super) fn keep(&mut self, node: &Node, cidrs: &[IpNet]) {
+        let record = Record {
+            name: Arc::clone(&node.name),
+            networks: cidrs.into(),
+            unreadable: Box::default(),
+            writes: Some(Writes { pending: true, possible: false }),
+        };
+        self.put(Arc::from(&*node.uid), record);
+    }
+
+    fn put(&mut self, uid: Uid, record: Record) {
+        for network in &record.networks {
+            self.holders.insert(*network, &uid);
+            self.pools.iter_mut().for_each(|pool| pool.mark(*network));
+        }
+        self.nodes.insert(uid, record);
+    }
+
+    /// Forgets what a node holds, and frees it.
+    pub(super) fn remove(&mut self, uid: &str) {
+        if let Some((uid, record)) = self.nodes.remove_entry(uid) {
+            self.free(&uid, &record.networks);
+        }
+    }
+
+    /// Frees what nobody else holds.
+    pub(super) fn free(&mut self, uid: &Uid, networks: &[IpNet]) {
+        for network in networks {
+            self.holders.remove(*network, uid);
+        }
+        for network in networks {
+            self.refresh(*network);
+        }
+    }
+
+    /// Looks again at who holds the blocks that the network touches.
+    pub(super) fn refresh(&mut self, network: IpNet) {
+        let Self { pools, holders, routes, config, .. } = self;
+        for pool in pools {
+            let Some(span) = pool.span(network) else { continue };
+            let routes = routes
+                .iter()
+                .flat_map(|routes| routes.range(span..).take_while(|route| span.contains(*route)));
+            let held = holders.overlapping(span).map(|(network, _)| network);
+            pool.refresh(span, held.chain(config.services.iter().copied()).chain(routes.copied()));
+        }
+    }
+
+    /// The other node that has a part of the network.
+    pub(super) fn shared(&self, uid: &str, network: IpNet) -> Option<Problem> {
+        let (others, holder) = self
+            .holders
+            .overlapping(network)
+            .find(|(_, holder)| &***holder != uid && self.nodes.contains_key(*holder))?;
+        let other = Arc::clone(&self.nodes.get(holder)?.name);
+        Some(Problem::Shared { cidr: network, other, others })
+    }
+
+    /// Looks at what is wrong with the node, and with those that have a part of its networks.
+    /// Returns what is new.
+    pub(super) fn examine(&mut self, uid: &str) -> Vec<(Arc<str>, Problem)> {
+        let networks = self.nodes.get(uid).map(|record| record.networks.clone());
+        let mut new = self.examine_one(uid);
+        for network in networks.unwrap_or_default() {
+            new.extend(self.examine_holders(network));
+        }
+        new.sort();
+        new.dedup();
+        new
+    }
+
+    /// The same for all nodes that have a part of the network.
+    pub(super) fn examine_holders(&mut self, network: IpNet) -> Vec<(Arc<str>, Problem)> {
+        let uids: BTreeSet<Uid> =
+            self.holders.overlapping(network).map(|(_, uid)| Arc::clone(uid)).collect();
+        uids.iter().flat_map(|uid| self.examine_one(uid)).collect()
+    }
+
+    fn examine_one(&mut self, uid: &str) -> Vec<(Arc<str>, Problem)> {
+        let before = self.problems.remove(uid).unwrap_or_default();
+        let Some((uid, record)) = self.nodes.get_key_value(uid) else { return Vec::new() };
+        // A reservation is what we gave; what is shown is examined.
+        if record.writes.is_some() {
+            return Vec::new();
+        }
+        let unreadable =
+            record.unreadable.iter().map(|text| Problem::Unreadable { text: text.clone() });
+        let wrong = record.networks.iter().flat_map(|cidr| {
+            let shared = self.shared(uid, *cidr);
+            self.misplaced(*cidr).into_iter().chain(shared)
+        });
+        let problems: Vec<_> = unreadable.chain(wrong).collect();
+        let new = problems.iter().filter(|problem| !before.contains(problem));
+        let new = new.map(|problem| (Arc::clone(&record.name), problem.clone())).collect();
+        if !problems.is_empty() {
+            self.problems.insert(Arc::clone(uid), problems);
+        }
+        new
+    }
+
+    /// What is wrong with a pod CIDR, whoever has it.
+    fn misplaced(&self, cidr: IpNet) -> Option<Problem> {
+        let mut clusters = self.config.ranges.iter().map(|range| range.network);
+        let other_size = |pool: &&Pool| {
+            pool.range.network.contains(&cidr) && pool.range.mask != cidr.prefix_len()
+        };
+        if let Some(services) = self.config.services.iter().find(|one| overlap(**one, cidr)) {
+            return Some(Problem::Services { cidr, services: *services });
+        }
+        if !self.config.ranges.is_empty() && !clusters.clone().any(|one| one.contains(&cidr)) {
+            return Some(Problem::Outside { cidr, clusters: clusters.by_ref().collect() });
+        }
+        let pool = self.pools.iter().find(other_size)?;
+        Some(Problem::Size { cidr, mask: pool.range.mask })
+    }
+}

@@ -1,0 +1,237 @@
+//! From flags to the networks that nodes get their blocks from.
+
+use ccm_cloud::IpFamily;
+use ipnet::IpNet;
+use serde::Serialize;
+
+use super::networks::{family, overlap};
+
+const CLUSTER: &str = "--cluster-cidr";
+const SERVICES: &str = "--service-cluster-ip-range";
+const MASK: &str = "--node-cidr-mask-size";
+
+/// `--cidr-allocator-type`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum AllocatorType {
+    /// Blocks of the cluster CIDRs.
+    #[default]
+    RangeAllocator,
+    /// What the cloud has assigned to the instance.
+    CloudAllocator,
+}
+
+impl AllocatorType {
+    /// All of them, by the value of the flag.
+    pub const ALL: [(&str, Self); 2] =
+        [("RangeAllocator", Self::RangeAllocator), ("CloudAllocator", Self::CloudAllocator)];
+}
+
+/// The values of the flags. A mask size of 0 is one that is not set.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// `--cidr-allocator-type`.
+    pub allocator: AllocatorType,
+    /// `--cluster-cidr`.
+    pub cluster_cidrs: Vec<String>,
+    /// `--service-cluster-ip-range`.
+    pub service_ranges: Vec<String>,
+    /// `--node-cidr-mask-size`.
+    pub mask: usize,
+    /// `--node-cidr-mask-size-ipv4`.
+    pub mask_v4: usize,
+    /// `--node-cidr-mask-size-ipv6`.
+    pub mask_v6: usize,
+}
+
+/// A cluster CIDR, and the size of the block that each node gets of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClusterRange {
+    /// The cluster CIDR, without host bits.
+    pub network: IpNet,
+    /// The prefix length of a node's block. Without meaning for [`AllocatorType::CloudAllocator`].
+    pub mask: u8,
+}
+
+/// The flags, checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Who decides on the blocks.
+    pub allocator: AllocatorType,
+    /// The cluster CIDRs, at most one of each family. Their order is that of `spec.podCIDRs`.
+    pub ranges: Vec<ClusterRange>,
+    /// The networks of Services. No node gets a block that overlaps one of them.
+    pub services: Vec<IpNet>,
+}
+
+/// A list of networks from a flag.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// The networks without host bits, at most one of each family, in their order.
+    pub networks: Vec<IpNet>,
+    /// What is tolerated, one line each.
+    pub warnings: Vec<String>,
+}
+
+/// The networks of `--cluster-cidr`.
+///
+/// # Errors
+///
+/// What is wrong, one line each.
+pub fn cluster_networks(values: &[String]) -> Result<Listed, Vec<String>> {
+    listed(CLUSTER, "10.244.0.0/16", values)
+}
+
+fn listed(flag: &str, example: &str, values: &[String]) -> Result<Listed, Vec<String>> {
+    let (mut found, mut errors) = (Listed::default(), Vec::new());
+    for text in values {
+        let Ok(network) = text.trim().parse::<IpNet>() else {
+            errors.push(format!(
+                "{flag}: {text:?} is no network: expected an address and the length of its prefix, such as {example}"
+            ));
+            continue;
+        };
+        if network != network.trunc() {
+            let taken = network.trunc();
+            found.warnings.push(format!("{flag}: {network} has host bits and is taken as {taken}"));
+        }
+        let network = network.trunc();
+        if let Some(other) = found.networks.iter().find(|one| family(**one) == family(network)) {
+            errors.push(format!(
+                "{flag}: {other} and {network} are both {}: at most one network of each family is possible",
+                family(network)
+            ));
+            continue;
+        }
+        found.networks.push(network);
+    }
+    if errors.is_empty() { Ok(found) } else { Err(errors) }
+}
+
+impl Flags {
+    /// Checks the flags. With the configuration comes what is tolerated, one line each.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, one line each.
+    pub fn check(&self) -> Result<(Config, Vec<String>), Vec<String>> {
+        let clusters = cluster_networks(&self.cluster_cidrs);
+        let services = listed(SERVICES, "10.96.0.0/16", &self.service_ranges);
+        let (clusters, services) = match (clusters, services) {
+            (Ok(clusters), Ok(services)) => (clusters, services),
+            (clusters, services) => {
+                let errors = [clusters.err(), services.err()];
+                return Err(errors.into_iter().flatten().flatten().collect());
+            }
+        };
+        let mut warnings = [clusters.warnings, services.warnings].concat();
+        let mut errors = Vec::new();
+        let mut config =
+            Config { allocator: self.allocator, ranges: Vec::new(), services: services.networks };
+        match self.allocator {
+            AllocatorType::RangeAllocator => {
+                errors.extend(self.wrong_masks(&clusters.networks));
+                for network in &clusters.networks {
+                    match self.range(*network) {
+                        Ok(range) => config.ranges.push(range),
+                        Err(error) => errors.push(error),
+                    }
+                }
+                config.check_services(&mut errors, &mut warnings);
+            }
+            AllocatorType::CloudAllocator => {
+                let unused = self.masks().into_iter().filter(|(_, mask)| *mask > 0);
+                warnings.extend(unused.map(|(flag, _)| {
+                    format!(
+                        "{flag} has no effect with --cidr-allocator-type=CloudAllocator: the cloud decides"
+                    )
+                }));
+                let ranges = clusters.networks.iter();
+                let ranges =
+                    ranges.map(|one| ClusterRange { network: *one, mask: one.prefix_len() });
+                config.ranges = ranges.collect();
+            }
+        }
+        if errors.is_empty() { Ok((config, warnings)) } else { Err(errors) }
+    }
+
+    fn masks(&self) -> [(String, usize); 3] {
+        let of = |suffix: &str| format!("{MASK}{suffix}");
+        [(of(""), self.mask), (of("-ipv4"), self.mask_v4), (of("-ipv6"), self.mask_v6)]
+    }
+
+    /// What is wrong about which mask sizes are set.
+    fn wrong_masks(&self, clusters: &[IpNet]) -> Vec<String> {
+        let mut wrong = Vec::new();
+        if clusters.is_empty() {
+            wrong.push(format!(
+                "{CLUSTER} is empty, but --allocate-node-cidrs needs it: set it to the network of all pods, such as 10.244.0.0/16"
+            ));
+            return wrong;
+        }
+        let [(both, mask), v4, v6] = self.masks();
+        for (network, (flag, size)) in [(IpFamily::V4, v4), (IpFamily::V6, v6)] {
+            if size > 0 && mask > 0 {
+                wrong.push(format!("{both} and {flag} are both set: use one of them"));
+            } else if size > 0 && !clusters.iter().any(|one| family(*one) == network) {
+                wrong.push(format!(
+                    "{flag} is set, but {CLUSTER} has no {network} network: remove the flag, or add the network"
+                ));
+            }
+        }
+        if mask > 0 && clusters.len() > 1 {
+            wrong.push(format!(
+                "{both} is for clusters of one family, and {CLUSTER} has two: use {MASK}-ipv4 and {MASK}-ipv6"
+            ));
+        }
+        wrong
+    }
+
+    /// The blocks of a cluster CIDR.
+    fn range(&self, network: IpNet) -> Result<ClusterRange, String> {
+        let [both, v4, v6] = self.masks();
+        let (default, own) = match family(network) {
+            IpFamily::V4 => (24, v4),
+            IpFamily::V6 => (64, v6),
+        };
+        let (flag, size) = match (both.1, own.1) {
+            (0, 0) => (own.0, default),
+            (0, _) => own,
+            _ => both,
+        };
+        let most = network.max_prefix_len();
+        let mask = u8::try_from(size).ok().filter(|mask| *mask <= most).ok_or_else(|| {
+            format!("{flag}={size} is too long for {}: use {most} or less", family(network))
+        })?;
+        if network.prefix_len() > mask {
+            return Err(format!(
+                "{CLUSTER}: {network} is smaller than the block of one node, /{mask}: use a larger network, or set {flag} to {} or more",
+                network.prefix_len()
+            ));
+        }
+        Ok(ClusterRange { network, mask })
+    }
+}
+
+impl Config {
+    /// Blocks that overlap a network of Services are left out. Some must be left.
+    fn check_services(&self, errors: &mut Vec<String>, warnings: &mut Vec<String>) {
+        for range in &self.ranges {
+            let network = range.network;
+            for service in self.services.iter().filter(|one| overlap(**one, network)) {
+                let is_all = service.contains(&network) || network.prefix_len() == range.mask;
+                if is_all {
+                    errors.push(format!(
+                        "{SERVICES}: {service} leaves no block of {CLUSTER} {network} to nodes: use networks that do not overlap"
+                    ));
+                } else {
+                    warnings.push(format!(
+                        "{SERVICES}: {service} is within {CLUSTER} {network}: no node gets a block of it"
+                    ));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! The metrics of route-ccm. Upstream's one keeps its name.
+
+use std::time::Duration;
+
+use ccm_cloud::{CloudError, ErrorKind, RouteChange};
+use ccm_kube::{ApiError, ApiReason};
+use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, label, metrics};
+use strum::{IntoStaticStr, VariantNames};
+
+use crate::plan::Counts;
+
+/// Bounds of the time from the creation of a node to its routes, in seconds.
+const TO_ROUTES: [f64; 12] =
+    [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
+
+/// What made the program look at the routes.
+#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Trigger {
+    /// The period of `--route-reconciliation-period`, or an answer that was not as expected.
+    Periodic,
+    /// A change of a node, or a retry.
+    Event,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Outcome {
+    Success,
+    Error,
+}
+
+/// The change of a route.
+#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Operation {
+    Create,
+    Replace,
+    Delete,
+}
+
+impl From<&RouteChange> for Operation {
+    fn from(change: &RouteChange) -> Self {
+        match change {
+            RouteChange::Create(_) => Self::Create,
+            RouteChange::Replace { .. } => Self::Replace,
+            RouteChange::Delete(_) => Self::Delete,
+        }
+    }
+}
+
+/// The kind of a route in the table.
+#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+enum Kind {
+    Ours,
+    Defective,
+    Unknown,
+    Foreign,
+    OtherNetworks,
+}
+
+/// The state of a node's routes.
+#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+enum State {
+    Complete,
+    Incomplete,
+    WithoutPodCidrs,
+}
+
+label!(Trigger, Outcome, Operation, Kind, State);
+
+metrics! {
+    /// All metrics of the controller. Clones share them.
+    pub(crate) struct RouteMetrics {
+        /// Comparisons of the route table with the nodes: one per list (periodic) and one per call that changes routes
+        /// (event), by outcome
+        [ALPHA] route_controller_route_sync { trigger, outcome } => syncs: Family<Counter, (Trigger, Outcome)>,
+            begin Every;
+        /// Changes of routes, by result in the cloud
+        [ALPHA] ccm_route_changes { operation, result } => changes: Family<Counter, (Operation, Result<(), ErrorKind>)>,
+            begin (Every, Ok(()));
+        /// Replacements of a route by a cloud that cannot replace in one step: for a moment the destination had no route
+        [ALPHA] ccm_route_gaps => gaps: Counter;
+        /// Routes by kind, on the leader: this cluster's, those of them that carry no traffic, inside --cluster-cidr to an
+        /// unknown target, inside --cluster-cidr and not this cluster's, others
+        [ALPHA] ccm_route_routes { kind } => routes: Family<Gauge, Kind>;
+        /// Nodes by state of their routes, on the leader
+        [ALPHA] ccm_route_nodes { state } => nodes: Family<Gauge, State>;
+        /// Deletions and replacements of routes that are held by --route-loss, or because there is no node, on the leader
+        [ALPHA] ccm_route_changes_held => held: Gauge;
+        /// Lists of the route table, by result
+        [ALPHA] ccm_route_lists { result } => lists: Family<Counter, Result<(), ErrorKind>>, begin [Ok(())];
+        /// Time from the creation of a node to the moment when all its routes are there, of nodes created while this process leads
+        [ALPHA] ccm_route_time_to_routes_seconds => to_routes: Histogram, bounds TO_ROUTES;
+        /// Writes of the condition NetworkUnavailable, by result at the API server
+        [ALPHA] ccm_route_condition_writes { result } => writes: Family<Counter, Result<(), ApiReason>>, begin [Ok(())];
+    }
+}
+
+impl RouteMetrics {
+    /// Records the end of a list.
+    pub(crate) fn listed(&self, result: Result<(), &CloudError>) {
+        let outcome = if result.is_ok() { Outcome::Success } else { Outcome::Error };
+        self.syncs.of((Trigger::Periodic, outcome)).inc();
+        self.lists.of(result.map_err(|error| error.kind)).inc();
+    }
+
+    /// Records the end of a call that changes routes.
+    pub(crate) fn synced(&self, failures: usize) {
+        let outcome = if failures == 0 { Outcome::Success } else { Outcome::Error };
+        self.syncs.of((Trigger::Event, outcome)).inc();
+    }
+
+    /// Records the end of a change.
+    pub(crate) fn changed(
+        &self,
+        change: &RouteChange,
+        result: Result<(), &CloudError>,
+        replaces: bool,
+    ) {
+        if matches!(change, RouteChange::Replace { .. }) && result.is_ok() && !replaces {
+            self.gaps.inc();
+        }
+        self.changes.of((change.into(), result.map_err(|error| error.kind))).inc();
+    }
+
+    /// Records that a node of this age has got all its routes.
+    pub(crate) fn completed(&self, age: Duration) {
+        self.to_routes.observe(age.as_secs_f64());
+    }
+
+    /// Records the end of a write of the condition.
+    pub(crate) fn written(&self, result: Result<(), &ApiError>) {
+        self.writes.of(result.map_err(ApiReason::from)).inc();
+    }
+
+    /// Sets the gauges.
+    pub(crate) fn counted(&self, counts: &Counts) {
+        for (kind, count) in [
+            (Kind::Ours, counts.ours),
+            (Kind::Defective, counts.defective),
+            (Kind::Unknown, counts.unknown),
+            (Kind::Foreign, counts.foreign),
+            (Kind::OtherNetworks, counts.elsewhere),
+        ] {
+            self.routes.of(kind).set(gauge(count));
+        }
+        for (state, count) in [
+            (State::Complete, counts.nodes_complete),
+            (State::Incomplete, counts.nodes_incomplete),
+            (State::WithoutPodCidrs, counts.nodes_without_cidrs),
+        ] {
+            self.nodes.of(state).set(gauge(count));
+        }
+        self.held.set(gauge(counts.held));
+    }
+}
+
+fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,111 @@
+//! What is known of the nodes, as the plan sees them.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use ccm_cloud::{Cloud, ProviderId};
+use ccm_controller::instances;
+use ccm_kube::store::{Change, Store};
+use ccm_objects::Node;
+use ccm_runtime::program::{Context, Program};
+use ipnet::IpNet;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::{
+    plan::{condition::NETWORK_UNAVAILABLE, targets::Former, wanted::NodeView},
+    settings::RouteSettings,
+};
+
+/// Watches the nodes, on every replica.
+pub(crate) struct Observer {
+    pub(crate) store: Store<Node>,
+    cloud: Arc<dyn Cloud>,
+    settings: watch::Receiver<Arc<RouteSettings>>,
+    memory: Mutex<Memory>,
+}
+
+/// What a list of the present nodes does not show.
+#[derive(Default)]
+struct Memory {
+    former: Former,
+    /// The pod CIDRs of nodes that have changed since the last plan.
+    changed: BTreeSet<IpNet>,
+}
+
+impl Observer {
+    pub(crate) fn new<P: Program<Settings = RouteSettings>>(context: &Context<P>) -> Self {
+        Self {
+            store: Store::new(),
+            cloud: Arc::clone(&context.cloud),
+            settings: context.settings.clone(),
+            memory: Mutex::default(),
+        }
+    }
+
+    /// The node as the plan sees it.
+    fn view(&self, node: Arc<Node>) -> NodeView {
+        let id = instances::canonical_id(&*self.cloud, &node);
+        let id = id.and_then(|id| ProviderId::parse(&id).ok());
+        NodeView { node, id }
+    }
+
+    /// The present nodes.
+    pub(crate) fn nodes(&self) -> Vec<NodeView> {
+        self.store.list().into_iter().map(|node| self.view(node)).collect()
+    }
+
+    /// Runs with the targets that were those of nodes.
+    pub(crate) fn with_former<R>(&self, run: impl FnOnce(&mut Former) -> R) -> R {
+        run(&mut self.memory.lock().former)
+    }
+
+    /// The pod CIDRs of nodes that have changed since the last call.
+    pub(crate) fn take_changed(&self) -> BTreeSet<IpNet> {
+        std::mem::take(&mut self.memory.lock().changed)
+    }
+
+    /// Handles a change of a node; returns whether the routes have to be compared with it. The informer calls it on
+    /// every replica; never blocks.
+    pub(crate) fn changed(&self, change: &Change<Node>) -> bool {
+        match change {
+            Change::Added(node) => {
+                self.has_changed(&self.view(Arc::clone(node)));
+                true
+            }
+            Change::Updated { old, new } => {
+                if !matters(old, new) {
+                    return false;
+                }
+                let (before, after) = (self.view(Arc::clone(old)), self.view(Arc::clone(new)));
+                self.memory.lock().former.changed(&before, &after);
+                self.has_changed(&after);
+                true
+            }
+            Change::Deleted(node) => {
+                let is_marked = self.is_marked(node);
+                self.memory.lock().former.gone(&self.view(Arc::clone(node)), is_marked);
+                true
+            }
+        }
+    }
+
+    fn has_changed(&self, view: &NodeView) {
+        self.memory.lock().changed.extend(view.pod_cidrs());
+    }
+
+    /// Whether an autoscaler has said that the node goes.
+    fn is_marked(&self, node: &Node) -> bool {
+        let settings = self.settings.borrow();
+        let is_mark = |key: &str| settings.scale_down_taints.iter().any(|mark| mark == key);
+        node.taints.iter().any(|taint| is_mark(&taint.key))
+    }
+}
+
+/// Whether the plan, or the condition that follows from it, looks at what has changed.
+fn matters(old: &Node, new: &Node) -> bool {
+    old.uid != new.uid
+        || old.pod_cidrs != new.pod_cidrs
+        || old.addresses != new.addresses
+        || old.provider_id != new.provider_id
+        || old.condition(NETWORK_UNAVAILABLE) != new.condition(NETWORK_UNAVAILABLE)
+}

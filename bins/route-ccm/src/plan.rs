@@ -1,0 +1,387 @@
+//! What to change in the route table, and how far each node's routes are: a pure state machine
+//! that takes the time as a value.
+//!
+//! ```text
+//! nodes --------> wanted routes --+
+//! former targets -> whose is it? -+--> one decision per destination --> changes, held, questions
+//! route table --------------------+         |
+//! answers about targets -> cases -----------+
+//! ```
+//!
+//! A route is **ours** if the cloud recorded this cluster with it; or if its destination lies
+//! inside the cluster CIDRs and its target is one of our nodes, or was one while this process
+//! watched. A route inside the cluster CIDRs whose target nobody knows becomes ours only when the
+//! cloud has proven twice, [`CONFIRM`](cases::CONFIRM) apart, that the target is gone. Everything
+//! else is foreign: counted, never touched.
+
+pub mod cases;
+pub mod condition;
+mod decide;
+pub mod failures;
+pub mod table;
+pub mod targets;
+pub mod wanted;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
+};
+
+use ccm_base::At;
+use ccm_cloud::{
+    AppliedChange, CloudError, ClusterId, ErrorKind, RouteChange, RouteTarget, RouteTraits,
+    TargetState,
+};
+use ccm_controller::brake::{Brake, Budget, Hold, Transition, Window, approval::SetApproval};
+use ccm_objects::Shared;
+use ipnet::IpNet;
+
+use self::{
+    cases::Cases,
+    decide::Decider,
+    failures::Failures,
+    table::Table,
+    targets::{Former, Targets},
+    wanted::{NodeView, Problem, wanted},
+};
+
+/// All that a plan depends on, besides the planner's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The nodes.
+    pub nodes: &'a [NodeView],
+    /// The route table as listed, with the changes made since.
+    pub table: &'a Table,
+    /// The traits of the provider.
+    pub traits: &'a RouteTraits,
+    /// This cluster.
+    pub cluster: &'a ClusterId,
+    /// `--cluster-cidr`.
+    pub cluster_cidrs: &'a [IpNet],
+    /// Targets that were those of nodes while this process watched.
+    pub former: &'a Former,
+    /// How many routes may be deleted.
+    pub budget: Budget,
+    /// What a user has approved.
+    pub approval: Option<&'a SetApproval>,
+}
+
+/// One change of the table, with its reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// The change.
+    pub change: RouteChange,
+    /// The node that gets the route.
+    pub node: Option<Shared>,
+    /// The reason.
+    pub why: String,
+    /// Why it is held; `None` if it is due.
+    pub held: Option<Held>,
+}
+
+impl Planned {
+    /// The change in words: `create 10.244.1.0/24 to node-1`.
+    pub fn words(&self) -> String {
+        let destination = self.change.destination();
+        let target = |route: &ccm_cloud::Route| {
+            route.target.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string)
+        };
+        match &self.change {
+            RouteChange::Create(new) => format!("create {destination} to {}", new.node.name),
+            RouteChange::Replace { old, new } => {
+                format!("replace {destination} to {} by {}", target(old), new.node.name)
+            }
+            RouteChange::Delete(old) => format!("delete {destination} to {}", target(old)),
+        }
+    }
+
+    /// The kind of change.
+    pub fn kind(&self) -> &'static str {
+        match &self.change {
+            RouteChange::Create(_) => "create",
+            RouteChange::Replace { .. } => "replace",
+            RouteChange::Delete(_) => "delete",
+        }
+    }
+}
+
+/// Why a change is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// By the brake.
+    Brake(Hold),
+    /// Until the retry of a change that failed.
+    Retry {
+        /// The last error.
+        error: String,
+        /// When it is tried again.
+        until: At,
+    },
+    /// The route table has no room.
+    NoRoom,
+}
+
+/// The reason in words.
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Brake(hold) => hold.fmt(f),
+            Self::Retry { error, until } => {
+                write!(f, "the last attempt failed, retried at {until}: {error}")
+            }
+            Self::NoRoom => f.write_str("the route table has no room for another route"),
+        }
+    }
+}
+
+/// What a node's routes lack. Nothing, if they are all there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeRoutes {
+    /// The pod CIDRs without a working route.
+    pub missing: BTreeMap<IpNet, Lack>,
+    /// Why another pod CIDR gets no route.
+    pub problem: Option<String>,
+}
+
+/// Why a route is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// The reason.
+    pub why: String,
+    /// Whether something has failed, so that it is worth to be shown at once.
+    pub has_failed: bool,
+}
+
+impl Lack {
+    /// It is being made, or waits for something normal.
+    pub fn pending(why: impl Into<String>) -> Self {
+        Self { why: why.into(), has_failed: false }
+    }
+
+    /// It cannot be made for now.
+    pub fn failed(why: impl Into<String>) -> Self {
+        Self { why: why.into(), has_failed: true }
+    }
+}
+
+impl NodeRoutes {
+    /// Whether all routes are there.
+    pub fn is_complete(&self) -> bool {
+        self.missing.is_empty() && self.problem.is_none()
+    }
+
+    /// The first reason why they are not, those of failures before others; and whether it is one.
+    pub fn why(&self) -> Option<(&str, bool)> {
+        let lacks = || self.missing.values();
+        let failed = lacks().find(|lack| lack.has_failed).map(|lack| (&*lack.why, true));
+        let problem = self.problem.as_deref().map(|why| (why, true));
+        let pending = || lacks().next().map(|lack| (&*lack.why, false));
+        problem.or(failed).or_else(pending)
+    }
+}
+
+/// How many routes of each kind there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Ours.
+    pub ours: usize,
+    /// Ours that do not carry traffic.
+    pub defective: usize,
+    /// Ours that are to be deleted or replaced, but are held.
+    pub held: usize,
+    /// Inside the cluster CIDRs, to an unknown target.
+    pub unknown: usize,
+    /// Others inside the cluster CIDRs.
+    pub foreign: usize,
+    /// Others outside of them.
+    pub elsewhere: usize,
+    /// Nodes without pod CIDRs.
+    pub nodes_without_cidrs: usize,
+    /// Nodes whose routes are all there.
+    pub nodes_complete: usize,
+    /// Nodes that lack a route.
+    pub nodes_incomplete: usize,
+}
+
+/// The cause of an open breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The API server lists no node, while there are routes of ours.
+    NoNodes,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// The changes of the table: at most one per destination. The due ones that give a node its
+    /// route come first.
+    pub changes: Vec<Planned>,
+    /// The state of each node that has pod CIDRs.
+    pub nodes: HashMap<Shared, NodeRoutes>,
+    /// What is wrong with nodes.
+    pub problems: Vec<(Shared, Problem)>,
+    /// Targets to ask the cloud about.
+    pub questions: Vec<RouteTarget>,
+    /// Targets of routes that are as wanted: known to exist, so they are asked with the others.
+    pub witnesses: Vec<RouteTarget>,
+    /// The counts.
+    pub counts: Counts,
+    /// When to plan again, if nothing changes.
+    pub next: Option<At>,
+    /// What happened to the breaker.
+    pub breaker: Option<Transition<Cause>>,
+}
+
+impl Plan {
+    /// The changes that are due.
+    pub fn due(&self) -> impl Iterator<Item = &Planned> {
+        self.changes.iter().filter(|planned| planned.held.is_none())
+    }
+
+    /// Plans again at this time, or earlier.
+    fn again(&mut self, at: At) {
+        self.next = Some(self.next.map_or(at, |next| next.min(at)));
+    }
+}
+
+/// The memory of the plans of one leader.
+#[derive(Debug, Default)]
+pub struct Planner {
+    brake: Brake<Cause>,
+    cases: Cases,
+    failures: Failures,
+    /// Destinations whose change was sent and is not answered.
+    in_flight: BTreeSet<IpNet>,
+}
+
+impl Planner {
+    /// Continues with the deletions that the last leader has made.
+    pub fn resume(now: At, window: Window) -> Self {
+        Self { brake: Brake::resume(now, window), ..Self::default() }
+    }
+
+    /// The deletions of late, for the next leader.
+    pub fn window(&self) -> &Window {
+        self.brake.window()
+    }
+
+    /// Whether a change of this destination is not answered yet.
+    pub fn is_in_flight(&self, destination: IpNet) -> bool {
+        self.in_flight.contains(&destination)
+    }
+
+    /// Whether any change is not answered yet.
+    pub fn has_calls(&self) -> bool {
+        !self.in_flight.is_empty()
+    }
+
+    /// Plans. A deletion that is due is charged to the budget.
+    pub fn plan(&mut self, now: At, view: &View<'_>) -> Plan {
+        let mut plan = Plan::default();
+        let targets = Targets::of(view.nodes);
+        let wanted = wanted(view.nodes, view.cluster_cidrs, view.traits);
+        let mut destinations: BTreeMap<IpNet, Option<usize>> =
+            view.table.destinations().map(|destination| (destination, None)).collect();
+        destinations.extend(wanted.routes.iter().map(|(cidr, node)| (*cidr, Some(*node))));
+        let mut decider = Decider::new(now, view, &targets, self);
+        for (destination, node) in &destinations {
+            match node {
+                Some(node) => decider.wanted(*destination, *node),
+                None if wanted.disputed.contains(destination) => {}
+                None => decider.unwanted(*destination),
+            }
+        }
+        let unknown = decider.finish(&mut plan);
+        self.failures.retain(|destination| destinations.contains_key(&destination));
+        self.cases.retain(&unknown);
+        plan.questions = self.cases.due(now, unknown.iter());
+        if let Some(next) = self.cases.next(now) {
+            plan.again(next);
+        }
+        nodes(view.nodes, &wanted, &mut plan);
+        plan
+    }
+
+    /// The change is sent: its destination waits for the answer.
+    pub fn sent(&mut self, planned: &Planned) {
+        self.in_flight.insert(planned.change.destination());
+    }
+
+    /// A change was answered. Returns whether the table must be listed before the next plan.
+    pub fn applied(
+        &mut self,
+        now: At,
+        planned: &Planned,
+        answer: &Result<AppliedChange, CloudError>,
+    ) -> bool {
+        let destination = planned.change.destination();
+        self.in_flight.remove(&destination);
+        match answer {
+            Ok(_) => {
+                self.failures.forget(destination);
+                false
+            }
+            Err(error) => {
+                if !error.maybe_done {
+                    self.brake.release(&destination.to_string());
+                }
+                self.failures.add(now, destination, error);
+                error.maybe_done || matches!(error.kind, ErrorKind::Busy | ErrorKind::Conflict)
+            }
+        }
+    }
+
+    /// The cloud has answered about targets. An answer is no proof if a witness, which is known
+    /// to exist, is said to be gone. Returns the witness then.
+    pub fn answered(
+        &mut self,
+        now: At,
+        answers: Vec<(RouteTarget, Result<TargetState, CloudError>)>,
+        witnesses: &[RouteTarget],
+    ) -> Option<RouteTarget> {
+        let is_gone = |(target, answer): &(RouteTarget, Result<TargetState, _>)| {
+            witnesses.contains(target) && matches!(answer, Ok(TargetState::Gone(_)))
+        };
+        if let Some((witness, _)) = answers.iter().find(|answer| is_gone(answer)) {
+            let witness = witness.clone();
+            self.cases.postpone(now);
+            return Some(witness);
+        }
+        for (target, answer) in answers {
+            if !witnesses.contains(&target) {
+                self.cases.answered(now, target, answer);
+            }
+        }
+        None
+    }
+
+    /// A node has changed: what has failed for its routes is tried at once.
+    pub fn node_changed(&mut self, destinations: impl Iterator<Item = IpNet>) {
+        for destination in destinations {
+            self.failures.forget(destination);
+        }
+    }
+}
+
+/// The state of each node, from what its destinations lack.
+fn nodes(views: &[NodeView], wanted: &wanted::Wanted, plan: &mut Plan) {
+    for (place, view) in views.iter().enumerate() {
+        let name = &view.node.name;
+        let problems = wanted.problems.get(&place).map(Vec::as_slice).unwrap_or_default();
+        if view.node.pod_cidrs.is_empty() {
+            plan.counts.nodes_without_cidrs += 1;
+            continue;
+        }
+        let state = plan.nodes.entry(Shared::clone(name)).or_default();
+        state.problem = problems.first().map(ToString::to_string);
+        if state.is_complete() {
+            plan.counts.nodes_complete += 1;
+        } else {
+            plan.counts.nodes_incomplete += 1;
+        }
+        plan.problems.extend(problems.iter().map(|problem| (Shared::clone(name), problem.clone())));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! The condition `NetworkUnavailable`. Its *status* decides whether it is written: what another
+//! component has set to the right status stays, with its reason.
+
+use std::time::Duration;
+
+use ccm_objects::Node;
+
+use super::NodeRoutes;
+
+/// The type of the condition.
+pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
+
+/// How long a node may lack routes before it is marked: the route of a new node is normally there
+/// earlier.
+pub const GRACE: Duration = Duration::from_secs(5);
+
+/// A change of the condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// `True` or `False`.
+    pub status: &'static str,
+    /// Upstream's reason.
+    pub reason: &'static str,
+    /// The message.
+    pub message: String,
+}
+
+/// What to write, if anything. `waited` is how long the node has lacked routes.
+pub fn wanted(node: &Node, routes: &NodeRoutes, waited: Duration) -> Option<Wanted> {
+    let change = match routes.why() {
+        None => Wanted {
+            status: "False",
+            reason: "RouteCreated",
+            message: "RouteController created a route".to_owned(),
+        },
+        Some((_, false)) if waited < GRACE => return None,
+        Some((why, _)) => Wanted {
+            status: "True",
+            reason: "NoRouteCreated",
+            message: format!("RouteController failed to create a route: {why}"),
+        },
+    };
+    (node.condition(NETWORK_UNAVAILABLE) != Some(change.status)).then_some(change)
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_objects::Condition;
+
+    use super::*;
+    use crate::plan::Lack;
+
+    fn lacking(lack: Lack) -> NodeRoutes {
+        let missing = [("10.244.1.0/24".parse().expect("a network"), lack)].into();
+        NodeRoutes { missing, problem: None }
+    }
+
+    fn node(condition: Option<(&str, &str)>) -> Node {
+        let condition = condition.map(|(status, reason)| Condition {
+            kind: NETWORK_UNAVAILABLE.into(),
+            status: status.into(),
+            reason: Some(reason.into()),
+        });
+        Node { conditions: condition.into_iter().collect(), ..Node::default() }
+    }
+
+    fn change(
+        condition: Option<(&str, &str)>,
+        routes: &NodeRoutes,
+    ) -> Option<(&'static str, &'static str)> {
+        wanted(&node(condition), routes, GRACE).map(|change| (change.status, change.reason))
+    }
+
+    /// Upstream's scenarios 34 to 42. Those in which another component's reason stays differ.
+    #[test]
+    fn the_status_decides() {
+        let (there, failed) = (NodeRoutes::default(), lacking(Lack::failed("x")));
+        let (created, not) = (Some(("False", "RouteCreated")), Some(("True", "NoRouteCreated")));
+        for (condition, routes, expect) in [
+            (None, &there, created),
+            (None, &failed, not),
+            (Some(("False", "RouteCreated")), &there, None),
+            (Some(("False", "CalicoIsUp")), &there, None),
+            (Some(("False", "ExternalCNI")), &there, None),
+            (Some(("True", "Other")), &failed, None),
+            (Some(("False", "RouteCreated")), &failed, not),
+            (Some(("True", "NoRouteCreated")), &failed, None),
+            (Some(("True", "Other")), &there, created),
+            (Some(("Unknown", "Other")), &there, created),
+        ] {
+            assert_eq!(change(condition, routes), expect, "{condition:?} {routes:?}");
+        }
+    }
+
+    #[test]
+    fn a_route_that_is_being_made_has_a_moment() {
+        let pending = lacking(Lack::pending("x"));
+        let early = GRACE - Duration::from_millis(1);
+        assert_eq!(wanted(&node(None), &pending, early), None);
+        assert!(wanted(&node(None), &pending, GRACE).is_some());
+        let failed = lacking(Lack::failed("x"));
+        assert!(
+            wanted(&node(None), &failed, Duration::ZERO).is_some(),
+            "a failure is shown at once"
+        );
+    }
+}

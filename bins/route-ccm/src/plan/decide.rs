@@ -1,0 +1,400 @@
+//! One decision per destination.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use ccm_base::At;
+use ccm_cloud::{Owner, Route, RouteChange, RouteTarget, WantedRoute};
+use ccm_objects::Shared;
+use ipnet::IpNet;
+
+use super::{
+    Cause, Counts, Held, Lack, NodeRoutes, Plan, Planned, Planner, View,
+    cases::Finding,
+    targets::{Targets, is_target},
+    wanted::{NodeView, is_inside},
+};
+
+/// How many targets that exist are asked about together with unknown ones.
+const WITNESSES: usize = 3;
+
+/// Whose a route is.
+enum Whose {
+    /// Ours: its target is the node at this place.
+    Node(usize),
+    /// Ours, but its target is no node any more.
+    Left(Left),
+    /// Inside the cluster CIDRs, and nobody knows its target.
+    Unknown,
+    /// Somebody else's.
+    Foreign,
+}
+
+/// A route of ours whose target is no node.
+struct Left {
+    why: String,
+    /// The node that had the target.
+    node: Option<Shared>,
+    was_marked: bool,
+    labels: BTreeMap<Shared, Shared>,
+}
+
+/// A deletion that the brake decides about.
+struct Loss {
+    planned: Planned,
+    was_marked: bool,
+    labels: BTreeMap<Shared, Shared>,
+}
+
+/// Decides about destinations one by one.
+pub(super) struct Decider<'a> {
+    now: At,
+    view: &'a View<'a>,
+    targets: &'a Targets,
+    planner: &'a mut Planner,
+    room: Option<u32>,
+    counts: Counts,
+    /// What changes no number of routes, or adds some.
+    changes: Vec<Planned>,
+    losses: Vec<Loss>,
+    lacks: HashMap<usize, NodeRoutes>,
+    unknown: BTreeSet<RouteTarget>,
+    witnesses: Vec<RouteTarget>,
+    next: Option<At>,
+}
+
+impl<'a> Decider<'a> {
+    pub(super) fn new(
+        now: At,
+        view: &'a View<'a>,
+        targets: &'a Targets,
+        planner: &'a mut Planner,
+    ) -> Self {
+        Self {
+            now,
+            view,
+            targets,
+            planner,
+            room: view.table.room,
+            counts: Counts::default(),
+            changes: Vec::new(),
+            losses: Vec::new(),
+            lacks: HashMap::new(),
+            unknown: BTreeSet::new(),
+            witnesses: Vec::new(),
+            next: None,
+        }
+    }
+
+    /// A destination that is the pod CIDR of the node at this place.
+    pub(super) fn wanted(&mut self, destination: IpNet, place: usize) {
+        let Some(node) = self.view.nodes.get(place) else { return };
+        let (mut right, mut others, mut obstacle) = (Vec::new(), Vec::new(), None);
+        for route in self.view.table.to(destination) {
+            let is_right = route.target.as_ref().is_some_and(|target| is_target(target, node));
+            match self.whose(route) {
+                Whose::Node(_) if is_right => right.push(route),
+                Whose::Node(_) => others.push((route, None)),
+                Whose::Left(left) => others.push((route, Some(left))),
+                Whose::Unknown => obstacle = Some(self.unknown_target(route)),
+                Whose::Foreign => obstacle = Some(Lack::failed(foreign(route))),
+            }
+        }
+        if self.planner.is_in_flight(destination) {
+            if right.is_empty() {
+                self.lack(
+                    destination,
+                    place,
+                    Lack::pending(format!("the route of {destination} is being made")),
+                );
+            }
+            return;
+        }
+        let best = right.iter().position(|route| route.defect.is_none()).unwrap_or(0);
+        if let Some(found) = right.get(best) {
+            self.there(place, found);
+            let second = right.iter().enumerate().find(|(other, _)| *other != best);
+            let surplus = second.map(|(_, route)| (*route, "the same route is there twice"));
+            let old = || {
+                others
+                    .first()
+                    .map(|(route, _)| (*route, "the destination has the right target as well"))
+            };
+            if found.defect.is_none()
+                && let Some((route, why)) = surplus.or_else(old)
+            {
+                self.push(RouteChange::Delete(route.clone()), None, why.to_owned());
+            }
+            return;
+        }
+        if let Some(obstacle) = obstacle {
+            return self.lack(destination, place, obstacle);
+        }
+        if let Some(problem) = node.lacks(destination, self.view.traits) {
+            return self.lack(destination, place, Lack::pending(problem.to_string()));
+        }
+        self.make(destination, place, others);
+    }
+
+    /// Makes the route of a node.
+    fn make(&mut self, destination: IpNet, place: usize, others: Vec<(&Route, Option<Left>)>) {
+        let Some(node) = self.view.nodes.get(place) else { return };
+        let new = Box::new(self.route(destination, node));
+        let name = Shared::clone(&node.node.name);
+        let pending = format!("the route of {destination} is being made");
+        let Some((old, left)) =
+            others.into_iter().next().filter(|_| !self.view.traits.several_targets)
+        else {
+            let why = format!("pod CIDR of node {name}");
+            let held = self.push(RouteChange::Create(new), Some(name), why);
+            return self.lack(destination, place, held.unwrap_or(Lack::pending(pending)));
+        };
+        let target = target_of(old);
+        let why = format!("pod CIDR of node {name}; its target was {target}");
+        let change = RouteChange::Replace { old: old.clone(), new };
+        // A node that moves to another address is as suspicious as one that goes.
+        let moves = left.filter(|left| left.node.as_ref() == Some(&name));
+        match moves {
+            Some(left) => {
+                let planned = Planned { change, node: Some(name), why, held: None };
+                let (was_marked, labels) = (left.was_marked, left.labels);
+                self.losses.push(Loss { planned, was_marked, labels });
+                self.lack(destination, place, Lack::pending(pending));
+            }
+            None => {
+                let held = self.push(change, Some(name), why);
+                self.lack(destination, place, held.unwrap_or(Lack::pending(pending)));
+            }
+        }
+    }
+
+    /// A destination that no node has.
+    pub(super) fn unwanted(&mut self, destination: IpNet) {
+        let is_in_flight = self.planner.is_in_flight(destination);
+        let mut loss = None;
+        for route in self.view.table.to(destination) {
+            let left = match self.whose(route) {
+                Whose::Node(place) => {
+                    let node = self.view.nodes.get(place).map(|view| &view.node);
+                    let name = node.map(|node| Shared::clone(&node.name)).unwrap_or_default();
+                    let labels = node.map(|node| node.labels.clone()).unwrap_or_default();
+                    let why = format!("node {name} has no such pod CIDR");
+                    Left { why, node: Some(name), was_marked: false, labels }
+                }
+                Whose::Left(left) => left,
+                Whose::Unknown => {
+                    self.unknown_target(route);
+                    continue;
+                }
+                Whose::Foreign => continue,
+            };
+            // One change per destination.
+            loss.get_or_insert((route, left));
+        }
+        if let Some((route, left)) = loss.filter(|_| !is_in_flight) {
+            let change = RouteChange::Delete(route.clone());
+            let planned = Planned { change, node: None, why: left.why, held: None };
+            self.losses.push(Loss { planned, was_marked: left.was_marked, labels: left.labels });
+        }
+    }
+
+    /// The node's route is there.
+    fn there(&mut self, place: usize, route: &Route) {
+        if let Some(defect) = &route.defect {
+            self.counts.defective += 1;
+            self.lack(route.destination.trunc(), place, Lack::failed(defect.clone()));
+            if let Some(node) = self.view.nodes.get(place) {
+                let change =
+                    RouteChange::Create(Box::new(self.route(route.destination.trunc(), node)));
+                let name = Shared::clone(&node.node.name);
+                self.push(change, Some(name), format!("it carries no traffic: {defect}"));
+            }
+        } else if self.witnesses.len() < WITNESSES {
+            self.witnesses.extend(route.target.clone());
+        }
+    }
+
+    fn route(&self, destination: IpNet, view: &NodeView) -> WantedRoute {
+        let node = &view.node;
+        WantedRoute {
+            owner: Owner {
+                cluster: self.view.cluster.clone(),
+                uid: node.uid.to_string(),
+                namespace: String::new(),
+                name: node.name.to_string(),
+            },
+            destination,
+            node: ccm_cloud::NodeIdentity {
+                name: node.name.to_string(),
+                provider_id: view.id.as_ref().map(ToString::to_string),
+                system_uuid: node.system_uuid.as_deref().map(str::to_owned),
+                uid: Some(node.uid.to_string()),
+                ..ccm_cloud::NodeIdentity::default()
+            },
+            addresses: view.addresses(),
+        }
+    }
+
+    /// Plans a change that needs no budget. Returns the state of its node if it is held.
+    fn push(&mut self, change: RouteChange, node: Option<Shared>, why: String) -> Option<Lack> {
+        let destination = change.destination();
+        let takes_room = matches!(change, RouteChange::Create(_))
+            && self.view.table.to(destination).iter().all(|route| route.defect.is_none());
+        let (held, state) = match self.planner.failures.get(destination) {
+            Some(failure) if failure.until > self.now => {
+                let (error, until) = (failure.error.clone(), failure.until);
+                self.next = Some(self.next.map_or(until, |next| next.min(until)));
+                (Some(Held::Retry { error: error.clone(), until }), Some(Lack::failed(error)))
+            }
+            failure => {
+                let state = failure.map(|failure| Lack::failed(failure.error.clone()));
+                match &mut self.room {
+                    Some(0) if takes_room => {
+                        let why = "the route table has no room for another route".to_owned();
+                        (Some(Held::NoRoom), Some(Lack::failed(why)))
+                    }
+                    Some(room) if takes_room => {
+                        *room -= 1;
+                        (None, state)
+                    }
+                    _ => (None, state),
+                }
+            }
+        };
+        self.changes.push(Planned { change, node, why, held });
+        state
+    }
+
+    fn lack(&mut self, destination: IpNet, place: usize, lack: Lack) {
+        self.lacks.entry(place).or_default().missing.insert(destination, lack);
+    }
+
+    /// Asks about the target of a route. Returns what it means for a node that needs the
+    /// destination.
+    fn unknown_target(&mut self, route: &Route) -> Lack {
+        self.unknown.extend(route.target.clone());
+        let (destination, target) = (route.destination, target_of(route));
+        Lack::pending(format!(
+            "there is a route of {destination} to {target}, which is no node of this cluster; asking the cloud whether it exists"
+        ))
+    }
+
+    fn whose(&mut self, route: &Route) -> Whose {
+        let whose = self.title(route);
+        let inside = is_inside(route.destination.trunc(), self.view.cluster_cidrs);
+        let count = match (&whose, inside) {
+            (Whose::Node(_) | Whose::Left(_), _) => &mut self.counts.ours,
+            (Whose::Unknown, _) => &mut self.counts.unknown,
+            (Whose::Foreign, true) => &mut self.counts.foreign,
+            (Whose::Foreign, false) => &mut self.counts.elsewhere,
+        };
+        *count += 1;
+        whose
+    }
+
+    fn title(&mut self, route: &Route) -> Whose {
+        let recorded = match &route.owner {
+            Some(owner) if owner.cluster.uid != self.view.cluster.uid => return Whose::Foreign,
+            Some(owner) => Some(owner),
+            None if is_inside(route.destination.trunc(), self.view.cluster_cidrs) => None,
+            None => return Whose::Foreign,
+        };
+        let target = route.target.as_ref();
+        if let Some(place) = target.and_then(|target| self.targets.place(target)) {
+            return Whose::Node(place);
+        }
+        if let Some(former) = target.and_then(|target| self.view.former.get(target)) {
+            return Whose::Left(Left {
+                why: format!("{} is no target of node {} any more", target_of(route), former.name),
+                node: Some(Shared::clone(&former.name)),
+                was_marked: former.was_marked,
+                labels: former.labels.clone(),
+            });
+        }
+        let left =
+            |why: String, node| Left { why, node, was_marked: false, labels: BTreeMap::new() };
+        if let Some(owner) = recorded {
+            let why = format!("it was made for node {}, which is gone", owner.name);
+            return Whose::Left(left(why, Some(owner.name.as_str().into())));
+        }
+        // A route that drops packets has no target whose end could be proven.
+        let Some(target) = target else { return Whose::Foreign };
+        match self.planner.cases.finding(target) {
+            Finding::Gone(evidence) => {
+                let why = format!("its target {target} does not exist: {evidence}");
+                self.unknown.insert(target.clone());
+                Whose::Left(left(why, None))
+            }
+            Finding::Exists => {
+                self.unknown.insert(target.clone());
+                Whose::Foreign
+            }
+            Finding::Unknown => Whose::Unknown,
+        }
+    }
+
+    /// Asks the brake about what is lost, and completes the plan. Returns the targets that are
+    /// none of our nodes.
+    pub(super) fn finish(mut self, plan: &mut Plan) -> BTreeSet<RouteTarget> {
+        let cause = (self.view.nodes.is_empty() && self.counts.ours > 0).then_some(Cause::NoNodes);
+        plan.breaker = Some(self.planner.brake.observe(self.now, cause));
+        for loss in std::mem::take(&mut self.losses) {
+            self.lose(loss);
+        }
+        self.changes.sort_by_key(|planned| planned.node.is_none());
+        for (place, state) in self.lacks {
+            if let Some(view) = self.view.nodes.get(place) {
+                plan.nodes.insert(Shared::clone(&view.node.name), state);
+            }
+        }
+        plan.changes = self.changes;
+        plan.witnesses = self.witnesses;
+        plan.counts = self.counts;
+        plan.next = self.next;
+        self.unknown
+    }
+
+    fn lose(&mut self, Loss { planned, was_marked, labels }: Loss) {
+        let destination = planned.change.destination();
+        let is_approved =
+            self.view.approval.is_some_and(|approval| approval.covers(self.now, &labels));
+        let population = self.counts.ours;
+        let retries = |planner: &Planner| {
+            planner.failures.get(destination).is_some_and(|failure| failure.until > self.now)
+        };
+        let Planned { change, node, why, .. } = planned;
+        if !retries(self.planner)
+            && !was_marked
+            && !is_approved
+            && let Err(hold) = self.planner.brake.request(
+                self.now,
+                &destination.to_string(),
+                population,
+                self.view.budget,
+            )
+        {
+            self.counts.held += 1;
+            if let ccm_controller::brake::Hold::Budget { until: Some(until) } = hold {
+                self.next = Some(self.next.map_or(until, |next| next.min(until)));
+            }
+            let held = Some(Held::Brake(hold));
+            self.changes.push(Planned { change, node, why, held });
+            return;
+        }
+        self.push(change, node, why);
+    }
+}
+
+fn target_of(route: &Route) -> String {
+    route.target.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string)
+}
+
+fn foreign(route: &Route) -> String {
+    let (destination, target) = (route.destination, target_of(route));
+    let whose = match &route.owner {
+        Some(owner) => format!("of cluster {} (UID {})", owner.cluster.name, owner.cluster.uid),
+        None => "of somebody else".to_owned(),
+    };
+    format!(
+        "there is a route of {destination} to {target}, {whose}; remove it, or give the node another pod CIDR"
+    )
+}

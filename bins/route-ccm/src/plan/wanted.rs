@@ -1,0 +1,208 @@
+//! The routes that the nodes need: one for each pod CIDR.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::IpAddr,
+    sync::Arc,
+};
+
+use ccm_cloud::{AddressKind, IpFamily, NodeAddress, ProviderId, RouteTraits};
+use ccm_objects::{Node, Shared};
+use ipnet::IpNet;
+
+/// A node, with its provider ID in the cloud's spelling.
+#[derive(Clone, Debug)]
+pub struct NodeView {
+    /// The node.
+    pub node: Arc<Node>,
+    /// Its provider ID.
+    pub id: Option<ProviderId>,
+}
+
+impl NodeView {
+    /// Its addresses that are IP addresses of the cluster's network.
+    pub fn ips(&self) -> impl Iterator<Item = IpAddr> {
+        let internal = |kind: &str| kind == AddressKind::InternalIp.as_str();
+        let addresses = self.node.addresses.iter();
+        addresses
+            .filter(move |address| internal(&address.kind))
+            .filter_map(|address| address.address.parse().ok())
+    }
+
+    /// Its addresses, for the cloud.
+    pub fn addresses(&self) -> Vec<NodeAddress> {
+        let read = |address: &ccm_objects::Address| {
+            Some(NodeAddress::new(AddressKind::parse(&address.kind)?, &*address.address))
+        };
+        self.node.addresses.iter().filter_map(read).collect()
+    }
+
+    /// What the cloud needs before the node can be the target of a route to this pod CIDR.
+    pub fn lacks(&self, cidr: IpNet, traits: &RouteTraits) -> Option<Problem> {
+        let family = IpFamily::of(cidr.addr());
+        if traits.target_ids && self.id.is_none() {
+            Some(Problem::NoProviderId)
+        } else if traits.target_addresses && !self.ips().any(|ip| IpFamily::of(ip) == family) {
+            Some(Problem::NoAddress(cidr))
+        } else {
+            None
+        }
+    }
+
+    /// Its pod CIDRs that can be parsed, without host bits.
+    pub fn pod_cidrs(&self) -> impl Iterator<Item = IpNet> {
+        self.node
+            .pod_cidrs
+            .iter()
+            .filter_map(|text| text.parse().ok())
+            .map(|net: IpNet| net.trunc())
+    }
+}
+
+/// Why a node does not get the route of a pod CIDR.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// It is no CIDR.
+    Unreadable(Box<str>),
+    /// It is not inside `--cluster-cidr`.
+    Outside(IpNet),
+    /// An older node has it, or a part of it.
+    Overlaps {
+        /// The pod CIDR.
+        cidr: IpNet,
+        /// That of the other node.
+        other: IpNet,
+        /// The other node.
+        node: Shared,
+    },
+    /// The cloud has no routes of this family.
+    Family(IpNet),
+    /// The cloud needs the node's provider ID.
+    NoProviderId,
+    /// The cloud needs an address of the pod CIDR's family.
+    NoAddress(IpNet),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(text) => {
+                write!(f, "spec.podCIDRs has {text:?}, which is no CIDR such as 10.244.1.0/24")
+            }
+            Self::Outside(cidr) => write!(
+                f,
+                "pod CIDR {cidr} is not inside --cluster-cidr, so it gets no route; extend --cluster-cidr, or recreate the node with another pod CIDR"
+            ),
+            Self::Overlaps { cidr, other, node } if cidr == other => {
+                write!(f, "pod CIDR {cidr} is also that of node {node}, which is older")
+            }
+            Self::Overlaps { cidr, other, node } => {
+                write!(f, "pod CIDR {cidr} overlaps {other} of node {node}, which is older")
+            }
+            Self::Family(cidr) => {
+                let family = IpFamily::of(cidr.addr());
+                write!(f, "the cloud has no {family} routes, so pod CIDR {cidr} gets none")
+            }
+            Self::NoProviderId => {
+                f.write_str("the node has no provider ID yet, which its routes need")
+            }
+            Self::NoAddress(cidr) => {
+                let family = IpFamily::of(cidr.addr());
+                write!(
+                    f,
+                    "the node has no InternalIP of family {family}, which the route of {cidr} needs"
+                )
+            }
+        }
+    }
+}
+
+/// The routes to be, by destination, with the places of their nodes; and what is wrong with other
+/// pod CIDRs, by the place of their node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The routes.
+    pub routes: BTreeMap<IpNet, usize>,
+    /// The problems.
+    pub problems: BTreeMap<usize, Vec<Problem>>,
+    /// The pod CIDRs with a problem: what is there stays.
+    pub disputed: BTreeSet<IpNet>,
+}
+
+/// The routes that these nodes need. Of two nodes with the same or overlapping pod CIDRs, the older one gets the
+/// route.
+pub fn wanted(nodes: &[NodeView], cluster_cidrs: &[IpNet], traits: &RouteTraits) -> Wanted {
+    let mut wanted = Wanted::default();
+    let mut taken: BTreeMap<IpAddr, (IpNet, usize)> = BTreeMap::new();
+    for place in oldest_first(nodes) {
+        let Some(view) = nodes.get(place) else { continue };
+        for text in &view.node.pod_cidrs {
+            let result = accept(text, cluster_cidrs, traits)
+                .and_then(|cidr| take(&mut taken, cidr, place, nodes));
+            match result {
+                Ok(cidr) => {
+                    wanted.routes.insert(cidr, place);
+                }
+                Err(problem) => {
+                    wanted.disputed.extend(text.parse().map(|cidr: IpNet| cidr.trunc()));
+                    wanted.problems.entry(place).or_default().push(problem);
+                }
+            }
+        }
+    }
+    wanted
+}
+
+fn oldest_first(nodes: &[NodeView]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..nodes.len()).collect();
+    order.sort_by_key(|place| {
+        nodes.get(*place).map(|NodeView { node, .. }| {
+            (node.created.is_none(), node.created, Shared::clone(&node.name))
+        })
+    });
+    order
+}
+
+fn accept(text: &str, cluster_cidrs: &[IpNet], traits: &RouteTraits) -> Result<IpNet, Problem> {
+    let cidr: IpNet = text.parse().map_err(|_| Problem::Unreadable(text.into()))?;
+    let cidr = cidr.trunc();
+    let family = IpFamily::of(cidr.addr());
+    if !is_inside(cidr, cluster_cidrs) {
+        Err(Problem::Outside(cidr))
+    } else if !traits.families.contains(&family) {
+        Err(Problem::Family(cidr))
+    } else {
+        Ok(cidr)
+    }
+}
+
+/// Whether the network lies inside one of the cluster CIDRs, or is one.
+pub fn is_inside(cidr: IpNet, cluster_cidrs: &[IpNet]) -> bool {
+    cluster_cidrs.iter().any(|cluster| cluster.contains(&cidr))
+}
+
+fn take(
+    taken: &mut BTreeMap<IpAddr, (IpNet, usize)>,
+    cidr: IpNet,
+    place: usize,
+    nodes: &[NodeView],
+) -> Result<IpNet, Problem> {
+    let before = taken.range(..=cidr.network()).next_back();
+    let after = taken.range(cidr.network()..).next();
+    let overlaps = |(_, (other, _)): &(&IpAddr, &(IpNet, usize))| {
+        other.contains(&cidr) || cidr.contains(other)
+    };
+    match before.filter(overlaps).or_else(|| after.filter(overlaps)) {
+        // A node may list a pod CIDR twice.
+        Some((_, (other, by))) if *other == cidr && *by == place => Ok(cidr),
+        Some((_, (other, by))) => {
+            let node = nodes.get(*by).map(|view| Shared::clone(&view.node.name));
+            Err(Problem::Overlaps { cidr, other: *other, node: node.unwrap_or_default() })
+        }
+        None => {
+            taken.insert(cidr.network(), (cidr, place));
+            Ok(cidr)
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What the leader knows of the route table, and which calls to the cloud follow from it: no call,
+//! no task, the time as a value.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use ccm_base::{At, Backoff, RetryClass};
+use ccm_cloud::{AppliedChange, CloudError, RouteChange, RouteTable, RouteTarget, RouteTraits};
+use ccm_objects::Shared as Name;
+
+use crate::plan::{Lack, NodeRoutes, Plan, Planned, Planner, condition::GRACE, table::Table};
+
+/// The wait after a list that has failed.
+const LIST_RETRY: Backoff =
+    Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(1) };
+/// The wait before a list because of an unexpected answer: others may follow.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// A call to the cloud.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// Lists the table.
+    List,
+    /// Asks whether targets exist, together with some that do.
+    Ask { targets: Vec<RouteTarget>, witnesses: Vec<RouteTarget> },
+    /// Changes the table.
+    Apply { batch: Vec<Planned>, base: Option<String> },
+}
+
+/// The state of the leader.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) planner: Planner,
+    /// `None` until the first list.
+    pub(crate) table: Option<Table>,
+    /// What has been changed since the list that is under way began.
+    changed_since: Option<Vec<(RouteChange, AppliedChange)>>,
+    /// When to list.
+    list_at: At,
+    failed_lists: u32,
+    is_asking: bool,
+    /// The routes of each node with pod CIDRs, as of the last plan and the answers since.
+    nodes: HashMap<Name, NodeRoutes>,
+    /// Since when a node has lacked routes.
+    lacking: HashMap<Name, At>,
+}
+
+impl State {
+    /// The state at the beginning of a term.
+    pub(crate) fn new(now: At, planner: Planner) -> Self {
+        Self {
+            planner,
+            table: None,
+            changed_since: None,
+            list_at: now,
+            failed_lists: 0,
+            is_asking: false,
+            nodes: HashMap::new(),
+            lacking: HashMap::new(),
+        }
+    }
+
+    /// The list that is due, if one is.
+    pub(crate) fn list(&mut self, now: At) -> Option<Job> {
+        if self.changed_since.is_some() || now < self.list_at {
+            return None;
+        }
+        self.changed_since = Some(Vec::new());
+        Some(Job::List)
+    }
+
+    /// When the next list is due; `None` while one is under way.
+    pub(crate) fn next_list(&self) -> Option<At> {
+        self.changed_since.is_none().then_some(self.list_at)
+    }
+
+    /// A list has ended. Returns whether it was the first one that succeeded.
+    pub(crate) fn listed(
+        &mut self,
+        now: At,
+        answer: Result<RouteTable, CloudError>,
+        period: Duration,
+    ) -> bool {
+        let changes = self.changed_since.take().unwrap_or_default();
+        match answer {
+            Ok(listed) => {
+                let mut table = Table::from(listed);
+                // The list may be older than they are.
+                for (change, applied) in &changes {
+                    table.apply(change, applied);
+                }
+                self.failed_lists = 0;
+                self.list_at = now + period;
+                self.table.replace(table).is_none()
+            }
+            Err(error) => {
+                self.failed_lists += 1;
+                let wait = match error.class() {
+                    RetryClass::RetryAfter(after) => after.max(LIST_RETRY.first),
+                    RetryClass::Permanent => LIST_RETRY.longest,
+                    RetryClass::Retry => LIST_RETRY.after(self.failed_lists),
+                };
+                self.list_at = now + wait.min(period);
+                false
+            }
+        }
+    }
+
+    /// The calls that carry out this plan.
+    pub(crate) fn calls(&mut self, plan: &Plan, traits: &RouteTraits, room: usize) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        if !plan.questions.is_empty() && !self.is_asking {
+            self.is_asking = true;
+            let (targets, witnesses) = (plan.questions.clone(), plan.witnesses.clone());
+            jobs.push(Job::Ask { targets, witnesses });
+        }
+        // A second call would be decided on a version that the first one changes.
+        let calls = match traits.compares_version {
+            true if self.planner.has_calls() => 0,
+            true => 1,
+            false => room,
+        };
+        let due: Vec<Planned> = plan.due().cloned().collect();
+        for batch in due.chunks(traits.max_batch.max(1)).take(calls) {
+            for planned in batch {
+                self.planner.sent(planned);
+            }
+            let base = self.table.as_ref().and_then(|table| table.version.clone());
+            let base = base.filter(|_| traits.compares_version);
+            jobs.push(Job::Apply { batch: batch.to_vec(), base });
+        }
+        jobs
+    }
+
+    /// The cloud has answered about targets.
+    pub(crate) fn asked(&mut self) {
+        self.is_asking = false;
+    }
+
+    /// A change was answered. Returns whether its node has all its routes now.
+    pub(crate) fn applied(
+        &mut self,
+        now: At,
+        planned: &Planned,
+        answer: &Result<AppliedChange, CloudError>,
+    ) -> bool {
+        if self.planner.applied(now, planned, answer) {
+            self.list_at = self.list_at.min(now + LOOK_AGAIN);
+        }
+        if let Ok(applied) = answer {
+            if let Some(table) = &mut self.table {
+                table.apply(&planned.change, applied);
+            }
+            if let Some(changes) = &mut self.changed_since {
+                changes.push((planned.change.clone(), applied.clone()));
+            }
+        }
+        let destination = planned.change.destination();
+        let Some(routes) = planned.node.as_ref().and_then(|node| self.nodes.get_mut(node)) else {
+            return false;
+        };
+        match answer {
+            Ok(AppliedChange { route: Some(route), .. }) if route.defect.is_none() => {
+                routes.missing.remove(&destination);
+            }
+            Ok(AppliedChange { route, .. }) => {
+                let defect = route.as_ref().and_then(|route| route.defect.clone());
+                let why = defect.unwrap_or_else(|| "the cloud shows no such route".to_owned());
+                routes.missing.insert(destination, Lack::failed(why));
+            }
+            Err(error) => {
+                routes.missing.insert(destination, Lack::failed(error.to_string()));
+            }
+        }
+        routes.is_complete()
+    }
+
+    /// Takes the states of the nodes over from a plan. Returns the nodes that have got all their
+    /// routes since the last one.
+    pub(crate) fn planned(&mut self, now: At, plan: &mut Plan) -> Vec<Name> {
+        let nodes = std::mem::take(&mut plan.nodes);
+        let completed = nodes
+            .iter()
+            .filter(|(name, routes)| routes.is_complete() && self.lacking.contains_key(*name));
+        let completed = completed.map(|(name, _)| Name::clone(name)).collect();
+        self.lacking.retain(|name, _| nodes.get(name).is_some_and(|node| !node.is_complete()));
+        for (name, routes) in &nodes {
+            if !routes.is_complete() {
+                self.lacking.entry(Name::clone(name)).or_insert(now);
+            }
+        }
+        self.nodes = nodes;
+        completed
+    }
+
+    /// The routes of a node, and how long it has lacked some.
+    pub(crate) fn routes_of(&self, now: At, name: &str) -> Option<(NodeRoutes, Duration)> {
+        let waited = self.lacking.get(name).map(|since| now.since(*since)).unwrap_or_default();
+        Some((self.nodes.get(name)?.clone(), waited))
+    }
+
+    /// When the next node has lacked routes for so long that its condition says so.
+    pub(crate) fn next_condition(&self, now: At) -> Option<At> {
+        self.lacking.values().map(|since| *since + GRACE).filter(|due| *due > now).min()
+    }
+
+    /// The names of all nodes with pod CIDRs.
+    pub(crate) fn names(&self) -> HashSet<Name> {
+        self.nodes.keys().cloned().collect()
+    }
+}
