@@ -32,7 +32,7 @@ mod state;
 use std::sync::Arc;
 
 use ccm_base::{LogThrottle, clock::Timeline};
-use ccm_cloud::{Capability, Cloud, CloudError, ClusterId, ErrorKind, Routes};
+use ccm_cloud::{Cloud, CloudError, ClusterId, ErrorKind, Routes};
 use ccm_controller::{
     cluster, handover, own_node,
     passes::Passes,
@@ -111,8 +111,8 @@ impl Program for RouteCcm {
     const IDENTITY: Identity = programs::ROUTE_CCM;
     type Settings = RouteSettings;
 
-    fn needs(_: &Self::Settings) -> Vec<Need> {
-        vec![Need::Required(Capability::Routes)]
+    fn needs(settings: &Self::Settings) -> Vec<Need> {
+        settings.needs()
     }
 
     fn idle(settings: &Self::Settings) -> Option<String> {
