@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CallClass, CloudError, ClusterId, Depth, ErrorKind, LoadBalancer,
-    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, Owner, Progress, Scope,
-    Unwanted, Wanted, repeated,
+    LoadBalancerList, LoadBalancerTraits, LoadBalancers, Member, MemberChange, Members, Owner,
+    Progress, Scope, Unwanted, Wanted, repeated,
 };
 use futures::{StreamExt as _, channel::mpsc::UnboundedSender, stream};
 use tonic::{Response, Status, Streaming, transport::Channel};
@@ -26,7 +26,10 @@ use super::{
         front_end::{
             MemberLists, change_to_wire, cluster_to_wire, unwanted_to_wire, wanted_to_wire,
         },
-        load_balancers::{depth_to_wire, members_set_from_wire, scope_to_wire, waiting_from_wire},
+        load_balancers::{
+            depth_to_wire, ensured_from_wire, members_set_from_wire, scope_to_wire,
+            waiting_from_wire,
+        },
         malformed, priority_to_wire,
     },
     pages::{Pages, lines},
@@ -64,8 +67,8 @@ trait Item {
     /// The index of the load balancer in the request, and its owner's UID.
     fn about(&self) -> (Option<u32>, &str);
 
-    /// The answer.
-    fn answer(self) -> Result<Self::Answer, CloudError>;
+    /// The answer; `present` are the members that the request has listed.
+    fn answer(self, present: &Arc<[Member]>) -> Result<Self::Answer, CloudError>;
 }
 
 /// Implements [`Item`] for a message whose answers are `done` (converted by `$read`), what is in
@@ -79,9 +82,9 @@ macro_rules! progress {
                 (self.place, self.owner_uid())
             }
 
-            fn answer(self) -> Result<Self::Answer, CloudError> {
+            fn answer(self, present: &Arc<[Member]>) -> Result<Self::Answer, CloudError> {
                 match self.answer {
-                    Some($module::Answer::$done(done)) => $read(done).map(Progress::Done),
+                    Some($module::Answer::$done(done)) => $read(done, present).map(Progress::Done),
                     Some($module::Answer::InProgress(wire)) => {
                         Ok(Progress::InProgress(waiting_from_wire(wire)))
                     }
@@ -94,11 +97,13 @@ macro_rules! progress {
     };
 }
 
-progress!(proto::EnsureLoadBalancersItem, ensured, Done as LoadBalancer, LoadBalancer::try_from);
-progress!(proto::SetMembersItem, changed, Done as Option<String>, |done| Ok(
+progress!(proto::EnsureLoadBalancersItem, ensured, Done as LoadBalancer, ensured_from_wire);
+progress!(proto::SetMembersItem, changed, Done as Option<String>, |done, _| Ok(
     members_set_from_wire(done)
 ));
-progress!(proto::DeleteLoadBalancersItem, deleted, Gone as AbsenceProof, absence_from_wire);
+progress!(proto::DeleteLoadBalancersItem, deleted, Gone as AbsenceProof, |gone, _| {
+    absence_from_wire(gone)
+});
 
 impl Item for proto::PreviewLoadBalancersItem {
     type Answer = Vec<String>;
@@ -107,7 +112,7 @@ impl Item for proto::PreviewLoadBalancersItem {
         (self.place, self.owner_uid())
     }
 
-    fn answer(self) -> Result<Vec<String>, CloudError> {
+    fn answer(self, _: &Arc<[Member]>) -> Result<Vec<String>, CloudError> {
         match self.answer {
             Some(previewed::Answer::Changes(changes)) => Ok(changes_from_wire(&changes)),
             Some(previewed::Answer::Error(error)) => Err(error.into()),
@@ -124,11 +129,19 @@ fn changes_from_wire(wire: &proto::Changes) -> Vec<String> {
     lines(&wire.lines).take(MAX_CHANGES).collect()
 }
 
-/// The load balancers of a call, by their owners' UIDs, and the channel for the answers.
+/// What is asked about one load balancer.
+struct Asked<'a> {
+    /// The UID of its owner.
+    owner: &'a str,
+    /// The members that it is to have.
+    present: Option<&'a Arc<[Member]>>,
+}
+
+/// The load balancers of a call, and the channel for the answers.
 struct Part<'a, T> {
     /// Their indexes in the whole call.
     places: Vec<usize>,
-    owners: Vec<&'a str>,
+    asked: Vec<Asked<'a>>,
     sender: UnboundedSender<(usize, Result<T, CloudError>)>,
 }
 
@@ -154,7 +167,7 @@ impl ExternalLoadBalancers {
         I: Item,
         F: Future<Output = Result<Response<Streaming<I>>, Status>>,
     {
-        let mut left: BTreeSet<usize> = (0..part.owners.len()).collect();
+        let mut left: BTreeSet<usize> = (0..part.asked.len()).collect();
         let failed = self.answers(&part, &mut left, class, call, send).await;
         for place in left {
             part.send(place, Err(failed.clone()));
@@ -187,7 +200,7 @@ impl ExternalLoadBalancers {
                 return error;
             }
         };
-        let (mut worked, mut throttled) = (false, None);
+        let (mut worked, mut throttled, none) = (false, None, Arc::default());
         let end = loop {
             let item = match open.hear(items.message()).await {
                 Ok(Some(item)) => item,
@@ -195,14 +208,14 @@ impl ExternalLoadBalancers {
                 Err(error) => break error,
             };
             let (place, owner) = item.about();
-            let place = match next(place, part.owners.len(), left) {
+            let place = match next(place, part.asked.len(), left) {
                 Ok(place) => place,
                 Err(error) => break left_open(class, error),
             };
-            let asked = part.owners.get(place).copied().unwrap_or_default();
+            let Some(asked) = part.asked.get(place) else { continue };
             let answer = match owner {
-                _ if owner == asked => item.answer(),
-                other => Err(about_another(class, asked, other)),
+                _ if owner == asked.owner => item.answer(asked.present.unwrap_or(&none)),
+                other => Err(about_another(class, asked.owner, other)),
             };
             match &answer {
                 Err(error) if error.kind == ErrorKind::Throttled => throttled = Some(error.clone()),
@@ -211,8 +224,7 @@ impl ExternalLoadBalancers {
             part.send(place, answer);
         };
         // One answer shows that the provider works; throttling counts nevertheless.
-        let failed =
-            throttled.or_else(|| (!worked && !part.owners.is_empty()).then(|| end.clone()));
+        let failed = throttled.or_else(|| (!worked && !part.asked.is_empty()).then(|| end.clone()));
         open.close(failed);
         end
     }
@@ -255,12 +267,21 @@ macro_rules! batched {
             }
             let parts = split(&items, most, $members).into_iter().map(|items| {
                 let (places, items): (Vec<_>, Vec<_>) = items.iter().copied().unzip();
-                let owners = items.iter().map(|item| $owner(item).uid.as_str()).collect();
-                let part = Part { places, owners, sender: sender.clone() };
-                let message = $request(&items, Some(priority_to_wire($call.priority)));
-                $self.exchange::<$item, _>(part, $class, $call, |mut client, terms| async move {
-                    client.$method(question(message, terms)).await
-                })
+                let asked = items.iter().copied().map(|item| Asked {
+                    owner: $owner(item).uid.as_str(),
+                    present: $members(item).map(|members| &members.present),
+                });
+                let part = Part { places, asked: asked.collect(), sender: sender.clone() };
+                // A message may be large: it is made when its turn has come.
+                $self.exchange::<$item, _>(
+                    part,
+                    $class,
+                    $call,
+                    move |mut client, terms| async move {
+                        let message = $request(&items, Some(priority_to_wire($call.priority)));
+                        client.$method(question(message, terms)).await
+                    },
+                )
             });
             let parts: Vec<_> = parts.collect();
             stream::iter(parts).buffer_unordered(PARTS_AT_ONCE).collect::<()>().await;
@@ -328,7 +349,7 @@ impl LoadBalancers for ExternalLoadBalancers {
             call,
             write("ensure_load_balancers"),
             owner_of_wanted,
-            |wanted| Some(&wanted.members),
+            members_of_wanted,
             ensure_request,
             ensure_load_balancers,
             proto::EnsureLoadBalancersItem
@@ -342,7 +363,7 @@ impl LoadBalancers for ExternalLoadBalancers {
             call,
             read("preview_load_balancers"),
             owner_of_wanted,
-            |wanted| Some(&wanted.members),
+            members_of_wanted,
             ensure_request,
             preview_load_balancers,
             proto::PreviewLoadBalancersItem
@@ -360,7 +381,7 @@ impl LoadBalancers for ExternalLoadBalancers {
             call,
             write("set_members"),
             owner_of_change,
-            |change| Some(&change.members),
+            members_of_change,
             members_request,
             set_members,
             proto::SetMembersItem
@@ -378,7 +399,7 @@ impl LoadBalancers for ExternalLoadBalancers {
             call,
             write("delete_load_balancers"),
             owner_of_unwanted,
-            |_| None,
+            no_members,
             |unwanted: &[&Unwanted], priority| proto::DeleteLoadBalancersRequest {
                 unwanted: unwanted.iter().copied().map(unwanted_to_wire).collect(),
                 priority,
@@ -391,6 +412,18 @@ impl LoadBalancers for ExternalLoadBalancers {
 
 fn owner_of_wanted(wanted: &Wanted) -> &Owner {
     &wanted.front_end.owner
+}
+
+fn members_of_wanted(wanted: &Wanted) -> Option<&Members> {
+    Some(&wanted.members)
+}
+
+fn members_of_change(change: &MemberChange) -> Option<&Members> {
+    Some(&change.members)
+}
+
+fn no_members(_: &Unwanted) -> Option<&Members> {
+    None
 }
 
 fn owner_of_change(change: &MemberChange) -> &Owner {
