@@ -7,6 +7,7 @@ use ccm_objects::{Address, Node};
 use super::*;
 
 mod foreign;
+mod late;
 
 fn at(seconds: u64) -> At {
     At(Duration::from_secs(1_000_000 + seconds))
