@@ -102,7 +102,7 @@ pub const ALL: &[Listing] = &[
         shipped: true,
         flags: flags!("service-ccm": value "concurrent-service-syncs"),
     },
-    Listing { identity: ROUTE_CCM, shipped: false, flags: &[] },
+    Listing { identity: ROUTE_CCM, shipped: true, flags: &[] },
     Listing { identity: TEMPLATE_CCM, shipped: false, flags: &[] },
 ];
 
