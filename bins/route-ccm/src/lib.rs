@@ -32,7 +32,7 @@ mod state;
 use std::sync::Arc;
 
 use ccm_base::{LogThrottle, clock::Timeline};
-use ccm_cloud::{Capability, Cloud, CloudError, ClusterId, ErrorKind, Routes};
+use ccm_cloud::{Cloud, CloudError, ClusterId, ErrorKind, Routes};
 use ccm_controller::{
     cluster, handover, own_node,
     passes::Passes,
@@ -59,8 +59,12 @@ use tokio::{
 pub use settings::RouteSettings;
 
 use crate::{
-    controller::Controller, metrics::RouteMetrics, observe::Observer, plan::Planner,
-    report::RouteReports, state::State,
+    controller::Controller,
+    metrics::{Look, RouteMetrics},
+    observe::Observer,
+    plan::Planner,
+    report::RouteReports,
+    state::State,
 };
 
 /// How many calls may wait for a lane.
@@ -111,8 +115,8 @@ impl Program for RouteCcm {
     const IDENTITY: Identity = programs::ROUTE_CCM;
     type Settings = RouteSettings;
 
-    fn needs(_: &Self::Settings) -> Vec<Need> {
-        vec![Need::Required(Capability::Routes)]
+    fn needs(settings: &Self::Settings) -> Vec<Need> {
+        settings.needs()
     }
 
     fn idle(settings: &Self::Settings) -> Option<String> {
@@ -121,6 +125,7 @@ impl Program for RouteCcm {
 
     fn specimens(metrics: &Metrics) {
         RouteMetrics::new(metrics).specimens();
+        metrics::collect(metrics, || Look { room: Some(0), ..Look::default() });
         QueueMetrics::new(metrics).specimens(execute::conditions::QUEUE);
         watch::metrics(metrics).specimens_of::<Node>();
     }
@@ -150,6 +155,8 @@ impl Program for RouteCcm {
             throttle: Arc::default(),
             timeline,
         };
+        let (shown, clock) = (Arc::clone(&handles.state), handles.timeline);
+        metrics::collect(&context.metrics, move || shown.lock().look(clock.now()));
         let watcher = handles.clone();
         let on_change = move |change: Change<Node>| {
             if let Change::Deleted(node) = &change {
