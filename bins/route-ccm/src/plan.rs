@@ -317,8 +317,11 @@ impl Planner {
         let destination = planned.change.destination();
         self.in_flight.remove(&destination);
         match answer {
-            Ok(_) => {
-                self.failures.forget(destination);
+            Ok(applied) => {
+                match applied.route.as_ref().and_then(|route| route.defect.as_deref()) {
+                    Some(defect) => self.failures.add_defect(now, destination, defect),
+                    None => self.failures.forget(destination),
+                }
                 false
             }
             Err(error) => {

@@ -10,13 +10,16 @@ use ccm_base::{At, Backoff, RetryClass};
 use ccm_cloud::{AppliedChange, CloudError, RouteChange, RouteTable, RouteTarget, RouteTraits};
 use ccm_objects::Shared as Name;
 
-use crate::plan::{Lack, NodeRoutes, Plan, Planned, Planner, condition::GRACE, table::Table};
+use crate::plan::{
+    Lack, NodeRoutes, Plan, Planned, Planner, condition::GRACE, failures::is_conflict, table::Table,
+};
 
 /// The wait after a list that has failed.
 const LIST_RETRY: Backoff =
     Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(1) };
-/// The wait before a list because of an unexpected answer: others may follow.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// The wait before a list because of an unexpected answer: others may follow. The change is tried
+/// again after the list.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A call to the cloud.
 #[derive(Debug)]
@@ -167,11 +170,12 @@ impl State {
             }
             Ok(AppliedChange { route, .. }) => {
                 let defect = route.as_ref().and_then(|route| route.defect.clone());
-                let why = defect.unwrap_or_else(|| "the cloud shows no such route".to_owned());
-                routes.missing.insert(destination, Lack::failed(why));
+                let none = || Lack::failed("the cloud shows no such route");
+                routes.missing.insert(destination, defect.map_or_else(none, Lack::pending));
             }
             Err(error) => {
-                routes.missing.insert(destination, Lack::failed(error.to_string()));
+                let has_failed = !is_conflict(error);
+                routes.missing.insert(destination, Lack { why: error.to_string(), has_failed });
             }
         }
         routes.is_complete()
