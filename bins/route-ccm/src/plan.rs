@@ -358,6 +358,11 @@ impl Planner {
         None
     }
 
+    /// The table was listed.
+    pub fn listed(&mut self) {
+        self.failures.forget_conflicts();
+    }
+
     /// A node has changed: what has failed for its routes is tried at once.
     pub fn node_changed(&mut self, destinations: impl Iterator<Item = IpNet>) {
         for destination in destinations {

@@ -94,6 +94,7 @@ impl State {
                 for (change, applied) in &changes {
                     table.apply(change, applied);
                 }
+                self.planner.listed();
                 self.failed_lists = 0;
                 self.list_at = now + period;
                 self.table.replace(table).is_none()

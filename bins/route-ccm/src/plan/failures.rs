@@ -82,6 +82,11 @@ impl Failures {
         self.failures.remove(&destination);
     }
 
+    /// The table was listed: what others have changed is known.
+    pub fn forget_conflicts(&mut self) {
+        self.failures.retain(|_, failure| !failure.is_conflict);
+    }
+
     /// Keeps the failures of these destinations.
     pub fn retain(&mut self, keep: impl Fn(IpNet) -> bool) {
         self.failures.retain(|destination, _| keep(*destination));
