@@ -79,8 +79,16 @@ impl Handles {
             }
         }
         let period = self.settings.borrow().route_reconciliation_period;
-        if self.state.lock().listed(self.timeline.now(), answer, period) {
+        let is_listed = answer.is_ok();
+        let (is_first, destinations) = {
+            let mut state = self.state.lock();
+            (state.listed(self.timeline.now(), answer, period), state.destinations())
+        };
+        if is_first {
             tracing::info!("the route table is known");
+        }
+        if let (true, Some(cidrs), Some((all, read))) = (is_listed, &self.cidrs, destinations) {
+            cidrs.routes_are(all, read);
         }
     }
 
@@ -161,7 +169,14 @@ impl Handles {
         answer: &Result<AppliedChange, CloudError>,
         replaces: bool,
     ) {
-        let is_complete = self.state.lock().applied(self.timeline.now(), planned, answer);
+        let (destination, now) = (planned.change.destination(), self.timeline.now());
+        let (is_complete, is_gone) = {
+            let mut state = self.state.lock();
+            (state.applied(now, planned, answer), state.has_no_route(destination))
+        };
+        if let Some(cidrs) = self.cidrs.as_ref().filter(|_| is_gone && answer.is_ok()) {
+            cidrs.route_gone(destination);
+        }
         self.metrics.changed(&planned.change, answer.as_ref().map(drop), replaces);
         let node = planned.node.as_ref();
         match answer {

@@ -270,6 +270,11 @@ impl Planner {
         self.in_flight.contains(&destination)
     }
 
+    /// The destinations of changes that are not answered yet.
+    pub fn in_flight(&self) -> impl Iterator<Item = IpNet> {
+        self.in_flight.iter().copied()
+    }
+
     /// Whether any change is not answered yet.
     pub fn has_calls(&self) -> bool {
         !self.in_flight.is_empty()

@@ -2,13 +2,14 @@
 //! no task, the time as a value.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
 use ccm_base::{At, Backoff, RetryClass};
 use ccm_cloud::{AppliedChange, CloudError, RouteChange, RouteTable, RouteTarget, RouteTraits};
 use ccm_objects::Shared as Name;
+use ipnet::IpNet;
 
 use crate::plan::{
     Lack, NodeRoutes, Plan, Planned, Planner, condition::GRACE, failures::is_conflict, table::Table,
@@ -40,6 +41,12 @@ pub(crate) struct State {
     pub(crate) table: Option<Table>,
     /// What has been changed since the list that is under way began.
     changed_since: Option<Vec<(RouteChange, AppliedChange)>>,
+    /// When the list that is under way, or the last one, began.
+    read_at: At,
+    /// Destinations of changes that may be carried out, though they have failed, since the last list
+    /// began; and those of before, which the list under way will show.
+    doubted: BTreeSet<IpNet>,
+    shown_soon: BTreeSet<IpNet>,
     /// When to list.
     list_at: At,
     failed_lists: u32,
@@ -57,6 +64,9 @@ impl State {
             planner,
             table: None,
             changed_since: None,
+            read_at: now,
+            doubted: BTreeSet::new(),
+            shown_soon: BTreeSet::new(),
             list_at: now,
             failed_lists: 0,
             is_asking: false,
@@ -71,6 +81,8 @@ impl State {
             return None;
         }
         self.changed_since = Some(Vec::new());
+        self.read_at = now;
+        self.shown_soon.append(&mut self.doubted);
         Some(Job::List)
     }
 
@@ -96,6 +108,7 @@ impl State {
                 }
                 self.planner.listed();
                 self.failed_lists = 0;
+                self.shown_soon.clear();
                 self.list_at = now + period;
                 self.table.replace(table).is_none()
             }
@@ -110,6 +123,23 @@ impl State {
                 false
             }
         }
+    }
+
+    /// The destinations of all routes, with those that are being made, and when the table was read;
+    /// `None` before the first list.
+    pub(crate) fn destinations(&self) -> Option<(Vec<IpNet>, At)> {
+        let table = self.table.as_ref()?;
+        let made = self.planner.in_flight().chain(self.doubted.iter().copied());
+        Some((table.destinations().chain(made).collect(), self.read_at))
+    }
+
+    /// Whether there is no route to this destination, and none is being made.
+    pub(crate) fn has_no_route(&self, destination: IpNet) -> bool {
+        let is_absent = |table: &Table| table.to(destination).is_empty();
+        self.table.as_ref().is_some_and(is_absent)
+            && !self.planner.is_in_flight(destination)
+            && !self.doubted.contains(&destination)
+            && !self.shown_soon.contains(&destination)
     }
 
     /// The calls that carry out this plan.
@@ -150,6 +180,9 @@ impl State {
         planned: &Planned,
         answer: &Result<AppliedChange, CloudError>,
     ) -> bool {
+        if answer.as_ref().is_err_and(|error| error.maybe_done) {
+            self.doubted.insert(planned.change.destination());
+        }
         if self.planner.applied(now, planned, answer) {
             self.list_at = self.list_at.min(now + LOOK_AGAIN);
         }
