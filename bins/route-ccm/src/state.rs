@@ -142,14 +142,19 @@ impl State {
             && !self.shown_soon.contains(&destination)
     }
 
+    /// The question about targets that is due, if one is.
+    pub(crate) fn question(&mut self, plan: &Plan) -> Option<Job> {
+        if plan.questions.is_empty() || self.is_asking {
+            return None;
+        }
+        self.is_asking = true;
+        let (targets, witnesses) = (plan.questions.clone(), plan.witnesses.clone());
+        Some(Job::Ask { targets, witnesses })
+    }
+
     /// The calls that carry out this plan.
     pub(crate) fn calls(&mut self, plan: &Plan, traits: &RouteTraits, room: usize) -> Vec<Job> {
         let mut jobs = Vec::new();
-        if !plan.questions.is_empty() && !self.is_asking {
-            self.is_asking = true;
-            let (targets, witnesses) = (plan.questions.clone(), plan.witnesses.clone());
-            jobs.push(Job::Ask { targets, witnesses });
-        }
         // A second call would be decided on a version that the first one changes.
         let calls = match traits.compares_version {
             true if self.planner.has_calls() => 0,
@@ -237,6 +242,11 @@ impl State {
     pub(crate) fn routes_of(&self, now: At, name: &str) -> Option<(NodeRoutes, Duration)> {
         let waited = self.lacking.get(name).map(|since| now.since(*since)).unwrap_or_default();
         Some((self.nodes.get(name)?.clone(), waited))
+    }
+
+    /// Whether a node lacks a route only because it is being made.
+    pub(crate) fn is_pending(&self, name: &str) -> bool {
+        self.nodes.get(name).and_then(NodeRoutes::why).is_some_and(|(_, has_failed)| !has_failed)
     }
 
     /// When the next node has lacked routes for so long that its condition says so.

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use anyhow::{Context as _, Result, ensure};
-use ccm_cloud::{ClusterId, Owner, RouteTarget};
 use ccm_sim::{cloud::routes::SimRoute, poll, program::Launch};
 use ccm_tests::{
     cluster::Request,
@@ -173,17 +172,4 @@ pub(crate) async fn writes_to(env: &Env, name: &str) -> Result<Vec<Request>> {
     let mut all = env.node_writes(AGENT).await?;
     all.retain(|write| write.name == name);
     Ok(all)
-}
-
-/// A route of another cluster, with the owner that its controller has recorded.
-pub(crate) fn of_another_cluster(destination: IpNet, target: IpAddr) -> SimRoute {
-    let owner = Owner {
-        cluster: ClusterId { name: "kubernetes".to_owned(), uid: "c-2".to_owned() },
-        uid: "1".to_owned(),
-        namespace: String::new(),
-        name: "node-00".to_owned(),
-    };
-    let mut route = SimRoute::foreign("of-c-2", destination, RouteTarget::Address(target));
-    route.owner = Some(owner);
-    route
 }

@@ -20,7 +20,10 @@ pub(crate) async fn without_routes_and_cidrs_it_is_idle(mut env: Env) -> Result<
     let off = env.launch("route-ccm").arg("--configure-cloud-routes=false");
     let program = env.start_standby(&off).await?;
     let page = program.get("/readyz?verbose").await?.1;
-    ensure!(page.contains("idle: --configure-cloud-routes=false"), "{page}");
+    ensure!(
+        page.contains("idle: --configure-cloud-routes and --allocate-node-cidrs are false"),
+        "{page}"
+    );
     let lines = program.log();
     let lines = lines.lines().filter(|line| line.contains("idle: ")).count();
     ensure!(lines == 1, "{lines} lines say why");
@@ -57,8 +60,8 @@ pub(crate) async fn a_wrong_cluster_cidr_is_refused(env: Env) -> Result<()> {
         (Some(""), "it is empty"),
         (Some("10.244.0.0"), "10.244.0.0"),
         (Some("10.244.0.0/33"), "10.244.0.0/33"),
-        (Some("10.244.0.0/16,10.245.0.0/16"), "both CIDRs are IPv4"),
-        (Some("10.244.0.0/16,fd00::/56,fd01::/56"), "3 CIDRs"),
+        (Some("10.244.0.0/16,10.245.0.0/16"), "both IPv4"),
+        (Some("10.244.0.0/16,fd00::/56,fd01::/56"), "fd01::/56"),
     ] {
         let mut launch = env.launch("route-ccm");
         if let Some(cidrs) = cidrs {

@@ -2,13 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use ccm_cloud::{AddressKind, NodeAddress, RouteTraits};
+use anyhow::{Result, ensure};
+use ccm_cloud::{AddressKind, NodeAddress};
 use ccm_sim::{
-    cloud::{
-        Operation,
-        routes::{RouteWriteKind, TargetKind},
-    },
+    cloud::{Operation, routes::RouteWriteKind},
     faults::{Effect, Fault},
     poll,
 };

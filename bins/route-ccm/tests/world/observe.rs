@@ -15,8 +15,8 @@ use ccm_tests::{
 use serde_json::{Value, json};
 
 use crate::common::{
-    add_nodes, address, cidr, delete_nodes, name, net, quick, reachable, routed, routes,
-    written_once,
+    add, add_nodes, address, cidr, delete_nodes, name, net, node, quick, reachable, routed, routes,
+    shows,
 };
 
 /// The due steps of a page: `Kind/name` and the steps' names.
@@ -61,6 +61,11 @@ pub(crate) async fn an_observer_shows_what_a_leader_does(mut env: Env) -> Result
     env.cloud().router().add_port(port);
     let foreign = RouteTarget::Address(port);
     env.cloud().router().add(SimRoute::foreign("other", net("10.244.200.0/24")?, foreign));
+    // One has its route and no condition, another never gets a route.
+    let target = RouteTarget::Address(address(&name(5)));
+    env.cloud().router().add(SimRoute::foreign("there", net(&cidr(5))?, target));
+    add_nodes(&env, [5]).await?;
+    add(&env, &node("outside", &["192.168.7.0/24"])).await?;
     let before = routes(&env);
     env.cloud().router().reset_writes();
     env.forget_requests().await?;
@@ -74,8 +79,8 @@ pub(crate) async fn an_observer_shows_what_a_leader_does(mut env: Env) -> Result
         (format!("Route/{}", cidr(2)), vec!["delete".to_owned()]),
         (format!("Route/{}", cidr(3)), create()),
         (format!("Route/{}", cidr(4)), create()),
-        (format!("Node/{}", name(3)), condition()),
-        (format!("Node/{}", name(4)), condition()),
+        (format!("NodeCondition/{}", name(5)), condition()),
+        ("NodeCondition/outside".to_owned(), condition()),
     ]
     .into();
     let found = steps(&page)?;
@@ -87,10 +92,10 @@ pub(crate) async fn an_observer_shows_what_a_leader_does(mut env: Env) -> Result
     ensure!(told.is_empty(), "an observer writes no events: {told:?}");
 
     let _leader = env.start(&quick(&env)).await?;
-    reachable(&env, [0, 1, 3, 4]).await?;
+    reachable(&env, [0, 1, 3, 4, 5]).await?;
+    shows(&env, "outside", "True", "NoRouteCreated").await?;
     env.cloud().router().remove(net("10.244.200.0/24")?);
-    routed(&env, [0, 1, 3, 4]).await?;
-    written_once(&env, 3..5).await?;
+    routed(&env, [0, 1, 3, 4, 5]).await?;
     ensure!(env.cloud().router().writes().len() == 4, "{:?}", env.cloud().router().writes());
     // It lists the table each period, and then sees that all is done.
     decided(&observer, json!({}), json!({})).await?;
