@@ -25,9 +25,18 @@ pub(crate) fn route_ccm(env: &Env) -> Launch {
 
 /// The same with short terms, periods and time limits.
 pub(crate) fn quick(env: &Env) -> Launch {
-    with_short_terms(route_ccm(env))
-        .arg("--route-reconciliation-period=10s")
-        .arg("--cloud-call-timeout=2s")
+    with_quick_terms(route_ccm(env))
+}
+
+fn with_quick_terms(launch: Launch) -> Launch {
+    with_short_terms(launch).arg("--route-reconciliation-period=10s").arg("--cloud-call-timeout=2s")
+}
+
+/// The same, and it gives nodes their pod CIDRs: /24 blocks of this network.
+pub(crate) fn with_cidrs(env: &Env, network: &str) -> Launch {
+    with_quick_terms(env.launch("route-ccm"))
+        .arg("--allocate-node-cidrs")
+        .arg(format!("--cluster-cidr={network}"))
 }
 
 /// The name of a node by its number.
@@ -76,6 +85,23 @@ pub(crate) async fn add_nodes(env: &Env, numbers: impl IntoIterator<Item = usize
         add(env, &node(&name(number), &[&cidr(number)])).await?;
     }
     Ok(())
+}
+
+/// Registers the nodes with these numbers, without pod CIDRs.
+pub(crate) async fn add_bare_nodes(
+    env: &Env,
+    numbers: impl IntoIterator<Item = usize>,
+) -> Result<()> {
+    for number in numbers {
+        add(env, &node(&name(number), &[])).await?;
+    }
+    Ok(())
+}
+
+/// The pod CIDRs of a node.
+pub(crate) async fn pod_cidrs(env: &Env, name: &str) -> Result<Vec<String>> {
+    let spec = nodes::get(&env.client, name).await?.spec.unwrap_or_default();
+    Ok(spec.pod_cidrs.unwrap_or_default())
 }
 
 /// Deletes the nodes with these numbers.
