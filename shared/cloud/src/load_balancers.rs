@@ -250,8 +250,8 @@ pub struct LoadBalancer {
     /// Changes with every write to it, no matter whose. None if the cloud has no such value.
     pub version: Option<String>,
     /// Its members as far as the cloud knows them ([`Member::is_shown_as`]). None unless it was
-    /// read with [`Depth::Members`].
-    pub members: Option<Vec<Member>>,
+    /// read with [`Depth::Members`]. Many load balancers with the same members share one list.
+    pub members: Option<Arc<[Member]>>,
     /// Where clients reach it.
     pub ingress: Vec<Ingress>,
     /// Annotations to set on the Service, or with `None` to remove from it.
