@@ -2,16 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
 
-use std::{collections::BTreeMap, process::Stdio, sync::Arc, time::Duration};
+use std::{process::Stdio, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use ccm_cloud::{
-    AddressKind, Call, Cloud, ClusterId, Depth, Detail, Digest, ErrorKind, FrontEnd, FrontEndPort,
-    IpFamily, LoadBalancer, Lookup, Members, NodeAddress, NodeIdentity, OpenGate, Owner,
-    PowerState, Progress, Protocol, ProviderConfig, ProviderContext, ProviderFactory, RouteChange,
-    Scope, Traffic, Wanted, WantedRoute,
+    AddressKind, Call, Cloud, ClusterId, Depth, Detail, ErrorKind, LoadBalancer, Lookup, Members,
+    NodeAddress, NodeIdentity, OpenGate, Owner, PowerState, Progress, ProviderConfig,
+    ProviderContext, RouteChange, Scope, Wanted, WantedRoute,
 };
 use ccm_providers::external::ExternalFactory;
+use ccm_sim::cloud::balancers::{plain_front_end, plain_port};
 use futures::StreamExt as _;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
@@ -24,30 +24,13 @@ fn call() -> Call {
 
 fn wanted(name: &str) -> Wanted {
     let cluster = ClusterId { name: "c".to_owned(), uid: "c".to_owned() };
-    let front_end = FrontEnd {
-        owner: Owner {
-            cluster,
-            uid: name.to_owned(),
-            namespace: "default".to_owned(),
-            name: name.to_owned(),
-        },
-        digest: Digest { version: 1, hash: 1 },
-        families: vec![IpFamily::V4],
-        ports: vec![FrontEndPort {
-            name: String::new(),
-            protocol: Protocol::Tcp,
-            port: 80,
-            member_port: Some(30080),
-            app_protocol: None,
-        }],
-        source_ranges: Vec::new(),
-        address: None,
-        affinity: None,
-        traffic: Traffic::Cluster,
-        class: None,
-        settings: BTreeMap::new(),
-        service: None,
+    let owner = Owner {
+        cluster,
+        uid: name.to_owned(),
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
     };
+    let front_end = plain_front_end(owner, vec![plain_port(80, 30080)]);
     Wanted { front_end: front_end.into(), members: Members::default(), known: None, adopt: None }
 }
 
