@@ -322,8 +322,11 @@ impl Planner {
         let destination = planned.change.destination();
         self.in_flight.remove(&destination);
         match answer {
-            Ok(_) => {
-                self.failures.forget(destination);
+            Ok(applied) => {
+                match applied.route.as_ref().and_then(|route| route.defect.as_deref()) {
+                    Some(defect) => self.failures.add_defect(now, destination, defect),
+                    None => self.failures.forget(destination),
+                }
                 false
             }
             Err(error) => {
@@ -360,6 +363,11 @@ impl Planner {
             }
         }
         None
+    }
+
+    /// The table was listed.
+    pub fn listed(&mut self) {
+        self.failures.forget_conflicts();
     }
 
     /// A node has changed: what has failed for its routes is tried at once.
