@@ -100,7 +100,7 @@ impl Controller {
         let nodes = handles.observer.nodes();
         state.planner.node_changed(changed.into_iter());
         let mut plan = handles.observer.with_former(|former| {
-            former.retain(&table.targets());
+            former.retain(now, &table.targets());
             let view = View {
                 nodes: &nodes,
                 table,

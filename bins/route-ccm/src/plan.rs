@@ -330,7 +330,9 @@ impl Planner {
                 false
             }
             Err(error) => {
-                if !error.maybe_done {
+                // A creation was not charged: what is charged for its destination went before.
+                let was_charged = !matches!(planned.change, RouteChange::Create(_));
+                if was_charged && !error.maybe_done {
                     self.brake.release(&destination.to_string());
                 }
                 self.failures.add(now, destination, error);

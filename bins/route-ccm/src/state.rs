@@ -11,8 +11,12 @@ use ccm_cloud::{AppliedChange, CloudError, RouteChange, RouteTable, RouteTarget,
 use ccm_objects::Shared as Name;
 use ipnet::IpNet;
 
-use crate::plan::{
-    Lack, NodeRoutes, Plan, Planned, Planner, condition::GRACE, failures::is_conflict, table::Table,
+use crate::{
+    metrics::Look,
+    plan::{
+        Lack, NodeRoutes, Plan, Planned, Planner, condition::GRACE, failures::is_conflict,
+        table::Table,
+    },
 };
 
 /// The wait after a list that has failed.
@@ -252,6 +256,15 @@ impl State {
     /// When the next node has lacked routes for so long that its condition says so.
     pub(crate) fn next_condition(&self, now: At) -> Option<At> {
         self.lacking.values().map(|since| *since + GRACE).filter(|due| *due > now).min()
+    }
+
+    /// What a scrape shows.
+    pub(crate) fn look(&self, now: At) -> Look {
+        let first = self.lacking.values().min();
+        Look {
+            longest_wait: first.map(|since| now.since(*since)).unwrap_or_default(),
+            room: self.table.as_ref().and_then(|table| table.room),
+        }
     }
 
     /// The names of all nodes with pod CIDRs.

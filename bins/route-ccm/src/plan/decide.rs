@@ -364,9 +364,11 @@ impl<'a> Decider<'a> {
             planner.failures.get(destination).is_some_and(|failure| failure.until > self.now)
         };
         let Planned { change, node, why, .. } = planned;
+        // A mark counts for no limit, but a list without any node is believed of no node.
+        let is_open = self.planner.brake.breaker().is_open();
         if !retries(self.planner)
-            && !was_marked
             && !is_approved
+            && (is_open || !was_marked)
             && let Err(hold) = self.planner.brake.request(
                 self.now,
                 &destination.to_string(),

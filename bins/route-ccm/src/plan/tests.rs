@@ -7,6 +7,7 @@ use ccm_objects::{Address, Node};
 use super::*;
 
 mod foreign;
+mod late;
 
 fn at(seconds: u64) -> At {
     At(Duration::from_secs(1_000_000 + seconds))
@@ -267,7 +268,9 @@ fn a_thin_view_deletes_few_routes() {
     let breaker = all.plan(at(1)).breaker;
     assert!(matches!(breaker, Some(Transition::StaysOpen(..))), "{breaker:?}");
     let mut all = world(1..60, true);
-    assert_eq!(all.settle(at(0)).len(), 59, "all nodes were marked");
+    assert_eq!(all.settle(at(0)).len(), 0, "no node at all is not believed of marked nodes either");
+    all.nodes.push(node(60, &[&cidr(60)]));
+    assert_eq!(all.settle(at(1)).len(), 60, "one is left, and gets its route");
 }
 
 #[test]

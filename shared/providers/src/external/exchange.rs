@@ -22,6 +22,9 @@ pub(super) trait Item {
     /// What it says about one item of the request.
     type Answer;
 
+    /// What of the request the answer is read with.
+    type Context;
+
     /// What the answers are about, for messages.
     const WHAT: &str;
 
@@ -29,20 +32,20 @@ pub(super) trait Item {
     fn about(&self) -> (Option<u32>, Cow<'_, str>);
 
     /// The answer.
-    fn answer(self) -> Result<Self::Answer, CloudError>;
+    fn answer(self, context: &Self::Context) -> Result<Self::Answer, CloudError>;
 }
 
-/// The items of a call, by what they are known, and the channel for the answers.
-pub(super) struct Part<T> {
+/// The items of a call, and the channel for the answers.
+pub(super) struct Part<I: Item> {
     /// Their indexes in the whole call.
     pub(super) places: Vec<usize>,
-    /// What [`Item::about`] must say of each.
-    pub(super) asked: Vec<String>,
-    pub(super) sender: UnboundedSender<(usize, Result<T, CloudError>)>,
+    /// What [`Item::about`] must say of each, and its context.
+    pub(super) asked: Vec<(String, I::Context)>,
+    pub(super) sender: UnboundedSender<(usize, Result<I::Answer, CloudError>)>,
 }
 
-impl<T> Part<T> {
-    fn send(&self, place: usize, answer: Result<T, CloudError>) {
+impl<I: Item> Part<I> {
+    fn send(&self, place: usize, answer: Result<I::Answer, CloudError>) {
         if let Some(place) = self.places.get(place) {
             // The receiver is gone and needs no answer.
             self.sender.unbounded_send((*place, answer)).ok();
@@ -54,7 +57,7 @@ impl<T> Part<T> {
 /// the error of the call.
 pub(super) async fn exchange<I, F>(
     wire: &Wire,
-    part: Part<I::Answer>,
+    part: Part<I>,
     class: CallClass,
     call: Call,
     send: impl FnOnce(Channel, Terms) -> F,
@@ -72,7 +75,7 @@ pub(super) async fn exchange<I, F>(
 /// Forwards answers and removes their indexes from `left`. Returns the error for the rest.
 async fn answers<I, F>(
     wire: &Wire,
-    part: &Part<I::Answer>,
+    part: &Part<I>,
     left: &mut BTreeSet<usize>,
     class: CallClass,
     call: Call,
@@ -106,9 +109,9 @@ where
             Ok(place) => place,
             Err(error) => break left_open(class, error),
         };
-        let asked = part.asked.get(place).map(String::as_str).unwrap_or_default();
+        let Some((asked, context)) = part.asked.get(place) else { continue };
         let answer = match answered {
-            answered if answered == asked => item.answer(),
+            answered if answered == *asked => item.answer(context),
             answered => Err(left_open(class, about_another(I::WHAT, asked, &answered))),
         };
         match &answer {

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, LoadBalancer, LoadBalancerList,
-    LoadBalancerTraits, LoadBalancers, MemberChange, Owner, Progress, Scope, Unwanted, Wanted,
-    repeated,
+    LoadBalancerTraits, LoadBalancers, Member, MemberChange, Members, Owner, Progress, Scope,
+    Unwanted, Wanted, repeated,
 };
 use futures::{StreamExt as _, stream};
 use tonic::transport::Channel;
@@ -23,7 +23,10 @@ use super::{
         front_end::{
             MemberLists, change_to_wire, cluster_to_wire, unwanted_to_wire, wanted_to_wire,
         },
-        load_balancers::{depth_to_wire, members_set_from_wire, scope_to_wire, waiting_from_wire},
+        load_balancers::{
+            depth_to_wire, ensured_from_wire, members_set_from_wire, scope_to_wire,
+            waiting_from_wire,
+        },
         malformed, priority_to_wire,
     },
     exchange::{Item, PARTS_AT_ONCE, Part, exchange},
@@ -57,6 +60,7 @@ macro_rules! progress {
     ($item:ty, $module:ident, $done:ident as $answer:ty, $read:expr) => {
         impl Item for $item {
             type Answer = Progress<$answer>;
+            type Context = Arc<[Member]>;
 
             const WHAT: &str = BALANCER;
 
@@ -64,9 +68,9 @@ macro_rules! progress {
                 (self.place, self.owner_uid().into())
             }
 
-            fn answer(self) -> Result<Self::Answer, CloudError> {
+            fn answer(self, present: &Arc<[Member]>) -> Result<Self::Answer, CloudError> {
                 match self.answer {
-                    Some($module::Answer::$done(done)) => $read(done).map(Progress::Done),
+                    Some($module::Answer::$done(done)) => $read(done, present).map(Progress::Done),
                     Some($module::Answer::InProgress(wire)) => {
                         Ok(Progress::InProgress(waiting_from_wire(wire)))
                     }
@@ -79,14 +83,17 @@ macro_rules! progress {
     };
 }
 
-progress!(proto::EnsureLoadBalancersItem, ensured, Done as LoadBalancer, LoadBalancer::try_from);
-progress!(proto::SetMembersItem, changed, Done as Option<String>, |done| Ok(
+progress!(proto::EnsureLoadBalancersItem, ensured, Done as LoadBalancer, ensured_from_wire);
+progress!(proto::SetMembersItem, changed, Done as Option<String>, |done, _| Ok(
     members_set_from_wire(done)
 ));
-progress!(proto::DeleteLoadBalancersItem, deleted, Gone as AbsenceProof, absence_from_wire);
+progress!(proto::DeleteLoadBalancersItem, deleted, Gone as AbsenceProof, |gone, _| {
+    absence_from_wire(gone)
+});
 
 impl Item for proto::PreviewLoadBalancersItem {
     type Answer = Vec<String>;
+    type Context = Arc<[Member]>;
 
     const WHAT: &str = BALANCER;
 
@@ -94,7 +101,7 @@ impl Item for proto::PreviewLoadBalancersItem {
         (self.place, self.owner_uid().into())
     }
 
-    fn answer(self) -> Result<Vec<String>, CloudError> {
+    fn answer(self, _: &Arc<[Member]>) -> Result<Vec<String>, CloudError> {
         match self.answer {
             Some(previewed::Answer::Changes(changes)) => Ok(changes_from_wire(&changes)),
             Some(previewed::Answer::Error(error)) => Err(error.into()),
@@ -128,13 +135,18 @@ macro_rules! batched {
             }
             let parts = split(&items, most, $members).into_iter().map(|items| {
                 let (places, items): (Vec<_>, Vec<_>) = items.iter().copied().unzip();
-                let asked = items.iter().map(|item| $owner(item).uid.clone()).collect();
-                let part = Part { places, asked, sender: sender.clone() };
-                let message = $request(&items, Some(priority_to_wire($call.priority)));
+                let asked = items.iter().copied().map(|item| {
+                    let present = $members(item).map(|members| Arc::clone(&members.present));
+                    ($owner(item).uid.clone(), present.unwrap_or_default())
+                });
+                let part = Part { places, asked: asked.collect(), sender: sender.clone() };
                 let wire = &$self.shared.wire;
-                exchange::<$item, _>(wire, part, $class, $call, |channel, terms| async move {
+                // A message may be large: it is made when its turn has come.
+                let send = move |channel, terms| async move {
+                    let message = $request(&items, Some(priority_to_wire($call.priority)));
                     client(channel).$method(question(message, terms)).await
-                })
+                };
+                exchange::<$item, _>(wire, part, $class, $call, send)
             });
             let parts: Vec<_> = parts.collect();
             stream::iter(parts).buffer_unordered(PARTS_AT_ONCE).collect::<()>().await;
@@ -200,7 +212,7 @@ impl LoadBalancers for ExternalLoadBalancers {
             call,
             write("ensure_load_balancers"),
             owner_of_wanted,
-            |wanted| Some(&wanted.members),
+            members_of_wanted,
             ensure_request,
             ensure_load_balancers,
             proto::EnsureLoadBalancersItem
@@ -214,7 +226,7 @@ impl LoadBalancers for ExternalLoadBalancers {
             call,
             read("preview_load_balancers"),
             owner_of_wanted,
-            |wanted| Some(&wanted.members),
+            members_of_wanted,
             ensure_request,
             preview_load_balancers,
             proto::PreviewLoadBalancersItem
@@ -232,7 +244,7 @@ impl LoadBalancers for ExternalLoadBalancers {
             call,
             write("set_members"),
             owner_of_change,
-            |change| Some(&change.members),
+            members_of_change,
             members_request,
             set_members,
             proto::SetMembersItem
@@ -250,7 +262,7 @@ impl LoadBalancers for ExternalLoadBalancers {
             call,
             write("delete_load_balancers"),
             owner_of_unwanted,
-            |_| None,
+            no_members,
             |unwanted: &[&Unwanted], priority| proto::DeleteLoadBalancersRequest {
                 unwanted: unwanted.iter().copied().map(unwanted_to_wire).collect(),
                 priority,
@@ -263,6 +275,18 @@ impl LoadBalancers for ExternalLoadBalancers {
 
 fn owner_of_wanted(wanted: &Wanted) -> &Owner {
     &wanted.front_end.owner
+}
+
+fn members_of_wanted(wanted: &Wanted) -> Option<&Members> {
+    Some(&wanted.members)
+}
+
+fn members_of_change(change: &MemberChange) -> Option<&Members> {
+    Some(&change.members)
+}
+
+fn no_members(_: &Unwanted) -> Option<&Members> {
+    None
 }
 
 fn owner_of_change(change: &MemberChange) -> &Owner {

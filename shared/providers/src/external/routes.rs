@@ -46,6 +46,7 @@ fn client(channel: Channel) -> RoutesClient<Channel> {
 
 impl Item for proto::ApplyRoutesItem {
     type Answer = AppliedChange;
+    type Context = ();
 
     const WHAT: &str = "route";
 
@@ -53,7 +54,7 @@ impl Item for proto::ApplyRoutesItem {
         (self.place, answered_destination(self.destination()))
     }
 
-    fn answer(self) -> Result<AppliedChange, CloudError> {
+    fn answer(self, (): &()) -> Result<AppliedChange, CloudError> {
         match self.answer {
             // What makes no sense may be done nevertheless.
             Some(applied::Answer::Applied(wire)) => {
@@ -70,6 +71,7 @@ impl Item for proto::ApplyRoutesItem {
 impl Item for proto::FindRouteTargetsItem {
     /// The proof if it is gone.
     type Answer = Option<proto::Absence>;
+    type Context = ();
 
     const WHAT: &str = "target";
 
@@ -77,7 +79,7 @@ impl Item for proto::FindRouteTargetsItem {
         (self.place, answered_target(self.target.as_ref()))
     }
 
-    fn answer(self) -> Result<Self::Answer, CloudError> {
+    fn answer(self, (): &()) -> Result<Self::Answer, CloudError> {
         match self.answer {
             Some(found::Answer::Exists(proto::TargetExists {})) => Ok(None),
             Some(found::Answer::Gone(absence)) => Ok(Some(absence)),
@@ -108,7 +110,10 @@ impl ExternalRoutes {
         let all = flowing(move |sender| {
             let part = Part {
                 places: changes.iter().map(|(place, _)| *place).collect(),
-                asked: changes.iter().map(|(_, change)| change.destination().to_string()).collect(),
+                asked: changes
+                    .iter()
+                    .map(|(_, change)| (change.destination().to_string(), ()))
+                    .collect(),
                 sender,
             };
             let wire = &self.shared.wire;
@@ -140,7 +145,7 @@ impl ExternalRoutes {
         let all = flowing(move |sender| {
             let part = Part {
                 places: (first..first + targets.len()).collect(),
-                asked: targets.iter().map(target_key).collect(),
+                asked: targets.iter().map(|target| (target_key(target), ())).collect(),
                 sender,
             };
             let wire = &self.shared.wire;

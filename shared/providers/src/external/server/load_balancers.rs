@@ -21,7 +21,7 @@ use crate::external::{
         front_end::{
             MemberLists, change_from_wire, cluster_from_wire, unwanted_from_wire, wanted_from_wire,
         },
-        load_balancers::{depth_from_wire, scope_from_wire, waiting_to_wire},
+        load_balancers::{depth_from_wire, ensured_to_wire, scope_from_wire, waiting_to_wire},
     },
     proto::{
         self, delete_load_balancers_item::Answer as Deleted,
@@ -64,25 +64,27 @@ fn elsewhere(reason: String) -> proto::Elsewhere {
 }
 
 fn ensured(
-    owner: &str,
+    asked: &Wanted,
     at: usize,
     answer: Result<Progress<LoadBalancer>, CloudError>,
 ) -> proto::EnsureLoadBalancersItem {
     let answer = match answer {
-        Ok(Progress::Done(balancer)) => Ensured::Done((&balancer).into()),
+        Ok(Progress::Done(balancer)) => {
+            Ensured::Done(ensured_to_wire(balancer, &asked.members.present))
+        }
         Ok(Progress::InProgress(waiting)) => Ensured::InProgress(waiting_to_wire(&waiting)),
         Ok(Progress::Elsewhere(reason)) => Ensured::Elsewhere(elsewhere(reason)),
         Err(error) => Ensured::Error((&error).into()),
     };
     proto::EnsureLoadBalancersItem {
         place: place(at),
-        owner_uid: Some(owner.to_owned()),
+        owner_uid: Some(asked.front_end.owner.uid.clone()),
         answer: Some(answer),
     }
 }
 
 fn previewed(
-    owner: &str,
+    asked: &Wanted,
     at: usize,
     answer: Result<Vec<String>, CloudError>,
 ) -> proto::PreviewLoadBalancersItem {
@@ -92,13 +94,13 @@ fn previewed(
     };
     proto::PreviewLoadBalancersItem {
         place: place(at),
-        owner_uid: Some(owner.to_owned()),
+        owner_uid: Some(asked.front_end.owner.uid.clone()),
         answer: Some(answer),
     }
 }
 
 fn changed(
-    owner: &str,
+    asked: &MemberChange,
     at: usize,
     answer: Result<Progress<Option<String>>, CloudError>,
 ) -> proto::SetMembersItem {
@@ -110,13 +112,13 @@ fn changed(
     };
     proto::SetMembersItem {
         place: place(at),
-        owner_uid: Some(owner.to_owned()),
+        owner_uid: Some(asked.owner.uid.clone()),
         answer: Some(answer),
     }
 }
 
 fn deleted(
-    owner: &str,
+    asked: &Unwanted,
     at: usize,
     answer: Result<Progress<AbsenceProof>, CloudError>,
 ) -> proto::DeleteLoadBalancersItem {
@@ -128,20 +130,20 @@ fn deleted(
     };
     proto::DeleteLoadBalancersItem {
         place: place(at),
-        owner_uid: Some(owner.to_owned()),
+        owner_uid: Some(asked.owner.uid.clone()),
         answer: Some(answer),
     }
 }
 
 /// The stream of the answers to these items. A macro, because the answers borrow the items.
 macro_rules! answers {
-    ($self:ident, $items:ident, $call:ident, $writes:literal, $method:ident, $owner:expr, $item:ident) => {{
+    ($self:ident, $items:ident, $call:ident, $writes:literal, $method:ident, $item:ident) => {{
         let offered = $self.offered()?;
         let stream = flowing(move |sender| async move {
             let send = |at: usize, answer| {
-                let owner = $items.get(at).map($owner).unwrap_or_default();
+                let Some(asked) = $items.get(at) else { return };
                 // The client has disconnected and needs no answer.
-                sender.unbounded_send(Ok($item(owner, at, answer))).ok();
+                sender.unbounded_send(Ok($item(asked, at, answer))).ok();
             };
             pass_on(
                 "load balancer",
@@ -199,7 +201,7 @@ impl load_balancers_server::LoadBalancers for LoadBalancersService {
         let request = request.into_inner();
         let lists = member_lists(request.member_lists)?;
         let wanted = read(BALANCERS, request.wanted, |wanted| wanted_from_wire(wanted, &lists))?;
-        answers!(self, wanted, call, true, ensure, owner_of_wanted, ensured)
+        answers!(self, wanted, call, true, ensure, ensured)
     }
 
     async fn preview_load_balancers(
@@ -210,7 +212,7 @@ impl load_balancers_server::LoadBalancers for LoadBalancersService {
         let request = request.into_inner();
         let lists = member_lists(request.member_lists)?;
         let wanted = read(BALANCERS, request.wanted, |wanted| wanted_from_wire(wanted, &lists))?;
-        answers!(self, wanted, call, false, preview, owner_of_wanted, previewed)
+        answers!(self, wanted, call, false, preview, previewed)
     }
 
     async fn set_members(
@@ -221,7 +223,7 @@ impl load_balancers_server::LoadBalancers for LoadBalancersService {
         let request = request.into_inner();
         let lists = member_lists(request.member_lists)?;
         let changes = read(BALANCERS, request.changes, |change| change_from_wire(change, &lists))?;
-        answers!(self, changes, call, true, set_members, owner_of_change, changed)
+        answers!(self, changes, call, true, set_members, changed)
     }
 
     async fn delete_load_balancers(
@@ -230,18 +232,6 @@ impl load_balancers_server::LoadBalancers for LoadBalancersService {
     ) -> Result<Response<Self::DeleteLoadBalancersStream>, Status> {
         let call = terms(request.metadata(), request.get_ref().priority());
         let unwanted = read(BALANCERS, request.into_inner().unwanted, unwanted_from_wire)?;
-        answers!(self, unwanted, call, true, delete, owner_of_unwanted, deleted)
+        answers!(self, unwanted, call, true, delete, deleted)
     }
-}
-
-fn owner_of_wanted(wanted: &Wanted) -> &str {
-    &wanted.front_end.owner.uid
-}
-
-fn owner_of_change(change: &MemberChange) -> &str {
-    &change.owner.uid
-}
-
-fn owner_of_unwanted(unwanted: &Unwanted) -> &str {
-    &unwanted.owner.uid
 }
