@@ -18,12 +18,12 @@ use crate::{
     metrics::Ended,
     observe::{RETRY, balancers::Entry},
     plan::{
-        ADOPT, CallKind, Failed, Known, Pending, Step,
+        CallKind, Failed, Known, Pending, Step,
         front_end::{desired, settings},
-        of_adoption,
+        named, of_adoption, of_name,
         reason::{PROVISIONING, Reason},
-        status::{ID, shows},
-        to_adopt,
+        status::shows,
+        to_adopt, to_look_for,
     },
 };
 
@@ -66,11 +66,7 @@ impl Lanes {
                     delete.push(self.unwanted(due, Some(id), CallKind::DeleteDuplicate));
                 }
                 _ => {
-                    let known = self
-                        .handles
-                        .balancers
-                        .with(&due.service, |entry| entry.state.id().map(str::to_owned));
-                    let known = known.or_else(|| due.service.annotation(ID).map(str::to_owned));
+                    let known = self.to_look_for(&due.service, CallKind::Delete);
                     delete.push(self.unwanted(due, known, CallKind::Delete));
                 }
             }
@@ -110,14 +106,18 @@ impl Lanes {
 
     pub(super) fn question(&self, due: &Due, front_end: Arc<FrontEnd>) -> Wanted {
         let service = &due.service;
-        let known =
-            self.handles.balancers.with(service, |entry| entry.state.id().map(str::to_owned));
         Wanted {
-            known: known.or_else(|| service.annotation(ID).map(str::to_owned)),
+            known: self.to_look_for(service, CallKind::Ensure),
             adopt: self.to_adopt(service),
             members: due.members.members.clone(),
             front_end,
         }
+    }
+
+    fn to_look_for(&self, service: &Service, call: CallKind) -> Option<String> {
+        self.handles
+            .balancers
+            .with(service, |entry| to_look_for(service, &entry.state, call).map(str::to_owned))
     }
 
     /// The load balancer that this Service is to adopt.
@@ -398,6 +398,10 @@ impl Lanes {
             Some(id) => of_adoption(id, error),
             None => error,
         };
+        let error = self.handles.balancers.with(service, |entry| match call {
+            CallKind::Ensure => of_name(service, &entry.state, error),
+            _ => error,
+        });
         let now = self.handles.timeline.now();
         let pace = pace(&error);
         let wait = self.handles.balancers.with(service, |entry| {
@@ -412,7 +416,7 @@ impl Lanes {
             entry.state.failed.push(Failed {
                 call,
                 digest: asked.digest,
-                adopt: service.annotation(ADOPT).map(Into::into),
+                named: named(service).map(|id| id.map(Into::into)),
                 error: error.clone(),
                 times,
                 retry_at: now + wait,

@@ -153,6 +153,10 @@ impl Entry {
         match &self.state.known {
             Known::Elsewhere(_) => State::Elsewhere,
             _ if self.state.configured.is_some() => State::Provisioned,
+            // Its creation is under way: a first call that does not return is no state of its own.
+            Known::Absent if !self.state.proved_absent && self.state.adoptable.is_none() => {
+                State::Pending
+            }
             _ => State::Unknown,
         }
     }
@@ -177,6 +181,10 @@ mod tests {
     #[test]
     fn what_needs_a_person_is_counted_as_failing() {
         assert_eq!(shown(|_| {}), metrics::State::Provisioned);
+        let in_first_call =
+            |known| shown(|entry| (entry.state.known, entry.state.configured) = (known, None));
+        assert_eq!(in_first_call(Known::Absent), metrics::State::Pending);
+        assert_eq!(in_first_call(Known::Nothing), metrics::State::Unknown);
         assert_eq!(shown(|entry| entry.is_wrong = true), metrics::State::Failing);
         let broken = |cure| {
             move |entry: &mut Entry| {

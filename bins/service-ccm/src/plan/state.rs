@@ -3,7 +3,7 @@
 use ccm_base::At;
 use ccm_cloud::{CloudError, Digest, ErrorKind, FrontEnd, LoadBalancer, Members};
 
-use super::{ADOPT, View, status::PAUSE, to_adopt};
+use super::{View, named, status::PAUSE, to_adopt};
 
 /// What is known of the load balancer of one Service.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,8 +61,8 @@ pub struct Failed {
     pub call: CallKind,
     /// The configuration that it was about.
     pub digest: Option<Digest>,
-    /// The load balancer that the Service asked to adopt.
-    pub adopt: Option<Box<str>>,
+    /// The load balancer that the Service asked to adopt, and the one that it named its own.
+    pub named: [Option<Box<str>>; 2],
     /// The error.
     pub error: CloudError,
     /// How often it has failed in a row.
@@ -127,7 +127,7 @@ impl State {
     pub(super) fn waits_to_ensure(&self, view: View<'_>, front_end: &FrontEnd) -> bool {
         let failed = self.failure(CallKind::Ensure).filter(|failed| {
             failed.digest == Some(front_end.digest)
-                && failed.adopt.as_deref() == view.service.annotation(ADOPT)
+                && failed.named.iter().map(Option::as_deref).eq(named(view.service))
         });
         failed.is_some_and(|failed| failed.is_final() || view.now < failed.retry_at)
     }
