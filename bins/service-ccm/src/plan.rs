@@ -30,7 +30,7 @@ mod wished;
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::At;
-use ccm_cloud::{CloudError, Cure, Digest, ErrorKind, FrontEnd, LoadBalancerTraits, Phase};
+use ccm_cloud::{Cure, Digest, FrontEnd, LoadBalancerTraits, Phase};
 use ccm_objects::Service;
 
 use self::{
