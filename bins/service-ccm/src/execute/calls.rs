@@ -259,20 +259,11 @@ impl Lanes {
         if asked.is_empty() {
             return;
         }
-        let open: Vec<Mutex<Option<Asked<Q>>>> =
-            asked.into_iter().map(|one| Mutex::new(Some(one))).collect();
-        let (open, done) = (&open, &done);
-        answers
-            .for_each_concurrent(WRITES, |(place, answer)| async move {
-                let Some(asked) = open.get(place).and_then(|one| one.lock().take()) else { return };
-                self.answered(lane, &asked, answer, done).await;
-            })
-            .await;
-        for one in open {
-            let Some(asked) = one.lock().take() else { continue };
-            let error = CloudError::new(ErrorKind::Malformed, "the provider gave no answer");
-            self.answered(lane, &asked, Err(error.that_may_be_done()), done).await;
-        }
+        let (missing, done) = (no_answer().that_may_be_done(), &done);
+        each_answer(asked, answers, missing, |asked, answer| async move {
+            self.answered(lane, &asked, answer, done).await;
+        })
+        .await;
     }
 
     async fn answered<Q, T>(
@@ -428,6 +419,34 @@ impl Lanes {
             self.handles.reports.failed(service, call, &asked.due.members, &error, pace);
         }
         self.queue(lane).add_after(Name::clone(&service.key), wait, Priority::Routine);
+    }
+}
+
+/// The error of what a provider leaves without an answer.
+pub(super) fn no_answer() -> CloudError {
+    CloudError::new(ErrorKind::Malformed, "the provider gave no answer")
+}
+
+/// Applies each answer as it arrives to what it is about, and `missing` to what has none.
+pub(super) async fn each_answer<A, T, F: Future<Output = ()>>(
+    asked: Vec<A>,
+    answers: Answers<'_, T>,
+    missing: CloudError,
+    apply: impl Fn(A, Result<T, CloudError>) -> F,
+) {
+    let open: Vec<Mutex<Option<A>>> = asked.into_iter().map(|one| Mutex::new(Some(one))).collect();
+    let (open, apply) = (&open, &apply);
+    answers
+        .for_each_concurrent(WRITES, |(place, answer)| async move {
+            let Some(asked) = open.get(place).and_then(|one| one.lock().take()) else { return };
+            apply(asked, answer).await;
+        })
+        .await;
+    for one in open {
+        let asked = one.lock().take();
+        if let Some(asked) = asked {
+            apply(asked, Err(missing.clone())).await;
+        }
     }
 }
 
