@@ -159,13 +159,13 @@ pub(in crate::external) fn members_set_from_wire(wire: proto::MembersSet) -> Opt
     version(wire.version)
 }
 
-/// The version of a load balancer. An empty one is none.
-fn version(wire: Option<String>) -> Option<String> {
+/// A version. An empty one is none.
+pub(super) fn version(wire: Option<String>) -> Option<String> {
     wire.filter(|version| !version.is_empty())
 }
 
 /// One line of the provider's, if it is not empty.
-fn line(text: Option<String>) -> Option<String> {
+pub(super) fn line(text: Option<String>) -> Option<String> {
     text.map(|text| one_line(&text, LONGEST_LINE)).filter(|text| !text.is_empty())
 }
 

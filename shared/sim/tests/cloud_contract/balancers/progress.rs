@@ -1,4 +1,4 @@
-//! How a load balancer comes to be as it is wanted.
+//! How a load balancer reaches its wanted state.
 
 use std::{sync::Arc, time::Duration};
 
@@ -211,7 +211,7 @@ pub async fn repairs_foreign_writes(way: Way) {
     assert_eq!((after.digest, after.members), (before.digest, before.members));
     assert_ne!(after.version, heads.version, "and so is one of its own");
     assert_eq!(rig.written().len(), 2);
-    // Deleted by somebody: it is made again.
+    // Deleted by another client: it is made again.
     rig.sim.balancers().remove(&id);
     assert_ne!(rig.settle(&wanted("web")).await.id, id);
 }
