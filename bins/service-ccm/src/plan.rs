@@ -38,7 +38,7 @@ use self::{
     members::Decision,
     status::{DIGEST, ID, StatusChange, difference},
 };
-pub use named::{named, of_adoption, of_name, to_adopt, to_look_for};
+pub use named::{named, of_adoption, of_name, to_adopt};
 pub use state::{CallKind, Failed, Known, Pending, State};
 
 /// Which Services are served.

@@ -23,7 +23,7 @@ use crate::{
         named, of_adoption, of_name,
         reason::{PROVISIONING, Reason},
         status::shows,
-        to_adopt, to_look_for,
+        to_adopt,
     },
 };
 
@@ -117,7 +117,7 @@ impl Lanes {
     fn to_look_for(&self, service: &Service, call: CallKind) -> Option<String> {
         self.handles
             .balancers
-            .with(service, |entry| to_look_for(service, &entry.state, call).map(str::to_owned))
+            .with(service, |entry| entry.state.to_look_for(service, call).map(str::to_owned))
     }
 
     /// The load balancer that this Service is to adopt.
@@ -390,7 +390,7 @@ impl Lanes {
             None => error,
         };
         let error = self.handles.balancers.with(service, |entry| match call {
-            CallKind::Ensure => of_name(service, &entry.state, error),
+            CallKind::Ensure => of_name(service, entry.state.id(), error),
             _ => error,
         });
         let now = self.handles.timeline.now();

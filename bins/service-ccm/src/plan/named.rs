@@ -3,7 +3,7 @@
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_objects::Service;
 
-use super::{ADOPT, CallKind, Failed, Known, State, status::ID};
+use super::{ADOPT, status::ID};
 
 /// The load balancer that a user has approved to adopt. What the Service calls its own was adopted
 /// before.
@@ -16,20 +16,10 @@ pub fn named(service: &Service) -> [Option<&str>; 2] {
     [ADOPT, ID].map(|key| service.annotation(key))
 }
 
-/// The ID of the load balancer by which the cloud is to look for it: the known one; else what the
-/// Service says, which may be the copy of another Service's annotation. To delete what is known not
-/// to exist, or what the cloud says is another's, no ID is needed: everything of the owner goes.
-pub fn to_look_for<'a>(service: &'a Service, state: &'a State, call: CallKind) -> Option<&'a str> {
-    let is_anothers = |failed: &Failed| failed.error.kind == ErrorKind::Conflict;
-    let is_useless = call == CallKind::Delete
-        && (state.known == Known::Absent || state.failure(call).is_some_and(is_anothers));
-    state.id().or_else(|| service.annotation(ID).filter(|_| !is_useless))
-}
-
 /// The error of a call by which the cloud looked for what the Service calls its own: if that is
-/// another's, the annotation is named, because it may be a copy.
-pub fn of_name(service: &Service, state: &State, error: CloudError) -> CloudError {
-    let Some(id) = service.annotation(ID).filter(|_| state.id().is_none()) else { return error };
+/// another's, the annotation is named, because it may be a copy. `known` is what the cloud has shown.
+pub fn of_name(service: &Service, known: Option<&str>, error: CloudError) -> CloudError {
+    let Some(id) = service.annotation(ID).filter(|_| known.is_none()) else { return error };
     if error.kind != ErrorKind::Conflict || !is_about(id, &error) {
         return error;
     }
@@ -56,8 +46,6 @@ pub fn of_adoption(id: &str, error: CloudError) -> CloudError {
 
 #[cfg(test)]
 mod tests {
-    use ccm_base::At;
-    use ccm_cloud::LoadBalancer;
     use ccm_objects::ServiceDetails;
 
     use super::*;
@@ -73,44 +61,18 @@ mod tests {
     }
 
     #[test]
-    fn a_copied_annotation_delays_no_deletion() {
-        let copy = service(Some("lb-1"));
-        let mut state = State::default();
-        let id = |state: &State, call| to_look_for(&copy, state, call).map(str::to_owned);
-        let named = || Some("lb-1".to_owned());
-        assert_eq!(id(&state, CallKind::Ensure), named());
-        assert_eq!(id(&state, CallKind::Delete), named(), "nothing else is known");
-        state.failed.push(Failed {
-            call: CallKind::Delete,
-            digest: None,
-            named: [None, None],
-            error: conflict("load balancer lb-1 is another's"),
-            times: 1,
-            retry_at: At::default(),
-        });
-        assert_eq!(id(&state, CallKind::Delete), None, "the cloud says that it is another's");
-        state.failed.clear();
-        state.known = Known::Absent;
-        assert_eq!(id(&state, CallKind::Delete), None, "the list shows none of this Service");
-        assert_eq!(id(&state, CallKind::Ensure), named(), "no second one is made by mistake");
-        state.known = Known::There(Box::new(LoadBalancer::new("lb-2", "", None)));
-        for call in [CallKind::Ensure, CallKind::Delete] {
-            assert_eq!(id(&state, call), Some("lb-2".to_owned()), "what the cloud has shown");
-        }
-    }
-
-    #[test]
     fn an_annotation_that_names_anothers_load_balancer_is_named() {
-        let (copy, state) = (service(Some("lb-1")), State::default());
-        let error = of_name(&copy, &state, conflict("load balancer lb-1 is shop/web's"));
+        let copy = service(Some("lb-1"));
+        let own = || conflict("load balancer lb-1 is busy");
+        let error = of_name(&copy, None, conflict("load balancer lb-1 is shop/web's"));
         assert_eq!(
             error.message,
             "annotation quartet.dev/load-balancer-id: load balancer lb-1 is shop/web's; remove the annotation if the Service is to get another one"
         );
         assert_eq!(error.kind, ErrorKind::Conflict);
+        assert_eq!(of_name(&copy, Some("lb-1"), own()), own(), "it is known to be the Service's");
         let other = conflict("two networks of that name");
-        assert_eq!(of_name(&copy, &state, other.clone()), other);
-        let own = conflict("load balancer lb-1 is busy");
-        assert_eq!(of_name(&service(None), &state, own.clone()), own);
+        assert_eq!(of_name(&copy, None, other.clone()), other);
+        assert_eq!(of_name(&service(None), None, own()), own());
     }
 }
