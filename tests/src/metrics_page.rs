@@ -93,7 +93,7 @@ scenario compares it with what running programs report.
 * A key of a work queue is the name of a node.
 * Unless the meaning says otherwise, both replicas report everything; what only a leader does stands still on a standby.
 
-What to look at first: [rate-limits.md](rate-limits.md#change-one-controllers-rates-while-it-runs), [node-ccm.md](node-ccm.md), [lifecycle-ccm.md](lifecycle-ccm.md), [service-ccm.md](service-ccm.md).
+What to look at first: [rate-limits.md](rate-limits.md#change-one-controllers-rates-while-it-runs), [node-ccm.md](node-ccm.md), [lifecycle-ccm.md](lifecycle-ccm.md), [service-ccm.md](service-ccm.md), [route-ccm.md](route-ccm.md).
 ";
 
 const PROVIDERS: &str = "What it measures of its own. Its requests are also in `ccm_cloud_*` and `ccm_limiter_*` above.\n";

@@ -47,8 +47,10 @@ impl Pass for Controller {
             self.send(list);
         }
         let next = self.plan(now);
+        let conditions = self.handles.due_conditions();
+        self.published.conditions(&self.handles.plans, &conditions);
         if !self.handles.plans.is_observing() {
-            self.handles.queue_conditions();
+            self.handles.queue_conditions(conditions);
         }
         let state = self.handles.state.lock();
         if let Some(cidrs) = &self.handles.cidrs {
@@ -98,7 +100,7 @@ impl Controller {
         let nodes = handles.observer.nodes();
         state.planner.node_changed(changed.into_iter());
         let mut plan = handles.observer.with_former(|former| {
-            former.retain(&table.targets());
+            former.retain(now, &table.targets());
             let view = View {
                 nodes: &nodes,
                 table,
@@ -117,12 +119,12 @@ impl Controller {
             // Before the deletions: the next leader is to know of them even if this one dies.
             self.handover.deleted(state.planner.window());
         }
-        let calls = if handles.plans.is_observing() {
-            Vec::new()
-        } else {
-            state.calls(&plan, &traits, self.jobs.capacity().saturating_sub(2))
-        };
-        for job in calls {
+        // A question changes nothing: an observer asks, too.
+        let mut jobs: Vec<Job> = state.question(&plan).into_iter().collect();
+        if !handles.plans.is_observing() {
+            jobs.extend(state.calls(&plan, &traits, self.jobs.capacity().saturating_sub(2)));
+        }
+        for job in jobs {
             self.send(job);
         }
         self.report(&plan);

@@ -14,7 +14,12 @@ use futures::StreamExt as _;
 use tokio::{sync::mpsc, time::timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Handles, plan::Planned, report, state::Job};
+use crate::{
+    Handles,
+    plan::{Planned, failures::is_conflict},
+    report,
+    state::Job,
+};
 
 /// How many calls may be under way at once: one that hangs holds up no other.
 pub(crate) const LANES: usize = 8;
@@ -179,8 +184,7 @@ impl Handles {
                 let is_replacement = matches!(planned.change, RouteChange::Replace { .. });
                 report::changed(planned, is_replacement && !replaces);
             }
-            // Somebody else's change is no failure.
-            Err(error) if error.kind == ErrorKind::Busy => {
+            Err(error) if is_conflict(error) => {
                 tracing::debug!(%error, "{}: the table has changed, listing it", planned.words());
             }
             Err(error) => {
@@ -188,8 +192,9 @@ impl Handles {
                 self.reports.failed(planned, node.as_deref(), error);
             }
         }
+        let has_failed = answer.as_ref().is_err_and(|error| !is_conflict(error));
         if let Some(name) = node
-            && (is_complete || answer.is_err())
+            && (is_complete || has_failed)
         {
             self.conditions.add(Name::clone(name), Priority::Urgent);
         }

@@ -67,7 +67,7 @@ use crate::{
     cidrs::{Cidrs, Common, Term},
     controller::Controller,
     lease::Handover,
-    metrics::RouteMetrics,
+    metrics::{Look, RouteMetrics},
     observe::Observer,
     plan::Planner,
     report::RouteReports,
@@ -199,6 +199,7 @@ impl Program for RouteCcm {
 
     fn specimens(metrics: &Metrics) {
         RouteMetrics::new(metrics).specimens();
+        metrics::collect(metrics, || Look { room: Some(0), ..Look::default() });
         cidrs::metrics::specimens(metrics);
         let queues = QueueMetrics::new(metrics);
         queues.specimens(execute::conditions::QUEUE);
@@ -215,6 +216,8 @@ impl Program for RouteCcm {
     async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
         let settings = context.settings.borrow().clone();
         let handles = Handles::new(context, &settings).await?;
+        let (shown, clock) = (Arc::clone(&handles.state), handles.timeline);
+        metrics::collect(&context.metrics, move || shown.lock().look(clock.now()));
         let watcher = handles.clone();
         let on_change = move |change| watcher.changed(&change);
         let freshness = Watches::new(context).watch(&handles.observer.store, on_change).await;

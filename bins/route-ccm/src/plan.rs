@@ -322,12 +322,17 @@ impl Planner {
         let destination = planned.change.destination();
         self.in_flight.remove(&destination);
         match answer {
-            Ok(_) => {
-                self.failures.forget(destination);
+            Ok(applied) => {
+                match applied.route.as_ref().and_then(|route| route.defect.as_deref()) {
+                    Some(defect) => self.failures.add_defect(now, destination, defect),
+                    None => self.failures.forget(destination),
+                }
                 false
             }
             Err(error) => {
-                if !error.maybe_done {
+                // A creation was not charged: what is charged for its destination went before.
+                let was_charged = !matches!(planned.change, RouteChange::Create(_));
+                if was_charged && !error.maybe_done {
                     self.brake.release(&destination.to_string());
                 }
                 self.failures.add(now, destination, error);
@@ -358,6 +363,11 @@ impl Planner {
             }
         }
         None
+    }
+
+    /// The table was listed.
+    pub fn listed(&mut self) {
+        self.failures.forget_conflicts();
     }
 
     /// A node has changed: what has failed for its routes is tried at once.

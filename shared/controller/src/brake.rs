@@ -13,7 +13,8 @@
 //! A change that a user has [approved](approval) passes both. [`Brake::observe`] returns
 //! what to report; [`Brake::usage`] and [`Brake::breaker`] are for gauges.
 //!
-//! lifecycle-ccm asks for its deletions, service-ccm for the members that leave a load balancer.
+//! lifecycle-ccm asks for its deletions, service-ccm for the members that leave a load balancer, route-ccm for
+//! the routes that go.
 
 pub mod approval;
 mod breaker;

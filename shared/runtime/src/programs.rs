@@ -123,7 +123,7 @@ pub const ALL: &[Listing] = &[
     },
     Listing {
         identity: ROUTE_CCM,
-        shipped: false,
+        shipped: true,
         also: &[NODE_IPAM],
         flags: flags!("route-ccm": switch "configure-cloud-routes", value "cluster-cidr",
             value "route-reconciliation-period", switch "allocate-node-cidrs",

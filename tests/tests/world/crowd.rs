@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use ccm_runtime::programs;
 use ccm_sim::program::Program;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -21,8 +22,8 @@ const SIEGE: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(1);
 
 pub(super) async fn slow_connections_do_not_keep_probes_out(env: Env) -> Result<()> {
-    for launch in [env.node_ccm(), env.lifecycle_ccm()] {
-        let program = env.start(&launch).await?;
+    for shipped in programs::shipped() {
+        let program = env.start(&env.launch(shipped.binary)).await?;
         let address = program.url("").replace("http://", "");
         let mut slow = JoinSet::new();
         for _ in 0..SLOW {

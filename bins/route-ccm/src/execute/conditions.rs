@@ -55,15 +55,23 @@ impl Handles {
         wanted(node, &routes, waited)
     }
 
-    /// Queues the nodes whose condition is to be written.
-    pub(crate) fn queue_conditions(&self) {
+    /// The nodes whose condition is to be written. An observer does not say that a route is missing
+    /// which it would make.
+    pub(crate) fn due_conditions(&self) -> Vec<(Name, Wanted)> {
         let names = self.state.lock().names();
-        for name in names {
-            if let Some(node) = self.observer.store.get(&name)
-                && self.condition(&node).is_some()
-            {
-                self.conditions.add(name, Priority::Routine);
-            }
+        let is_observing = self.plans.is_observing();
+        let due = names.into_iter().filter_map(|name| {
+            let wanted = self.condition(&*self.observer.store.get(&name)?)?;
+            let is_shown = !is_observing || !self.state.lock().is_pending(&name);
+            is_shown.then_some((name, wanted))
+        });
+        due.collect()
+    }
+
+    /// Queues nodes whose condition is to be written.
+    pub(crate) fn queue_conditions(&self, due: Vec<(Name, Wanted)>) {
+        for (name, _) in due {
+            self.conditions.add(name, Priority::Routine);
         }
     }
 

@@ -1,6 +1,8 @@
 //! The next step for one Service, as a table.
 
-use ccm_cloud::{ClusterId, Ingress, IngressAddress, IpMode, LoadBalancer, Owner, Waiting};
+use ccm_cloud::{
+    ClusterId, Ingress, IngressAddress, IpMode, LoadBalancer, Members, Owner, Waiting,
+};
 use ccm_objects::{ServiceCondition, ServiceDetails, ServicePort};
 
 use super::{eligible::NodeSet, front_end::desired, members::Membership, reason::Reason, *};
@@ -475,10 +477,18 @@ fn members_that_differ_are_changed_and_nothing_else() {
 
 #[test]
 fn a_load_balancer_without_members_says_so() {
-    let service = service();
-    let Plan::Next(Step::Write(change)) = step(&service, &there(&service)) else {
-        panic!("the status is written");
+    let node = r#"[{"node": "a", "provider_id": null, "addresses": [], "labels": {}}]"#;
+    let present = serde_json::from_str(node).expect("a member");
+    let none = Decision::default();
+    let reasons = |service: &Service, members: &Decision| {
+        let plan = planned_with(service, &there(service), members, 100, |_| {});
+        let Plan::Next(Step::Write(change)) = plan else { panic!("{plan:?}") };
+        change.conditions.iter().map(|one| one.reason).collect::<Vec<_>>()
     };
-    let reasons: Vec<Reason> = change.conditions.iter().map(|one| one.reason).collect();
-    assert_eq!(reasons, [Reason::NoMembers, Reason::Provisioned]);
+    let mut service = service();
+    let with_node = Decision { members: Members { present, ..Members::default() }, ..none.clone() };
+    assert_eq!(reasons(&service, &with_node), [Reason::Serving, Reason::Provisioned]);
+    assert_eq!(reasons(&service, &none), [Reason::NoMembers, Reason::Provisioned]);
+    service.details.as_mut().expect("details").ports[0].node_port = None;
+    assert_eq!(reasons(&service, &with_node), [Reason::NoMembers, Reason::PartlyProvisioned]);
 }

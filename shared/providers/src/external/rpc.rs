@@ -39,6 +39,11 @@ pub(super) const fn read(operation: &'static str) -> CallClass {
     CallClass::read(super::NAME, operation)
 }
 
+/// An idempotent write: what it creates is looked for first.
+pub(super) const fn write(operation: &'static str) -> CallClass {
+    CallClass::write(super::NAME, operation)
+}
+
 /// A request with its parameters as metadata: the deadline, so that the server can stop work
 /// that no client waits for, and the term.
 pub(super) fn question<Q>(message: Q, terms: Terms) -> tonic::Request<Q> {

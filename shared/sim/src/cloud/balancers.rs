@@ -6,7 +6,7 @@
 //!
 //! Each write is one change of one load balancer. Then the cloud works on it for a while
 //! ([`Times`]) and accepts no other change. A *floating address* is an object of its own: it is
-//! attached after the creation, and outlives a load balancer that somebody else deletes.
+//! attached after the creation, and outlives a load balancer that another client deletes.
 //!
 //! Annotations that these load balancers read:
 //!

@@ -122,10 +122,19 @@ impl SimCloud {
         let settings = self.router().settings();
         let targets: Vec<_> =
             changes.iter().map(|change| self.target_of(change, &settings)).collect();
+        let troubles = changes.iter().enumerate().map(|(at, change)| {
+            let taken = !refused.contains_key(&at);
+            taken.then(|| self.faults().trouble(operation, &names(change))).flatten()
+        });
+        let troubles: Vec<_> = troubles.collect();
         self.router().settled(|store| {
+            for (change, _) in changes.iter().zip(&troubles).filter(|(_, it)| overtakes(it)) {
+                store.overtake(change.destination());
+            }
             compare(store, base)?;
             let before = store.writes.len();
-            for (at, (change, target)) in changes.iter().zip(targets).enumerate() {
+            let each = changes.iter().zip(targets).zip(troubles).enumerate();
+            for (at, ((change, target), trouble)) in each {
                 if let Some(error) = refused.remove(&at) {
                     batch.answers.push((at, Err(error)));
                     continue;
@@ -134,7 +143,7 @@ impl SimCloud {
                     now: Instant::now(),
                     cluster: cluster.clone(),
                     term: batch.permit.term.or(call.term),
-                    trouble: self.faults().trouble(operation, &names(change)),
+                    trouble,
                     target,
                 };
                 let answer = match &context.trouble {
@@ -270,6 +279,10 @@ impl SimCloud {
         }
         Ok(batch)
     }
+}
+
+fn overtakes(trouble: &Option<Trouble>) -> bool {
+    *trouble == Some(Trouble::Overtake)
 }
 
 /// Refuses all changes if the table has another version than they were decided on.

@@ -1,0 +1,28 @@
+//! Work for which route-ccm needs each of its rights.
+
+use anyhow::Result;
+use ccm_sim::program::Launch;
+use ccm_tests::{nodes, scenarios::Env};
+
+use crate::common::{self, add_bare_nodes, condition, name, net, pod_cidrs};
+
+/// It gives nodes pod CIDRs and routes.
+pub(crate) fn launch(env: &Env) -> Launch {
+    common::with_cidrs(env, "10.244.0.0/16")
+}
+
+/// Makes work: each round a new node.
+pub(crate) async fn step(env: &Env, round: u32) -> Result<()> {
+    add_bare_nodes(env, [usize::try_from(round)?]).await
+}
+
+/// Whether the newest node has no pod CIDR, no route or no condition.
+pub(crate) async fn is_undone(env: &Env) -> Result<bool> {
+    let names = nodes::names(&env.client).await?;
+    let newest = (0..).map(name).take_while(|name| names.contains(name)).last();
+    let Some(newest) = newest else { return Ok(false) };
+    let cidrs = pod_cidrs(env, &newest).await?;
+    let Some(cidr) = cidrs.first() else { return Ok(true) };
+    let is_routed = !env.cloud().router().to(net(cidr)?).is_empty();
+    Ok(!is_routed || condition(env, &newest).await?.is_none())
+}
