@@ -1,7 +1,7 @@
 //! The next step for one Service, as a table.
 
 use ccm_cloud::{
-    ClusterId, Ingress, IngressAddress, IpMode, LoadBalancer, Members, Owner, Waiting,
+    ClusterId, ErrorKind, Ingress, IngressAddress, IpMode, LoadBalancer, Members, Owner, Waiting,
 };
 use ccm_objects::{ServiceCondition, ServiceDetails, ServicePort};
 
