@@ -1,7 +1,8 @@
 //! The next step for one Service, as a table.
 
 use ccm_cloud::{
-    ClusterId, ErrorKind, Ingress, IngressAddress, IpMode, LoadBalancer, Members, Owner, Waiting,
+    CloudError, ClusterId, ErrorKind, Ingress, IngressAddress, IpMode, LoadBalancer, Members,
+    Owner, Waiting,
 };
 use ccm_objects::{ServiceCondition, ServiceDetails, ServicePort};
 
