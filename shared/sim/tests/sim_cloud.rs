@@ -245,10 +245,10 @@ async fn routes_are_shown_counted_and_changed_out_of_band() {
     place.done("POST", "/faults", fault).await;
     assert_eq!(place.route(&[1, 2, 3]).await, [None, None, Some(ErrorKind::QuotaExceeded)]);
     let router = &place.get("/contents").await["router"];
-    let routes = router["routes"].as_array().unwrap();
-    assert_eq!(routes[0]["owner"]["name"], "node-1");
-    assert_eq!(routes[1]["defect"], "the port of 10.0.0.2 does not allow 10.244.2.0/24");
-    assert_eq!((routes.len(), &router["ports"]), (3, &json!(["10.0.0.9"])));
+    let shown = router["routes"].as_array().unwrap();
+    assert_eq!(shown[0]["owner"]["name"], "node-1");
+    assert_eq!(shown[1]["defect"], "the port of 10.0.0.2 does not allow 10.244.2.0/24");
+    assert_eq!((shown.len(), &router["ports"]), (3, &json!(["10.0.0.9"])));
     let counters = place.get("/counters").await;
     assert_eq!(
         (&counters["calls"]["apply_routes"], &counters["routesInBatches"]),

@@ -175,7 +175,7 @@ fn is_unsent(status: &Status) -> bool {
 
 fn has_cause<E: Error + 'static>(status: &Status) -> bool {
     let mut causes = std::iter::successors(status.source(), |cause| (*cause).source());
-    causes.any(|cause| cause.is::<E>())
+    causes.any(<dyn std::error::Error>::is::<E>)
 }
 
 fn timeout(operation: &str, why: &str) -> CloudError {

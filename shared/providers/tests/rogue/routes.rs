@@ -15,6 +15,9 @@ use super::*;
 /// Items of a stream, and whether it hangs then.
 type Stream<I> = (Vec<Result<I, Status>>, bool);
 
+/// The number of changes of each call, and its base.
+type Asked = Arc<Mutex<Vec<(usize, Option<String>)>>>;
+
 /// Answers what it was told to about routes.
 #[derive(Clone)]
 struct Crooked {
@@ -22,8 +25,7 @@ struct Crooked {
     tables: Script<proto::ListRoutesResponse>,
     changes: Script<Stream<proto::ApplyRoutesItem>>,
     targets: Script<Stream<proto::FindRouteTargetsItem>>,
-    /// The number of changes and the base of each call.
-    asked: Arc<Mutex<Vec<(usize, Option<String>)>>>,
+    asked: Asked,
 }
 
 #[async_trait]

@@ -19,8 +19,8 @@ use crate::cloud::{
 
 /// What the router holds.
 pub(super) fn contents(router: &Router) -> Value {
-    let routes: Vec<_> = router.all().iter().map(SimRoute::describe).collect();
-    json!({"version": router.version(), "routes": routes, "ports": router.ports()})
+    let all: Vec<_> = router.all().iter().map(SimRoute::describe).collect();
+    json!({"version": router.version(), "routes": all, "ports": router.ports()})
 }
 
 /// The accepted writes.
