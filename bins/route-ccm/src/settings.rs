@@ -122,12 +122,16 @@ impl RouteSettings {
         };
         match checked {
             Ok(warnings) => {
-                warnings.into_iter().for_each(|one| raw.warn(one.flag, one.what, problems));
+                for one in warnings {
+                    raw.warn(one.flag, one.what, problems);
+                }
             }
-            Err(errors) => errors.into_iter().for_each(|Remark { flag, what }| {
-                let what = if flag == CLUSTER { format!("{what}; {GATE}") } else { what };
-                raw.reject(flag, what, problems);
-            }),
+            Err(errors) => {
+                for Remark { flag, what } in errors {
+                    let what = if flag == CLUSTER { format!("{what}; {GATE}") } else { what };
+                    raw.reject(flag, what, problems);
+                }
+            }
         }
     }
 

@@ -14,41 +14,26 @@ mod lookups;
 #[path = "cidrs/writes.rs"]
 mod writes;
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use ccm_kube::{
-    client::{ClientConfig, Clients, Unlimited},
-    events::{EventMetrics, EventRecorder},
-    metrics::RestMetrics,
-};
 use ccm_runtime::{
-    health::{Health, Verdict},
-    leadership::{Eligibility, Leadership},
-    metrics::Metrics,
-    plans::{Mode, Plans},
-    program::{Context, Program as _, load},
-    supervisor::Supervisor,
+    health::Verdict,
+    leadership::Leadership,
+    plans::Mode,
+    program::{Program as _, load},
 };
 use ccm_settings::Invocation;
 use ccm_sim::{
     apiserver::{Action, ApiServer, Fault, Options, PatchKind, Record, Verb},
     cloud::{SimCloud, SimInstance},
 };
+use ccm_tests::in_process::InProcess;
 use route_ccm::RouteCcm;
 use serde_json::{Value, json};
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::time::{sleep, timeout};
 
+/// The beginning of the program's user agent.
+const AGENT: &str = "route-ccm/";
 /// Four blocks.
 const SMALL: [&str; 3] =
     ["--allocate-node-cidrs", "--cluster-cidr=10.64.0.0/22", "--node-cidr-mask-size=24"];
@@ -61,16 +46,12 @@ const FREE: Duration = Duration::from_secs(40);
 struct World {
     api: Arc<ApiServer>,
     cloud: SimCloud,
-    replicas: AtomicUsize,
 }
 
 /// A replica of route-ccm.
 struct Replica {
-    agent: String,
-    metrics: Metrics,
-    context: Context<RouteCcm>,
+    process: InProcess<RouteCcm>,
     program: Arc<RouteCcm>,
-    _end: DropGuard,
 }
 
 impl World {
@@ -81,7 +62,7 @@ impl World {
         });
         // It may be there from the start.
         drop(api.create(system));
-        Self { api, cloud: SimCloud::new(), replicas: AtomicUsize::new(0) }
+        Self { api, cloud: SimCloud::new() }
     }
 
     /// A leader.
@@ -93,47 +74,19 @@ impl World {
 
     /// A replica that does not lead yet; what it leads after is a former leader.
     async fn stand_by(&self, arguments: &[&str], last: Option<&Replica>) -> Replica {
-        let agent = format!("replica-{}", self.replicas.fetch_add(1, Ordering::Relaxed));
-        let config = ClientConfig {
-            kubeconfig: None,
-            master: None,
-            user_agent: agent.clone(),
-            request_timeout: Duration::from_secs(5),
-            limiter: Arc::new(Unlimited),
-            metrics: Arc::new(RestMetrics::default()),
+        let arguments = ["--cloud-provider=sim"].iter().chain(arguments);
+        let settings = load::<RouteCcm>(&Invocation::with_arguments(arguments.copied())).unwrap();
+        let leadership = match (settings.common.mode, last) {
+            (Mode::Observe, _) => Leadership::observer(),
+            (Mode::Control, None) => Leadership::unconditional(),
+            (Mode::Control, Some(last)) => {
+                Leadership::unconditional().after(&last.process.context.leadership)
+            }
         };
-        let clients = Clients::in_process(self.api.service(), &config).unwrap();
-        let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
-        invocation.arguments.extend(arguments.iter().map(Into::into));
-        let settings = load::<RouteCcm>(&invocation).unwrap();
-        let (metrics, token) = (Metrics::new(), CancellationToken::new());
-        let (events, writer) =
-            EventRecorder::new(clients.events.clone(), "test", EventMetrics::default());
-        let leadership = match settings.common.mode {
-            Mode::Control => Leadership::unconditional(),
-            Mode::Observe => Leadership::observer(),
-        };
-        let leadership = match last {
-            Some(last) => leadership.after(&last.context.leadership),
-            None => leadership,
-        };
-        let context = Context::<RouteCcm> {
-            clients,
-            cloud: Arc::new(self.cloud.clone()),
-            leadership,
-            eligibility: Eligibility::default(),
-            events,
-            plans: Plans::new(settings.common.mode, &metrics),
-            settings: watch::Sender::new(Arc::clone(&settings.own)).subscribe(),
-            common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
-            metrics: metrics.clone(),
-            supervisor: Supervisor::new(token.clone()),
-            health: Health::new(),
-            token: token.clone(),
-        };
-        context.supervisor.spawn("events", writer.run(token.clone()));
-        let program = Arc::new(RouteCcm::prepare(&context).await.unwrap());
-        Replica { agent, metrics, context, program, _end: token.drop_guard() }
+        let cloud = Arc::new(self.cloud.clone());
+        let process = InProcess::with(&self.api, cloud, &settings, leadership).unwrap();
+        let program = Arc::new(RouteCcm::prepare(&process.context).await.unwrap());
+        Replica { process, program }
     }
 
     /// Registers a node as kubelet and node-ccm do, and its instance.
@@ -241,19 +194,20 @@ impl World {
 
 impl Replica {
     fn lead(&self) {
-        Arc::clone(&self.program).lead(&self.context);
+        Arc::clone(&self.program).lead(&self.process.context);
     }
 
-    /// The sample of `/metrics` of this name.
-    fn metric(&self, name: &str) -> f64 {
-        let text = self.metrics.encode().unwrap();
-        let lines = || text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        lines().next().unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+    /// Checks the sample of `/metrics` of this name.
+    fn shows(&self, name: &str, expect: f64) {
+        let text = self.process.context.metrics.encode().unwrap();
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let sample: f64 = lines.next().unwrap_or_else(|| panic!("no {name}")).parse().unwrap();
+        assert!((sample - expect).abs() < 1e-9, "{name} is {sample}, not {expect}");
     }
 
     /// A line of `/readyz?verbose`.
     fn health(&self, name: &str) -> Verdict {
-        let findings = self.context.health.findings();
+        let findings = self.process.context.health.findings();
         findings.into_iter().find(|finding| finding.name == name).unwrap().verdict
     }
 }

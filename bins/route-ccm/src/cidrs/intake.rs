@@ -122,7 +122,9 @@ impl Cidrs {
             assigned.len(),
             bare.len()
         );
-        assigned.into_iter().for_each(|node| self.settled(node));
+        for node in assigned {
+            self.settled(node);
+        }
         for node in bare.into_iter().filter(|node| !node.deleting) {
             self.queue.add(Name::clone(&node.name), Priority::Urgent);
         }

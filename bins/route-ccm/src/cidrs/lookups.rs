@@ -73,13 +73,13 @@ impl Cidrs {
         };
         let open = &Mutex::new(open);
         let give = async {
-            let mut writes = FuturesUnordered::new();
+            let mut under_way = FuturesUnordered::new();
             loop {
                 tokio::select! {
-                    Some((place, answer)) = answers.recv(), if writes.len() < WRITERS => {
-                        writes.push(self.take(writer, nodes.get(place).cloned(), answer, open));
+                    Some((place, answer)) = answers.recv(), if under_way.len() < WRITERS => {
+                        under_way.push(self.take(writer, nodes.get(place).cloned(), answer, open));
                     }
-                    Some(()) = writes.next() => {}
+                    Some(()) = under_way.next() => {}
                     else => return,
                 }
             }

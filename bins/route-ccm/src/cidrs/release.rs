@@ -48,7 +48,7 @@ impl Cidrs {
         let first = self.change(|core| {
             let is_first = !core.allocator.knows_routes();
             core.allocator.routes_are(destinations.take().unwrap_or_default(), read);
-            is_first.then(|| core.waiting.first(u64::MAX)).unwrap_or_default()
+            if is_first { core.waiting.first(u64::MAX) } else { Vec::new() }
         });
         match (first, destinations) {
             (Some(first), _) => {
@@ -69,7 +69,9 @@ impl Cidrs {
         let gone = self.change(|core| {
             let waiting = core.allocator.waiting_for_routes().map(|(network, _)| network);
             let gone: Vec<IpNet> = waiting.filter(|network| has_none(*network)).collect();
-            gone.iter().for_each(|network| core.allocator.route_gone(*network));
+            for network in &gone {
+                core.allocator.route_gone(*network);
+            }
             gone.len()
         });
         if gone.is_some_and(|gone| gone > 0) {

@@ -31,7 +31,7 @@ async fn a_node_waits_for_a_block_and_gets_the_one_that_becomes_free() {
     let events = world.events(&last);
     let expect = "Node node-00004 status is now: CIDRNotAvailable: 10.64.0.0/22";
     assert!(events.iter().any(|(_, text)| text.starts_with(expect)), "{events:?}");
-    assert_eq!(leader.metric("ccm_ipam_nodes_waiting"), 1.0);
+    leader.shows("ccm_ipam_nodes_waiting", 1.0);
     assert!(leader.health("pod-cidrs").detail().contains("1 nodes wait"));
 
     // It costs nothing while it waits.
@@ -49,7 +49,7 @@ async fn a_node_waits_for_a_block_and_gets_the_one_that_becomes_free() {
     assert_eq!(world.cloud.router().len(), 4);
     let (status, reason, _) = world.condition(&last).unwrap();
     assert_eq!((&*status, &*reason), ("False", "RouteCreated"));
-    assert_eq!(leader.metric("ccm_ipam_nodes_waiting"), 0.0);
+    leader.shows("ccm_ipam_nodes_waiting", 0.0);
     assert_eq!(leader.health("pod-cidrs"), Verdict::Passed("every node gets its pod CIDRs".into()));
 }
 
@@ -104,7 +104,7 @@ async fn a_full_family_is_named_and_the_other_one_is_not_eaten() {
     let (_, _, text) = world.condition(&last).unwrap();
     assert!(text.contains("no free IPv6 block"), "{text}");
     let used = "node_ipam_controller_cidrset_cidrs_allocations_total{clusterCIDR=\"10.64.0.0/16\"}";
-    assert_eq!(leader.metric(used), 2.0);
+    leader.shows(used, 2.0);
     assert_eq!(world.count_events(&last, "CIDRNotAvailable"), 1);
 }
 
@@ -123,7 +123,7 @@ async fn a_strange_node_is_reported_and_the_others_go_on() {
     assert_eq!(world.cidrs(&nodes[0]), "10.64.1.0/24");
     let events = world.events(&strange);
     assert!(events.iter().any(|(reason, _)| reason == "InvalidPodCIDR"), "{events:?}");
-    assert_eq!(leader.metric("ccm_ipam_stopped"), 0.0, "it was there before");
+    leader.shows("ccm_ipam_stopped", 0.0);
 }
 
 /// W12.
@@ -145,11 +145,11 @@ async fn another_allocator_stops_ours_for_good() {
         (world.cidrs(&late), world.cidrs(&theirs)),
         (String::new(), "10.64.200.0/24".into())
     );
-    assert_eq!(leader.metric("ccm_ipam_stopped"), 1.0);
+    leader.shows("ccm_ipam_stopped", 1.0);
     let Verdict::Failed(why) = leader.health("pod-cidrs") else { panic!("not failed") };
     assert!(why.contains("node-00003") && why.contains("--allocate-node-cidrs"), "{why}");
     assert_eq!(world.count_events(&theirs, "AnotherCIDRAllocator"), 1);
     // Routes go on.
     assert_eq!(world.cloud.router().len(), 4);
-    assert_eq!(leader.metric("ccm_ipam_nodes_without_pod_cidrs"), 1.0);
+    leader.shows("ccm_ipam_nodes_without_pod_cidrs", 1.0);
 }

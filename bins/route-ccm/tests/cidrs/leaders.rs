@@ -22,7 +22,7 @@ async fn a_leader_that_ends_between_reservation_and_write_leaves_no_duplicate() 
         world.assigned(&more).await;
         let last = world.add_many(10..15);
         world.assigned(&last).await;
-        assert_eq!(second.metric("ccm_ipam_stopped"), 0.0, "{action:?}");
+        second.shows("ccm_ipam_stopped", 0.0);
     }
 }
 
@@ -31,9 +31,9 @@ async fn a_leader_that_ends_between_reservation_and_write_leaves_no_duplicate() 
 async fn a_leader_begins_with_nodes_read_in_its_term() {
     let world = World::new();
     let second = world.stand_by(&LARGE, None).await;
-    let silent = Fault::new(Action::SilentWatch).verb(Verb::Watch).user_agent(&second.agent);
+    let silent = Fault::new(Action::SilentWatch).verb(Verb::Watch).times(1);
     let silent = world.api.faults().add(silent);
-    world.api.cut_watches(&second.agent, false);
+    world.api.cut_watches(AGENT, false);
     sleep(Duration::from_secs(3)).await;
     let first = world.lead(&LARGE).await;
     let nodes = world.add_many(0..5);
@@ -44,7 +44,7 @@ async fn a_leader_begins_with_nodes_read_in_its_term() {
     world.api.faults().remove(silent);
     let more = world.add_many(5..10);
     world.assigned(&more).await;
-    assert_eq!(second.metric("ccm_ipam_stopped"), 0.0);
+    second.shows("ccm_ipam_stopped", 0.0);
     assert_eq!(world.cidrs(&more[0]), "10.64.5.0/24");
 }
 
@@ -59,7 +59,7 @@ async fn a_leader_of_a_busy_cluster_lists_the_nodes_once() {
         let whole = |record: &&Record| {
             record.verb == Verb::List
                 && record.resource == "nodes"
-                && record.user_agent.starts_with(&replica.agent)
+                && record.user_agent.starts_with(AGENT)
         };
         records.iter().filter(whole).count()
     };
@@ -88,7 +88,7 @@ async fn the_next_leader_knows_which_blocks_are_held() {
     let last = world.add(4);
     sleep(Duration::from_secs(20)).await;
     assert_eq!(world.cidrs(&last), "", "within the grace time");
-    assert_eq!(second.metric("ccm_ipam_nodes_held"), 1.0);
+    second.shows("ccm_ipam_nodes_held", 1.0);
     sleep(FREE).await;
     assert_eq!(world.cidrs(&last), "10.64.3.0/24");
 }

@@ -81,7 +81,7 @@ async fn a_network_that_the_cloud_gives_twice_is_given_once() {
     let world = World::new();
     let _leader = world.lead(&CLOUD).await;
     let first = add(&world, 0, Some("10.9.0.0/24"));
-    world.assigned(&[first.clone()]).await;
+    world.assigned(std::slice::from_ref(&first)).await;
     let second = add(&world, 1, Some("10.9.0.0/24"));
     sleep(Duration::from_mins(5)).await;
     assert_eq!(world.cidrs(&second), "");

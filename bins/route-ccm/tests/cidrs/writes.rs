@@ -18,7 +18,7 @@ async fn a_write_whose_answer_is_lost_is_confirmed_by_the_node() {
         assert_eq!(world.api.faults().hits(fault), 1);
         assert_eq!(world.cidrs(&nodes[0]), "10.64.0.0/24", "{action:?}");
         assert_eq!(world.cidrs(&more[0]), "10.64.1.0/24", "{action:?}");
-        assert_eq!(leader.metric("ccm_ipam_stopped"), 0.0, "{action:?}");
+        leader.shows("ccm_ipam_stopped", 0.0);
         assert!(world.patches() <= 6, "{action:?}: {:?}", world.writes());
     }
 }
@@ -31,7 +31,7 @@ async fn a_conflict_is_decided_again_with_the_same_block() {
     let conflict = Action::Status { code: 409, retry_after: None };
     world.api.faults().add(World::fault(conflict).times(4));
     let node = world.add(0);
-    world.assigned(&[node.clone()]).await;
+    world.assigned(std::slice::from_ref(&node)).await;
     assert_eq!((world.cidrs(&node), world.patches()), ("10.64.0.0/24".to_owned(), 5));
     assert_eq!(world.count_events(&node, "CIDRAssignmentFailed"), 0);
 }
@@ -76,7 +76,7 @@ async fn one_write_a_node_however_many_register() {
         ("node_ipam_controller_cirdset_max_cidrs", 16384.0),
         ("node_ipam_controller_cidrset_allocation_tries_per_request_count", NODES as f64),
     ] {
-        assert_eq!(leader.metric(&format!("{name}{set}")), expect, "{name}");
+        leader.shows(&format!("{name}{set}"), expect);
     }
-    assert_eq!(leader.metric("ccm_ipam_nodes_without_pod_cidrs"), 0.0);
+    leader.shows("ccm_ipam_nodes_without_pod_cidrs", 0.0);
 }
