@@ -23,14 +23,14 @@ pub const PROGRAM: &str = "route-ccm";
 
 /// Its arguments.
 pub const ARGUMENTS: &[&str] =
-    &["--cluster-cidr=10.240.0.0/12", "--allocate-node-cidrs", "--route-reconciliation-period=10s"];
+    &["--cluster-cidr=10.64.0.0/12", "--allocate-node-cidrs", "--route-reconciliation-period=10s"];
 
 /// The nodes of this chapter.
 const NODE: &str = "node-9200";
 const REFUSED: &str = "node-9201";
 
 /// Routes that others have made: one elsewhere, and one inside the cluster CIDR.
-const FOREIGN: [&str; 2] = ["192.168.0.0/24", "10.255.0.0/24"];
+const FOREIGN: [&str; 2] = ["192.168.0.0/24", "10.79.0.0/24"];
 
 /// Runs the chapter.
 pub async fn run(demo: &Demo, output: &mut Output) -> Result<()> {
@@ -40,7 +40,7 @@ pub async fn run(demo: &Demo, output: &mut Output) -> Result<()> {
     output.step("a node joins", join(demo)).await;
     output.step("the cloud refuses the route of another node", refuse(demo)).await;
     output.step("it does no longer", recover(demo)).await;
-    output.step("the first one leaves", leave(demo)).await;
+    output.step("an autoscaler marks the first one and takes it away", leave(demo)).await;
     Ok(())
 }
 
@@ -114,6 +114,8 @@ async fn recover(demo: &Demo) -> Result<String> {
 
 async fn leave(demo: &Demo) -> Result<String> {
     let (cidr, _) = route(demo, NODE)?;
+    // Not marked, it would count for the brake, as the nodes of the chapters before did.
+    demo.mark_for_scale_down(NODE)?;
     let start = Instant::now();
     demo.cloud().remove(&demo::instance(NODE).id).context("it has an instance")?;
     demo.delete("nodes", NODE)?;

@@ -21,7 +21,8 @@ async fn held(env: &Env, leader: &Program, held: f64, left: usize) -> Result<()>
     poll::until(&format!("{held} changes to be held"), SOON, || async {
         let found = leader.metric("ccm_route_changes_held").await?;
         ensure!((found - held).abs() < 0.5, "{found} are held, the routes are {:?}", routes(env));
-        Ok(Some(()))
+        // The others are on their way.
+        Ok((routes(env).len() == left).then_some(()))
     })
     .await?;
     poll::always("the others stay", Duration::from_secs(2), || async {
