@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ccm_cloud::{
     AddressKind, Call, Cloud, ClusterId, Depth, Detail, ErrorKind, LoadBalancer, Lookup, Members,
     NodeAddress, NodeIdentity, OpenGate, Owner, PowerState, Progress, ProviderConfig,
-    ProviderContext, RouteChange, Scope, Wanted, WantedRoute,
+    ProviderContext, ProviderFactory, RouteChange, Scope, Wanted, WantedRoute,
 };
 use ccm_providers::external::ExternalFactory;
 use ccm_sim::cloud::balancers::{plain_front_end, plain_port};

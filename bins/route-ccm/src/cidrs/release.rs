@@ -101,6 +101,10 @@ impl Cidrs {
                 let count = core.waiting.len();
                 Verdict::Failed(format!("{count} nodes wait for pod CIDRs, first {name}: {why}"))
             }
+            None if core.waiting.len() > 0 => Verdict::Failed(format!(
+                "{} nodes wait for pod CIDRs until the cloud's routes are known",
+                core.waiting.len()
+            )),
             None => Verdict::Passed("every node gets its pod CIDRs".to_owned()),
         }
     }

@@ -22,6 +22,29 @@ async fn cidr_route_and_condition_of_a_node_are_one_path() {
     assert_eq!(world.cloud.calls().routes.apply, 1);
 }
 
+/// The steps of many nodes go on side by side, and of a late one as well.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_joins_many_costs_one_call_and_two_writes() {
+    const NODES: usize = 600;
+    let world = World::new();
+    let leader = world.lead(&LARGE).await;
+    sleep(Duration::from_secs(10)).await;
+    let lists = world.api.audit().count(&leader.agent, Verb::List, "nodes");
+    let nodes = world.add_many(0..NODES);
+    world.assigned(&nodes).await;
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.api.audit().count(&leader.agent, Verb::List, "nodes"), lists);
+    assert_eq!((world.cloud.router().len(), world.writes().len()), (NODES, 2 * NODES));
+    let before = world.cloud.calls();
+    assert!(before.routes.apply <= 3, "{before}");
+    let late = world.add(NODES);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.condition(&late).unwrap().0, "False");
+    let calls = world.cloud.calls().since(&before);
+    assert_eq!((calls.total(), calls.routes.apply, calls.routes.items), (1, 1, 1), "{calls}");
+    assert_eq!(world.writes().len(), 2 * NODES + 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_routes_the_cloud_is_not_called() {
     let world = World::new();
