@@ -39,7 +39,7 @@ pub(crate) async fn converge(rules: &mut Rules, world: &mut World) {
             }
             return;
         }
-        sleep(Duration::from_secs(10)).await;
+        sleep(Duration::from_secs(60)).await;
     }
     world.cloud.router().reset_writes();
     let nodes = world.api.list("nodes");

@@ -105,8 +105,9 @@ impl Watched {
     /// The route that this one means, as it is now.
     fn meant(&self, old: &Route) -> Option<SimRoute> {
         let now = self.cloud.router().to(old.destination);
-        now.into_iter()
-            .find(|route| route.id == *old.id.as_ref().unwrap() && route.target == old.target)
+        now.into_iter().find(|route| {
+            old.id.as_ref().is_none_or(|id| *id == route.id) && route.target == old.target
+        })
     }
 
     fn check_foreign(&self, old: &Route) {
