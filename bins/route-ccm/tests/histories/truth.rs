@@ -136,7 +136,7 @@ pub(crate) struct Memory {
     /// When something was last the target of a node; and whether that was marked for scale-down.
     pub(crate) targets: HashMap<RouteTarget, (Instant, bool)>,
     /// The targets of nodes at the last look.
-    present: Vec<RouteTarget>,
+    pub(crate) present: Vec<RouteTarget>,
     /// When others last changed the routes of a destination.
     pub(crate) touched: HashMap<IpNet, Instant>,
     /// When the cloud was last told to carry out writes late, or to hide some.

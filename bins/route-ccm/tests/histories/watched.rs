@@ -120,7 +120,8 @@ impl Watched {
     fn check_proof(&self, old: &Route) {
         let (None, Some(target)) = (&old.owner, &old.target) else { return };
         let was_node = self.truth.with(|memory| {
-            memory.targets.get(target).is_some_and(|(at, _)| *at + KNOWN >= self.begun)
+            let seen = memory.targets.get(target).is_some_and(|(at, _)| *at + KNOWN >= self.begun);
+            seen || memory.present.contains(target)
         });
         let proof = self.proofs.lock().get(target).copied();
         let is_proven = proof.is_some_and(|proof| proof.last >= proof.first + APART);
