@@ -1,5 +1,6 @@
 //! route-ccm: routes from nothing, nodes that join, a quiet cluster, pod CIDRs, lies, memory.
 
+mod fill;
 mod join;
 mod lies;
 mod off;
@@ -41,6 +42,9 @@ pub async fn measure(arena: &Arena, part: Option<Part>, count: usize) -> Result<
     if wants(Part::Register) {
         register::measure(arena, count).await?;
     }
+    if wants(Part::Fill) {
+        fill::measure(arena).await?;
+    }
     if wants(Part::Shared) {
         shared::measure(arena).await?;
     }
@@ -60,6 +64,8 @@ pub enum Part {
     Lies,
     /// Nodes that register and get their pod CIDRs.
     Register,
+    /// All blocks of a network given out, on the simulated API server.
+    Fill,
     /// Two clusters and a person on one router.
     Shared,
 }

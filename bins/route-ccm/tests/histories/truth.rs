@@ -25,6 +25,9 @@ use crate::world::CLUSTER_CIDRS;
 /// How long a change needs to be known to the program.
 pub(crate) const KNOWN: Duration = Duration::from_secs(3);
 
+/// How long a broken watch may need until all nodes are listed again.
+const LISTED: Duration = Duration::from_secs(90);
+
 /// A node, as far as routes depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TrueNode {
@@ -136,7 +139,7 @@ pub(crate) struct Memory {
     /// When something was last the target of a node; and whether that was marked for scale-down.
     pub(crate) targets: HashMap<RouteTarget, (Instant, bool)>,
     /// The targets of nodes at the last look.
-    present: Vec<RouteTarget>,
+    pub(crate) present: Vec<RouteTarget>,
     /// When others last changed the routes of a destination.
     pub(crate) touched: HashMap<IpNet, Instant>,
     /// When the cloud was last told to carry out writes late, or to hide some.
@@ -150,15 +153,13 @@ impl Truth {
 
     /// Whether what the program knows of the nodes may be wrong.
     pub(crate) fn may_be_lied_to(&self) -> bool {
-        self.with(|memory| {
-            memory.is_lying || memory.lied.is_some_and(|at| at.elapsed() < Duration::from_secs(20))
-        })
+        self.with(|memory| memory.is_lying || memory.lied.is_some_and(|at| at.elapsed() < LISTED))
     }
 
     /// Whether a process that began at this time has seen the target as a node's, for certain.
     pub(crate) fn was_seen(&self, target: &RouteTarget, begun: Instant) -> bool {
         self.with(|memory| {
-            let lied = memory.lied.map_or(begun, |at| at.max(begun));
+            let lied = memory.lied.map_or(begun, |at| (at + LISTED).max(begun));
             let seen = memory.targets.get(target).map(|(at, _)| *at);
             !memory.is_lying && seen.is_some_and(|at| at > lied + KNOWN)
         })

@@ -105,8 +105,9 @@ impl Watched {
     /// The route that this one means, as it is now.
     fn meant(&self, old: &Route) -> Option<SimRoute> {
         let now = self.cloud.router().to(old.destination);
-        now.into_iter()
-            .find(|route| route.id == *old.id.as_ref().unwrap() && route.target == old.target)
+        now.into_iter().find(|route| {
+            old.id.as_ref().is_none_or(|id| *id == route.id) && route.target == old.target
+        })
     }
 
     fn check_foreign(&self, old: &Route) {
@@ -119,7 +120,8 @@ impl Watched {
     fn check_proof(&self, old: &Route) {
         let (None, Some(target)) = (&old.owner, &old.target) else { return };
         let was_node = self.truth.with(|memory| {
-            memory.targets.get(target).is_some_and(|(at, _)| *at + KNOWN >= self.begun)
+            let seen = memory.targets.get(target).is_some_and(|(at, _)| *at + KNOWN >= self.begun);
+            seen || memory.present.contains(target)
         });
         let proof = self.proofs.lock().get(target).copied();
         let is_proven = proof.is_some_and(|proof| proof.last >= proof.first + APART);

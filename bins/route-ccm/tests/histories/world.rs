@@ -293,7 +293,8 @@ impl World {
             .map(|address| address.address.clone())
             .collect();
         let free = loop {
-            let last = self.dice.random_range(1..40u8);
+            // Few, so that others have had them; but enough for machines that are left.
+            let last = self.dice.random_range(1..if taken.len() < 60 { 40 } else { 250u8 });
             if !taken.contains(&format!("10.0.0.{last}")) {
                 break last;
             }
