@@ -7,22 +7,25 @@ use ccm_sim::cloud::routes::SimRoute;
 use tokio::time::sleep;
 
 use crate::{
-    HISTORIES, play,
+    play,
     rules::{Rule, Rules},
     without::Without::{self, *},
     world::{Variant, World, port},
 };
 
+/// The histories of one search.
+const SEARCHED: u64 = 24;
+
 /// Plays histories until this rule is broken. The program as it is breaks none in the same ones.
 async fn is_found(variant: Variant, by: Rule) {
-    for seed in 0..HISTORIES {
+    for seed in 0..SEARCHED {
         let broken = play(seed, variant).await;
         if let Some((_, how)) = broken.iter().find(|(rule, _)| *rule == by) {
             println!("history {seed}: {how}");
             return;
         }
     }
-    panic!("{HISTORIES} histories, and no rule {by:?} is broken");
+    panic!("{SEARCHED} histories, and no rule {by:?} is broken");
 }
 
 /// A protection that other settings take out.
@@ -93,19 +96,27 @@ async fn the_old_target_goes_before_the_new_one_is_there() {
 async fn a_deletion_of_whatever_is_there() {
     // In a random history people seldom change a route just before its node goes.
     for (without, is_broken) in [(None, false), (Some(Seen), true)] {
-        let world = World::start(1, Variant { without, ..Variant::default() }).await;
-        sleep(Duration::from_secs(5)).await;
-        let mut rules = Rules::new(&world);
-        let destination = world.cidrs(0)[0].parse().unwrap();
-        assert_eq!(world.cloud.router().remove(destination), 1);
-        world.cloud.router().add_port(port(1));
-        let theirs = SimRoute::foreign("theirs", destination, RouteTarget::Address(port(1)));
-        world.add_foreign(theirs);
-        world.api.delete("nodes", &World::node_name(0)).unwrap();
-        rules.watch(&world, 60).await;
-        let broken = world.broken.take();
+        let mut broken = Vec::new();
+        for seed in 0..6 {
+            let variant = Variant { without, ..Variant::default() };
+            broken.extend(replaced_before_its_node_goes(seed, variant).await);
+        }
         assert_eq!(broken.iter().any(|(rule, _)| *rule == Rule::Foreign), is_broken, "{broken:?}");
     }
+}
+
+async fn replaced_before_its_node_goes(seed: u64, variant: Variant) -> Vec<(Rule, String)> {
+    let world = World::start(seed, variant).await;
+    sleep(Duration::from_secs(20)).await;
+    let mut rules = Rules::new(&world);
+    let destination = world.cidrs(0)[0].parse().unwrap();
+    world.cloud.router().remove(destination);
+    world.cloud.router().add_port(port(1));
+    let theirs = SimRoute::foreign("theirs", destination, RouteTarget::Address(port(1)));
+    world.add_foreign(theirs);
+    world.api.delete("nodes", &World::node_name(0)).unwrap();
+    rules.watch(&world, 60).await;
+    world.broken.take()
 }
 
 #[tokio::test(start_paused = true)]
