@@ -55,7 +55,7 @@ pub(super) async fn measure(arena: &Arena) -> Result<()> {
     nodes::event(&client, &last, "CIDRNotAvailable", LIMIT).await?;
     poll::until("a condition that says so", LIMIT, || async {
         let node = nodes::get(&client, &last).await?;
-        let conditions = node.status.into_iter().flat_map(|status| status.conditions);
+        let conditions = node.status.into_iter().filter_map(|status| status.conditions);
         let is = conditions
             .flatten()
             .any(|one| one.type_ == "NetworkUnavailable" && one.status == "True");

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use ccm_tests::nodes;
+use ccm_tests::{cluster::Request, nodes};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
@@ -110,7 +110,7 @@ async fn route_ccm(arena: &Arena, count: usize) -> Result<f64> {
     );
     tokio::time::sleep(Duration::from_secs(2)).await;
     let mut patches: BTreeMap<String, usize> = BTreeMap::new();
-    for request in requests(arena, mark).await?.into_iter().filter(|one| one.is_write()) {
+    for request in requests(arena, mark).await?.into_iter().filter(Request::is_write) {
         *patches.entry(request.what()).or_default() += 1;
     }
     println!("  writes: {patches:?} (wanted: {count} of the node, {count} of its status)");

@@ -3,6 +3,7 @@
 
 mod contents;
 mod faults;
+mod fields;
 mod requests;
 mod routes;
 

@@ -478,8 +478,8 @@ fn members_that_differ_are_changed_and_nothing_else() {
 
 #[test]
 fn a_load_balancer_without_members_says_so() {
-    let node = r#"[{"node": "a", "provider_id": null, "addresses": [], "labels": {}}]"#;
-    let present = serde_json::from_str(node).expect("a member");
+    let member = r#"[{"node": "a", "provider_id": null, "addresses": [], "labels": {}}]"#;
+    let present = serde_json::from_str(member).expect("a member");
     let none = Decision::default();
     let reasons = |service: &Service, members: &Decision| {
         let plan = planned_with(service, &there(service), members, 100, |_| {});
@@ -487,9 +487,10 @@ fn a_load_balancer_without_members_says_so() {
         change.conditions.iter().map(|one| one.reason).collect::<Vec<_>>()
     };
     let mut service = service();
-    let with_node = Decision { members: Members { present, ..Members::default() }, ..none.clone() };
-    assert_eq!(reasons(&service, &with_node), [Reason::Serving, Reason::Provisioned]);
+    let with_member =
+        Decision { members: Members { present, ..Members::default() }, ..none.clone() };
+    assert_eq!(reasons(&service, &with_member), [Reason::Serving, Reason::Provisioned]);
     assert_eq!(reasons(&service, &none), [Reason::NoMembers, Reason::Provisioned]);
     service.details.as_mut().expect("details").ports[0].node_port = None;
-    assert_eq!(reasons(&service, &with_node), [Reason::NoMembers, Reason::PartlyProvisioned]);
+    assert_eq!(reasons(&service, &with_member), [Reason::NoMembers, Reason::PartlyProvisioned]);
 }

@@ -6,7 +6,7 @@ use ccm_cloud::{CloudError, Cure, ErrorKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Refusal, requests::duration};
+use super::{Refusal, fields::duration};
 use crate::{
     cloud::Operation,
     faults::{Effect, Fault, FaultId, FaultPlan, Trouble},

@@ -4,18 +4,15 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use ccm_cloud::{AddressKind, NodeAddress, PowerState};
 use ipnet::IpNet;
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Refusal, contents, routes::RouterRequest};
+use super::{
+    Refusal, contents,
+    fields::{duration, set},
+    routes::RouterRequest,
+};
 use crate::cloud::{SimCloud, SimInstance};
-
-/// A duration in Go's notation.
-pub(super) fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(from)?;
-    let wrong = |error| D::Error::custom(format!("{text:?} {error}"));
-    ccm_base::duration::parse(&text).map(Some).map_err(wrong)
-}
 
 /// An instance to add.
 #[derive(Deserialize)]
@@ -82,13 +79,6 @@ pub(super) struct SettingsRequest {
     nested: Option<bool>,
     hostnames: Option<bool>,
     routes: Option<RouterRequest>,
-}
-
-/// Sets a value that is given.
-pub(super) fn set<T>(place: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *place = value;
-    }
 }
 
 impl SettingsRequest {

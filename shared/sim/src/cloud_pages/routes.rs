@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     Refusal,
-    requests::{duration, set},
+    fields::{duration, set},
 };
 use crate::cloud::{
     Router,
