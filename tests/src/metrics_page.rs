@@ -15,8 +15,9 @@ use crate::{
 
 /// Labels whose values depend on the cluster, the cloud or the build, with their
 /// descriptions. Every other label has exactly the values of the page.
-pub const OPEN: [(&str, &str); 18] = [
+pub const OPEN: [(&str, &str); 19] = [
     ("build_date", "when it was built, RFC 3339; empty in a build by hand"),
+    ("clusterCIDR", "a network of `--cluster-cidr`"),
     ("code", "HTTP status of the answer; `<error>` without one"),
     ("commit", "commit that it was built from; empty in a build by hand"),
     ("compiler", "`rustc`"),

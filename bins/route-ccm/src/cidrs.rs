@@ -23,7 +23,13 @@ pub(crate) mod metrics;
 mod release;
 mod waiting;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use ccm_base::{At, Backoff, clock::Timeline};
 use ccm_cloud::Cloud;
@@ -35,7 +41,7 @@ use ccm_controller::{
 use ccm_kube::{informer::Freshness, store::Store};
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{
-    health::{Condition, Scope},
+    health::Scope,
     plans::Plans,
     program::{Context, Program},
     supervisor::Supervisor,
@@ -89,7 +95,7 @@ pub(crate) struct Cidrs {
     plans: Plans,
     settings: watch::Receiver<Arc<RouteSettings>>,
     metrics: CidrMetrics,
-    health: Condition,
+    leads: AtomicBool,
     timeline: Timeline,
     /// Cancelled by the drain: pending lookups are dropped.
     closing: CancellationToken,
@@ -124,8 +130,6 @@ impl Cidrs {
         common: Common,
     ) -> Arc<Self> {
         let Common { store, routes, conditions, reports, timeline, queues } = common;
-        let health = context.health.condition("pod-cidrs", Scope::Information, "not known yet");
-        health.pass("not assigned here: this replica does not lead");
         let queue = QueueConfig {
             waits: match config.allocator {
                 AllocatorType::RangeAllocator => QueueConfig::default().waits,
@@ -152,11 +156,13 @@ impl Cidrs {
             plans: context.plans.clone(),
             settings: context.settings.clone(),
             metrics: CidrMetrics::new(&context.metrics),
-            health,
+            leads: AtomicBool::new(false),
             timeline,
             closing: CancellationToken::new(),
         });
         metrics::collect(&context.metrics, &this);
+        let shown = Arc::clone(&this);
+        context.health.add("pod-cidrs", Scope::Information, move || shown.verdict());
         this
     }
 
@@ -171,7 +177,7 @@ impl Cidrs {
 
     async fn begin(self: Arc<Self>, term: Term, token: CancellationToken) {
         let Term { freshness, held, handover, writer } = term;
-        self.health.pass("the nodes are being read");
+        self.leads.store(true, Ordering::Relaxed);
         freshness.current().await;
         self.rebuild(held);
         let (this, writer) = (Arc::clone(&self), writer.map(Arc::new));

@@ -320,9 +320,15 @@ impl Planner {
         answer: &Result<AppliedChange, CloudError>,
     ) -> bool {
         let destination = planned.change.destination();
+        let uid = destination.to_string();
+        // A creation was not charged: what is charged for its destination went before.
+        let was_charged = !matches!(planned.change, RouteChange::Create(_));
         self.in_flight.remove(&destination);
         match answer {
             Ok(applied) => {
+                if was_charged {
+                    self.brake.renew(now, &uid);
+                }
                 match applied.route.as_ref().and_then(|route| route.defect.as_deref()) {
                     Some(defect) => self.failures.add_defect(now, destination, defect),
                     None => self.failures.forget(destination),
@@ -330,10 +336,8 @@ impl Planner {
                 false
             }
             Err(error) => {
-                // A creation was not charged: what is charged for its destination went before.
-                let was_charged = !matches!(planned.change, RouteChange::Create(_));
                 if was_charged && !error.maybe_done {
-                    self.brake.release(&destination.to_string());
+                    self.brake.release(&uid);
                 }
                 self.failures.add(now, destination, error);
                 error.maybe_done || matches!(error.kind, ErrorKind::Busy | ErrorKind::Conflict)

@@ -26,10 +26,6 @@ mod without;
 #[path = "histories/world.rs"]
 mod world;
 
-use std::time::Duration;
-
-use tokio::time::sleep;
-
 use crate::{
     rules::{Rule, Rules},
     world::{Variant, World},
@@ -46,14 +42,13 @@ async fn play(seed: u64, variant: Variant) -> Vec<(Rule, String)> {
     let mut rules = Rules::new(&world);
     for _ in 0..EVENTS {
         events::next(&mut world, &mut rules).await;
-        rules.look(&world);
-        for _ in 0..world.seconds() {
-            sleep(Duration::from_secs(1)).await;
-            rules.look(&world);
-        }
+        let seconds = world.seconds();
+        rules.watch(&world, seconds).await;
     }
-    world.end_faults().await;
-    settled::converge(&mut rules, &world).await;
+    world.end_faults();
+    // Late writes.
+    rules.watch(&world, 100).await;
+    settled::converge(&mut rules, &mut world).await;
     world.broken.take()
 }
 

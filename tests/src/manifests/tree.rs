@@ -77,18 +77,22 @@ impl Tree {
         self.controllers.iter().filter(by_itself).cloned().chain(overlays).collect()
     }
 
-    /// Every set of controllers with every provider and with none; each with no option, each
-    /// option alone, and all of them.
+    /// Every set of controllers, one that a component brings alone or beside all others; with every
+    /// provider and with none; each with no option, each option alone, and all of them.
     pub fn choices(&self) -> Vec<Choice> {
         let alone = OPTIONS.iter().map(|option| vec![*option]);
         let options: Vec<_> = alone.chain([Vec::new(), OPTIONS.to_vec()]).collect();
         let providers = PROVIDERS.iter().copied().map(Some).chain([None]);
+        let (brought, plain): (Vec<_>, Vec<_>) =
+            self.controllers.iter().cloned().partition(|it| component_of(it).is_some());
+        let mut sets = subsets(&plain);
+        sets.extend([brought, self.controllers.clone()]);
         let mut choices = Vec::new();
         for provider in providers {
             for options in &options {
-                for controllers in subsets(&self.controllers) {
+                for controllers in &sets {
                     choices.push(Choice {
-                        controllers,
+                        controllers: controllers.clone(),
                         components: provider.iter().chain(options).copied().collect(),
                     });
                 }

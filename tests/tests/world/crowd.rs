@@ -23,7 +23,9 @@ const LIMIT: Duration = Duration::from_secs(1);
 
 pub(super) async fn slow_connections_do_not_keep_probes_out(env: Env) -> Result<()> {
     for shipped in programs::shipped() {
-        let program = env.start(&env.launch(shipped.binary)).await?;
+        // route-ccm needs it, and the others accept each other's flags.
+        let launch = env.launch(shipped.binary).arg("--cluster-cidr=10.244.0.0/16");
+        let program = env.start(&launch).await?;
         let address = program.url("").replace("http://", "");
         let mut slow = JoinSet::new();
         for _ in 0..SLOW {

@@ -91,7 +91,6 @@ impl Cidrs {
 
     fn stop(&self, node: &Node, rival: &Rival) {
         self.metrics.stop();
-        self.health.fail(rival.to_string());
         self.reports.rival(node, rival);
     }
 
@@ -103,7 +102,9 @@ impl Cidrs {
         let nodes = {
             let mut core = self.core.lock();
             // No change is handled while they are read.
-            let nodes = self.store.list();
+            let mut nodes = self.store.list();
+            // Who came first gets a block first.
+            nodes.sort_by(|one, other| (one.created, &one.name).cmp(&(other.created, &other.name)));
             let all = nodes.iter().map(AsRef::as_ref);
             let (config, held) = (self.config.clone(), held.collect());
             let allocator = Allocator::rebuild(config, self.hold, all, held);

@@ -1,10 +1,11 @@
 //! When blocks become free, what the route table says about them, and what the next leader should
 //! know.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use ccm_base::At;
 use ccm_controller::queue::Priority;
+use ccm_runtime::health::Verdict;
 use ipnet::IpNet;
 use tokio::time::{sleep, sleep_until};
 
@@ -31,7 +32,6 @@ impl Cidrs {
             if !self.is_observing() {
                 handover.held(held);
             }
-            self.show();
             let due = self.timeline.instant(next.unwrap_or(now + IDLE).min(now + IDLE));
             tokio::select! {
                 () = sleep_until(due) => {}
@@ -83,18 +83,29 @@ impl Cidrs {
         self.left.notify_one();
     }
 
-    /// Shows on `/readyz?verbose` how far the nodes are.
-    fn show(&self) {
+    /// How far the nodes are, for `/readyz?verbose`.
+    pub(super) fn verdict(&self) -> Verdict {
         let core = self.core.lock();
-        let Some(core) = core.as_ref().filter(|core| core.allocator.rival().is_none()) else {
-            return;
+        let Some(core) = core.as_ref() else {
+            let what = match self.leads.load(Ordering::Relaxed) {
+                true => "the nodes are being read",
+                false => "not assigned here: this replica does not lead",
+            };
+            return Verdict::Passed(what.to_owned());
         };
+        if let Some(rival) = core.allocator.rival() {
+            return Verdict::Failed(rival.to_string());
+        }
         match core.waiting.example() {
             Some((name, why)) => {
                 let count = core.waiting.len();
-                self.health.fail(format!("{count} nodes wait for pod CIDRs, first {name}: {why}"));
+                Verdict::Failed(format!("{count} nodes wait for pod CIDRs, first {name}: {why}"))
             }
-            None => self.health.pass("every node gets its pod CIDRs"),
+            None if core.waiting.len() > 0 => Verdict::Failed(format!(
+                "{} nodes wait for pod CIDRs until the cloud's routes are known",
+                core.waiting.len()
+            )),
+            None => Verdict::Passed("every node gets its pod CIDRs".to_owned()),
         }
     }
 }

@@ -10,7 +10,7 @@ use ccm_cloud::RouteTarget;
 use ccm_sim::cloud::routes::RouteWriteKind;
 use ipnet::IpNet;
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     truth::{self, TrueNode},
@@ -79,6 +79,8 @@ pub(crate) struct Rules {
     most: usize,
     /// The nodes whose network was available at the last look.
     available: BTreeSet<String>,
+    /// The versions of the nodes and of the routes at the last look.
+    seen: Option<(u64, u64)>,
     pub(crate) broken: Broken,
 }
 
@@ -88,6 +90,7 @@ impl Rules {
             lost: BTreeMap::new(),
             most: 0,
             available: BTreeSet::new(),
+            seen: None,
             broken: world.broken.clone(),
         }
     }
@@ -98,8 +101,22 @@ impl Rules {
         self.lost.retain(|_, at| *at + HANDOVER <= now);
     }
 
+    /// Looks each second for a while.
+    pub(crate) async fn watch(&mut self, world: &World, seconds: u64) {
+        self.look(world);
+        for _ in 0..seconds {
+            sleep(Duration::from_secs(1)).await;
+            self.look(world);
+        }
+    }
+
     /// Looks at the cloud and at the nodes.
     pub(crate) fn look(&mut self, world: &World) {
+        let state = (world.api.revision(), world.cloud.router().version());
+        if self.seen == Some(state) {
+            return;
+        }
+        self.seen = Some(state);
         world.truth.look(&world.api, &world.cloud);
         self.look_at_others(world);
         self.look_at_losses(world);

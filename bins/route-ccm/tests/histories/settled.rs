@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     rules::{Rule, Rules},
     truth::{self, TrueNode, is_inside},
-    world::World,
+    world::{NODES, World},
 };
 
 /// The longest time to converge: deletions that are held go window by window.
@@ -18,7 +18,10 @@ const PATIENCE: Duration = Duration::from_hours(4);
 const QUIET: Duration = Duration::from_mins(25);
 
 /// Waits until everything is as it should be, and looks whether it stays so.
-pub(crate) async fn converge(rules: &mut Rules, world: &World) {
+pub(crate) async fn converge(rules: &mut Rules, world: &mut World) {
+    for number in 0..NODES {
+        world.add_node(number);
+    }
     let end = Instant::now() + PATIENCE;
     loop {
         rules.look(world);
@@ -101,27 +104,23 @@ fn is_of_others(world: &World, route: &SimRoute) -> bool {
         return true;
     }
     let Some(target) = &route.target else { return route.owner.is_none() };
-    let was_seen = world.truth.with(|memory| {
-        memory.targets.get(target).is_some_and(|(at, _)| *at + truth::KNOWN >= world.begun)
-    });
+    let was_seen = world.truth.was_seen(target, world.begun);
     route.owner.is_none() && !was_seen && world.exists(target)
 }
 
-/// Whether the routes of others are not counted as they are.
+/// Whether the routes of others are not counted as they are. Of some it is not known whether the
+/// process can know whose they are.
 fn miscounted(world: &World) -> Option<String> {
-    let count = |inside: bool| {
-        let all = world.cloud.router().all();
-        let is = |route: &&SimRoute| {
-            is_inside(route.destination.trunc()) == inside && is_of_others(world, route)
-        };
-        all.iter().filter(is).count()
-    };
-    let shown = |kind: &str| world.metric(&format!("ccm_route_routes{{kind=\"{kind}\"}}"));
-    let wanted = (count(true), count(false));
-    let seen = (shown("foreign"), shown("other_networks"));
-    let same = |count: usize, shown: f64| {
-        u32::try_from(count).is_ok_and(|count| f64::from(count) == shown)
-    };
-    let is_right = same(wanted.0, seen.0) && same(wanted.1, seen.1);
-    (!is_right).then(|| format!("routes of others, inside and outside: {wanted:?}, shown {seen:?}"))
+    let all = world.cloud.router().all();
+    let is = |route: &SimRoute, inside: bool| is_inside(route.destination.trunc()) == inside;
+    for (kind, inside) in [("foreign", true), ("other_networks", false)] {
+        let shown = world.metric(&format!("ccm_route_routes{{kind=\"{kind}\"}}"));
+        let least = all.iter().filter(|one| is(one, inside) && world.truth.is_foreign(&one.id));
+        let most = all.iter().filter(|one| is(one, inside) && is_of_others(world, one));
+        let (least, most) = (least.count() as f64, most.count() as f64);
+        if shown < least || shown > most {
+            return Some(format!("{least} to {most} routes of others, {shown} {kind} shown"));
+        }
+    }
+    None
 }

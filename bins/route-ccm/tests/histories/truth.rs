@@ -135,6 +135,8 @@ pub(crate) struct Memory {
     pub(crate) wanted: BTreeMap<IpNet, (String, Instant)>,
     /// When something was last the target of a node; and whether that was marked for scale-down.
     pub(crate) targets: HashMap<RouteTarget, (Instant, bool)>,
+    /// The targets of nodes at the last look.
+    present: Vec<RouteTarget>,
     /// When others last changed the routes of a destination.
     pub(crate) touched: HashMap<IpNet, Instant>,
     /// When the cloud was last told to carry out writes late, or to hide some.
@@ -150,6 +152,15 @@ impl Truth {
     pub(crate) fn may_be_lied_to(&self) -> bool {
         self.with(|memory| {
             memory.is_lying || memory.lied.is_some_and(|at| at.elapsed() < Duration::from_secs(20))
+        })
+    }
+
+    /// Whether a process that began at this time has seen the target as a node's, for certain.
+    pub(crate) fn was_seen(&self, target: &RouteTarget, begun: Instant) -> bool {
+        self.with(|memory| {
+            let lied = memory.lied.map_or(begun, |at| at.max(begun));
+            let seen = memory.targets.get(target).map(|(at, _)| *at);
+            !memory.is_lying && seen.is_some_and(|at| at > lied + KNOWN)
         })
     }
 
@@ -177,7 +188,10 @@ impl Truth {
                 let since = known.map_or(now, |(_, since)| *since);
                 memory.wanted.entry(cidr).or_insert((name, since));
             }
-            for target in nodes.iter().flat_map(TrueNode::targets) {
+            let present: Vec<RouteTarget> = nodes.iter().flat_map(TrueNode::targets).collect();
+            // What was there at the last look was there until now.
+            let before = std::mem::replace(&mut memory.present, present.clone());
+            for target in present.into_iter().chain(before) {
                 memory.targets.entry(target).or_insert((now, false)).0 = now;
             }
         });

@@ -34,11 +34,7 @@ use ipnet::IpNet;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use route_ccm::RouteCcm;
 use serde_json::{Value, json};
-use tokio::{
-    sync::watch,
-    task::JoinSet,
-    time::{Instant, sleep},
-};
+use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
@@ -229,14 +225,13 @@ impl World {
         self.dice.random_range(0..longest)
     }
 
-    /// Ends all faults, late writes included.
-    pub(crate) async fn end_faults(&mut self) {
+    /// Ends all faults.
+    pub(crate) fn end_faults(&mut self) {
         self.cloud.faults().clear();
         self.api.faults().clear();
         self.truth.with(|memory| memory.denies_until = None);
         crate::events::tell_the_truth(self);
         self.cloud.router().configure(|settings| settings.quota = None);
-        sleep(Duration::from_mins(3)).await;
     }
 
     pub(crate) fn node_name(number: u8) -> String {

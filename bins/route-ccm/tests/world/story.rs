@@ -37,8 +37,10 @@ pub(crate) async fn play(stage: &mut Stage) -> Result<()> {
     fill(&stage.env).await
 }
 
-/// Routes that are none of its business, inside and outside of its network, and one to nowhere.
+/// A router with a quota. Routes that are none of the program's business, inside and outside of its
+/// network, and one to nowhere.
 fn add_others(env: &Env) -> Result<()> {
+    env.cloud().router().configure(|router| router.quota = Some(100));
     let port = "10.9.9.9".parse()?;
     env.cloud().router().add_port(port);
     let nowhere = "10.9.9.10".parse()?;

@@ -1,7 +1,7 @@
 //! The next step for one Service, as a table.
 
 use ccm_cloud::{
-    ClusterId, Ingress, IngressAddress, IpMode, LoadBalancer, Members, Owner, Waiting,
+    ClusterId, ErrorKind, Ingress, IngressAddress, IpMode, LoadBalancer, Members, Owner, Waiting,
 };
 use ccm_objects::{ServiceCondition, ServiceDetails, ServicePort};
 
@@ -93,7 +93,7 @@ fn pending(call: CallKind, check_at: u64) -> Pending {
 /// A call that failed and is made again at 200 s.
 fn failed(call: CallKind, digest: Option<Digest>, kind: ErrorKind) -> Vec<Failed> {
     let error = CloudError::new(kind, "no");
-    vec![Failed { call, digest, adopt: None, error, times: 1, retry_at: at(200) }]
+    vec![Failed { call, digest, named: [None, None], error, times: 1, retry_at: at(200) }]
 }
 
 /// The plan at this time, with members as they are to be, and with changes of the view.

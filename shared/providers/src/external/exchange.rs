@@ -15,7 +15,7 @@ use super::{
 /// The number of concurrent parts of a large call.
 pub(super) const PARTS_AT_ONCE: usize = 4;
 /// The size of the items in one part, in bytes: gRPC servers take 4 MiB by default.
-const MAX_PART: usize = 2 << 20;
+pub(super) const MAX_PART: usize = 2 << 20;
 
 /// A message of a stream of answers.
 pub(super) trait Item {

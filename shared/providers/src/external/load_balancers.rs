@@ -14,7 +14,7 @@ use ccm_cloud::{
 use futures::{StreamExt as _, stream};
 use tonic::transport::Channel;
 
-use self::parts::split;
+use self::parts::{size_of_change, size_of_unwanted, size_of_wanted, split};
 use super::{
     MAX_BATCH,
     answers::flowing,
@@ -121,7 +121,7 @@ fn changes_from_wire(wire: &proto::Changes) -> Vec<String> {
 /// Implements a batched method: refuses all items of an owner but the first, because the parts of a
 /// call are sent at the same time; splits the others, sends each part with `$method`, and forwards the answers.
 macro_rules! batched {
-    ($self:ident, $items:ident, $call:ident, $class:expr, $owner:expr, $members:expr, $request:expr, $method:ident, $item:ty) => {{
+    ($self:ident, $items:ident, $call:ident, $class:expr, $owner:expr, $members:expr, $size:expr, $request:expr, $method:ident, $item:ty) => {{
         let most = $self.traits().max_batch;
         let all = flowing(move |sender| async move {
             let repeated =
@@ -133,7 +133,7 @@ macro_rules! batched {
                 // The receiver is gone and needs no answer.
                 sender.unbounded_send((place, Err(error))).ok();
             }
-            let parts = split(&items, most, $members).into_iter().map(|items| {
+            let parts = split(&items, most, $members, $size).into_iter().map(|items| {
                 let (places, items): (Vec<_>, Vec<_>) = items.iter().copied().unzip();
                 let asked = items.iter().copied().map(|item| {
                     let present = $members(item).map(|members| Arc::clone(&members.present));
@@ -213,6 +213,7 @@ impl LoadBalancers for ExternalLoadBalancers {
             write("ensure_load_balancers"),
             owner_of_wanted,
             members_of_wanted,
+            size_of_wanted,
             ensure_request,
             ensure_load_balancers,
             proto::EnsureLoadBalancersItem
@@ -227,6 +228,7 @@ impl LoadBalancers for ExternalLoadBalancers {
             read("preview_load_balancers"),
             owner_of_wanted,
             members_of_wanted,
+            size_of_wanted,
             ensure_request,
             preview_load_balancers,
             proto::PreviewLoadBalancersItem
@@ -245,6 +247,7 @@ impl LoadBalancers for ExternalLoadBalancers {
             write("set_members"),
             owner_of_change,
             members_of_change,
+            size_of_change,
             members_request,
             set_members,
             proto::SetMembersItem
@@ -263,6 +266,7 @@ impl LoadBalancers for ExternalLoadBalancers {
             write("delete_load_balancers"),
             owner_of_unwanted,
             no_members,
+            size_of_unwanted,
             |unwanted: &[&Unwanted], priority| proto::DeleteLoadBalancersRequest {
                 unwanted: unwanted.iter().copied().map(unwanted_to_wire).collect(),
                 priority,

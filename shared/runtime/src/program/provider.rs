@@ -44,7 +44,7 @@ pub(super) struct Uncalled;
 
 #[async_trait]
 impl Cloud for Uncalled {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "none"
     }
 

@@ -7,8 +7,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};
 
-use super::{Refusal, contents};
-use crate::cloud::{Balancers, SimCloud, SimInstance};
+use super::{Refusal, contents, routes::RouterRequest};
+use crate::cloud::{SimCloud, SimInstance};
 
 /// A duration in Go's notation.
 pub(super) fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
@@ -64,7 +64,7 @@ impl InstanceRequest {
     }
 }
 
-/// A change of the load balancers' behaviour.
+/// A change of the behaviour of load balancers and router.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct SettingsRequest {
@@ -81,18 +81,23 @@ pub(super) struct SettingsRequest {
     fences: Option<bool>,
     nested: Option<bool>,
     hostnames: Option<bool>,
+    routes: Option<RouterRequest>,
+}
+
+/// Sets a value that is given.
+pub(super) fn set<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
 }
 
 impl SettingsRequest {
     /// Changes what is set, and returns all settings.
-    #[expect(clippy::unnecessary_wraps, reason = "as the other requests")]
-    pub(super) fn apply(self, balancers: &Balancers) -> Result<Value, Refusal> {
-        fn set<T>(place: &mut T, value: Option<T>) {
-            if let Some(value) = value {
-                *place = value;
-            }
+    pub(super) fn apply(self, cloud: &SimCloud) -> Result<Value, Refusal> {
+        if let Some(routes) = self.routes {
+            routes.apply(cloud.router())?;
         }
-        balancers.configure(|settings| {
+        cloud.balancers().configure(|settings| {
             set(&mut settings.times.create, self.create);
             set(&mut settings.times.configure, self.configure);
             set(&mut settings.times.members, self.members);
@@ -102,6 +107,6 @@ impl SettingsRequest {
             set(&mut settings.nested, self.nested);
             set(&mut settings.hostnames, self.hostnames);
         });
-        Ok(contents::settings(&balancers.settings()))
+        Ok(contents::settings(cloud))
     }
 }

@@ -22,6 +22,25 @@ fn a_creation_that_fails_gives_no_budget_back() {
 }
 
 #[test]
+fn the_window_of_a_deletion_begins_when_it_is_made() {
+    let cidr = |number: u8| format!("10.120.{number}.0/24");
+    let nodes = (1..11).map(|number| node(number, &[&cidr(number)])).collect();
+    let routes = (1..11).map(|number| route(&cidr(number), instance(number))).collect();
+    let mut world = World::new(nodes, routes);
+    (1..7).for_each(|number| world.goes(number, false));
+    let charged: Vec<Planned> = world.plan(at(0)).due().cloned().collect();
+    assert_eq!(charged.len(), 3);
+    for planned in &charged {
+        world.planner.sent(planned);
+        let error = CloudError::new(ErrorKind::Timeout, "late").that_may_be_done();
+        world.planner.applied(at(0), planned, &Err(error));
+    }
+    assert_eq!(world.settle(at(590)).len(), 3, "the same ones");
+    assert_eq!(world.settle(at(1180)).len(), 0, "three went less than ten minutes ago");
+    assert_eq!(world.settle(at(1190)).len(), 3);
+}
+
+#[test]
 fn a_replacement_that_the_list_shows_already_is_there_once() {
     let nodes = vec![node(1, &["10.120.1.0/24"])];
     let mut world = World::new(nodes, vec![route("10.120.1.0/24", instance(9))]);
