@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use anyhow::{Result, ensure};
 use ccm_sim::poll;
 use ccm_tests::{
+    cluster::Request,
     nodes,
     scenarios::{Env, SOON},
 };
@@ -31,8 +32,7 @@ pub(crate) async fn a_node_gets_its_cidr_its_route_and_its_condition(mut env: En
         let target = routes(&env).remove(cidr);
         ensure!(target == Some(address(&name).to_string()), "{cidr} leads to {target:?}");
         given.insert(cidr.clone());
-        let writes: Vec<_> =
-            writes_to(&env, &name).await?.iter().map(|write| write.what()).collect();
+        let writes: Vec<_> = writes_to(&env, &name).await?.iter().map(Request::what).collect();
         ensure!(writes == ["patch nodes", "patch nodes/status"], "{name}: {writes:?}");
     }
     ensure!(given.len() == NODES && routes(&env).len() == NODES, "{given:?}");

@@ -31,7 +31,7 @@ pub(crate) async fn step(env: &Env, round: u32) -> Result<()> {
 /// Whether the newest node has no pod CIDR, no route or no condition.
 pub(crate) async fn is_undone(env: &Env) -> Result<bool> {
     let names = nodes::names(&env.client).await?;
-    let newest = (0..).map(name).take_while(|name| names.contains(name)).last();
+    let newest = (0..names.len()).map(name).take_while(|name| names.contains(name)).last();
     let Some(newest) = newest else { return Ok(false) };
     let cidrs = pod_cidrs(env, &newest).await?;
     let Some(cidr) = cidrs.first() else { return Ok(true) };
