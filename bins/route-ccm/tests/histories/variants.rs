@@ -21,7 +21,7 @@ async fn is_found(variant: Variant, by: Rule) {
     for seed in 0..SEARCHED {
         let broken = play(seed, variant).await;
         if let Some((_, how)) = broken.iter().find(|(rule, _)| *rule == by) {
-            println!("history {seed}: {how}");
+            eprintln!("history {seed}: {how}");
             return;
         }
     }

@@ -8,6 +8,7 @@ use ccm_cloud::{
     AbsenceProof, Answers, AppliedChange, Call, Cloud, CloudError, ClusterId, ErrorKind, Instances,
     ProofMethod, Route, RouteChange, RouteTable, RouteTarget, RouteTraits, Routes, TargetState,
 };
+use ccm_sim::cloud::routes::SimRoute;
 use futures::{StreamExt as _, future::BoxFuture, stream};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -107,7 +108,7 @@ impl Missing {
                 }
                 (Without::Seen, RouteChange::Delete(old)) => {
                     let now = self.to.cloud.router().to(old.destination);
-                    let now = now.first().map_or(old, |route| route.describe());
+                    let now = now.first().map_or(old, SimRoute::describe);
                     asked.push((place, RouteChange::Delete(now)));
                 }
                 (_, change) => asked.push((place, change)),
@@ -131,7 +132,7 @@ impl Missing {
             while let Some((_, mut answer)) = answer.next().await {
                 match &mut answer {
                     Ok(applied) => {
-                        applied.route.iter_mut().for_each(|route| self.shown(route, cluster))
+                        applied.route.iter_mut().for_each(|route| self.shown(route, cluster));
                     }
                     Err(_) if self.without == Without::Failures => {
                         answer = Ok(AppliedChange { route: as_wanted(&one[0]), version: None });

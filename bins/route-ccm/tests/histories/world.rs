@@ -39,7 +39,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     rules::Broken,
-    truth::Truth,
+    truth::{TrueNode, Truth, nodes},
     watched::Watched,
     without::{Missing, Without},
 };
@@ -262,7 +262,7 @@ impl World {
     pub(crate) fn register(&self, node: Value) {
         self.api.create(node).unwrap();
         self.truth.with(|memory| {
-            for target in crate::truth::nodes(&self.api).iter().flat_map(|node| node.targets()) {
+            for target in nodes(&self.api).iter().flat_map(TrueNode::targets) {
                 memory.targets.entry(target).or_insert((Instant::now(), false));
             }
         });
