@@ -61,7 +61,9 @@ impl SizedLookups {
         if ended.is_too_large() {
             return unanswered;
         }
-        unanswered.into_iter().for_each(|(place, answer)| answered(place, answer));
+        for (place, answer) in unanswered {
+            answered(place, answer);
+        }
         Vec::new()
     }
 

@@ -207,7 +207,9 @@ impl Lookups {
             }
         }
         // The call was cancelled: the next leader repeats it.
-        open.iter().flatten().for_each(|node| self.intake.done(&node.name));
+        for node in open.iter().flatten() {
+            self.intake.done(&node.name);
+        }
     }
 
     /// Queues a node whose lookup had too many nodes; `false` if that has happened too often.
