@@ -7,7 +7,7 @@ use ccm_controller::brake::Usage;
 use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{
     Counter, Every, Family, FloatGauge, Gauge, Histogram, LabelSet, Text, exponential_buckets,
-    label, metrics,
+    label, level, metrics,
 };
 
 use strum::{IntoStaticStr, VariantNames};
@@ -177,10 +177,9 @@ impl LifecycleMetrics {
 
     /// Sets the gauges after a pass.
     pub(crate) fn set_gauges(&self, open: bool, budget: Usage, counts: Counts, states: States) {
-        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.breaker.set(open.into());
-        self.budget_limit.set(number(budget.limit));
-        self.budget_used.set(number(budget.used));
+        self.budget_limit.set(level(budget.limit));
+        self.budget_used.set(level(budget.used));
         self.longest_wait.set(states.undecided.longest.as_secs_f64());
         for (state, count) in [
             (State::Ready, states.ready),
@@ -191,7 +190,7 @@ impl LifecycleMetrics {
             (State::Suspected, counts.suspected),
             (State::Undecided, states.undecided.nodes),
         ] {
-            self.nodes.of(state).set(number(count));
+            self.nodes.of(state).set(level(count));
         }
     }
 }

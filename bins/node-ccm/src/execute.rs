@@ -12,9 +12,8 @@ use ccm_objects::Node;
 use ccm_runtime::plans;
 
 use crate::{
-    metrics::NodeMetrics,
+    observe::Handles,
     plan::{NodeChange, Outcome, Plan, Step},
-    report::NodeReports,
 };
 
 /// Where and why the execution of a plan stopped.
@@ -26,45 +25,41 @@ struct Unfinished {
     why: Stopped,
 }
 
-/// Sends the requests of plans.
-struct Executor {
-    writer: Writer<Node>,
-    metrics: NodeMetrics,
-    reports: NodeReports,
-}
-
-impl Executor {
-    /// Executes a plan that was made for exactly this version of the node.
-    async fn execute(&self, node: &Arc<Node>, plan: &Plan) -> Result<(), Unfinished> {
-        let mut latest = Arc::clone(node);
-        for step in &plan.steps {
-            let what = step.kind();
-            let answer = match step {
-                Step::SetAddresses { addresses, .. } => {
-                    let patch = StatusPatch::default().with_addresses(addresses);
-                    self.writer.patch_status(&latest, &patch).await
-                }
-                Step::ChangeNode(change) => self.writer.patch(&latest, &patch(change)).await,
-            };
-            match &answer {
-                Ok(_) => self.metrics.written(what, Ok(())),
-                Err(Stopped::Refused(error)) => self.metrics.written(what, Err(error)),
-                Err(Stopped::Lost(_)) => {}
+/// Executes a plan that was made for exactly this version of the node.
+async fn execute(
+    writer: &Writer<Node>,
+    Handles { metrics, reports, .. }: &Handles,
+    node: &Arc<Node>,
+    plan: &Plan,
+) -> Result<(), Unfinished> {
+    let mut latest = Arc::clone(node);
+    for step in &plan.steps {
+        let what = step.kind();
+        let answer = match step {
+            Step::SetAddresses { addresses, .. } => {
+                let patch = StatusPatch::default().with_addresses(addresses);
+                writer.patch_status(&latest, &patch).await
             }
-            latest = answer.map_err(|why| Unfinished { what, why })?;
-            log_written(node, step, &plan.outcome);
-            if matches!(step, Step::SetAddresses { .. }) {
-                self.reports.addresses_written(node, plan);
-            }
+            Step::ChangeNode(change) => writer.patch(&latest, &patch(change)).await,
+        };
+        match &answer {
+            Ok(_) => metrics.written(what, Ok(())),
+            Err(Stopped::Refused(error)) => metrics.written(what, Err(error)),
+            Err(Stopped::Lost(_)) => {}
         }
-        if plan.outcome == Outcome::Initialised {
-            if let Some(age) = node.age(clock::wall()) {
-                self.metrics.initialised(age);
-            }
-            self.reports.initialised(node);
+        latest = answer.map_err(|why| Unfinished { what, why })?;
+        log_written(node, step, &plan.outcome);
+        if matches!(step, Step::SetAddresses { .. }) {
+            reports.addresses_written(node, plan);
         }
-        Ok(())
     }
+    if plan.outcome == Outcome::Initialised {
+        if let Some(age) = node.age(clock::wall()) {
+            metrics.initialised(age);
+        }
+        reports.initialised(node);
+    }
+    Ok(())
 }
 
 /// The steps of a plan as `/plan` shows them.

@@ -39,7 +39,6 @@ use ccm_controller::{
     watch::{self, Watches},
     writer::{self, Writer},
 };
-use ccm_kube::store::Store;
 use ccm_objects::Node;
 use ccm_runtime::{
     health::{Condition, Scope},
@@ -62,7 +61,6 @@ use crate::{
 /// The program.
 pub struct NodeCcm {
     handles: Handles,
-    store: Store<Node>,
     intake: Arc<Intake>,
     fleet: Condition,
     /// Cancelled by the drain: pending cloud calls are dropped.
@@ -96,18 +94,18 @@ impl Program for NodeCcm {
     async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
         let fleet = context.health.condition("fleet", Scope::Information, "not listed yet");
         fleet.pass("not listed here: this replica does not lead");
-        let (handles, store) = (Handles::new(context), Store::new());
-        let intake = Arc::new(Intake::new(&handles, store.clone()));
-        waiting::collect(&context.metrics, Arc::clone(&intake), handles.ledger.clone());
+        let handles = Handles::new(context);
+        let intake = Arc::new(Intake::new(&handles));
+        waiting::collect(&context.metrics, Arc::clone(&intake), handles.clone());
         let listener = Arc::clone(&intake);
-        Watches::new(context).watch(&store, move |change| listener.changed(&change)).await;
-        own_node::check(context, &store);
-        Ok(Self { handles, store, intake, fleet, closing: CancellationToken::new() })
+        Watches::new(context).watch(&handles.store, move |change| listener.changed(&change)).await;
+        own_node::check(context, &handles.store);
+        Ok(Self { handles, intake, fleet, closing: CancellationToken::new() })
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
         let (intake, tasks) = (|| Arc::clone(&self.intake), &context.supervisor);
-        let writer = Writer::new(context, &self.store);
+        let writer = Writer::new(context, &self.handles.store);
         let senders = Writers::new(&self.handles, intake(), writer).start(tasks);
         let lookups = Lookups::new(&self.handles, intake(), senders, self.closing.clone());
         tasks.spawn("lookups", lookups.run(context.token.clone()));

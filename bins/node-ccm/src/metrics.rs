@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_cloud::{ErrorKind, LookupResult};
 use ccm_controller::instances::Answer;
 use ccm_kube::{ApiError, ApiReason};
-use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, label, metrics};
+use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, label, level, metrics};
 use strum::{IntoStaticStr, VariantNames};
 
 use crate::plan::{Note, WaitReason};
@@ -128,17 +128,8 @@ metrics! {
 }
 
 impl NodeMetrics {
-    /// Records that a node has entered this state.
-    pub(crate) fn entered(&self, state: State) {
-        self.count(state, 1);
-    }
-
-    /// Records that a node has left this state.
-    pub(crate) fn left(&self, state: State) {
-        self.count(state, -1);
-    }
-
-    fn count(&self, state: State, by: i64) {
+    /// Records that this number of nodes has entered the state, or left it if negative.
+    pub(crate) fn count(&self, state: State, by: i64) {
         self.nodes.of(state).inc_by(by);
         if let Some(reason) = state.waits_for() {
             self.waiting.of(reason).inc_by(by);
@@ -166,12 +157,12 @@ impl NodeMetrics {
 
     /// Records the maximum number of nodes in a lookup.
     pub(crate) fn limit_lookups(&self, nodes: usize) {
-        self.batch_limit.set(gauge(nodes));
+        self.batch_limit.set(level(nodes));
     }
 
     /// Records the number of initialised nodes that wait for their turn.
     pub(crate) fn corrections_wait(&self, nodes: usize) {
-        self.corrections_waiting.set(gauge(nodes));
+        self.corrections_waiting.set(level(nodes));
     }
 
     /// Records the cloud's answer about one node.
@@ -199,13 +190,9 @@ impl NodeMetrics {
         self.refresh_duration.observe(took.as_secs_f64());
         self.refreshes.of(result.map(drop)).inc();
         if let Ok(differing) = result {
-            self.refresh_differing.set(gauge(differing));
+            self.refresh_differing.set(level(differing));
         }
     }
-}
-
-fn gauge(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use ccm_controller::{
     inventory::Inventory,
     queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
 };
+use ccm_kube::store::Store;
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{
     plans::Plans,
@@ -27,10 +28,11 @@ use crate::{metrics::NodeMetrics, report::NodeReports, settings::NodeSettings};
 /// Upstream's name of the queue: the label of its metrics.
 pub(crate) const QUEUE: &str = "Nodes";
 
-/// The shared inputs of the controller's parts; each part takes the ones that it needs.
+/// The shared inputs of the controller's parts.
 #[derive(Clone)]
 pub(crate) struct Handles {
     pub(crate) cloud: Arc<dyn Cloud>,
+    pub(crate) store: Store<Node>,
     pub(crate) queue: WorkQueue<Name>,
     pub(crate) inventory: Inventory,
     pub(crate) ledger: Ledger,
@@ -49,6 +51,7 @@ impl Handles {
         let corrections = context.settings.borrow().node_correction_qps;
         Self {
             cloud: Arc::clone(&context.cloud),
+            store: Store::new(),
             queue: WorkQueue::new(QUEUE, queue_config(), &queue_metrics),
             inventory,
             ledger: Ledger::new(metrics.clone(), corrections),
@@ -69,9 +72,9 @@ fn queue_config() -> QueueConfig {
     QueueConfig { waits: RETRY, ..QueueConfig::default() }
 }
 
-/// Whether a lookup of one node is also valid for the other: same object, same identity.
-pub(crate) fn same_identity(a: &Node, b: &Node) -> bool {
-    a.uid == b.uid && a.provider_id == b.provider_id && a.system_uuid == b.system_uuid
+/// How soon to sync a node that needs it: someone waits for a new one.
+pub(crate) fn priority(node: &Node) -> Priority {
+    if node.is_uninitialised() { Priority::Urgent } else { Priority::Routine }
 }
 
 /// How soon to sync a node after this change; `None` if the plan reads none of the changed
@@ -81,7 +84,7 @@ pub(crate) fn same_identity(a: &Node, b: &Node) -> bool {
 /// back-off. Other changes do not, so that a busy node does not cause calls to a failing
 /// cloud.
 fn sync_priority(old: &Node, new: &Node) -> Option<Priority> {
-    let identified = same_identity(old, new);
+    let identified = old.has_identity_of(new);
     let annotated = old.annotations == new.annotations;
     if new.is_uninitialised() && (!old.is_uninitialised() || !identified || !annotated) {
         return Some(Priority::Urgent);

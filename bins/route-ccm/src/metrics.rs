@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ccm_cloud::{CloudError, ErrorKind, RouteChange};
 use ccm_kube::{ApiError, ApiReason};
-use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, computed, label, metrics};
+use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, computed, label, level, metrics};
 use ccm_runtime::metrics::Metrics;
 use strum::{IntoStaticStr, VariantNames};
 
@@ -171,19 +171,15 @@ impl RouteMetrics {
             (Kind::Foreign, counts.foreign),
             (Kind::OtherNetworks, counts.elsewhere),
         ] {
-            self.routes.of(kind).set(gauge(count));
+            self.routes.of(kind).set(level(count));
         }
         for (state, count) in [
             (State::Complete, counts.nodes_complete),
             (State::Incomplete, counts.nodes_incomplete),
             (State::WithoutPodCidrs, counts.nodes_without_cidrs),
         ] {
-            self.nodes.of(state).set(gauge(count));
+            self.nodes.of(state).set(level(count));
         }
-        self.held.set(gauge(counts.held));
+        self.held.set(level(counts.held));
     }
-}
-
-fn gauge(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }

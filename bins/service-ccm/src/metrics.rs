@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_kube::{ApiError, ApiReason};
-use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, computed, label, metrics};
+use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, computed, label, level, metrics};
 use ccm_runtime::metrics::Metrics;
 use strum::{IntoStaticStr, VariantArray, VariantNames};
 
@@ -168,12 +168,12 @@ impl ServiceMetrics {
 
     /// Records the number of eligible nodes.
     pub(crate) fn eligible(&self, nodes: usize) {
-        self.eligible.set(gauge(nodes));
+        self.eligible.set(level(nodes));
     }
 
     /// Records the number of load balancers without a Service that are held.
     pub(crate) fn orphans_held(&self, held: usize) {
-        self.orphans_held.set(gauge(held));
+        self.orphans_held.set(level(held));
     }
 
     /// Records that a load balancer without a Service was deleted.
@@ -184,12 +184,8 @@ impl ServiceMetrics {
     /// Records the end of a list: the number of load balancers without a Service.
     pub(crate) fn audited(&self, result: Result<usize, &CloudError>) {
         if let Ok(orphans) = result {
-            self.orphans.set(gauge(orphans));
+            self.orphans.set(level(orphans));
         }
         self.audits.of(result.map(drop).map_err(|error| error.kind)).inc();
     }
-}
-
-fn gauge(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -119,12 +119,9 @@ fn sync_priority(change: &Change<Node>) -> Option<(&Node, Priority)> {
     match change {
         Change::Added(node) => Some((node, Priority::Urgent)),
         Change::Updated { old, new } => {
-            let same_identity = old.uid == new.uid
-                && old.provider_id == new.provider_id
-                && old.system_uuid == new.system_uuid;
             let same_name =
                 old.annotations.get(INSTANCE_NAME) == new.annotations.get(INSTANCE_NAME);
-            match (same_identity, same_name) {
+            match (old.has_identity_of(new), same_name) {
                 (false, _) => Some((new, Priority::Urgent)),
                 (true, false) => Some((new, Priority::Routine)),
                 (true, true) => None,

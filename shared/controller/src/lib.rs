@@ -11,6 +11,7 @@
 //! | [`workers`] | concurrent workers; a panic ends the process |
 //! | [`passes`] | runs passes by period, wake-up and back-off |
 //! | [`reports`] | deduplicated events and log lines |
+//! | [`lookups`] | lookups in calls as large as the cloud answers in time |
 //! | [`inventory`] | the last list of the fleet |
 //! | [`instances`] | batched queries to the cloud, with checked answers |
 //! | [`cluster`] | the identity of the cluster |
@@ -25,6 +26,7 @@ pub mod handover;
 pub mod instances;
 pub mod inventory;
 mod kind;
+pub mod lookups;
 pub mod own_node;
 pub mod passes;
 pub mod queue;

@@ -33,6 +33,11 @@ pub use strum::VariantNames;
 /// A gauge with fractions, for instance of seconds.
 pub type FloatGauge = Gauge<f64, std::sync::atomic::AtomicU64>;
 
+/// A count as the value of a [`Gauge`].
+pub fn level(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
 /// Registers metrics: the part of the process's registry that components and providers see.
 pub trait MetricsSink: Send + Sync {
     /// Calls `add` once with the registry. The call may happen in another context: `add`

@@ -144,6 +144,14 @@ impl Node {
         self.condition("Ready") == Some("True")
     }
 
+    /// Whether what is known of one node's instance is valid for the other as well: the same
+    /// object, for the same instance.
+    pub fn has_identity_of(&self, other: &Self) -> bool {
+        self.uid == other.uid
+            && self.provider_id == other.provider_id
+            && self.system_uuid == other.system_uuid
+    }
+
     /// Whether it waits for initialisation: the kubelet's taint is still there.
     pub fn is_uninitialised(&self) -> bool {
         self.taint(node_keys::UNINITIALIZED).is_some()

@@ -9,28 +9,26 @@ use std::{sync::Arc, time::Duration};
 use ccm_base::RetryClass;
 use ccm_cloud::{Claim, LookupResult};
 use ccm_controller::{
-    queue::{LONG_RETRY, Priority, WorkQueue},
+    queue::{LONG_RETRY, Priority},
     workers,
     writer::{Stopped, Writer},
 };
 use ccm_kube::ApiError;
-use ccm_objects::{Node, Shared as Name};
-use ccm_runtime::{plans::Plans, supervisor::Supervisor};
-use tokio::sync::{mpsc, watch};
+use ccm_objects::Node;
+use ccm_runtime::supervisor::Supervisor;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Executor, Unfinished, published};
+use super::{Unfinished, execute, published};
 use crate::{
     metrics::State,
     observe::{
         Handles,
         intake::Intake,
-        ledger::Ledger,
         lookups::{Work, WorkSenders},
-        same_identity,
+        priority,
     },
     plan::{Outcome, Plan, Wait, WaitReason, plan},
-    report::NodeReports,
     settings::NodeSettings,
 };
 
@@ -47,20 +45,14 @@ const MANY_CONFLICTS: u32 = 8;
 
 /// The stage.
 pub(crate) struct Writers {
+    handles: Handles,
     intake: Arc<Intake>,
-    executor: Executor,
-    queue: WorkQueue<Name>,
-    ledger: Ledger,
-    reports: NodeReports,
-    plans: Plans,
-    settings: watch::Receiver<Arc<NodeSettings>>,
+    writer: Writer<Node>,
 }
 
 impl Writers {
     pub(crate) fn new(handles: &Handles, intake: Arc<Intake>, writer: Writer<Node>) -> Arc<Self> {
-        let Handles { queue, ledger, reports, plans, settings, metrics, .. } = handles.clone();
-        let executor = Executor { writer, metrics, reports: reports.clone() };
-        Arc::new(Self { intake, executor, queue, ledger, reports, plans, settings })
+        Arc::new(Self { handles: handles.clone(), intake, writer })
     }
 
     /// Starts both pools. Returns their channels.
@@ -78,11 +70,11 @@ impl Writers {
 
     /// Applies changes of the rate of corrections, also to the nodes that wait for their turn.
     async fn follow_rate(self: Arc<Self>, token: CancellationToken) {
-        let mut settings = self.settings.clone();
+        let mut settings = self.handles.settings.clone();
         while let Some(Ok(())) = token.run_until_cancelled(settings.changed()).await {
             let rate = settings.borrow_and_update().node_correction_qps;
-            for name in self.ledger.set_correction_rate(rate) {
-                self.queue.add(name, Priority::Routine);
+            for name in self.handles.ledger.set_correction_rate(rate) {
+                self.handles.queue.add(name, Priority::Routine);
             }
         }
         token.cancelled().await;
@@ -94,7 +86,7 @@ impl Writers {
         limit: fn(&NodeSettings) -> usize,
         token: CancellationToken,
     ) {
-        let limit = || limit(&self.settings.borrow());
+        let limit = || limit(&self.handles.settings.borrow());
         let sync = |work: Work| {
             let this = Arc::clone(&self);
             async move {
@@ -107,22 +99,21 @@ impl Writers {
 
     /// Plans from the current state of the node, and executes the plan.
     async fn sync(&self, Work { node: asked, answer }: &Work) {
-        let Some(node) = self.intake.get(&asked.name) else { return };
-        if !same_identity(asked, &node) {
+        let Some(node) = self.handles.store.get(&asked.name) else { return };
+        if !asked.has_identity_of(&node) {
             // The node was replaced or changed its identity since the lookup.
-            self.queue.add(Arc::clone(&node.name), Priority::Urgent);
+            self.handles.queue.add(Arc::clone(&node.name), Priority::Urgent);
             return;
         }
         let claim = self.intake.claim(&node).unwrap_or(Claim::Unclaimed);
-        let policy = self.intake.policy(&self.settings.borrow());
-        let plan = plan(&node, claim, answer, policy);
-        self.plans.set(&node.reference(), published(&plan));
+        let plan = plan(&node, claim, answer, self.intake.policy());
+        self.handles.plans.set(&node.reference(), published(&plan));
         match &plan.outcome {
-            Outcome::Initialised | Outcome::InSync if self.plans.is_observing() => {
+            Outcome::Initialised | Outcome::InSync if self.handles.plans.is_observing() => {
                 self.observed(&node, &plan);
             }
             Outcome::Initialised => {
-                self.ledger.new_node();
+                self.handles.ledger.new_node();
                 self.apply(&node, &plan).await;
             }
             Outcome::InSync => {
@@ -138,15 +129,15 @@ impl Writers {
     /// In observe mode the plan is only published. Refreshes do not cover uninitialised nodes,
     /// so these are retried.
     fn observed(&self, node: &Node, plan: &Plan) {
-        self.reports.notes(node, plan);
+        self.handles.reports.notes(node, plan);
         let name = &node.name;
-        self.ledger.settled(name);
-        self.queue.forget(name);
+        self.handles.ledger.settled(name);
+        self.handles.queue.forget(name);
         if plan.outcome == Outcome::Initialised {
-            self.ledger.set_state(name, State::Pending);
-            self.queue.retry_every(Arc::clone(name), LONG_RETRY);
+            self.handles.ledger.set_state(name, State::Pending);
+            self.handles.queue.retry_every(Arc::clone(name), LONG_RETRY);
         } else {
-            self.ledger.set_state(name, State::Initialised);
+            self.handles.ledger.set_state(name, State::Initialised);
         }
     }
 
@@ -156,32 +147,32 @@ impl Writers {
         if writes == 0 {
             return true;
         }
-        let Err(wait) = self.ledger.take_turn(name, writes) else { return true };
+        let Err(wait) = self.handles.ledger.take_turn(name, writes) else { return true };
         if node.provider_id.is_none() {
             // The inventory finds instances by ID only.
-            self.ledger.require_lookup(name);
+            self.handles.ledger.require_lookup(name);
         }
-        self.queue.add_after(Arc::clone(name), wait, Priority::Routine);
+        self.handles.queue.add_after(Arc::clone(name), wait, Priority::Routine);
         false
     }
 
     async fn apply(&self, node: &Arc<Node>, plan: &Plan) {
-        self.reports.notes(node, plan);
+        self.handles.reports.notes(node, plan);
         let name = &node.name;
         if plan.outcome == Outcome::Initialised {
             tracing::info!(node = &**name, "Initializing node {name} with cloud provider");
         }
-        match self.executor.execute(node, plan).await {
+        match execute(&self.writer, &self.handles, node, plan).await {
             Ok(()) => {
-                self.ledger.set_state(name, State::Initialised);
-                self.ledger.settled(name);
-                self.plans.clear("Node", name);
-                self.queue.forget(name);
+                self.handles.ledger.set_state(name, State::Initialised);
+                self.handles.ledger.settled(name);
+                self.handles.plans.clear("Node", name);
+                self.handles.queue.forget(name);
             }
             Err(Unfinished { why: Stopped::Lost(lost), .. }) => {
                 // A term that is only short is extended by the next renewal.
                 tracing::debug!(node = &**name, "not written: {lost}");
-                self.queue.retry(Arc::clone(name));
+                self.handles.queue.retry(Arc::clone(name));
             }
             Err(Unfinished { what, why: Stopped::Refused(error) }) => {
                 self.refused(node, what, &error);
@@ -195,43 +186,48 @@ impl Writers {
             // Deleted in the meantime: the informer reports it.
             ApiError::NotFound => return,
             ApiError::Conflict => {
-                let conflicts = self.ledger.conflict(name);
+                let conflicts = self.handles.ledger.conflict(name);
                 if conflicts <= MANY_CONFLICTS {
-                    let priority =
-                        if node.is_uninitialised() { Priority::Urgent } else { Priority::Routine };
                     tracing::debug!(
                         node = &**name,
                         conflicts,
                         "the node has changed, planning again"
                     );
-                    self.queue.add_after(Arc::clone(name), AFTER_CONFLICT * conflicts, priority);
+                    self.handles.queue.add_after(
+                        Arc::clone(name),
+                        AFTER_CONFLICT * conflicts,
+                        priority(node),
+                    );
                     return;
                 }
             }
             _ => {}
         }
-        let pace = self.queue.retry_as(Arc::clone(name), error.class());
+        let pace = self.handles.queue.retry_as(Arc::clone(name), error.class());
         if node.is_uninitialised() {
-            self.ledger.set_state(name, State::WriteFailing);
+            self.handles.ledger.set_state(name, State::WriteFailing);
         }
-        self.reports.refused(node, what, error, pace);
+        self.handles.reports.refused(node, what, error, pace);
     }
 
     /// The node keeps its taint.
     fn wait(&self, node: &Node, wait: &Wait, answer: &LookupResult) {
         let name = &node.name;
-        self.ledger.set_state(name, State::Waiting(wait.reason));
+        self.handles.ledger.set_state(name, State::Waiting(wait.reason));
         let key = Arc::clone(name);
         let pace = match answer {
-            Err(error) => self.queue.retry_as(key, error.class()),
-            _ if wait.reason == WaitReason::NodeIp => self.queue.retry_every(key, NODE_IP_RECHECK),
-            _ => self.queue.retry_as(key, RetryClass::Retry),
+            Err(error) => self.handles.queue.retry_as(key, error.class()),
+            _ if wait.reason == WaitReason::NodeIp => {
+                self.handles.queue.retry_every(key, NODE_IP_RECHECK)
+            }
+            _ => self.handles.queue.retry_as(key, RetryClass::Retry),
         };
         // A new node can register before the cloud's own list shows its instance, and another
         // provider's node is tainted for a moment, too: the first time is not reported.
-        let is_new = wait.reason != WaitReason::InstanceNotFound || self.queue.failures(name) > 1;
+        let is_new =
+            wait.reason != WaitReason::InstanceNotFound || self.handles.queue.failures(name) > 1;
         if is_new {
-            self.reports.wait(node, wait, pace);
+            self.handles.reports.wait(node, wait, pace);
         }
     }
 
@@ -240,18 +236,18 @@ impl Writers {
         let uninitialised = node.is_uninitialised();
         let state = match outcome {
             Outcome::Foreign => {
-                self.queue.forget(name);
+                self.handles.queue.forget(name);
                 return self.intake.foreign(node);
             }
             Outcome::NotOurs(_) => State::NotOurs,
             Outcome::InstanceGone => State::InstanceGone,
             _ => State::Unknown,
         };
-        self.reports.skipped(node, outcome);
-        self.ledger.set_state(name, state);
-        self.queue.forget(name);
+        self.handles.reports.skipped(node, outcome);
+        self.handles.ledger.set_state(name, state);
+        self.handles.queue.forget(name);
         if uninitialised && state == State::NotOurs {
-            self.queue.retry_every(Arc::clone(name), LONG_RETRY);
+            self.handles.queue.retry_every(Arc::clone(name), LONG_RETRY);
         }
     }
 }

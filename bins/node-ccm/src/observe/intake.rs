@@ -6,47 +6,30 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use ccm_cloud::{Claim, Cloud};
-use ccm_controller::{
-    instances,
-    queue::{Priority, WorkQueue},
-};
-use ccm_kube::store::{Change, Store};
+use ccm_cloud::Claim;
+use ccm_controller::{instances, queue::Priority};
+use ccm_kube::store::Change;
 use ccm_objects::{Node, Shared as Name};
-use ccm_runtime::plans::Plans;
 
-use super::{Handles, ledger::Ledger, sync_priority};
-use crate::{metrics::State, plan::Policy, report::NodeReports, settings::NodeSettings};
+use super::{Handles, sync_priority};
+use crate::{metrics::State, plan::Policy};
 
 /// Puts the nodes that need work into the queue.
 pub(crate) struct Intake {
-    store: Store<Node>,
-    cloud: Arc<dyn Cloud>,
-    queue: WorkQueue<Name>,
-    ledger: Ledger,
-    reports: NodeReports,
-    plans: Plans,
+    handles: Handles,
     /// Set once this replica leads: nothing is queued before that.
     leads: AtomicBool,
 }
 
 impl Intake {
-    pub(crate) fn new(handles: &Handles, store: Store<Node>) -> Self {
-        Self {
-            store,
-            cloud: Arc::clone(&handles.cloud),
-            queue: handles.queue.clone(),
-            ledger: handles.ledger.clone(),
-            reports: handles.reports.clone(),
-            plans: handles.plans.clone(),
-            leads: AtomicBool::new(false),
-        }
+    pub(crate) fn new(handles: &Handles) -> Self {
+        Self { handles: handles.clone(), leads: AtomicBool::new(false) }
     }
 
     /// The plan's input besides the node and the cloud's answer.
-    pub(crate) fn policy(&self, settings: &NodeSettings) -> Policy {
-        let labels_only_add = instances::traits(&*self.cloud).labels_only_add;
-        Policy { labels_only_add, ..settings.policy() }
+    pub(crate) fn policy(&self) -> Policy {
+        let labels_only_add = instances::traits(&*self.handles.cloud).labels_only_add;
+        Policy { labels_only_add, ..self.handles.settings.borrow().policy() }
     }
 
     /// Starts leading: queues every uninitialised node. The first refresh compares the others
@@ -54,10 +37,10 @@ impl Intake {
     pub(crate) fn start_leading(&self) {
         // Set before listing, so that no node is missed between the list and the first change.
         self.leads.store(true, Ordering::SeqCst);
-        for node in self.store.list() {
+        for node in self.handles.store.list() {
             self.classify(&node);
             if node.is_uninitialised() {
-                self.queue.add(Arc::clone(&node.name), Priority::Urgent);
+                self.handles.queue.add(Arc::clone(&node.name), Priority::Urgent);
             }
         }
     }
@@ -67,26 +50,24 @@ impl Intake {
         if !self.leads() {
             return;
         }
+        let Handles { queue, ledger, .. } = &self.handles;
         match change {
             Change::Added(node) => {
                 self.classify(node);
                 if node.is_uninitialised() {
-                    self.ledger.new_node();
-                    self.queue.add(Arc::clone(&node.name), Priority::Urgent);
+                    ledger.new_node();
+                    queue.add(Arc::clone(&node.name), Priority::Urgent);
                 } else if self.claim(node) != Some(Claim::Foreign) {
-                    self.ledger.require_lookup(&node.name);
-                    self.queue.add(Arc::clone(&node.name), Priority::Routine);
+                    ledger.require_lookup(&node.name);
+                    queue.add(Arc::clone(&node.name), Priority::Routine);
                 }
             }
             Change::Updated { old, new } => {
                 if let Some(priority) = sync_priority(old, new) {
-                    self.queue.add(Arc::clone(&new.name), priority);
+                    queue.add(Arc::clone(&new.name), priority);
                 }
             }
-            Change::Deleted(node) => {
-                self.forget(&node.name);
-                self.queue.remove(&node.name);
-            }
+            Change::Deleted(node) => self.forget(&node.name),
         }
     }
 
@@ -95,50 +76,49 @@ impl Intake {
         self.leads.load(Ordering::SeqCst)
     }
 
-    /// The current state of the node.
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<Node>> {
-        self.store.get(name)
-    }
-
-    /// The current state of all nodes.
-    pub(crate) fn list(&self) -> Vec<Arc<Node>> {
-        self.store.list()
-    }
-
     /// Which provider owns the node; `None` while this is unknown.
     pub(crate) fn claim(&self, node: &Node) -> Option<Claim> {
-        instances::claim(&*self.cloud, node)
+        instances::claim(&*self.handles.cloud, node)
+    }
+
+    /// Whether the node may be this provider's; `None` while this is unknown. Records it if the
+    /// node is another provider's.
+    pub(crate) fn is_ours(&self, node: &Node) -> Option<bool> {
+        let is_foreign = self.claim(node)? == Claim::Foreign;
+        if is_foreign {
+            self.foreign(node);
+        }
+        Some(!is_foreign)
     }
 
     /// Records that a node is another provider's, and reports it once.
     pub(crate) fn foreign(&self, node: &Node) {
-        self.ledger.set_state(&node.name, State::Foreign);
-        self.plans.clear("Node", &node.name);
-        self.reports.foreign(node, &self.cloud.schemes());
+        let Handles { cloud, ledger, plans, reports, .. } = &self.handles;
+        ledger.set_state(&node.name, State::Foreign);
+        plans.clear("Node", &node.name);
+        reports.foreign(node, &cloud.schemes());
     }
 
     /// Tells the queue that the work on this node has ended.
     pub(crate) fn done(&self, name: &Name) {
-        if self.store.get(name).is_none() {
+        if self.handles.store.get(name).is_none() {
             self.forget(name);
-            self.queue.remove(name);
         }
-        self.queue.done(name);
+        self.handles.queue.done(name);
     }
 
     fn forget(&self, name: &Name) {
-        self.ledger.forget(name);
-        self.reports.forget(name);
-        self.plans.clear("Node", name);
+        self.handles.ledger.forget(name);
+        self.handles.reports.forget(name);
+        self.handles.plans.clear("Node", name);
+        self.handles.queue.remove(name);
     }
 
     /// Records the state of a node that is new to this leader.
     fn classify(&self, node: &Node) {
-        let state = match self.claim(node) {
-            Some(Claim::Foreign) => return self.foreign(node),
-            _ if node.is_uninitialised() => State::Pending,
-            _ => State::Unknown,
-        };
-        self.ledger.set_state(&node.name, state);
+        if self.is_ours(node) != Some(false) {
+            let state = if node.is_uninitialised() { State::Pending } else { State::Unknown };
+            self.handles.ledger.set_state(&node.name, state);
+        }
     }
 }

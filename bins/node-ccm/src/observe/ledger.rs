@@ -11,7 +11,6 @@ use ccm_objects::Node;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::same_identity;
 use crate::metrics::{NodeMetrics, State};
 
 /// How long an answer of the cloud is reused for the same node, for instance after a conflict.
@@ -89,7 +88,7 @@ impl Ledger {
     fn with<R>(&self, name: &Arc<str>, change: impl FnOnce(&mut Entry) -> R) -> R {
         let mut nodes = self.shared.nodes.lock();
         let entry = nodes.entry(Arc::clone(name)).or_insert_with(|| {
-            self.shared.metrics.entered(State::default());
+            self.shared.metrics.count(State::default(), 1);
             Entry::default()
         });
         change(entry)
@@ -98,8 +97,8 @@ impl Ledger {
     /// Records the node's state.
     pub(crate) fn set_state(&self, name: &Arc<str>, state: State) {
         let old = self.with(name, |entry| std::mem::replace(&mut entry.state, state));
-        self.shared.metrics.left(old);
-        self.shared.metrics.entered(state);
+        self.shared.metrics.count(old, -1);
+        self.shared.metrics.count(state, 1);
     }
 
     /// The node's state, if it is known.
@@ -111,7 +110,7 @@ impl Ledger {
     pub(crate) fn forget(&self, name: &Arc<str>) {
         self.with_turns(|turns| turns.forget(name));
         if let Some(entry) = self.shared.nodes.lock().remove(&**name) {
-            self.shared.metrics.left(entry.state);
+            self.shared.metrics.count(entry.state, -1);
         }
     }
 
@@ -140,7 +139,7 @@ impl Ledger {
         self.with(&node.name, |entry| {
             entry
                 .answer
-                .take_if(|kept| !same_identity(&kept.node, node) || kept.at.elapsed() > FRESH);
+                .take_if(|kept| !kept.node.has_identity_of(node) || kept.at.elapsed() > FRESH);
             entry.answer.as_ref().map(|kept| kept.answer.clone())
         })
     }

@@ -3,27 +3,22 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{
-    Call, Claim, Cloud, CloudError, Detail, ErrorKind, Instance, Lookup, LookupResult,
-};
+use ccm_cloud::{Call, CloudError, Detail, ErrorKind, Instance, Lookup, LookupResult};
 use ccm_controller::{
-    batch_size::{BatchCall, BatchSize, may_concern_all},
     instances,
-    inventory::Inventory,
-    queue::{BatchWindow, BatchWindowConfig, Priority, WorkQueue},
+    lookups::SizedLookups,
+    queue::{BatchWindow, BatchWindowConfig},
     workers,
 };
 use ccm_objects::{Node, Shared as Name};
 use futures::stream;
-use parking_lot::Mutex;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Handles, intake::Intake, ledger::Ledger};
-use crate::{metrics::NodeMetrics, settings::NodeSettings};
+use super::{Handles, intake::Intake, priority};
 
 /// The most nodes in one batch.
 const BATCH: usize = 500;
@@ -72,15 +67,9 @@ enum Next {
 
 /// The stage.
 pub(crate) struct Lookups {
+    handles: Handles,
     intake: Arc<Intake>,
-    cloud: Arc<dyn Cloud>,
-    queue: WorkQueue<Name>,
-    inventory: Inventory,
-    ledger: Ledger,
-    settings: watch::Receiver<Arc<NodeSettings>>,
-    metrics: NodeMetrics,
-    /// The number of nodes that the cloud answers in one call.
-    size: Mutex<BatchSize>,
+    sized: SizedLookups,
     senders: WorkSenders,
     /// Cancelled by the drain: pending cloud calls are dropped.
     closing: CancellationToken,
@@ -93,22 +82,9 @@ impl Lookups {
         senders: WorkSenders,
         closing: CancellationToken,
     ) -> Arc<Self> {
-        let Handles { cloud, queue, inventory, ledger, settings, metrics, .. } = handles.clone();
-        metrics.limit_lookups(BATCH);
-        let size = Mutex::new(BatchSize::new(BATCH));
-        let this = Self {
-            intake,
-            cloud,
-            queue,
-            inventory,
-            ledger,
-            settings,
-            metrics,
-            size,
-            senders,
-            closing,
-        };
-        Arc::new(this)
+        handles.metrics.limit_lookups(BATCH);
+        let sized = SizedLookups::new(Arc::clone(&handles.cloud), BATCH);
+        Arc::new(Self { handles: handles.clone(), intake, sized, senders, closing })
     }
 
     /// Runs until the token is cancelled; takes no more nodes once the queue is shut down.
@@ -118,8 +94,7 @@ impl Lookups {
         // While all slots are taken, nodes collect in the queue and the next batch is larger.
         let batches = stream::unfold(start, async |(mut window, slots)| {
             let slot = Arc::clone(&slots).acquire_owned().await.ok()?;
-            let size = self.size.lock().get();
-            let batch = self.queue.get_batch(size, &mut window).await?;
+            let batch = self.handles.queue.get_batch(self.sized.size(), &mut window).await?;
             Some(((slot, batch), (window, slots)))
         });
         let work = |(slot, batch)| Arc::clone(&self).process(slot, batch);
@@ -161,7 +136,7 @@ impl Lookups {
     fn partition(&self, batch: &[Name]) -> (Vec<Work>, Vec<Arc<Node>>) {
         let (mut known, mut asked) = (Vec::new(), Vec::new());
         for name in batch {
-            let Some(node) = self.intake.get(name) else {
+            let Some(node) = self.handles.store.get(name) else {
                 self.intake.done(name);
                 continue;
             };
@@ -169,7 +144,7 @@ impl Lookups {
                 Next::Ask => asked.push(node),
                 Next::Known(answer) => known.push(Work { node, answer }),
                 Next::Nothing => {
-                    self.queue.forget(name);
+                    self.handles.queue.forget(name);
                     self.intake.done(name);
                 }
             }
@@ -179,17 +154,13 @@ impl Lookups {
 
     fn next(&self, node: &Node) -> Next {
         let uninitialised = node.is_uninitialised();
-        match self.intake.claim(node) {
-            Some(Claim::Foreign) => {
-                self.intake.foreign(node);
-                return Next::Nothing;
-            }
+        match self.intake.is_ours(node) {
+            Some(true) => {}
             None if uninitialised => return Next::Known(Err(unknown_schemes_error())),
-            None => return Next::Nothing,
-            Some(Claim::Ours | Claim::Unclaimed) => {}
+            _ => return Next::Nothing,
         }
-        let required = self.ledger.take_required_lookup(&node.name);
-        if !required && let Some(answer) = self.ledger.remembered(node) {
+        let required = self.handles.ledger.take_required_lookup(&node.name);
+        if !required && let Some(answer) = self.handles.ledger.remembered(node) {
             return Next::Known(answer);
         }
         if uninitialised || required {
@@ -197,7 +168,8 @@ impl Lookups {
         }
         // The last list and lookups are enough to revert another writer's change. Anything
         // they do not show waits for the next refresh.
-        let known = instances::canonical_id(&*self.cloud, node).map(|id| self.inventory.get(&id));
+        let known = instances::canonical_id(&*self.handles.cloud, node)
+            .map(|id| self.handles.inventory.get(&id));
         match known {
             Some(Ok(Some(instance))) => {
                 Next::Known(Ok(Lookup::Found(Box::new(Instance::clone(&instance)))))
@@ -213,41 +185,30 @@ impl Lookups {
             return;
         }
         let urgent = nodes.iter().any(|node| node.is_uninitialised());
-        let (started, limit) = (Instant::now(), self.settings.borrow().cloud_call_timeout);
+        let limit = self.handles.settings.borrow().cloud_call_timeout;
         let call = if urgent { Call::waiting(limit) } else { Call::routine(limit) };
-        let mut waiting: Vec<_> = nodes.iter().cloned().map(Some).collect();
-        let (mut unanswered, mut succeeded) = (Vec::new(), 0);
+        let mut open: Vec<_> = nodes.iter().cloned().map(Some).collect();
         let pass_on = |place: usize, answer: LookupResult| {
-            let Some(node) = waiting.get_mut(place).and_then(Option::take) else { return };
-            succeeded += usize::from(answer.is_ok());
-            let work = Work { node, answer };
-            if may_concern_all(&work.answer) {
-                unanswered.push(work);
-            } else {
-                // The receiver ends after this task.
-                answered.send(work).ok();
-            }
+            let Some(node) = open.get_mut(place).and_then(Option::take) else { return };
+            // The receiver ends after this task.
+            answered.send(Work { node, answer }).ok();
         };
-        let lookup =
-            instances::lookup_each(&*self.cloud, &nodes, Detail::Everything, call, pass_on);
-        if self.closing.run_until_cancelled(lookup).await.is_none() {
-            let open = waiting.into_iter().flatten();
-            for node in open.chain(unanswered.into_iter().map(|work| work.node)) {
-                self.intake.done(&node.name);
-            }
-            return;
+        let asking = self.sized.ask(&nodes, Detail::Everything, call, pass_on);
+        let again = self.closing.run_until_cancelled(asking).await;
+        if again.is_some() {
+            self.handles.metrics.looked_up(nodes.len());
+            self.handles.metrics.limit_lookups(self.sized.size());
         }
-        self.metrics.looked_up(nodes.len());
-        let (asked, took) = (nodes.len(), started.elapsed());
-        let call = BatchCall { asked, answered: asked - unanswered.len(), took, limit };
-        // Errors alone, such as a refused connection, show nothing about the size.
-        if succeeded > 0 || !unanswered.is_empty() {
-            self.learn(&call);
-        }
-        for work in unanswered {
-            if !call.is_too_large() || !self.ask_again(&work) {
+        for (place, answer) in again.into_iter().flatten() {
+            let Some(node) = open.get_mut(place).and_then(Option::take) else { continue };
+            let work = Work { node, answer };
+            if !self.ask_again(&work) {
                 answered.send(work).ok();
             }
+        }
+        // The call was cancelled: the next leader repeats it.
+        for node in open.iter().flatten() {
+            self.intake.done(&node.name);
         }
     }
 
@@ -256,36 +217,14 @@ impl Lookups {
         let name = &node.name;
         let is_late = answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Timeout);
         let many = if is_late { MANY_TIMEOUTS } else { MANY_UNANSWERED };
-        if self.ledger.unanswered(name) > many {
+        if self.handles.ledger.unanswered(name) > many {
             return false;
         }
-        self.metrics.answered(answer);
-        self.ledger.require_lookup(name);
-        let priority = if node.is_uninitialised() { Priority::Urgent } else { Priority::Routine };
-        self.queue.add_after(Arc::clone(name), AGAIN, priority);
+        self.handles.metrics.answered(answer);
+        self.handles.ledger.require_lookup(name);
+        self.handles.queue.add_after(Arc::clone(name), AGAIN, priority(node));
         self.intake.done(name);
         true
-    }
-
-    /// Adapts the size of the next lookups.
-    fn learn(&self, call: &BatchCall) {
-        let (before, now) = {
-            let mut size = self.size.lock();
-            let before = size.get();
-            size.learn(call);
-            (before, size.get())
-        };
-        self.metrics.limit_lookups(now);
-        let BatchCall { asked, answered, took, .. } = call;
-        if now < before {
-            tracing::warn!(
-                asked,
-                answered,
-                "the cloud answered {answered} of {asked} lookups of a call within {took:?}; the next calls have at most {now} nodes"
-            );
-        } else if now > before && now == BATCH {
-            tracing::info!("calls to the cloud have up to {BATCH} nodes again");
-        }
     }
 
     /// Stores the cloud's answers to calls made since `started`.
@@ -294,11 +233,11 @@ impl Lookups {
             Ok(Lookup::Found(instance)) => Some(Instance::clone(instance)),
             _ => None,
         });
-        self.inventory.update(found, started);
+        self.handles.inventory.update(found, started);
         for Work { node, answer } in works {
-            self.metrics.answered(answer);
+            self.handles.metrics.answered(answer);
             if matches!(answer, Ok(Lookup::Found(_))) {
-                self.ledger.remember(Arc::clone(node), answer.clone());
+                self.handles.ledger.remember(Arc::clone(node), answer.clone());
             }
         }
     }

@@ -3,36 +3,24 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, ProviderId};
+use ccm_cloud::{Call, Claim, CloudError, Detail, Fleet, ProviderId};
 use ccm_controller::{
     instances,
-    inventory::{Changes, Inventory},
+    inventory::Changes,
     passes::{Next, Pass},
-    queue::{Priority, WorkQueue},
+    queue::Priority,
 };
-use ccm_objects::{Node, Shared as Name};
-use ccm_runtime::{health::Condition, plans::Plans};
-use tokio::{sync::watch, time::Instant};
+use ccm_objects::Node;
+use ccm_runtime::health::Condition;
+use tokio::time::Instant;
 
-use super::{Handles, intake::Intake, ledger::Ledger};
-use crate::{
-    metrics::{NodeMetrics, State},
-    plan::follow,
-    report::NodeReports,
-    settings::NodeSettings,
-};
+use super::{Handles, intake::Intake};
+use crate::{metrics::State, plan::follow};
 
 /// Lists the fleet and compares all nodes with it, once per period.
 pub(crate) struct Refresh {
+    handles: Handles,
     intake: Arc<Intake>,
-    cloud: Arc<dyn Cloud>,
-    queue: WorkQueue<Name>,
-    inventory: Inventory,
-    ledger: Ledger,
-    reports: NodeReports,
-    plans: Plans,
-    settings: watch::Receiver<Arc<NodeSettings>>,
-    metrics: NodeMetrics,
     health: Condition,
 }
 
@@ -51,15 +39,13 @@ impl Pass for Refresh {
     }
 
     fn period(&self) -> Duration {
-        self.settings.borrow().node_status_update_frequency
+        self.handles.settings.borrow().node_status_update_frequency
     }
 }
 
 impl Refresh {
     pub(crate) fn new(handles: &Handles, intake: Arc<Intake>, health: Condition) -> Self {
-        let Handles { cloud, queue, inventory, ledger, reports, plans, settings, metrics } =
-            handles.clone();
-        Self { intake, cloud, queue, inventory, ledger, reports, plans, settings, metrics, health }
+        Self { handles: handles.clone(), intake, health }
     }
 
     /// Lists the fleet and queues the nodes that differ from it. Logs the result in one line.
@@ -68,17 +54,18 @@ impl Refresh {
             self.prune();
             return Ok("no initialised node, so the fleet was not listed".to_owned());
         }
-        if !instances::traits(&*self.cloud).lists {
+        if !instances::traits(&*self.handles.cloud).lists {
             self.prune();
             return Ok(self.queue_all_lookups());
         }
         let started = Instant::now();
-        let time = self.settings.borrow().cloud_call_timeout;
-        let listed = instances::list(&*self.cloud, Detail::Everything, Call::routine(time)).await;
+        let time = self.handles.settings.borrow().cloud_call_timeout;
+        let listed =
+            instances::list(&*self.handles.cloud, Detail::Everything, Call::routine(time)).await;
         let result = listed.map(|fleet| (fleet.instances.len(), self.compare(fleet, started)));
         let took = started.elapsed();
         let counted = result.as_ref().map(|(_, (_, differing))| *differing);
-        self.metrics.refreshed(took, counted.map_err(|error| error.kind));
+        self.handles.metrics.refreshed(took, counted.map_err(|error| error.kind));
         match result {
             Ok((instances, (nodes, differing))) => {
                 tracing::info!(instances, differing, "Update {nodes} nodes status took {took:?}.");
@@ -96,17 +83,17 @@ impl Refresh {
         let settled = |node: &Arc<Node>| {
             !node.is_uninitialised() && self.intake.claim(node) != Some(Claim::Foreign)
         };
-        self.intake.list().iter().any(settled)
+        self.handles.store.list().iter().any(settled)
     }
 
     /// Drops the instances of deleted nodes from the inventory. A list does this as well, but
     /// there is none now.
     fn prune(&self) {
-        let (cloud, nodes) = (&*self.cloud, self.intake.list());
+        let (cloud, nodes) = (&*self.handles.cloud, self.handles.store.list());
         let ids: HashSet<_> =
             nodes.iter().filter_map(|node| instances::canonical_id(cloud, node)).collect();
         let names: HashSet<&str> = nodes.iter().map(|node| &*node.name).collect();
-        self.inventory.prune(|instance| {
+        self.handles.inventory.prune(|instance| {
             let mut known = std::iter::once(&instance.provider_id).chain(&instance.other_ids);
             names.contains(&*instance.name) || known.any(|id| ids.contains(id.as_str()))
         });
@@ -115,9 +102,9 @@ impl Refresh {
     /// Stores the list and queues the nodes that differ from it. Returns the number of nodes,
     /// and how many of them differ.
     fn compare(&self, fleet: Fleet, started: Instant) -> (usize, usize) {
-        let changes = self.inventory.apply(fleet, started);
+        let changes = self.handles.inventory.apply(fleet, started);
         let listed = ListedChanges::of(&changes);
-        let nodes = self.intake.list();
+        let nodes = self.handles.store.list();
         let differing = nodes.iter().filter(|node| self.differs(node, &listed)).count();
         (nodes.len(), differing)
     }
@@ -125,14 +112,10 @@ impl Refresh {
     /// Queues a lookup of each node, for providers that cannot list. Logs this in one line.
     fn queue_all_lookups(&self) -> String {
         let mut count = 0;
-        for node in self.intake.list().iter().filter(|node| !node.is_uninitialised()) {
-            match self.intake.claim(node) {
-                Some(Claim::Foreign) => self.intake.foreign(node),
-                Some(Claim::Ours | Claim::Unclaimed) => {
-                    self.queue_lookup(node);
-                    count += 1;
-                }
-                None => {}
+        for node in self.handles.store.list().iter().filter(|node| !node.is_uninitialised()) {
+            if self.intake.is_ours(node) == Some(true) {
+                self.queue_lookup(node);
+                count += 1;
             }
         }
         tracing::info!("the provider cannot list instances: looking up {count} nodes");
@@ -141,48 +124,43 @@ impl Refresh {
 
     /// Queues the node for a lookup in the cloud.
     fn queue_lookup(&self, node: &Node) {
-        self.ledger.require_lookup(&node.name);
-        self.queue.add(Arc::clone(&node.name), Priority::Routine);
+        self.handles.ledger.require_lookup(&node.name);
+        self.handles.queue.add(Arc::clone(&node.name), Priority::Routine);
     }
 
     /// Queues the node if it needs work; returns whether it does.
     fn differs(&self, node: &Arc<Node>, listed: &ListedChanges) -> bool {
-        let id = instances::canonical_id(&*self.cloud, node);
+        let id = instances::canonical_id(&*self.handles.cloud, node);
         if node.is_uninitialised() {
             // It is already queued, but may be waiting for something that the list has just
             // shown.
             if listed.affect(&node.name, id.as_deref()) {
-                self.queue.add(Arc::clone(&node.name), Priority::Urgent);
+                self.handles.queue.add(Arc::clone(&node.name), Priority::Urgent);
             }
             return false;
         }
-        match self.intake.claim(node) {
-            Some(Claim::Foreign) => {
-                self.intake.foreign(node);
-                return false;
-            }
-            None => return false,
-            Some(Claim::Ours | Claim::Unclaimed) => {}
+        if self.intake.is_ours(node) != Some(true) {
+            return false;
         }
-        let known = id.as_deref().map(|id| self.inventory.get(id));
+        let known = id.as_deref().map(|id| self.handles.inventory.get(id));
         let Some(Ok(Some(instance))) = known else {
             // Missing from the list, or ambiguous in it: neither is proof, so look it up.
             self.queue_lookup(node);
             return true;
         };
         let is_new = listed.contains(&instance.provider_id);
-        let plan = follow(node, &instance, self.intake.policy(&self.settings.borrow()));
+        let plan = follow(node, &instance, self.intake.policy());
         if plan.steps.is_empty() {
-            self.ledger.set_state(&node.name, State::Initialised);
-            self.reports.notes(node, &plan);
-            self.plans.clear("Node", &node.name);
+            self.handles.ledger.set_state(&node.name, State::Initialised);
+            self.handles.reports.notes(node, &plan);
+            self.handles.plans.clear("Node", &node.name);
             return false;
         }
         if is_new {
             // A list alone never removes anything from a node.
-            self.ledger.require_lookup(&node.name);
+            self.handles.ledger.require_lookup(&node.name);
         }
-        self.queue.add(Arc::clone(&node.name), Priority::Routine);
+        self.handles.queue.add(Arc::clone(&node.name), Priority::Routine);
         true
     }
 }

@@ -11,7 +11,7 @@ use ccm_metrics::computed;
 use ccm_objects::Node;
 use ccm_runtime::metrics::Metrics;
 
-use super::{intake::Intake, ledger::Ledger};
+use super::{Handles, intake::Intake, ledger::Ledger};
 use crate::metrics::State;
 
 computed! {
@@ -23,11 +23,11 @@ computed! {
 
 /// Computes the age on each scrape. A standby replica reports zero: it does not know which
 /// nodes are its provider's.
-pub(crate) fn collect(metrics: &Metrics, intake: Arc<Intake>, ledger: Ledger) {
+pub(crate) fn collect(metrics: &Metrics, intake: Arc<Intake>, handles: Handles) {
     metrics.collect(WAITING.collector(move || {
         let oldest = if intake.leads() {
             let now = clock::wall();
-            oldest(&intake.list(), &ledger, |node| node.age(now))
+            oldest(&handles.store.list(), &handles.ledger, |node| node.age(now))
         } else {
             Duration::ZERO
         };

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ccm_objects::Address;
 
+use super::text::list;
+
 /// Why the annotation cannot be satisfied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeIpError {
@@ -18,17 +20,13 @@ pub enum NodeIpError {
     #[error("{0:?}: dual-stack node IP cannot include '0.0.0.0' or '::'")]
     UnspecifiedInPair(String),
     /// The instance has no such address.
-    #[error("failed to get node address from cloud provider that matches ip: {wanted}; the cloud's addresses are {}", join(.known))]
+    #[error("failed to get node address from cloud provider that matches ip: {wanted}; the cloud's addresses are {}", list(.known))]
     UnknownToCloud {
         /// The address that the annotation asks for.
         wanted: IpAddr,
         /// The addresses that the cloud knows.
         known: Vec<Address>,
     },
-}
-
-fn join(addresses: &[Address]) -> String {
-    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Parses the annotation: one address, or one of each family. Strict: no blanks, no names, no

@@ -1,0 +1,92 @@
+//! Lookups of nodes in calls that are as large as the cloud answers in time.
+
+use std::sync::Arc;
+
+use ccm_cloud::{Call, Cloud, Detail, LookupResult};
+use ccm_objects::Node;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::{
+    batch_size::{BatchCall, BatchSize, may_concern_all},
+    instances,
+};
+
+/// Lookups whose number of nodes per call adapts to the cloud.
+pub struct SizedLookups {
+    cloud: Arc<dyn Cloud>,
+    most: usize,
+    size: Mutex<BatchSize>,
+}
+
+impl SizedLookups {
+    /// Begins with `most` nodes per call.
+    pub fn new(cloud: Arc<dyn Cloud>, most: usize) -> Self {
+        Self { cloud, most, size: Mutex::new(BatchSize::new(most)) }
+    }
+
+    /// The maximum number of nodes in the next call.
+    pub fn size(&self) -> usize {
+        self.size.lock().get()
+    }
+
+    /// Looks up these nodes in one call, like [`instances::lookup_each`]: `answered` gets each
+    /// result with the index of its node. If the call had too many nodes, those that it failed
+    /// for are returned instead, with their errors: a call with fewer nodes may answer them.
+    ///
+    /// Errors that may concern the whole call are delivered at its end.
+    pub async fn ask(
+        &self,
+        nodes: &[Arc<Node>],
+        detail: Detail,
+        call: Call,
+        mut answered: impl FnMut(usize, LookupResult),
+    ) -> Vec<(usize, LookupResult)> {
+        let (started, mut succeeded, mut unanswered) = (Instant::now(), 0, Vec::new());
+        let sort = |place, answer: LookupResult| {
+            succeeded += usize::from(answer.is_ok());
+            if may_concern_all(&answer) {
+                unanswered.push((place, answer));
+            } else {
+                answered(place, answer);
+            }
+        };
+        instances::lookup_each(&*self.cloud, nodes, detail, call, sort).await;
+        let (asked, took, limit) = (nodes.len(), started.elapsed(), call.timeout);
+        let ended = BatchCall { asked, answered: asked - unanswered.len(), took, limit };
+        // Errors alone, such as a refused connection, show nothing about the size.
+        if succeeded > 0 || !unanswered.is_empty() {
+            self.learn(&ended);
+        }
+        if ended.is_too_large() {
+            return unanswered;
+        }
+        for (place, answer) in unanswered {
+            answered(place, answer);
+        }
+        Vec::new()
+    }
+
+    /// Adapts the size of the next calls.
+    fn learn(&self, call: &BatchCall) {
+        let (before, now) = {
+            let mut size = self.size.lock();
+            let before = size.get();
+            size.learn(call);
+            (before, size.get())
+        };
+        let (BatchCall { asked, answered, took, .. }, most) = (call, self.most);
+        if now < before {
+            tracing::warn!(
+                asked,
+                answered,
+                "the cloud answered {answered} of {asked} lookups of a call within {took:?}; the next calls have at most {now} nodes"
+            );
+        } else if now > before && now == most {
+            tracing::info!("calls to the cloud have up to {most} nodes again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
