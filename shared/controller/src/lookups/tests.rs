@@ -54,7 +54,8 @@ fn lookups(most: usize, error: ErrorKind) -> SizedLookups {
 /// Asks about this many nodes: how many were answered, by an error or not, and how many are to
 /// be asked about again.
 async fn ask(lookups: &SizedLookups, count: usize) -> (usize, usize, usize) {
-    let nodes = vec![Arc::new(Node::default()); count];
+    let node = Arc::new(Node::default());
+    let nodes: Vec<_> = (0..count).map(|_| Arc::clone(&node)).collect();
     let (mut good, mut bad) = (0, 0);
     let call = Call::routine(Duration::from_secs(30));
     let count = |_, answer: LookupResult| if answer.is_ok() { good += 1 } else { bad += 1 };
