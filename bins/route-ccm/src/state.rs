@@ -215,7 +215,9 @@ impl State {
         batch.retain(|(planned, seen)| table.to(planned.change.destination()) == seen.as_slice());
         batch.truncate(traits.max_batch.max(1));
         let batch: Vec<Planned> = batch.into_iter().map(|(planned, _)| planned).collect();
-        batch.iter().for_each(|planned| self.planner.sent(planned));
+        for planned in &batch {
+            self.planner.sent(planned);
+        }
         let base = table.version.clone();
         (!batch.is_empty()).then_some(Job::Apply { batch, base })
     }

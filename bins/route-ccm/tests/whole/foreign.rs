@@ -10,7 +10,10 @@ use ccm_sim::{
     },
     faults::{Effect, Fault, Trouble},
 };
-use tokio::time::{Instant, sleep};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use crate::world::{World, address, cidr, foreign, instance, name, net, node};
 
@@ -136,7 +139,8 @@ async fn many_writes_of_others_keep_no_node_waiting() {
     world.add_nodes([0]);
     world.reachable([0]).await;
     let theirs = cloud.clone();
-    let others = tokio::spawn(async move {
+    let mut others = JoinSet::new();
+    others.spawn(async move {
         for number in 0..1000 {
             let destination = format!("10.{}.{}.0/24", 10 + number / 250, number % 250);
             theirs.router().add(foreign(&destination, "10.9.9.9"));
@@ -150,7 +154,6 @@ async fn many_writes_of_others_keep_no_node_waiting() {
     for number in 1..20 {
         assert_eq!(world.writes_to(&name(number)), 1, "{number}");
     }
-    others.abort();
 }
 
 /// A table that others write all the time is not listed all the time.
