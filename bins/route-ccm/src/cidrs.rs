@@ -42,8 +42,10 @@ use ccm_kube::{informer::Freshness, store::Store};
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{
     health::Scope,
+    metrics::Metrics,
     plans::Plans,
     program::{Context, Program},
+    programs::NODE_IPAM,
     supervisor::Supervisor,
 };
 use ipnet::IpNet;
@@ -95,6 +97,7 @@ pub(crate) struct Cidrs {
     plans: Plans,
     settings: watch::Receiver<Arc<RouteSettings>>,
     metrics: CidrMetrics,
+    process: Metrics,
     leads: AtomicBool,
     timeline: Timeline,
     /// Cancelled by the drain: pending lookups are dropped.
@@ -156,6 +159,7 @@ impl Cidrs {
             plans: context.plans.clone(),
             settings: context.settings.clone(),
             metrics: CidrMetrics::new(&context.metrics),
+            process: context.metrics.clone(),
             leads: AtomicBool::new(false),
             timeline,
             closing: CancellationToken::new(),
@@ -178,6 +182,7 @@ impl Cidrs {
     async fn begin(self: Arc<Self>, term: Term, token: CancellationToken) {
         let Term { freshness, held, handover, writer } = term;
         self.leads.store(true, Ordering::Relaxed);
+        self.runs(true);
         freshness.current().await;
         self.rebuild(held);
         let (this, writer) = (Arc::clone(&self), writer.map(Arc::new));
@@ -195,6 +200,14 @@ impl Cidrs {
         self.queue.shut_down();
         self.closing.cancel();
         self.queue.drained().await;
+        self.runs(false);
+    }
+
+    /// Shows whether the controller runs. An observer's does not.
+    fn runs(&self, does: bool) {
+        if self.leads.load(Ordering::Relaxed) && !self.is_observing() {
+            self.process.set_running(NODE_IPAM.name, does);
+        }
     }
 
     /// Changes what is known; nodes that wait for a block are tried again if one became free.

@@ -41,9 +41,25 @@ impl Handles {
         match job {
             Job::List => self.list(routes).await,
             Job::Ask { targets, witnesses } => self.ask(routes, targets, witnesses).await,
-            Job::Apply { batch, base } => self.apply(routes, batch, base).await,
+            Job::Apply { batch, base } => {
+                self.apply(routes.clone(), batch, base).await;
+                self.look(routes).await;
+            }
         }
         self.passes.wake();
+    }
+
+    /// If others have changed the table, nodes wait for the list: it is not left to the next pass.
+    async fn look(&self, routes: Result<Arc<dyn Routes>, CloudError>) {
+        if self.state.lock().list(self.timeline.now()).is_none() {
+            return;
+        }
+        self.list(routes.clone()).await;
+        let traits = routes.as_ref().map(|routes| routes.traits()).unwrap_or_default();
+        let repeated = traits.compares_version.then(|| self.state.lock().repeated(&traits));
+        if let Some(Some(Job::Apply { batch, base })) = repeated {
+            self.apply(routes, batch, base).await;
+        }
     }
 
     fn call(&self, is_urgent: bool) -> Call {
@@ -121,7 +137,7 @@ impl Handles {
         state.asked();
         if let Some(witness) = state.planner.answered(now, answers, &witnesses) {
             tracing::warn!(
-                "the cloud says that {witness} does not exist, which is the target of a node's route: its answers prove nothing"
+                "the cloud says that most targets of nodes' routes do not exist, such as {witness}: its answers prove nothing"
             );
         }
     }

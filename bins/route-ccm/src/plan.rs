@@ -25,12 +25,13 @@ pub mod wanted;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
+    net::IpAddr,
 };
 
 use ccm_base::At;
 use ccm_cloud::{
-    AppliedChange, CloudError, ClusterId, ErrorKind, RouteChange, RouteTarget, RouteTraits,
-    TargetState,
+    AddressKind, AppliedChange, CloudError, ClusterId, ErrorKind, IpFamily, NodeAddress, Owner,
+    Route, RouteChange, RouteTarget, RouteTraits, TargetState, WantedRoute,
 };
 use ccm_controller::brake::{Brake, Budget, Hold, Transition, Window, approval::SetApproval};
 use ccm_objects::Shared;
@@ -41,7 +42,7 @@ use self::{
     decide::Decider,
     failures::Failures,
     table::Table,
-    targets::{Former, Targets},
+    targets::{Former, Targets, is_target},
     wanted::{NodeView, Problem, wanted},
 };
 
@@ -83,15 +84,13 @@ impl Planned {
     /// The change in words: `create 10.244.1.0/24 to node-1`.
     pub fn words(&self) -> String {
         let destination = self.change.destination();
-        let target = |route: &ccm_cloud::Route| {
-            route.target.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string)
-        };
         match &self.change {
             RouteChange::Create(new) => format!("create {destination} to {}", new.node.name),
             RouteChange::Replace { old, new } => {
-                format!("replace {destination} to {} by {}", target(old), new.node.name)
+                let (from, to) = (target_of(old), target_like(old, new));
+                format!("replace {destination} of {}: {from} -> {to}", new.node.name)
             }
-            RouteChange::Delete(old) => format!("delete {destination} to {}", target(old)),
+            RouteChange::Delete(old) => format!("delete {destination} to {}", target_of(old)),
         }
     }
 
@@ -103,6 +102,27 @@ impl Planned {
             RouteChange::Delete(_) => "delete",
         }
     }
+}
+
+/// The target of a route in words.
+fn target_of(route: &Route) -> String {
+    route.target.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string)
+}
+
+/// The target that the cloud will give the new route: of the same form as that of the old one.
+fn target_like(old: &Route, new: &WantedRoute) -> String {
+    let family = IpFamily::of(new.destination.addr());
+    let is_internal = |one: &&NodeAddress| one.kind == AddressKind::InternalIp;
+    let mut ips =
+        new.addresses.iter().filter(is_internal).filter_map(|one| one.address.parse().ok());
+    let like = match &old.target {
+        Some(RouteTarget::Address(_)) => {
+            ips.find(|ip: &IpAddr| IpFamily::of(*ip) == family).map(|ip| ip.to_string())
+        }
+        Some(RouteTarget::Instance(_)) => new.node.provider_id.clone(),
+        Some(RouteTarget::Node(_)) | None => None,
+    };
+    like.unwrap_or_else(|| new.node.name.clone())
 }
 
 /// Why a change is held.
@@ -222,7 +242,8 @@ pub struct Plan {
     pub problems: Vec<(Shared, Problem)>,
     /// Targets to ask the cloud about.
     pub questions: Vec<RouteTarget>,
-    /// Targets of routes that are as wanted: known to exist, so they are asked with the others.
+    /// Some targets of routes that are as wanted: most of them exist, so they are asked with the
+    /// others.
     pub witnesses: Vec<RouteTarget>,
     /// The counts.
     pub counts: Counts,
@@ -252,6 +273,8 @@ pub struct Planner {
     failures: Failures,
     /// Destinations whose change was sent and is not answered.
     in_flight: BTreeSet<IpNet>,
+    /// How many questions about targets were answered.
+    questions: usize,
 }
 
 impl Planner {
@@ -292,7 +315,7 @@ impl Planner {
         for (destination, node) in &destinations {
             match node {
                 Some(node) => decider.wanted(*destination, *node),
-                None if wanted.disputed.contains(destination) => {}
+                None if wanted.disputed.contains(destination) => decider.disputed(*destination),
                 None => decider.unwanted(*destination),
             }
         }
@@ -303,7 +326,7 @@ impl Planner {
         if let Some(next) = self.cases.next(now) {
             plan.again(next);
         }
-        nodes(view.nodes, &wanted, &mut plan);
+        nodes(view, &wanted, &mut plan);
         plan
     }
 
@@ -345,26 +368,33 @@ impl Planner {
         }
     }
 
-    /// The cloud has answered about targets. An answer is no proof if a witness, which is known
-    /// to exist, is said to be gone. Returns the witness then.
+    /// The cloud has answered about targets. That one is gone is no proof if no witness is found.
+    /// If most witnesses are said to be gone, nothing of the answer counts; returns one of them
+    /// then. A few nodes may be left whose instances are really gone.
     pub fn answered(
         &mut self,
         now: At,
         answers: Vec<(RouteTarget, Result<TargetState, CloudError>)>,
         witnesses: &[RouteTarget],
     ) -> Option<RouteTarget> {
-        let is_gone = |(target, answer): &(RouteTarget, Result<TargetState, _>)| {
-            witnesses.contains(target) && matches!(answer, Ok(TargetState::Gone(_)))
-        };
-        if let Some((witness, _)) = answers.iter().find(|answer| is_gone(answer)) {
-            let witness = witness.clone();
+        self.questions = self.questions.wrapping_add(1);
+        let (heard, answers): (Vec<_>, Vec<_>) =
+            answers.into_iter().partition(|(target, _)| witnesses.contains(target));
+        let found = heard.iter().filter(|(_, one)| matches!(one, Ok(TargetState::Exists))).count();
+        let mut gone = heard.iter().filter(|(_, one)| matches!(one, Ok(TargetState::Gone(_))));
+        if let Some((witness, _)) = gone.clone().nth(found).and(gone.next()) {
             self.cases.postpone(now);
-            return Some(witness);
+            return Some(witness.clone());
         }
         for (target, answer) in answers {
-            if !witnesses.contains(&target) {
-                self.cases.answered(now, target, answer);
-            }
+            let answer = match answer {
+                Ok(TargetState::Gone(_)) if found == 0 && !witnesses.is_empty() => {
+                    let what = "no target of a node was found, either";
+                    Err(CloudError::new(ErrorKind::Unavailable, what))
+                }
+                answer => answer,
+            };
+            self.cases.answered(now, target, answer);
         }
         None
     }
@@ -383,16 +413,17 @@ impl Planner {
 }
 
 /// The state of each node, from what its destinations lack.
-fn nodes(views: &[NodeView], wanted: &wanted::Wanted, plan: &mut Plan) {
-    for (place, view) in views.iter().enumerate() {
-        let name = &view.node.name;
+fn nodes(view: &View<'_>, wanted: &wanted::Wanted, plan: &mut Plan) {
+    for (place, node) in view.nodes.iter().enumerate() {
+        let name = &node.node.name;
         let problems = wanted.problems.get(&place).map(Vec::as_slice).unwrap_or_default();
-        if view.node.pod_cidrs.is_empty() {
+        if node.node.pod_cidrs.is_empty() {
             plan.counts.nodes_without_cidrs += 1;
             continue;
         }
         let state = plan.nodes.entry(Shared::clone(name)).or_default();
-        state.problem = problems.first().map(ToString::to_string);
+        let mut lacking = problems.iter().filter(|problem| !has_its_route(problem, node, view));
+        state.problem = lacking.next().map(ToString::to_string);
         if state.is_complete() {
             plan.counts.nodes_complete += 1;
         } else {
@@ -400,6 +431,18 @@ fn nodes(views: &[NodeView], wanted: &wanted::Wanted, plan: &mut Plan) {
         }
         plan.problems.extend(problems.iter().map(|problem| (Shared::clone(name), problem.clone())));
     }
+}
+
+/// Whether a pod CIDR outside of the cluster CIDRs has its route all the same, as from before the
+/// cluster CIDRs were changed.
+fn has_its_route(problem: &Problem, node: &NodeView, view: &View<'_>) -> bool {
+    let Problem::Outside(cidr) = problem else { return false };
+    view.table.to(cidr.trunc()).iter().any(|route| {
+        let is_theirs = |owner: &Owner| owner.cluster.uid != view.cluster.uid;
+        route.defect.is_none()
+            && !route.owner.as_ref().is_some_and(is_theirs)
+            && route.target.as_ref().is_some_and(|target| is_target(target, node))
+    })
 }
 
 #[cfg(test)]

@@ -20,17 +20,25 @@ use crate::{
 const NO_CIDRS: &str = "CIDRNotAvailable";
 const NOT_WRITTEN: &str = "CIDRAssignmentFailed";
 
+/// Upstream's component of events about pod CIDRs.
+const IPAM: &str = "cidrAllocator";
+
 /// Reports about routes and nodes.
-pub(crate) struct RouteReports(Reports);
+pub(crate) struct RouteReports {
+    routes: Reports,
+    cidrs: Reports,
+}
 
 impl RouteReports {
     pub(crate) fn new(events: EventRecorder) -> Self {
-        Self(Reports::new(events, Duration::ZERO))
+        let cidrs = Reports::new(events.of(IPAM), Duration::ZERO);
+        Self { routes: Reports::new(events, Duration::ZERO), cidrs }
     }
 
     /// Forgets the reports about a deleted node.
     pub(crate) fn forget(&self, name: &str) {
-        self.0.memory().forget(name);
+        self.routes.memory().forget(name);
+        self.cidrs.memory().forget(name);
     }
 
     /// Reports that a change has failed. The text does not depend on the attempt, so that events
@@ -53,7 +61,7 @@ impl RouteReports {
             event: Some(("FailedToCreateRoute", text)),
             ..Report::default()
         };
-        self.0.report(&node.reference(), When::Changed, report);
+        self.routes.report(&node.reference(), When::Changed, report);
     }
 
     /// Reports a pod CIDR that gets no route.
@@ -67,7 +75,7 @@ impl RouteReports {
             event: Some(("PodCIDRWithoutRoute", text.clone())),
             ..Report::default()
         };
-        self.0.report(&node.reference(), When::Changed, report);
+        self.routes.report(&node.reference(), When::Changed, report);
     }
 
     /// Reports that a node gets no pod CIDRs now. `state` does not change while the reason is the same.
@@ -81,15 +89,15 @@ impl RouteReports {
             event: Some((NO_CIDRS, text)),
             ..Report::default()
         };
-        self.0.report(&node.reference(), When::Changed, report);
+        self.cidrs.report(&node.reference(), When::Changed, report);
     }
 
     /// A node has its pod CIDRs: the end of that.
     pub(crate) fn has_cidrs(&self, node: &Node) {
         let key = node.reference().key();
         for topic in [NO_CIDRS, NOT_WRITTEN] {
-            if self.0.memory().state(&key, topic).is_some() {
-                self.0.memory().changed(&key, topic, "");
+            if self.cidrs.memory().state(&key, topic).is_some() {
+                self.cidrs.memory().changed(&key, topic, "");
             }
         }
     }
@@ -107,7 +115,7 @@ impl RouteReports {
             event: Some((NOT_WRITTEN, text)),
             ..Report::default()
         };
-        self.0.report(&node.reference(), When::Changed, report);
+        self.cidrs.report(&node.reference(), When::Changed, report);
     }
 
     /// Reports what is wrong with the pod CIDRs of a node, once.
@@ -121,7 +129,7 @@ impl RouteReports {
             event: Some(("InvalidPodCIDR", text.clone())),
             ..Report::default()
         };
-        self.0.report(&node.reference(), When::Once, report);
+        self.cidrs.report(&node.reference(), When::Once, report);
     }
 
     /// Reports that another program gives nodes their pod CIDRs.
@@ -135,7 +143,7 @@ impl RouteReports {
             event: Some(("AnotherCIDRAllocator", text.clone())),
             ..Report::default()
         };
-        self.0.report(&node.reference(), When::Once, report);
+        self.cidrs.report(&node.reference(), When::Once, report);
     }
 
     /// Reports that the API server refuses the condition of a node.
@@ -147,7 +155,7 @@ impl RouteReports {
             line: format!("node {}: cannot write NetworkUnavailable, retrying: {error}", node.name),
             ..Report::default()
         };
-        self.0.report(&node.reference(), When::Changed, report);
+        self.routes.report(&node.reference(), When::Changed, report);
     }
 
     /// Reports how many changes are held; when it begins, when the number changes and every ten
@@ -157,14 +165,14 @@ impl RouteReports {
             ObjectRef { kind: "RouteTable", name: "routes".to_owned(), ..ObjectRef::default() };
         let state = if count == 0 { "none" } else { example };
         if count == 0 {
-            self.0.memory().changed(&table.key(), "held", state);
+            self.routes.memory().changed(&table.key(), "held", state);
             return;
         }
         let line = format!(
             "{count} changes of routes are held, first: {example}; annotation quartet.dev/approved-selector of the Lease approves them"
         );
         let report = Report { topic: "held", state, warning: true, line, ..Report::default() };
-        self.0.report(&table, When::Changed, report);
+        self.routes.report(&table, When::Changed, report);
     }
 }
 

@@ -7,7 +7,9 @@ use std::{
 };
 
 use ccm_base::{At, Backoff, RetryClass};
-use ccm_cloud::{AppliedChange, CloudError, RouteChange, RouteTable, RouteTarget, RouteTraits};
+use ccm_cloud::{
+    AppliedChange, CloudError, Route, RouteChange, RouteTable, RouteTarget, RouteTraits,
+};
 use ccm_objects::Shared as Name;
 use ipnet::IpNet;
 
@@ -25,6 +27,10 @@ const LIST_RETRY: Backoff =
 /// The wait before a list because of an unexpected answer: others may follow. The change is tried
 /// again after the list.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The wait before a list because others have changed the table, after the first such list: nodes
+/// wait for it.
+const CONFLICTS: Backoff =
+    Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
 
 /// A call to the cloud.
 #[derive(Debug)]
@@ -53,6 +59,15 @@ pub(crate) struct State {
     shown_soon: BTreeSet<IpNet>,
     /// When to list.
     list_at: At,
+    /// When to list because of an answer.
+    look_at: Option<At>,
+    /// Whether others have changed the table since the last list began, so that its version is of
+    /// no use; and how many lists in a row have begun because of that, without a change since.
+    is_stale: bool,
+    conflicts: u32,
+    /// Routes of nodes that were refused because of that, with what was there. They follow the
+    /// list at once: if others write all the time, a later call is refused again.
+    refused: Vec<(Planned, Vec<Route>)>,
     failed_lists: u32,
     is_asking: bool,
     /// The routes of each node with pod CIDRs, as of the last plan and the answers since.
@@ -72,6 +87,10 @@ impl State {
             doubted: BTreeSet::new(),
             shown_soon: BTreeSet::new(),
             list_at: now,
+            look_at: None,
+            is_stale: false,
+            conflicts: 0,
+            refused: Vec::new(),
             failed_lists: 0,
             is_asking: false,
             nodes: HashMap::new(),
@@ -81,9 +100,11 @@ impl State {
 
     /// The list that is due, if one is.
     pub(crate) fn list(&mut self, now: At) -> Option<Job> {
-        if self.changed_since.is_some() || now < self.list_at {
+        if self.next_list().is_none_or(|due| now < due) {
             return None;
         }
+        self.look_at = None;
+        self.conflicts += u32::from(self.is_stale);
         self.changed_since = Some(Vec::new());
         self.read_at = now;
         self.shown_soon.append(&mut self.doubted);
@@ -92,7 +113,8 @@ impl State {
 
     /// When the next list is due; `None` while one is under way.
     pub(crate) fn next_list(&self) -> Option<At> {
-        self.changed_since.is_none().then_some(self.list_at)
+        let due = self.look_at.map_or(self.list_at, |look| look.min(self.list_at));
+        self.changed_since.is_none().then_some(due)
     }
 
     /// A list has ended. Returns whether it was the first one that succeeded.
@@ -114,6 +136,8 @@ impl State {
                 self.failed_lists = 0;
                 self.shown_soon.clear();
                 self.list_at = now + period;
+                // Unless that was seen after the list had begun.
+                self.is_stale &= self.look_at.is_some();
                 self.table.replace(table).is_none()
             }
             Err(error) => {
@@ -161,11 +185,14 @@ impl State {
         let mut jobs = Vec::new();
         // A second call would be decided on a version that the first one changes.
         let calls = match traits.compares_version {
-            true if self.planner.has_calls() => 0,
+            true if self.planner.has_calls() || self.is_stale => 0,
             true => 1,
             false => room,
         };
         let due: Vec<Planned> = plan.due().cloned().collect();
+        if calls > 0 {
+            self.refused.clear();
+        }
         for batch in due.chunks(traits.max_batch.max(1)).take(calls) {
             for planned in batch {
                 self.planner.sent(planned);
@@ -175,6 +202,24 @@ impl State {
             jobs.push(Job::Apply { batch: batch.to_vec(), base });
         }
         jobs
+    }
+
+    /// The call that repeats what was refused only because others have changed other routes, right
+    /// after the list that shows it.
+    pub(crate) fn repeated(&mut self, traits: &RouteTraits) -> Option<Job> {
+        if self.is_stale || self.planner.has_calls() {
+            return None;
+        }
+        let table = self.table.as_ref()?;
+        let mut batch = std::mem::take(&mut self.refused);
+        batch.retain(|(planned, seen)| table.to(planned.change.destination()) == seen.as_slice());
+        batch.truncate(traits.max_batch.max(1));
+        let batch: Vec<Planned> = batch.into_iter().map(|(planned, _)| planned).collect();
+        for planned in &batch {
+            self.planner.sent(planned);
+        }
+        let base = table.version.clone();
+        (!batch.is_empty()).then_some(Job::Apply { batch, base })
     }
 
     /// The cloud has answered about targets.
@@ -193,9 +238,20 @@ impl State {
             self.doubted.insert(planned.change.destination());
         }
         if self.planner.applied(now, planned, answer) {
-            self.list_at = self.list_at.min(now + LOOK_AGAIN);
+            let is_conflict = answer.as_ref().is_err_and(is_conflict);
+            let wait = match (is_conflict, self.conflicts) {
+                (false, _) => LOOK_AGAIN,
+                (true, 0) => Duration::ZERO,
+                (true, before) => CONFLICTS.after(before),
+            };
+            if is_conflict {
+                self.refuse(planned);
+            }
+            let due = now + wait;
+            self.look_at = Some(self.look_at.map_or(due, |look| look.min(due)));
         }
         if let Ok(applied) = answer {
+            self.conflicts = 0;
             if let Some(table) = &mut self.table {
                 table.apply(&planned.change, applied);
             }
@@ -222,6 +278,15 @@ impl State {
             }
         }
         routes.is_complete()
+    }
+
+    /// Others have changed the table. A route that needs no budget of the brake is repeated.
+    fn refuse(&mut self, planned: &Planned) {
+        self.is_stale = true;
+        if let (RouteChange::Create(_), Some(table)) = (&planned.change, &self.table) {
+            let seen = table.to(planned.change.destination()).to_vec();
+            self.refused.push((planned.clone(), seen));
+        }
     }
 
     /// Takes the states of the nodes over from a plan. Returns the nodes that have got all their

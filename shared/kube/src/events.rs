@@ -37,6 +37,8 @@ pub enum EventKind {
 /// A recorded event.
 #[derive(Clone, Debug)]
 struct Observed {
+    /// `None` for that of the writer.
+    component: Option<&'static str>,
     about: ObjectRef,
     kind: EventKind,
     reason: &'static str,
@@ -84,6 +86,7 @@ impl EventMetrics {
 pub struct EventRecorder {
     /// `None` for a recorder that drops everything.
     queue: Option<mpsc::Sender<Observed>>,
+    component: Option<&'static str>,
     metrics: EventMetrics,
 }
 
@@ -91,7 +94,7 @@ impl EventRecorder {
     /// A recorder that writes nothing and counts what it drops, for a program that only
     /// observes.
     pub fn muted(metrics: EventMetrics) -> Self {
-        Self { queue: None, metrics }
+        Self { queue: None, component: None, metrics }
     }
 
     /// A recorder for this component (`source.component`), and the writer that must run for it.
@@ -102,7 +105,13 @@ impl EventRecorder {
     ) -> (Self, EventWriter) {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let writer = EventWriter::new(client, component, waiting, metrics.clone());
-        (Self { queue: Some(queue), metrics }, writer)
+        (Self { queue: Some(queue), component: None, metrics }, writer)
+    }
+
+    /// The same recorder for another component of the program.
+    #[must_use]
+    pub fn of(&self, component: &'static str) -> Self {
+        Self { component: Some(component), ..self.clone() }
     }
 
     /// Records an event. If the queue is full, the event is dropped and counted.
@@ -118,7 +127,8 @@ impl EventRecorder {
         tracing::debug!(object = about.kind, name = about.name, reason, text = message, "event");
         let Some(queue) = &self.queue else { return self.metrics.dropped(Dropped::Observing) };
         let at = ccm_base::clock::wall();
-        let observed = Observed { about: about.clone(), kind, reason, message, at };
+        let (component, about) = (self.component, about.clone());
+        let observed = Observed { component, about, kind, reason, message, at };
         match queue.try_send(observed) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => self.metrics.dropped(Dropped::QueueFull),

@@ -91,6 +91,7 @@ impl Cidrs {
 
     fn stop(&self, node: &Node, rival: &Rival) {
         self.metrics.stop();
+        self.runs(false);
         self.reports.rival(node, rival);
     }
 

@@ -7,7 +7,7 @@ use std::{
 
 use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{Counter, Family, Gauge, Histogram, Text, computed, metrics};
-use ccm_runtime::metrics::Metrics;
+use ccm_runtime::{metrics::Metrics, programs::NODE_IPAM};
 
 use super::Cidrs;
 use crate::ipam::{Config, Usage};
@@ -105,6 +105,7 @@ pub(super) fn collect(metrics: &Metrics, cidrs: &Arc<Cidrs>) {
 /// One series each, for the metrics reference.
 pub(crate) fn specimens(metrics: &Metrics) {
     CidrMetrics::new(metrics).specimens();
+    metrics.set_running(NODE_IPAM.name, false);
     metrics.collect(NODES.collector(|| vec![(Vec::new(), Nodes::default())]));
     metrics.collect(SETS.collector(|| {
         let cluster = "10.244.0.0/16".parse();

@@ -11,12 +11,13 @@ use super::{
     Cause, Counts, Held, Lack, NodeRoutes, Plan, Planned, Planner, View,
     cases::Finding,
     failures::Failure,
+    target_of,
     targets::{Targets, is_target},
     wanted::{NodeView, is_inside},
 };
 
-/// How many targets that exist are asked about together with unknown ones.
-const WITNESSES: usize = 3;
+/// How many targets of nodes are asked about together with unknown ones, at most.
+const WITNESSES: usize = 5;
 
 /// Whose a route is.
 enum Whose {
@@ -42,6 +43,8 @@ struct Left {
 /// A deletion that the brake decides about.
 struct Loss {
     planned: Planned,
+    /// The node that waits for it.
+    place: Option<usize>,
     was_marked: bool,
     labels: BTreeMap<Shared, Shared>,
 }
@@ -59,7 +62,8 @@ pub(super) struct Decider<'a> {
     losses: Vec<Loss>,
     lacks: HashMap<usize, NodeRoutes>,
     unknown: BTreeSet<RouteTarget>,
-    witnesses: Vec<RouteTarget>,
+    /// The routes that are as wanted.
+    right: Vec<&'a Route>,
     next: Option<At>,
 }
 
@@ -81,7 +85,7 @@ impl<'a> Decider<'a> {
             losses: Vec::new(),
             lacks: HashMap::new(),
             unknown: BTreeSet::new(),
-            witnesses: Vec::new(),
+            right: Vec::new(),
             next: None,
         }
     }
@@ -128,12 +132,34 @@ impl<'a> Decider<'a> {
             return;
         }
         if let Some(obstacle) = obstacle {
+            if obstacle.has_failed {
+                self.leave(&node.node.name, others);
+            }
             return self.lack(destination, place, obstacle);
         }
         if let Some(problem) = node.lacks(destination, self.view.traits) {
             return self.lack(destination, place, Lack::pending(problem.to_string()));
         }
         self.make(destination, place, others);
+    }
+
+    /// A foreign route keeps a node from its own. One of ours beside it goes if its target was
+    /// that of another node that is gone, since another machine may get that address.
+    fn leave(&mut self, name: &Shared, others: Vec<(&Route, Option<Left>)>) {
+        let gone = others.into_iter().find_map(|(route, left)| {
+            Some((route, left.filter(|left| left.node.as_ref() != Some(name))?))
+        });
+        if let Some((route, left)) = gone {
+            self.delete(route, left);
+        }
+    }
+
+    /// Plans a deletion, if the brake allows it.
+    fn delete(&mut self, route: &Route, left: Left) {
+        let Left { why, was_marked, labels, .. } = left;
+        let change = RouteChange::Delete(route.clone());
+        let planned = Planned { change, node: None, why, held: None };
+        self.losses.push(Loss { planned, place: None, was_marked, labels });
     }
 
     /// Makes the route of a node.
@@ -158,7 +184,7 @@ impl<'a> Decider<'a> {
             Some(left) => {
                 let planned = Planned { change, node: Some(name), why, held: None };
                 let (was_marked, labels) = (left.was_marked, left.labels);
-                self.losses.push(Loss { planned, was_marked, labels });
+                self.losses.push(Loss { planned, place: Some(place), was_marked, labels });
                 self.lack(destination, place, Lack::pending(pending));
             }
             None => {
@@ -192,14 +218,19 @@ impl<'a> Decider<'a> {
             loss.get_or_insert((route, left));
         }
         if let Some((route, left)) = loss.filter(|_| !is_in_flight) {
-            let change = RouteChange::Delete(route.clone());
-            let planned = Planned { change, node: None, why: left.why, held: None };
-            self.losses.push(Loss { planned, was_marked: left.was_marked, labels: left.labels });
+            self.delete(route, left);
+        }
+    }
+
+    /// A destination that is a pod CIDR with a problem: what is there stays, and is counted.
+    pub(super) fn disputed(&mut self, destination: IpNet) {
+        for route in self.view.table.to(destination) {
+            self.whose(route);
         }
     }
 
     /// The node's route is there.
-    fn there(&mut self, place: usize, route: &Route) {
+    fn there(&mut self, place: usize, route: &'a Route) {
         if let Some(defect) = &route.defect {
             self.counts.defective += 1;
             // Some clouds take their time for a route.
@@ -210,8 +241,8 @@ impl<'a> Decider<'a> {
                 let name = Shared::clone(&node.node.name);
                 self.push(change, Some(name), format!("it carries no traffic: {defect}"));
             }
-        } else if self.witnesses.len() < WITNESSES {
-            self.witnesses.extend(route.target.clone());
+        } else {
+            self.right.push(route);
         }
     }
 
@@ -349,13 +380,13 @@ impl<'a> Decider<'a> {
             }
         }
         plan.changes = self.changes;
-        plan.witnesses = self.witnesses;
+        plan.witnesses = witnesses(&self.right, self.planner.questions);
         plan.counts = self.counts;
         plan.next = self.next;
         self.unknown
     }
 
-    fn lose(&mut self, Loss { planned, was_marked, labels }: Loss) {
+    fn lose(&mut self, Loss { planned, place, was_marked, labels }: Loss) {
         let destination = planned.change.destination();
         let is_approved =
             self.view.approval.is_some_and(|approval| approval.covers(self.now, &labels));
@@ -380,16 +411,31 @@ impl<'a> Decider<'a> {
             if let ccm_controller::brake::Hold::Budget { until: Some(until) } = hold {
                 self.next = Some(self.next.map_or(until, |next| next.min(until)));
             }
+            if let (RouteChange::Replace { old, .. }, Some(place)) = (&change, place) {
+                let lack = format!(
+                    "the route of {destination} stays at {}, held by --route-loss: {hold}",
+                    target_of(old)
+                );
+                self.lack(destination, place, Lack::failed(lack));
+            }
             let held = Some(Held::Brake(hold));
             self.changes.push(Planned { change, node, why, held });
             return;
         }
-        self.push(change, node, why);
+        if let (Some(lack), Some(place)) = (self.push(change, node, why), place) {
+            self.lack(destination, place, lack);
+        }
     }
 }
 
-fn target_of(route: &Route) -> String {
-    route.target.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string)
+/// Some of the targets of these routes, from all parts of the table; others with each question.
+fn witnesses(right: &[&Route], questions: usize) -> Vec<RouteTarget> {
+    let step = right.len().div_ceil(WITNESSES).max(1);
+    let mut targets: Vec<RouteTarget> = Vec::with_capacity(WITNESSES);
+    for target in right.iter().skip(questions % step).step_by(step) {
+        targets.extend(target.target.clone().filter(|target| !targets.contains(target)));
+    }
+    targets
 }
 
 fn foreign(route: &Route) -> String {

@@ -50,7 +50,8 @@ impl Failures {
     /// Records a failure.
     pub fn add(&mut self, now: At, destination: IpNet, error: &CloudError) {
         let is_conflict = is_conflict(error);
-        let class = if is_conflict { RetryClass::RetryAfter(WAITS.first) } else { error.class() };
+        // It is forgotten with the next list, which comes earlier if the cloud answers.
+        let class = if is_conflict { RetryClass::Retry } else { error.class() };
         self.record(now, destination, class, error.to_string(), is_conflict);
     }
 

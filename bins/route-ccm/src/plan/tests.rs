@@ -8,6 +8,7 @@ use super::*;
 
 mod foreign;
 mod late;
+mod shown;
 
 fn at(seconds: u64) -> At {
     At(Duration::from_secs(1_000_000 + seconds))
@@ -208,7 +209,10 @@ fn swapped_targets_are_replaced_in_place() {
     let mut world = World::new(nodes, routes.clone());
     assert_eq!(
         world.settle(at(0)),
-        ["replace 10.120.1.0/24 to sim://i-2 by n1", "replace 10.120.2.0/24 to sim://i-1 by n2"]
+        [
+            "replace 10.120.1.0/24 of n1: sim://i-2 -> sim://i-1",
+            "replace 10.120.2.0/24 of n2: sim://i-1 -> sim://i-2"
+        ]
     );
     // With several targets the old one goes after the new one is there.
     let mut world = World::new(world.nodes, routes);
@@ -233,7 +237,7 @@ fn a_destination_has_one_change_at_a_time() {
     world.planner.applied(at(1), planned, &Ok(applied(planned)));
     world.table.apply(&planned.change, &applied(planned));
     world.nodes.push(node(2, &["10.120.1.0/24"]));
-    assert_eq!(world.due(at(1)), ["replace 10.120.1.0/24 to sim://i-1 by n2"]);
+    assert_eq!(world.due(at(1)), ["replace 10.120.1.0/24 of n2: sim://i-1 -> sim://i-2"]);
 }
 
 #[test]
@@ -340,7 +344,10 @@ fn a_full_table_holds_creations_and_nothing_else() {
     world.table.room = Some(1);
     let plan = world.plan(at(0));
     let due: Vec<String> = plan.due().map(words).collect();
-    assert_eq!(due, ["create 10.120.1.0/24 to n1", "replace 10.120.3.0/24 to sim://i-2 by n3"]);
+    assert_eq!(
+        due,
+        ["create 10.120.1.0/24 to n1", "replace 10.120.3.0/24 of n3: sim://i-2 -> sim://i-3"]
+    );
     assert!(why(&plan, "n2").0.contains("no room"));
     world.settle(at(0));
     assert_eq!(world.table.room, Some(0));
@@ -422,7 +429,7 @@ fn what_is_wrong_with_a_node_is_said_and_affects_no_other() {
         node(6, &["10.120.6.0/24", "fd01::/64"]),
         NodeView { id: None, ..node(7, &["10.120.7.0/24"]) },
     ];
-    let kept = vec![route("10.99.0.0/24", instance(4))];
+    let kept = vec![route("10.99.0.0/24", instance(1))];
     let mut world = World::new(nodes, kept);
     assert_eq!(world.settle(at(0)), ["create 10.120.1.0/24 to n1", "create 10.120.6.0/24 to n6"]);
     let plan = world.plan(at(1));

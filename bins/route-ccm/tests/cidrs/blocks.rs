@@ -126,6 +126,9 @@ async fn a_strange_node_is_reported_and_the_others_go_on() {
     leader.shows("ccm_ipam_stopped", 0.0);
 }
 
+/// The metric of upstream's controller, in its own name.
+const RUNNING: &str = "running_managed_controllers{name=\"node-ipam-controller\",manager=\"cloud-controller-manager\"}";
+
 /// W12.
 #[tokio::test(start_paused = true)]
 async fn another_allocator_stops_ours_for_good() {
@@ -133,6 +136,7 @@ async fn another_allocator_stops_ours_for_good() {
     let leader = world.lead(&LARGE).await;
     let nodes = world.add_many(0..3);
     world.assigned(&nodes).await;
+    leader.shows(RUNNING, 1.0);
     let forbidden = Action::Status { code: 403, retry_after: None };
     world.api.faults().add(World::fault(forbidden));
     let theirs = world.add(3);
@@ -146,9 +150,13 @@ async fn another_allocator_stops_ours_for_good() {
         (String::new(), "10.64.200.0/24".into())
     );
     leader.shows("ccm_ipam_stopped", 1.0);
+    leader.shows(RUNNING, 0.0);
     let Verdict::Failed(why) = leader.health("pod-cidrs") else { panic!("not failed") };
     assert!(why.contains("node-00003") && why.contains("--allocate-node-cidrs"), "{why}");
     assert_eq!(world.count_events(&theirs, "AnotherCIDRAllocator"), 1);
+    let events = world.api.list("events").into_iter();
+    let components: Vec<_> = events.map(|event| event["source"]["component"].clone()).collect();
+    assert!(components.iter().all(|one| one == "cidrAllocator"), "{components:?}");
     // Routes go on.
     assert_eq!(world.cloud.router().len(), 4);
     leader.shows("ccm_ipam_nodes_without_pod_cidrs", 1.0);

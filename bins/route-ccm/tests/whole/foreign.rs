@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{ClusterId, Owner};
+use ccm_cloud::{CloudError, ClusterId, ErrorKind, Owner};
 use ccm_sim::{
     cloud::{
         Operation, SimCloud,
         routes::{RouteWriteKind, SimRoute},
     },
-    faults::{Effect, Fault},
+    faults::{Effect, Fault, Trouble},
 };
-use tokio::time::sleep;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use crate::world::{World, address, cidr, foreign, instance, name, net, node};
 
@@ -98,6 +101,81 @@ async fn a_cloud_that_denies_our_nodes_proves_nothing() {
         let calls = cloud.calls().routes.find_targets;
         assert!(calls <= 65, "{effect:?}: {calls} questions in an hour");
     }
+}
+
+/// Others write the table, so that what was decided on it is refused: it is listed at once.
+#[tokio::test(start_paused = true)]
+async fn a_write_of_others_delays_no_node() {
+    let cloud = SimCloud::new();
+    cloud.router().configure(|settings| settings.traits.compares_version = true);
+    let slow = Effect::LatencyBetween(Duration::from_millis(300), Duration::from_millis(300));
+    cloud.faults().add(Fault::new(slow).on(Operation::ListRoutes));
+    let world = World::start(&cloud, "c-1", &[]).await;
+    world.add_nodes([0]);
+    world.reachable([0]).await;
+    sleep(Duration::from_mins(1)).await;
+    for number in 1..6 {
+        cloud.router().add(foreign(&format!("10.244.{}.0/24", 200 + number), "10.9.9.9"));
+        let (start, before) = (Instant::now(), cloud.calls().routes);
+        world.add_nodes([number]);
+        world.reachable([number]).await;
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        let after = cloud.calls().routes;
+        assert_eq!((after.apply - before.apply, after.list - before.list), (2, 1));
+        assert_eq!(world.writes_to(&name(number)), 1);
+        assert_eq!(world.events(&name(number)), [""; 0]);
+        sleep(Duration::from_mins(1)).await;
+    }
+}
+
+/// Others write the table all the time.
+#[tokio::test(start_paused = true)]
+async fn many_writes_of_others_keep_no_node_waiting() {
+    let cloud = SimCloud::new();
+    cloud.router().configure(|settings| settings.traits.compares_version = true);
+    let slow = Effect::LatencyBetween(Duration::from_millis(10), Duration::from_millis(30));
+    cloud.faults().add(Fault::new(slow));
+    let world = World::start(&cloud, "c-1", &[]).await;
+    world.add_nodes([0]);
+    world.reachable([0]).await;
+    let theirs = cloud.clone();
+    let mut others = JoinSet::new();
+    others.spawn(async move {
+        for number in 0..1000 {
+            let destination = format!("10.{}.{}.0/24", 10 + number / 250, number % 250);
+            theirs.router().add(foreign(&destination, "10.9.9.9"));
+            sleep(Duration::from_millis(150)).await;
+        }
+    });
+    let start = Instant::now();
+    world.add_nodes(1..20);
+    world.reachable(1..20).await;
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    for number in 1..20 {
+        assert_eq!(world.writes_to(&name(number)), 1, "{number}");
+    }
+}
+
+/// A table that others write all the time is not listed all the time.
+#[tokio::test(start_paused = true)]
+async fn a_table_that_is_always_busy_is_listed_with_back_off() {
+    let cloud = SimCloud::new();
+    cloud.router().configure(|settings| settings.traits.compares_version = true);
+    let world = World::start(&cloud, "c-1", &[]).await;
+    world.add_nodes([0]);
+    world.reachable([0]).await;
+    let busy = CloudError::new(ErrorKind::Busy, "the table is being changed");
+    let fault = Effect::Routes(vec![name(1)], Trouble::Fail(busy));
+    let fault = cloud.faults().add(Fault::new(fault).on(Operation::ApplyRoutes));
+    let before = cloud.calls().routes;
+    world.add_nodes([1]);
+    sleep(Duration::from_hours(1)).await;
+    let after = cloud.calls().routes;
+    let (applies, lists) = (after.apply - before.apply, after.list - before.list);
+    assert!((60..=150).contains(&applies) && lists <= 160, "{applies} calls, {lists} lists");
+    cloud.faults().remove(fault);
+    sleep(Duration::from_mins(1)).await;
+    world.reachable([1]).await;
 }
 
 /// Two clusters write the same table, and the cloud refuses what was decided on an older version.

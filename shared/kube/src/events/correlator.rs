@@ -85,7 +85,7 @@ impl Correlator {
         // The resource version is ignored: the object is the same.
         let about = &event.about;
         let object = (about.api_version, about.kind, &about.namespace, &about.name, &about.uid);
-        let similar = (object, event.kind, event.reason);
+        let similar = (event.component, object, event.kind, event.reason);
         let combined = self.combine(self.hasher.hash_one(similar), &event.message, now);
         let (message, key) = if combined {
             let message = format!("(combined from similar events): {}", event.message);

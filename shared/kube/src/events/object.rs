@@ -21,6 +21,7 @@ pub(super) fn namespace(about: &ObjectRef) -> &str {
 /// The whole event, to be created.
 pub(super) fn event(component: &str, event: &Observed, occurrence: &Occurrence) -> Event {
     let about = &event.about;
+    let component = event.component.unwrap_or(component);
     Event {
         metadata: ObjectMeta {
             name: Some(occurrence.name.clone()),

@@ -44,6 +44,24 @@ async fn a_first_event_is_created_and_the_same_one_counted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_part_of_a_program_may_be_a_component_of_its_own() {
+    let bench = Bench::start();
+    let part = bench.recorder.of("another-component");
+    for recorder in [&part, &bench.recorder, &part] {
+        recorder.record(&about("node-1"), EventKind::Warning, "Full", "no room");
+    }
+    bench.a_moment().await;
+    let requests = bench.server.requests();
+    let [first, second, third] = requests.try_into().unwrap();
+    let component = |(_, event): &(String, serde_json::Value)| {
+        (event["source"]["component"].clone(), event["reportingComponent"].clone())
+    };
+    assert_eq!(component(&first), ("another-component".into(), "another-component".into()));
+    assert_eq!(component(&second), ("the-component".into(), "the-component".into()));
+    assert_eq!((third.0.starts_with("PATCH"), &third.1["count"]), (true, &2.into()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_event_lives_beside_its_object() {
     let bench = Bench::start();
     let lease = ObjectRef {

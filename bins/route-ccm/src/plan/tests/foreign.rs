@@ -81,7 +81,7 @@ fn a_foreign_route_in_the_way_is_a_clear_failure() {
     // Once the target is proven to be gone, the route is replaced.
     world.planner.answered(at(600), vec![(other.clone(), Ok(gone()))], &[]);
     world.planner.answered(at(660), vec![(other, Ok(gone()))], &[]);
-    assert_eq!(world.due(at(660)), ["replace 10.120.1.0/24 to 10.9.9.9 by n1"]);
+    assert_eq!(world.due(at(660)), ["replace 10.120.1.0/24 of n1: 10.9.9.9 -> 10.0.0.1"]);
 }
 
 #[test]
@@ -94,4 +94,108 @@ fn recorded_routes_are_ours_wherever_they_lie() {
         world.settle(at(0)),
         ["delete 10.7.9.0/24 to sim://i-9", "delete 10.120.9.0/24 to sim://i-9"]
     );
+}
+
+/// Nodes 1 to this one with their routes, and a route to an unknown target.
+fn with_unknown(last: u8) -> (World, RouteTarget) {
+    let other = RouteTarget::Address("10.9.9.9".parse().expect("an address"));
+    let cidr = |number: u8| format!("10.120.{number}.0/24");
+    let nodes = (1..=last).map(|number| node(number, &[&cidr(number)])).collect();
+    let mut routes: Vec<Route> =
+        (1..=last).map(|number| route(&cidr(number), instance(number))).collect();
+    routes.push(route("10.120.200.0/24", other.clone()));
+    (World::new(nodes, routes), other)
+}
+
+/// Asks once; the instances of these nodes and the unknown target are gone.
+fn ask(world: &mut World, now: At, dead: impl Fn(u8) -> bool) -> Option<RouteTarget> {
+    let plan = world.plan(now);
+    let numbers: Vec<RouteTarget> = (1..=60).filter(|number| dead(*number)).map(instance).collect();
+    let state = |target: &RouteTarget| match numbers.contains(target) {
+        true => gone(),
+        false => TargetState::Exists,
+    };
+    let mut answers: Vec<_> =
+        plan.witnesses.iter().map(|target| (target.clone(), Ok(state(target)))).collect();
+    answers.extend(plan.questions.iter().map(|target| (target.clone(), Ok(gone()))));
+    world.planner.answered(now, answers, &plan.witnesses)
+}
+
+#[test]
+fn a_node_without_its_instance_does_not_stop_the_proofs() {
+    for nodes in [2, 3, 12] {
+        let (mut world, other) = with_unknown(nodes);
+        assert_eq!(ask(&mut world, at(0), |number| number == 1), None, "{nodes}");
+        assert_eq!(ask(&mut world, at(60), |number| number == 1), None, "{nodes}");
+        assert_eq!(world.due(at(61)), [format!("delete 10.120.200.0/24 to {other}")], "{nodes}");
+    }
+}
+
+#[test]
+fn most_witnesses_have_to_exist() {
+    let (mut world, _) = with_unknown(1);
+    assert!(ask(&mut world, at(0), |_| true).is_some(), "the only one");
+    let (mut world, _) = with_unknown(60);
+    for minute in 0..30 {
+        // An answer with a third of what exists.
+        let denied = ask(&mut world, at(60 * minute), |number| number % 3 != 0);
+        if denied.is_none() {
+            assert_eq!(world.due(at(60 * minute + 1)), NOTHING, "{minute}");
+        }
+    }
+}
+
+#[test]
+fn other_witnesses_are_asked_next_time() {
+    // Most nodes at the beginning of the table are without their instance.
+    let (mut world, _) = with_unknown(60);
+    let mut asked = BTreeSet::new();
+    for minute in 0..20 {
+        let plan = world.plan(at(60 * minute));
+        asked.extend(plan.witnesses.clone());
+        ask(&mut world, at(60 * minute), |_| true);
+    }
+    assert!(asked.len() >= 40, "{} of 60 nodes", asked.len());
+}
+
+#[test]
+fn answers_without_any_about_witnesses_prove_nothing() {
+    let (mut world, other) = with_unknown(3);
+    for time in [0, 60, 120] {
+        let plan = world.plan(at(time));
+        let mut answers = vec![(other.clone(), Ok(gone()))];
+        let error = CloudError::new(ErrorKind::Unavailable, "down");
+        answers.extend(plan.witnesses.iter().map(|one| (one.clone(), Err(error.clone()))));
+        world.planner.answered(at(time), answers, &plan.witnesses);
+    }
+    assert_eq!(world.due(at(180)), NOTHING);
+}
+
+#[test]
+fn ours_to_a_gone_target_goes_though_a_foreign_one_stays() {
+    let other = RouteTarget::Address("10.9.9.9".parse().expect("an address"));
+    let routes = vec![route("10.120.1.0/24", instance(9)), route("10.120.1.0/24", other.clone())];
+    let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], routes);
+    world.traits.several_targets = true;
+    world.former.gone(&node(9, &["10.120.1.0/24"]), false);
+    assert_eq!(world.due(at(0)), NOTHING, "the other target may be gone as well");
+    world.planner.answered(at(0), vec![(other.clone(), Ok(TargetState::Exists))], &[]);
+    assert_eq!(world.settle(at(1)), ["delete 10.120.1.0/24 to sim://i-9"]);
+    assert_eq!(world.table.to(net("10.120.1.0/24")), [route("10.120.1.0/24", other)]);
+    assert!(why(&world.plan(at(2)), "n1").0.contains("of somebody else"));
+}
+
+#[test]
+fn ours_to_an_old_address_of_the_node_stays_beside_a_foreign_one() {
+    let (hop, other) =
+        (RouteTarget::Address([10, 0, 1, 1].into()), RouteTarget::Address([10, 9, 9, 9].into()));
+    let routes = vec![route("10.120.1.0/24", hop), route("10.120.1.0/24", other.clone())];
+    let after = node(1, &["10.120.1.0/24"]);
+    let mut world = World::new(vec![after.clone()], routes);
+    world.traits.several_targets = true;
+    let mut before = Node::clone(&after.node);
+    before.addresses = vec![Address::new("InternalIP", "10.0.1.1")];
+    world.former.changed(&NodeView { node: Arc::new(before), id: after.id.clone() }, &after);
+    world.planner.answered(at(0), vec![(other, Ok(TargetState::Exists))], &[]);
+    assert_eq!(world.due(at(1)), NOTHING, "it may be the only one that still works");
 }

@@ -39,7 +39,8 @@ fn event(name: &str, message: &str) -> Observed {
         ..ObjectRef::default()
     };
     let at = Timestamp::UNIX_EPOCH;
-    Observed { about, kind: EventKind::Normal, reason: "Synced", message: message.to_owned(), at }
+    let (kind, message) = (EventKind::Normal, message.to_owned());
+    Observed { component: None, about, kind, reason: "Synced", message, at }
 }
 
 fn numbered(number: u64) -> Observed {
@@ -133,6 +134,7 @@ fn only_events_of_one_object_kind_and_reason_are_similar() {
         about(|about| about.api_version = "v2"),
         Observed { kind: EventKind::Warning, ..tenth.clone() },
         Observed { reason: "Other", ..tenth.clone() },
+        Observed { component: Some("another"), ..tenth.clone() },
     ] {
         bench.check(&other, 10, Some((1, "message 10")));
     }
