@@ -110,7 +110,7 @@ impl Lanes {
             .filter_map(std::future::ready)
             .collect()
             .await;
-        self.call(lane, due).await;
+        Box::pin(self.call(lane, due)).await;
     }
 
     /// Plans a Service and makes its writes to the API server, until a call to the cloud is due or
@@ -135,7 +135,7 @@ impl Lanes {
             let balancers = match self.handles.load_balancers() {
                 Ok(balancers) => balancers,
                 Err(error) => {
-                    self.without_load_balancers(lane, &service, &error).await;
+                    Box::pin(self.without_load_balancers(lane, &service, &error)).await;
                     return None;
                 }
             };
