@@ -176,8 +176,8 @@ mod tests {
         At::default() + Duration::from_secs(seconds)
     }
 
-    fn written(seconds: u64) -> Option<Written> {
-        Some(Written::after(None, &[], at(seconds)))
+    fn written_at(seconds: u64) -> Written {
+        Written::after(None, &[], at(seconds))
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
         let wish = wished(Reason::Serving);
         assert!(difference(&serving, &wish, None, at(0)).is_empty());
         let moved = Wished { ingress: Some(vec![ServiceIngress::default()]), ..wish };
-        let change = difference(&serving, &moved, written(0), at(1));
+        let change = difference(&serving, &moved, Some(written_at(0)), at(1));
         assert_eq!(change.conditions.len(), 1, "{change:?}");
         assert!(!change.conditions[0].moves);
     }
@@ -194,14 +194,14 @@ mod tests {
     #[test]
     fn a_condition_is_rewritten_when_its_reason_changes_but_not_often() {
         let throttled = service(Some(Reason::Throttled));
-        for (wish, last, now, writes) in [
+        for (wish, before, now, writes) in [
             (Reason::Throttled, None, 0, false),
             (Reason::Conflict, None, 0, true),
-            (Reason::Conflict, written(100), 129, false),
-            (Reason::Conflict, written(100), 130, true),
+            (Reason::Conflict, Some(written_at(100)), 129, false),
+            (Reason::Conflict, Some(written_at(100)), 130, true),
         ] {
-            let change = difference(&throttled, &wished(wish), last, at(now));
-            assert_eq!(!change.is_empty(), writes, "{wish:?} {last:?} {now}");
+            let change = difference(&throttled, &wished(wish), before, at(now));
+            assert_eq!(!change.is_empty(), writes, "{wish:?} {before:?} {now}");
             assert!(change.conditions.iter().all(|condition| !condition.moves));
         }
         let change = difference(&throttled, &wished(Reason::Provisioned), None, at(0));
@@ -234,11 +234,16 @@ mod tests {
     fn a_status_changes_at_most_once_in_half_a_minute() {
         let throttled = service(Some(Reason::Throttled));
         for (now, writes) in [(129, false), (130, true)] {
-            let wish = wished(Reason::Provisioned);
-            let change = difference(&throttled, &wish, written(100), at(now));
+            let change = difference(
+                &throttled,
+                &wished(Reason::Provisioned),
+                Some(written_at(100)),
+                at(now),
+            );
             assert_eq!(change.conditions.iter().any(|one| one.moves), writes, "{now}");
         }
-        let fresh = difference(&service(None), &wished(Reason::Serving), written(100), at(101));
+        let fresh =
+            difference(&service(None), &wished(Reason::Serving), Some(written_at(100)), at(101));
         assert_eq!(fresh.conditions.len(), 1, "the first time");
     }
 
@@ -259,7 +264,10 @@ mod tests {
             let other = Wished { conditions: vec![(reason, "n".to_owned())], ..Wished::default() };
             let change = difference(&service, &other, None, at(0));
             assert_eq!(!change.is_empty(), writes, "{reason:?}");
-            assert!(difference(&service, &other, written(0), at(29)).is_empty(), "{reason:?}");
+            assert!(
+                difference(&service, &other, Some(written_at(0)), at(29)).is_empty(),
+                "{reason:?}"
+            );
         }
     }
 
@@ -268,7 +276,7 @@ mod tests {
         let creating = service(Some(Reason::Creating));
         let ip = ServiceIngress { ip: Some("192.0.2.1".into()), ..ServiceIngress::default() };
         let wish = Wished { ingress: Some(vec![ip]), ..wished(Reason::Provisioned) };
-        let change = difference(&creating, &wish, written(0), at(1));
+        let change = difference(&creating, &wish, Some(written_at(0)), at(1));
         assert!(change.ingress.is_some() && change.conditions.len() == 1);
         let same = Wished { ingress: Some(Vec::new()), ..Wished::default() };
         assert!(difference(&creating, &same, None, at(0)).is_empty());

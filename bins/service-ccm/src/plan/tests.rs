@@ -480,16 +480,17 @@ fn members_that_differ_are_changed_and_nothing_else() {
 fn a_load_balancer_without_members_says_so() {
     let node = r#"[{"node": "a", "provider_id": null, "addresses": [], "labels": {}}]"#;
     let present = serde_json::from_str(node).expect("a member");
-    let none = Decision::default();
+    let empty = Decision::default();
     let reasons = |service: &Service, members: &Decision| {
         let plan = planned_with(service, &there(service), members, 100, |_| {});
         let Plan::Next(Step::Write(change)) = plan else { panic!("{plan:?}") };
         change.conditions.iter().map(|one| one.reason).collect::<Vec<_>>()
     };
     let mut service = service();
-    let with_node = Decision { members: Members { present, ..Members::default() }, ..none.clone() };
+    let with_node =
+        Decision { members: Members { present, ..Members::default() }, ..empty.clone() };
     assert_eq!(reasons(&service, &with_node), [Reason::Serving, Reason::Provisioned]);
-    assert_eq!(reasons(&service, &none), [Reason::NoMembers, Reason::Provisioned]);
+    assert_eq!(reasons(&service, &empty), [Reason::NoMembers, Reason::Provisioned]);
     service.details.as_mut().expect("details").ports[0].node_port = None;
     assert_eq!(reasons(&service, &with_node), [Reason::NoMembers, Reason::PartlyProvisioned]);
 }
