@@ -14,6 +14,7 @@ mod writes;
 
 use std::{sync::Arc, time::Duration};
 
+use ccm_cloud::{CloudError, ErrorKind};
 use ccm_controller::{
     queue::{BatchWindow, BatchWindowConfig, Priority, WorkQueue},
     workers,
@@ -26,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     observe::{Handles, Planned},
-    plan::{Plan, Step, members::Decision},
+    plan::{CallKind, Plan, Step, members::Decision, not_offered},
 };
 
 /// The number of lanes for Services whose last call did not return in time.
@@ -135,7 +136,7 @@ impl Lanes {
             let balancers = match self.handles.load_balancers() {
                 Ok(balancers) => balancers,
                 Err(error) => {
-                    self.queue(lane).retry_as(Name::clone(name), error.class());
+                    Box::pin(self.without_load_balancers(lane, &service, &error)).await;
                     return None;
                 }
             };
@@ -180,6 +181,27 @@ impl Lanes {
         // Others change this Service as fast as this program does.
         self.queue(lane).retry(Name::clone(name));
         None
+    }
+
+    /// The provider offers no load balancers, or it is not known whether it does. The Service is
+    /// looked at again later; if it is served, it says so.
+    async fn without_load_balancers(&self, lane: Lane, service: &Service, error: &CloudError) {
+        let queue = self.queue(lane);
+        let pace = queue.retry_as(Name::clone(&service.key), error.class());
+        if error.kind != ErrorKind::Unsupported || self.handles.plans.is_observing() {
+            return;
+        }
+        let written = self.handles.balancers.with(service, |entry| entry.state.condition_written);
+        let (classes, now) =
+            (self.handles.settings.borrow().classes(), self.handles.timeline.now());
+        let change = not_offered(service, &classes, &error.message, written, now);
+        let Some(change) = change else { return };
+        let wants = service.is_load_balancer && !service.deleting;
+        let call = if wants { CallKind::Ensure } else { CallKind::Delete };
+        self.handles.reports.failed(service, call, &Decision::default(), error, pace);
+        if !change.is_empty() {
+            self.write(lane, service, &Step::Write(change)).await;
+        }
     }
 
     /// What an observer does instead of this step.

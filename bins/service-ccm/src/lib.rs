@@ -138,6 +138,7 @@ impl Program for ServiceCcm {
         tasks.spawn("nodes", Arc::clone(&self.nodes).run(token.clone()));
         Lanes::new(handles, Writer::new(context, &handles.services)).start(tasks);
         self.intake.start_leading();
+        tasks.spawn("settings", Arc::clone(&self.intake).follow_settings(token.clone()));
         self.listed.pass("not listed yet");
         tasks.spawn("poll", poll::run(handles.clone(), token.clone()));
         let annotations = context.leadership.annotations().clone();

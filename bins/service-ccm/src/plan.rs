@@ -36,7 +36,8 @@ use ccm_objects::Service;
 use self::{
     front_end::Desired,
     members::Decision,
-    status::{DIGEST, ID, StatusChange, difference},
+    reason::Reason,
+    status::{DIGEST, ID, StatusChange, Wished, Written, difference},
 };
 pub use named::{named, of_adoption, of_name, to_adopt};
 pub use state::{CallKind, Failed, Known, Pending, State};
@@ -302,6 +303,26 @@ fn settled(view: View<'_>) -> Plan {
 pub fn status_change(view: View<'_>) -> StatusChange {
     let wished = wished::wished(view);
     difference(view.service, &wished, view.state.condition_written, view.now)
+}
+
+/// The change of the status of a Service while the provider offers no load balancers; None if this
+/// program has no part in it. Whether one of a class that is not served has a load balancer cannot
+/// be known then.
+pub fn not_offered(
+    service: &Service,
+    classes: &Classes,
+    why: &str,
+    written: Option<Written>,
+    now: At,
+) -> Option<StatusChange> {
+    let class = service.details.as_deref()?.class.as_deref();
+    let wants = service.is_load_balancer && !service.deleting;
+    if !classes.serves(class) || !(wants || service.has_finalizer) {
+        return None;
+    }
+    let reason = if wants { Reason::LoadBalancersNotOffered } else { Reason::DeletionFailed };
+    let wished = Wished { conditions: vec![(reason, why.to_owned())], ..Wished::default() };
+    Some(difference(service, &wished, written, now))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::{Lane, Lanes};
 use crate::plan::{
     Known, Step,
     reason::{PROVISIONING, Reason, SERVING},
-    status::{DIGEST, ID, NewCondition, StatusChange},
+    status::{DIGEST, ID, NewCondition, StatusChange, Written},
 };
 
 /// Delay after a conflict, so that the informer receives the other writer's change.
@@ -71,9 +71,11 @@ impl Lanes {
             }
             Step::Write(change) => {
                 if !change.conditions.is_empty() {
-                    self.handles
-                        .balancers
-                        .with(service, |entry| entry.state.condition_written = Some(now));
+                    self.handles.balancers.with(service, |entry| {
+                        let last = entry.state.condition_written;
+                        entry.state.condition_written =
+                            Some(Written::after(last, &change.conditions, now));
+                    });
                 }
                 change.ingress.as_ref().is_some_and(|ingress| !ingress.is_empty())
             }

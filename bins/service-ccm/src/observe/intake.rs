@@ -1,10 +1,14 @@
 //! Receives changes of Services and queues those that need work.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use ccm_controller::queue::Priority;
 use ccm_kube::store::Change;
 use ccm_objects::{Service, Shared as Name};
+use tokio_util::sync::CancellationToken;
 
 use super::Handles;
 
@@ -29,6 +33,26 @@ impl Intake {
                 self.handles.queue.add(Name::clone(&service.key), priority(&service));
             }
         }
+    }
+
+    /// Queues the Services that are served whenever settings change, until the token is cancelled:
+    /// classes, adoption and limits of members count from then on.
+    pub(crate) async fn follow_settings(self: Arc<Self>, token: CancellationToken) {
+        let mut settings = self.handles.settings.clone();
+        let work = async {
+            while settings.changed().await.is_ok() {
+                let classes = settings.borrow_and_update().classes();
+                let mut services = self.handles.services.list();
+                services.retain(|service| {
+                    let class = service.details.as_ref().and_then(|one| one.class.as_deref());
+                    service.is_load_balancer && classes.serves(class)
+                });
+                for service in services {
+                    self.handles.queue.add(Name::clone(&service.key), priority(&service));
+                }
+            }
+        };
+        token.run_until_cancelled(work).await;
     }
 
     /// Queues a changed Service. The informer calls it on every replica; never blocks.

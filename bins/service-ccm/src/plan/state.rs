@@ -7,7 +7,7 @@ use ccm_objects::Service;
 use super::{
     View,
     named::{named, to_adopt},
-    status::{ID, PAUSE},
+    status::{ID, Written},
 };
 
 /// What is known of the load balancer of one Service.
@@ -99,7 +99,7 @@ pub struct State {
     /// The second load balancer of this owner, to be deleted.
     pub duplicate: Option<String>,
     /// When a condition was written last.
-    pub condition_written: Option<At>,
+    pub condition_written: Option<Written>,
     /// Whether the answer to a deletion has proved that nothing of this owner exists, or that
     /// another controller is responsible.
     pub proved_absent: bool,
@@ -150,8 +150,9 @@ impl State {
     /// condition may be rewritten.
     pub fn next_look(&self, now: At) -> Option<At> {
         let retries = self.failed.iter().map(|failed| failed.retry_at);
-        let rewrite = self.condition_written.map(|written| written + PAUSE);
-        retries.chain(rewrite).filter(|at| now < *at).min()
+        let written = self.condition_written.into_iter();
+        let rewrites = written.flat_map(|one| [true, false].map(|moves| one.next(moves)));
+        retries.chain(rewrites).filter(|at| now < *at).min()
     }
 
     /// Whether there is a load balancer of another controller that nobody has approved to adopt.

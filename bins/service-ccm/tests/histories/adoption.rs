@@ -263,3 +263,19 @@ async fn a_list_that_fails_for_long_gives_no_service_a_second_load_balancer() {
     world.assert_nothing_is_written();
     assert_eq!(world.provisioning(0).0, "WaitingForAdoption");
 }
+
+/// A setting that changes while Services wait for its word.
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_adopted_when_the_setting_changes() {
+    let mut world = World::of(Maker::Older, 2, Variant::default()).await;
+    world.restart().await;
+    sleep(SOON).await;
+    assert_eq!(world.provisioning(0).0, "WaitingForAdoption");
+    sleep(Duration::from_mins(2)).await;
+    world.assert_nothing_is_written();
+    world.reload(|settings| settings.adopt_load_balancers = true);
+    sleep(3 * SOON).await;
+    for number in 0..2 {
+        assert_eq!(world.provisioning(number).0, "Provisioned");
+    }
+}

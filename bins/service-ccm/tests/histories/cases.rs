@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::world::{NODES, Variant, World};
 
-const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// Longer than any wait of a controller that has no trouble.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -53,7 +53,7 @@ impl World {
         self.api.patch("services", &key, "", PatchKind::Merge, patch).unwrap();
     }
 
-    fn set_type(&self, number: usize, kind: &str) {
+    pub(crate) fn set_type(&self, number: usize, kind: &str) {
         self.patch(number, json!({"spec": {"type": kind}}));
     }
 
@@ -66,7 +66,7 @@ impl World {
         !service["status"]["loadBalancer"]["ingress"][0]["ip"].is_null()
     }
 
-    fn members(&self, number: usize) -> usize {
+    pub(crate) fn members(&self, number: usize) -> usize {
         let uid = self.service(number).unwrap()["metadata"]["uid"].clone();
         let [balancer] = &self.balancers_of(uid.as_str().unwrap())[..] else {
             panic!("not one load balancer of {number}")
@@ -75,7 +75,7 @@ impl World {
     }
 
     /// The messages of the events with this reason.
-    fn events(&self, reason: &str) -> Vec<String> {
+    pub(crate) fn events(&self, reason: &str) -> Vec<String> {
         let events = self.api.list("events").into_iter().filter(|event| event["reason"] == reason);
         events.map(|event| event["message"].as_str().unwrap().to_owned()).collect()
     }
@@ -92,7 +92,7 @@ impl World {
     }
 }
 
-fn on(operation: Operation, number: usize, trouble: Trouble) -> Fault {
+pub(crate) fn on(operation: Operation, number: usize, trouble: Trouble) -> Fault {
     Fault::new(Effect::LoadBalancers(vec![World::service_key(number)], trouble)).on(operation)
 }
 

@@ -1,6 +1,9 @@
 //! The cloud as the program reaches it: each call is checked before the cloud gets it.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use async_trait::async_trait;
 use ccm_cloud::{
@@ -22,6 +25,8 @@ pub(crate) struct Watched {
     pub(crate) cloud: SimCloud,
     pub(crate) api: Arc<ApiServer>,
     pub(crate) broken: Broken,
+    /// Whether the provider has stopped to offer load balancers.
+    pub(crate) withdrawn: Arc<AtomicBool>,
 }
 
 impl Watched {
@@ -91,7 +96,8 @@ impl Cloud for Watched {
     }
 
     fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
-        Ok(Some(Arc::new(self.clone())))
+        let is_withdrawn = self.withdrawn.load(Ordering::SeqCst);
+        Ok((!is_withdrawn).then(|| Arc::new(self.clone()) as Arc<dyn LoadBalancers>))
     }
 
     async fn health(&self, call: Call) -> Result<(), CloudError> {

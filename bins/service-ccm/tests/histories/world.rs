@@ -1,6 +1,10 @@
 //! A simulated cluster and cloud, and the controller, which may be restarted.
 
-use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+use std::{
+    net::Ipv4Addr,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use ccm_cloud::{Cloud, ClusterId, Owner};
 use ccm_kube::{
@@ -47,6 +51,8 @@ pub(crate) struct World {
     pub(crate) cloud: SimCloud,
     pub(crate) dice: StdRng,
     pub(crate) broken: Broken,
+    /// Whether the provider has stopped to offer load balancers.
+    pub(crate) withdrawn: Arc<AtomicBool>,
     variant: Variant,
     running: Option<Running>,
 }
@@ -79,6 +85,7 @@ impl World {
             cloud: SimCloud::new(),
             dice: StdRng::seed_from_u64(seed),
             broken: Broken::default(),
+            withdrawn: Arc::default(),
             variant,
             running: None,
         };
@@ -164,6 +171,7 @@ impl World {
             cloud: self.cloud.clone(),
             api: Arc::clone(&self.api),
             broken: self.broken.clone(),
+            withdrawn: Arc::clone(&self.withdrawn),
         };
         let cloud: Arc<dyn Cloud> = match self.variant.without {
             Some(without) => Arc::new(Missing::new(without, watched)),
