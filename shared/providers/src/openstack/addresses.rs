@@ -1,9 +1,9 @@
 //! The addresses of a node, and their order. Pure.
 //!
 //! The order: addresses of the ports, the server's access addresses, its host name, then
-//! the other addresses of Nova's list of the server, by network. Ports are sorted by age,
-//! then by ID, so that the result does not depend on the order in which Neutron returns
-//! them. (If internal networks are configured, ports on others give no internal address.)
+//! the other addresses of Nova's list of the server, by network. Ports are sorted by ID, the order
+//! of Neutron's pages. (If internal networks are configured, ports on others give no internal
+//! address.)
 //!
 //! A port that is not active adds only addresses that Nova's list still has, so a flapping
 //! port or a stopped server changes nothing.
@@ -111,7 +111,7 @@ fn networks(known: &Inputs<'_>) -> Result<BTreeMap<String, Vec<Entry>>, String> 
         }
     }
     let mut sub_ports: Vec<_> = known.sub_ports.iter().collect();
-    sub_ports.sort_by_key(|port| by_age(port));
+    sub_ports.sort_by_key(|port| &port.id);
     for port in sub_ports {
         let name = known.names.get(&port.network_id).unwrap_or(&port.network_id);
         let entries = networks.entry(name.clone()).or_default();
@@ -131,10 +131,6 @@ fn is_of(address: &Address, ip: IpAddr, port: &Port) -> bool {
         _ => true,
     };
     same_mac && port.fixed_ips.iter().any(|fixed| fixed.ip_address.parse() == Ok(ip))
-}
-
-fn by_age(port: &Port) -> (bool, Option<&str>, &str) {
-    (port.created_at.is_none(), port.created_at.as_deref(), &port.id)
 }
 
 /// A port's addresses in Neutron's order: sorted as text.
@@ -169,7 +165,7 @@ impl Set<'_> {
             listed.map(|(name, _)| name).or_else(|| known.names.get(&port.network_id))
         };
         let mut ports: Vec<_> = known.ports.iter().collect();
-        ports.sort_by_key(|port| by_age(port));
+        ports.sort_by_key(|port| &port.id);
         for port in ports {
             let name = name_of(port);
             for ip in ips(port)? {
@@ -195,14 +191,18 @@ impl Set<'_> {
         if entry.floating {
             self.add(AddressKind::ExternalIp, entry.ip);
         } else if is_named(public_networks, Some(name), id) {
-            self.list.retain(|item| !matches!(item, Item::Ip(_, ip) if *ip == entry.ip));
+            self.remove(entry.ip);
             self.add(AddressKind::ExternalIp, entry.ip);
         } else if internal_networks.is_empty() || is_named(internal_networks, Some(name), id) {
             self.add(AddressKind::InternalIp, entry.ip);
         } else {
-            let dropped = Item::Ip(AddressKind::InternalIp, entry.ip);
-            self.list.retain(|item| *item != dropped);
+            self.remove(entry.ip);
         }
+    }
+
+    /// Removes the address, whatever its kind.
+    fn remove(&mut self, ip: IpAddr) {
+        self.list.retain(|item| !matches!(item, Item::Ip(_, own) if *own == ip));
     }
 
     fn add(&mut self, kind: AddressKind, ip: IpAddr) {

@@ -21,6 +21,11 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// object.
 const NO_SUCH_PATH: &str = "The resource could not be found";
 
+/// Nova's and Neutron's words, and Octavia's, for a quota that is used up; in lower case.
+const QUOTAS: [&str; 2] = ["quota exceeded", "quota has been met"];
+/// Octavia's words while it changes a load balancer.
+const IMMUTABLE: &str = "is immutable and cannot be updated";
+
 /// The request ID of a response.
 pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
     ["x-openstack-request-id", "x-compute-request-id"]
@@ -60,6 +65,15 @@ pub(crate) fn of(
                 one_line(place.unwrap_or("nowhere"), MAX_MESSAGE)
             )
         }
+        (Some(message), StatusCode::NOT_FOUND)
+            if request_id.is_none() && body.reports_missing_object(service) =>
+        {
+            format!(
+                "HTTP 404: {message}: this does not count, because the answer has no request ID \
+                 (x-openstack-request-id); something between us and {} removes it",
+                service.name()
+            )
+        }
         (Some(message), _) => format!("HTTP {}: {message}", status.as_u16()),
         (None, _) => {
             format!("HTTP {} without an OpenStack error{}", status.as_u16(), body.page)
@@ -68,7 +82,7 @@ pub(crate) fn of(
     Some(CloudError {
         kind,
         message,
-        subject: None,
+        subject: body.quota().filter(|_| kind == ErrorKind::QuotaExceeded),
         request_id,
         retry_after: retry_after(headers, now),
         maybe_done: false,
@@ -77,7 +91,9 @@ pub(crate) fn of(
 
 fn kind(status: StatusCode, body: &ErrorBody) -> ErrorKind {
     match status.as_u16() {
-        400 | 413 | 409 | 403 if body.reports_quota() => ErrorKind::QuotaExceeded,
+        400 | 413 | 409 | 403 if body.quota().is_some() => ErrorKind::QuotaExceeded,
+        409 if body.says(IMMUTABLE) => ErrorKind::Busy,
+        412 => ErrorKind::Busy,
         413 if body.name.as_deref() == Some("overLimit") => ErrorKind::Throttled,
         401 => ErrorKind::Unauthorized,
         403 => ErrorKind::Forbidden,
@@ -166,12 +182,30 @@ impl ErrorBody {
             && (says("Failed to validate token") || says("Could not find token"))
     }
 
-    fn reports_quota(&self) -> bool {
-        self.detail.as_deref() == Some("OverQuota")
-            || self
-                .message
-                .as_ref()
-                .is_some_and(|message| message.to_ascii_lowercase().contains("quota exceeded"))
+    /// The quota that is used up, by the service's words.
+    fn quota(&self) -> Option<String> {
+        match self.detail.as_deref() {
+            Some("RoutesExhausted") => return Some("routes of a router (max_routes)".to_owned()),
+            Some("AllowedAddressPairExhausted") => {
+                let quota = "allowed address pairs of a port (max_allowed_address_pair)";
+                return Some(quota.to_owned());
+            }
+            _ => {}
+        }
+        let message = self.message.as_deref().unwrap_or_default();
+        let lower = message.to_ascii_lowercase();
+        let is_quota = self
+            .detail
+            .as_deref()
+            .is_some_and(|name| name == "OverQuota" || name.ends_with("Exhausted"))
+            || QUOTAS.iter().any(|words| lower.contains(words));
+        let named = message.split_once(": ").map_or(message, |(_, named)| named);
+        let unquoted = named.trim_end_matches('.').replace(['[', ']', '\''], "");
+        is_quota.then_some(unquoted)
+    }
+
+    fn says(&self, words: &str) -> bool {
+        self.message.as_ref().is_some_and(|message| message.contains(words))
     }
 }
 

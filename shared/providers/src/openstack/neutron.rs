@@ -23,8 +23,7 @@ use super::{
 };
 
 const PORT_FIELDS: &str = "fields=id&fields=device_id&fields=status&fields=network_id\
-                           &fields=fixed_ips&fields=mac_address&fields=created_at\
-                           &fields=trunk_details";
+                           &fields=fixed_ips&fields=mac_address&fields=trunk_details";
 const NETWORK_FIELDS: &str = "fields=id&fields=name";
 /// The maximum length of a path: together with the endpoint it stays below 8000 bytes, a
 /// common limit of proxies for the request line.

@@ -74,8 +74,8 @@ fn example() -> Case {
             },
         }),
         ports: vec![
-            port("p2", "net-private", "2026-01-01T00:00:00Z", &["10.0.0.32"]),
-            port("p1", "net-private", "2026-01-01T00:00:05Z", &["10.0.0.31"]),
+            port("p1", "net-private", "2026-01-01T00:00:05Z", &["10.0.0.32"]),
+            port("p2", "net-private", "2026-01-01T00:00:00Z", &["10.0.0.31"]),
         ],
         sub_ports: vec![],
         names: vec![],
@@ -165,7 +165,7 @@ fn networks_decide_by_name_or_id() {
 #[test]
 fn ipv6_can_be_left_out_everywhere() {
     let mut case = example().with(|net| net.ipv6_disabled = true);
-    case.ports[0] = port("p2", "net-private", "2026-01-01T00:00:00Z", &["10.0.0.32", "fd00::32"]);
+    case.ports[0] = port("p1", "net-private", "2026-01-01T00:00:00Z", &["10.0.0.32", "fd00::32"]);
     case.gives(&[
         (InternalIp, "10.0.0.32"),
         (InternalIp, "10.0.0.31"),
@@ -219,9 +219,9 @@ fn a_wished_order_mixes_kinds_and_leaves_the_rest_as_it_was() {
 #[test]
 fn sub_ports_of_trunks_add_their_addresses() {
     let mut case = example();
-    case.ports[0]["trunk_details"] = json!({"sub_ports": [{"port_id": "s1"}, {"port_id": "s2"}]});
+    case.ports[0]["trunk_details"] = json!({"sub_ports": [{"port_id": "s1"}, {"port_id": "s4"}]});
     case.sub_ports = vec![
-        port("s2", "net-storage", "2026-01-02T00:00:00Z", &["10.9.0.2"]),
+        port("s4", "net-storage", "2026-01-02T00:00:00Z", &["10.9.0.2"]),
         port("s1", "net-public", "2026-01-02T00:00:00Z", &["50.56.176.37"]),
         port("s3", "net-hidden", "2026-01-02T00:00:00Z", &["10.8.0.3"]),
         port("s0", "net-storage", "2026-01-01T00:00:00Z", &["10.9.0.9"]),
@@ -251,7 +251,7 @@ fn sub_ports_of_trunks_add_their_addresses() {
 }
 
 #[test]
-fn of_ports_on_internal_networks_the_oldest_comes_first() {
+fn ports_on_internal_networks_come_in_the_order_of_their_ids() {
     let mut case = example().with(|net| net.internal_networks = some(&["storage", "private"]));
     case.networking.public_networks.clear();
     case.server = json!({
@@ -262,19 +262,28 @@ fn of_ports_on_internal_networks_the_oldest_comes_first() {
             "edge": [entry("10.7.0.1", "fixed")],
         },
     });
+    // The order of their creation has no meaning: Neutron appends the ID to the order of its pages.
     case.ports = vec![
+        port("p4", "net-private", "2026-01-01T00:00:00Z", &["10.0.0.4"]),
         port("p1", "net-edge", "2026-01-01T00:00:00Z", &["10.7.0.1"]),
         port("p2", "net-private", "2026-01-03T00:00:00Z", &["10.0.0.3"]),
         port("p3", "net-storage", "2026-01-02T00:00:00Z", &["10.9.0.1"]),
-        port("p4", "net-private", "2026-01-02T00:00:00Z", &["10.0.0.4"]),
     ];
-    let oldest = [(InternalIp, "10.9.0.1"), (InternalIp, "10.0.0.4"), (InternalIp, "10.0.0.3")];
-    case.gives(&oldest);
-    // Without times the IDs decide.
-    for port in &mut case.ports {
-        port["created_at"] = Value::Null;
-    }
     case.gives(&[(InternalIp, "10.0.0.3"), (InternalIp, "10.9.0.1"), (InternalIp, "10.0.0.4")]);
+}
+
+#[test]
+fn an_address_of_a_network_that_is_not_internal_is_no_access_address_either() {
+    let mut case = example().with(|net| net.internal_networks = some(&["public"]));
+    case.networking.public_networks.clear();
+    case.server["accessIPv4"] = json!("10.0.0.32");
+    case.gives(&[
+        (ExternalIp, ACCESS_6),
+        (Hostname, HOST),
+        (ExternalIp, "50.56.176.36"),
+        (InternalIp, "50.56.176.35"),
+        (InternalIp, PUBLIC_6),
+    ]);
 }
 
 #[test]

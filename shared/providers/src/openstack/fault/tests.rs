@@ -108,6 +108,67 @@ fn the_bodies_of_neutron_and_octavia_are_understood() {
 }
 
 #[test]
+fn a_quota_is_known_by_each_services_words_and_named() {
+    let neutron = |kind: &str, message: &str| {
+        format!(
+            "{{\"NeutronError\":{{\"type\":\"{kind}\",\"message\":\"{message}\",\"detail\":\"\"}}}}"
+        )
+    };
+    let octavia = r#"{"faultcode":"Client","faultstring":"Quota has been met for resources: Load Balancer","debuginfo":null}"#;
+    for (status, body, quota) in [
+        (409, neutron("OverQuota", "Quota exceeded for resources: ['floatingip']."), "floatingip"),
+        (
+            400,
+            neutron(
+                "RoutesExhausted",
+                "Unable to complete operation for r1. The number of routes exceeds the maximum 30.",
+            ),
+            "routes of a router (max_routes)",
+        ),
+        (
+            400,
+            neutron(
+                "AllowedAddressPairExhausted",
+                "The number of allowed address pair exceeds the maximum 10.",
+            ),
+            "allowed address pairs of a port (max_allowed_address_pair)",
+        ),
+        (403, octavia.to_owned(), "Load Balancer"),
+    ] {
+        let error = fault(Service::Network, status, Some("req-1"), &body);
+        assert_eq!(error.kind, ErrorKind::QuotaExceeded, "{error}");
+        assert_eq!(error.subject.as_deref(), Some(quota));
+    }
+    let other = neutron("HTTPBadRequest", "Invalid input for routes.");
+    assert_eq!(fault(Service::Network, 400, None, &other).kind, ErrorKind::Invalid);
+}
+
+#[test]
+fn what_something_else_changes_is_busy() {
+    let immutable = r#"{"faultcode":"Client","faultstring":"Load Balancer 5 is immutable and cannot be updated.","debuginfo":null}"#;
+    let stale = r#"{"NeutronError":{"type":"RevisionNumberConstraintFailed","message":"Constrained to 4, but current revision is 5","detail":""}}"#;
+    let in_use =
+        r#"{"NeutronError":{"type":"PortInUse","message":"Port 7 is in use","detail":""}}"#;
+    for (status, body, kind) in [
+        (409, immutable, ErrorKind::Busy),
+        (412, stale, ErrorKind::Busy),
+        (409, in_use, ErrorKind::Conflict),
+    ] {
+        assert_eq!(fault(Service::Network, status, Some("req-1"), body).kind, kind, "{body}");
+    }
+}
+
+#[test]
+fn a_404_that_lost_its_request_id_says_why_it_does_not_count() {
+    let own = r#"{"itemNotFound":{"code":404,"message":"Instance 5 could not be found."}}"#;
+    let error = fault(Service::Compute, 404, None, own);
+    assert_eq!(error.kind, ErrorKind::Malformed);
+    for part in ["Instance 5 could not be found.", "x-openstack-request-id", "compute removes it"] {
+        assert!(error.message.contains(part), "{error}");
+    }
+}
+
+#[test]
 fn no_other_404_is_an_absence() {
     use Service::{Compute, Identity, Network};
     let own = r#"{"itemNotFound":{"code":404,"message":"Instance 5 could not be found."}}"#;

@@ -24,8 +24,6 @@ pub(crate) struct Port {
     pub(crate) fixed_ips: Vec<FixedIp>,
     /// Its MAC address.
     pub(crate) mac_address: Option<String>,
-    /// When it was created, if Neutron returns that.
-    pub(crate) created_at: Option<String>,
     /// Set if it is a trunk.
     pub(crate) trunk_details: Option<TrunkDetails>,
 }

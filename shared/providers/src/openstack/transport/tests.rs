@@ -9,7 +9,10 @@ use hyper_util::{
     server::conn::auto,
 };
 use parking_lot::Mutex;
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedKey, IsCa, KeyPair, date_time_ymd,
+    generate_simple_self_signed,
+};
 use rustls::{ServerConfig, pki_types::PrivateKeyDer};
 use tempfile::TempDir;
 use tokio::{
@@ -32,9 +35,14 @@ struct Served {
 }
 
 async fn serve(tls: bool) -> Served {
+    let names = ["127.0.0.1".to_owned(), "cloud.test".to_owned()];
+    serve_with(tls.then(|| generate_simple_self_signed(names).unwrap())).await
+}
+
+async fn serve_with(identity: Option<CertifiedKey<KeyPair>>) -> Served {
     let folder = TempDir::new().unwrap();
-    let CertifiedKey { cert, signing_key } =
-        generate_simple_self_signed(["127.0.0.1".to_owned(), "cloud.test".to_owned()]).unwrap();
+    let tls = identity.is_some();
+    let CertifiedKey { cert, signing_key } = identity.unwrap_or_else(|| authority("unused", 2100));
     let ca = folder.path().join("ca.pem");
     std::fs::write(&ca, cert.pem()).unwrap();
     let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
@@ -127,6 +135,37 @@ async fn the_ca_file_replaces_the_roots_of_the_system() {
     assert!(why.contains("ca-file"), "{why}");
     let careless = Tls { insecure: true, ..Tls::default() };
     assert_eq!(get(&direct(&config(&url, careless)), &url).await.unwrap().status, 200);
+}
+
+/// A server whose own certificate may sign others, as `openssl req -x509` makes it.
+fn authority(name: &str, until: i32) -> CertifiedKey<KeyPair> {
+    let mut params = CertificateParams::new(["127.0.0.1".to_owned(), name.to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.not_before = date_time_ymd(2020, 1, 1);
+    params.not_after = date_time_ymd(until, 1, 1);
+    let signing_key = KeyPair::generate().unwrap();
+    CertifiedKey { cert: params.self_signed(&signing_key).unwrap(), signing_key }
+}
+
+#[tokio::test]
+async fn a_self_signed_authority_may_be_the_server_itself() {
+    let trust = |ca: &PathBuf| Tls { ca_file: Some(ca.clone()), ..Tls::default() };
+    let served = serve_with(Some(authority("cloud.test", 2100))).await;
+    let url = format!("https://{}/", served.address);
+    let transport = direct(&config(&url, trust(&served.ca)));
+    assert_eq!(get(&transport, &url).await.unwrap().status, 200);
+
+    let refused = async |served: &Served, ca: &PathBuf, host: &str, expect: &str| {
+        let url = format!("https://{host}:{}/", served.address.port());
+        let refused = get(&direct(&config(&url, trust(ca))), &url).await.unwrap_err();
+        let Broken::Certificate(why) = refused else { panic!("{refused:?}") };
+        assert!(why.contains(expect), "{why}");
+    };
+    let other = serve_with(Some(authority("cloud.test", 2100))).await;
+    refused(&served, &other.ca, "127.0.0.1", "CaUsedAsEndEntity").await;
+    refused(&served, &served.ca, "localhost", "not valid for name").await;
+    let expired = serve_with(Some(authority("cloud.test", 2021))).await;
+    refused(&expired, &expired.ca, "127.0.0.1", "expired").await;
 }
 
 #[tokio::test]
