@@ -7,8 +7,8 @@ use tokio::sync::OnceCell;
 
 use super::{
     super::{
+        compute::{Listing, Nova, Row, Server},
         ids::ServerId,
-        nova::{Listing, Nova, Row, Server},
     },
     prove,
     question::NodeLookup,
@@ -82,11 +82,19 @@ impl<'a> Finder<'a> {
 
     /// Finds one server.
     pub(super) async fn answer(&self, question: &NodeLookup) -> Found {
-        let found = match (question, &self.failed) {
-            (NodeLookup::Settled(answer), _) => Ok(Found::Settled(answer.clone())),
-            (_, Some(error)) => Err(error.clone()),
-            (NodeLookup::ById { id, spelt }, None) => self.by_id(id, spelt).await,
-            (NodeLookup::Search { uuid, name }, None) => self.search(uuid.as_ref(), name).await,
+        // A list that took too long says nothing about single servers.
+        let failed = self.failed.as_ref();
+        let of_one = failed.filter(|error| error.kind != ErrorKind::Timeout);
+        let found = match question {
+            NodeLookup::Settled(answer) => Ok(Found::Settled(answer.clone())),
+            NodeLookup::ById { id, spelt } => match of_one {
+                Some(error) => Err(error.clone()),
+                None => self.by_id(id, spelt).await,
+            },
+            NodeLookup::Search { uuid, name } => match failed {
+                Some(error) => Err(error.clone()),
+                None => self.search(uuid.as_ref(), name).await,
+            },
         };
         found.unwrap_or_else(Found::from)
     }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::openstack::{
-    discovery::Microversion,
+    api::Microversion,
     scripted::{answer, server},
 };
 
