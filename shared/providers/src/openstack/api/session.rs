@@ -297,7 +297,7 @@ impl Session {
             // The next login may be luckier than one that hung, and one too many does no harm.
             let again = failure.repeat != Repeat::No || error.kind == ErrorKind::Timeout;
             let repeat = if again { Repeat::Any } else { Repeat::No };
-            Failure { repeat, error, ..failure }
+            Failure { error, repeat, ..failure }
         })
     }
 

@@ -52,7 +52,8 @@ struct Entry {
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Auth {
-    auth_url: Option<String>,
+    #[serde(rename = "auth_url")]
+    url: Option<String>,
     username: Option<String>,
     user_id: Option<String>,
     password: Option<String>,

@@ -83,29 +83,9 @@ impl NeutronRoutes {
         let version = table.version();
         *self.table.lock() = Some(table);
         self.hops.forget_missing(&hops);
-        let mut answers: Vec<Applied> = Vec::new();
-        let mut jobs: BTreeMap<String, Job> = BTreeMap::new();
-        for step in steps.into_iter().filter(|step| !failed.contains_key(&step.at)) {
-            let route = step.add.as_ref().map(|((destination, hop), _)| {
-                Route::new(*destination, RouteTarget::Address(*hop))
-            });
-            let applied = AppliedChange { route, version: version.clone() };
-            match step.add.filter(|_| features.pairs).map(|(entry, _)| needed(entry, &ports)) {
-                None | Some(Ok(None)) => answers.push((step.at, Ok(applied))),
-                Some(Err(error)) => answers.push((step.at, Err(error))),
-                Some(Ok(Some((port, network)))) => {
-                    let job = jobs.entry(port.id.clone()).or_insert_with(|| Job {
-                        port,
-                        pairs: BTreeSet::new(),
-                        waiting: Vec::new(),
-                    });
-                    job.pairs.insert(network);
-                    job.waiting.push((step.at, applied));
-                }
-            }
-        }
-        answers.extend(failed.into_iter().map(|(at, error)| (at, Err(error))));
-        Ok((answers, jobs.into_values().collect()))
+        let ports = ports.as_ref().map_err(Clone::clone);
+        let ports = features.pairs.then_some(ports);
+        Ok(concluded(steps, ports.as_ref(), version.as_ref(), failed))
     }
 
     /// Adds the pairs of one port, and answers the changes that waited for them.
@@ -214,7 +194,10 @@ impl NeutronRoutes {
         let steps: Vec<&Step> = steps.iter().collect();
         let mut parts = vec![steps];
         let mut refusals = 0;
-        while let Some(part) = parts.pop().filter(|part| !part.is_empty()) {
+        while let Some(part) = parts.pop() {
+            if part.is_empty() {
+                continue;
+            }
             let error = match self.write_part(features, &table, &part, call).await {
                 Ok(written) => {
                     table = written;
@@ -223,8 +206,8 @@ impl NeutronRoutes {
                         let Some(other) = table.other(*entry) else { continue };
                         // Somebody else added another next hop at the same time: both would be
                         // one too many, so ours is taken back.
-                        let routes = std::slice::from_ref(route);
-                        let back = self.neutron.change_routes(&self.router, "remove", routes, call);
+                        let own = std::slice::from_ref(route);
+                        let back = self.neutron.change_routes(&self.router, "remove", own, call);
                         let error = match back.await {
                             Ok(router) => {
                                 table = Table::of(&router);
@@ -239,31 +222,9 @@ impl NeutronRoutes {
                 Err(error) => error,
             };
             refusals += 1;
-            let middle = match error.kind {
-                ErrorKind::Invalid if refusals < MAX_REFUSALS => part.len() / 2,
-                ErrorKind::QuotaExceeded => room(&error, &table).min(part.len()),
-                _ => 0,
-            };
-            let (fitting, others) = part.split_at(middle);
-            match error.kind {
-                ErrorKind::Invalid if middle > 0 => {
-                    parts.extend([others.to_vec(), fitting.to_vec()]);
-                }
-                _ => {
-                    let about = |step: &Step| {
-                        let destination = step.add.as_ref().or(step.remove.as_ref());
-                        let destination = destination.map(|((it, _), _)| it.to_string());
-                        let subject = error.subject.clone().or(destination);
-                        (step.at, CloudError { subject, ..error.clone() })
-                    };
-                    failed.extend(others.iter().map(|step| about(step)));
-                    if middle > 0 && middle < part.len() {
-                        parts.push(fitting.to_vec());
-                    } else {
-                        failed.extend(fitting.iter().map(|step| about(step)));
-                    }
-                }
-            }
+            let (again, given_up) = divided(part, &error, &table, refusals);
+            parts.extend(again);
+            failed.extend(given_up);
         }
         table
     }
@@ -300,6 +261,64 @@ impl NeutronRoutes {
     }
 }
 
+/// The answers to the steps that succeeded or failed, and the jobs that the others wait for.
+/// `ports` are those of the next hops, where ports have pairs.
+fn concluded(
+    steps: Vec<Step>,
+    ports: Option<&Result<&BTreeMap<IpAddr, Hop>, CloudError>>,
+    version: Option<&String>,
+    failed: BTreeMap<usize, CloudError>,
+) -> (Vec<Applied>, Vec<Job>) {
+    let mut answers: Vec<Applied> = Vec::new();
+    let mut jobs: BTreeMap<String, Job> = BTreeMap::new();
+    for step in steps.into_iter().filter(|step| !failed.contains_key(&step.at)) {
+        let entry = step.add.map(|(entry, _)| entry);
+        let route = |(destination, hop)| Route::new(destination, RouteTarget::Address(hop));
+        let applied = AppliedChange { route: entry.map(route), version: version.cloned() };
+        match entry.zip(ports).map(|(entry, ports)| needed(entry, ports)) {
+            None | Some(Ok(None)) => answers.push((step.at, Ok(applied))),
+            Some(Err(error)) => answers.push((step.at, Err(error))),
+            Some(Ok(Some((port, network)))) => {
+                let (pairs, waiting) = (BTreeSet::new(), Vec::new());
+                let job = jobs.entry(port.id.clone());
+                let job = job.or_insert_with(|| Job { port, pairs, waiting });
+                job.pairs.insert(network);
+                job.waiting.push((step.at, applied));
+            }
+        }
+    }
+    answers.extend(failed.into_iter().map(|(at, error)| (at, Err(error))));
+    (answers, jobs.into_values().collect())
+}
+
+/// What becomes of the steps of a request that was refused: the parts that are tried again, the
+/// last one first, and the failures of the others.
+fn divided<'a>(
+    part: Vec<&'a Step>,
+    error: &CloudError,
+    table: &Table,
+    refusals: usize,
+) -> (Vec<Vec<&'a Step>>, Vec<(usize, CloudError)>) {
+    let middle = match error.kind {
+        ErrorKind::Invalid if refusals < MAX_REFUSALS => part.len() / 2,
+        ErrorKind::QuotaExceeded => {
+            Some(room(error, table)).filter(|it| *it < part.len()).unwrap_or(0)
+        }
+        _ => 0,
+    };
+    let (fitting, others) = part.split_at(middle);
+    if error.kind == ErrorKind::Invalid && middle > 0 {
+        return (vec![others.to_vec(), fitting.to_vec()], Vec::new());
+    }
+    let failure = |step: &&Step| {
+        let destination = step.add.as_ref().or(step.remove.as_ref());
+        let destination = destination.map(|((it, _), _)| it.to_string());
+        let subject = error.subject.clone().or(destination);
+        (step.at, CloudError { subject, ..error.clone() })
+    };
+    (vec![fitting.to_vec()], others.iter().map(failure).collect())
+}
+
 /// How many routes fit, by the maximum that the service's words name.
 fn room(error: &CloudError, table: &Table) -> usize {
     let digits = error.message.trim_end_matches(|c: char| !c.is_ascii_digit());
@@ -323,7 +342,7 @@ fn compare(table: &Table, base: Option<&str>) -> Result<(), CloudError> {
 /// The port that needs a pair for this route, if one does.
 fn needed(
     (destination, hop): Entry,
-    ports: &Result<BTreeMap<IpAddr, Hop>, CloudError>,
+    ports: &Result<&BTreeMap<IpAddr, Hop>, CloudError>,
 ) -> Result<Option<(Hop, IpNet)>, CloudError> {
     let ports = ports.as_ref().map_err(Clone::clone)?;
     let Some(port) = ports.get(&hop) else {

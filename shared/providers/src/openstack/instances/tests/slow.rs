@@ -86,9 +86,9 @@ async fn a_project_that_takes_too_long_to_list_keeps_no_known_node_waiting() {
     let rig = Rig::new(Scripted::with_servers(0..10));
     {
         let mut world = rig.cloud.world.lock();
-        // Eleven pages, and no call has time for more than seven answers.
+        // Eleven pages, and half of a call's time is enough for five.
         world.page = Some(1);
-        world.delay = Duration::from_secs(4);
+        world.delay = Duration::from_secs(3);
     }
     let nodes: Vec<_> = (0..4).map(known).chain([named(4)]).collect();
     for lists in [true, false] {
