@@ -23,7 +23,7 @@ impl Rig {
     /// A router on the network of these servers, whose ports are protected.
     fn new(servers: usize) -> Self {
         let scripted = Scripted::with_servers(0..servers);
-        let router = {
+        let id = {
             let mut world = scripted.world.lock();
             for port in &mut world.ports {
                 port["revision_number"] = json!(1);
@@ -38,7 +38,7 @@ impl Rig {
             id
         };
         let cloud = Arc::new(scripted);
-        let routes = NeutronRoutes::new(Arc::clone(&cloud) as _, &router);
+        let routes = NeutronRoutes::new(Arc::clone(&cloud) as _, &id);
         let cluster = ClusterId { name: "kubernetes".to_owned(), uid: "c1".to_owned() };
         Self { cloud, routes, cluster }
     }

@@ -60,25 +60,25 @@ impl World {
             matches(request, router.revision)?;
             let body = request.body.as_ref().unwrap();
             let given = body["router"]["routes"].as_array().unwrap().clone();
-            let mut routes = router.routes.clone();
+            let mut table = router.routes.clone();
             match action {
                 Some("add_extraroutes") => {
-                    routes.extend(given.into_iter().filter(|route| !router.routes.contains(route)));
+                    table.extend(given.into_iter().filter(|route| !router.routes.contains(route)));
                 }
-                Some("remove_extraroutes") => routes.retain(|route| !given.contains(route)),
+                Some("remove_extraroutes") => table.retain(|route| !given.contains(route)),
                 Some(action) => panic!("no action {action}"),
-                None => routes = given,
+                None => table = given,
             }
             let on_link = |route: &Value| route["nexthop"].as_str().unwrap().starts_with("10.");
-            if !routes.iter().all(on_link) {
+            if !table.iter().all(on_link) {
                 let what = "HTTP 400: the nexthop is not connected with router";
                 return Err(CloudError::new(ErrorKind::Invalid, what));
             }
-            if routes.len() > router.max_routes {
+            if table.len() > router.max_routes {
                 return Err(exhausted("routes", router.max_routes));
             }
-            router.revision += u64::from(routes != router.routes);
-            router.routes = routes;
+            router.revision += u64::from(table != router.routes);
+            router.routes = table;
         }
         let body = json!({ "routes": router.routes, "revision_number": router.revision });
         Ok(answer(200, &json!({ "router": body })))

@@ -14,7 +14,7 @@ struct Changing(watch::Sender<bool>);
 
 #[async_trait]
 impl Cloud for Changing {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "changing"
     }
 
