@@ -116,6 +116,11 @@ pub struct Untainted {
 impl Untainted {
     /// Starts to watch.
     pub fn watch(client: &Client) -> Self {
+        Self::watch_for(client, |node| !nodes::is_tainted(node))
+    }
+
+    /// Starts to watch for nodes of which this is true.
+    pub fn watch_for(client: &Client, is: fn(&Node) -> bool) -> Self {
         let api = Api::<Node>::all(client.clone());
         let seen = Arc::<Mutex<HashMap<String, Instant>>>::default();
         let mut tasks = JoinSet::new();
@@ -126,7 +131,7 @@ impl Untainted {
             loop {
                 match stream.try_next().await {
                     Ok(Some(watcher::Event::Apply(node) | watcher::Event::InitApply(node))) => {
-                        note(&log, &node);
+                        note(&log, &node, is);
                     }
                     Ok(Some(_)) => (),
                     Ok(None) => return,
@@ -167,8 +172,8 @@ impl Untainted {
     }
 }
 
-fn note(log: &Mutex<HashMap<String, Instant>>, node: &Node) {
-    if !nodes::is_tainted(node) {
+fn note(log: &Mutex<HashMap<String, Instant>>, node: &Node, is: fn(&Node) -> bool) {
+    if is(node) {
         let name = node.metadata.name.clone().unwrap_or_default();
         log.lock().entry(name).or_insert_with(Instant::now);
     }

@@ -16,6 +16,7 @@ mod openstack;
 mod plain;
 mod pressure;
 mod race;
+mod routes;
 mod scale;
 mod services;
 mod takeover;
@@ -50,6 +51,9 @@ struct Arguments {
     /// Which figures of service-ccm; without it all of them.
     #[arg(long, value_enum)]
     services: Option<services::Part>,
+    /// Which figures of route-ccm; without it all of them.
+    #[arg(long, value_enum)]
+    routes: Option<routes::Part>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -84,6 +88,8 @@ enum What {
     Pressure,
     /// service-ccm: nodes that join, restarts, many Services at once, faults, memory.
     Services,
+    /// route-ccm: routes from nothing, a node that joins, a quiet cluster, pod CIDRs, memory.
+    Routes,
     /// Calls to the real services of OpenStack; as root on Debian 12, and only by name.
     Openstack,
 }
@@ -135,6 +141,9 @@ async fn main() -> Result<()> {
     }
     if wants(What::Services) {
         services::measure(&arena, arguments.services).await?;
+    }
+    if wants(What::Routes) {
+        routes::measure(&arena, arguments.routes, arguments.nodes).await?;
     }
     if wants(What::Takeover) {
         takeover::measure(&arena).await?;

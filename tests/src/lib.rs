@@ -6,6 +6,7 @@
 //! | [`trials`], [`lanes`] | tests side by side, each on a cluster of its own |
 //! | [`cluster`] | the simulated API server, or a real kube-apiserver with etcd |
 //! | [`fixture`] | what every test on a cluster has; [`nodes`] writes and reads nodes |
+//! | [`in_process`] | a controller in the process of its test, with a simulated API server |
 //! | [`mod@scenarios`] | scenarios with the simulated cloud |
 //! | [`rights`] | a program with exactly its rights, and with one less |
 //! | [`prometheus`] | dashboards, alert rules and pages of metrics, with a real Prometheus |
@@ -20,6 +21,7 @@
 pub mod cluster;
 pub mod fixture;
 pub mod histories;
+pub mod in_process;
 pub mod lanes;
 pub mod manifests;
 pub mod measured;

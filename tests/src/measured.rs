@@ -44,6 +44,8 @@ impl Family {
         let base = self.name.trim_end_matches("_total");
         match base.rsplit('_').next() {
             _ if self.meaning().starts_with("Whether ") => "0 or 1",
+            _ if self.meaning().starts_with("Share of ") => "0 to 1",
+            Some("request") => "per request",
             Some("seconds") => "seconds",
             Some("bytes") => "bytes",
             Some("info") => "always 1",

@@ -15,8 +15,9 @@ use crate::{
 
 /// Labels whose values depend on the cluster, the cloud or the build, with their
 /// descriptions. Every other label has exactly the values of the page.
-pub const OPEN: [(&str, &str); 18] = [
+pub const OPEN: [(&str, &str); 19] = [
     ("build_date", "when it was built, RFC 3339; empty in a build by hand"),
+    ("clusterCIDR", "a network of `--cluster-cidr`"),
     ("code", "HTTP status of the answer; `<error>` without one"),
     ("commit", "commit that it was built from; empty in a build by hand"),
     ("compiler", "`rustc`"),
@@ -92,7 +93,7 @@ scenario compares it with what running programs report.
 * A key of a work queue is the name of a node.
 * Unless the meaning says otherwise, both replicas report everything; what only a leader does stands still on a standby.
 
-What to look at first: [rate-limits.md](rate-limits.md#change-one-controllers-rates-while-it-runs), [node-ccm.md](node-ccm.md), [lifecycle-ccm.md](lifecycle-ccm.md), [service-ccm.md](service-ccm.md).
+What to look at first: [rate-limits.md](rate-limits.md#change-one-controllers-rates-while-it-runs), [node-ccm.md](node-ccm.md), [lifecycle-ccm.md](lifecycle-ccm.md), [service-ccm.md](service-ccm.md), [route-ccm.md](route-ccm.md).
 ";
 
 const PROVIDERS: &str = "What it measures of its own. Its requests are also in `ccm_cloud_*` and `ccm_limiter_*` above.\n";

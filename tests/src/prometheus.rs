@@ -53,8 +53,17 @@ pub fn check_page(page: &str) -> Result<()> {
     child.stdin.take().context("it has an input")?.write_all(page.as_bytes())?;
     let out = child.wait_with_output()?;
     let complaints = String::from_utf8_lossy(&out.stderr);
-    ensure!(out.status.success() && complaints.is_empty(), "{}:\n{complaints}", out.status);
+    let is_ours = |line: &&str| !line.trim().is_empty() && !is_upstreams(line);
+    let ours: Vec<_> = complaints.lines().filter(is_ours).collect();
+    let has_ended_well = out.status.success() || !complaints.trim().is_empty();
+    ensure!(has_ended_well && ours.is_empty(), "{}:\n{}", out.status, ours.join("\n"));
     Ok(())
+}
+
+/// Whether promtool dislikes a name that is upstream's: the label `clusterCIDR` of node IPAM.
+fn is_upstreams(complaint: &str) -> bool {
+    complaint.trim_start().starts_with("node_ipam_controller_")
+        && complaint.ends_with("label names should be written in 'snake_case' not 'camelCase'")
 }
 
 /// The tests of this program's metrics.

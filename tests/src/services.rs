@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, Result};
 use ccm_sim::poll;
-use k8s_openapi::api::core::v1::{Event, Service};
+use k8s_openapi::api::core::v1::{Event, Namespace, Service};
 use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -130,6 +130,12 @@ pub async fn events(client: &Client, name: &str) -> Result<BTreeSet<(String, Str
         .filter(about)
         .map(|event| (event.reason.unwrap_or_default(), event.message.unwrap_or_default()));
     Ok(texts.collect())
+}
+
+/// The UID of the cluster, as it is stored with load balancers.
+pub async fn cluster_uid(client: &Client) -> Result<String> {
+    let namespace = Api::<Namespace>::all(client.clone()).get("kube-system").await?;
+    namespace.metadata.uid.context("a namespace has a UID")
 }
 
 /// Deletes all Services of these tests, with their finalizers.

@@ -147,7 +147,7 @@ async fn live(
 
 fn candidacy(recipe: &Recipe) -> Elector {
     let Recipe { terms, clients, line, .. } = recipe;
-    // Nobody reads the events of a race: they are dropped.
+    // The events of a race are not read: they are dropped.
     let (events, _) = EventRecorder::new(clients.events.clone(), "race", EventMetrics::default());
     let guarded =
         |guard| line.client(clients, (recipe.manners != Manners::Unguarded).then_some(guard));
@@ -155,7 +155,7 @@ fn candidacy(recipe: &Recipe) -> Elector {
     Elector::new("race", terms.clone(), guarded, clients.watch.clone(), metrics, events)
 }
 
-/// Writes until it is to leave. Then the last write comes to its end, and the Lease is
+/// Writes until it is to leave. Then the last write ends, and the Lease is
 /// given back only after that, as the product does it.
 async fn write_and_leave(
     recipe: Recipe,

@@ -18,7 +18,7 @@ use super::{
     referee::Referee,
 };
 
-/// Somebody leads within this time once all is well: the Lease, and calls that still wait.
+/// A candidate leads within this time once all is well: the Lease, and calls that still wait.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How often the candidates are looked at.
 const LOOK: Duration = Duration::from_millis(10);

@@ -4,12 +4,10 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_controller::{
-    handover,
     passes::{Next, Pass},
     reports::Reports,
 };
 use ccm_objects::Node;
-use ccm_runtime::leadership::LeaseAnnotations;
 use tokio::time::Instant;
 
 use crate::{
@@ -37,7 +35,6 @@ pub(crate) struct Controller {
     metrics: LifecycleMetrics,
     decider: Decider,
     backlog: Backlog,
-    lease: LeaseAnnotations,
 }
 
 impl Pass for Controller {
@@ -83,10 +80,9 @@ impl Controller {
         executor: Executor,
         reports: Arc<Reports>,
         metrics: LifecycleMetrics,
-        lease: LeaseAnnotations,
     ) -> Self {
-        let decider = Decider::resume(observer.now(), handover::found(&lease));
-        Self { observer, executor, reports, metrics, decider, backlog: Backlog::default(), lease }
+        let decider = Decider::resume(observer.now(), executor.last_leaders_window());
+        Self { observer, executor, reports, metrics, decider, backlog: Backlog::default() }
     }
 
     fn agenda(&mut self, nodes: &Nodes) -> Agenda {
@@ -111,7 +107,7 @@ impl Controller {
         let decisions = self.decider.decide(now, &nodes.views, answers, &settings.policy);
         self.observer.reports.breaker(before, *self.decider.breaker());
         // Before the deletions: the next leader is to know of them even if this one dies meanwhile.
-        handover::keep(&self.lease, &self.decider.window(now, &settings.policy));
+        self.executor.leave_window(&self.decider.window(now, &settings.policy));
         let by_name = nodes.by_name();
         let decided = decisions.iter().filter_map(|decision| by_name.get(&decision.name));
         self.executor.publish(decided, &actions, &decisions);

@@ -4,12 +4,15 @@ use std::{collections::HashMap, pin::pin, sync::Arc};
 
 use ccm_base::clock::Timeline;
 use ccm_controller::{
+    brake::Window,
+    handover,
     reports::{Report, Reports, When},
     writer::{self, Writer},
 };
 use ccm_kube::{ApiError, store::Store, write::Patch};
 use ccm_objects::Node;
 use ccm_runtime::{
+    leadership::LeaseAnnotations,
     plans::{Plans, Step},
     program::{Context, Program},
 };
@@ -93,6 +96,7 @@ pub(crate) struct Executor {
     timeline: Timeline,
     plans: Plans,
     store: Store<Node>,
+    lease: LeaseAnnotations,
 }
 
 impl Executor {
@@ -112,7 +116,18 @@ impl Executor {
             timeline: observer.timeline(),
             plans: context.plans.clone(),
             store: observer.store.clone(),
+            lease: context.leadership.annotations().clone(),
         }
+    }
+
+    /// The deletions of the last leader that may still count for the budget.
+    pub(crate) fn last_leaders_window(&self) -> Window {
+        handover::found(&self.lease)
+    }
+
+    /// Leaves the deletions that count for the budget to the next leader.
+    pub(crate) fn leave_window(&self, window: &Window) {
+        handover::keep(&self.lease, window);
     }
 
     /// Returns when no new write may start.

@@ -103,8 +103,7 @@ impl Program for LifecycleCcm {
         let (reports, metrics) = (Arc::clone(&self.reports), self.metrics.clone());
         let (reporting, closing) = ((reports.clone(), metrics.clone()), self.passes.closing());
         let executor = Executor::new(context, &self.observer, reporting, closing.clone());
-        let lease = context.leadership.annotations().clone();
-        let controller = Controller::new(self.observer.clone(), executor, reports, metrics, lease);
+        let controller = Controller::new(self.observer.clone(), executor, reports, metrics);
         let passes =
             self.passes.clone().run(controller, context.settings.clone(), context.token.clone());
         context.supervisor.spawn("passes", passes);

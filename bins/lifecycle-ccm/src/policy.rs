@@ -106,7 +106,7 @@ impl Decider {
     }
 
     /// Limits the lookups of one pass below [`LOOKUPS_PER_PASS`], for a cloud that does not answer
-    /// so many in time.
+    /// that many in time.
     pub fn limit_lookups(&mut self, most: usize) {
         self.most_lookups = Some(most);
     }

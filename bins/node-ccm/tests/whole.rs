@@ -9,32 +9,16 @@ mod load;
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::InstanceTraits;
-use ccm_kube::{
-    client::{ClientConfig, Clients, Unlimited},
-    events::{EventMetrics, EventRecorder},
-    metrics::RestMetrics,
-};
-use ccm_runtime::{
-    health::Health,
-    leadership::{Eligibility, Leadership},
-    metrics::Metrics,
-    plans::{Mode, Plans},
-    program::{Context, Program as _, load},
-    supervisor::Supervisor,
-};
-use ccm_settings::Invocation;
+use ccm_runtime::program::{Context, Program as _};
 use ccm_sim::{
     apiserver::{Action, ApiServer, Fault, Options, PatchKind, Record, Verb},
     cloud::{Operation, SimCloud, SimInstance},
     faults::{self, Effect},
 };
-use node_ccm::{NodeCcm, NodeSettings, plan::UNINITIALIZED};
+use ccm_tests::in_process::InProcess;
+use node_ccm::{NodeCcm, plan::UNINITIALIZED};
 use serde_json::{Value, json};
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::time::{sleep, timeout};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -42,62 +26,27 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 struct Whole {
     api: Arc<ApiServer>,
     cloud: SimCloud,
-    metrics: Metrics,
-    program: Context<NodeCcm>,
-    settings: watch::Sender<Arc<NodeSettings>>,
-    _end: DropGuard,
+    process: InProcess<NodeCcm>,
 }
 
 impl Whole {
-    async fn start(arguments: &[String]) -> Self {
+    async fn start(arguments: &[&str]) -> Self {
         let whole = Self::before_start(arguments);
-        let program = Arc::new(NodeCcm::prepare(&whole.program).await.unwrap());
-        program.lead(&whole.program);
+        let program = Arc::new(NodeCcm::prepare(whole.context()).await.unwrap());
+        program.lead(whole.context());
         whole
     }
 
     /// The environment without the program.
-    fn before_start(arguments: &[String]) -> Self {
+    fn before_start(arguments: &[&str]) -> Self {
         let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
-        let config = ClientConfig {
-            kubeconfig: None,
-            master: None,
-            user_agent: "node-ccm/test".to_owned(),
-            request_timeout: Duration::from_secs(5),
-            limiter: Arc::new(Unlimited),
-            metrics: Arc::new(RestMetrics::default()),
-        };
-        let clients = Clients::in_process(api.service(), &config).unwrap();
-        let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
-        invocation.arguments.extend(arguments.iter().map(Into::into));
-        let settings = load::<NodeCcm>(&invocation).unwrap();
-        let (cloud, metrics, token) = (SimCloud::new(), Metrics::new(), CancellationToken::new());
-        let (events, writer) =
-            EventRecorder::new(clients.events.clone(), "test", EventMetrics::default());
-        let (leadership, events) = match settings.common.mode {
-            Mode::Control => (Leadership::unconditional(), events),
-            Mode::Observe => {
-                (Leadership::observer(), EventRecorder::muted(EventMetrics::default()))
-            }
-        };
-        let own = watch::Sender::new(Arc::clone(&settings.own));
-        let context = Context::<NodeCcm> {
-            clients,
-            cloud: Arc::new(cloud.clone()),
-            leadership,
-            eligibility: Eligibility::default(),
-            events,
-            plans: Plans::new(settings.common.mode, &metrics),
-            settings: own.subscribe(),
-            common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
-            metrics: metrics.clone(),
-            supervisor: Supervisor::new(token.clone()),
-            health: Health::new(),
-            token: token.clone(),
-        };
-        context.supervisor.spawn("events", writer.run(token.clone()));
-        let end = token.drop_guard();
-        Self { api, cloud, metrics, program: context, settings: own, _end: end }
+        let cloud = SimCloud::new();
+        let process = InProcess::new(&api, Arc::new(cloud.clone()), arguments).unwrap();
+        Self { api, cloud, process }
+    }
+
+    fn context(&self) -> &Context<NodeCcm> {
+        &self.process.context
     }
 
     /// Registers a node as kubelet does, and its instance.
@@ -156,7 +105,7 @@ impl Whole {
 
     /// The sample of `/metrics` of this name.
     fn metric(&self, name: &str) -> u64 {
-        let text = self.metrics.encode().unwrap();
+        let text = self.context().metrics.encode().unwrap();
         let sample = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
         sample.trim().parse().unwrap()
     }
@@ -179,30 +128,27 @@ impl Whole {
 async fn a_refresh_is_one_call_whatever_the_number_of_nodes_and_workers() {
     const NODES: usize = 100;
     for workers in [1, 5, 10, 30] {
-        let whole = Whole::start(&[
-            format!("--concurrent-node-syncs={workers}"),
-            "--node-status-update-frequency=1m".to_owned(),
-        ])
-        .await;
+        let workers = format!("--concurrent-node-syncs={workers}");
+        let whole = Whole::start(&[&workers, "--node-status-update-frequency=1m"]).await;
         let names: Vec<_> = (0..NODES).map(|number| whole.add_node(number)).collect();
         for name in &names {
             whole.initialised(name).await;
         }
-        assert_eq!(whole.writes().len(), 2 * NODES, "{workers} workers");
+        assert_eq!(whole.writes().len(), 2 * NODES, "{workers}");
         whole.cloud.reset_calls();
         let before = whole.refreshes();
         sleep(Duration::from_mins(10)).await;
         let (calls, refreshes) = (whole.cloud.calls(), whole.refreshes() - before);
         assert!((8..=12).contains(&refreshes), "{refreshes} in ten minutes");
-        assert_eq!((calls.list, calls.lookup), (refreshes, 0), "{workers} workers");
-        assert_eq!(whole.writes().len(), 2 * NODES, "{workers} workers");
+        assert_eq!((calls.list, calls.lookup), (refreshes, 0), "{workers}");
+        assert_eq!(whole.writes().len(), 2 * NODES, "{workers}");
     }
 }
 
 /// Scenarios 31 and 32, and L3.
 #[tokio::test(start_paused = true)]
 async fn a_refresh_leaves_tainted_and_foreign_nodes_alone() {
-    let whole = Whole::start(&["--node-status-update-frequency=1m".to_owned()]).await;
+    let whole = Whole::start(&["--node-status-update-frequency=1m"]).await;
     let settled = whole.add_node(0);
     whole.initialised(&settled).await;
     whole.register("foreign", Some("elsewhere://i-1"));
@@ -224,12 +170,12 @@ async fn a_refresh_leaves_tainted_and_foreign_nodes_alone() {
 #[tokio::test(start_paused = true)]
 async fn an_observer_plans_once_and_again_after_changes() {
     const NODES: usize = 20;
-    let observe = ["--mode=observe", "--node-status-update-frequency=1m"].map(str::to_owned);
+    let observe = ["--mode=observe", "--node-status-update-frequency=1m"];
     let whole = Whole::start(&observe).await;
     let names: Vec<_> = (0..NODES).map(|number| whole.add_node(number)).collect();
     sleep(Duration::from_mins(1)).await;
     let due = |whole: &Whole| -> Value {
-        let page: Value = serde_json::from_str(&whole.program.plans.json(None)).unwrap();
+        let page: Value = serde_json::from_str(&whole.context().plans.json(None)).unwrap();
         page["due"].clone()
     };
     assert_eq!(due(&whole), json!({"addresses": NODES, "taint": NODES}));
@@ -247,7 +193,7 @@ async fn an_observer_plans_once_and_again_after_changes() {
     whole.api.delete("nodes", &names[2]).unwrap();
     sleep(Duration::from_mins(6)).await;
     let expect = json!({"addresses": NODES - 2, "labels": 1, "taint": NODES - 3});
-    assert_eq!(due(&whole), expect, "{}", whole.program.plans.text(None));
+    assert_eq!(due(&whole), expect, "{}", whole.context().plans.text(None));
     assert_eq!(whole.writes(), [""; 0]);
     assert!(names.iter().all(|name| whole.events(name).is_empty()));
 }
@@ -297,7 +243,7 @@ async fn conflicts_cost_no_call_to_the_cloud_and_no_read() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tainted_foreign_node_gets_one_event() {
-    let whole = Whole::start(&["--node-status-update-frequency=1m".to_owned()]).await;
+    let whole = Whole::start(&["--node-status-update-frequency=1m"]).await;
     whole.register("foreign", Some("elsewhere://i-1"));
     let settled = whole.add_node(0);
     whole.initialised(&settled).await;
@@ -327,8 +273,8 @@ async fn a_change_of_the_internal_ip_is_reported_after_its_write() {
     for (mode, refused, expect) in
         [("control", false, 2), ("control", true, 0), ("observe", false, 0)]
     {
-        let arguments = [format!("--mode={mode}"), "--node-status-update-frequency=1m".to_owned()];
-        let whole = Whole::start(&arguments).await;
+        let mode = format!("--mode={mode}");
+        let whole = Whole::start(&[&mode, "--node-status-update-frequency=1m"]).await;
         let mut instance = SimInstance::numbered(0);
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": instance.name},
@@ -359,7 +305,7 @@ async fn a_change_of_the_internal_ip_is_reported_after_its_write() {
 /// late if only the back-off applied.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_shows_the_instance_of_a_waiting_node_ends_its_back_off() {
-    let whole = Whole::start(&["--node-status-update-frequency=10s".to_owned()]).await;
+    let whole = Whole::start(&["--node-status-update-frequency=10s"]).await;
     let settled = whole.add_node(0);
     whole.initialised(&settled).await;
     let instances: Vec<_> = (1..=8).map(SimInstance::numbered).collect();
@@ -400,13 +346,13 @@ async fn readyz_reports_why_nodes_are_not_listed() {
             let found = findings.into_iter().find(|finding| finding.name == "nodes").unwrap();
             found.verdict.detail().to_owned()
         };
-        let prepared = NodeCcm::prepare(&whole.program);
+        let prepared = NodeCcm::prepare(whole.context());
         assert!(timeout(Duration::from_mins(1), prepared).await.is_err(), "{code}");
-        let got = nodes(&whole.program);
+        let got = nodes(whole.context());
         assert!(got.starts_with(expect), "{code}: {got}");
         whole.api.faults().remove(fault);
         sleep(Duration::from_mins(2)).await;
-        assert_eq!(nodes(&whole.program), "0 nodes watched", "{code}");
+        assert_eq!(nodes(whole.context()), "0 nodes watched", "{code}");
     }
 }
 
@@ -416,8 +362,8 @@ async fn nodes_stay_in_sync_without_lists() {
     let whole = Whole::before_start(&[]);
     let traits = InstanceTraits { lists: false, ..InstanceTraits::default() };
     whole.cloud.set_traits(traits);
-    let program = Arc::new(NodeCcm::prepare(&whole.program).await.unwrap());
-    program.lead(&whole.program);
+    let program = Arc::new(NodeCcm::prepare(whole.context()).await.unwrap());
+    program.lead(whole.context());
     let name = whole.add_node(0);
     sleep(Duration::from_secs(30)).await;
     assert!(!whole.is_tainted(&name));
@@ -425,7 +371,7 @@ async fn nodes_stay_in_sync_without_lists() {
     sleep(Duration::from_mins(12)).await;
     assert_eq!(whole.node(&name)["metadata"]["labels"][ZONE], "elsewhere");
     assert_eq!(whole.cloud.calls().list, 0);
-    let findings = whole.program.health.findings();
+    let findings = whole.context().health.findings();
     let fleet = findings.iter().find(|finding| finding.name == "fleet").unwrap();
     assert_eq!(fleet.verdict.detail(), "1 nodes are looked up, because the provider cannot list");
 }
@@ -434,13 +380,18 @@ async fn nodes_stay_in_sync_without_lists() {
 /// remembered instance.
 #[tokio::test(start_paused = true)]
 async fn instances_of_deleted_nodes_are_pruned_without_a_list() {
-    let whole = Whole::start(&["--node-status-update-frequency=1m".to_owned()]).await;
+    let whole = Whole::start(&["--node-status-update-frequency=1m"]).await;
     let names: Vec<_> = (0..3).map(|number| whole.add_node(number)).collect();
     for name in &names {
         whole.initialised(name).await;
     }
     let known = |whole: &Whole, count: &str| {
-        whole.metrics.encode().unwrap().contains(&format!("\nccm_inventory_instances {count}\n"))
+        whole
+            .context()
+            .metrics
+            .encode()
+            .unwrap()
+            .contains(&format!("\nccm_inventory_instances {count}\n"))
     };
     assert!(known(&whole, "3.0"));
     for name in &names {

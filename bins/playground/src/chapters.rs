@@ -2,6 +2,7 @@
 
 pub mod lifecycle;
 pub mod node;
+pub mod route;
 pub mod service;
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ pub fn arguments(program: &str) -> &'static [&'static str] {
     match program {
         node::PROGRAM => node::ARGUMENTS,
         lifecycle::PROGRAM => lifecycle::ARGUMENTS,
+        route::PROGRAM => route::ARGUMENTS,
         service::PROGRAM => service::ARGUMENTS,
         _ => &[],
     }

@@ -150,6 +150,14 @@ impl Demo {
         Ok(())
     }
 
+    /// Marks a node as the cluster autoscaler does before it takes the machine away.
+    pub fn mark_for_scale_down(&self, name: &str) -> Result<()> {
+        let mark = json!({"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"});
+        let patch = json!({"spec": {"taints": [mark]}});
+        self.server.patch("nodes", name, "", PatchKind::Strategic, patch)?;
+        Ok(())
+    }
+
     /// The node in the API server.
     pub fn node(&self, name: &str) -> Option<Value> {
         self.server.get("nodes", name)

@@ -49,6 +49,7 @@ async fn run(arguments: &Arguments, output: &mut Output) -> Result<()> {
     let chapters = async {
         chapters::node::run(&mut demo, output, arguments.nodes.into()).await?;
         chapters::lifecycle::run(&demo, output).await?;
+        chapters::route::run(&demo, output).await?;
         chapters::service::run(&demo, output).await
     };
     tokio::select! {

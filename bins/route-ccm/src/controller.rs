@@ -1,11 +1,10 @@
 //! The loop: plans, and sends the calls that follow. It waits for no call.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use ccm_base::At;
 use ccm_controller::{
     brake::approval::SetApproval,
-    handover,
     passes::{Next, Pass},
 };
 use ccm_runtime::leadership::LeaseAnnotations;
@@ -14,6 +13,7 @@ use tokio::sync::mpsc;
 use crate::{
     Handles,
     execute::page::Published,
+    lease::Handover,
     plan::{Held, Plan, View},
     report,
     state::Job,
@@ -29,6 +29,7 @@ pub(crate) struct Controller {
     handles: Handles,
     jobs: mpsc::Sender<Job>,
     lease: LeaseAnnotations,
+    handover: Arc<Handover>,
     approval: Option<SetApproval>,
     /// The last text of an approval that cannot be read.
     invalid: Option<String>,
@@ -46,10 +47,15 @@ impl Pass for Controller {
             self.send(list);
         }
         let next = self.plan(now);
+        let conditions = self.handles.due_conditions();
+        self.published.conditions(&self.handles.plans, &conditions);
         if !self.handles.plans.is_observing() {
-            self.handles.queue_conditions();
+            self.handles.queue_conditions(conditions);
         }
         let state = self.handles.state.lock();
+        if let Some(cidrs) = &self.handles.cidrs {
+            cidrs.without_routes(|network| state.has_no_route(network));
+        }
         let due = [next, state.next_list(), state.next_condition(now), Some(now + IDLE)];
         let due = due.into_iter().flatten().min().unwrap_or(now + IDLE);
         Next::At(self.handles.timeline.instant(due))
@@ -57,11 +63,17 @@ impl Pass for Controller {
 }
 
 impl Controller {
-    pub(crate) fn new(handles: &Handles, jobs: mpsc::Sender<Job>, lease: LeaseAnnotations) -> Self {
+    pub(crate) fn new(
+        handles: &Handles,
+        jobs: mpsc::Sender<Job>,
+        lease: LeaseAnnotations,
+        handover: Arc<Handover>,
+    ) -> Self {
         Self {
             handles: handles.clone(),
             jobs,
             lease,
+            handover,
             approval: None,
             invalid: None,
             published: Published::default(),
@@ -88,7 +100,7 @@ impl Controller {
         let nodes = handles.observer.nodes();
         state.planner.node_changed(changed.into_iter());
         let mut plan = handles.observer.with_former(|former| {
-            former.retain(&table.targets());
+            former.retain(now, &table.targets());
             let view = View {
                 nodes: &nodes,
                 table,
@@ -105,14 +117,14 @@ impl Controller {
         self.published.routes(&handles.plans, &plan.changes);
         if !handles.plans.is_observing() {
             // Before the deletions: the next leader is to know of them even if this one dies.
-            handover::keep(&self.lease, state.planner.window());
+            self.handover.deleted(state.planner.window());
         }
-        let calls = if handles.plans.is_observing() {
-            Vec::new()
-        } else {
-            state.calls(&plan, &traits, self.jobs.capacity().saturating_sub(2))
-        };
-        for job in calls {
+        // A question changes nothing: an observer asks, too.
+        let mut jobs: Vec<Job> = state.question(&plan).into_iter().collect();
+        if !handles.plans.is_observing() {
+            jobs.extend(state.calls(&plan, &traits, self.jobs.capacity().saturating_sub(2)));
+        }
+        for job in jobs {
             self.send(job);
         }
         self.report(&plan);

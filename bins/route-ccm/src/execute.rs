@@ -14,7 +14,12 @@ use futures::StreamExt as _;
 use tokio::{sync::mpsc, time::timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Handles, plan::Planned, report, state::Job};
+use crate::{
+    Handles,
+    plan::{Planned, failures::is_conflict},
+    report,
+    state::Job,
+};
 
 /// How many calls may be under way at once: one that hangs holds up no other.
 pub(crate) const LANES: usize = 8;
@@ -74,8 +79,16 @@ impl Handles {
             }
         }
         let period = self.settings.borrow().route_reconciliation_period;
-        if self.state.lock().listed(self.timeline.now(), answer, period) {
+        let is_listed = answer.is_ok();
+        let (is_first, destinations) = {
+            let mut state = self.state.lock();
+            (state.listed(self.timeline.now(), answer, period), state.destinations())
+        };
+        if is_first {
             tracing::info!("the route table is known");
+        }
+        if let (true, Some(cidrs), Some((all, read))) = (is_listed, &self.cidrs, destinations) {
+            cidrs.routes_are(all, read);
         }
     }
 
@@ -156,7 +169,14 @@ impl Handles {
         answer: &Result<AppliedChange, CloudError>,
         replaces: bool,
     ) {
-        let is_complete = self.state.lock().applied(self.timeline.now(), planned, answer);
+        let (destination, now) = (planned.change.destination(), self.timeline.now());
+        let (is_complete, is_gone) = {
+            let mut state = self.state.lock();
+            (state.applied(now, planned, answer), state.has_no_route(destination))
+        };
+        if let Some(cidrs) = self.cidrs.as_ref().filter(|_| is_gone && answer.is_ok()) {
+            cidrs.route_gone(destination);
+        }
         self.metrics.changed(&planned.change, answer.as_ref().map(drop), replaces);
         let node = planned.node.as_ref();
         match answer {
@@ -164,8 +184,7 @@ impl Handles {
                 let is_replacement = matches!(planned.change, RouteChange::Replace { .. });
                 report::changed(planned, is_replacement && !replaces);
             }
-            // Somebody else's change is no failure.
-            Err(error) if error.kind == ErrorKind::Busy => {
+            Err(error) if is_conflict(error) => {
                 tracing::debug!(%error, "{}: the table has changed, listing it", planned.words());
             }
             Err(error) => {
@@ -173,8 +192,9 @@ impl Handles {
                 self.reports.failed(planned, node.as_deref(), error);
             }
         }
+        let has_failed = answer.as_ref().is_err_and(|error| !is_conflict(error));
         if let Some(name) = node
-            && (is_complete || answer.is_err())
+            && (is_complete || has_failed)
         {
             self.conditions.add(Name::clone(name), Priority::Urgent);
         }

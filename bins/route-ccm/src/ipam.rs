@@ -23,7 +23,7 @@ mod rival;
 
 pub use allocator::{Allocator, Held, Hold, Reservation, Seen, Usage, Written};
 pub use cloud::given;
-pub use config::{AllocatorType, ClusterRange, Config, Flags, Listed, cluster_networks};
+pub use config::{AllocatorType, ClusterRange, Config, Flags, Listed, Remark, cluster_networks};
 pub use networks::family;
 pub use problem::{Exhausted, Problem, Refusal};
 pub use rival::Rival;

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! informer --node changed--> pass: plan --calls--> lanes --> cloud
-//!                             ^                      |
-//!                             +------ answers -------+--> conditions --> API server
+//!     |                       ^  ^                   |
+//!     |                       |  +---- answers ------+--> conditions --> API server
+//!     +--> cidrs: reserve, PATCH --> API server
 //! ```
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`plan`] | what to change in the route table, and the condition of each node: pure |
+//! | `cidrs` | node IPAM: gives nodes what the allocator says |
 //! | [`ipam`] | which blocks of the cluster CIDRs nodes get: pure |
 //! | `observe` | the nodes, and which targets were theirs |
 //! | `state` | what the leader knows of the route table, and which calls follow |
@@ -16,12 +18,15 @@
 //! | `execute` | the calls to the cloud and their answers |
 //! | `execute::conditions` | writes the condition `NetworkUnavailable` |
 //! | `execute::page` | the page `/plan` |
+//! | `lease` | what a leader leaves to the next one |
 //! | `report` | events and log lines |
 //! | `settings`, `metrics` | flags; `ccm_route_*` and upstream's metric |
 
+mod cidrs;
 mod controller;
 mod execute;
 pub mod ipam;
+mod lease;
 mod metrics;
 mod observe;
 pub mod plan;
@@ -32,15 +37,15 @@ mod state;
 use std::sync::Arc;
 
 use ccm_base::{LogThrottle, clock::Timeline};
-use ccm_cloud::{Capability, Cloud, CloudError, ClusterId, ErrorKind, Routes};
+use ccm_cloud::{Cloud, CloudError, ClusterId, ErrorKind, Routes};
 use ccm_controller::{
-    cluster, handover, own_node,
+    cluster, own_node,
     passes::Passes,
     queue::{QueueMetrics, WorkQueue},
     watch::{self, Watches},
     writer::{self, Writer},
 };
-use ccm_kube::store::Change;
+use ccm_kube::{informer::Freshness, store::Change};
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{
     health::{Condition, Scope},
@@ -59,8 +64,14 @@ use tokio::{
 pub use settings::RouteSettings;
 
 use crate::{
-    controller::Controller, metrics::RouteMetrics, observe::Observer, plan::Planner,
-    report::RouteReports, state::State,
+    cidrs::{Cidrs, Common, Term},
+    controller::Controller,
+    lease::Handover,
+    metrics::{Look, RouteMetrics},
+    observe::Observer,
+    plan::Planner,
+    report::RouteReports,
+    state::State,
 };
 
 /// How many calls may wait for a lane.
@@ -73,6 +84,10 @@ const DRAIN: Duration = Duration::from_millis(50);
 pub(crate) struct Handles {
     pub(crate) cloud: Arc<dyn Cloud>,
     pub(crate) cluster: ClusterId,
+    /// Whether nodes get routes.
+    pub(crate) has_routes: bool,
+    /// Gives nodes their pod CIDRs, if this program does.
+    pub(crate) cidrs: Option<Arc<Cidrs>>,
     pub(crate) observer: Arc<Observer>,
     pub(crate) state: Arc<Mutex<State>>,
     /// Wakes the loop.
@@ -90,6 +105,68 @@ pub(crate) struct Handles {
 }
 
 impl Handles {
+    async fn new(context: &Context<RouteCcm>, settings: &RouteSettings) -> Result<Self, Failure> {
+        let health = context.health.condition("routes", Scope::Information, "not listed yet");
+        let is_offered = !matches!(context.cloud.routes(), Ok(None));
+        let has_routes = settings.configure_cloud_routes && is_offered;
+        let cluster = match has_routes {
+            true => cluster::identify(context, &settings.cluster_uid).await?,
+            false => ClusterId { name: String::new(), uid: String::new() },
+        };
+        health.pass(match (has_routes, settings.configure_cloud_routes) {
+            (true, _) => "not listed here: this replica does not lead".to_owned(),
+            (false, true) => format!("none: the provider {} offers none", context.cloud.name()),
+            (false, false) => "none: --configure-cloud-routes=false".to_owned(),
+        });
+        let (observer, passes) = (Arc::new(Observer::new(context)), Passes::default());
+        let queues = QueueMetrics::new(&context.metrics);
+        let conditions = execute::conditions::queue(&queues);
+        let reports = Arc::new(RouteReports::new(context.events.clone()));
+        let timeline = Timeline::begin();
+        let cidrs = settings.ipam().map(|config| {
+            let common = Common {
+                store: observer.store.clone(),
+                routes: has_routes.then(|| (Arc::clone(&observer), passes.clone())),
+                conditions: conditions.clone(),
+                reports: Arc::clone(&reports),
+                timeline,
+                queues,
+            };
+            Cidrs::new(context, config, common)
+        });
+        Ok(Self {
+            cloud: Arc::clone(&context.cloud),
+            cluster,
+            has_routes,
+            cidrs,
+            observer,
+            state: Arc::new(Mutex::new(State::new(timeline.now(), Planner::default()))),
+            passes,
+            conditions,
+            reports,
+            plans: context.plans.clone(),
+            settings: context.settings.clone(),
+            metrics: RouteMetrics::new(&context.metrics),
+            health,
+            throttle: Arc::default(),
+            timeline,
+        })
+    }
+
+    /// Handles a change of a node. The informer calls it on every replica; never blocks.
+    fn changed(&self, change: &Change<Node>) {
+        if let Change::Deleted(node) = change {
+            self.reports.forget(&node.name);
+            self.conditions.remove(&node.name);
+        }
+        if self.has_routes && self.observer.changed(change) {
+            self.passes.wake();
+        }
+        if let Some(cidrs) = &self.cidrs {
+            cidrs.changed(change);
+        }
+    }
+
     /// The provider's routes.
     ///
     /// # Errors
@@ -105,14 +182,15 @@ impl Handles {
 /// The program.
 pub struct RouteCcm {
     handles: Handles,
+    freshness: Freshness,
 }
 
 impl Program for RouteCcm {
     const IDENTITY: Identity = programs::ROUTE_CCM;
     type Settings = RouteSettings;
 
-    fn needs(_: &Self::Settings) -> Vec<Need> {
-        vec![Need::Required(Capability::Routes)]
+    fn needs(settings: &Self::Settings) -> Vec<Need> {
+        settings.needs()
     }
 
     fn idle(settings: &Self::Settings) -> Option<String> {
@@ -121,70 +199,69 @@ impl Program for RouteCcm {
 
     fn specimens(metrics: &Metrics) {
         RouteMetrics::new(metrics).specimens();
-        QueueMetrics::new(metrics).specimens(execute::conditions::QUEUE);
+        metrics::collect(metrics, || Look { room: Some(0), ..Look::default() });
+        cidrs::metrics::specimens(metrics);
+        let queues = QueueMetrics::new(metrics);
+        queues.specimens(execute::conditions::QUEUE);
+        queues.specimens(cidrs::QUEUE);
         watch::metrics(metrics).specimens_of::<Node>();
     }
 
     fn rights() -> Vec<Right> {
-        [watch::rights::<Node>().as_slice(), &[writer::patch_status::<Node>(), cluster::right()]]
-            .concat()
+        // The node itself for its pod CIDRs, its status for the condition.
+        let writes = [writer::patch::<Node>(), writer::patch_status::<Node>()];
+        [watch::rights::<Node>().as_slice(), &writes, &[cluster::right()]].concat()
     }
 
     async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
-        let health = context.health.condition("routes", Scope::Information, "not listed yet");
-        health.pass("not listed here: this replica does not lead");
-        let given = context.settings.borrow().cluster_uid.clone();
-        let timeline = Timeline::begin();
-        let handles = Handles {
-            cloud: Arc::clone(&context.cloud),
-            cluster: cluster::identify(context, &given).await?,
-            observer: Arc::new(Observer::new(context)),
-            state: Arc::new(Mutex::new(State::new(timeline.now(), Planner::default()))),
-            passes: Passes::default(),
-            conditions: execute::conditions::queue(&context.metrics),
-            reports: Arc::new(RouteReports::new(context.events.clone())),
-            plans: context.plans.clone(),
-            settings: context.settings.clone(),
-            metrics: RouteMetrics::new(&context.metrics),
-            health,
-            throttle: Arc::default(),
-            timeline,
-        };
+        let settings = context.settings.borrow().clone();
+        let handles = Handles::new(context, &settings).await?;
+        let (shown, clock) = (Arc::clone(&handles.state), handles.timeline);
+        metrics::collect(&context.metrics, move || shown.lock().look(clock.now()));
         let watcher = handles.clone();
-        let on_change = move |change: Change<Node>| {
-            if let Change::Deleted(node) = &change {
-                watcher.reports.forget(&node.name);
-                watcher.conditions.remove(&node.name);
-            }
-            if watcher.observer.changed(&change) {
-                watcher.passes.wake();
-            }
-        };
-        Watches::new(context).watch(&handles.observer.store, on_change).await;
+        let on_change = move |change| watcher.changed(&change);
+        let freshness = Watches::new(context).watch(&handles.observer.store, on_change).await;
         own_node::check(context, &handles.observer.store);
-        Ok(Self { handles })
+        Ok(Self { handles, freshness })
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
         let (handles, tasks, token) = (&self.handles, &context.supervisor, &context.token);
-        handles.health.pass("not listed yet");
         let lease = context.leadership.annotations().clone();
-        let now = handles.timeline.now();
-        *handles.state.lock() = State::new(now, Planner::resume(now, handover::found(&lease)));
-        let (jobs, received) = mpsc::channel(JOBS);
-        tasks.spawn("calls", execute::run(handles.clone(), received, token.clone()));
-        let writer = Writer::new(context, &handles.observer.store);
+        let (handover, left) = Handover::take_over(&lease);
+        let handover = Arc::new(handover);
+        let writer = || Writer::new(context, &handles.observer.store);
         if !handles.plans.is_observing() {
-            let conditions = execute::conditions::run(handles.clone(), writer, token.clone());
+            let conditions = execute::conditions::run(handles.clone(), writer(), token.clone());
             tasks.spawn("conditions", conditions);
         }
-        let controller = Controller::new(handles, jobs, lease);
+        if let Some(cidrs) = &handles.cidrs {
+            let term = Term {
+                freshness: self.freshness.clone(),
+                held: left.held,
+                handover: Arc::clone(&handover),
+                writer: (!handles.plans.is_observing()).then(writer),
+            };
+            cidrs.start(term, tasks);
+        }
+        if !handles.has_routes {
+            return;
+        }
+        handles.health.pass("not listed yet");
+        let now = handles.timeline.now();
+        *handles.state.lock() = State::new(now, Planner::resume(now, left.deleted));
+        let (jobs, received) = mpsc::channel(JOBS);
+        tasks.spawn("calls", execute::run(handles.clone(), received, token.clone()));
+        let controller = Controller::new(handles, jobs, lease, handover);
         let passes = handles.passes.clone();
         tasks.spawn("passes", passes.run(controller, context.settings.clone(), token.clone()));
     }
 
     async fn drain(&self) {
-        let Handles { passes, conditions, state, .. } = &self.handles;
+        let Handles { passes, conditions, state, cidrs, .. } = &self.handles;
+        if let Some(cidrs) = cidrs {
+            cidrs.drain().await;
+        }
         passes.drain().await;
         while state.lock().planner.has_calls() {
             sleep(DRAIN).await;

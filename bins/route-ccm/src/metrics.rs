@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use ccm_cloud::{CloudError, ErrorKind, RouteChange};
 use ccm_kube::{ApiError, ApiReason};
-use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, label, metrics};
+use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, computed, label, metrics};
+use ccm_runtime::metrics::Metrics;
 use strum::{IntoStaticStr, VariantNames};
 
 use crate::plan::Counts;
@@ -71,6 +72,30 @@ enum State {
 }
 
 label!(Trigger, Outcome, Operation, Kind, State);
+
+/// What is computed on each scrape.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Look {
+    /// How long the node that waits longest has lacked a route.
+    pub(crate) longest_wait: Duration,
+    /// How many routes can be added, if the cloud says so.
+    pub(crate) room: Option<u32>,
+}
+
+computed! {
+    static LOOK: Look = {
+        /// Time for which the node that waits longest has lacked a route, on the leader; 0 without one
+        [ALPHA] Gauge ccm_route_longest_wait_seconds = |look| look.longest_wait.as_secs_f64();
+        /// Routes that can be added before the quota of the route table is reached, on the leader; not there if the cloud
+        /// does not say it
+        [ALPHA] Gauge ccm_route_table_room = |look| look.room.map(f64::from);
+    }
+}
+
+/// Computes these on each scrape.
+pub(crate) fn collect(metrics: &Metrics, look: impl Fn() -> Look + Send + Sync + 'static) {
+    metrics.collect(LOOK.collector(move || vec![(Vec::new(), look())]));
+}
 
 metrics! {
     /// All metrics of the controller. Clones share them.

@@ -70,7 +70,8 @@ impl Observer {
         match change {
             Change::Added(node) => {
                 self.has_changed(&self.view(Arc::clone(node)));
-                true
+                // A node without pod CIDRs needs no route yet; passes are rare.
+                !node.pod_cidrs.is_empty()
             }
             Change::Updated { old, new } => {
                 if !matters(old, new) {
@@ -87,6 +88,11 @@ impl Observer {
                 true
             }
         }
+    }
+
+    /// The node has got its pod CIDRs from us, which the informer does not report.
+    pub(crate) fn assigned(&self, node: &Arc<Node>) {
+        self.has_changed(&self.view(Arc::clone(node)));
     }
 
     fn has_changed(&self, view: &NodeView) {

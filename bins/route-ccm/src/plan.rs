@@ -270,6 +270,11 @@ impl Planner {
         self.in_flight.contains(&destination)
     }
 
+    /// The destinations of changes that are not answered yet.
+    pub fn in_flight(&self) -> impl Iterator<Item = IpNet> {
+        self.in_flight.iter().copied()
+    }
+
     /// Whether any change is not answered yet.
     pub fn has_calls(&self) -> bool {
         !self.in_flight.is_empty()
@@ -315,15 +320,24 @@ impl Planner {
         answer: &Result<AppliedChange, CloudError>,
     ) -> bool {
         let destination = planned.change.destination();
+        let uid = destination.to_string();
+        // A creation was not charged: what is charged for its destination went before.
+        let was_charged = !matches!(planned.change, RouteChange::Create(_));
         self.in_flight.remove(&destination);
         match answer {
-            Ok(_) => {
-                self.failures.forget(destination);
+            Ok(applied) => {
+                if was_charged {
+                    self.brake.renew(now, &uid);
+                }
+                match applied.route.as_ref().and_then(|route| route.defect.as_deref()) {
+                    Some(defect) => self.failures.add_defect(now, destination, defect),
+                    None => self.failures.forget(destination),
+                }
                 false
             }
             Err(error) => {
-                if !error.maybe_done {
-                    self.brake.release(&destination.to_string());
+                if was_charged && !error.maybe_done {
+                    self.brake.release(&uid);
                 }
                 self.failures.add(now, destination, error);
                 error.maybe_done || matches!(error.kind, ErrorKind::Busy | ErrorKind::Conflict)
@@ -353,6 +367,11 @@ impl Planner {
             }
         }
         None
+    }
+
+    /// The table was listed.
+    pub fn listed(&mut self) {
+        self.failures.forget_conflicts();
     }
 
     /// A node has changed: what has failed for its routes is tried at once.

@@ -5,12 +5,20 @@ use std::time::Duration;
 use ccm_cloud::CloudError;
 use ccm_controller::{
     brake::Transition,
+    queue::Pace,
     reports::{Report, Reports, When},
 };
 use ccm_kube::{ApiError, events::EventRecorder};
 use ccm_objects::{Node, ObjectRef};
 
-use crate::plan::{Cause, Planned, wanted::Problem};
+use crate::{
+    ipam::{self, Rival},
+    plan::{Cause, Planned, wanted::Problem},
+};
+
+/// Upstream's reasons.
+const NO_CIDRS: &str = "CIDRNotAvailable";
+const NOT_WRITTEN: &str = "CIDRAssignmentFailed";
 
 /// Reports about routes and nodes.
 pub(crate) struct RouteReports(Reports);
@@ -60,6 +68,74 @@ impl RouteReports {
             ..Report::default()
         };
         self.0.report(&node.reference(), When::Changed, report);
+    }
+
+    /// Reports that a node gets no pod CIDRs now. `state` does not change while the reason is the same.
+    pub(crate) fn no_cidrs(&self, node: &Node, state: &str, why: &str) {
+        let text = format!("Node {} status is now: {NO_CIDRS}: {why}", node.name);
+        let report = Report {
+            topic: NO_CIDRS,
+            state,
+            warning: true,
+            line: format!("node {} gets no pod CIDRs: {why}", node.name),
+            event: Some((NO_CIDRS, text)),
+            ..Report::default()
+        };
+        self.0.report(&node.reference(), When::Changed, report);
+    }
+
+    /// A node has its pod CIDRs: the end of that.
+    pub(crate) fn has_cidrs(&self, node: &Node) {
+        let key = node.reference().key();
+        for topic in [NO_CIDRS, NOT_WRITTEN] {
+            if self.0.memory().state(&key, topic).is_some() {
+                self.0.memory().changed(&key, topic, "");
+            }
+        }
+    }
+
+    /// Reports that the API server does not carry out the write of a node's pod CIDRs.
+    pub(crate) fn cidrs_not_written(&self, node: &Node, error: &ApiError, pace: Pace) {
+        let name = &node.name;
+        let why = format!("cannot write podCIDRs, retrying {pace}: {error}");
+        let text = format!("Node {name} status is now: {NOT_WRITTEN}: {why}");
+        let report = Report {
+            topic: NOT_WRITTEN,
+            state: error.reason(),
+            warning: true,
+            line: format!("node {name}: {why}"),
+            event: Some((NOT_WRITTEN, text)),
+            ..Report::default()
+        };
+        self.0.report(&node.reference(), When::Changed, report);
+    }
+
+    /// Reports what is wrong with the pod CIDRs of a node, once.
+    pub(crate) fn strange_cidrs(&self, node: &Node, problem: &ipam::Problem) {
+        let text = problem.to_string();
+        let report = Report {
+            topic: "InvalidPodCIDR",
+            state: &text,
+            warning: true,
+            line: format!("node {}: {text}", node.name),
+            event: Some(("InvalidPodCIDR", text.clone())),
+            ..Report::default()
+        };
+        self.0.report(&node.reference(), When::Once, report);
+    }
+
+    /// Reports that another program gives nodes their pod CIDRs.
+    pub(crate) fn rival(&self, node: &Node, rival: &Rival) {
+        let text = rival.to_string();
+        let report = Report {
+            topic: "AnotherCIDRAllocator",
+            state: &text,
+            warning: true,
+            line: text.clone(),
+            event: Some(("AnotherCIDRAllocator", text.clone())),
+            ..Report::default()
+        };
+        self.0.report(&node.reference(), When::Once, report);
     }
 
     /// Reports that the API server refuses the condition of a node.

@@ -3,17 +3,24 @@
 use std::time::Duration;
 
 use ccm_base::duration;
-use ccm_cloud::IpFamily;
+use ccm_cloud::Capability;
 use ccm_controller::brake::{Budget, InvalidLimit, Limit};
-use ccm_runtime::settings::cloud_call_timeout;
-use ccm_settings::checked;
+use ccm_runtime::{
+    program::{Controller, Need},
+    programs::{NODE_IPAM, ROUTE_CCM},
+    settings::{cloud_call_timeout, enables},
+};
+use ccm_settings::{Origin, Problems, RawSettings, checked, one_of, within};
 use ipnet::IpNet;
 use serde::Serialize;
+
+use crate::ipam::{self, AllocatorType, Remark};
 
 /// The shortest period.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(10);
 /// A shorter period is upstream's, for which there is no need here.
 const POLLING: Duration = Duration::from_mins(1);
+const CLUSTER: &str = "cluster-cidr";
 /// The flags that decide what the program does, for messages.
 const GATE: &str =
     "set --cluster-cidr, or --configure-cloud-routes=false and --allocate-node-cidrs=false";
@@ -23,10 +30,27 @@ ccm_settings::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize)]
     pub struct RouteSettings {
         /// Whether nodes get routes for their pod CIDRs. Without routes and --allocate-node-cidrs the program is idle.
+        /// --controllers=*,-route switches them off as well, and *,-nodeipam the other part.
         pub configure_cloud_routes: bool = fixed(Switch, "configure-cloud-routes", "true");
         /// Networks of the cluster's pods: one CIDR, or one of each family, separated by a comma. Routes inside of
         /// them may be this program's.
         pub cluster_cidr: Vec<String> = fixed(List, "cluster-cidr", "");
+        /// Whether this program gives nodes their pod CIDRs. Only one program of a cluster may do so: pod CIDRs that
+        /// appear on a node while this one leads, and that it did not assign, stop it for good.
+        pub allocate_node_cidrs: bool = fixed(Switch, "allocate-node-cidrs", "false");
+        /// Where the pod CIDRs of nodes come from: RangeAllocator takes blocks of --cluster-cidr, CloudAllocator what
+        /// the cloud has assigned to each instance.
+        pub cidr_allocator_type: AllocatorType = fixed(Text, "cidr-allocator-type", "RangeAllocator"),
+            one_of(&AllocatorType::ALL);
+        /// Networks of the cluster's Services: one CIDR, or one of each family, separated by a comma. No node gets a
+        /// block that overlaps one of them.
+        pub service_cluster_ip_range: Vec<String> = fixed(List, "service-cluster-ip-range", "");
+        /// Prefix length of a node's pod CIDR, for clusters of one family. 0 means 24 for IPv4 and 64 for IPv6.
+        pub node_cidr_mask_size: usize = fixed(Count, "node-cidr-mask-size", "0"), within(0..=128);
+        /// Prefix length of a node's IPv4 pod CIDR. 0 means 24.
+        pub node_cidr_mask_size_ipv4: usize = fixed(Count, "node-cidr-mask-size-ipv4", "0"), within(0..=32);
+        /// Prefix length of a node's IPv6 pod CIDR. 0 means 64.
+        pub node_cidr_mask_size_ipv6: usize = fixed(Count, "node-cidr-mask-size-ipv6", "0"), within(0..=128);
         /// Interval between two lists of the route table, which find what others have changed. Changes of nodes are
         /// handled at once, whatever the interval is. cloud-controller-manager defaults to 10s and does nothing in
         /// between. At least 10s.
@@ -55,11 +79,8 @@ ccm_settings::settings! {
         /// the namespace kube-system.
         pub cluster_uid: String = fixed(Text, "cluster-uid", "");
     } => |settings, raw, problems| {
-        if settings.configure_cloud_routes
-            && let Err(what) = cluster_cidrs(&settings.cluster_cidr)
-        {
-            raw.reject("cluster-cidr", format!("{what}; {GATE}"), problems);
-        }
+        let settings = settings.with_controllers(raw, problems);
+        settings.check_networks(raw, problems);
         if settings.route_reconciliation_period < POLLING {
             let what = "changes of nodes are handled at once, so each list only costs cloud calls; the default is 10m0s";
             raw.warn("route-reconciliation-period", what, problems);
@@ -69,9 +90,71 @@ ccm_settings::settings! {
 }
 
 impl RouteSettings {
+    /// A part whose controller `--controllers` disables is off.
+    fn with_controllers(mut self, raw: &RawSettings, problems: &mut Problems) -> Self {
+        let route = Controller { name: ROUTE_CCM.controller, alias: ROUTE_CCM.alias };
+        for (is_on, flag, controller) in [
+            (&mut self.configure_cloud_routes, "configure-cloud-routes", route),
+            (&mut self.allocate_node_cidrs, "allocate-node-cidrs", NODE_IPAM),
+        ] {
+            if *is_on && !enables(raw, controller) {
+                *is_on = false;
+                if raw.value(flag).is_some_and(|value| value.origin != Origin::Default) {
+                    let what = format!("no effect: --controllers disables {}", controller.name);
+                    raw.warn(flag, what, problems);
+                }
+            }
+        }
+        self
+    }
+
+    /// Checks the networks, if any part needs them.
+    fn check_networks(&self, raw: &RawSettings, problems: &mut Problems) {
+        let is_optional = self.cidr_allocator_type == AllocatorType::CloudAllocator;
+        let needs = self.configure_cloud_routes || (self.allocate_node_cidrs && !is_optional);
+        let checked = match (needs && self.cluster_cidr.is_empty(), self.allocate_node_cidrs) {
+            (true, _) => Err(vec![Remark { flag: CLUSTER, what: "it is empty".to_owned() }]),
+            (false, true) => self.flags().check().map(|(_, warnings)| warnings),
+            (false, false) if !needs => return,
+            (false, false) => {
+                ipam::cluster_networks(&self.cluster_cidr).map(|listed| listed.warnings)
+            }
+        };
+        match checked {
+            Ok(warnings) => {
+                for one in warnings {
+                    raw.warn(one.flag, one.what, problems);
+                }
+            }
+            Err(errors) => {
+                for Remark { flag, what } in errors {
+                    let what = if flag == CLUSTER { format!("{what}; {GATE}") } else { what };
+                    raw.reject(flag, what, problems);
+                }
+            }
+        }
+    }
+
+    fn flags(&self) -> ipam::Flags {
+        ipam::Flags {
+            allocator: self.cidr_allocator_type,
+            cluster_cidrs: self.cluster_cidr.clone(),
+            service_ranges: self.service_cluster_ip_range.clone(),
+            mask: self.node_cidr_mask_size,
+            mask_v4: self.node_cidr_mask_size_ipv4,
+            mask_v6: self.node_cidr_mask_size_ipv6,
+        }
+    }
+
     /// `--cluster-cidr`, which was checked.
     pub fn cluster_cidrs(&self) -> Vec<IpNet> {
-        cluster_cidrs(&self.cluster_cidr).unwrap_or_default()
+        ipam::cluster_networks(&self.cluster_cidr).map(|listed| listed.networks).unwrap_or_default()
+    }
+
+    /// How nodes get their pod CIDRs; `None` if they do not get them from this program.
+    pub fn ipam(&self) -> Option<ipam::Config> {
+        let checked = self.allocate_node_cidrs.then(|| self.flags().check())?;
+        checked.ok().map(|(config, _)| config)
     }
 
     /// How many routes may be deleted.
@@ -79,36 +162,25 @@ impl RouteSettings {
         Budget { limit: self.route_loss, window: self.route_loss_window }
     }
 
+    /// What the cloud must offer. Blocks of `--cluster-cidr` are given out without any call to it.
+    pub fn needs(&self) -> Vec<Need> {
+        let asks = self.cidr_allocator_type == AllocatorType::CloudAllocator;
+        match (self.configure_cloud_routes, self.allocate_node_cidrs) {
+            (true, false) => vec![Need::Required(Capability::Routes)],
+            (true, true) if asks => {
+                [Capability::Routes, Capability::Instances].map(Need::Known).to_vec()
+            }
+            (true, true) => vec![Need::Known(Capability::Routes)],
+            (false, true) if asks => vec![Need::Required(Capability::Instances)],
+            (false, _) => Vec::new(),
+        }
+    }
+
     /// Whether the program has nothing to do with these settings, and why.
     pub fn idle(&self) -> Option<String> {
-        (!self.configure_cloud_routes)
-            .then(|| "--configure-cloud-routes=false and --allocate-node-cidrs=false".to_owned())
-    }
-}
-
-/// Reads `--cluster-cidr`.
-///
-/// # Errors
-///
-/// What is wrong with it.
-fn cluster_cidrs(texts: &[String]) -> Result<Vec<IpNet>, String> {
-    let read = |text: &String| {
-        let network: Result<IpNet, _> = text.parse();
-        network
-            .map(|network| network.trunc())
-            .map_err(|_| format!("{text:?} is no CIDR such as 10.244.0.0/16 or fd00:10:244::/56"))
-    };
-    let networks = texts.iter().map(read).collect::<Result<Vec<IpNet>, String>>()?;
-    let families: Vec<IpFamily> =
-        networks.iter().map(|network| IpFamily::of(network.addr())).collect();
-    match *families {
-        [] => Err("it is empty".to_owned()),
-        [_] => Ok(networks),
-        [one, other] if one != other => Ok(networks),
-        [family, _] => Err(format!("both CIDRs are {family}; two must be one of each family")),
-        _ => {
-            Err(format!("it has {} CIDRs; at most one of each family is possible", networks.len()))
-        }
+        (!self.configure_cloud_routes && !self.allocate_node_cidrs).then(|| {
+            "--configure-cloud-routes and --allocate-node-cidrs are false, or --controllers disables their controllers".to_owned()
+        })
     }
 }
 

@@ -2,21 +2,29 @@
 //! no task, the time as a value.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
 use ccm_base::{At, Backoff, RetryClass};
 use ccm_cloud::{AppliedChange, CloudError, RouteChange, RouteTable, RouteTarget, RouteTraits};
 use ccm_objects::Shared as Name;
+use ipnet::IpNet;
 
-use crate::plan::{Lack, NodeRoutes, Plan, Planned, Planner, condition::GRACE, table::Table};
+use crate::{
+    metrics::Look,
+    plan::{
+        Lack, NodeRoutes, Plan, Planned, Planner, condition::GRACE, failures::is_conflict,
+        table::Table,
+    },
+};
 
 /// The wait after a list that has failed.
 const LIST_RETRY: Backoff =
     Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(1) };
-/// The wait before a list because of an unexpected answer: others may follow.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// The wait before a list because of an unexpected answer: others may follow. The change is tried
+/// again after the list.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A call to the cloud.
 #[derive(Debug)]
@@ -37,6 +45,12 @@ pub(crate) struct State {
     pub(crate) table: Option<Table>,
     /// What has been changed since the list that is under way began.
     changed_since: Option<Vec<(RouteChange, AppliedChange)>>,
+    /// When the list that is under way, or the last one, began.
+    read_at: At,
+    /// Destinations of changes that may be carried out, though they have failed, since the last list
+    /// began; and those of before, which the list under way will show.
+    doubted: BTreeSet<IpNet>,
+    shown_soon: BTreeSet<IpNet>,
     /// When to list.
     list_at: At,
     failed_lists: u32,
@@ -54,6 +68,9 @@ impl State {
             planner,
             table: None,
             changed_since: None,
+            read_at: now,
+            doubted: BTreeSet::new(),
+            shown_soon: BTreeSet::new(),
             list_at: now,
             failed_lists: 0,
             is_asking: false,
@@ -68,6 +85,8 @@ impl State {
             return None;
         }
         self.changed_since = Some(Vec::new());
+        self.read_at = now;
+        self.shown_soon.append(&mut self.doubted);
         Some(Job::List)
     }
 
@@ -91,7 +110,9 @@ impl State {
                 for (change, applied) in &changes {
                     table.apply(change, applied);
                 }
+                self.planner.listed();
                 self.failed_lists = 0;
+                self.shown_soon.clear();
                 self.list_at = now + period;
                 self.table.replace(table).is_none()
             }
@@ -108,14 +129,36 @@ impl State {
         }
     }
 
+    /// The destinations of all routes, with those that are being made, and when the table was read;
+    /// `None` before the first list.
+    pub(crate) fn destinations(&self) -> Option<(Vec<IpNet>, At)> {
+        let table = self.table.as_ref()?;
+        let made = self.planner.in_flight().chain(self.doubted.iter().copied());
+        Some((table.destinations().chain(made).collect(), self.read_at))
+    }
+
+    /// Whether there is no route to this destination, and none is being made.
+    pub(crate) fn has_no_route(&self, destination: IpNet) -> bool {
+        let is_absent = |table: &Table| table.to(destination).is_empty();
+        self.table.as_ref().is_some_and(is_absent)
+            && !self.planner.is_in_flight(destination)
+            && !self.doubted.contains(&destination)
+            && !self.shown_soon.contains(&destination)
+    }
+
+    /// The question about targets that is due, if one is.
+    pub(crate) fn question(&mut self, plan: &Plan) -> Option<Job> {
+        if plan.questions.is_empty() || self.is_asking {
+            return None;
+        }
+        self.is_asking = true;
+        let (targets, witnesses) = (plan.questions.clone(), plan.witnesses.clone());
+        Some(Job::Ask { targets, witnesses })
+    }
+
     /// The calls that carry out this plan.
     pub(crate) fn calls(&mut self, plan: &Plan, traits: &RouteTraits, room: usize) -> Vec<Job> {
         let mut jobs = Vec::new();
-        if !plan.questions.is_empty() && !self.is_asking {
-            self.is_asking = true;
-            let (targets, witnesses) = (plan.questions.clone(), plan.witnesses.clone());
-            jobs.push(Job::Ask { targets, witnesses });
-        }
         // A second call would be decided on a version that the first one changes.
         let calls = match traits.compares_version {
             true if self.planner.has_calls() => 0,
@@ -146,6 +189,9 @@ impl State {
         planned: &Planned,
         answer: &Result<AppliedChange, CloudError>,
     ) -> bool {
+        if answer.as_ref().is_err_and(|error| error.maybe_done) {
+            self.doubted.insert(planned.change.destination());
+        }
         if self.planner.applied(now, planned, answer) {
             self.list_at = self.list_at.min(now + LOOK_AGAIN);
         }
@@ -167,11 +213,12 @@ impl State {
             }
             Ok(AppliedChange { route, .. }) => {
                 let defect = route.as_ref().and_then(|route| route.defect.clone());
-                let why = defect.unwrap_or_else(|| "the cloud shows no such route".to_owned());
-                routes.missing.insert(destination, Lack::failed(why));
+                let none = || Lack::failed("the cloud shows no such route");
+                routes.missing.insert(destination, defect.map_or_else(none, Lack::pending));
             }
             Err(error) => {
-                routes.missing.insert(destination, Lack::failed(error.to_string()));
+                let has_failed = !is_conflict(error);
+                routes.missing.insert(destination, Lack { why: error.to_string(), has_failed });
             }
         }
         routes.is_complete()
@@ -201,9 +248,23 @@ impl State {
         Some((self.nodes.get(name)?.clone(), waited))
     }
 
+    /// Whether a node lacks a route only because it is being made.
+    pub(crate) fn is_pending(&self, name: &str) -> bool {
+        self.nodes.get(name).and_then(NodeRoutes::why).is_some_and(|(_, has_failed)| !has_failed)
+    }
+
     /// When the next node has lacked routes for so long that its condition says so.
     pub(crate) fn next_condition(&self, now: At) -> Option<At> {
         self.lacking.values().map(|since| *since + GRACE).filter(|due| *due > now).min()
+    }
+
+    /// What a scrape shows.
+    pub(crate) fn look(&self, now: At) -> Look {
+        let first = self.lacking.values().min();
+        Look {
+            longest_wait: first.map(|since| now.since(*since)).unwrap_or_default(),
+            room: self.table.as_ref().and_then(|table| table.room),
+        }
     }
 
     /// The names of all nodes with pod CIDRs.

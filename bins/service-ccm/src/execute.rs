@@ -109,7 +109,8 @@ impl Lanes {
             .filter_map(std::future::ready)
             .collect()
             .await;
-        self.call(lane, due).await;
+        // On the heap: the futures of the calls are large.
+        Box::pin(self.call(lane, due)).await;
     }
 
     /// Plans a Service and makes its writes to the API server, until a call to the cloud is due or

@@ -24,7 +24,7 @@ const PROVISIONING: [f64; 10] = [1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 6
 pub(crate) enum State {
     /// Not compared with the cloud yet.
     Unknown,
-    /// The cloud works on it.
+    /// It is being created, or the cloud works on it.
     Pending,
     /// It is as the Service asks for.
     Provisioned,

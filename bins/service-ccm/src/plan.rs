@@ -8,6 +8,7 @@
 //! | [`orphans`] | which load balancers without a Service are deleted, and when |
 //! | [`looks`] | when a load balancer that no list shows is looked at |
 //! | [`debounce`] | when changes of the nodes go out |
+//! | `named` | the load balancers that a Service names, and the errors about them |
 //! | `state` | what is known of one load balancer |
 //! | [`reason`] | the conditions of a Service and their reasons |
 //! | `wished` | what a Service is to show |
@@ -19,6 +20,7 @@ pub mod eligible;
 pub mod front_end;
 pub mod looks;
 pub mod members;
+mod named;
 pub mod orphans;
 pub mod reason;
 mod state;
@@ -28,7 +30,7 @@ mod wished;
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::At;
-use ccm_cloud::{CloudError, Cure, Digest, ErrorKind, FrontEnd, LoadBalancerTraits, Phase};
+use ccm_cloud::{Cure, Digest, FrontEnd, LoadBalancerTraits, Phase};
 use ccm_objects::Service;
 
 use self::{
@@ -36,6 +38,7 @@ use self::{
     members::Decision,
     status::{DIGEST, ID, StatusChange, difference},
 };
+pub use named::{named, of_adoption, of_name, to_adopt};
 pub use state::{CallKind, Failed, Known, Pending, State};
 
 /// Which Services are served.
@@ -267,24 +270,6 @@ pub fn held_calls(view: View<'_>) -> Vec<(Step, &Failed)> {
         state.waits_after_failure(failed.call, view.now).then_some(step)
     };
     state.failed.iter().filter_map(|failed| Some((held(failed)?, failed))).collect()
-}
-
-/// The load balancer that a user has approved to adopt. What the Service calls its own was adopted
-/// before.
-pub fn to_adopt(service: &Service) -> Option<&str> {
-    service.annotation(ADOPT).filter(|id| service.annotation(ID) != Some(id))
-}
-
-/// The error of a call that was to adopt this load balancer: if it does not exist or cannot be
-/// adopted, that is a mistake in the Service.
-pub fn of_adoption(id: &str, error: CloudError) -> CloudError {
-    let is_about_it = error.message.contains(id)
-        || error.subject.as_ref().is_some_and(|subject| subject.contains(id));
-    if !is_about_it || !matches!(error.kind, ErrorKind::NotFound | ErrorKind::Conflict) {
-        return error;
-    }
-    let message = format!("annotation {ADOPT}: {}", error.message);
-    CloudError { kind: ErrorKind::Invalid, message, ..error }
 }
 
 /// Whether the load balancer has this configuration.

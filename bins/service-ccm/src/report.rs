@@ -10,7 +10,12 @@ use ccm_controller::{
 use ccm_kube::{ApiError, events::EventRecorder};
 use ccm_objects::Service;
 
-use crate::plan::{CallKind, front_end::Problem, members::Decision, orphans::Orphan};
+use crate::plan::{
+    CallKind,
+    front_end::{Problem, in_words},
+    members::Decision,
+    orphans::Orphan,
+};
 
 /// How many names of nodes a text holds.
 const NAMES: usize = 20;
@@ -147,11 +152,8 @@ impl ServiceReports {
         if problems.is_empty() {
             return;
         }
-        let lines: Vec<String> = problems
-            .iter()
-            .map(|Problem { field, message, .. }| format!("{field}: {message}"))
-            .collect();
-        let text = format!("Error syncing load balancer: {}", lines.join("; "));
+        let problems: Vec<&Problem> = problems.iter().collect();
+        let text = format!("Error syncing load balancer: {}", in_words(&problems));
         self.warning(service, "InvalidService", "SyncLoadBalancerFailed", &text.clone(), text);
     }
 

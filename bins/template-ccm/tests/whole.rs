@@ -5,92 +5,44 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_kube::{
-    client::{ClientConfig, Clients, Unlimited},
-    events::{EventMetrics, EventRecorder},
-    metrics::RestMetrics,
-};
-use ccm_runtime::{
-    health::Health,
-    leadership::{Eligibility, Leadership},
-    metrics::Metrics,
-    plans::{Mode, Plans},
-    program::{Context, Program as _, load},
-    supervisor::Supervisor,
-};
-use ccm_settings::Invocation;
+use ccm_runtime::program::{Context, Program as _};
 use ccm_sim::{
     apiserver::{Action, ApiServer, Fault, Options, PatchKind, Verb},
     cloud::{Operation, SimCloud, SimInstance},
     faults::{self, Effect},
 };
+use ccm_tests::in_process::InProcess;
 use serde_json::{Value, json};
 use template_ccm::{TemplateCcm, plan::INSTANCE_NAME};
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::time::{sleep, timeout};
 
 /// A program with its environment.
 struct Whole {
     api: Arc<ApiServer>,
     cloud: SimCloud,
-    metrics: Metrics,
-    program: Context<TemplateCcm>,
-    _end: DropGuard,
+    process: InProcess<TemplateCcm>,
 }
 
 impl Whole {
     fn new(arguments: &[&str]) -> Self {
         let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
-        let config = ClientConfig {
-            kubeconfig: None,
-            master: None,
-            user_agent: "template-ccm/test".to_owned(),
-            request_timeout: Duration::from_secs(5),
-            limiter: Arc::new(Unlimited),
-            metrics: Arc::new(RestMetrics::default()),
-        };
-        let clients = Clients::in_process(api.service(), &config).unwrap();
-        let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
-        invocation.arguments.extend(arguments.iter().map(Into::into));
-        let settings = load::<TemplateCcm>(&invocation).unwrap();
-        let (cloud, metrics, token) = (SimCloud::new(), Metrics::new(), CancellationToken::new());
-        let (events, writer) =
-            EventRecorder::new(clients.events.clone(), "test", EventMetrics::default());
-        let (leadership, events) = match settings.common.mode {
-            Mode::Control => (Leadership::unconditional(), events),
-            Mode::Observe => {
-                (Leadership::observer(), EventRecorder::muted(EventMetrics::default()))
-            }
-        };
-        let program = Context::<TemplateCcm> {
-            clients,
-            cloud: Arc::new(cloud.clone()),
-            leadership,
-            eligibility: Eligibility::default(),
-            events,
-            plans: Plans::new(settings.common.mode, &metrics),
-            settings: watch::Sender::new(Arc::clone(&settings.own)).subscribe(),
-            common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
-            metrics: metrics.clone(),
-            supervisor: Supervisor::new(token.clone()),
-            health: Health::new(),
-            token: token.clone(),
-        };
-        program.supervisor.spawn("events", writer.run(token.clone()));
-        Self { api, cloud, metrics, program, _end: token.drop_guard() }
+        let cloud = SimCloud::new();
+        let process = InProcess::new(&api, Arc::new(cloud.clone()), arguments).unwrap();
+        Self { api, cloud, process }
+    }
+
+    fn context(&self) -> &Context<TemplateCcm> {
+        &self.process.context
     }
 
     /// A standby: prepared, but not leading.
     async fn standby(&self) -> Arc<TemplateCcm> {
-        Arc::new(TemplateCcm::prepare(&self.program).await.unwrap())
+        Arc::new(TemplateCcm::prepare(self.context()).await.unwrap())
     }
 
     async fn lead(&self) -> Arc<TemplateCcm> {
         let program = self.standby().await;
-        Arc::clone(&program).lead(&self.program);
+        Arc::clone(&program).lead(self.context());
         program
     }
 
@@ -169,7 +121,7 @@ async fn a_standby_sends_no_lookup_and_no_write() {
     let program = whole.standby().await;
     sleep(Duration::from_mins(1)).await;
     assert_eq!((whole.cloud.calls().lookup, whole.patches()), (0, 0));
-    program.lead(&whole.program);
+    program.lead(whole.context());
     sleep(Duration::from_secs(1)).await;
     assert_eq!(whole.annotation(&name), json!(name));
 }
@@ -180,7 +132,7 @@ async fn an_observer_publishes_its_plan_and_writes_nothing() {
     whole.lead().await;
     let name = whole.add_node(0);
     sleep(Duration::from_mins(5)).await;
-    let page = whole.program.plans.text(None);
+    let page = whole.context().plans.text(None);
     assert!(page.contains(&format!("name: annotation {INSTANCE_NAME}={name} (")), "{page}");
     assert_eq!((whole.patches(), whole.events(&name)), (0, Vec::new()));
 
@@ -188,7 +140,7 @@ async fn an_observer_publishes_its_plan_and_writes_nothing() {
     let done = json!({"metadata": {"annotations": {INSTANCE_NAME: name}}});
     whole.api.patch("nodes", &name, "", PatchKind::Merge, done).unwrap();
     sleep(Duration::from_secs(1)).await;
-    assert!(!whole.program.plans.text(None).contains(&name));
+    assert!(!whole.context().plans.text(None).contains(&name));
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,7 +168,7 @@ async fn conflicts_are_replanned_and_rejected_writes_back_off() {
     sleep(Duration::from_mins(5)).await;
     assert_eq!((whole.annotation(&name), whole.patches()), (json!(name), 4 + 11));
     assert_eq!(whole.events(&name), ["WriteFailed", "InstanceNamed"]);
-    let text = whole.metrics.encode().unwrap();
+    let text = whole.context().metrics.encode().unwrap();
     assert!(text.contains("ccm_template_writes_total{result=\"forbidden\"} 10\n"), "{text}");
 }
 

@@ -194,7 +194,7 @@ func nodeWork() row {
 			about: about{
 				shows:  "Initialised nodes that differ from their instance and wait for their turn: they are written at `--node-correction-qps`, so that a change of the whole fleet does not delay new nodes.",
 				normal: "0; after a change of many instances falling at that rate.",
-				do:     "Constantly high: something changes many nodes again and again; see *Nodes that differ from the last list*. Not falling: `--node-correction-qps` is 0 or very low.",
+				do:     "Constantly high: something changes many nodes again and again; see *Nodes that differ from the last list*. Not falling: `--node-correction-qps` is very low.",
 				page:   "rate-limits.md",
 			},
 			unit:  units.Short,

@@ -29,7 +29,7 @@ func atAGlance() row {
 			base:  red,
 			steps: []step{{1, green}, {2, red}},
 			none:  "no replica is seen",
-			wide:  5,
+			wide:  4,
 			high:  5,
 		}.panel(),
 		number{
@@ -44,7 +44,7 @@ func atAGlance() row {
 			base:  red,
 			steps: []step{{1, yellow}, {2, green}},
 			none:  "no replica is seen",
-			wide:  5,
+			wide:  4,
 			high:  5,
 		}.panel(),
 		number{
@@ -59,7 +59,7 @@ func atAGlance() row {
 			words: map[string]word{"0": {"refused", red}, "1": {"valid", green}},
 			base:  grey,
 			none:  "no replica is seen",
-			wide:  5,
+			wide:  4,
 			high:  5,
 		}.panel(),
 		number{
@@ -103,6 +103,22 @@ func atAGlance() row {
 			lines: []line{{highest("", anywhere("ccm_lifecycle_breaker_open")), ""}},
 			words: map[string]word{"0": {"closed", green}, "1": {"open", red}},
 			base:  grey,
+			none:  "not installed",
+			wide:  3,
+			high:  5,
+		}.panel(),
+		number{
+			title: "Nodes without routes",
+			about: about{
+				shows:  "Nodes that lack the route of a pod CIDR in the cloud, or have no pod CIDR. Only where route-ccm is installed.",
+				normal: "0.",
+				do:     "Open the dashboard of route-ccm, row *Routes of nodes*.",
+				alert:  "RouteCCMNodesWithoutRoutes",
+				page:   routes + "#when-a-node-has-no-route",
+			},
+			lines: []line{{highest("", sum(identity, anywhere("ccm_route_nodes", `state!="complete"`))), ""}},
+			base:  green,
+			steps: []step{{1, yellow}, {10, red}},
 			none:  "not installed",
 			wide:  3,
 			high:  5,
@@ -153,7 +169,8 @@ func work() row {
 				{average(long, "", anywhere(untaint+"_sum"), anywhere(untaint+"_count")), "on average"},
 				{quantile(0.99, long, "", anywhere(untaint+"_bucket")), "99 %"},
 			},
-			bad: []step{{16, red}},
+			bad:  []step{{16, red}},
+			wide: 6,
 		}.panel(),
 		graph{
 			title: "Time to verdict",
@@ -165,6 +182,22 @@ func work() row {
 			},
 			unit:  units.Seconds,
 			lines: []line{{quantile(0.99, long, "verdict", anywhere("ccm_lifecycle_time_to_verdict_seconds_bucket")), "{{verdict}}"}},
+			wide:  6,
+		}.panel(),
+		graph{
+			title: "Time from registration to routes",
+			about: about{
+				shows:  "Time from the creation of new nodes to all their routes in the cloud, in the last ten minutes: average and 99th percentile. Only where route-ccm is installed.",
+				normal: "Some seconds.",
+				do:     "Open the dashboard of route-ccm, row *Routes of nodes*.",
+				page:   routes,
+			},
+			unit: units.Seconds,
+			lines: []line{
+				{average(long, "", anywhere("ccm_route_time_to_routes_seconds_sum"), anywhere("ccm_route_time_to_routes_seconds_count")), "on average"},
+				{quantile(0.99, long, "", anywhere("ccm_route_time_to_routes_seconds_bucket")), "99 %"},
+			},
+			wide: 6,
 		}.panel(),
 		graph{
 			title: "Nodes initialised and deleted",
@@ -179,6 +212,7 @@ func work() row {
 				{times("", "[5m]", anywhere(untaint+"_count")), "initialised"},
 				{times("", "[5m]", anywhere("ccm_lifecycle_time_to_deletion_seconds_count")), "deleted"},
 			},
+			wide: 6,
 		}.panel(),
 	}}
 }

@@ -115,7 +115,7 @@ pub struct Permit {
     abandoned: Option<Abandoned>,
 }
 
-/// Called when nobody waits for the answer to a write any more.
+/// Called when no caller waits for the answer to a write any more.
 type Abandoned = Box<dyn FnOnce() + Send + Sync>;
 
 impl Permit {

@@ -37,7 +37,7 @@ pub enum ErrorKind {
     QuotaExceeded,
     /// The request or the configuration is invalid; retries fail until it is changed.
     Invalid,
-    /// Something else changes the object at the moment, or has just changed it. Nobody's mistake;
+    /// Something else changes the object at the moment, or has just changed it. Not a mistake;
     /// retry soon.
     Busy,
     /// Two facts contradict each other, for instance two servers with one name.

@@ -166,6 +166,19 @@ impl Member {
     }
 }
 
+/// Whether a cloud shows exactly these members, each as it is. Both are sorted by node.
+pub fn are_shown_as<'a>(
+    members: &[Member],
+    shown: impl IntoIterator<Item = &'a Member, IntoIter: ExactSizeIterator>,
+) -> bool {
+    let shown = shown.into_iter();
+    members.len() == shown.len()
+        && members
+            .iter()
+            .zip(shown)
+            .all(|(own, it)| own == it || own.node == it.node && own.is_shown_as(it))
+}
+
 /// A change of a load balancer's members, as the state after it.
 ///
 /// What is named in neither list stays as it is: a controller whose view of the nodes is

@@ -31,7 +31,9 @@ pub use call::Answers;
 pub use call::{Call, CallClass, CallGate, CallReport, OpenGate, Permit, Priority};
 pub use ccm_metrics::{MetricsSink, NoMetrics};
 pub use error::{CloudError, ErrorKind};
-pub use front_end::{FrontEnd, FrontEndPort, IpFamily, Member, Members, Protocol, Traffic};
+pub use front_end::{
+    FrontEnd, FrontEndPort, IpFamily, Member, Members, Protocol, Traffic, are_shown_as,
+};
 pub use identity::{Claim, NodeIdentity, ProviderId, ProviderIdError};
 pub use instances::{
     AbsenceProof, Detail, Fleet, Instance, InstanceTraits, Instances, Lookup, LookupResult,

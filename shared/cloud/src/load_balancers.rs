@@ -118,7 +118,7 @@ pub enum Title {
         /// The number of other owners.
         others: u32,
     },
-    /// Somebody else's.
+    /// It belongs to another owner.
     Foreign,
 }
 
@@ -250,8 +250,8 @@ pub struct LoadBalancer {
     /// Changes with every write to it, no matter whose. None if the cloud has no such value.
     pub version: Option<String>,
     /// Its members as far as the cloud knows them ([`Member::is_shown_as`]). None unless it was
-    /// read with [`Depth::Members`].
-    pub members: Option<Vec<Member>>,
+    /// read with [`Depth::Members`]. Many load balancers with the same members share one list.
+    pub members: Option<Arc<[Member]>>,
     /// Where clients reach it.
     pub ingress: Vec<Ingress>,
     /// Annotations to set on the Service, or with `None` to remove from it.
@@ -417,7 +417,7 @@ pub trait LoadBalancers: Send + Sync {
     fn preview<'a>(&'a self, wanted: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>>;
 
     /// Changes members, and nothing else. Done with [`LoadBalancer::version`] after this write, so
-    /// that the caller does not take its own write for somebody else's; None if the cloud has no
+    /// that the caller does not take its own write for another client's; None if the cloud has no
     /// such value. If nothing was to change, it is the present version.
     fn set_members<'a>(
         &'a self,

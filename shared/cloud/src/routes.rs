@@ -177,7 +177,7 @@ pub struct AppliedChange {
     /// The route after the change. `None` after a deletion.
     pub route: Option<Route>,
     /// The version of the table after the change, so that the caller does not take its own write
-    /// for somebody else's. Of the answers of one call, the last one has the newest version.
+    /// for another client's. Of the answers of one call, the last one has the newest version.
     pub version: Option<String>,
 }
 
@@ -233,7 +233,7 @@ pub trait Routes: Send + Sync {
     ) -> Answers<'a, AppliedChange>;
 
     /// Looks up whether targets exist, anywhere in the networks of the tables: a route to a
-    /// target that exists may be somebody else's. An empty answer of the cloud about everything is
+    /// target that exists may belong to another owner. An empty answer of the cloud about everything is
     /// an error, not a proof.
     fn find_targets<'a>(
         &'a self,

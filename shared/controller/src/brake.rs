@@ -13,7 +13,8 @@
 //! A change that a user has [approved](approval) passes both. [`Brake::observe`] returns
 //! what to report; [`Brake::usage`] and [`Brake::breaker`] are for gauges.
 //!
-//! lifecycle-ccm asks for its deletions, service-ccm for the members that leave a load balancer.
+//! lifecycle-ccm asks for its deletions, service-ccm for the members that leave a load balancer, route-ccm for
+//! the routes that go.
 
 pub mod approval;
 mod breaker;
@@ -119,6 +120,12 @@ impl<C: Copy + PartialEq> Brake<C> {
             return Err(Hold::Breaker);
         }
         self.window.take(now, uid, population, budget).map_err(|until| Hold::Budget { until })
+    }
+
+    /// The object was changed at this time, and not when it was charged: the window begins now.
+    /// Nothing happens if it was not charged.
+    pub fn renew(&mut self, now: At, uid: &str) {
+        self.window.renew(now, uid);
     }
 
     /// Returns the budget for this object: it was not changed.

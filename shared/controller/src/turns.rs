@@ -2,6 +2,7 @@
 //!
 //! A key whose turn has not come goes back to its queue until then. So it occupies no worker
 //! while it waits, other work of the same key is not delayed, and there is nothing to drain.
+//! Turns also step aside for a moment while something more urgent is under way.
 
 use std::{collections::HashMap, hash::Hash, time::Duration};
 
@@ -10,6 +11,10 @@ use tokio::time::Instant;
 /// How long a turn is valid. Longer than a key takes from the queue to its worker; short, so
 /// that turns that were missed during a disturbance are not all used at its end.
 const VALID: Duration = Duration::from_secs(10);
+
+/// How long a turn that has come steps aside at most, so that a steady stream of urgent work
+/// delays turns by this time and does not lower their rate. Shorter than [`VALID`].
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The longest interval between two units of work.
 const LONGEST: Duration = Duration::from_hours(1);
@@ -61,6 +66,8 @@ pub struct Turns<K> {
     rate: Option<f64>,
     limiter: RateLimiter,
     waiting: HashMap<K, Instant>,
+    /// Until then turns that have come step aside.
+    aside_until: Option<Instant>,
 }
 
 impl<K: Clone + Eq + Hash> Turns<K> {
@@ -68,27 +75,35 @@ impl<K: Clone + Eq + Hash> Turns<K> {
     /// for no limit.
     pub fn new(rate: Option<f64>) -> Self {
         let limiter = RateLimiter::per_second(rate.unwrap_or_default());
-        Self { rate, limiter, waiting: HashMap::new() }
+        Self { rate, limiter, waiting: HashMap::new(), aside_until: None }
     }
 
-    /// Uses the key's turn for this many units of work if it has come. Otherwise the key has a
-    /// turn from now on, and the time until then is returned.
+    /// Uses the key's turn for this many units of work if it has come and need not step aside.
+    /// Otherwise the key has a turn from now on, and the time until then is returned.
     ///
     /// # Errors
     ///
-    /// The time until the key's turn.
+    /// The time until the key should ask again.
     pub fn take(&mut self, key: &K, units: usize, now: Instant) -> Result<(), Duration> {
         let known = self.waiting.get(key).copied().filter(|turn| now < *turn + VALID);
         let turn = known.unwrap_or_else(|| {
             let waits = (0..units).map(|_| self.limiter.reserve(now));
             now + waits.last().unwrap_or_default()
         });
-        if turn <= now {
+        let aside = self.aside_until.map_or(turn, |until| until.min(turn + PATIENCE));
+        let start = turn.max(aside);
+        if start <= now || self.rate.is_none() {
             self.waiting.remove(key);
             return Ok(());
         }
         self.waiting.insert(key.clone(), turn);
-        Err(turn - now)
+        Err(start - now)
+    }
+
+    /// Something more urgent is under way until then: turns step aside, each for a second at
+    /// most. Without a rate there are no turns, and nothing steps aside.
+    pub fn step_aside(&mut self, until: Instant) {
+        self.aside_until = self.aside_until.max(Some(until));
     }
 
     /// Forgets a key that needs no turn any more.
@@ -188,6 +203,47 @@ mod tests {
         assert_eq!(turns.waiting(), 1);
         turns.forget(&"c");
         assert_eq!(turns.waiting(), 0);
+    }
+
+    #[test]
+    fn turns_step_aside_for_a_second_at_most() {
+        let (mut turns, now) = (Turns::new(Some(1.0)), Instant::now());
+        let ms = Duration::from_millis;
+        turns.step_aside(now + ms(200));
+        turns.step_aside(now + ms(100));
+        assert_eq!(turns.take(&"a", 1, now), Err(ms(200)), "a shorter one ends no longer one");
+        assert_eq!(turns.take(&"b", 1, now), Err(SECOND), "its turn is later");
+        turns.step_aside(now + ms(700));
+        assert_eq!(turns.take(&"a", 1, now + ms(200)), Err(ms(500)));
+        turns.step_aside(now + ms(5000));
+        assert_eq!(turns.take(&"a", 1, now + ms(700)), Err(ms(300)));
+        assert_eq!(turns.take(&"a", 1, now + SECOND), Ok(()));
+        assert_eq!(turns.take(&"b", 1, now + SECOND), Err(SECOND));
+        assert_eq!(turns.take(&"b", 1, now + 2 * SECOND), Ok(()));
+        assert_eq!(turns.waiting(), 0);
+
+        let mut unlimited = Turns::new(None);
+        unlimited.step_aside(now + SECOND);
+        assert_eq!(unlimited.take(&"a", 1, now), Ok(()));
+    }
+
+    #[test]
+    fn a_steady_stream_of_urgent_work_does_not_lower_the_rate() {
+        let (mut turns, start) = (Turns::new(Some(50.0)), Instant::now());
+        let mut due: Vec<(u32, Instant)> = (0..1000).map(|key| (key, start)).collect();
+        let mut done = [0; 8];
+        for step in 0..800_u32 {
+            let now = start + Duration::from_millis(10) * step;
+            turns.step_aside(now + Duration::from_millis(200));
+            for (key, at) in due.extract_if(.., |(_, at)| *at <= now).collect::<Vec<_>>() {
+                match turns.take(&key, 1, at) {
+                    Ok(()) => done[step as usize / 100] += 1,
+                    Err(wait) => due.push((key, at + wait)),
+                }
+            }
+        }
+        assert_eq!(done[0], 0, "each turn steps aside for a second");
+        assert!(done[2..].iter().all(|count| (49..=51).contains(count)), "{done:?}");
     }
 
     /// After a disturbance all keys come at once.

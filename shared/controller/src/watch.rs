@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use ccm_kube::{
-    informer::{Informer, InformerMetrics, WatchState},
+    informer::{Freshness, Informer, InformerMetrics, WatchState},
     store::{Change, Store, Stored},
 };
 use ccm_runtime::{
@@ -57,21 +57,23 @@ impl Watches {
 
     /// Keeps `store` current and calls `on_change` for every change; it must not block. Returns
     /// after the first complete list. While the watch does not work, `/readyz` fails and shows
-    /// why, and this replica does not become the leader.
+    /// why, and this replica does not become the leader. What is returned proves, when asked, that
+    /// the store is not older than a moment.
     pub async fn watch<K: Stored>(
         &self,
         store: &Store<K>,
         on_change: impl FnMut(Change<K>) + Send + 'static,
-    ) {
+    ) -> Freshness {
         let informer =
             Informer::new(self.client.clone(), store.clone(), Box::new(on_change), &self.metrics)
                 .streaming(self.streams);
-        let (seen, state) = (store.clone(), informer.state());
+        let (seen, state, freshness) = (store.clone(), informer.state(), informer.freshness());
         self.eligibility.require(state.clone());
         self.health.add(plural::<K>(), Scope::Readiness, move || verdict(&seen, &state));
         let task = format!("{}-informer", K::Wire::kind(&()).to_ascii_lowercase());
         self.supervisor.spawn(task, informer.run(self.token.clone()));
         store.wait_synced().await;
+        freshness
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod comparison;
 mod failure;
+mod freshness;
 mod health;
 mod metrics;
 mod state;
@@ -26,6 +27,7 @@ use kube::{
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+pub use freshness::Freshness;
 pub use metrics::InformerMetrics;
 pub use state::{FailedWatch, WatchState};
 
@@ -132,6 +134,12 @@ impl<K: Stored> Informer<K> {
     /// The state of its watch, for use while it runs.
     pub fn state(&self) -> WatchState {
         self.state.clone()
+    }
+
+    /// Proves that the store is not older than a moment, while it runs.
+    pub fn freshness(&self) -> Freshness {
+        let path = self.api.resource_url().to_owned();
+        Freshness::new(self.client.clone(), path, self.state.clone())
     }
 
     /// Runs until `stop` is cancelled. Errors are counted and logged, never returned: the API
@@ -283,13 +291,14 @@ impl<K: Stored> Informer<K> {
             WatchEvent::Error(status) => return Err(Failure::Event(status)),
         };
         version_of(&wire).ok_or(Failure::NoVersion)?.clone_into(version);
-        self.state.showed_event(version);
-        self.works();
         if is_deleted {
             self.read_and_report(wire, |store, object| store.remove_watched(&object));
         } else {
             self.read_and_report(wire, Store::apply_watched);
         }
+        // After the store: who waits for this version reads it there.
+        self.state.showed_event(version);
+        self.works();
         self.meter.objects(self.store.len());
         Ok(())
     }

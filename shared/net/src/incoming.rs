@@ -1,6 +1,7 @@
 //! Serves incoming connections.
 
 use std::{
+    collections::HashMap,
     fmt::Display,
     io,
     net::{IpAddr, SocketAddr},
@@ -22,12 +23,11 @@ use tokio_util::{either::Either, net::Listener, sync::CancellationToken};
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_secs(1);
-/// With the most connections there is a pause of [`BREATH`] after this many new ones. Without it
-/// a burst takes the place of a connection whose request is about to arrive: a busy thread asks
-/// the system only now and then what has arrived.
-const BURST: usize = 8;
-/// See [`BURST`].
-const BREATH: Duration = Duration::from_millis(1);
+/// A younger connection is closed only if there are [`CROWD`] times the most: its request may be
+/// about to arrive, and a burst of connections from the same host must not take its place.
+const YOUNG: Duration = Duration::from_millis(250);
+/// See [`YOUNG`].
+const CROWD: usize = 8;
 /// The period of warnings about connections that had to be closed.
 const QUIET: Duration = Duration::from_mins(1);
 
@@ -40,9 +40,10 @@ pub struct Incoming<L> {
     pub listener: L,
     /// The server's side of TLS; none for plain connections.
     pub tls: Option<TlsAcceptor>,
-    /// The most connections at once. A new connection is always accepted; beyond this number it
-    /// takes the place of the oldest connection of the host that has the most. So a host that
-    /// opens many, or sends nothing on them, loses its own connections and not those of others.
+    /// The most connections at once, for longer than a moment. A new connection is always
+    /// accepted; beyond this number it takes the place of the oldest connection of the host that
+    /// has the most. So a host that opens many, or sends nothing on them, loses its own
+    /// connections and not those of others.
     pub most: usize,
     /// The time that connections get to end after the stop.
     pub grace: Duration,
@@ -70,6 +71,7 @@ impl Peer for unix::SocketAddr {
 /// An open connection.
 struct Open {
     host: Option<IpAddr>,
+    since: Instant,
     task: AbortHandle,
 }
 
@@ -82,25 +84,28 @@ struct Connections {
 }
 
 impl Connections {
-    /// Makes room for one more connection. Returns whether one had to be closed.
-    fn make_room(&mut self) -> bool {
+    /// Makes room for one more connection.
+    fn make_room(&mut self) {
         self.open.retain(|open| !open.task.is_finished());
-        if self.open.len() < self.most {
-            return false;
+        let count = self.open.len();
+        while self.open.len() >= self.most {
+            let hosts: Vec<_> = self.open.iter().map(|open| open.host).collect();
+            let Some(at) = surplus(&hosts) else { return };
+            let is_young = self.open.get(at).is_some_and(|open| open.since.elapsed() < YOUNG);
+            if is_young && self.open.len() < self.most.saturating_mul(CROWD) {
+                return;
+            }
+            let closed = self.open.remove(at);
+            closed.task.abort();
+            if self.next_warning <= Instant::now() {
+                self.next_warning = Instant::now() + QUIET;
+                tracing::warn!(
+                    peer = closed.host.map(tracing::field::display),
+                    connections = count,
+                    "too many connections: closed the oldest one of the peer that has the most"
+                );
+            }
         }
-        let hosts: Vec<_> = self.open.iter().map(|open| open.host).collect();
-        let Some(at) = surplus(&hosts) else { return false };
-        let closed = self.open.remove(at);
-        closed.task.abort();
-        if self.next_warning <= Instant::now() {
-            self.next_warning = Instant::now() + QUIET;
-            tracing::warn!(
-                peer = closed.host.map(tracing::field::display),
-                connections = hosts.len(),
-                "too many connections: closed the oldest one of the peer that has the most"
-            );
-        }
-        true
     }
 }
 
@@ -108,9 +113,12 @@ impl Connections {
 /// most; of several such hosts the one that has the oldest. `hosts` has an entry for each
 /// connection, the oldest first.
 fn surplus(hosts: &[Option<IpAddr>]) -> Option<usize> {
-    let share = |host| hosts.iter().filter(|other| **other == host).count();
+    let mut shares: HashMap<Option<IpAddr>, usize> = HashMap::new();
+    for host in hosts {
+        *shares.entry(*host).or_default() += 1;
+    }
     let oldest_last = hosts.iter().enumerate().rev();
-    oldest_last.max_by_key(|(_, host)| share(**host)).map(|(at, _)| at)
+    oldest_last.max_by_key(|(_, host)| shares.get(host)).map(|(at, _)| at)
 }
 
 impl<L> Incoming<L>
@@ -133,7 +141,6 @@ where
         let mut connections = JoinSet::new();
         let mut known = Connections { open: Vec::new(), most, next_warning: Instant::now() };
         let accepting = async {
-            let mut burst: usize = 0;
             loop {
                 let (stream, peer) = match listener.accept().await {
                     Ok(accepted) => accepted,
@@ -147,7 +154,7 @@ where
                     }
                 };
                 while connections.try_join_next().is_some() {}
-                let is_full = known.make_room();
+                known.make_room();
                 let (host, tls, serve) = (peer.host(), tls.clone(), serve.clone());
                 let task = connections.spawn(async move {
                     match secure(tls, stream).await {
@@ -159,14 +166,10 @@ where
                         Err(error) => tracing::debug!(%error, "TLS handshake failed"),
                     }
                 });
-                known.open.push(Open { host, task });
+                known.open.push(Open { host, since: Instant::now(), task });
                 // Lets the connection answer a request that is there already, before many that
-                // wait behind it are accepted and make it the oldest one.
-                burst = if is_full { burst + 1 } else { 0 };
-                match burst % BURST {
-                    0 if is_full => sleep(BREATH).await,
-                    _ => yield_now().await,
-                }
+                // wait behind it are accepted.
+                yield_now().await;
             }
         };
         stop.run_until_cancelled(accepting).await.unwrap_or(());

@@ -1,5 +1,5 @@
-"""A provider for machines that are listed in a file, and for load balancers in memory, as a
-side-car in Python.
+"""A provider for machines that are listed in a file, and for load balancers and routes in memory,
+as a side-car in Python.
 
     pip install grpcio grpcio-tools grpcio-status
     python -m grpc_tools.protoc -I shared/providers/proto --python_out=. --grpc_python_out=. \
@@ -10,41 +10,16 @@ machines.json: {"rack1-1": {"name": "node-1", "zone": "rack1", "addresses": ["10
 """
 
 import concurrent.futures
-import json
 import signal
 import sys
 import threading
 
 import grpc
-from google.protobuf import any_pb2
-from google.rpc import status_pb2
-from grpc_status import rpc_status
 
 from quartet.cloud.v1 import cloud_pb2 as pb
 from quartet.cloud.v1 import cloud_pb2_grpc as services
-
-SCHEME = "metal"
-PAGE = 500
-
-
-class Unreadable(Exception):
-    """The file cannot be read, so lookups fail: this is no proof of absence."""
-
-
-def machines(path):
-    try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-    except (OSError, ValueError) as error:
-        raise Unreadable(f"{path}: {error}") from error
-
-
-def fail(context, kind, code, message):
-    """Ends the whole call with a typed error."""
-    detail = any_pb2.Any()
-    detail.Pack(pb.Error(kind=kind, message=message))
-    status = status_pb2.Status(code=code.value[0], message=message, details=[detail])
-    context.abort_with_status(rpc_status.to_status(status))
+from sidecar_common import PAGE, SCHEME, Terms, Unreadable, error, fail, machines, same
+from sidecar_routes import TRAITS, Routes
 
 
 def describe(machine_id, machine):
@@ -92,9 +67,10 @@ class Provider(services.ProviderServicer):
         return pb.DescribeResponse(
             provider="metal",
             schemes=[SCHEME],
-            capabilities=["instances", "load-balancers"],
-            protocol_revision=3,
+            capabilities=["instances", "load-balancers", "routes"],
+            protocol_revision=4,
             load_balancers=pb.LoadBalancerTraits(stores_digest=True, max_batch=100),
+            routes=TRAITS,
         )
 
     def Health(self, request, context):
@@ -138,19 +114,9 @@ class Instances(services.InstancesServicer):
         )
 
 
-def error(kind, message, subject):
-    """The answer about one load balancer that failed."""
-    return {"error": pb.Error(kind=kind, message=message, subject=subject)}
-
-
 def conflict(balancer_id, owner):
     message = f"it does not belong to {owner.namespace}/{owner.name}"
     return error(pb.ERROR_KIND_CONFLICT, message, f"load balancer {balancer_id}")
-
-
-def same(owner, other):
-    """UIDs identify; names are for people."""
-    return (owner.cluster.uid, owner.uid) == (other.cluster.uid, other.uid)
 
 
 def as_stored(member):
@@ -234,19 +200,11 @@ class LoadBalancers(services.LoadBalancersServicer):
         self.lock = threading.Lock()
         self.all = {}
         self.created = 0
-        self.terms = {}
+        self.terms = Terms()
 
     def of(self, owner):
         mine = (one for one in self.all.values() if same(one.front_end.owner, owner))
         return next(mine, None)
-
-    def stale(self, owner, context):
-        """Whether a newer leader of this cluster has made a change."""
-        term = int(dict(context.invocation_metadata()).get("quartet-term", 0))
-        latest = self.terms.get(owner.cluster.uid, 0)
-        if term:
-            self.terms[owner.cluster.uid] = max(term, latest)
-        return 0 < term < latest
 
     def change(self, items, owner_of, act, message, context):
         """The answers to a call that changes something, each as soon as it is known."""
@@ -256,7 +214,7 @@ class LoadBalancers(services.LoadBalancersServicer):
             with self.lock:
                 if any(same(owner, other) for other in seen):
                     answer = error(pb.ERROR_KIND_INVALID, "one item for each owner", "owner")
-                elif self.stale(owner, context):
+                elif self.terms.stale(owner.cluster, context):
                     answer = error(pb.ERROR_KIND_STALE, "another replica leads", "term")
                 else:
                     answer = act(item)
@@ -366,6 +324,7 @@ def main():
     services.add_ProviderServicer_to_server(Provider(path), server)
     services.add_InstancesServicer_to_server(Instances(path), server)
     services.add_LoadBalancersServicer_to_server(LoadBalancers(), server)
+    services.add_RoutesServicer_to_server(Routes(path), server)
     server.add_insecure_port(endpoint.removeprefix("http://"))
     signal.signal(signal.SIGTERM, lambda *_: server.stop(5))
     server.start()

@@ -13,10 +13,12 @@ mod config;
 mod connection;
 mod convert;
 mod description;
+mod exchange;
 mod instances;
 mod keeper;
 mod load_balancers;
 mod pages;
+mod routes;
 mod rpc;
 pub mod server;
 mod shared;
@@ -43,7 +45,7 @@ pub const NAME: &str = "external";
 pub const MAX_BATCH: usize = 500;
 
 /// The protocol revision of this build.
-pub const PROTOCOL_REVISION: u32 = 3;
+pub const PROTOCOL_REVISION: u32 = 4;
 
 /// The oldest supported revision of a provider.
 const OLDEST_REVISION: u32 = 1;

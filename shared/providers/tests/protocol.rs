@@ -63,8 +63,10 @@ fn trait_and_protocol_have_the_same_methods() {
         ("Cloud.schemes", describe),
         ("Cloud.instances", describe),
         ("Cloud.load_balancers", describe),
+        ("Cloud.routes", describe),
         ("Instances.traits", describe),
         ("LoadBalancers.traits", describe),
+        ("Routes.traits", describe),
         ("Cloud.health", health),
         ("Instances.lookup", "Instances.LookupInstances"),
         ("Instances.lookup_each", "Instances.StreamLookupInstances"),
@@ -74,16 +76,23 @@ fn trait_and_protocol_have_the_same_methods() {
         ("LoadBalancers.preview", "LoadBalancers.PreviewLoadBalancers"),
         ("LoadBalancers.set_members", "LoadBalancers.SetMembers"),
         ("LoadBalancers.delete", "LoadBalancers.DeleteLoadBalancers"),
+        ("Routes.list", "Routes.ListRoutes"),
+        ("Routes.apply", "Routes.ApplyRoutes"),
+        ("Routes.find_targets", "Routes.FindRouteTargets"),
         // These work on texts alone, on our side.
         ("Cloud.claim", ""),
         ("Cloud.canonical_id", ""),
-        // Routes are offered by the simulated cloud only, not over the protocol.
-        ("Cloud.routes", ""),
     ];
     let cloud = include_str!("../../cloud/src/provider.rs");
     let instances = include_str!("../../cloud/src/instances.rs");
     let balancers = include_str!("../../cloud/src/load_balancers.rs");
-    let traits = [("Cloud", cloud), ("Instances", instances), ("LoadBalancers", balancers)];
+    let routes = include_str!("../../cloud/src/routes.rs");
+    let traits = [
+        ("Cloud", cloud),
+        ("Instances", instances),
+        ("LoadBalancers", balancers),
+        ("Routes", routes),
+    ];
     let in_traits: BTreeSet<String> = traits
         .iter()
         .flat_map(|(name, source)| {
@@ -231,6 +240,7 @@ async fn a_provider_of_the_first_revision_goes_on_working() {
     let call = Call::routine(Duration::from_secs(10));
     cloud.health(call).await.unwrap();
     assert_eq!(cloud.schemes(), ["metal"]);
+    assert!(matches!(cloud.routes(), Ok(None)), "a capability of a later revision");
     let instances = cloud.instances().unwrap().unwrap();
     assert_eq!(instances.traits(), InstanceTraits::default());
     let nodes = ["a", "b", "odd"].map(NodeIdentity::named);

@@ -19,6 +19,15 @@ pub struct Identity {
     pub event_component: &'static str,
 }
 
+/// A controller of cloud-controller-manager, as `--controllers` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Controller {
+    /// Upstream's canonical name.
+    pub name: &'static str,
+    /// Upstream's short name.
+    pub alias: &'static str,
+}
+
 /// A cloud capability that a program needs, depending on its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
@@ -26,12 +35,20 @@ pub enum Need {
     Required(Capability),
     /// Without it the program has fewer functions.
     Optional(Capability),
+    /// Without it the program has fewer functions, but does other work: it has to know first whether
+    /// the cloud offers it.
+    Known(Capability),
 }
 
 /// The version that `--version` prints.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 impl Identity {
+    /// Its controller's names.
+    pub(crate) const fn as_controller(&self) -> Controller {
+        Controller { name: self.controller, alias: self.alias }
+    }
+
     /// The first line of `--help`.
     pub(crate) fn summary(&self) -> String {
         format!(

@@ -24,7 +24,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub use crate::identity::{Identity, Need, VERSION};
+pub use crate::identity::{Controller, Identity, Need, VERSION};
 pub use life::run;
 pub(crate) use reload::ConfigMetrics;
 pub use specimens::specimens;
@@ -49,8 +49,8 @@ pub trait Program: Send + Sync + Sized + 'static {
     /// The program's own settings.
     type Settings: Schema + Clone + Send + Sync + PartialEq + Debug + Serialize + 'static;
 
-    /// The cloud capabilities that the program needs with these settings; may be empty. Called
-    /// once, at startup.
+    /// The cloud capabilities that the program needs with these settings. If there is none, no call
+    /// is made to the cloud, not even to learn what it offers. Called once, at startup.
     fn needs(settings: &Self::Settings) -> Vec<Need>;
 
     /// Why the program has nothing to do with these settings, if so: then it is healthy and idle,

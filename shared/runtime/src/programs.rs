@@ -6,7 +6,7 @@
 
 use ccm_settings::Foreign;
 
-use crate::identity::Identity;
+use crate::identity::{Controller, Identity};
 
 /// A program of this repository.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,8 @@ pub struct Listing {
     pub identity: Identity,
     /// Whether it has manifests, a role and a dashboard. The template has none.
     pub shipped: bool,
+    /// Controllers of cloud-controller-manager that it runs besides the one of its identity.
+    also: &'static [Controller],
     /// Its own flags, which its siblings accept with a warning, because a manifest of
     /// cloud-controller-manager may contain them.
     flags: &'static [Foreign],
@@ -24,6 +26,17 @@ impl Listing {
     /// Whether its siblings know flags of its own.
     pub fn has_flags(&self) -> bool {
         !self.flags.is_empty()
+    }
+
+    /// Whether it takes the place of a controller of cloud-controller-manager, so that its siblings
+    /// know its names and flags. The template does not.
+    fn replaces_upstream(&self) -> bool {
+        self.shipped || self.has_flags()
+    }
+
+    /// All its controllers.
+    fn controllers(&self) -> impl Iterator<Item = Controller> + use<> {
+        std::iter::once(self.identity.as_controller()).chain(self.also.iter().copied())
     }
 }
 
@@ -74,6 +87,9 @@ pub const ROUTE_CCM: Identity = Identity {
     event_component: "route_controller",
 };
 
+/// Gives each node its pod CIDRs; a part of route-ccm.
+pub const NODE_IPAM: Controller = Controller { name: "node-ipam-controller", alias: "nodeipam" };
+
 /// Keeps an annotation of each node in sync with its instance's name: the controller template.
 pub const TEMPLATE_CCM: Identity = Identity {
     binary: "template-ccm",
@@ -89,36 +105,34 @@ pub const ALL: &[Listing] = &[
     Listing {
         identity: NODE_CCM,
         shipped: true,
+        also: &[],
         flags: flags!("node-ccm": value "concurrent-node-syncs",
             value "concurrent-node-status-updates", value "node-status-update-frequency"),
     },
     Listing {
         identity: LIFECYCLE_CCM,
         shipped: true,
+        also: &[],
         flags: flags!("lifecycle-ccm": value "node-monitor-period"),
     },
     Listing {
         identity: SERVICE_CCM,
         shipped: true,
+        also: &[],
         flags: flags!("service-ccm": value "concurrent-service-syncs"),
     },
-    Listing { identity: ROUTE_CCM, shipped: false, flags: &[] },
-    Listing { identity: TEMPLATE_CCM, shipped: false, flags: &[] },
+    Listing {
+        identity: ROUTE_CCM,
+        shipped: true,
+        also: &[NODE_IPAM],
+        flags: flags!("route-ccm": switch "configure-cloud-routes", value "cluster-cidr",
+            value "route-reconciliation-period", switch "allocate-node-cidrs",
+            value "cidr-allocator-type", value "service-cluster-ip-range",
+            value "node-cidr-mask-size", value "node-cidr-mask-size-ipv4",
+            value "node-cidr-mask-size-ipv6"),
+    },
+    Listing { identity: TEMPLATE_CCM, shipped: false, also: &[], flags: &[] },
 ];
-
-/// A controller of cloud-controller-manager that no program here runs yet.
-struct Planned {
-    controller: &'static str,
-    alias: &'static str,
-    flags: &'static [Foreign],
-}
-
-const PLANNED: &[Planned] = &[Planned {
-    controller: "node-route-controller",
-    alias: "route",
-    flags: flags!("route-ccm": value "cluster-cidr", switch "configure-cloud-routes",
-            value "route-reconciliation-period"),
-}];
 
 /// The installed programs, in the order of the list.
 pub fn shipped() -> impl Iterator<Item = Identity> + Clone {
@@ -130,14 +144,19 @@ pub fn named(binary: &str) -> Option<Identity> {
     ALL.iter().map(|listing| listing.identity).find(|identity| identity.binary == binary)
 }
 
-/// The controllers of cloud-controller-manager: canonical names and aliases.
-pub(crate) fn controllers() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let planned = PLANNED.iter().map(|planned| (planned.controller, planned.alias));
-    shipped().map(|identity| (identity.controller, identity.alias)).chain(planned)
+/// The controllers of cloud-controller-manager.
+pub(crate) fn controllers() -> impl Iterator<Item = Controller> {
+    ALL.iter().filter(|listing| listing.replaces_upstream()).flat_map(Listing::controllers)
+}
+
+/// All controllers of a program.
+pub(crate) fn controllers_of(identity: &Identity) -> impl Iterator<Item = Controller> + use<> {
+    let listing = ALL.iter().find(|listing| listing.identity == *identity);
+    let also = listing.map_or(&[][..], |listing| listing.also);
+    std::iter::once(identity.as_controller()).chain(also.iter().copied())
 }
 
 /// The flags of all programs that a sibling accepts without effect.
 pub(crate) fn flags() -> impl Iterator<Item = &'static Foreign> {
-    let shipped = ALL.iter().filter(|listing| listing.shipped).map(|listing| listing.flags);
-    shipped.chain(PLANNED.iter().map(|planned| planned.flags)).flatten()
+    ALL.iter().flat_map(|listing| listing.flags)
 }

@@ -14,13 +14,15 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_settings::{About, Catalogue, Invocation, LoadError, Schema, checked};
+use ccm_settings::{
+    About, Catalogue, Invocation, LoadError, RawSettings, Schema, SettingValue as _, checked,
+};
 use serde::Serialize;
 
 pub use common::{CloudSettings, CommonSettings, ElectionSettings, KubeSettings, LONGEST_LEASE};
 pub use rates::per_second;
 
-use crate::identity::{Identity, VERSION};
+use crate::identity::{Controller, Identity, VERSION};
 
 /// The common settings, and the settings of one program.
 #[derive(Clone, Debug, Serialize)]
@@ -55,6 +57,12 @@ pub(crate) fn load<S: Schema + 'static>(
         let own = S::read(raw, problems);
         Some(Settings { common: Arc::new(common?), own: Arc::new(own?) })
     })
+}
+
+/// Whether `--controllers` enables this controller: for programs that run several.
+pub fn enables(raw: &RawSettings, controller: Controller) -> bool {
+    let list = raw.value("controllers").and_then(|value| Vec::parse(&value.text).ok());
+    controllers::enables(&list.unwrap_or_default(), controller)
 }
 
 /// Reads `--cloud-call-timeout`, the longest time for one call to the cloud. Each controller

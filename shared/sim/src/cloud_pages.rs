@@ -3,7 +3,9 @@
 
 mod contents;
 mod faults;
+mod fields;
 mod requests;
+mod routes;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -22,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use self::{
     faults::{FaultRequest, Faults},
     requests::{InstanceRequest, SettingsRequest},
+    routes::{PortRequest, RouteRequest},
 };
 use crate::cloud::SimCloud;
 
@@ -30,16 +33,23 @@ const MAX_BODY: usize = 64 * 1024;
 
 /// What `GET /` answers.
 pub const HELP: &str = "\
-GET    /contents            instances, load balancers, floating addresses
+GET    /contents            instances, load balancers, floating addresses, router
 POST   /instances           add one, or replace the one with this ID, with any of
                             name, id, addresses, externalAddresses, podCidrs, zone, region, type,
                             labels, power (running, stopped, changing)
 DELETE /instances/ID        delete it, by ID or name
 DELETE /load-balancers/ID   delete it out of band; its floating address stays
+POST   /routes              add one out of band, with destination (\"10.244.9.0/24\") and any of
+                            target ({\"address\": IP}, {\"instance\": ID} or {\"node\": NAME}), id, owner
+DELETE /routes/DESTINATION  delete all of this destination out of band: /routes/10.244.9.0/24
+POST   /ports               add an address that exists and is no instance's: {\"address\": IP}
+DELETE /ports/ADDRESS       delete it
 GET    /counters            calls by operation, what they were about, accepted writes
 DELETE /counters            start at zero
 GET    /settings            how long the cloud works after a write, and what it can do
-POST   /settings            change some, as GET shows them: {\"create\": \"30s\"}
+POST   /settings            change some, as GET shows them: {\"create\": \"30s\"},
+                            {\"routes\": {\"quota\": 100, \"replaces\": true}}; what the cloud can do is
+                            read by controllers once a minute
 GET    /faults              those that are active
 POST   /faults              add one: {\"effect\": \"hang\", \"owners\": [\"default/web\"]}
 DELETE /faults              end all
@@ -51,12 +61,16 @@ Effects on whole calls:
   error         with kind (\"unavailable\"), and message if you like
   hang          no answer
   empty_list, wrong_project
-Effects on single load balancers, with owners ([\"namespace/name\"]; [] for all):
+Effects on single load balancers, with owners ([\"namespace/name\"]; [] for all), or on single
+routes, with routes (destinations, names of nodes, in a lookup targets; [] for all):
   error, hang   as above, for these alone
   lose_answer   the change is made, its answer is lost
   late          the answer is lost, and the change is made after delay
   break         the cloud fails to carry out the change; with person, only a person can repair it
+                (a route is there with a defect)
   stick         the cloud never ends carrying out the change
+  malformed     an entry of a list that cannot be read
+  overtake      of routes only: just before the change, a person changes the route or makes one
 Each may have operation (as in /counters), times, skip, lasting (\"1m\"), probability (0 to 1).
 ";
 
@@ -124,7 +138,7 @@ impl Pages {
             Some((page, name)) => (page, Some(name)),
             None => (path.trim_start_matches('/'), None),
         };
-        let balancers = self.cloud.balancers();
+        let (balancers, router) = (self.cloud.balancers(), self.cloud.router());
         match (method.as_str(), page, name) {
             ("GET", "", None) => Ok(HELP.into()),
             ("GET", "contents", None) => Ok(contents::contents(&self.cloud)),
@@ -134,14 +148,19 @@ impl Pages {
                 Some(_) => Ok(json!({"deleted": id})),
                 None => Err(Refusal::missing(format!("no load balancer has the ID {id:?}"))),
             },
+            ("POST", "routes", None) => read::<RouteRequest>(body)?.add(router),
+            ("DELETE", "routes", Some(destination)) => routes::remove(router, destination),
+            ("POST", "ports", None) => read::<PortRequest>(body)?.add(router),
+            ("DELETE", "ports", Some(address)) => routes::remove_port(router, address),
             ("GET", "counters", None) => Ok(contents::counters(&self.cloud)),
             ("DELETE", "counters", None) => {
                 self.cloud.reset_calls();
                 balancers.reset_writes();
+                router.reset_writes();
                 Ok(contents::counters(&self.cloud))
             }
-            ("GET", "settings", None) => Ok(contents::settings(&balancers.settings())),
-            ("POST", "settings", None) => read::<SettingsRequest>(body)?.apply(balancers),
+            ("GET", "settings", None) => Ok(contents::settings(&self.cloud)),
+            ("POST", "settings", None) => read::<SettingsRequest>(body)?.apply(&self.cloud),
             ("GET", "faults", None) => Ok(self.faults.lock().list(self.cloud.faults())),
             ("POST", "faults", None) => {
                 let request = read::<FaultRequest>(body)?;

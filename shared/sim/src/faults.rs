@@ -168,6 +168,9 @@ pub enum Trouble {
     Stick,
     /// An entry of a list that cannot be read.
     Malformed,
+    /// Just before the change, a person gives the route another target, or makes one of the same
+    /// destination. For routes only.
+    Overtake,
 }
 
 /// One fault.
@@ -436,6 +439,7 @@ impl Effect {
                 Lookup | List | ListLoadBalancers | DeleteLoadBalancers | ListRoutes | FindTargets
             ),
             Self::LoadBalancers(..) if operation.is_about_routes() => false,
+            Self::LoadBalancers(_, Trouble::Overtake) => false,
             Self::LoadBalancers(_, Trouble::Malformed) => operation == ListLoadBalancers,
             Self::LoadBalancers(_, Trouble::Fail(_) | Trouble::Hang) => {
                 !matches!(operation, Lookup | List | Health | ListLoadBalancers)

@@ -2,15 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
 
-use std::{collections::BTreeMap, process::Stdio, sync::Arc, time::Duration};
+use std::{process::Stdio, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use ccm_cloud::{
-    Call, Cloud, ClusterId, Depth, Detail, Digest, ErrorKind, FrontEnd, FrontEndPort, IpFamily,
-    LoadBalancer, Lookup, Members, NodeIdentity, OpenGate, Owner, PowerState, Progress, Protocol,
-    ProviderConfig, ProviderContext, ProviderFactory, Scope, Traffic, Wanted,
+    AddressKind, Call, Cloud, ClusterId, Depth, Detail, ErrorKind, LoadBalancer, Lookup, Members,
+    NodeAddress, NodeIdentity, OpenGate, Owner, PowerState, Progress, ProviderConfig,
+    ProviderContext, ProviderFactory, RouteChange, Scope, Wanted, WantedRoute,
 };
 use ccm_providers::external::ExternalFactory;
+use ccm_sim::cloud::balancers::{plain_front_end, plain_port};
 use futures::StreamExt as _;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
@@ -23,30 +24,13 @@ fn call() -> Call {
 
 fn wanted(name: &str) -> Wanted {
     let cluster = ClusterId { name: "c".to_owned(), uid: "c".to_owned() };
-    let front_end = FrontEnd {
-        owner: Owner {
-            cluster,
-            uid: name.to_owned(),
-            namespace: "default".to_owned(),
-            name: name.to_owned(),
-        },
-        digest: Digest { version: 1, hash: 1 },
-        families: vec![IpFamily::V4],
-        ports: vec![FrontEndPort {
-            name: String::new(),
-            protocol: Protocol::Tcp,
-            port: 80,
-            member_port: Some(30080),
-            app_protocol: None,
-        }],
-        source_ranges: Vec::new(),
-        address: None,
-        affinity: None,
-        traffic: Traffic::Cluster,
-        class: None,
-        settings: BTreeMap::new(),
-        service: None,
+    let owner = Owner {
+        cluster,
+        uid: name.to_owned(),
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
     };
+    let front_end = plain_front_end(owner, vec![plain_port(80, 30080)]);
     Wanted { front_end: front_end.into(), members: Members::default(), known: None, adopt: None }
 }
 
@@ -116,6 +100,33 @@ impl Place {
         let instances = self.cloud.instances().unwrap().unwrap();
         let nodes = [NodeIdentity::named(name)];
         instances.lookup(&nodes, Detail::Everything, call()).await.remove(0).unwrap()
+    }
+
+    /// Creates the routes of these nodes, and returns the kinds of the errors.
+    async fn route(&self, numbers: &[u8]) -> Vec<Option<ErrorKind>> {
+        let cluster = ClusterId { name: "c".to_owned(), uid: "c".to_owned() };
+        let create = |number: &u8| {
+            let name = format!("node-{number}");
+            RouteChange::Create(Box::new(WantedRoute {
+                owner: Owner {
+                    cluster: cluster.clone(),
+                    uid: name.clone(),
+                    namespace: String::new(),
+                    name: name.clone(),
+                },
+                destination: format!("10.244.{number}.0/24").parse().unwrap(),
+                node: NodeIdentity::named(name),
+                addresses: vec![NodeAddress::new(
+                    AddressKind::InternalIp,
+                    format!("10.0.0.{number}"),
+                )],
+            }))
+        };
+        let changes: Vec<_> = numbers.iter().map(create).collect();
+        let routes = self.cloud.routes().unwrap().unwrap();
+        let mut answers: Vec<_> = routes.apply(&cluster, &changes, None, call()).collect().await;
+        answers.sort_by_key(|(place, _)| *place);
+        answers.into_iter().map(|(_, answer)| answer.err().map(|error| error.kind)).collect()
     }
 
     async fn ensure(
@@ -220,6 +231,53 @@ async fn faults_hit_whole_calls_and_single_load_balancers() {
 }
 
 #[tokio::test]
+async fn routes_are_shown_counted_and_changed_out_of_band() {
+    let place = Place::new(&["--instance=node-1=10.0.0.1", "--instance=node-2=10.0.0.2"]).await;
+    let settings = json!({"routes": {"quota": 3, "recordsOwner": true, "targets": "address"}});
+    let shown = &place.done("POST", "/settings", settings).await["routes"];
+    assert_eq!((&shown["quota"], &shown["maxBatch"]), (&json!(3), &json!(500)));
+    let foreign = json!({"destination": "10.244.9.0/24", "target": {"address": "10.0.0.9"}});
+    place.done("POST", "/routes", foreign).await;
+    place.done("POST", "/ports", json!({"address": "10.0.0.9"})).await;
+    place.done("DELETE", "/counters", Value::Null).await;
+
+    let fault = json!({"effect": "break", "routes": ["node-2"], "times": 1});
+    place.done("POST", "/faults", fault).await;
+    assert_eq!(place.route(&[1, 2, 3]).await, [None, None, Some(ErrorKind::QuotaExceeded)]);
+    let router = &place.get("/contents").await["router"];
+    let shown = router["routes"].as_array().unwrap();
+    assert_eq!(shown[0]["owner"]["name"], "node-1");
+    assert_eq!(shown[1]["defect"], "the port of 10.0.0.2 does not allow 10.244.2.0/24");
+    assert_eq!((shown.len(), &router["ports"]), (3, &json!(["10.0.0.9"])));
+    let counters = place.get("/counters").await;
+    assert_eq!(
+        (&counters["calls"]["apply_routes"], &counters["routesInBatches"]),
+        (&json!(1), &json!(3))
+    );
+    assert_eq!(
+        counters["routeWrites"],
+        json!({"create": 2, "repair": 0, "replace": 0, "delete": 0})
+    );
+    let table = place.cloud.routes().unwrap().unwrap();
+    let cluster = ClusterId { name: "c".to_owned(), uid: "c".to_owned() };
+    let table = table.list(&cluster, call()).await.unwrap();
+    assert_eq!((table.routes.len(), table.room), (3, Some(0)));
+
+    place.done("DELETE", "/routes/10.244.9.0/24", Value::Null).await;
+    place.done("DELETE", "/ports/10.0.0.9", Value::Null).await;
+    place.done("POST", "/settings", json!({"routes": {"quota": null}})).await;
+    let overtake = json!({"effect": "overtake", "routes": ["10.244.3.0/24"], "times": 1});
+    place.done("POST", "/faults", overtake).await;
+    assert_eq!(place.route(&[1, 2, 3]).await, [None, None, Some(ErrorKind::Conflict)]);
+    let router = &place.get("/contents").await["router"];
+    assert_eq!(router["routes"][1]["defect"], Value::Null, "it was repaired");
+    assert_eq!(router["routes"][2]["target"], json!({"address": "192.0.2.1"}));
+    assert_eq!(place.done("DELETE", "/counters", Value::Null).await["routeWrites"]["create"], 0);
+    assert_eq!(place.ask("DELETE", "/routes/10.244.9.0/24", "").await.0, 404);
+    assert_eq!(place.ask("DELETE", "/ports/10.0.0.9", "").await.0, 404);
+}
+
+#[tokio::test]
 async fn wrong_requests_are_refused_in_one_line() {
     let place = Place::new(&[]).await;
     for (method, path, body, status, expect) in [
@@ -235,6 +293,29 @@ async fn wrong_requests_are_refused_in_one_line() {
         ("POST", "/faults", r#"{"effect": "error"}"#, 400, "this effect needs kind"),
         ("POST", "/faults", r#"{"effect": "stick"}"#, 400, "this effect needs owners"),
         ("POST", "/faults", r#"{"effect": "hang", "delay": "1s"}"#, 400, "delay has no meaning"),
+        ("POST", "/faults", r#"{"effect": "overtake"}"#, 400, "this effect needs routes"),
+        (
+            "POST",
+            "/faults",
+            r#"{"effect": "overtake", "owners": []}"#,
+            400,
+            "owners has no meaning",
+        ),
+        (
+            "POST",
+            "/faults",
+            r#"{"effect": "hang", "owners": [], "routes": []}"#,
+            400,
+            "add one for each",
+        ),
+        ("POST", "/settings", r#"{"routes": {"quotas": 1}}"#, 400, "unknown field `quotas`"),
+        ("POST", "/settings", r#"{"routes": {"maxBatch": 0}}"#, 400, "at least 1"),
+        ("POST", "/settings", r#"{"routes": {"targets": "mac"}}"#, 400, "unknown variant `mac`"),
+        ("POST", "/routes", r#"{"destination": "10.0.0.0"}"#, 400, "invalid IP"),
+        ("POST", "/routes", r#"{"target": {"node": "a"}}"#, 400, "missing field `destination`"),
+        ("DELETE", "/routes/web", "", 400, "\"web\" is no network"),
+        ("POST", "/ports", r#"{"address": "x"}"#, 400, "invalid IP address"),
+        ("DELETE", "/ports/x", "", 400, "\"x\" is no IP address"),
         (
             "POST",
             "/faults",

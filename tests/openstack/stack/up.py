@@ -63,7 +63,7 @@ def prepare(a):
 
 
 def check_ports(a):
-    """Nobody else may listen where a service is to."""
+    """No other process may listen on a port of a service."""
     for name, port in PORTS.items():
         if name.removesuffix('-api') == 'octavia' and not a.load_balancers:
             continue

@@ -43,7 +43,7 @@ impl Command {
         let name = image.rsplit('/').next().unwrap_or_default();
         let program = name.split(':').next().unwrap_or_default().to_owned();
         let mut arguments: Vec<String> =
-            arguments(container).into_iter().map(str::to_owned).collect();
+            arguments(container).into_iter().map(|word| expand(word, container)).collect();
         let mut settings = None;
         for mount in list(container, "/volumeMounts") {
             let (path, volume) = (at(mount, "/mountPath"), at(mount, "/name"));
@@ -84,6 +84,14 @@ impl Command {
             .arg(format!("--kubeconfig={}", kubeconfig.display()));
         launch.run(LIMIT).await
     }
+}
+
+/// An argument with the values of the container's variables, as the kubelet expands it.
+fn expand(word: &str, container: &Value) -> String {
+    list(container, "/env").iter().fold(word.to_owned(), |word, variable| {
+        let (name, value) = (at(variable, "/name"), at(variable, "/value"));
+        word.replace(&format!("$({name})"), value)
+    })
 }
 
 /// The files of a volume; none if the kubelet provides them.

@@ -14,6 +14,8 @@ use walkdir::WalkDir;
 const COMMON: &str = "common";
 /// Components for the cloud; a deployment uses exactly one.
 const PROVIDERS: [&str; 2] = ["external-provider", "openstack"];
+/// Components that bring a controller, which is installed in no other way.
+const BRINGS: [(&str, &str); 1] = [("routes", "route-ccm")];
 /// Optional components.
 const OPTIONS: [&str; 4] =
     ["control-plane-only", "host-network", "one-replica", "prometheus-operator"];
@@ -52,8 +54,9 @@ impl Tree {
                 Some(_) => anyhow::bail!("manifests/{path}: a folder that no test knows"),
             }
         }
-        let known: BTreeSet<_> =
-            PROVIDERS.iter().chain(&OPTIONS).map(|name| (*name).to_owned()).collect();
+        let known = PROVIDERS.iter().chain(&OPTIONS).copied();
+        let known = known.chain(BRINGS.iter().map(|(component, _)| *component));
+        let known: BTreeSet<_> = known.map(str::to_owned).collect();
         ensure!(
             components == known,
             "manifests/components has {components:?}; this test knows {known:?}"
@@ -70,21 +73,26 @@ impl Tree {
     /// The folders that can be applied.
     pub fn folders(&self) -> Vec<String> {
         let overlays = self.overlays.iter().map(|overlay| format!("overlays/{overlay}"));
-        self.controllers.iter().cloned().chain(overlays).collect()
+        let by_itself = |controller: &&String| component_of(controller).is_none();
+        self.controllers.iter().filter(by_itself).cloned().chain(overlays).collect()
     }
 
-    /// Every set of controllers with every provider and with none; each with no option, each
-    /// option alone, and all of them.
+    /// Every set of controllers, one that a component brings alone or beside all others; with every
+    /// provider and with none; each with no option, each option alone, and all of them.
     pub fn choices(&self) -> Vec<Choice> {
         let alone = OPTIONS.iter().map(|option| vec![*option]);
         let options: Vec<_> = alone.chain([Vec::new(), OPTIONS.to_vec()]).collect();
         let providers = PROVIDERS.iter().copied().map(Some).chain([None]);
+        let (brought, plain): (Vec<_>, Vec<_>) =
+            self.controllers.iter().cloned().partition(|it| component_of(it).is_some());
+        let mut sets = subsets(&plain);
+        sets.extend([brought, self.controllers.clone()]);
         let mut choices = Vec::new();
         for provider in providers {
             for options in &options {
-                for controllers in subsets(&self.controllers) {
+                for controllers in &sets {
                     choices.push(Choice {
-                        controllers,
+                        controllers: controllers.clone(),
                         components: provider.iter().chain(options).copied().collect(),
                     });
                 }
@@ -99,11 +107,13 @@ impl Tree {
         let mut text =
             "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n".to_owned();
         text.push_str("resources:\n");
-        for controller in &choice.controllers {
+        for controller in choice.controllers.iter().filter(|it| component_of(it).is_none()) {
             writeln!(text, "- {root}/{controller}")?;
         }
         text.push_str("components:\n");
-        for component in &choice.components {
+        // First those that bring a controller: the others patch it.
+        let bringing = choice.controllers.iter().filter_map(|it| component_of(it));
+        for component in bringing.chain(choice.components.iter().copied()) {
             writeln!(text, "- {root}/components/{component}")?;
         }
         fs::write(folder.join("kustomization.yaml"), text)?;
@@ -138,6 +148,11 @@ impl std::fmt::Display for Choice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} with {}", self.controllers.join(", "), self.components.join(", "))
     }
+}
+
+/// The component that brings this controller, if it is not installed by itself.
+fn component_of(controller: &str) -> Option<&'static str> {
+    BRINGS.iter().find(|(_, brought)| *brought == controller).map(|(component, _)| *component)
 }
 
 /// All non-empty subsets.

@@ -100,7 +100,7 @@ impl Stage {
         for node in [nodes::fresh("fresh"), silent] {
             nodes::register(&second.client, &node).await?;
         }
-        let unanswered = second.start_only(&openstack(&second, program)?)?;
+        let unanswered = second.start_only(&openstack(&second, story)?)?;
         let mut replicas = Vec::new();
         for _ in 0..3 {
             replicas.push(env.start_standby(&(story.launch)(&env)).await?);
@@ -189,7 +189,7 @@ impl Stage {
 
 /// The program with a Keystone that does not listen: what there is to see of an OpenStack
 /// without one.
-fn openstack(env: &Env, program: Identity) -> Result<Launch> {
+fn openstack(env: &Env, story: Story) -> Result<Launch> {
     let config = env.path("cloud.conf");
     let keystone = format!("http://127.0.0.1:{}/v3", free_port()?);
     std::fs::write(
@@ -199,6 +199,7 @@ fn openstack(env: &Env, program: Identity) -> Result<Launch> {
              application-credential-id = 1\napplication-credential-secret = none\n"
         ),
     )?;
-    let kubeconfig = env.cluster.kubeconfig();
-    Ok(Launch::controller(program.binary, kubeconfig, "openstack", &config))
+    // The later argument counts.
+    let launch = (story.launch)(env).arg("--cloud-provider=openstack");
+    Ok(launch.arg(format!("--cloud-config={}", config.display())))
 }

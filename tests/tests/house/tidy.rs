@@ -73,7 +73,9 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
     const DECISIONS: &[&str] =
         &["kube::", "ccm_kube", "tokio", "async ", "clock::", "ccm_runtime", "ccm_controller"];
     const PROGRAMS: &[&str] = &["ccm_sim", "k8s_openapi", "use kube::", "ObjectApi"];
-    let shared: [(&str, &[&str]); 9] = [
+    // They get the time as a value of tokio's clock.
+    const TIMED: &[&str] = &["kube::", "ccm_kube", "async ", "clock::", "ccm_runtime"];
+    let shared: [(&str, &[&str]); 11] = [
         (
             "shared/net/src",
             &["kube::", "ccm_kube", "ccm_cloud", "ccm_runtime", "ccm_providers", "ccm_sim"],
@@ -89,6 +91,8 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
         ("shared/sim/src", &["ccm_kube", "ccm_runtime", "kube::", "k8s_openapi"]),
         ("shared/controller/src", &["ccm_providers", "ccm_sim"]),
         ("shared/controller/src/brake", &["kube::", "tokio", "async ", "clock::", "ccm_runtime"]),
+        ("shared/controller/src/batch_size", TIMED),
+        ("shared/controller/src/turns", TIMED),
     ];
     let mut bans: Vec<_> =
         shared.into_iter().map(|(folder, words)| (folder.to_owned(), words)).collect();

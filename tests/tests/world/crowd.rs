@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use ccm_runtime::programs;
 use ccm_sim::program::Program;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -21,7 +22,9 @@ const SIEGE: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(1);
 
 pub(super) async fn slow_connections_do_not_keep_probes_out(env: Env) -> Result<()> {
-    for launch in [env.node_ccm(), env.lifecycle_ccm()] {
+    for shipped in programs::shipped() {
+        // route-ccm needs it, and the others accept each other's flags.
+        let launch = env.launch(shipped.binary).arg("--cluster-cidr=10.244.0.0/16");
         let program = env.start(&launch).await?;
         let address = program.url("").replace("http://", "");
         let mut slow = JoinSet::new();

@@ -19,9 +19,10 @@ use rig::Rig;
 /// A test of the whole tree, or of one folder.
 type Test = fn(&Rig, &str) -> Result<()>;
 
-const WHOLE: [(&str, Test); 8] = [
+const WHOLE: [(&str, Test); 9] = [
     ("rendered_files_are_current", content::rendered_files_are_current),
     ("every_choice_is_right_and_accepted", content::every_choice_is_right_and_accepted),
+    ("routes_come_with_their_component_alone", content::routes_come_with_their_component_alone),
     ("a_third_controller_is_a_folder", content::a_third_controller_is_a_folder),
     ("an_operators_own_settings_win", content::an_operators_own_settings_win),
     ("strict_means_strict", apply::strict_means_strict),

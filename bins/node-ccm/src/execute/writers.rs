@@ -121,7 +121,10 @@ impl Writers {
             Outcome::Initialised | Outcome::InSync if self.plans.is_observing() => {
                 self.observed(&node, &plan);
             }
-            Outcome::Initialised => self.apply(&node, &plan).await,
+            Outcome::Initialised => {
+                self.ledger.new_node();
+                self.apply(&node, &plan).await;
+            }
             Outcome::InSync => {
                 if self.has_turn(&node, &plan) {
                     self.apply(&node, &plan).await;

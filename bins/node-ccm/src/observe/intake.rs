@@ -71,6 +71,7 @@ impl Intake {
             Change::Added(node) => {
                 self.classify(node);
                 if node.is_uninitialised() {
+                    self.ledger.new_node();
                     self.queue.add(Arc::clone(&node.name), Priority::Urgent);
                 } else if self.claim(node) != Some(Claim::Foreign) {
                     self.ledger.require_lookup(&node.name);

@@ -17,6 +17,10 @@ use crate::metrics::{NodeMetrics, State};
 /// How long an answer of the cloud is reused for the same node, for instance after a conflict.
 const FRESH: Duration = Duration::from_secs(30);
 
+/// How long corrections step aside for a new node, so that they do not compete with it for the
+/// API server: the batch window and a fast lookup, and again its writes.
+const NEW_NODE: Duration = Duration::from_millis(200);
+
 /// The remembered state of all nodes. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Ledger {
@@ -68,6 +72,12 @@ impl Ledger {
     /// The time until its turn.
     pub(crate) fn take_turn(&self, name: &Arc<str>, writes: usize) -> Result<(), Duration> {
         self.with_turns(|turns| turns.take(name, writes, Instant::now()))
+    }
+
+    /// A new node has arrived or is about to be written: writes to initialised nodes step aside
+    /// for a moment.
+    pub(crate) fn new_node(&self) {
+        self.with_turns(|turns| turns.step_aside(Instant::now() + NEW_NODE));
     }
 
     /// Changes the rate of writes to initialised nodes. Returns the nodes that wait for their

@@ -55,7 +55,7 @@ impl Whole {
 async fn a_cloud_that_works_node_by_node_gets_smaller_calls() {
     const NODES: usize = 400;
     for streams in [false, true] {
-        let whole = Whole::start(&["--cloud-call-timeout=3s".to_owned()]).await;
+        let whole = Whole::start(&["--cloud-call-timeout=3s"]).await;
         let each = Duration::from_millis(50);
         let slow = whole.cloud.faults().add(faults::Fault::new(Effect::OneByOne { each, streams }));
         let names: Vec<_> = (0..NODES).map(|number| whole.add_node(number)).collect();
@@ -99,7 +99,7 @@ async fn a_node_that_spoils_its_calls_delays_no_other_for_long() {
 /// A hanging cloud is reported for each node, and large calls come back with it.
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_hangs_is_reported_and_recovers() {
-    let whole = Whole::start(&["--cloud-call-timeout=3s".to_owned()]).await;
+    let whole = Whole::start(&["--cloud-call-timeout=3s"]).await;
     let hang = whole.cloud.faults().add(faults::Fault::new(Effect::Hang));
     let names: Vec<_> = (0..200).map(|number| whole.add_node(number)).collect();
     sleep(Duration::from_mins(1)).await;
@@ -159,9 +159,9 @@ async fn a_node_that_is_created_again_inherits_no_refusal() {
 #[tokio::test(start_paused = true)]
 async fn corrections_of_the_whole_fleet_have_a_rate_of_their_own() {
     const NODES: usize = 1000;
-    let whole = Whole::before_start(&["--node-status-update-frequency=10s".to_owned()]);
-    let program = Arc::new(NodeCcm::prepare(&whole.program).await.unwrap());
-    Arc::clone(&program).lead(&whole.program);
+    let whole = Whole::before_start(&["--node-status-update-frequency=10s"]);
+    let program = Arc::new(NodeCcm::prepare(whole.context()).await.unwrap());
+    Arc::clone(&program).lead(whole.context());
     let names = whole.settled(NODES).await;
     let before = whole.writes().len();
     whole.change_fleet(NODES).await;
@@ -193,7 +193,7 @@ async fn corrections_of_the_whole_fleet_have_a_rate_of_their_own() {
 async fn the_rate_of_corrections_may_change_while_nodes_wait() {
     const NODES: usize = 300;
     let arguments = ["--node-status-update-frequency=10s", "--node-correction-qps=1"];
-    let whole = Whole::start(&arguments.map(str::to_owned)).await;
+    let whole = Whole::start(&arguments).await;
     whole.settled(NODES).await;
     let before = whole.writes().len();
     let written = || whole.writes().len() - before;
@@ -201,7 +201,7 @@ async fn the_rate_of_corrections_may_change_while_nodes_wait() {
     sleep(Duration::from_secs(20)).await;
     assert!((18..=23).contains(&written()), "{} at 1/s", written());
     let set = |rate: Option<f64>| {
-        whole.settings.send_modify(|settings| {
+        whole.process.settings.send_modify(|settings| {
             Arc::make_mut(settings).node_correction_qps = rate;
         });
     };
@@ -244,7 +244,7 @@ async fn p99_of_new_nodes(whole: &Whole, first: usize, count: usize, every: Dura
 #[tokio::test(start_paused = true)]
 async fn corrections_do_not_delay_new_nodes() {
     const NODES: usize = 2000;
-    let whole = Whole::start(&["--node-status-update-frequency=10s".to_owned()]).await;
+    let whole = Whole::start(&["--node-status-update-frequency=10s"]).await;
     whole.settled(NODES).await;
     let (single, stream) = (Duration::from_millis(700), Duration::from_millis(90));
     let measure = async |first: usize| {
@@ -261,4 +261,30 @@ async fn corrections_do_not_delay_new_nodes() {
         // The measurement has steps of 5 ms.
         assert!(with <= without * 6 / 5 + Duration::from_millis(5), "{with:?}, quiet {without:?}");
     }
+}
+
+/// While a new node is under way no correction is written, and the corrections keep their rate.
+#[tokio::test(start_paused = true)]
+async fn corrections_step_aside_for_new_nodes() {
+    const NODES: usize = 1500;
+    let whole = Whole::start(&["--node-status-update-frequency=10s"]).await;
+    whole.settled(NODES).await;
+    whole.change_fleet(NODES).await;
+    sleep(Duration::from_secs(3)).await;
+    let corrections = || whole.metric("ccm_node_writes_total{kind=\"labels\",result=\"ok\"} ");
+    let (began, before) = (Instant::now(), corrections());
+    for number in NODES..NODES + 30 {
+        sleep(Duration::from_millis(300)).await;
+        let new = whole.add_node(number);
+        // Those that have begun end.
+        sleep(Duration::from_millis(5)).await;
+        let before = corrections();
+        while whole.is_tainted(&new) {
+            sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(corrections() - before, 0, "corrections beside {new}");
+    }
+    let rate = (corrections() - before) as f64 / began.elapsed().as_secs_f64();
+    assert!(whole.metric("ccm_node_corrections_waiting ") > 0, "the corrections go on");
+    assert!((44.0..=55.0).contains(&rate), "{rate} corrections a second");
 }

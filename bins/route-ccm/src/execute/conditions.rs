@@ -13,22 +13,21 @@ use ccm_kube::{
     write::{ConditionChange, StatusPatch},
 };
 use ccm_objects::{Node, Shared as Name};
-use ccm_runtime::metrics::Metrics;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     Handles,
-    plan::condition::{NETWORK_UNAVAILABLE, Wanted, wanted},
+    plan::condition::{self, NETWORK_UNAVAILABLE, Wanted, wanted},
 };
 
 /// The queue's name in its metrics.
 pub(crate) const QUEUE: &str = "route-conditions";
 /// How many conditions are written at once.
-const WRITERS: usize = 16;
+const WRITERS: usize = 64;
 
 /// The nodes whose condition may have to be written.
-pub(crate) fn queue(metrics: &Metrics) -> WorkQueue<Name> {
-    WorkQueue::new(QUEUE, QueueConfig::default(), &QueueMetrics::new(metrics))
+pub(crate) fn queue(metrics: &QueueMetrics) -> WorkQueue<Name> {
+    WorkQueue::new(QUEUE, QueueConfig::default(), metrics)
 }
 
 /// Writes conditions until the token is cancelled.
@@ -45,19 +44,34 @@ pub(crate) async fn run(handles: Handles, writer: Writer<Node>, token: Cancellat
 impl Handles {
     /// What the condition of this node is to be, if it is to be written.
     pub(crate) fn condition(&self, node: &Node) -> Option<Wanted> {
+        match &self.cidrs {
+            Some(cidrs) if node.pod_cidrs.is_empty() => {
+                return condition::without_cidrs(node, &cidrs.lack(&node.name)?, self.has_routes);
+            }
+            _ if !self.has_routes => return condition::with_cidrs(node),
+            _ => {}
+        }
         let (routes, waited) = self.state.lock().routes_of(self.timeline.now(), &node.name)?;
         wanted(node, &routes, waited)
     }
 
-    /// Queues the nodes whose condition is to be written.
-    pub(crate) fn queue_conditions(&self) {
+    /// The nodes whose condition is to be written. An observer does not say that a route is missing
+    /// which it would make.
+    pub(crate) fn due_conditions(&self) -> Vec<(Name, Wanted)> {
         let names = self.state.lock().names();
-        for name in names {
-            if let Some(node) = self.observer.store.get(&name)
-                && self.condition(&node).is_some()
-            {
-                self.conditions.add(name, Priority::Routine);
-            }
+        let is_observing = self.plans.is_observing();
+        let due = names.into_iter().filter_map(|name| {
+            let wanted = self.condition(&*self.observer.store.get(&name)?)?;
+            let is_shown = !is_observing || !self.state.lock().is_pending(&name);
+            is_shown.then_some((name, wanted))
+        });
+        due.collect()
+    }
+
+    /// Queues nodes whose condition is to be written.
+    pub(crate) fn queue_conditions(&self, due: Vec<(Name, Wanted)>) {
+        for (name, _) in due {
+            self.conditions.add(name, Priority::Routine);
         }
     }
 

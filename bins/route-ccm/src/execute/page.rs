@@ -2,36 +2,69 @@
 
 use std::collections::BTreeSet;
 
-use ccm_objects::ObjectRef;
+use ccm_objects::{ObjectRef, Shared as Name};
 use ccm_runtime::plans::{Plans, Step};
 
-use crate::plan::Planned;
+use crate::plan::{
+    Planned,
+    condition::{NETWORK_UNAVAILABLE, Wanted},
+};
 
 /// What was published last, so that what is done disappears.
 #[derive(Debug, Default)]
-pub(crate) struct Published(BTreeSet<String>);
+pub(crate) struct Published {
+    routes: BTreeSet<String>,
+    conditions: BTreeSet<String>,
+}
 
 const ROUTE: &str = "Route";
+/// Apart from the entry of the node itself, which shows the pod CIDRs that it gets.
+const CONDITION: &str = "NodeCondition";
 
 impl Published {
     /// Publishes the changes of a plan.
     pub(crate) fn routes(&mut self, plans: &Plans, changes: &[Planned]) {
-        let mut now = BTreeSet::new();
-        for planned in changes {
-            let name = planned.change.destination().to_string();
+        let step = |planned: &Planned| {
             let step = Step {
                 step: planned.kind(),
                 changes: vec![planned.words()],
                 reason: planned.why.clone(),
                 held: planned.held.as_ref().map(ToString::to_string),
             };
-            let object = ObjectRef { kind: ROUTE, name: name.clone(), ..ObjectRef::default() };
-            plans.set(&object, vec![step]);
-            now.insert(name);
-        }
-        for done in self.0.difference(&now) {
-            plans.clear(ROUTE, done);
-        }
-        self.0 = now;
+            (planned.change.destination().to_string(), step)
+        };
+        publish(plans, ROUTE, &mut self.routes, changes.iter().map(step));
     }
+
+    /// Publishes the conditions that are to be written.
+    pub(crate) fn conditions(&mut self, plans: &Plans, due: &[(Name, Wanted)]) {
+        let step = |(name, wanted): &(Name, Wanted)| {
+            let step = Step {
+                step: "condition",
+                changes: vec![format!("{NETWORK_UNAVAILABLE}={}", wanted.status)],
+                reason: wanted.message.clone(),
+                held: None,
+            };
+            (name.to_string(), step)
+        };
+        publish(plans, CONDITION, &mut self.conditions, due.iter().map(step));
+    }
+}
+
+fn publish(
+    plans: &Plans,
+    kind: &'static str,
+    before: &mut BTreeSet<String>,
+    steps: impl Iterator<Item = (String, Step)>,
+) {
+    let mut now = BTreeSet::new();
+    for (name, step) in steps {
+        let object = ObjectRef { kind, name: name.clone(), ..ObjectRef::default() };
+        plans.set(&object, vec![step]);
+        now.insert(name);
+    }
+    for done in before.difference(&now) {
+        plans.clear(kind, done);
+    }
+    *before = now;
 }

@@ -204,6 +204,18 @@ impl Allocator {
         Seen { confirmed, problems: self.examine(&node.uid), rival }
     }
 
+    /// Respects what a node shows, whoever has assigned it: for a process that only observes, where
+    /// other writers are no rivals. Returns what is newly wrong, as [`Seen::problems`].
+    pub fn accept(&mut self, node: &Node) -> Vec<(Arc<str>, Problem)> {
+        self.revive(&node.uid);
+        let is_known = |known: &Record| known.writes.is_none() && known.shows(node);
+        if node.pod_cidrs.is_empty() || self.nodes.get(&*node.uid).is_some_and(is_known) {
+            return Vec::new();
+        }
+        self.insert(node);
+        self.examine(&node.uid)
+    }
+
     /// Reserves one block of each cluster CIDR for the node, or none at all. A node keeps what is
     /// reserved for it until it shows its pod CIDRs, or is gone: an earlier write may be carried out
     /// later. The caller writes the blocks and tells the [answer](Self::answered).
@@ -317,6 +329,12 @@ impl Allocator {
     /// Why no node gets blocks any more, if that is so.
     pub const fn rival(&self) -> Option<&Rival> {
         self.rival.as_ref()
+    }
+
+    /// How many blocks have become free since the process began: when the number grows, a node that
+    /// got none may get one.
+    pub fn releases(&self) -> u64 {
+        self.pools.iter().map(|pool| pool.releases).sum()
     }
 
     /// What is wrong, by the UID of the node. Nodes that are not here have no problem.

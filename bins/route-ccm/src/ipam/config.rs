@@ -1,14 +1,17 @@
 //! From flags to the networks that nodes get their blocks from.
 
+use std::fmt;
+
 use ccm_cloud::IpFamily;
 use ipnet::IpNet;
 use serde::Serialize;
 
 use super::networks::{family, overlap};
 
-const CLUSTER: &str = "--cluster-cidr";
-const SERVICES: &str = "--service-cluster-ip-range";
-const MASK: &str = "--node-cidr-mask-size";
+const CLUSTER: &str = "cluster-cidr";
+const SERVICES: &str = "service-cluster-ip-range";
+const MASKS: [&str; 3] =
+    ["node-cidr-mask-size", "node-cidr-mask-size-ipv4", "node-cidr-mask-size-ipv6"];
 
 /// `--cidr-allocator-type`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -63,43 +66,65 @@ pub struct Config {
     pub services: Vec<IpNet>,
 }
 
+/// What is to be said about the value of a flag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// The flag, without dashes.
+    pub flag: &'static str,
+    /// What is wrong or tolerated, in one line.
+    pub what: String,
+}
+
+impl Remark {
+    fn new(flag: &'static str, what: impl Into<String>) -> Self {
+        Self { flag, what: what.into() }
+    }
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "--{}: {}", self.flag, self.what)
+    }
+}
+
 /// A list of networks from a flag.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
     /// The networks without host bits, at most one of each family, in their order.
     pub networks: Vec<IpNet>,
-    /// What is tolerated, one line each.
-    pub warnings: Vec<String>,
+    /// What is tolerated.
+    pub warnings: Vec<Remark>,
 }
 
 /// The networks of `--cluster-cidr`.
 ///
 /// # Errors
 ///
-/// What is wrong, one line each.
-pub fn cluster_networks(values: &[String]) -> Result<Listed, Vec<String>> {
+/// What is wrong, one remark each.
+pub fn cluster_networks(values: &[String]) -> Result<Listed, Vec<Remark>> {
     listed(CLUSTER, "10.244.0.0/16", values)
 }
 
-fn listed(flag: &str, example: &str, values: &[String]) -> Result<Listed, Vec<String>> {
+fn listed(flag: &'static str, example: &str, values: &[String]) -> Result<Listed, Vec<Remark>> {
     let (mut found, mut errors) = (Listed::default(), Vec::new());
     for text in values {
         let Ok(network) = text.trim().parse::<IpNet>() else {
-            errors.push(format!(
-                "{flag}: {text:?} is no network: expected an address and the length of its prefix, such as {example}"
-            ));
+            errors.push(Remark::new(flag, format!(
+                "{text:?} is no network: expected an address and the length of its prefix, such as {example}"
+            )));
             continue;
         };
         if network != network.trunc() {
             let taken = network.trunc();
-            found.warnings.push(format!("{flag}: {network} has host bits and is taken as {taken}"));
+            let what = format!("{network} has host bits and is taken as {taken}");
+            found.warnings.push(Remark::new(flag, what));
         }
         let network = network.trunc();
         if let Some(other) = found.networks.iter().find(|one| family(**one) == family(network)) {
-            errors.push(format!(
-                "{flag}: {other} and {network} are both {}: at most one network of each family is possible",
+            errors.push(Remark::new(flag, format!(
+                "{other} and {network} are both {}: at most one network of each family is possible",
                 family(network)
-            ));
+            )));
             continue;
         }
         found.networks.push(network);
@@ -108,12 +133,12 @@ fn listed(flag: &str, example: &str, values: &[String]) -> Result<Listed, Vec<St
 }
 
 impl Flags {
-    /// Checks the flags. With the configuration comes what is tolerated, one line each.
+    /// Checks the flags. With the configuration comes what is tolerated.
     ///
     /// # Errors
     ///
-    /// What is wrong, one line each.
-    pub fn check(&self) -> Result<(Config, Vec<String>), Vec<String>> {
+    /// What is wrong, one remark each.
+    pub fn check(&self) -> Result<(Config, Vec<Remark>), Vec<Remark>> {
         let clusters = cluster_networks(&self.cluster_cidrs);
         let services = listed(SERVICES, "10.96.0.0/16", &self.service_ranges);
         let (clusters, services) = match (clusters, services) {
@@ -141,9 +166,9 @@ impl Flags {
             AllocatorType::CloudAllocator => {
                 let unused = self.masks().into_iter().filter(|(_, mask)| *mask > 0);
                 warnings.extend(unused.map(|(flag, _)| {
-                    format!(
-                        "{flag} has no effect with --cidr-allocator-type=CloudAllocator: the cloud decides"
-                    )
+                    let what =
+                        "no effect with --cidr-allocator-type=CloudAllocator: the cloud decides";
+                    Remark::new(flag, what)
                 }));
                 let ranges = clusters.networks.iter();
                 let ranges =
@@ -154,40 +179,43 @@ impl Flags {
         if errors.is_empty() { Ok((config, warnings)) } else { Err(errors) }
     }
 
-    fn masks(&self) -> [(String, usize); 3] {
-        let of = |suffix: &str| format!("{MASK}{suffix}");
-        [(of(""), self.mask), (of("-ipv4"), self.mask_v4), (of("-ipv6"), self.mask_v6)]
+    fn masks(&self) -> [(&'static str, usize); 3] {
+        let [both, v4, v6] = MASKS;
+        [(both, self.mask), (v4, self.mask_v4), (v6, self.mask_v6)]
     }
 
     /// What is wrong about which mask sizes are set.
-    fn wrong_masks(&self, clusters: &[IpNet]) -> Vec<String> {
+    fn wrong_masks(&self, clusters: &[IpNet]) -> Vec<Remark> {
         let mut wrong = Vec::new();
         if clusters.is_empty() {
-            wrong.push(format!(
-                "{CLUSTER} is empty, but --allocate-node-cidrs needs it: set it to the network of all pods, such as 10.244.0.0/16"
-            ));
+            let what = "it is empty, but --allocate-node-cidrs needs it: set it to the network of all pods, such as 10.244.0.0/16";
+            wrong.push(Remark::new(CLUSTER, what));
             return wrong;
         }
         let [(both, mask), v4, v6] = self.masks();
         for (network, (flag, size)) in [(IpFamily::V4, v4), (IpFamily::V6, v6)] {
             if size > 0 && mask > 0 {
-                wrong.push(format!("{both} and {flag} are both set: use one of them"));
+                let what = format!("--{flag} is set as well: use one of them");
+                wrong.push(Remark::new(both, what));
             } else if size > 0 && !clusters.iter().any(|one| family(*one) == network) {
-                wrong.push(format!(
-                    "{flag} is set, but {CLUSTER} has no {network} network: remove the flag, or add the network"
-                ));
+                let what = format!(
+                    "--{CLUSTER} has no {network} network: remove the flag, or add the network"
+                );
+                wrong.push(Remark::new(flag, what));
             }
         }
         if mask > 0 && clusters.len() > 1 {
-            wrong.push(format!(
-                "{both} is for clusters of one family, and {CLUSTER} has two: use {MASK}-ipv4 and {MASK}-ipv6"
-            ));
+            let what = format!(
+                "it is for clusters of one family, and --{CLUSTER} has two: use --{} and --{}",
+                v4.0, v6.0
+            );
+            wrong.push(Remark::new(both, what));
         }
         wrong
     }
 
     /// The blocks of a cluster CIDR.
-    fn range(&self, network: IpNet) -> Result<ClusterRange, String> {
+    fn range(&self, network: IpNet) -> Result<ClusterRange, Remark> {
         let [both, v4, v6] = self.masks();
         let (default, own) = match family(network) {
             IpFamily::V4 => (24, v4),
@@ -200,12 +228,16 @@ impl Flags {
         };
         let most = network.max_prefix_len();
         let mask = u8::try_from(size).ok().filter(|mask| *mask <= most).ok_or_else(|| {
-            format!("{flag}={size} is too long for {}: use {most} or less", family(network))
+            let family = family(network);
+            Remark::new(flag, format!("{size} is too long for {family}: use {most} or less"))
         })?;
         if network.prefix_len() > mask {
-            return Err(format!(
-                "{CLUSTER}: {network} is smaller than the block of one node, /{mask}: use a larger network, or set {flag} to {} or more",
-                network.prefix_len()
+            return Err(Remark::new(
+                CLUSTER,
+                format!(
+                    "{network} is smaller than the block of one node, /{mask}: use a larger network, or set --{flag} to {} or more",
+                    network.prefix_len()
+                ),
             ));
         }
         Ok(ClusterRange { network, mask })
@@ -214,18 +246,21 @@ impl Flags {
 
 impl Config {
     /// Blocks that overlap a network of Services are left out. Some must be left.
-    fn check_services(&self, errors: &mut Vec<String>, warnings: &mut Vec<String>) {
+    fn check_services(&self, errors: &mut Vec<Remark>, warnings: &mut Vec<Remark>) {
         for range in &self.ranges {
             let network = range.network;
             for service in self.services.iter().filter(|one| overlap(**one, network)) {
                 let is_all = service.contains(&network) || network.prefix_len() == range.mask;
                 if is_all {
-                    errors.push(format!(
-                        "{SERVICES}: {service} leaves no block of {CLUSTER} {network} to nodes: use networks that do not overlap"
-                    ));
+                    errors.push(Remark::new(SERVICES, format!(
+                        "{service} leaves no block of --{CLUSTER} {network} to nodes: use networks that do not overlap"
+                    )));
                 } else {
-                    warnings.push(format!(
-                        "{SERVICES}: {service} is within {CLUSTER} {network}: no node gets a block of it"
+                    warnings.push(Remark::new(
+                        SERVICES,
+                        format!(
+                            "{service} is within --{CLUSTER} {network}: no node gets a block of it"
+                        ),
                     ));
                 }
             }

@@ -43,6 +43,38 @@ pub fn wanted(node: &Node, routes: &NodeRoutes, waited: Duration) -> Option<Want
     (node.condition(NETWORK_UNAVAILABLE) != Some(change.status)).then_some(change)
 }
 
+/// The reason for a node without pod CIDRs if this program makes no routes: the condition is then
+/// another component's, except in this case.
+const NOT_AVAILABLE: &str = "CIDRNotAvailable";
+
+/// What to write for a node that gets no pod CIDRs, if anything.
+pub fn without_cidrs(node: &Node, why: &str, has_routes: bool) -> Option<Wanted> {
+    let (reason, message) = match has_routes {
+        true => {
+            let what = format!("RouteController failed to create a route: no pod CIDRs: {why}");
+            ("NoRouteCreated", what)
+        }
+        false => (NOT_AVAILABLE, format!("the node has no pod CIDRs: {why}")),
+    };
+    let change = Wanted { status: "True", reason, message };
+    (node.condition(NETWORK_UNAVAILABLE) != Some(change.status)).then_some(change)
+}
+
+/// Whether the condition says that the node has no pod CIDRs, in a program that makes no routes.
+pub fn is_without_cidrs(node: &Node) -> bool {
+    let mut conditions = node.conditions.iter().filter(|one| &*one.kind == NETWORK_UNAVAILABLE);
+    conditions.any(|one| &*one.status == "True" && one.reason.as_deref() == Some(NOT_AVAILABLE))
+}
+
+/// What to write for a node that has got them, if this program makes no routes.
+pub fn with_cidrs(node: &Node) -> Option<Wanted> {
+    is_without_cidrs(node).then(|| Wanted {
+        status: "False",
+        reason: "CIDRAssigned",
+        message: "the node has pod CIDRs; no routes are made (--configure-cloud-routes)".to_owned(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use ccm_objects::Condition;
@@ -90,6 +122,19 @@ mod tests {
         ] {
             assert_eq!(change(condition, routes), expect, "{condition:?} {routes:?}");
         }
+    }
+
+    #[test]
+    fn a_node_without_pod_cidrs_is_unavailable_until_it_has_some() {
+        let reason = |change: Option<Wanted>| change.map(|change| (change.status, change.reason));
+        let marked = node(Some(("True", "CIDRNotAvailable")));
+        let new = node(None);
+        assert_eq!(reason(without_cidrs(&new, "x", true)), Some(("True", "NoRouteCreated")));
+        assert_eq!(reason(without_cidrs(&new, "x", false)), Some(("True", "CIDRNotAvailable")));
+        assert_eq!(without_cidrs(&marked, "x", false), None);
+        assert_eq!(reason(with_cidrs(&marked)), Some(("False", "CIDRAssigned")));
+        // That of a controller of routes.
+        assert_eq!(with_cidrs(&node(Some(("True", "NoRouteCreated")))), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use super::{
     Cause, Counts, Held, Lack, NodeRoutes, Plan, Planned, Planner, View,
     cases::Finding,
+    failures::Failure,
     targets::{Targets, is_target},
     wanted::{NodeView, is_inside},
 };
@@ -201,7 +202,8 @@ impl<'a> Decider<'a> {
     fn there(&mut self, place: usize, route: &Route) {
         if let Some(defect) = &route.defect {
             self.counts.defective += 1;
-            self.lack(route.destination.trunc(), place, Lack::failed(defect.clone()));
+            // Some clouds take their time for a route.
+            self.lack(route.destination.trunc(), place, Lack::pending(defect.clone()));
             if let Some(node) = self.view.nodes.get(place) {
                 let change =
                     RouteChange::Create(Box::new(self.route(route.destination.trunc(), node)));
@@ -243,10 +245,10 @@ impl<'a> Decider<'a> {
             Some(failure) if failure.until > self.now => {
                 let (error, until) = (failure.error.clone(), failure.until);
                 self.next = Some(self.next.map_or(until, |next| next.min(until)));
-                (Some(Held::Retry { error: error.clone(), until }), Some(Lack::failed(error)))
+                (Some(Held::Retry { error, until }), Some(failure.lack()))
             }
             failure => {
-                let state = failure.map(|failure| Lack::failed(failure.error.clone()));
+                let state = failure.map(Failure::lack);
                 match &mut self.room {
                     Some(0) if takes_room => {
                         let why = "the route table has no room for another route".to_owned();
@@ -362,9 +364,11 @@ impl<'a> Decider<'a> {
             planner.failures.get(destination).is_some_and(|failure| failure.until > self.now)
         };
         let Planned { change, node, why, .. } = planned;
+        // A mark counts for no limit, but a list without any node is believed of no node.
+        let is_open = self.planner.brake.breaker().is_open();
         if !retries(self.planner)
-            && !was_marked
             && !is_approved
+            && (is_open || !was_marked)
             && let Err(hold) = self.planner.brake.request(
                 self.now,
                 &destination.to_string(),

@@ -3,8 +3,10 @@
 use std::{collections::HashMap, time::Duration};
 
 use ccm_base::{At, Backoff, RetryClass};
-use ccm_cloud::CloudError;
+use ccm_cloud::{CloudError, ErrorKind};
 use ipnet::IpNet;
+
+use super::Lack;
 
 /// The back-off of one route.
 pub const WAITS: Backoff =
@@ -18,6 +20,19 @@ pub struct Failure {
     pub until: At,
     /// The error.
     pub error: String,
+    is_conflict: bool,
+}
+
+impl Failure {
+    /// What it means for the node of the route.
+    pub fn lack(&self) -> Lack {
+        Lack { why: self.error.clone(), has_failed: !self.is_conflict }
+    }
+}
+
+/// Whether others have changed the table meanwhile: nobody's failure, and the next list shows it.
+pub fn is_conflict(error: &CloudError) -> bool {
+    error.kind == ErrorKind::Busy
 }
 
 /// The failed changes by destination.
@@ -34,19 +49,42 @@ impl Failures {
 
     /// Records a failure.
     pub fn add(&mut self, now: At, destination: IpNet, error: &CloudError) {
+        let is_conflict = is_conflict(error);
+        let class = if is_conflict { RetryClass::RetryAfter(WAITS.first) } else { error.class() };
+        self.record(now, destination, class, error.to_string(), is_conflict);
+    }
+
+    /// Records that a route is there, and still carries no traffic.
+    pub fn add_defect(&mut self, now: At, destination: IpNet, defect: &str) {
+        self.record(now, destination, RetryClass::Retry, defect.to_owned(), false);
+    }
+
+    fn record(
+        &mut self,
+        now: At,
+        destination: IpNet,
+        class: RetryClass,
+        error: String,
+        is_conflict: bool,
+    ) {
         let count = self.failures.get(&destination).map_or(0, |failure| failure.count) + 1;
-        let wait = match error.class() {
+        let wait = match class {
             RetryClass::Retry => WAITS.after(count),
             RetryClass::RetryAfter(after) => after.clamp(WAITS.first, WAITS.longest),
             RetryClass::Permanent => WAITS.longest,
         };
-        let failure = Failure { count, until: now + wait, error: error.to_string() };
+        let failure = Failure { count, until: now + wait, error, is_conflict };
         self.failures.insert(destination, failure);
     }
 
     /// The change has succeeded, or what it depends on has changed.
     pub fn forget(&mut self, destination: IpNet) {
         self.failures.remove(&destination);
+    }
+
+    /// The table was listed: what others have changed is known.
+    pub fn forget_conflicts(&mut self) {
+        self.failures.retain(|_, failure| !failure.is_conflict);
     }
 
     /// Keeps the failures of these destinations.

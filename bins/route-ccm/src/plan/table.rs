@@ -57,13 +57,11 @@ impl Table {
         let destination = change.destination();
         let routes = self.routes.entry(destination).or_default();
         let before = routes.len();
-        match change {
-            // It may have repaired one that was there.
-            RouteChange::Create(_) => {
-                applied.route.iter().for_each(|route| remove(routes, route));
-            }
-            RouteChange::Replace { old, .. } | RouteChange::Delete(old) => remove(routes, old),
+        if let RouteChange::Replace { old, .. } | RouteChange::Delete(old) = change {
+            remove(routes, old);
         }
+        // It may have been there: repaired, or listed after the change and before its answer.
+        applied.route.iter().for_each(|route| remove(routes, route));
         routes.extend(applied.route.clone());
         let after = routes.len();
         if routes.is_empty() {

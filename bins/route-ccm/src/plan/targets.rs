@@ -1,11 +1,19 @@
 //! Which node a target is.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    time::Duration,
+};
 
+use ccm_base::At;
 use ccm_cloud::RouteTarget;
 use ccm_objects::Shared;
 
 use super::wanted::NodeView;
+
+/// How long a target is remembered that no route has: a call to create one may be under way, or
+/// be carried out late.
+const KEPT: Duration = Duration::from_mins(30);
 
 /// The targets of a node, in all forms in which a cloud may show them.
 fn targets_of(view: &NodeView) -> impl Iterator<Item = RouteTarget> {
@@ -62,13 +70,14 @@ pub struct FormerNode {
 /// Targets that were those of nodes while this process watched.
 #[derive(Clone, Debug, Default)]
 pub struct Former {
-    targets: HashMap<RouteTarget, FormerNode>,
+    /// With the time since when no route has had the target.
+    targets: HashMap<RouteTarget, (FormerNode, Option<At>)>,
 }
 
 impl Former {
     /// The node that had this target.
     pub fn get(&self, target: &RouteTarget) -> Option<&FormerNode> {
-        self.targets.get(target)
+        self.targets.get(target).map(|(node, _)| node)
     }
 
     /// A node is gone.
@@ -90,13 +99,19 @@ impl Former {
     ) {
         for target in targets {
             let (name, labels) = (Shared::clone(&view.node.name), view.node.labels.clone());
-            self.targets.insert(target, FormerNode { name, was_marked, labels });
+            self.targets.insert(target, (FormerNode { name, was_marked, labels }, None));
         }
     }
 
-    /// Forgets what no route of the table has as its target.
-    pub fn retain(&mut self, in_table: &HashSet<&RouteTarget>) {
-        self.targets.retain(|target, _| in_table.contains(target));
+    /// Forgets what no route of the table has had as its target for [`KEPT`].
+    pub fn retain(&mut self, now: At, in_table: &HashSet<&RouteTarget>) {
+        self.targets.retain(|target, (_, absent)| {
+            if in_table.contains(target) {
+                *absent = None;
+                return true;
+            }
+            now.since(*absent.get_or_insert(now)) < KEPT
+        });
     }
 
     /// The number of targets.

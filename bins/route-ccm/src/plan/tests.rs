@@ -7,6 +7,7 @@ use ccm_objects::{Address, Node};
 use super::*;
 
 mod foreign;
+mod late;
 
 fn at(seconds: u64) -> At {
     At(Duration::from_secs(1_000_000 + seconds))
@@ -267,7 +268,9 @@ fn a_thin_view_deletes_few_routes() {
     let breaker = all.plan(at(1)).breaker;
     assert!(matches!(breaker, Some(Transition::StaysOpen(..))), "{breaker:?}");
     let mut all = world(1..60, true);
-    assert_eq!(all.settle(at(0)).len(), 59, "all nodes were marked");
+    assert_eq!(all.settle(at(0)).len(), 0, "no node at all is not believed of marked nodes either");
+    all.nodes.push(node(60, &[&cidr(60)]));
+    assert_eq!(all.settle(at(1)).len(), 60, "one is left, and gets its route");
 }
 
 #[test]
@@ -355,9 +358,28 @@ fn a_defect_is_repaired_and_shown() {
     let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], vec![broken]);
     let plan = world.plan(at(0));
     assert_eq!(plan.counts.defective, 1);
-    assert_eq!(why(&plan, "n1"), ("no address pair".to_owned(), Some(true)));
+    // It may be one that the cloud is still making.
+    assert_eq!(why(&plan, "n1"), ("no address pair".to_owned(), Some(false)));
     assert_eq!(world.settle(at(0)), ["create 10.120.1.0/24 to n1"]);
     assert_eq!((world.table.len(), world.plan(at(1)).counts.nodes_complete), (1, 1));
+}
+
+#[test]
+fn a_defect_that_stays_is_repaired_with_back_off() {
+    let broken =
+        Route { defect: Some("no address pair".to_owned()), ..route("10.120.1.0/24", instance(1)) };
+    let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], vec![broken.clone()]);
+    let mut attempts = 0;
+    for second in 0..3600 {
+        let due: Vec<Planned> = world.plan(at(second)).due().cloned().collect();
+        for planned in due {
+            attempts += 1;
+            world.planner.sent(&planned);
+            let answer = AppliedChange { route: Some(broken.clone()), version: None };
+            world.planner.applied(at(second), &planned, &Ok(answer));
+        }
+    }
+    assert!((5..=30).contains(&attempts), "{attempts} attempts in an hour");
 }
 
 #[test]

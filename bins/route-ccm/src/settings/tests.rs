@@ -1,4 +1,4 @@
-use ccm_runtime::program::{Program, load};
+use ccm_runtime::program::{Need, Program, load};
 use ccm_settings::Invocation;
 
 use super::*;
@@ -17,6 +17,12 @@ fn defaults_are_the_documented_ones() {
     let expect = RouteSettings {
         configure_cloud_routes: true,
         cluster_cidr: vec!["10.244.0.0/16".to_owned()],
+        allocate_node_cidrs: false,
+        cidr_allocator_type: AllocatorType::RangeAllocator,
+        service_cluster_ip_range: Vec::new(),
+        node_cidr_mask_size: 0,
+        node_cidr_mask_size_ipv4: 0,
+        node_cidr_mask_size_ipv6: 0,
         route_reconciliation_period: Duration::from_mins(10),
         route_loss: Limit::Percent(10),
         route_loss_window: Duration::from_mins(10),
@@ -31,17 +37,23 @@ fn defaults_are_the_documented_ones() {
 
 #[test]
 fn a_wrong_cluster_cidr_names_the_flags() {
-    for (argument, what) in [
-        ("--cluster-cidr=", "it is empty"),
-        ("--cluster-cidr=ten", "\"ten\" is no CIDR"),
-        ("--cluster-cidr=10.0.0.0/33", "is no CIDR"),
-        ("--cluster-cidr=10.0.0.0/16,10.1.0.0/16", "both CIDRs are IPv4"),
-        ("--cluster-cidr=10.0.0.0/16,fd00::/56,fd01::/56", "it has 3 CIDRs"),
-    ] {
-        let error = read(&[argument]).expect_err(argument);
-        let flags = ["--cluster-cidr", "--configure-cloud-routes=false", "--allocate-node-cidrs"];
-        assert!(flags.iter().all(|flag| error.contains(flag)), "{argument}: {error}");
-        assert!(error.contains(what), "{argument}: {error}");
+    const CIDRS_ONLY: &[&str] = &["--configure-cloud-routes=false", "--allocate-node-cidrs=true"];
+    let both = ["--allocate-node-cidrs"];
+    for on in [&[][..], CIDRS_ONLY, &both] {
+        for (argument, what) in [
+            ("--cluster-cidr=", "it is empty"),
+            ("--cluster-cidr=ten", "\"ten\" is no network"),
+            ("--cluster-cidr=10.0.0.0/33", "is no network"),
+            ("--cluster-cidr=10.0.0.0/16,10.1.0.0/16", "are both IPv4"),
+            ("--cluster-cidr=10.0.0.0/16,fd00::/56,fd01::/56", "are both IPv6"),
+        ] {
+            let error = read(&[&[argument], on].concat()).expect_err(argument);
+            let flags =
+                ["--cluster-cidr", "--configure-cloud-routes=false", "--allocate-node-cidrs=false"];
+            assert!(flags.iter().all(|flag| error.contains(flag)), "{argument}: {error}");
+            assert!(error.contains(what), "{argument}: {error}");
+            assert_eq!(error.lines().count(), 1, "{argument}: {error}");
+        }
     }
     let dual = read(&["--cluster-cidr=10.0.0.7/16,fd00::/56"]).expect("two families");
     let texts: Vec<String> = dual.cluster_cidrs().iter().map(ToString::to_string).collect();
@@ -49,12 +61,72 @@ fn a_wrong_cluster_cidr_names_the_flags() {
 }
 
 #[test]
-fn without_routes_it_is_idle_and_needs_no_network() {
-    let idle = read(&["--configure-cloud-routes=false"]).expect("valid");
-    assert!(
-        RouteCcm::idle(&idle).is_some_and(|why| why.contains("--configure-cloud-routes=false"))
+fn wrong_flags_of_node_ipam_are_named_with_their_values() {
+    let check = |arguments: &[&str], expect: &str| {
+        let on = ["--allocate-node-cidrs", "--cluster-cidr=10.0.0.0/16"];
+        let error = read(&[&on, arguments].concat()).expect_err(expect);
+        assert!(error.starts_with(expect), "{error}");
+    };
+    check(&["--cidr-allocator-type=Other"], "--cidr-allocator-type=Other (flag): must be");
+    check(
+        &["--node-cidr-mask-size-ipv6=64"],
+        "--node-cidr-mask-size-ipv6=64 (flag): --cluster-cidr has no IPv6 network",
     );
-    assert_eq!(RouteCcm::idle(&read(&["--cluster-cidr=10.0.0.0/16"]).expect("valid")), None);
+    check(
+        &["--service-cluster-ip-range=x"],
+        "--service-cluster-ip-range=x (flag): \"x\" is no network",
+    );
+    check(&["--node-cidr-mask-size-ipv4=33"], "--node-cidr-mask-size-ipv4=33 (flag): must be");
+    // Without --allocate-node-cidrs they do nothing.
+    assert!(read(&["--cluster-cidr=10.0.0.0/16", "--service-cluster-ip-range=x"]).is_ok());
+}
+
+/// The four cases.
+#[test]
+fn what_the_program_needs_follows_from_the_switches() {
+    use ccm_cloud::Capability::{Instances, Routes};
+    const NETWORK: &str = "--cluster-cidr=10.0.0.0/16";
+    const NO_ROUTES: &str = "--configure-cloud-routes=false";
+    const CIDRS: &str = "--allocate-node-cidrs";
+    const CLOUD: &str = "--cidr-allocator-type=CloudAllocator";
+    for (arguments, needs) in [
+        (&[NETWORK][..], vec![Need::Required(Routes)]),
+        (&[NETWORK, CIDRS], vec![Need::Known(Routes)]),
+        (&[NETWORK, CIDRS, CLOUD], vec![Need::Known(Routes), Need::Known(Instances)]),
+        (&[NETWORK, NO_ROUTES, CIDRS], vec![]),
+        (&[NO_ROUTES, CIDRS, CLOUD], vec![Need::Required(Instances)]),
+        (&[NETWORK, CIDRS, "--controllers=*,-nodeipam"], vec![Need::Required(Routes)]),
+        (&[NETWORK, CIDRS, "--controllers=nodeipam"], vec![]),
+        (&[NETWORK, CIDRS, "--controllers=-node-route-controller,*"], vec![]),
+    ] {
+        let settings = read(arguments).expect("valid");
+        assert_eq!(RouteCcm::idle(&settings), None, "{arguments:?}");
+        assert_eq!(RouteCcm::needs(&settings), needs, "{arguments:?}");
+    }
+    for arguments in [
+        &[NO_ROUTES][..],
+        &["--controllers=*,-route"],
+        &[CIDRS, "--controllers=*,-route,-node-ipam-controller"],
+    ] {
+        let idle = RouteCcm::idle(&read(arguments).expect("valid"));
+        assert!(idle.is_some_and(|why| why.contains("--allocate-node-cidrs")), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_switch_that_controllers_overrules_is_named() {
+    let warnings = |arguments: &[&str]| {
+        let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
+        invocation.arguments.extend(arguments.iter().map(Into::into));
+        load::<RouteCcm>(&invocation).expect("valid").warnings
+    };
+    let off = "--controllers=*,-route,-nodeipam";
+    assert_eq!(warnings(&[off]), [""; 0]);
+    let found = warnings(&[off, "--allocate-node-cidrs", "--configure-cloud-routes=true"]);
+    let expect =
+        ["--controllers disables node-route-controller", "--controllers disables node-ipam"];
+    assert!(found.iter().zip(expect).all(|(line, what)| line.contains(what)), "{found:?}");
+    assert_eq!(found.len(), 2, "{found:?}");
 }
 
 #[test]

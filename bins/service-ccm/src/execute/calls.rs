@@ -18,11 +18,11 @@ use crate::{
     metrics::Ended,
     observe::{RETRY, balancers::Entry},
     plan::{
-        ADOPT, CallKind, Failed, Known, Pending, Step,
+        CallKind, Failed, Known, Pending, Step,
         front_end::{desired, settings},
-        of_adoption,
+        named, of_adoption, of_name,
         reason::{PROVISIONING, Reason},
-        status::{ID, shows},
+        status::shows,
         to_adopt,
     },
 };
@@ -66,11 +66,7 @@ impl Lanes {
                     delete.push(self.unwanted(due, Some(id), CallKind::DeleteDuplicate));
                 }
                 _ => {
-                    let known = self
-                        .handles
-                        .balancers
-                        .with(&due.service, |entry| entry.state.id().map(str::to_owned));
-                    let known = known.or_else(|| due.service.annotation(ID).map(str::to_owned));
+                    let known = self.to_look_for(&due.service, CallKind::Delete);
                     delete.push(self.unwanted(due, known, CallKind::Delete));
                 }
             }
@@ -110,14 +106,18 @@ impl Lanes {
 
     pub(super) fn question(&self, due: &Due, front_end: Arc<FrontEnd>) -> Wanted {
         let service = &due.service;
-        let known =
-            self.handles.balancers.with(service, |entry| entry.state.id().map(str::to_owned));
         Wanted {
-            known: known.or_else(|| service.annotation(ID).map(str::to_owned)),
+            known: self.to_look_for(service, CallKind::Ensure),
             adopt: self.to_adopt(service),
             members: due.members.members.clone(),
             front_end,
         }
+    }
+
+    fn to_look_for(&self, service: &Service, call: CallKind) -> Option<String> {
+        self.handles
+            .balancers
+            .with(service, |entry| entry.state.to_look_for(service, call).map(str::to_owned))
     }
 
     /// The load balancer that this Service is to adopt.
@@ -259,20 +259,11 @@ impl Lanes {
         if asked.is_empty() {
             return;
         }
-        let open: Vec<Mutex<Option<Asked<Q>>>> =
-            asked.into_iter().map(|one| Mutex::new(Some(one))).collect();
-        let (open, done) = (&open, &done);
-        answers
-            .for_each_concurrent(WRITES, |(place, answer)| async move {
-                let Some(asked) = open.get(place).and_then(|one| one.lock().take()) else { return };
-                self.answered(lane, &asked, answer, done).await;
-            })
-            .await;
-        for one in open {
-            let Some(asked) = one.lock().take() else { continue };
-            let error = CloudError::new(ErrorKind::Malformed, "the provider gave no answer");
-            self.answered(lane, &asked, Err(error.that_may_be_done()), done).await;
-        }
+        let (missing, done) = (no_answer().that_may_be_done(), &done);
+        each_answer(asked, answers, missing, |asked, answer| async move {
+            self.answered(lane, &asked, answer, done).await;
+        })
+        .await;
     }
 
     async fn answered<Q, T>(
@@ -398,6 +389,10 @@ impl Lanes {
             Some(id) => of_adoption(id, error),
             None => error,
         };
+        let error = self.handles.balancers.with(service, |entry| match call {
+            CallKind::Ensure => of_name(service, entry.state.id(), error),
+            _ => error,
+        });
         let now = self.handles.timeline.now();
         let pace = pace(&error);
         let wait = self.handles.balancers.with(service, |entry| {
@@ -412,7 +407,7 @@ impl Lanes {
             entry.state.failed.push(Failed {
                 call,
                 digest: asked.digest,
-                adopt: service.annotation(ADOPT).map(Into::into),
+                named: named(service).map(|id| id.map(Into::into)),
                 error: error.clone(),
                 times,
                 retry_at: now + wait,
@@ -424,6 +419,34 @@ impl Lanes {
             self.handles.reports.failed(service, call, &asked.due.members, &error, pace);
         }
         self.queue(lane).add_after(Name::clone(&service.key), wait, Priority::Routine);
+    }
+}
+
+/// The error of what a provider leaves without an answer.
+pub(super) fn no_answer() -> CloudError {
+    CloudError::new(ErrorKind::Malformed, "the provider gave no answer")
+}
+
+/// Applies each answer as it arrives to what it is about, and `missing` to what has none.
+pub(super) async fn each_answer<A, T, F: Future<Output = ()>>(
+    asked: Vec<A>,
+    answers: Answers<'_, T>,
+    missing: CloudError,
+    apply: impl Fn(A, Result<T, CloudError>) -> F,
+) {
+    let open: Vec<Mutex<Option<A>>> = asked.into_iter().map(|one| Mutex::new(Some(one))).collect();
+    let (open, apply) = (&open, &apply);
+    answers
+        .for_each_concurrent(WRITES, |(place, answer)| async move {
+            let Some(asked) = open.get(place).and_then(|one| one.lock().take()) else { return };
+            apply(asked, answer).await;
+        })
+        .await;
+    for one in open {
+        let asked = one.lock().take();
+        if let Some(asked) = asked {
+            apply(asked, Err(missing.clone())).await;
+        }
     }
 }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use ccm_cloud::{CloudError, ErrorKind, FrontEnd, LoadBalancers, Wanted};
 use ccm_controller::queue::Priority;
 use ccm_objects::Shared as Name;
-use futures::StreamExt as _;
-use parking_lot::Mutex;
 
-use super::{Due, Lane, Lanes, WRITES};
+use super::{
+    Due, Lane, Lanes,
+    calls::{each_answer, no_answer},
+};
 
 /// One Service whose changes are previewed.
 pub(super) struct Previewed {
@@ -38,21 +39,11 @@ impl Lanes {
             return;
         }
         let questions: Vec<Wanted> = asked.iter().map(|one| one.question.clone()).collect();
-        let open: Vec<Mutex<Option<Previewed>>> =
-            asked.into_iter().map(|one| Mutex::new(Some(one))).collect();
-        let open = &open;
-        balancers
-            .preview(&questions, self.handles.call(false))
-            .for_each_concurrent(WRITES, |(place, answer)| async move {
-                let Some(asked) = open.get(place).and_then(|one| one.lock().take()) else { return };
-                self.previewed(lane, &asked, answer).await;
-            })
-            .await;
-        for one in open {
-            let Some(asked) = one.lock().take() else { continue };
-            let error = CloudError::new(ErrorKind::Malformed, "the provider gave no answer");
-            self.previewed(lane, &asked, Err(error)).await;
-        }
+        let answers = balancers.preview(&questions, self.handles.call(false));
+        each_answer(asked, answers, no_answer(), |asked, answer| async move {
+            self.previewed(lane, &asked, answer).await;
+        })
+        .await;
     }
 
     async fn previewed(

@@ -4,6 +4,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -126,7 +127,7 @@ impl Audit {
         }
     }
 
-    fn concerned(&self) -> Vec<std::sync::Arc<Service>> {
+    fn concerned(&self) -> Vec<Arc<Service>> {
         let mut services = self.handles.services.list();
         services.retain(|service| service.concerns_load_balancers());
         services
@@ -135,7 +136,12 @@ impl Audit {
     /// Takes the Services' own word, for a provider that has no list.
     fn assume(&self) {
         let nodes = self.handles.node_set.borrow().clone();
-        for service in self.concerned().iter().filter(|service| service.has_finalizer) {
+        // An annotation without an address is the copy of another Service's.
+        let is_written = |service: &&Arc<Service>| {
+            service.has_finalizer
+                && service.details.as_ref().is_some_and(|details| !details.ingress.is_empty())
+        };
+        for service in self.concerned().iter().filter(is_written) {
             let Some(id) = service.annotation(ID) else { continue };
             self.handles.balancers.with(service, |entry| {
                 if entry.state.known == Known::Nothing {

@@ -11,6 +11,7 @@ use ccm_base::At;
 use ccm_cloud::{Cure, Phase};
 use ccm_objects::{Service, Shared as Name};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::{
     metrics,
@@ -30,6 +31,8 @@ pub(crate) struct Balancers {
     inherited: Mutex<(At, Departures)>,
     /// Whether members may have left since [`Balancers::departures`] was called.
     has_departures: AtomicBool,
+    /// Wakes the one who leaves them to the next leader.
+    departed: Notify,
 }
 
 /// What is remembered of one load balancer.
@@ -81,7 +84,18 @@ impl Balancers {
 
     /// Records that members may leave, or that orphans are deleted.
     pub(crate) fn set_departures(&self) {
+        self.keep_departures();
+        self.departed.notify_one();
+    }
+
+    /// Records that what has left is to be told again, without haste.
+    pub(crate) fn keep_departures(&self) {
         self.has_departures.store(true, Ordering::Release);
+    }
+
+    /// Waits until members may leave, or orphans are deleted.
+    pub(crate) async fn departed(&self) {
+        self.departed.notified().await;
     }
 
     /// The members that have left any load balancer since this time. None if no member has left
@@ -153,6 +167,10 @@ impl Entry {
         match &self.state.known {
             Known::Elsewhere(_) => State::Elsewhere,
             _ if self.state.configured.is_some() => State::Provisioned,
+            // Its creation is under way: a first call that does not return is no state of its own.
+            Known::Absent if !self.state.proved_absent && self.state.adoptable.is_none() => {
+                State::Pending
+            }
             _ => State::Unknown,
         }
     }
@@ -177,6 +195,10 @@ mod tests {
     #[test]
     fn what_needs_a_person_is_counted_as_failing() {
         assert_eq!(shown(|_| {}), metrics::State::Provisioned);
+        let in_first_call =
+            |known| shown(|entry| (entry.state.known, entry.state.configured) = (known, None));
+        assert_eq!(in_first_call(Known::Absent), metrics::State::Pending);
+        assert_eq!(in_first_call(Known::Nothing), metrics::State::Unknown);
         assert_eq!(shown(|entry| entry.is_wrong = true), metrics::State::Failing);
         let broken = |cure| {
             move |entry: &mut Entry| {

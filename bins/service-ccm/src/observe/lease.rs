@@ -11,7 +11,7 @@ use ccm_controller::{
 use ccm_objects::Shared as Name;
 use ccm_runtime::leadership::LeaseAnnotations;
 use serde::{Deserialize, Serialize};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Handles;
@@ -22,6 +22,9 @@ use crate::plan::{
 
 /// The time between two looks: that between two renewals of the Lease.
 const PERIOD: Duration = Duration::from_secs(2);
+/// How long departures are collected. The sooner the next renewal has them, the fewer a leader
+/// that is killed conceals.
+const TOGETHER: Duration = Duration::from_millis(100);
 
 /// What a leader leaves to the next one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -58,7 +61,9 @@ pub(crate) async fn run(handles: Handles, lease: LeaseAnnotations, token: Cancel
                     }),
                 );
             }
-            sleep(PERIOD).await;
+            if timeout(PERIOD, handles.balancers.departed()).await.is_ok() {
+                sleep(TOGETHER).await;
+            }
             leave(&handles, &lease);
         }
     };
@@ -92,7 +97,7 @@ fn leave(handles: &Handles, lease: &LeaseAnnotations) {
     let left = Left { members, orphans };
     if left != Left::default() {
         // They leave the window in time.
-        handles.balancers.set_departures();
+        handles.balancers.keep_departures();
     }
     handover::keep(lease, &left);
 }

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use ccm_base::message::one_line;
 use ccm_cloud::{
     ClusterId, Digest, FrontEnd, FrontEndPort, IpFamily, LoadBalancerTraits, Owner, Protocol,
     Traffic,
@@ -15,8 +16,17 @@ use ccm_objects::{Service, ServiceDetails, service_keys};
 use ipnet::IpNet;
 use sha2::{Digest as _, Sha256};
 
+use super::ADOPT;
+
 /// The version of [`digest`]: to be raised when the same Service gives another hash.
 const DIGEST_VERSION: u32 = 1;
+
+/// How many characters of a user's text a message quotes.
+const QUOTED: usize = 60;
+/// The most characters of the ID of a load balancer.
+const LONGEST_ID: usize = 256;
+/// How many problems a text names.
+const NAMED: usize = 5;
 
 /// Why a Service cannot have a load balancer as it is, or not all that it asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +47,25 @@ impl Problem {
     fn remark(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { fatal: false, ..Self::fatal(field, message) }
     }
+}
+
+/// A user's text in a message: short, and on one line.
+fn quoted(text: &str) -> String {
+    match text.char_indices().nth(QUOTED) {
+        None => format!("{text:?}"),
+        Some((end, _)) => format!("{:?}…", text.get(..end).unwrap_or_default()),
+    }
+}
+
+/// Problems in words, few enough for a condition or an event.
+pub fn in_words(problems: &[&Problem]) -> String {
+    let named = problems.iter().take(NAMED);
+    let mut lines: Vec<String> =
+        named.map(|problem| format!("{}: {}", problem.field, problem.message)).collect();
+    if problems.len() > NAMED {
+        lines.push(format!("and {} more", problems.len() - NAMED));
+    }
+    lines.join("; ")
 }
 
 /// What a Service asks for.
@@ -74,6 +103,7 @@ pub fn desired(service: &Service, cluster: &ClusterId, traits: &LoadBalancerTrai
         service: traits.wants_service.then(|| service.json.clone()).flatten(),
     };
     front_end.digest = digest(&front_end);
+    reading.adoption();
     let problems = reading.problems;
     let front_end = (!problems.iter().any(|problem| problem.fatal)).then(|| Arc::new(front_end));
     Desired { front_end, problems }
@@ -125,7 +155,7 @@ impl Reading<'_> {
                 "IPv6" => families.push(IpFamily::V6),
                 other => self.problems.push(Problem::fatal(
                     format!("spec.ipFamilies[{place}]"),
-                    format!("{other:?} is no family of addresses; expected IPv4 or IPv6"),
+                    format!("{} is no family of addresses; expected IPv4 or IPv6", quoted(other)),
                 )),
             }
         }
@@ -197,7 +227,8 @@ impl Reading<'_> {
             let offers: Vec<String> =
                 self.traits.protocols.iter().map(ToString::to_string).collect();
             let what = format!(
-                "the cloud's load balancers do not offer {text:?}; they offer {}",
+                "the cloud's load balancers do not offer {}; they offer {}",
+                quoted(text),
                 offers.join(", ")
             );
             self.problems.push(Problem::fatal(field, what));
@@ -225,7 +256,7 @@ impl Reading<'_> {
                 }
                 Err(_) => self.problems.push(Problem::fatal(
                     field,
-                    format!("{text:?} is no network; expected one such as 10.0.0.0/24"),
+                    format!("{} is no network; expected one such as 10.0.0.0/24", quoted(text)),
                 )),
             }
         }
@@ -241,10 +272,20 @@ impl Reading<'_> {
         let text = self.details.load_balancer_ip.as_deref()?;
         let address = text.parse().ok();
         if address.is_none() {
-            let what = format!("{text:?} is no IP address");
+            let what = format!("{} is no IP address", quoted(text));
             self.problems.push(Problem::fatal("spec.loadBalancerIP", what));
         }
         address
+    }
+
+    /// The load balancer to adopt, which other parts of the plan read, needs an ID.
+    fn adoption(&mut self) {
+        let Some(id) = self.details.annotations.get(ADOPT) else { return };
+        if id.is_empty() || one_line(id, LONGEST_ID) != **id {
+            let what =
+                format!("{} is no ID of a load balancer; the page /plan shows it", quoted(id));
+            self.problems.push(Problem::fatal(format!("annotation {ADOPT}"), what));
+        }
     }
 
     fn traffic(&mut self) -> Traffic {

@@ -20,7 +20,7 @@ use std::{
 };
 
 use ccm_base::At;
-use ccm_cloud::{Member, Members};
+use ccm_cloud::{Member, Members, are_shown_as};
 use ccm_controller::brake::{Brake, Budget, Hold};
 use serde::{Deserialize, Serialize};
 
@@ -133,17 +133,20 @@ impl Membership {
 
     /// Applies what the cloud has shown. Members of no known node are left out: they are
     /// somebody else's.
-    pub fn shown(&mut self, members: &[Member], nodes: &NodeSet) {
+    pub fn shown(&mut self, members: &Arc<[Member]>, nodes: &NodeSet) {
+        if Arc::ptr_eq(members, &nodes.members) {
+            self.known = Some(Arc::clone(members));
+            return self.settle();
+        }
         let mut named: Vec<&Member> = members.iter().filter(|one| !one.node.is_empty()).collect();
         named.sort_unstable_by(|one, other| one.node.cmp(&other.node));
         named.dedup_by(|one, other| one.node == other.node);
-        let is_all = named.len() == nodes.members.len()
-            && named
-                .iter()
-                .zip(&*nodes.members)
-                .all(|(shown, node)| shown.node == node.node && node.is_shown_as(shown));
-        self.known = Some(if is_all {
+        let is_same = named.len() == members.len()
+            && named.iter().zip(&**members).all(|(one, other)| std::ptr::eq(*one, other));
+        self.known = Some(if are_shown_as(&nodes.members, named.iter().copied()) {
             Arc::clone(&nodes.members)
+        } else if is_same {
+            Arc::clone(members)
         } else {
             named.into_iter().cloned().collect()
         });

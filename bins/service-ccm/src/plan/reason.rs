@@ -74,7 +74,7 @@ reasons! {
     MembersHeld: SERVING "True";
     /// It has no address yet.
     NoAddress: SERVING "False";
-    /// No node of the cluster can be a member.
+    /// No node of the cluster can be a member, or no port of the Service has a node port.
     NoMembers: SERVING "False";
 }
 

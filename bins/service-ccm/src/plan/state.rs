@@ -2,8 +2,13 @@
 
 use ccm_base::At;
 use ccm_cloud::{CloudError, Digest, ErrorKind, FrontEnd, LoadBalancer, Members};
+use ccm_objects::Service;
 
-use super::{ADOPT, View, status::PAUSE, to_adopt};
+use super::{
+    View,
+    named::{named, to_adopt},
+    status::{ID, PAUSE},
+};
 
 /// What is known of the load balancer of one Service.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,8 +66,8 @@ pub struct Failed {
     pub call: CallKind,
     /// The configuration that it was about.
     pub digest: Option<Digest>,
-    /// The load balancer that the Service asked to adopt.
-    pub adopt: Option<Box<str>>,
+    /// The load balancer that the Service asked to adopt, and the one that it named its own.
+    pub named: [Option<Box<str>>; 2],
     /// The error.
     pub error: CloudError,
     /// How often it has failed in a row.
@@ -127,7 +132,7 @@ impl State {
     pub(super) fn waits_to_ensure(&self, view: View<'_>, front_end: &FrontEnd) -> bool {
         let failed = self.failure(CallKind::Ensure).filter(|failed| {
             failed.digest == Some(front_end.digest)
-                && failed.adopt.as_deref() == view.service.annotation(ADOPT)
+                && failed.named.iter().map(Option::as_deref).eq(named(view.service))
         });
         failed.is_some_and(|failed| failed.is_final() || view.now < failed.retry_at)
     }
@@ -166,6 +171,53 @@ impl State {
             Known::There(balancer) => Some(&balancer.id),
             Known::Recorded { id } => Some(id),
             _ => None,
+        }
+    }
+
+    /// The ID by which the cloud is to look for the load balancer: the known one; else what the
+    /// Service says, which may be the copy of another Service's annotation. To delete what is known
+    /// not to exist, or what the cloud says is another's, no ID is needed: everything of the owner
+    /// goes.
+    pub fn to_look_for<'a>(&'a self, service: &'a Service, call: CallKind) -> Option<&'a str> {
+        let is_anothers = |failed: &Failed| failed.error.kind == ErrorKind::Conflict;
+        let is_useless = call == CallKind::Delete
+            && (self.known == Known::Absent || self.failure(call).is_some_and(is_anothers));
+        self.id().or_else(|| service.annotation(ID).filter(|_| !is_useless))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_objects::ServiceDetails;
+
+    use super::*;
+
+    #[test]
+    fn a_copied_annotation_delays_no_deletion() {
+        let annotations = [(ID.into(), "lb-1".into())].into();
+        let details = ServiceDetails { annotations, ..ServiceDetails::default() };
+        let copy = Service { details: Some(Box::new(details)), ..Service::default() };
+        let mut state = State::default();
+        let id = |state: &State, call| state.to_look_for(&copy, call).map(str::to_owned);
+        let named = || Some("lb-1".to_owned());
+        assert_eq!(id(&state, CallKind::Ensure), named());
+        assert_eq!(id(&state, CallKind::Delete), named(), "nothing else is known");
+        state.failed.push(Failed {
+            call: CallKind::Delete,
+            digest: None,
+            named: [None, None],
+            error: CloudError::new(ErrorKind::Conflict, "load balancer lb-1 is another's"),
+            times: 1,
+            retry_at: At::default(),
+        });
+        assert_eq!(id(&state, CallKind::Delete), None, "the cloud says that it is another's");
+        state.failed.clear();
+        state.known = Known::Absent;
+        assert_eq!(id(&state, CallKind::Delete), None, "the list shows none of this Service");
+        assert_eq!(id(&state, CallKind::Ensure), named(), "no second one is made by mistake");
+        state.known = Known::There(Box::new(LoadBalancer::new("lb-2", "", None)));
+        for call in [CallKind::Ensure, CallKind::Delete] {
+            assert_eq!(id(&state, call), Some("lb-2".to_owned()), "what the cloud has shown");
         }
     }
 }

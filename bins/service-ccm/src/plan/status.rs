@@ -58,8 +58,8 @@ pub struct Wished {
 
 /// The difference between a Service and what it is to show. A condition is written when its status
 /// changes. If only its reason does, it is written at most once in 30 s since `written`, or along
-/// with something else. The message alone is a difference only where it says what a user is to do:
-/// others may quote a request ID.
+/// with something else. The message alone is a difference only along with other addresses, and where
+/// it says what a user is to do: others may quote a request ID.
 pub fn difference(
     service: &Service,
     wished: &Wished,
@@ -82,7 +82,9 @@ pub fn difference(
         let old = service.condition(reason.condition());
         let moves = old.is_none_or(|old| &*old.status != reason.status());
         let differs = old.is_none_or(|old| {
-            let has_other_words = reason.words_count() && *old.message != **message;
+            // A message may name an address.
+            let words_count = reason.words_count() || ingress.is_some();
+            let has_other_words = words_count && *old.message != **message;
             &*old.reason != reason.as_str() || has_other_words
         });
         (moves || differs && may_rewrite).then(|| NewCondition {
@@ -148,6 +150,17 @@ mod tests {
 
     fn at(seconds: u64) -> At {
         At::default() + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_message_changes_with_the_addresses_that_it_names() {
+        let serving = service(Some(Reason::Serving));
+        let wish = wished(Reason::Serving);
+        assert!(difference(&serving, &wish, None, at(0)).is_empty());
+        let moved = Wished { ingress: Some(vec![ServiceIngress::default()]), ..wish };
+        let change = difference(&serving, &moved, Some(at(0)), at(1));
+        assert_eq!(change.conditions.len(), 1, "{change:?}");
+        assert!(!change.conditions[0].moves);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! The next step for one Service, as a table.
 
-use ccm_cloud::{ClusterId, Ingress, IngressAddress, IpMode, LoadBalancer, Owner, Waiting};
+use ccm_cloud::{
+    CloudError, ClusterId, ErrorKind, Ingress, IngressAddress, IpMode, LoadBalancer, Members,
+    Owner, Waiting,
+};
 use ccm_objects::{ServiceCondition, ServiceDetails, ServicePort};
 
 use super::{eligible::NodeSet, front_end::desired, members::Membership, reason::Reason, *};
@@ -91,7 +94,7 @@ fn pending(call: CallKind, check_at: u64) -> Pending {
 /// A call that failed and is made again at 200 s.
 fn failed(call: CallKind, digest: Option<Digest>, kind: ErrorKind) -> Vec<Failed> {
     let error = CloudError::new(kind, "no");
-    vec![Failed { call, digest, adopt: None, error, times: 1, retry_at: at(200) }]
+    vec![Failed { call, digest, named: [None, None], error, times: 1, retry_at: at(200) }]
 }
 
 /// The plan at this time, with members as they are to be, and with changes of the view.
@@ -475,10 +478,19 @@ fn members_that_differ_are_changed_and_nothing_else() {
 
 #[test]
 fn a_load_balancer_without_members_says_so() {
-    let service = service();
-    let Plan::Next(Step::Write(change)) = step(&service, &there(&service)) else {
-        panic!("the status is written");
+    let member = r#"[{"node": "a", "provider_id": null, "addresses": [], "labels": {}}]"#;
+    let present = serde_json::from_str(member).expect("a member");
+    let none = Decision::default();
+    let reasons = |service: &Service, members: &Decision| {
+        let plan = planned_with(service, &there(service), members, 100, |_| {});
+        let Plan::Next(Step::Write(change)) = plan else { panic!("{plan:?}") };
+        change.conditions.iter().map(|one| one.reason).collect::<Vec<_>>()
     };
-    let reasons: Vec<Reason> = change.conditions.iter().map(|one| one.reason).collect();
-    assert_eq!(reasons, [Reason::NoMembers, Reason::Provisioned]);
+    let mut service = service();
+    let with_member =
+        Decision { members: Members { present, ..Members::default() }, ..none.clone() };
+    assert_eq!(reasons(&service, &with_member), [Reason::Serving, Reason::Provisioned]);
+    assert_eq!(reasons(&service, &none), [Reason::NoMembers, Reason::Provisioned]);
+    service.details.as_mut().expect("details").ports[0].node_port = None;
+    assert_eq!(reasons(&service, &with_member), [Reason::NoMembers, Reason::PartlyProvisioned]);
 }

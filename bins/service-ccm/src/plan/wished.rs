@@ -1,12 +1,12 @@
 //! What a Service is to show, given what is known of its load balancer.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use ccm_cloud::{Cure, ErrorKind, IngressAddress, LoadBalancer, Phase};
+use ccm_cloud::{Cure, ErrorKind, FrontEnd, IngressAddress, LoadBalancer, Phase};
 
 use super::{
     ADOPT, APPROVED, CallKind, Known, PATIENCE, View,
-    front_end::Problem,
+    front_end::{Problem, in_words},
     reason::{Reason, SERVING},
     status::{DIGEST, ID, Wished, ingress, shows},
 };
@@ -117,11 +117,10 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> (Reason, String) {
     if members.members.present.is_empty() {
         return (Reason::NoMembers, "no node of the cluster can be a member".to_owned());
     }
+    let has_node_port =
+        |front_end: &Arc<FrontEnd>| front_end.ports.iter().any(|one| one.member_port.is_some());
+    if !view.desired.front_end.as_ref().is_none_or(has_node_port) {
+        return (Reason::NoMembers, "no port of the Service has a node port".to_owned());
+    }
     (Reason::Serving, format!("clients reach it at {address}"))
-}
-
-fn in_words(problems: &[&Problem]) -> String {
-    let lines: Vec<String> =
-        problems.iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect();
-    lines.join("; ")
 }

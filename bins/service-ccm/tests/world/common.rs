@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use ccm_cloud::{ClusterId, Owner};
 use ccm_sim::{cloud::balancers::SimBalancer, poll, program::Launch};
 use ccm_tests::{
     cluster::Request,
     nodes,
     scenarios::{Env, with_short_terms},
+    services,
 };
 use serde_json::json;
 
@@ -25,6 +27,28 @@ pub(crate) fn quick(env: &Env) -> Launch {
         .arg("--member-update-interval=2s")
         .arg("--load-balancer-audit-period=10s")
         .arg("--cloud-call-timeout=2s")
+}
+
+/// The same as one that deletes orphans as soon as two lists have shown them.
+pub(crate) fn deletes_orphans(launch: Launch) -> Launch {
+    launch.arg("--orphaned-load-balancers=delete").arg("--orphan-confirmation-period=1s")
+}
+
+/// The ID of the orphan.
+pub(crate) const ORPHAN: &str = "orphan";
+
+/// Adds a load balancer to the cloud that was made for a Service of this cluster that is gone.
+pub(crate) async fn add_orphan(env: &Env) -> Result<()> {
+    let uid = services::cluster_uid(&env.client).await?;
+    let mut orphan = SimBalancer::foreign(ORPHAN, [192, 0, 2, 77].into(), 80);
+    orphan.owners.push(Owner {
+        cluster: ClusterId { name: "kubernetes".to_owned(), uid },
+        uid: "8a0e7a52-1f0c-4b1e-9a57-0d6c5b8f3a11".to_owned(),
+        namespace: services::NAMESPACE.to_owned(),
+        name: "gone".to_owned(),
+    });
+    env.cloud().balancers().add(orphan);
+    Ok(())
 }
 
 /// Registers an initialised node with an address.

@@ -2,16 +2,22 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use ccm_sim::poll;
 use ccm_tests::{
-    scenarios::{Env, SOON},
+    scenarios::{
+        Env, SOON,
+        observe::{nothing_written, observe},
+    },
     services::{self, condition, is_protected, service},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::common::{add_node, balancer, has_members, quick, service_ccm, service_writes};
+use crate::common::{
+    ORPHAN, add_node, add_orphan, balancer, deletes_orphans, has_members, quick, service_ccm,
+    service_writes,
+};
 
 pub(crate) async fn a_service_gets_its_address_and_loses_it(env: Env) -> Result<()> {
     add_node(&env, "node-0").await?;
@@ -222,4 +228,27 @@ pub(crate) async fn an_observer_shows_what_the_cloud_would_change(env: Env) -> R
     let calls = env.cloud().calls().load_balancers;
     ensure!((calls.preview, calls.ensure) == (1, 0), "{calls:?}");
     Ok(())
+}
+
+pub(crate) async fn a_leader_deletes_an_orphan_and_an_observer_does_not(env: Env) -> Result<()> {
+    // Without any Service the view of the API server would not be believed.
+    services::create(&env.client, &service("web")).await?;
+    add_orphan(&env).await?;
+    let observer = observe(&env, deletes_orphans(quick(&env))).await?;
+    poll::until("the deletion on /plan", 4 * SOON, || async {
+        let page: Value = serde_json::from_str(&observer.get("/plan?format=json").await?.1)?;
+        Ok((page["due"]["delete-orphan"] == json!(1)).then_some(()))
+    })
+    .await
+    .with_context(|| observer.log())?;
+    sleep(Duration::from_secs(2)).await;
+    nothing_written(&env, &[&observer]).await?;
+    ensure!(env.cloud().balancers().get(ORPHAN).is_some(), "an observer deletes nothing");
+    let leader = env.start(&deletes_orphans(quick(&env))).await?;
+    poll::until("the orphan to be deleted", 4 * SOON, || async {
+        Ok(env.cloud().balancers().get(ORPHAN).is_none().then_some(()))
+    })
+    .await
+    .with_context(|| leader.log())?;
+    nothing_written(&env, &[&observer]).await
 }

@@ -29,14 +29,15 @@ fn main() -> anyhow::Result<ExitCode> {
                 life::what_is_deleted_in_the_cloud_is_created_again,
                 life::a_wrong_service_is_deleted_by_its_annotations,
                 life::an_observer_shows_what_the_cloud_would_change,
+                life::a_leader_deletes_an_orphan_and_an_observer_does_not,
                 cloud_faults::one_that_hangs_and_one_that_fails_delay_no_other,
                 cloud_faults::a_cloud_that_takes_its_time_is_polled_by_one_list,
                 cloud_faults::a_deletion_needs_proof;
         },
         work: Work {
-            launch: common::quick,
+            launch: work::launch,
             step: |env, round| Box::pin(work::step(env, round)),
-            is_undone: |env, _| Box::pin(work::is_undone(env)),
+            is_undone: |env, grant| Box::pin(work::is_undone(env, grant)),
         },
         story: Story { launch: common::quick, play: |stage| Box::pin(story::play(stage)) },
     })

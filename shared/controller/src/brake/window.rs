@@ -77,6 +77,15 @@ impl Window {
         Err(frees.map(|(at, _)| *at + budget.window))
     }
 
+    /// A change that was charged is made only now.
+    pub(super) fn renew(&mut self, now: At, uid: &str) {
+        if let Some(place) = self.spent.iter().position(|(_, paid)| &**paid == uid)
+            && let Some((_, paid)) = self.spent.remove(place)
+        {
+            self.spent.push_back((now, paid));
+        }
+    }
+
     pub(super) fn release(&mut self, uid: &str) {
         self.spent.retain(|(_, paid)| &**paid != uid);
     }

@@ -105,7 +105,7 @@ async fn a_key_outlives_the_cancellation_of_its_work() {
     let token = CancellationToken::new();
     let cancel = async {
         sleep(WORK / 2).await;
-        // Somebody wants it again while it is in work.
+        // It is wanted again while it is in work.
         queue.add(7, Priority::Routine);
         token.cancel();
     };

@@ -46,7 +46,7 @@ struct Metadata {
     resource_version: String,
 }
 
-async fn version(client: &Client, path: &str) -> Result<String, ApiError> {
+pub(super) async fn version(client: &Client, path: &str) -> Result<String, ApiError> {
     let request = Request::new(path)
         .list_metadata(&ListParams::default().limit(1))
         .map_err(kube::Error::BuildRequest)?;

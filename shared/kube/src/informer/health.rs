@@ -78,6 +78,8 @@ pub struct WatchHealth {
     error: Option<ApiError>,
     is_unreachable: bool,
     must_list: bool,
+    /// A list that begins at this time or later is wanted.
+    wanted: Option<Instant>,
     /// The watch was silent for so long that a list has to show whether it missed anything.
     is_doubted: bool,
 }
@@ -122,8 +124,24 @@ impl WatchHealth {
             error: None,
             is_unreachable: false,
             must_list: false,
+            wanted: None,
             is_doubted: false,
         }
+    }
+
+    /// The version up to which objects were listed or watched.
+    pub fn seen(&self) -> Option<u64> {
+        self.seen
+    }
+
+    /// A list that begins at this time or later is wanted.
+    pub fn want_list(&mut self, after: Instant) {
+        self.wanted = self.wanted.max(Some(after));
+    }
+
+    /// When the last list began; the beginning of the informer before the first.
+    pub fn listed_at(&self) -> Instant {
+        self.listed
     }
 
     /// The version that a doubted watch has reached: a list shows whether there is more.
@@ -153,6 +171,7 @@ impl WatchHealth {
             self.error = None;
         }
         (self.must_list, self.is_doubted) = (false, false);
+        self.wanted = self.wanted.filter(|wanted| *wanted > begun);
         from
     }
 
@@ -236,7 +255,7 @@ impl WatchHealth {
 
     /// Whether everything must be listed.
     pub fn must_list(&self) -> bool {
-        self.must_list
+        self.must_list || self.wanted.is_some()
     }
 
     /// Up to when the watch is known to have shown everything.

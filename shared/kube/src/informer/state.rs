@@ -69,6 +69,22 @@ impl WatchState {
         self.0.health.lock().error().cloned()
     }
 
+    /// The version up to which the store holds everything.
+    pub(super) fn seen(&self) -> Option<u64> {
+        self.0.health.lock().seen()
+    }
+
+    /// Has everything listed again.
+    pub(super) fn want_list(&self, after: Instant) {
+        self.update(|health| health.want_list(after));
+        self.0.list.notify_one();
+    }
+
+    /// Whether a list that began at this time or later is complete.
+    pub(super) fn has_listed(&self, after: Instant) -> bool {
+        self.0.health.lock().listed_at() >= after
+    }
+
     pub(super) fn doubted_after(&self) -> Option<u64> {
         self.0.health.lock().doubted_after()
     }

@@ -7,6 +7,7 @@
 
 mod changes;
 mod faults;
+mod freshness;
 mod malformed;
 mod running;
 mod server;

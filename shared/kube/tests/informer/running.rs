@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_kube::{
-    informer::{Informer, InformerMetrics, WatchState},
+    informer::{Freshness, Informer, InformerMetrics, WatchState},
     store::{Change, Store},
 };
 use ccm_objects::Node;
@@ -19,6 +19,7 @@ pub struct Running {
     pub store: Store<Node>,
     pub stop: CancellationToken,
     pub state: WatchState,
+    pub freshness: Freshness,
     reported: Arc<Mutex<Vec<String>>>,
     registry: Registry,
     tasks: JoinSet<()>,
@@ -43,9 +44,10 @@ impl Running {
         let on_change = Box::new(move |change| listener.lock().push(short(change)));
         let informer =
             Informer::new(server.client(), store.clone(), on_change, &metrics).streaming(streams);
-        let (state, mut tasks) = (informer.state(), JoinSet::new());
+        let (state, freshness) = (informer.state(), informer.freshness());
+        let mut tasks = JoinSet::new();
         tasks.spawn(informer.run(stop.clone()));
-        Self { store, stop, state, reported, registry, tasks }
+        Self { store, stop, state, freshness, reported, registry, tasks }
     }
 
     /// Starts and waits until the watch works.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    Call, Capability, Cloud, CloudError, Instances, LoadBalancers, ProviderContext, ProviderFactory,
+    Call, Capability, Cloud, CloudError, Instances, LoadBalancers, ProviderContext,
+    ProviderFactory, Routes,
 };
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -17,6 +18,7 @@ use super::{
     keeper,
     load_balancers::ExternalLoadBalancers,
     proto,
+    routes::ExternalRoutes,
     rpc::{Wire, provider_client, question, read},
     shared::Shared,
 };
@@ -86,6 +88,12 @@ impl Cloud for ExternalCloud {
         let offered = self.offered(Capability::LoadBalancers)?;
         let shared = || Arc::clone(&self.shared);
         Ok(offered.then(|| Arc::new(ExternalLoadBalancers { shared: shared() }) as _))
+    }
+
+    fn routes(&self) -> Result<Option<Arc<dyn Routes>>, CloudError> {
+        let offered = self.offered(Capability::Routes)?;
+        let shared = || Arc::clone(&self.shared);
+        Ok(offered.then(|| Arc::new(ExternalRoutes { shared: shared() }) as _))
     }
 
     async fn health(&self, call: Call) -> Result<(), CloudError> {

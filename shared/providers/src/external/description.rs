@@ -4,12 +4,12 @@ use std::fmt;
 
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
-    Capability, CloudError, ErrorKind, InstanceTraits, LoadBalancerTraits, ProviderId,
+    Capability, CloudError, ErrorKind, InstanceTraits, LoadBalancerTraits, ProviderId, RouteTraits,
 };
 
 use super::{
     MAX_BATCH, OLDEST_REVISION, STREAMS_SINCE,
-    convert::{load_balancers::traits_from_wire, wants_from_wire},
+    convert::{load_balancers, routes, wants_from_wire},
     proto,
 };
 
@@ -23,6 +23,7 @@ pub(super) struct Description {
     pub(super) max_batch: usize,
     pub(super) traits: InstanceTraits,
     pub(super) load_balancers: LoadBalancerTraits,
+    pub(super) routes: RouteTraits,
     /// The capabilities of which the provider does not know whether it offers them.
     pub(super) unknown: Vec<(String, CloudError)>,
 }
@@ -80,7 +81,8 @@ impl TryFrom<proto::DescribeResponse> for Description {
             capabilities: wire.capabilities,
             max_batch,
             traits,
-            load_balancers: traits_from_wire(wire.load_balancers),
+            load_balancers: load_balancers::traits_from_wire(wire.load_balancers),
+            routes: routes::traits_from_wire(wire.routes),
             unknown: wire.unknown.into_iter().map(unknown).collect(),
         })
     }

@@ -15,16 +15,13 @@ use super::{
     MAX_BATCH,
     answers::{flowing, next},
     convert::{answer_from_wire, detail_to_wire, priority_to_wire},
+    exchange::{PARTS_AT_ONCE, split_by_size},
     pages::{Pages, lines},
     proto::{self, lookup_answer::Answer},
     rpc::{instances_client, question, read},
     shared::Shared,
 };
 
-/// The number of concurrent parts of a large lookup.
-const PARTS_AT_ONCE: usize = 4;
-/// The size of the nodes in one part, in bytes: gRPC servers take 4 MiB by default.
-const MAX_PART: usize = 2 << 20;
 /// The maximum number of lines about malformed entries. They are searched for the names of
 /// nodes, so a list with more proves nothing.
 const MAX_MALFORMED: usize = 1_000;
@@ -87,22 +84,9 @@ impl Instances for ExternalInstances {
     }
 }
 
-/// Splits nodes into parts of at most `most` nodes and [`MAX_PART`] bytes.
+/// Splits nodes into parts of at most `most` nodes, and none that is too large.
 fn parts(nodes: &[NodeIdentity], most: usize) -> Vec<Range<usize>> {
-    let mut parts: Vec<Range<usize>> = Vec::new();
-    let mut size = 0;
-    for (place, node) in nodes.iter().enumerate() {
-        let more = proto::NodeIdentity::from(node).encoded_len();
-        match parts.last_mut().filter(|part| part.len() < most && size + more <= MAX_PART) {
-            Some(part) => part.end = place + 1,
-            None => {
-                size = 0;
-                parts.push(place..place + 1);
-            }
-        }
-        size += more;
-    }
-    parts
+    split_by_size(nodes.iter().map(|node| proto::NodeIdentity::from(node).encoded_len()), most)
 }
 
 /// Some of the nodes of a lookup, and the channel for their answers.

@@ -2,43 +2,46 @@
 
 mod parts;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
-    AbsenceProof, Answers, Call, CallClass, CloudError, ClusterId, Depth, ErrorKind, LoadBalancer,
-    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, Owner, Progress, Scope,
+    AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, LoadBalancer, LoadBalancerList,
+    LoadBalancerTraits, LoadBalancers, Member, MemberChange, Members, Owner, Progress, Scope,
     Unwanted, Wanted, repeated,
 };
-use futures::{StreamExt as _, channel::mpsc::UnboundedSender, stream};
-use tonic::{Response, Status, Streaming, transport::Channel};
+use futures::{StreamExt as _, stream};
+use tonic::transport::Channel;
 
-use self::parts::split;
+use self::parts::{size_of_change, size_of_unwanted, size_of_wanted, split};
 use super::{
-    MAX_BATCH, NAME,
-    answers::{flowing, next},
+    MAX_BATCH,
+    answers::flowing,
     convert::{
         absence_from_wire,
         front_end::{
             MemberLists, change_to_wire, cluster_to_wire, unwanted_to_wire, wanted_to_wire,
         },
-        load_balancers::{depth_to_wire, members_set_from_wire, scope_to_wire, waiting_from_wire},
+        load_balancers::{
+            depth_to_wire, ensured_from_wire, members_set_from_wire, scope_to_wire,
+            waiting_from_wire,
+        },
         malformed, priority_to_wire,
     },
+    exchange::{Item, PARTS_AT_ONCE, Part, exchange},
     pages::{Pages, lines},
     proto::{
         self, delete_load_balancers_item as deleted, ensure_load_balancers_item as ensured,
         load_balancers_client::LoadBalancersClient, preview_load_balancers_item as previewed,
         set_members_item as changed,
     },
-    rpc::{Terms, question, read},
+    rpc::{question, read, write},
     shared::Shared,
 };
 
+/// What the answers are about, for messages.
+const BALANCER: &str = "load balancer";
 /// The most lines of a preview.
 const MAX_CHANGES: usize = 1_000;
 
@@ -47,25 +50,8 @@ pub(super) struct ExternalLoadBalancers {
     pub(super) shared: Arc<Shared>,
 }
 
-/// An idempotent write: what it creates is looked for first.
-const fn write(operation: &'static str) -> CallClass {
-    CallClass::write(NAME, operation)
-}
-
 fn client(channel: Channel) -> LoadBalancersClient<Channel> {
     LoadBalancersClient::new(channel).max_decoding_message_size(super::MAX_ANSWER)
-}
-
-/// A message of a stream of answers.
-trait Item {
-    /// What it says about one load balancer.
-    type Answer;
-
-    /// The index of the load balancer in the request, and its owner's UID.
-    fn about(&self) -> (Option<u32>, &str);
-
-    /// The answer.
-    fn answer(self) -> Result<Self::Answer, CloudError>;
 }
 
 /// Implements [`Item`] for a message whose answers are `done` (converted by `$read`), what is in
@@ -74,14 +60,17 @@ macro_rules! progress {
     ($item:ty, $module:ident, $done:ident as $answer:ty, $read:expr) => {
         impl Item for $item {
             type Answer = Progress<$answer>;
+            type Context = Arc<[Member]>;
 
-            fn about(&self) -> (Option<u32>, &str) {
-                (self.place, self.owner_uid())
+            const WHAT: &str = BALANCER;
+
+            fn about(&self) -> (Option<u32>, Cow<'_, str>) {
+                (self.place, self.owner_uid().into())
             }
 
-            fn answer(self) -> Result<Self::Answer, CloudError> {
+            fn answer(self, present: &Arc<[Member]>) -> Result<Self::Answer, CloudError> {
                 match self.answer {
-                    Some($module::Answer::$done(done)) => $read(done).map(Progress::Done),
+                    Some($module::Answer::$done(done)) => $read(done, present).map(Progress::Done),
                     Some($module::Answer::InProgress(wire)) => {
                         Ok(Progress::InProgress(waiting_from_wire(wire)))
                     }
@@ -94,20 +83,25 @@ macro_rules! progress {
     };
 }
 
-progress!(proto::EnsureLoadBalancersItem, ensured, Done as LoadBalancer, LoadBalancer::try_from);
-progress!(proto::SetMembersItem, changed, Done as Option<String>, |done| Ok(
+progress!(proto::EnsureLoadBalancersItem, ensured, Done as LoadBalancer, ensured_from_wire);
+progress!(proto::SetMembersItem, changed, Done as Option<String>, |done, _| Ok(
     members_set_from_wire(done)
 ));
-progress!(proto::DeleteLoadBalancersItem, deleted, Gone as AbsenceProof, absence_from_wire);
+progress!(proto::DeleteLoadBalancersItem, deleted, Gone as AbsenceProof, |gone, _| {
+    absence_from_wire(gone)
+});
 
 impl Item for proto::PreviewLoadBalancersItem {
     type Answer = Vec<String>;
+    type Context = Arc<[Member]>;
 
-    fn about(&self) -> (Option<u32>, &str) {
-        (self.place, self.owner_uid())
+    const WHAT: &str = BALANCER;
+
+    fn about(&self) -> (Option<u32>, Cow<'_, str>) {
+        (self.place, self.owner_uid().into())
     }
 
-    fn answer(self) -> Result<Vec<String>, CloudError> {
+    fn answer(self, _: &Arc<[Member]>) -> Result<Vec<String>, CloudError> {
         match self.answer {
             Some(previewed::Answer::Changes(changes)) => Ok(changes_from_wire(&changes)),
             Some(previewed::Answer::Error(error)) => Err(error.into()),
@@ -124,125 +118,11 @@ fn changes_from_wire(wire: &proto::Changes) -> Vec<String> {
     lines(&wire.lines).take(MAX_CHANGES).collect()
 }
 
-/// The load balancers of a call, by their owners' UIDs, and the channel for the answers.
-struct Part<'a, T> {
-    /// Their indexes in the whole call.
-    places: Vec<usize>,
-    owners: Vec<&'a str>,
-    sender: UnboundedSender<(usize, Result<T, CloudError>)>,
-}
-
-impl<T> Part<'_, T> {
-    fn send(&self, place: usize, answer: Result<T, CloudError>) {
-        if let Some(place) = self.places.get(place) {
-            // The receiver is gone and needs no answer.
-            self.sender.unbounded_send((*place, answer)).ok();
-        }
-    }
-}
-
-impl ExternalLoadBalancers {
-    /// Sends some load balancers and forwards each answer as it arrives. What has no answer at
-    /// the end gets the error of the call.
-    async fn exchange<I, F>(
-        &self,
-        part: Part<'_, I::Answer>,
-        class: CallClass,
-        call: Call,
-        send: impl FnOnce(LoadBalancersClient<Channel>, Terms) -> F,
-    ) where
-        I: Item,
-        F: Future<Output = Result<Response<Streaming<I>>, Status>>,
-    {
-        let mut left: BTreeSet<usize> = (0..part.owners.len()).collect();
-        let failed = self.answers(&part, &mut left, class, call, send).await;
-        for place in left {
-            part.send(place, Err(failed.clone()));
-        }
-    }
-
-    /// Forwards answers and removes their indexes from `left`. Returns the error for the rest.
-    async fn answers<I, F>(
-        &self,
-        part: &Part<'_, I::Answer>,
-        left: &mut BTreeSet<usize>,
-        class: CallClass,
-        call: Call,
-        send: impl FnOnce(LoadBalancersClient<Channel>, Terms) -> F,
-    ) -> CloudError
-    where
-        I: Item,
-        F: Future<Output = Result<Response<Streaming<I>>, Status>>,
-    {
-        let wire = &self.shared.wire;
-        let open = match wire.open(class, call).await {
-            Ok(open) => open,
-            Err(error) => return error,
-        };
-        let answer = open.hear(send(client(wire.connection.channel()), open.terms)).await;
-        let mut items = match answer {
-            Ok(items) => items.into_inner(),
-            Err(error) => {
-                open.close(Some(error.clone()));
-                return error;
-            }
-        };
-        let (mut worked, mut throttled) = (false, None);
-        let end = loop {
-            let item = match open.hear(items.message()).await {
-                Ok(Some(item)) => item,
-                Ok(None) => break unanswered(class),
-                Err(error) => break error,
-            };
-            let (place, owner) = item.about();
-            let place = match next(place, part.owners.len(), left) {
-                Ok(place) => place,
-                Err(error) => break left_open(class, error),
-            };
-            let asked = part.owners.get(place).copied().unwrap_or_default();
-            let answer = match owner {
-                _ if owner == asked => item.answer(),
-                other => Err(about_another(class, asked, other)),
-            };
-            match &answer {
-                Err(error) if error.kind == ErrorKind::Throttled => throttled = Some(error.clone()),
-                _ => worked = true,
-            }
-            part.send(place, answer);
-        };
-        // One answer shows that the provider works; throttling counts nevertheless.
-        let failed =
-            throttled.or_else(|| (!worked && !part.owners.is_empty()).then(|| end.clone()));
-        open.close(failed);
-        end
-    }
-
-    fn max_batch(&self) -> usize {
-        self.traits().max_batch
-    }
-}
-
-/// The provider ended the stream without an answer for some load balancer.
-fn unanswered(class: CallClass) -> CloudError {
-    let what = "the provider gave no answer about this load balancer";
-    left_open(class, CloudError::new(ErrorKind::Malformed, what))
-}
-
-/// What it asked for may have been done if it was a write.
-fn left_open(class: CallClass, error: CloudError) -> CloudError {
-    if class.write { error.that_may_be_done() } else { error }
-}
-
-fn about_another(class: CallClass, asked: &str, answered: &str) -> CloudError {
-    let what = format!("asked about the owner {asked:?}, the provider answered about {answered:?}");
-    left_open(class, malformed(what))
-}
-
 /// Implements a batched method: refuses all items of an owner but the first, because the parts of a
 /// call are sent at the same time; splits the others, sends each part with `$method`, and forwards the answers.
 macro_rules! batched {
-    ($self:ident, $items:ident, $call:ident, $class:expr, $owner:expr, $members:expr, $request:expr, $method:ident, $item:ty) => {{
-        let most = $self.max_batch();
+    ($self:ident, $items:ident, $call:ident, $class:expr, $owner:expr, $members:expr, $size:expr, $request:expr, $method:ident, $item:ty) => {{
+        let most = $self.traits().max_batch;
         let all = flowing(move |sender| async move {
             let repeated =
                 if $class.write { repeated($items.iter().map($owner)) } else { BTreeMap::new() };
@@ -253,14 +133,20 @@ macro_rules! batched {
                 // The receiver is gone and needs no answer.
                 sender.unbounded_send((place, Err(error))).ok();
             }
-            let parts = split(&items, most, $members).into_iter().map(|items| {
+            let parts = split(&items, most, $members, $size).into_iter().map(|items| {
                 let (places, items): (Vec<_>, Vec<_>) = items.iter().copied().unzip();
-                let owners = items.iter().map(|item| $owner(item).uid.as_str()).collect();
-                let part = Part { places, owners, sender: sender.clone() };
-                let message = $request(&items, Some(priority_to_wire($call.priority)));
-                $self.exchange::<$item, _>(part, $class, $call, |mut client, terms| async move {
-                    client.$method(question(message, terms)).await
-                })
+                let asked = items.iter().copied().map(|item| {
+                    let present = $members(item).map(|members| Arc::clone(&members.present));
+                    ($owner(item).uid.clone(), present.unwrap_or_default())
+                });
+                let part = Part { places, asked: asked.collect(), sender: sender.clone() };
+                let wire = &$self.shared.wire;
+                // A message may be large: it is made when its turn has come.
+                let send = move |channel, terms| async move {
+                    let message = $request(&items, Some(priority_to_wire($call.priority)));
+                    client(channel).$method(question(message, terms)).await
+                };
+                exchange::<$item, _>(wire, part, $class, $call, send)
             });
             let parts: Vec<_> = parts.collect();
             stream::iter(parts).buffer_unordered(PARTS_AT_ONCE).collect::<()>().await;
@@ -269,8 +155,6 @@ macro_rules! batched {
     }};
 }
 
-/// The number of concurrent parts of a large call.
-const PARTS_AT_ONCE: usize = 4;
 #[async_trait]
 impl LoadBalancers for ExternalLoadBalancers {
     fn traits(&self) -> LoadBalancerTraits {
@@ -328,7 +212,8 @@ impl LoadBalancers for ExternalLoadBalancers {
             call,
             write("ensure_load_balancers"),
             owner_of_wanted,
-            |wanted| Some(&wanted.members),
+            members_of_wanted,
+            size_of_wanted,
             ensure_request,
             ensure_load_balancers,
             proto::EnsureLoadBalancersItem
@@ -342,7 +227,8 @@ impl LoadBalancers for ExternalLoadBalancers {
             call,
             read("preview_load_balancers"),
             owner_of_wanted,
-            |wanted| Some(&wanted.members),
+            members_of_wanted,
+            size_of_wanted,
             ensure_request,
             preview_load_balancers,
             proto::PreviewLoadBalancersItem
@@ -360,7 +246,8 @@ impl LoadBalancers for ExternalLoadBalancers {
             call,
             write("set_members"),
             owner_of_change,
-            |change| Some(&change.members),
+            members_of_change,
+            size_of_change,
             members_request,
             set_members,
             proto::SetMembersItem
@@ -378,7 +265,8 @@ impl LoadBalancers for ExternalLoadBalancers {
             call,
             write("delete_load_balancers"),
             owner_of_unwanted,
-            |_| None,
+            no_members,
+            size_of_unwanted,
             |unwanted: &[&Unwanted], priority| proto::DeleteLoadBalancersRequest {
                 unwanted: unwanted.iter().copied().map(unwanted_to_wire).collect(),
                 priority,
@@ -391,6 +279,20 @@ impl LoadBalancers for ExternalLoadBalancers {
 
 fn owner_of_wanted(wanted: &Wanted) -> &Owner {
     &wanted.front_end.owner
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "what is deleted has none")]
+fn members_of_wanted(wanted: &Wanted) -> Option<&Members> {
+    Some(&wanted.members)
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "what is deleted has none")]
+fn members_of_change(change: &MemberChange) -> Option<&Members> {
+    Some(&change.members)
+}
+
+fn no_members(_: &Unwanted) -> Option<&Members> {
+    None
 }
 
 fn owner_of_change(change: &MemberChange) -> &Owner {

@@ -1,6 +1,6 @@
 //! One call on the wire: through the gate, with a deadline and typed errors.
 
-use std::{sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use ccm_base::message::{self, LONGEST_LINE, one_line};
 use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind, Permit};
@@ -37,6 +37,11 @@ pub(super) const TERM: &str = "quartet-term";
 /// A read.
 pub(super) const fn read(operation: &'static str) -> CallClass {
     CallClass::read(super::NAME, operation)
+}
+
+/// An idempotent write: what it creates is looked for first.
+pub(super) const fn write(operation: &'static str) -> CallClass {
+    CallClass::write(super::NAME, operation)
 }
 
 /// A request with its parameters as metadata: the deadline, so that the server can stop work
@@ -112,7 +117,9 @@ impl OpenCall<'_> {
     ) -> Result<T, CloudError> {
         let (error, may_be_done) = match timeout_at(self.end, answer).await {
             Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(status)) => (self.understand(&status), status::may_be_done(&status)),
+            Ok(Err(status)) => {
+                (self.understand(&status), status::may_be_done(&status) && !is_unsent(&status))
+            }
             Err(_) => (self.silence(), true),
         };
         if error.kind == ErrorKind::Timeout {
@@ -144,13 +151,13 @@ impl OpenCall<'_> {
         // tonic reports "cancelled" when its own deadline has passed; a server that keeps our
         // deadline may be a little earlier.
         let is_end = self.end.saturating_duration_since(Instant::now()) < NEARLY;
-        if status.code() == Code::Cancelled && is_timer(status)
+        if status.code() == Code::Cancelled && has_cause::<tonic::TimeoutExpired>(status)
             || status.code() == Code::DeadlineExceeded && is_end
         {
             return self.silence();
         }
         let mut error = status::from_status(status);
-        if let Some(cause) = std::error::Error::source(status) {
+        if let Some(cause) = status.source() {
             // The library's own message for a failed connection names no endpoint.
             error.message = one_line(
                 &format!("{}: {}", self.wire.connection.endpoint(), message::chain(cause)),
@@ -161,16 +168,14 @@ impl OpenCall<'_> {
     }
 }
 
-/// Whether the library's own timer ended the call.
-fn is_timer(status: &Status) -> bool {
-    let mut source = std::error::Error::source(status);
-    while let Some(cause) = source {
-        if cause.is::<tonic::TimeoutExpired>() {
-            return true;
-        }
-        source = cause.source();
-    }
-    false
+/// Whether there was no connection to send the call on.
+fn is_unsent(status: &Status) -> bool {
+    has_cause::<tonic::ConnectError>(status)
+}
+
+fn has_cause<E: Error + 'static>(status: &Status) -> bool {
+    let mut causes = std::iter::successors(status.source(), |cause| (*cause).source());
+    causes.any(<dyn std::error::Error>::is::<E>)
 }
 
 fn timeout(operation: &str, why: &str) -> CloudError {

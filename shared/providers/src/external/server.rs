@@ -13,8 +13,10 @@
 //! }
 //! ```
 
+mod items;
 mod listener;
 mod load_balancers;
+mod routes;
 mod service;
 mod snapshots;
 
@@ -40,18 +42,19 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{either::Either, sync::CancellationToken};
-use tonic::service::Routes;
+use tonic::service::Routes as Services;
 use tower::BoxError;
 
 use self::{
     load_balancers::LoadBalancersService,
+    routes::RoutesService,
     service::{InstancesService, ProviderService},
 };
 use super::{
     MAX_QUESTION,
     proto::{
         instances_server::InstancesServer, load_balancers_server::LoadBalancersServer,
-        provider_server::ProviderServer,
+        provider_server::ProviderServer, routes_server::RoutesServer,
     },
 };
 
@@ -110,17 +113,19 @@ pub async fn serve(
     let tls = tls.map_err(|error| ServeError::Tls(message::chain(&*error)))?;
     let provider = ProviderServer::new(ProviderService::new(Arc::clone(&cloud)));
     let instances = InstancesServer::new(InstancesService::new(Arc::clone(&cloud)));
-    let balancers = LoadBalancersServer::new(LoadBalancersService::new(cloud));
-    let routes = Routes::new(provider)
+    let balancers = LoadBalancersServer::new(LoadBalancersService::new(Arc::clone(&cloud)));
+    let tables = RoutesServer::new(RoutesService::new(cloud));
+    let services = Services::new(provider)
         .add_service(instances.max_decoding_message_size(MAX_QUESTION))
         .add_service(balancers.max_decoding_message_size(MAX_QUESTION))
+        .add_service(tables.max_decoding_message_size(MAX_QUESTION))
         .prepare();
     // The socket's file is removed at the end.
     let (socket, _unlink) = listener.into_parts();
     let token = stop.clone();
     match socket {
         Either::Left(listener) => {
-            let serve = move |stream, _| converse(stream, routes.clone(), token.clone());
+            let serve = move |stream, _| converse(stream, services.clone(), token.clone());
             Incoming { listener, tls, most: CONNECTIONS, grace: DRAIN }.serve(&stop, serve).await;
         }
         Either::Right(listener) => {
@@ -132,7 +137,7 @@ pub async fn serve(
                 if let Err(error) = tcp.set_nodelay(true) {
                     tracing::debug!(%error, "answers may be delayed");
                 }
-                converse(stream, routes.clone(), token.clone())
+                converse(stream, services.clone(), token.clone())
             };
             Incoming { listener, tls, most: CONNECTIONS, grace: DRAIN }.serve(&stop, serve).await;
         }
@@ -143,13 +148,13 @@ pub async fn serve(
 /// Serves the calls of one connection.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    routes: Routes,
+    services: Services,
     stop: CancellationToken,
 ) -> hyper::Result<()> {
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(None)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(services));
     until(connection, stop.cancelled()).await
 }
 

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use ccm_base::is_loopback;
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
-    header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
+    header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIONS},
+    uri::Authority,
 };
 use http_body_util::Full;
 
@@ -48,11 +50,19 @@ impl Pages {
     /// The response to a request; `is_local` for a peer on loopback.
     pub fn answer<B>(&self, request: &Request<B>, is_local: bool) -> Response<Full<Bytes>> {
         let (method, path) = (request.method(), request.uri().path());
-        if let Some(name) = self.closed(path, is_local) {
-            let why = format!(
-                "/{name} is served on loopback only: use kubectl port-forward, or --open-pages={name}\n"
-            );
-            return reply(StatusCode::FORBIDDEN, TEXT, why);
+        if let Some(name) = self.local_page(path) {
+            let why = if !is_local {
+                "use kubectl port-forward"
+            } else if !names_loopback(request) {
+                "ask for it at 127.0.0.1 or localhost, not under another name"
+            } else {
+                ""
+            };
+            if !why.is_empty() {
+                let text =
+                    format!("/{name} is served on loopback only: {why}, or --open-pages={name}\n");
+                return reply(StatusCode::FORBIDDEN, TEXT, text);
+            }
         }
         let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
         let query = Query(request.uri().query().unwrap_or_default());
@@ -68,10 +78,10 @@ impl Pages {
         page
     }
 
-    /// The page's name, if it is closed to this peer.
-    fn closed(&self, path: &str, is_local: bool) -> Option<&'static str> {
+    /// The page's name, if it is for loopback only.
+    fn local_page(&self, path: &str) -> Option<&'static str> {
         let page = LOCAL_PAGES.into_iter().find(|page| path.strip_prefix('/') == Some(page))?;
-        (!is_local && !self.open.iter().any(|open| open == page)).then_some(page)
+        (!self.open.iter().any(|open| open == page)).then_some(page)
     }
 
     fn page(&self, path: &str, query: Query<'_>, accept: &str) -> Option<Response<Full<Bytes>>> {
@@ -159,6 +169,15 @@ impl Pages {
             reply(StatusCode::OK, TEXT, "ok".to_owned())
         })
     }
+}
+
+/// Whether the request names a loopback host, or none. A browser that runs beside
+/// `kubectl port-forward` sends the name of the site that made the request, and a site may let its
+/// name resolve to 127.0.0.1 (DNS rebinding): it must not read these pages.
+fn names_loopback<B>(request: &Request<B>) -> bool {
+    let Some(host) = request.headers().get(HOST) else { return true };
+    let host = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
+    host.is_some_and(|host| is_loopback(&host.host().to_ascii_lowercase()))
 }
 
 /// Whether a finding fails its page.

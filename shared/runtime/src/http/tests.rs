@@ -203,6 +203,25 @@ async fn pages_with_details_answer_on_loopback_only_unless_they_are_opened() {
     check(&pages, Method::GET, "/configz", 403).await;
 }
 
+#[tokio::test]
+async fn pages_with_details_are_for_requests_that_name_a_loopback_host() {
+    let mut pages = pages(&[]);
+    let status = |pages: &Pages, path: &str, host: &str| {
+        let request = Request::get(path).header(header::HOST, host).body(()).unwrap();
+        pages.answer(&request, true).status().as_u16()
+    };
+    for host in ["127.0.0.1:10258", "127.0.0.1", "localhost:1", "LocalHost", "[::1]:10258"] {
+        assert_eq!(status(&pages, "/plan", host), 200, "{host}");
+    }
+    for host in ["evil.example.com:10258", "localhost.evil.com", "10.0.0.1", "", "user@", "a b"] {
+        assert_eq!(status(&pages, "/plan", host), 403, "{host}");
+        assert_eq!(status(&pages, "/configz", host), 403, "{host}");
+        assert_eq!(status(&pages, "/readyz", host), 200, "{host}");
+    }
+    pages.open = vec!["plan".to_owned()];
+    assert_eq!(status(&pages, "/plan", "evil.example.com"), 200);
+}
+
 /// The peer's address comes from the system, also on a dual-stack socket.
 #[tokio::test]
 async fn a_socket_knows_its_peer() {
@@ -250,7 +269,7 @@ async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str
     String::from_utf8(answer).unwrap()
 }
 
-const GET_AND_CLOSE: &str = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+const GET_AND_CLOSE: &str = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
 #[tokio::test]
 async fn a_socket_is_answered() {

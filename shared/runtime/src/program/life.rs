@@ -10,13 +10,14 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Context, Failure, Loaded, Program,
     parts::{OBSERVES, Parts},
-    provider::{self, provider_context},
+    provider::{self, Uncalled, provider_context},
 };
 use crate::{
     health::{Scope, Verdict},
     leadership::Elector,
     logging::LogControl,
     plans::Mode,
+    programs,
     rights::{self, Review},
 };
 
@@ -67,7 +68,9 @@ impl<P: Program> Parts<P> {
         elector: Option<Elector>,
         leading: &mut Option<Arc<P>>,
     ) -> Result<(), Failure> {
-        let disabled = || format!("--controllers disables {}", P::IDENTITY.controller);
+        let names = || programs::controllers_of(&P::IDENTITY).map(|controller| controller.name);
+        let disabled =
+            || format!("--controllers disables {}", names().collect::<Vec<_>>().join(" and "));
         let is_enabled = self.common.borrow().enabled;
         let why = (!is_enabled).then(disabled).or_else(|| P::idle(&self.own.borrow()));
         if let Some(why) = why {
@@ -143,6 +146,10 @@ impl<P: Program> Parts<P> {
         let factory = providers
             .get(&settings.cloud.provider)
             .map_err(|error| Failure::Usage(error.to_string()))?;
+        let needs = P::needs(&self.own.borrow());
+        if needs.is_empty() {
+            return Ok(Arc::new(Uncalled));
+        }
         let context = ProviderContext {
             gate: Arc::new(self.gate.clone()),
             metrics: Arc::new(self.metrics.clone()),

@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use ccm_base::{Backoff, RetryClass, jittered};
 use ccm_cloud::{
-    Call, Capability, Cloud, CloudError, NoMetrics, OpenGate, ProviderConfig, ProviderContext,
-    ProviderFactory,
+    Call, Capability, Cloud, CloudError, Instances, NoMetrics, OpenGate, ProviderConfig,
+    ProviderContext, ProviderFactory,
 };
 use futures::FutureExt as _;
 use tokio::time::{sleep, timeout};
@@ -38,6 +39,28 @@ pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderC
         gate: Arc::new(OpenGate),
         metrics: Arc::new(NoMetrics),
         user_agent: agents.collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// The cloud of a program that needs none: it offers nothing, and no provider is built.
+pub(super) struct Uncalled;
+
+#[async_trait]
+impl Cloud for Uncalled {
+    fn name(&self) -> &'static str {
+        "none"
+    }
+
+    fn schemes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
+        Ok(None)
+    }
+
+    async fn health(&self, _call: Call) -> Result<(), CloudError> {
+        Ok(())
     }
 }
 
@@ -125,7 +148,11 @@ async fn missing(cloud: &dyn Cloud, needs: &[Need], startup: &Condition) -> Opti
                 let provider = cloud.name();
                 tracing::info!(provider, %capability, "the cloud does not offer an optional capability; continuing without it");
             }
-            Need::Required(_) | Need::Optional(_) => {}
+            Need::Known(capability) if !offers(cloud, capability, startup).await => {
+                let provider = cloud.name();
+                tracing::info!(provider, %capability, "the cloud does not offer a capability; continuing without it");
+            }
+            Need::Required(_) | Need::Optional(_) | Need::Known(_) => {}
         }
     }
     None

@@ -1,6 +1,9 @@
 //! The item list of `--controllers`.
 
-use crate::{identity::Identity, programs};
+use crate::{
+    identity::{Controller, Identity},
+    programs,
+};
 
 /// An item that names no known controller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -11,30 +14,36 @@ pub struct UnknownController {
 }
 
 fn known() -> impl Iterator<Item = &'static str> {
-    programs::controllers().flat_map(|(canonical, alias)| [canonical, alias])
+    programs::controllers().flat_map(|controller| [controller.name, controller.alias])
 }
 
 /// The canonical name of a controller given by name or alias.
 fn canonical(name: &str) -> &str {
     programs::controllers()
-        .find(|(_, alias)| *alias == name)
-        .map_or(name, |(canonical, _)| canonical)
+        .find(|controller| controller.alias == name)
+        .map_or(name, |controller| controller.name)
 }
 
-/// Whether the list enables this program's controller: the first item that names it decides;
-/// otherwise a `*` in the list enables it.
+/// Whether the list enables a controller of this program.
 pub fn enabled(list: &[String], identity: &Identity) -> bool {
+    programs::controllers_of(identity).any(|controller| enables(list, controller))
+}
+
+/// Whether the list enables this controller: the first item that names it decides; otherwise a `*`
+/// in the list enables it.
+pub fn enables(list: &[String], controller: Controller) -> bool {
     let named = list.iter().find_map(|item| {
         let (name, on) = signed(item);
-        (canonical(name) == identity.controller || name == identity.alias).then_some(on)
+        (canonical(name) == controller.name || name == controller.alias).then_some(on)
     });
     named.unwrap_or_else(|| list.iter().any(|item| item == "*"))
 }
 
 /// All items that name no known controller.
 pub fn unknown(list: &[String], identity: &Identity) -> Vec<UnknownController> {
+    let own = || programs::controllers_of(identity);
     let is_known = |name: &str| {
-        name == identity.controller || name == identity.alias || known().any(|it| it == name)
+        own().any(|own| name == own.name || name == own.alias) || known().any(|it| it == name)
     };
     list.iter()
         .filter(|item| *item != "*")

@@ -23,8 +23,6 @@ const NOT_BUFFERED: &str = "logs are written to stderr without a buffer";
 const UPSTREAM: &[Foreign] = &[
     Foreign::value("controller-start-interval", ONE_CONTROLLER),
     Foreign::switch("use-service-account-credentials", ONE_CONTROLLER),
-    Foreign::switch("allocate-node-cidrs", UNUSED_UPSTREAM),
-    Foreign::value("cidr-allocator-type", UNUSED_UPSTREAM),
     Foreign::value("external-cloud-volume-plugin", UNUSED_UPSTREAM),
     Foreign::value("node-sync-period", UNUSED_UPSTREAM),
     Foreign::switch("allow-untagged-cloud", "the provider validates the cluster's name"),

@@ -142,7 +142,9 @@ logging: {format: json}
         ("CCM_PORT", "tcp://10.0.0.1:80"),
     ];
     let arguments = ["--concurrent-node-syncs=0", "--secure-port=70000", "--controllers=nodes,*"];
-    let known: Vec<_> = programs::controllers().flat_map(|(name, alias)| [name, alias]).collect();
+    let known: Vec<_> = programs::controllers()
+        .flat_map(|controller| [controller.name, controller.alias])
+        .collect();
     let known = known.join(", ");
     let found = problems(&arguments, &environment, Some(file)).into_iter();
     assert_eq!(

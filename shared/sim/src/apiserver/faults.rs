@@ -36,6 +36,8 @@ pub enum Action {
         /// How many versions older, limited by the history.
         versions: u64,
     },
+    /// A LIST has only this many objects, although it succeeds.
+    ShortList(usize),
     /// A watch ends early.
     CutWatch {
         /// The duration of the watch.
@@ -296,6 +298,7 @@ impl FaultPlan {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Effects {
     pub(super) stale: u64,
+    pub(super) short: Option<usize>,
     pub(super) drop_after: bool,
     pub(super) cut: Option<(Duration, bool)>,
     pub(super) watch_error: Option<u16>,

@@ -59,7 +59,14 @@ impl Core {
                 let object = self.read(&target, info, effects.stale)?;
                 Ok(Answer::Object { code: 200, resource, object, warnings: Vec::new() })
             }
-            Verb::List => Ok(Answer::List(self.list(resource, info, effects.stale)?)),
+            Verb::List => {
+                let mut listing = self.list(resource, info, effects.stale)?;
+                if let Some(most) = effects.short {
+                    listing.objects.truncate(most);
+                    (listing.next, listing.remaining) = (None, None);
+                }
+                Ok(Answer::List(listing))
+            }
             Verb::Watch => Ok(Answer::Watch(self.watch(resource, info, form, effects)?)),
             Verb::Create if info.name.is_empty() => {
                 let mut options = write_options(info)?;

@@ -111,6 +111,7 @@ impl Core {
                 }
                 Action::Stall => std::future::pending().await,
                 Action::StaleRead { versions } => effects.stale = versions,
+                Action::ShortList(most) => effects.short = Some(most),
                 Action::CutWatch { after, abrupt } => effects.cut = Some((after, abrupt)),
                 Action::WatchError { code } => effects.watch_error = Some(code),
                 Action::DuplicateEvents => effects.duplicate = true,

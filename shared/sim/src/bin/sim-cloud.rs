@@ -22,8 +22,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Serves a simulated cloud by the external protocol until it is interrupted: instances and load
-/// balancers in memory, with faults on demand.
+/// Serves a simulated cloud by the external protocol until it is interrupted: instances, load
+/// balancers and routes in memory, with faults on demand.
 #[derive(Parser)]
 #[command(version, after_help = format!("Pages:\n{}", cloud_pages::HELP))]
 struct Arguments {

@@ -6,7 +6,7 @@
 //!
 //! Each write is one change of one load balancer. Then the cloud works on it for a while
 //! ([`Times`]) and accepts no other change. A *floating address* is an object of its own: it is
-//! attached after the creation, and outlives a load balancer that somebody else deletes.
+//! attached after the creation, and outlives a load balancer that another client deletes.
 //!
 //! Annotations that these load balancers read:
 //!
@@ -36,7 +36,8 @@ use std::{
 };
 
 use ccm_cloud::{
-    Cure, Digest, FrontEndPort, IpFamily, LoadBalancerTraits, Member, Owner, Protocol, Traffic,
+    Cure, Digest, FrontEnd, FrontEndPort, IpFamily, LoadBalancerTraits, Member, Owner, Protocol,
+    Traffic,
 };
 use ipnet::IpNet;
 use parking_lot::Mutex;
@@ -191,17 +192,39 @@ pub struct Applied {
     configured: String,
 }
 
+/// What a Service of this owner wants that says nothing but its ports: TCP and IPv4, no settings.
+pub fn plain_front_end(owner: Owner, ports: Vec<FrontEndPort>) -> FrontEnd {
+    FrontEnd {
+        owner,
+        digest: Digest { version: 1, hash: 1 },
+        families: vec![IpFamily::V4],
+        ports,
+        source_ranges: Vec::new(),
+        address: None,
+        affinity: None,
+        traffic: Traffic::Cluster,
+        class: None,
+        settings: BTreeMap::new(),
+        service: None,
+    }
+}
+
+/// A port for TCP without a name.
+pub fn plain_port(port: u16, member_port: u16) -> FrontEndPort {
+    FrontEndPort {
+        name: String::new(),
+        protocol: Protocol::Tcp,
+        port,
+        member_port: Some(member_port),
+        app_protocol: None,
+    }
+}
+
 impl SimBalancer {
     /// A load balancer that a person has made: one listener for TCP, no owner, no members.
     pub fn foreign(id: impl Into<String>, address: IpAddr, port: u16) -> Self {
         let id = id.into();
-        let listener = FrontEndPort {
-            name: String::new(),
-            protocol: Protocol::Tcp,
-            port,
-            member_port: Some(port),
-            app_protocol: None,
-        };
+        let listener = plain_port(port, port);
         Self {
             name: id.clone(),
             id,

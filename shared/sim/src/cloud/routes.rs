@@ -11,12 +11,14 @@ use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 use ccm_cloud::{Cure, Owner, Route, RouteTarget, RouteTraits};
 use ipnet::IpNet;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use self::store::Store;
 
 /// What a route's target is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TargetKind {
     /// The address of the next hop.
     Address,

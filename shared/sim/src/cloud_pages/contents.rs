@@ -3,9 +3,10 @@
 use ccm_cloud::Member;
 use serde_json::{Map, Value, json};
 
+use super::routes;
 use crate::cloud::{
     LoadBalancerCalls, Operation, RouteCalls, SimCloud,
-    balancers::{BalancerSettings, SimBalancer, State, WriteKind},
+    balancers::{SimBalancer, State, WriteKind},
 };
 
 /// Everything that exists.
@@ -19,6 +20,7 @@ pub(super) fn contents(cloud: &SimCloud) -> Value {
         "instances": cloud.all().iter().map(|it| json!(it.describe())).collect::<Vec<_>>(),
         "loadBalancers": balancers.all().iter().map(balancer).collect::<Vec<_>>(),
         "floatingAddresses": floating.collect::<Map<_, _>>(),
+        "router": routes::contents(cloud.router()),
     })
 }
 
@@ -85,11 +87,13 @@ pub(super) fn counters(cloud: &SimCloud) -> Value {
             "members": written(WriteKind::Members),
             "delete": written(WriteKind::Delete),
         },
+        "routeWrites": routes::writes(cloud.router()),
     })
 }
 
-/// How the load balancers behave.
-pub(super) fn settings(settings: &BalancerSettings) -> Value {
+/// How the load balancers and the router behave.
+pub(super) fn settings(cloud: &SimCloud) -> Value {
+    let settings = cloud.balancers().settings();
     let text = ccm_base::duration::format;
     let times = settings.times;
     json!({
@@ -101,5 +105,6 @@ pub(super) fn settings(settings: &BalancerSettings) -> Value {
         "fences": settings.fences,
         "nested": settings.nested,
         "hostnames": settings.hostnames,
+        "routes": routes::settings(&cloud.router().settings()),
     })
 }

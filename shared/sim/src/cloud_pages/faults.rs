@@ -6,7 +6,7 @@ use ccm_cloud::{CloudError, Cure, ErrorKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Refusal, requests::duration};
+use super::{Refusal, fields::duration};
 use crate::{
     cloud::Operation,
     faults::{Effect, Fault, FaultId, FaultPlan, Trouble},
@@ -26,6 +26,8 @@ enum EffectName {
     Late,
     Break,
     Stick,
+    Malformed,
+    Overtake,
 }
 
 /// A fault to add.
@@ -34,6 +36,7 @@ enum EffectName {
 pub(super) struct FaultRequest {
     effect: EffectName,
     owners: Option<Vec<String>>,
+    routes: Option<Vec<String>>,
     #[serde(default, deserialize_with = "duration")]
     delay: Option<Duration>,
     #[serde(default, deserialize_with = "duration")]
@@ -55,15 +58,22 @@ impl FaultRequest {
     /// Refuses a field that would have no effect.
     fn check(&self) -> Result<(), Refusal> {
         use EffectName::{
-            Break, Delay, EmptyList, Error, Hang, Late, LoseAnswer, Stick, Throttle, WrongProject,
+            Break, Delay, EmptyList, Error, Late, LoseAnswer, Malformed, Overtake, Stick, Throttle,
+            WrongProject,
         };
         let effect = self.effect;
         let delays = matches!(effect, Delay | Late);
         let of_calls = matches!(effect, Delay | Throttle | EmptyList | WrongProject);
-        let of_balancers = matches!(effect, LoseAnswer | Late | Break | Stick);
-        let both = matches!(effect, Error | Hang);
+        let of_items = matches!(effect, LoseAnswer | Late | Break | Stick | Malformed | Overtake);
+        let names_items = self.owners.is_some() || self.routes.is_some();
+        if self.owners.is_some() && self.routes.is_some() {
+            let what = "owners and routes are faults of their own: add one for each";
+            return Err(Refusal::invalid(what));
+        }
         for (field, given, may, must) in [
-            ("owners", self.owners.is_some(), !of_calls, of_balancers && !both),
+            ("owners", self.owners.is_some(), !of_calls && effect != Overtake, false),
+            ("routes", self.routes.is_some(), !of_calls, effect == Overtake),
+            ("owners or routes", names_items, !of_calls, of_items),
             ("delay", self.delay.is_some(), delays, delays),
             ("retryAfter", self.retry_after.is_some(), effect == Throttle, false),
             ("kind", self.kind.is_some(), effect == Error, effect == Error),
@@ -91,9 +101,11 @@ impl FaultRequest {
             CloudError::new(kind, self.message.as_deref().unwrap_or("a simulated fault"))
         };
         let cure = if self.person { Cure::Person } else { Cure::Ensure };
-        let owners = self.owners.clone();
-        let single = |trouble| Effect::LoadBalancers(owners.clone().unwrap_or_default(), trouble);
-        match (self.effect, &self.owners) {
+        let single = |trouble| match (&self.owners, &self.routes) {
+            (_, Some(routes)) => Effect::Routes(routes.clone(), trouble),
+            (owners, None) => Effect::LoadBalancers(owners.clone().unwrap_or_default(), trouble),
+        };
+        match (self.effect, self.owners.as_ref().or(self.routes.as_ref())) {
             (EffectName::Delay, _) => Effect::Latency(delay),
             (EffectName::Throttle, _) => Effect::Throttle { retry_after: self.retry_after },
             (EffectName::Error, None) => Effect::Error(error()),
@@ -106,6 +118,8 @@ impl FaultRequest {
             (EffectName::Late, _) => single(Trouble::Late(delay)),
             (EffectName::Break, _) => single(Trouble::Break(cure)),
             (EffectName::Stick, _) => single(Trouble::Stick),
+            (EffectName::Malformed, _) => single(Trouble::Malformed),
+            (EffectName::Overtake, _) => single(Trouble::Overtake),
         }
     }
 

@@ -4,18 +4,15 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use ccm_cloud::{AddressKind, NodeAddress, PowerState};
 use ipnet::IpNet;
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Refusal, contents};
-use crate::cloud::{Balancers, SimCloud, SimInstance};
-
-/// A duration in Go's notation.
-pub(super) fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(from)?;
-    let wrong = |error| D::Error::custom(format!("{text:?} {error}"));
-    ccm_base::duration::parse(&text).map(Some).map_err(wrong)
-}
+use super::{
+    Refusal, contents,
+    fields::{duration, set},
+    routes::RouterRequest,
+};
+use crate::cloud::{SimCloud, SimInstance};
 
 /// An instance to add.
 #[derive(Deserialize)]
@@ -64,7 +61,7 @@ impl InstanceRequest {
     }
 }
 
-/// A change of the load balancers' behaviour.
+/// A change of the behaviour of load balancers and router.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct SettingsRequest {
@@ -81,18 +78,16 @@ pub(super) struct SettingsRequest {
     fences: Option<bool>,
     nested: Option<bool>,
     hostnames: Option<bool>,
+    routes: Option<RouterRequest>,
 }
 
 impl SettingsRequest {
     /// Changes what is set, and returns all settings.
-    #[expect(clippy::unnecessary_wraps, reason = "as the other requests")]
-    pub(super) fn apply(self, balancers: &Balancers) -> Result<Value, Refusal> {
-        fn set<T>(place: &mut T, value: Option<T>) {
-            if let Some(value) = value {
-                *place = value;
-            }
+    pub(super) fn apply(self, cloud: &SimCloud) -> Result<Value, Refusal> {
+        if let Some(routes) = self.routes {
+            routes.apply(cloud.router())?;
         }
-        balancers.configure(|settings| {
+        cloud.balancers().configure(|settings| {
             set(&mut settings.times.create, self.create);
             set(&mut settings.times.configure, self.configure);
             set(&mut settings.times.members, self.members);
@@ -102,6 +97,6 @@ impl SettingsRequest {
             set(&mut settings.nested, self.nested);
             set(&mut settings.hostnames, self.hostnames);
         });
-        Ok(contents::settings(&balancers.settings()))
+        Ok(contents::settings(cloud))
     }
 }

@@ -6,7 +6,7 @@ mod lists;
 mod members;
 mod ownership;
 mod progress;
-mod world;
+pub mod world;
 
 pub use batches::*;
 pub use failures::*;

@@ -6,6 +6,7 @@
 
 mod balancers;
 mod rig;
+mod routes;
 mod sameness;
 mod suite;
 
@@ -78,5 +79,32 @@ mod load_balancers {
         lost_answers_say_that_they_may_be_done,
         an_item_affects_no_others,
         errors_of_items_arrive_whole,
+    ];
+}
+
+mod route_tables {
+    on_every_way![crate::routes:
+        changes_may_be_repeated,
+        only_what_was_seen_is_changed,
+        a_destination_may_have_several_targets,
+        a_replacement_is_one_step_where_the_cloud_has_it,
+        a_destination_has_one_change_in_a_call,
+        owners_are_recorded_and_kept,
+        targets_are_of_the_clouds_kind,
+        a_former_leader_changes_no_route,
+        foreign_routes_are_shown,
+        tables_are_read_page_by_page,
+        a_table_that_has_changed_is_not_written,
+        a_full_table_takes_what_fits,
+        a_batch_is_one_call,
+        a_target_is_gone_with_a_proof,
+        an_empty_answer_proves_no_target_gone,
+        a_target_affects_no_others,
+        many_targets_are_asked_in_parts,
+        a_lost_answer_may_be_done,
+        a_route_affects_no_others,
+        errors_about_routes_arrive_whole,
+        defects_are_shown_and_repaired,
+        an_overtaken_change_is_busy,
     ];
 }

@@ -1,12 +1,15 @@
 //! Providers that start, stop and change.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Claim, CloudError, Detail, ErrorKind, Lookup, NodeIdentity};
+use ccm_cloud::{
+    Call, Claim, CloudError, ClusterId, Detail, ErrorKind, Lookup, NodeIdentity, Owner, Unwanted,
+};
 use ccm_sim::{
     cloud::{Operation, SimCloud, SimInstance},
     faults::{Effect, Fault},
 };
+use futures::StreamExt as _;
 use tokio::time::Instant;
 
 use crate::place::{Place, Served, Stub, call, instances, skip, until};
@@ -81,6 +84,18 @@ async fn a_crash_fails_calls_at_once_and_a_restart_heals() {
         ErrorKind::Unavailable
     );
     assert_eq!(cloud.claim(Some("sim://x")), Claim::Ours, "what was known stays known");
+    let owner = Owner {
+        cluster: ClusterId { name: "c".to_owned(), uid: "c-1".to_owned() },
+        uid: "u-1".to_owned(),
+        namespace: "default".to_owned(),
+        name: "web".to_owned(),
+    };
+    let (known, duplicate, settings, service) = (None, false, BTreeMap::new(), None);
+    let unwanted = [Unwanted { owner, known, duplicate, settings, service }];
+    let balancers = cloud.load_balancers().unwrap().unwrap();
+    let (_, answer) = balancers.delete(&unwanted, call()).next().await.unwrap();
+    let error = answer.unwrap_err();
+    assert!(!error.maybe_done, "a refused connection carries no call: {error}");
 
     sim.faults().remove(hang);
     let _served = Served::start(sim.clone(), &place.socket("s"), None).await;

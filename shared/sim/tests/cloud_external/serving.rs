@@ -6,7 +6,7 @@ use ccm_cloud::{Call, Detail, ErrorKind, NodeIdentity};
 use ccm_providers::external::{
     proto::{
         self, instances_client::InstancesClient, lookup_answer::Answer,
-        provider_client::ProviderClient,
+        provider_client::ProviderClient, routes_client::RoutesClient,
     },
     server::Listener,
 };
@@ -69,10 +69,10 @@ async fn limits_are_advertised_and_enforced() {
         .await
         .unwrap()
         .into_inner();
-    assert_eq!((description.max_batch(), description.protocol_revision()), (500, 3));
+    assert_eq!((description.max_batch(), description.protocol_revision()), (500, 4));
     assert_eq!(
         (description.provider().to_owned(), description.capabilities),
-        ("sim".to_owned(), ["instances", "load-balancers"].map(str::to_owned).to_vec())
+        ("sim".to_owned(), ["instances", "load-balancers", "routes"].map(str::to_owned).to_vec())
     );
 
     let mut client = InstancesClient::new(channel);
@@ -122,6 +122,16 @@ async fn missing_capabilities_are_unimplemented() {
     let status = client.lookup_instances(question()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented, "{status}");
     let status = client.stream_lookup_instances(question()).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented, "{status}");
+    let mut client = RoutesClient::new(raw(&served).await);
+    let status = client.list_routes(proto::ListRoutesRequest::default()).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+    assert!(status.message().contains("does not offer routes"), "{status}");
+    let changes = proto::ApplyRoutesRequest::default();
+    let status = client.apply_routes(changes).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented, "{status}");
+    let targets = proto::FindRouteTargetsRequest::default();
+    let status = client.find_route_targets(targets).await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented, "{status}");
 }
 

@@ -56,6 +56,7 @@ fn look_at(rig: &Rig, choice: &Choice) -> Result<()> {
     let names: Vec<_> = rendered.of("Deployment").map(objects::name_of).collect();
     let wanted: Vec<_> = choice.controllers.iter().map(String::as_str).collect();
     ensure!(sorted(names.clone()) == sorted(wanted), "Deployments {names:?}");
+    only_with_its_component(&rendered, choice.controllers.iter().any(|name| name == ROUTES))?;
     for deployment in rendered.of("Deployment") {
         let has = |pointer: &str| deployment.pointer(pointer).is_some();
         let spec = "/spec/template/spec";
@@ -75,6 +76,65 @@ fn look_at(rig: &Rig, choice: &Choice) -> Result<()> {
     Ok(())
 }
 
+/// The controller that is installed only through a component.
+const ROUTES: &str = "route-ccm";
+
+/// route-ccm is there with the flags that say for which networks, or nothing names it: no object,
+/// rule, subject, image or flag. Alert rules are about all programs.
+fn only_with_its_component(rendered: &Objects, is_wanted: bool) -> Result<()> {
+    if let Some(deployment) = rendered.named("Deployment", ROUTES) {
+        ensure!(is_wanted, "a Deployment of {ROUTES}");
+        let arguments = objects::arguments(objects::controller(deployment)?);
+        for flag in ["--configure-cloud-routes=", "--allocate-node-cidrs=", "--cluster-cidr="] {
+            let count = arguments.iter().filter(|word| word.starts_with(flag)).count();
+            ensure!(count == 1, "{ROUTES} has {flag} {count} times");
+        }
+        return Ok(());
+    }
+    ensure!(!is_wanted, "no Deployment of {ROUTES}");
+    for object in
+        rendered.0.iter().filter(|object| objects::at(object, "/kind") != "PrometheusRule")
+    {
+        let text = object.to_string();
+        for word in [ROUTES, "cloud-routes", "cluster-cidr", "node-cidrs"] {
+            ensure!(!text.contains(word), "{} has {word:?}", objects::identity(object));
+        }
+    }
+    Ok(())
+}
+
+/// The overlays have route-ccm through its component and in no other way: with the line that names it
+/// taken out, nothing is left of it.
+pub fn routes_come_with_their_component_alone(rig: &Rig, _: &str) -> Result<()> {
+    let mut with = Vec::new();
+    for overlay in &rig.tree.overlays {
+        let folder = rig.tree.path(&format!("overlays/{overlay}"));
+        let text = fs::read_to_string(folder.join("kustomization.yaml"))?;
+        let is_component = |line: &&str| line.ends_with("/components/routes");
+        let has_it = text.lines().any(|line| is_component(&line));
+        let rendered = rig.render(&format!("overlays/{overlay}"))?.1;
+        only_with_its_component(&rendered, has_it).with_context(|| overlay.clone())?;
+        if !has_it {
+            continue;
+        }
+        with.push(overlay.as_str());
+        // Beside another controller, because kustomize makes nothing of nothing.
+        let copy = rig.empty("without-routes")?;
+        let root = rig.tree.seen_from(&copy)?;
+        let left: Vec<_> = text.lines().filter(|line| !is_component(line)).collect();
+        let left = left.join("\n").replace("../../../", &format!("{root}/"));
+        fs::write(
+            copy.join("kustomization.yaml"),
+            format!("{left}\nresources:\n- {root}/node-ccm\n"),
+        )?;
+        let rest = Objects::parse(&rig.kubectl.render(&copy)?)?;
+        ensure!(rest.of("Deployment").count() == 1, "{overlay} has more than its component");
+        only_with_its_component(&rest, false).with_context(|| format!("rest of {overlay}"))?;
+    }
+    ensure!(with == ["external/route-ccm"], "overlays with the component: {with:?}");
+    Ok(())
+}
+
 fn sorted(mut names: Vec<&str>) -> Vec<&str> {
     names.sort_unstable();
     names
@@ -82,14 +142,14 @@ fn sorted(mut names: Vec<&str>) -> Vec<&str> {
 
 /// A folder of three files, made from node-ccm's by another name and port, gives all objects.
 pub fn a_third_controller_is_a_folder(rig: &Rig, _: &str) -> Result<()> {
-    let folder = rig.empty("route-ccm")?;
+    let folder = rig.empty("template-ccm")?;
     let root = rig.tree.seen_from(&folder)?;
     let particular = files(&rig.tree.path("node-ccm"))?;
     let names: Vec<_> = particular.keys().map(String::as_str).collect();
     ensure!(names == ["clusterrole.yaml", "config.yaml", "kustomization.yaml"], "{names:?}");
     for (name, text) in &particular {
         let text = text.replace("../common", &format!("{root}/common"));
-        let text = text.replace("node-", "route-").replace("10258", "10298");
+        let text = text.replace("node-", "template-").replace("10258", "10298");
         fs::write(folder.join(name), text)?;
     }
     let text = rig.kubectl.render(&folder)?;
@@ -98,11 +158,11 @@ pub fn a_third_controller_is_a_folder(rig: &Rig, _: &str) -> Result<()> {
     let (_, node) = rig.render("node-ccm")?;
     let kinds = |objects: &Objects| objects.0.iter().map(objects::identity).collect::<Vec<_>>();
     let expected: Vec<_> =
-        kinds(&node).iter().map(|name| name.replace("node-", "route-")).collect();
+        kinds(&node).iter().map(|name| name.replace("node-", "template-")).collect();
     ensure!(kinds(&third) == expected, "{:?}", kinds(&third));
     let lease = third.of("Role").flat_map(|role| objects::list(role, "/rules"));
     let lease: Vec<_> = lease.flat_map(|rule| objects::list(rule, "/resourceNames")).collect();
-    ensure!(lease == ["route-ccm"], "the Lease is {lease:?}");
+    ensure!(lease == ["template-ccm"], "the Lease is {lease:?}");
     rig.kubectl.apply_well(&text, &["--server-side", "--dry-run=server"])?;
     Ok(())
 }

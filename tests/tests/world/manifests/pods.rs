@@ -97,17 +97,19 @@ fn off_the_host(pod: &mut Value) {
     }
 }
 
-/// Two of each controller on one host, started as the manifests say: all four answer the
+/// Two of each controller on one host, started as the manifests say: all answer the
 /// probes, the standbys too, and drain within the pod's grace.
 pub fn probes_answer_on_leader_and_standby(rig: &Rig, _: &str) -> Result<()> {
-    let (_, objects) = rig.render("overlays/external")?;
     let here = rig.empty("probes")?;
     rig.runtime.block_on(async {
         let served = ServedCloud::start(&here).await?;
-        for deployment in objects.of("Deployment") {
-            both_are_ready(rig, deployment, &objects, served.config())
-                .await
-                .with_context(|| identity(deployment))?;
+        for overlay in ["overlays/external", "overlays/external/route-ccm"] {
+            let (_, objects) = rig.render(overlay)?;
+            for deployment in objects.of("Deployment") {
+                both_are_ready(rig, deployment, &objects, served.config())
+                    .await
+                    .with_context(|| identity(deployment))?;
+            }
         }
         anyhow::Ok(())
     })

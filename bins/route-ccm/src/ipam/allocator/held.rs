@@ -69,10 +69,20 @@ impl Allocator {
         }
     }
 
+    /// Whether a table of the routes was read.
+    pub const fn knows_routes(&self) -> bool {
+        self.routes.is_some()
+    }
+
     /// The pod CIDRs of nodes that are gone, to which there may be a route, with the node's name.
     pub fn waiting_for_routes(&self) -> impl Iterator<Item = (IpNet, &Arc<str>)> {
         let gone = self.gone.values();
         gone.flat_map(|gone| gone.waiting.iter().map(|network| (*network, &gone.record.name)))
+    }
+
+    /// How many nodes are gone and hold their blocks.
+    pub fn held_nodes(&self) -> usize {
+        self.gone.len()
     }
 
     /// What the next leader should know: the blocks of the nodes that were the last to go, at most
@@ -114,8 +124,13 @@ impl Allocator {
         }
     }
 
+    /// When the next blocks of nodes that are gone become free.
+    pub fn next_release(&self) -> Option<At> {
+        self.due.first().map(|(until, _)| *until)
+    }
+
     /// Frees what need not be held any longer.
-    pub(super) fn expire(&mut self, now: At) {
+    pub fn expire(&mut self, now: At) {
         while let Some((until, uid)) = self.due.first().cloned() {
             if until > now {
                 return;

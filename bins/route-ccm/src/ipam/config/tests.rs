@@ -6,6 +6,10 @@ fn flags(clusters: &str, services: &str) -> Flags {
     Flags { cluster_cidrs: list(clusters), service_ranges: list(services), ..Flags::default() }
 }
 
+fn texts(remarks: &[Remark]) -> Vec<String> {
+    remarks.iter().map(ToString::to_string).collect()
+}
+
 fn ranges(flags: &Flags) -> Vec<String> {
     let (config, _) = flags.check().unwrap();
     config.ranges.iter().map(|range| format!("{} /{}", range.network, range.mask)).collect()
@@ -41,7 +45,7 @@ fn each_mistake_is_one_line_that_says_what_would_be_right() {
     let (v4, v6) = (flags("10.0.0.0/8", ""), flags("fd00::/16", ""));
     let dual = flags("10.0.0.0/8,fd00::/16", "");
     for (flags, expect) in [
-        (flags("", ""), "--cluster-cidr is empty"),
+        (flags("", ""), "--cluster-cidr: it is empty"),
         (flags("10.0.0.0/33", ""), "--cluster-cidr: \"10.0.0.0/33\" is no network: expected"),
         (flags("10.0.0.0", ""), "such as 10.244.0.0/16"),
         (flags("10.0.0.0/8,fd00::/129", ""), "\"fd00::/129\" is no network"),
@@ -61,31 +65,31 @@ fn each_mistake_is_one_line_that_says_what_would_be_right() {
         ),
         (
             Flags { mask: 33, ..v4.clone() },
-            "--node-cidr-mask-size=33 is too long for IPv4: use 32 or less",
+            "--node-cidr-mask-size: 33 is too long for IPv4: use 32 or less",
         ),
         (
             Flags { mask_v6: 256, ..v6.clone() },
-            "--node-cidr-mask-size-ipv6=256 is too long for IPv6: use 128 or less",
+            "--node-cidr-mask-size-ipv6: 256 is too long for IPv6: use 128 or less",
         ),
-        (Flags { mask: 24, ..dual }, "--node-cidr-mask-size is for clusters of one family"),
+        (Flags { mask: 24, ..dual }, "--node-cidr-mask-size: it is for clusters of one family"),
         (
             Flags { mask: 24, mask_v4: 24, ..v4.clone() },
-            "--node-cidr-mask-size and --node-cidr-mask-size-ipv4 are both set",
+            "--node-cidr-mask-size: --node-cidr-mask-size-ipv4 is set as well",
         ),
         (
             Flags { mask: 24, mask_v6: 64, ..v4.clone() },
-            "--node-cidr-mask-size and --node-cidr-mask-size-ipv6 are both set",
+            "--node-cidr-mask-size: --node-cidr-mask-size-ipv6 is set as well",
         ),
         (
             Flags { mask_v6: 64, ..v4 },
-            "--node-cidr-mask-size-ipv6 is set, but --cluster-cidr has no IPv6 network",
+            "--node-cidr-mask-size-ipv6: --cluster-cidr has no IPv6 network",
         ),
         (
             Flags { mask_v4: 24, ..v6 },
-            "--node-cidr-mask-size-ipv4 is set, but --cluster-cidr has no IPv4 network",
+            "--node-cidr-mask-size-ipv4: --cluster-cidr has no IPv4 network",
         ),
     ] {
-        let errors = flags.check().unwrap_err();
+        let errors = texts(&flags.check().unwrap_err());
         assert!(errors.len() == 1 && errors[0].contains(expect), "{errors:?}, not {expect:?}");
         assert!(errors[0].starts_with("--"), "{errors:?} begins with no flag");
     }
@@ -102,10 +106,11 @@ fn all_mistakes_are_named_at_once() {
 #[test]
 fn what_is_tolerated_is_said() {
     let (config, warnings) = flags("10.244.7.1/16", "10.244.0.0/20").check().unwrap();
+    let warnings = texts(&warnings);
     assert_eq!(config.ranges[0].network.to_string(), "10.244.0.0/16");
     assert!(warnings[0].contains("10.244.7.1/16 has host bits and is taken as 10.244.0.0/16"));
     assert!(warnings[1].contains("10.244.0.0/20 is within --cluster-cidr 10.244.0.0/16"));
-    assert_eq!(flags("10.0.0.0/16", "10.96.0.0/16").check().unwrap().1, Vec::<String>::new());
+    assert_eq!(flags("10.0.0.0/16", "10.96.0.0/16").check().unwrap().1, []);
 }
 
 /// The cloud's allocator needs no range, and blocks of any size may come from the cloud.
@@ -115,7 +120,8 @@ fn the_clouds_allocator_needs_no_range() {
     assert_eq!(cloud(flags("", "")).check().unwrap().0.ranges, []);
     assert_eq!(ranges(&cloud(flags("10.0.0.0/28", ""))), ["10.0.0.0/28 /28"]);
     let (_, warnings) = cloud(Flags { mask_v4: 24, ..flags("", "") }).check().unwrap();
-    assert!(warnings[0].contains("--node-cidr-mask-size-ipv4 has no effect"), "{warnings:?}");
+    let warnings = texts(&warnings);
+    assert!(warnings[0].contains("--node-cidr-mask-size-ipv4: no effect"), "{warnings:?}");
     assert_eq!(cloud(flags("nonsense", "")).check().unwrap_err().len(), 1);
 }
 

@@ -297,3 +297,40 @@ fn two_families_where_the_cloud_has_one() {
     let one = ServiceDetails { ip_families: vec!["IPv6".into()], ..both("PreferDualStack") };
     assert_ne!(digest(one), digest(both("PreferDualStack")), "a second family is configured");
 }
+
+#[test]
+fn problems_without_number_and_texts_without_end_give_one_short_line() {
+    let ports = (1..=10_000)
+        .map(|number| port("QUIC", number))
+        .map(|port| ServicePort { node_port: None, ..port });
+    let many = read(ServiceDetails { ports: ports.collect(), ..details() });
+    assert_eq!((many.problems.len(), many.front_end), (10_000, None));
+    let words = in_words(&many.problems.iter().collect::<Vec<_>>());
+    assert!(words.starts_with("spec.ports[0].protocol: ") && words.len() < 1024, "{words}");
+    assert!(words.ends_with("; and 9995 more"), "{words}");
+    let long = "x\n".repeat(100_000);
+    for details in [
+        ServiceDetails { load_balancer_ip: Some(long.as_str().into()), ..details() },
+        ServiceDetails { source_ranges: vec![long.as_str().into()], ..details() },
+        ServiceDetails { ip_families: vec![long.as_str().into()], ..details() },
+        ServiceDetails { ports: vec![port(&long, 80)], ..details() },
+        ServiceDetails { annotations: [(ADOPT.into(), long.as_str().into())].into(), ..details() },
+    ] {
+        let wrong = read(details);
+        assert_eq!((wrong.problems.len(), wrong.front_end), (1, None));
+        let words = in_words(&wrong.problems.iter().collect::<Vec<_>>());
+        assert!(words.len() < 1024 && !words.contains('\n'), "{words}");
+    }
+}
+
+#[test]
+fn what_is_to_be_adopted_needs_an_id() {
+    let adopts = |id: &str| {
+        read(ServiceDetails { annotations: [(ADOPT.into(), id.into())].into(), ..details() })
+    };
+    assert_eq!(problems(&adopts("lb-1")), (vec![], vec![]));
+    for id in ["", " ", "lb-1 ", "a\nb", "a\u{0}b"] {
+        let field = "annotation quartet.dev/adopt-load-balancer";
+        assert_eq!(problems(&adopts(id)), (vec![field], vec![]), "{id:?}");
+    }
+}

@@ -46,7 +46,7 @@ fn and(mut set: NodeSet, numbers: impl IntoIterator<Item = usize>, why: Excluded
 /// A load balancer with the members 0 to `count - 1`.
 fn with(count: usize) -> Membership {
     let mut membership = Membership::default();
-    membership.shown(&(0..count).map(member).collect::<Vec<_>>(), &NodeSet::default());
+    membership.shown(&(0..count).map(member).collect(), &NodeSet::default());
     membership
 }
 
@@ -196,7 +196,7 @@ fn handed_over(membership: &Membership, now: At) -> Membership {
     membership.add_departures(now - WINDOW, &mut left);
     let stored = serde_json::to_string(&left).unwrap();
     let mut next = Membership::resume(now, &serde_json::from_str(&stored).unwrap());
-    next.shown(membership.known.as_deref().unwrap(), &NodeSet::default());
+    next.shown(membership.known.as_ref().unwrap(), &NodeSet::default());
     next
 }
 

@@ -70,14 +70,14 @@ pub(super) fn protocol_from_wire(number: i32) -> Option<Protocol> {
     }
 }
 
-fn family_to_wire(family: IpFamily) -> i32 {
+pub(super) fn family_to_wire(family: IpFamily) -> i32 {
     match family {
         IpFamily::V4 => proto::IpFamily::V4.into(),
         IpFamily::V6 => proto::IpFamily::V6.into(),
     }
 }
 
-fn family_from_wire(number: i32) -> Result<IpFamily, CloudError> {
+pub(super) fn family_from_wire(number: i32) -> Result<IpFamily, CloudError> {
     match proto::IpFamily::try_from(number) {
         Ok(proto::IpFamily::V4) => Ok(IpFamily::V4),
         Ok(proto::IpFamily::V6) => Ok(IpFamily::V6),
@@ -87,7 +87,7 @@ fn family_from_wire(number: i32) -> Result<IpFamily, CloudError> {
     }
 }
 
-fn parsed<T: FromStr>(what: &str, text: &str) -> Result<T, CloudError> {
+pub(super) fn parsed<T: FromStr>(what: &str, text: &str) -> Result<T, CloudError> {
     text.parse().map_err(|_| malformed(format!("{what} {text:?} cannot be read")))
 }
 

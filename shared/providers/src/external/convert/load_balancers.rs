@@ -3,12 +3,12 @@
 //! A controller reads what a provider of any quality wrote: a wrong value is an error of that
 //! load balancer alone.
 
-use std::{collections::BTreeMap, fmt::Display, time::Duration};
+use std::{collections::BTreeMap, fmt::Display, sync::Arc, time::Duration};
 
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
     CloudError, Cure, Depth, FailedPort, Ingress, IngressAddress, IpMode, LoadBalancer,
-    LoadBalancerTraits, Note, Phase, Protocol, Scope, Title, Waiting,
+    LoadBalancerTraits, Member, Note, Phase, Protocol, Scope, Title, Waiting, are_shown_as,
 };
 
 use super::{
@@ -159,13 +159,13 @@ pub(in crate::external) fn members_set_from_wire(wire: proto::MembersSet) -> Opt
     version(wire.version)
 }
 
-/// The version of a load balancer. An empty one is none.
-fn version(wire: Option<String>) -> Option<String> {
+/// A version. An empty one is none.
+pub(super) fn version(wire: Option<String>) -> Option<String> {
     wire.filter(|version| !version.is_empty())
 }
 
 /// One line of the provider's, if it is not empty.
-fn line(text: Option<String>) -> Option<String> {
+pub(super) fn line(text: Option<String>) -> Option<String> {
     text.map(|text| one_line(&text, LONGEST_LINE)).filter(|text| !text.is_empty())
 }
 
@@ -316,6 +316,42 @@ fn note_from_wire(wire: proto::Note) -> Option<Note> {
     })
 }
 
+/// A load balancer that is as it was wanted. If it has exactly the members `present`, they are not
+/// sent once more.
+pub(in crate::external) fn ensured_to_wire(
+    mut balancer: LoadBalancer,
+    present: &[Member],
+) -> proto::LoadBalancer {
+    let as_wanted = has_exactly(&balancer, present);
+    if as_wanted {
+        balancer.members = None;
+    }
+    let members_as_wanted = as_wanted.then_some(true);
+    proto::LoadBalancer { members_as_wanted, ..(&balancer).into() }
+}
+
+/// A load balancer that is as it was wanted. If it has exactly the members `present`, it shares
+/// that list: a thousand load balancers may have the same thousands of members.
+pub(in crate::external) fn ensured_from_wire(
+    wire: proto::LoadBalancer,
+    present: &Arc<[Member]>,
+) -> Result<LoadBalancer, CloudError> {
+    let as_wanted = wire.members_as_wanted == Some(true);
+    let mut balancer = LoadBalancer::try_from(wire)?;
+    if as_wanted || has_exactly(&balancer, present) {
+        balancer.members = Some(Arc::clone(present));
+    }
+    Ok(balancer)
+}
+
+fn has_exactly(balancer: &LoadBalancer, present: &[Member]) -> bool {
+    balancer.members.as_ref().is_some_and(|members| {
+        let mut shown: Vec<&Member> = members.iter().collect();
+        shown.sort_unstable_by(|one, other| one.node.cmp(&other.node));
+        are_shown_as(present, shown)
+    })
+}
+
 impl TryFrom<proto::LoadBalancer> for LoadBalancer {
     type Error = CloudError;
 
@@ -348,7 +384,7 @@ impl TryFrom<proto::LoadBalancer> for LoadBalancer {
             return Err(about(&"it is said to be ours, but has no owner"));
         }
         let members = wire.members.map(|list| {
-            list.members.into_iter().map(member_from_wire).collect::<Result<Vec<_>, _>>()
+            list.members.into_iter().map(member_from_wire).collect::<Result<Arc<[_]>, _>>()
         });
         let set = wire.annotations.into_iter().map(|(key, value)| (key, Some(value)));
         let mut annotations: BTreeMap<String, Option<String>> = set.collect();

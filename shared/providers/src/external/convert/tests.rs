@@ -1,4 +1,11 @@
-use super::*;
+use std::sync::Arc;
+
+use ccm_cloud::{LoadBalancer, Member};
+
+use super::{
+    load_balancers::{ensured_from_wire, ensured_to_wire},
+    *,
+};
 
 fn instance() -> Instance {
     let id = |text| ProviderId::parse(text).unwrap();
@@ -163,4 +170,62 @@ fn what_a_node_says_of_itself_crosses_over() {
         assert_eq!(wants_from_wire(&wants_to_wire(wants)), wants);
     }
     assert_eq!(wants_from_wire(&[0, 99, -1]), Wants::default());
+}
+
+#[test]
+fn what_a_cloud_says_of_its_routes_crosses_over() {
+    use ccm_cloud::{IpFamily, RouteTraits};
+    for bits in 0..64_u8 {
+        let sent = RouteTraits {
+            families: vec![if bits & 1 > 0 { IpFamily::V4 } else { IpFamily::V6 }],
+            several_targets: bits & 1 > 0,
+            replaces: bits & 2 > 0,
+            records_owner: bits & 4 > 0,
+            compares_version: bits & 8 > 0,
+            target_ids: bits & 16 > 0,
+            target_addresses: bits & 32 > 0,
+            max_batch: 1 + usize::from(bits),
+        };
+        let wire = routes::traits_to_wire(&sent);
+        assert_eq!(routes::traits_from_wire(Some(wire)), sent);
+    }
+}
+
+#[test]
+fn a_load_balancer_with_the_wanted_members_shares_their_list() {
+    let member = |name: &str, ip: &str| Member {
+        node: name.to_owned(),
+        provider_id: Some(ProviderId::parse(&format!("sim://{name}")).unwrap()),
+        addresses: vec![NodeAddress::new(AddressKind::InternalIp, ip)],
+        labels: Arc::default(),
+    };
+    let present: Arc<[Member]> = [member("a", "10.0.0.1"), member("b", "10.0.0.2")].into();
+    let with = |members: Vec<Member>| {
+        let members = Some(members.into());
+        LoadBalancer { members, ..LoadBalancer::new("lb-1", "", None) }
+    };
+    let [a, b] = [member("a", "10.0.0.1"), member("b", "10.0.0.2")];
+    let unknown_id = Member { provider_id: None, ..b.clone() };
+    for (members, is_shared) in [
+        (vec![a.clone(), b.clone()], true),
+        (vec![b.clone(), a.clone()], true),
+        (vec![a.clone(), unknown_id], true),
+        (vec![a.clone()], false),
+        (vec![a.clone(), member("b", "10.0.0.9")], false),
+        (vec![a.clone(), b.clone(), member("c", "10.0.0.3")], false),
+        (vec![a, Member { node: String::new(), ..b }], false),
+    ] {
+        let sent = with(members);
+        let short = ensured_to_wire(sent.clone(), &present);
+        assert_eq!(short.members.is_none(), is_shared, "{sent:?}");
+        // A provider may send them nevertheless.
+        for wire in [short, proto::LoadBalancer::from(&sent)] {
+            let got = ensured_from_wire(wire, &present).unwrap().members.unwrap();
+            assert_eq!(Arc::ptr_eq(&got, &present), is_shared, "{sent:?}");
+            assert!(is_shared || got == sent.members.clone().unwrap(), "{got:?}");
+        }
+    }
+    let silent = LoadBalancer { members: None, ..with(Vec::new()) };
+    let got = ensured_from_wire(ensured_to_wire(silent, &present), &present).unwrap();
+    assert_eq!(got.members, None, "a provider that has not looked says nothing");
 }

@@ -1,28 +1,27 @@
 //! The gRPC service of load balancers, implemented with a [`Cloud`].
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use ccm_cloud::{
-    AbsenceProof, Answers, Call, Capability, Cloud, CloudError, ErrorKind, LoadBalancer,
-    LoadBalancerList, LoadBalancers, MemberChange, Progress, Unwanted, Wanted,
+    AbsenceProof, Capability, Cloud, CloudError, ErrorKind, LoadBalancer, LoadBalancerList,
+    LoadBalancers, MemberChange, Progress, Unwanted, Wanted,
 };
-use futures::{StreamExt as _, stream::BoxStream};
-use tokio::time::timeout_at;
+use futures::StreamExt as _;
 use tonic::{Request, Response, Status, async_trait};
 
 use super::{
-    service::{terms, too_late, within},
+    items::{Items, invalid, pass_on, place, read},
+    service::{terms, within},
     snapshots::Snapshots,
 };
 use crate::external::{
-    MAX_BATCH,
     answers::flowing,
     convert::{
         absence_to_wire,
         front_end::{
             MemberLists, change_from_wire, cluster_from_wire, unwanted_from_wire, wanted_from_wire,
         },
-        load_balancers::{depth_from_wire, scope_from_wire, waiting_to_wire},
+        load_balancers::{depth_from_wire, ensured_to_wire, scope_from_wire, waiting_to_wire},
     },
     proto::{
         self, delete_load_balancers_item::Answer as Deleted,
@@ -32,12 +31,13 @@ use crate::external::{
     status::to_status,
 };
 
+/// What the items are, for messages.
+const BALANCERS: &str = "load balancers";
+
 pub(super) struct LoadBalancersService {
     cloud: Arc<dyn Cloud>,
     snapshots: Snapshots<LoadBalancerList>,
 }
-
-type Items<I> = BoxStream<'static, Result<I, Status>>;
 
 impl LoadBalancersService {
     pub(super) fn new(cloud: Arc<dyn Cloud>) -> Self {
@@ -55,52 +55,8 @@ impl LoadBalancersService {
     }
 }
 
-/// The items of a request, read all or none.
-fn read<W, T>(wire: Vec<W>, item: impl Fn(W) -> Result<T, CloudError>) -> Result<Vec<T>, Status> {
-    if wire.len() > MAX_BATCH {
-        let what =
-            format!("{} load balancers in one call; at most {MAX_BATCH} are taken", wire.len());
-        return Err(to_status(&CloudError::new(ErrorKind::Invalid, what)));
-    }
-    wire.into_iter().map(item).collect::<Result<_, _>>().map_err(invalid)
-}
-
 fn member_lists(wire: Vec<proto::MemberList>) -> Result<MemberLists, Status> {
     MemberLists::from_wire(wire).map_err(invalid)
-}
-
-/// What cannot be read is the caller's mistake.
-fn invalid(error: CloudError) -> Status {
-    to_status(&CloudError { kind: ErrorKind::Invalid, ..error })
-}
-
-/// Sends each answer when the cloud returns it, and an error for each late one. `writes`: what
-/// has no answer may be done.
-async fn pass_on<T>(
-    count: usize,
-    mut answers: Answers<'_, T>,
-    call: Call,
-    writes: bool,
-    send: impl Fn(usize, Result<T, CloudError>),
-) {
-    let mut left: BTreeSet<usize> = (0..count).collect();
-    let each = async {
-        while let Some((place, answer)) = answers.next().await {
-            if left.remove(&place) {
-                send(place, answer);
-            }
-        }
-        CloudError::new(ErrorKind::Malformed, "the cloud gave no answer about this load balancer")
-    };
-    let missing = timeout_at(call.end, each).await.unwrap_or_else(|_| too_late(call));
-    let missing = if writes { missing.that_may_be_done() } else { missing };
-    for place in left {
-        send(place, Err(missing.clone()));
-    }
-}
-
-fn place(place: usize) -> Option<u32> {
-    u32::try_from(place).ok()
 }
 
 fn elsewhere(reason: String) -> proto::Elsewhere {
@@ -108,25 +64,27 @@ fn elsewhere(reason: String) -> proto::Elsewhere {
 }
 
 fn ensured(
-    owner: &str,
+    asked: &Wanted,
     at: usize,
     answer: Result<Progress<LoadBalancer>, CloudError>,
 ) -> proto::EnsureLoadBalancersItem {
     let answer = match answer {
-        Ok(Progress::Done(balancer)) => Ensured::Done((&balancer).into()),
+        Ok(Progress::Done(balancer)) => {
+            Ensured::Done(ensured_to_wire(balancer, &asked.members.present))
+        }
         Ok(Progress::InProgress(waiting)) => Ensured::InProgress(waiting_to_wire(&waiting)),
         Ok(Progress::Elsewhere(reason)) => Ensured::Elsewhere(elsewhere(reason)),
         Err(error) => Ensured::Error((&error).into()),
     };
     proto::EnsureLoadBalancersItem {
         place: place(at),
-        owner_uid: Some(owner.to_owned()),
+        owner_uid: Some(asked.front_end.owner.uid.clone()),
         answer: Some(answer),
     }
 }
 
 fn previewed(
-    owner: &str,
+    asked: &Wanted,
     at: usize,
     answer: Result<Vec<String>, CloudError>,
 ) -> proto::PreviewLoadBalancersItem {
@@ -136,13 +94,13 @@ fn previewed(
     };
     proto::PreviewLoadBalancersItem {
         place: place(at),
-        owner_uid: Some(owner.to_owned()),
+        owner_uid: Some(asked.front_end.owner.uid.clone()),
         answer: Some(answer),
     }
 }
 
 fn changed(
-    owner: &str,
+    asked: &MemberChange,
     at: usize,
     answer: Result<Progress<Option<String>>, CloudError>,
 ) -> proto::SetMembersItem {
@@ -154,13 +112,13 @@ fn changed(
     };
     proto::SetMembersItem {
         place: place(at),
-        owner_uid: Some(owner.to_owned()),
+        owner_uid: Some(asked.owner.uid.clone()),
         answer: Some(answer),
     }
 }
 
 fn deleted(
-    owner: &str,
+    asked: &Unwanted,
     at: usize,
     answer: Result<Progress<AbsenceProof>, CloudError>,
 ) -> proto::DeleteLoadBalancersItem {
@@ -172,22 +130,30 @@ fn deleted(
     };
     proto::DeleteLoadBalancersItem {
         place: place(at),
-        owner_uid: Some(owner.to_owned()),
+        owner_uid: Some(asked.owner.uid.clone()),
         answer: Some(answer),
     }
 }
 
 /// The stream of the answers to these items. A macro, because the answers borrow the items.
 macro_rules! answers {
-    ($self:ident, $items:ident, $call:ident, $writes:literal, $method:ident, $owner:expr, $item:ident) => {{
+    ($self:ident, $items:ident, $call:ident, $writes:literal, $method:ident, $item:ident) => {{
         let offered = $self.offered()?;
         let stream = flowing(move |sender| async move {
             let send = |at: usize, answer| {
-                let owner = $items.get(at).map($owner).unwrap_or_default();
+                let Some(asked) = $items.get(at) else { return };
                 // The client has disconnected and needs no answer.
-                sender.unbounded_send(Ok($item(owner, at, answer))).ok();
+                sender.unbounded_send(Ok($item(asked, at, answer))).ok();
             };
-            pass_on($items.len(), offered.$method(&$items, $call), $call, $writes, send).await;
+            pass_on(
+                "load balancer",
+                $items.len(),
+                offered.$method(&$items, $call),
+                $call,
+                $writes,
+                send,
+            )
+            .await;
         });
         Ok(Response::new(stream.boxed()))
     }};
@@ -234,8 +200,8 @@ impl load_balancers_server::LoadBalancers for LoadBalancersService {
         let call = terms(request.metadata(), request.get_ref().priority());
         let request = request.into_inner();
         let lists = member_lists(request.member_lists)?;
-        let wanted = read(request.wanted, |wanted| wanted_from_wire(wanted, &lists))?;
-        answers!(self, wanted, call, true, ensure, owner_of_wanted, ensured)
+        let wanted = read(BALANCERS, request.wanted, |wanted| wanted_from_wire(wanted, &lists))?;
+        answers!(self, wanted, call, true, ensure, ensured)
     }
 
     async fn preview_load_balancers(
@@ -245,8 +211,8 @@ impl load_balancers_server::LoadBalancers for LoadBalancersService {
         let call = terms(request.metadata(), request.get_ref().priority());
         let request = request.into_inner();
         let lists = member_lists(request.member_lists)?;
-        let wanted = read(request.wanted, |wanted| wanted_from_wire(wanted, &lists))?;
-        answers!(self, wanted, call, false, preview, owner_of_wanted, previewed)
+        let wanted = read(BALANCERS, request.wanted, |wanted| wanted_from_wire(wanted, &lists))?;
+        answers!(self, wanted, call, false, preview, previewed)
     }
 
     async fn set_members(
@@ -256,8 +222,8 @@ impl load_balancers_server::LoadBalancers for LoadBalancersService {
         let call = terms(request.metadata(), request.get_ref().priority());
         let request = request.into_inner();
         let lists = member_lists(request.member_lists)?;
-        let changes = read(request.changes, |change| change_from_wire(change, &lists))?;
-        answers!(self, changes, call, true, set_members, owner_of_change, changed)
+        let changes = read(BALANCERS, request.changes, |change| change_from_wire(change, &lists))?;
+        answers!(self, changes, call, true, set_members, changed)
     }
 
     async fn delete_load_balancers(
@@ -265,19 +231,7 @@ impl load_balancers_server::LoadBalancers for LoadBalancersService {
         request: Request<proto::DeleteLoadBalancersRequest>,
     ) -> Result<Response<Self::DeleteLoadBalancersStream>, Status> {
         let call = terms(request.metadata(), request.get_ref().priority());
-        let unwanted = read(request.into_inner().unwanted, unwanted_from_wire)?;
-        answers!(self, unwanted, call, true, delete, owner_of_unwanted, deleted)
+        let unwanted = read(BALANCERS, request.into_inner().unwanted, unwanted_from_wire)?;
+        answers!(self, unwanted, call, true, delete, deleted)
     }
-}
-
-fn owner_of_wanted(wanted: &Wanted) -> &str {
-    &wanted.front_end.owner.uid
-}
-
-fn owner_of_change(change: &MemberChange) -> &str {
-    &change.owner.uid
-}
-
-fn owner_of_unwanted(unwanted: &Unwanted) -> &str {
-    &unwanted.owner.uid
 }

@@ -16,8 +16,7 @@ use crate::external::{
     MAX_BATCH, PROTOCOL_REVISION,
     answers::flowing,
     convert::{
-        answer_to_wire, detail_from_wire, load_balancers::traits_to_wire, priority_from_wire,
-        wants_to_wire,
+        answer_to_wire, detail_from_wire, load_balancers, priority_from_wire, routes, wants_to_wire,
     },
     proto::{self, instances_server, provider_server},
     rpc::TERM,
@@ -49,9 +48,11 @@ impl provider_server::Provider for ProviderService {
         let (mut capabilities, mut unknown) = (Vec::new(), Vec::new());
         let instances = self.cloud.instances();
         let balancers = self.cloud.load_balancers();
+        let tables = self.cloud.routes();
         for (capability, offered) in [
             (Capability::Instances, instances.as_ref().map(Option::is_some)),
             (Capability::LoadBalancers, balancers.as_ref().map(Option::is_some)),
+            (Capability::Routes, tables.as_ref().map(Option::is_some)),
         ] {
             let name = capability.as_str().to_owned();
             match offered {
@@ -67,7 +68,8 @@ impl provider_server::Provider for ProviderService {
         }
         let traits = instances.ok().flatten().map(|instances| instances.traits());
         let traits = traits.unwrap_or_default();
-        let balancers = balancers.ok().flatten();
+        let balancers = balancers.ok().flatten().map(|offered| offered.traits());
+        let tables = tables.ok().flatten().map(|offered| offered.traits());
         let InstanceTraits { lists, labels_only_add, wants } = traits;
         Ok(Response::new(proto::DescribeResponse {
             provider: Some(self.cloud.name().to_owned()),
@@ -78,8 +80,9 @@ impl provider_server::Provider for ProviderService {
             lists: Some(lists),
             labels_only_add: Some(labels_only_add),
             wants: wants_to_wire(wants),
-            load_balancers: balancers.map(|offered| traits_to_wire(&offered.traits())),
+            load_balancers: balancers.as_ref().map(load_balancers::traits_to_wire),
             unknown,
+            routes: tables.as_ref().map(routes::traits_to_wire),
         }))
     }
 

@@ -85,7 +85,7 @@ impl Store {
             digest: self.digest(balancer, floating, deep),
             phase,
             version: Some(balancer.shown_version()),
-            members: deep.then(|| balancer.members.clone()),
+            members: deep.then(|| balancer.members.as_slice().into()),
             ingress: self.ingress(balancer, floating),
             annotations: BTreeMap::from(annotations),
             notes: note.into_iter().collect(),

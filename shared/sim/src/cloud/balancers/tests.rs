@@ -1,8 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{
-    Call, ClusterId, Cure, Depth, Digest, FrontEnd, FrontEndPort, IpFamily, LoadBalancers, Members,
-    Owner, Phase, Progress, Protocol, Scope, Traffic, Unwanted, Wanted,
+    Call, ClusterId, Cure, Depth, IpFamily, LoadBalancers, Members, Owner, Phase, Progress, Scope,
+    Unwanted, Wanted,
 };
 use futures::StreamExt as _;
 
@@ -17,30 +17,13 @@ fn call() -> Call {
 }
 
 fn wanted(name: &str) -> Wanted {
-    let front_end = FrontEnd {
-        owner: Owner {
-            cluster: ClusterId { name: "c".to_owned(), uid: "c".to_owned() },
-            uid: name.to_owned(),
-            namespace: "default".to_owned(),
-            name: name.to_owned(),
-        },
-        digest: Digest { version: 1, hash: 1 },
-        families: vec![IpFamily::V4],
-        ports: vec![FrontEndPort {
-            name: String::new(),
-            protocol: Protocol::Tcp,
-            port: 80,
-            member_port: Some(30080),
-            app_protocol: None,
-        }],
-        source_ranges: Vec::new(),
-        address: None,
-        affinity: None,
-        traffic: Traffic::Cluster,
-        class: None,
-        settings: BTreeMap::new(),
-        service: None,
+    let owner = Owner {
+        cluster: ClusterId { name: "c".to_owned(), uid: "c".to_owned() },
+        uid: name.to_owned(),
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
     };
+    let front_end = plain_front_end(owner, vec![plain_port(80, 30080)]);
     let front_end = Arc::new(front_end);
     Wanted { front_end, members: Members::default(), known: None, adopt: None }
 }

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, net::IpAddr};
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, AddressKind, Answers, AppliedChange, Call, CloudError, ClusterId, ErrorKind,
-    IpFamily, Owner, ProofMethod, ProviderId, RouteChange, RouteTable, RouteTarget, RouteTraits,
-    Routes, TargetState, WantedRoute, repeated_destinations,
+    IpFamily, Owner, ProofMethod, ProviderId, Route, RouteChange, RouteTable, RouteTarget,
+    RouteTraits, Routes, TargetState, WantedRoute, repeated_destinations,
 };
 use futures::StreamExt as _;
 use ipnet::IpNet;
@@ -122,10 +122,21 @@ impl SimCloud {
         let settings = self.router().settings();
         let targets: Vec<_> =
             changes.iter().map(|change| self.target_of(change, &settings)).collect();
+        let troubles = changes.iter().enumerate().map(|(at, change)| {
+            let taken = !refused.contains_key(&at);
+            taken.then(|| self.faults().trouble(operation, &names(change))).flatten()
+        });
+        let troubles: Vec<_> = troubles.collect();
         self.router().settled(|store| {
+            for (change, trouble) in changes.iter().zip(&troubles) {
+                if *trouble == Some(Trouble::Overtake) {
+                    store.overtake(change.destination());
+                }
+            }
             compare(store, base)?;
             let before = store.writes.len();
-            for (at, (change, target)) in changes.iter().zip(targets).enumerate() {
+            let each = changes.iter().zip(targets).zip(troubles).enumerate();
+            for (at, ((change, target), trouble)) in each {
                 if let Some(error) = refused.remove(&at) {
                     batch.answers.push((at, Err(error)));
                     continue;
@@ -134,25 +145,16 @@ impl SimCloud {
                     now: Instant::now(),
                     cluster: cluster.clone(),
                     term: batch.permit.term.or(call.term),
-                    trouble: self.faults().trouble(operation, &names(change)),
+                    trouble,
                     target,
                 };
-                let answer = match &context.trouble {
-                    Some(Trouble::Hang) => {
-                        batch.unanswered.push(at);
-                        continue;
+                match make(store, change, &context) {
+                    Some(answer) => {
+                        let applied = answer.map(|route| AppliedChange { route, version: None });
+                        batch.answers.push((at, applied));
                     }
-                    Some(Trouble::Fail(error)) => Err(error.clone()),
-                    Some(Trouble::Late(after)) => {
-                        change_later(store, context.now + *after, change, &context);
-                        Err(cut(operation))
-                    }
-                    _ => store.change(change, &context),
-                };
-                let is_lost = context.trouble == Some(Trouble::LoseAnswer) && answer.is_ok();
-                let answer = if is_lost { Err(cut(operation)) } else { answer };
-                let applied = answer.map(|route| AppliedChange { route, version: None });
-                batch.answers.push((at, applied));
+                    None => batch.unanswered.push(at),
+                }
             }
             store.version += u64::from(store.writes.len() > before);
             for applied in batch.answers.iter_mut().filter_map(|(_, answer)| answer.as_mut().ok()) {
@@ -282,6 +284,25 @@ fn compare(store: &Store, base: Option<&str>) -> Result<(), CloudError> {
         }
         None => Ok(()),
     }
+}
+
+/// Makes a change. The answer is the route after it; `None` if there is never one.
+fn make(
+    store: &mut Store,
+    change: &RouteChange,
+    context: &Context,
+) -> Option<Result<Option<Route>, CloudError>> {
+    let cut = || Err(cut(Operation::ApplyRoutes));
+    Some(match &context.trouble {
+        Some(Trouble::Hang) => return None,
+        Some(Trouble::Fail(error)) => Err(error.clone()),
+        Some(Trouble::Late(after)) => {
+            change_later(store, context.now + *after, change, context);
+            cut()
+        }
+        Some(Trouble::LoseAnswer) => store.change(change, context).and_then(|_| cut()),
+        _ => store.change(change, context),
+    })
 }
 
 /// Makes a change when its time has come.

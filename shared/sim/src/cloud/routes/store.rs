@@ -80,9 +80,25 @@ impl Store {
 
     /// How many routes can be added.
     pub(super) fn room(&self) -> Option<u32> {
+        let quota = self.settings.quota?;
         let count = self.routes.values().map(Vec::len).sum::<usize>();
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        self.settings.quota.map(|quota| quota.saturating_sub(count))
+        Some(quota.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX)))
+    }
+
+    /// A person changes the route of a destination, or makes one.
+    pub(super) fn overtake(&mut self, destination: IpNet) {
+        let address = match destination {
+            IpNet::V4(_) => IpAddr::from([192, 0, 2, 1]),
+            IpNet::V6(_) => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]),
+        };
+        self.ports.insert(address);
+        let target = RouteTarget::Address(address);
+        let routes = self.routes.entry(destination.trunc()).or_default();
+        match routes.first_mut() {
+            Some(route) => route.target = Some(target),
+            None => routes.push(SimRoute::foreign("overtaken", destination, target)),
+        }
+        self.version += 1;
     }
 
     /// Refuses a former leader, if the cloud can.

@@ -189,6 +189,34 @@ async fn faults_hit_single_routes() {
     assert_eq!((table.routes.len(), table.malformed.len()), (3, 1));
 }
 
+/// The table changes between the caller's look and its change.
+#[tokio::test(start_paused = true)]
+async fn a_change_is_overtaken() {
+    for compares_version in [false, true] {
+        let cloud = SimCloud::new();
+        cloud.router().configure(|it| it.traits.compares_version = compares_version);
+        let listed = one(&cloud, create(1)).await.unwrap().route.unwrap();
+        let base = cloud.router().version().to_string();
+        let names = vec![net(1).to_string(), "node-2".to_owned()];
+        cloud.faults().add(Fault::new(Effect::Routes(names, Trouble::Overtake)).times(2));
+        let changes = [RouteChange::Delete(listed), create(2), create(3)];
+        let answers = apply(&cloud, &changes, Some(&base), call()).await;
+        let kinds: Vec<_> =
+            answers.into_iter().map(|answer| answer.map_err(|error| error.kind).err()).collect();
+        let expect = match compares_version {
+            true => [Some(ErrorKind::Busy); 3],
+            false => [Some(ErrorKind::Busy), Some(ErrorKind::Conflict), None],
+        };
+        assert_eq!(kinds, expect);
+        for number in [1, 2] {
+            let stranger = RouteTarget::Address([192, 0, 2, 1].into());
+            assert_eq!(cloud.router().to(net(number))[0].target, Some(stranger));
+        }
+        assert_eq!(cloud.router().to(net(3)).len(), usize::from(!compares_version));
+        assert!(cloud.faults().is_empty());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_former_leader_is_refused() {
     let cloud = SimCloud::new();

@@ -109,7 +109,7 @@ pub async fn a_change_of_members_answers_with_its_version(way: Way) {
     assert_eq!(shown().await, version);
     let again = rig.members_set("web", id, members(&[4], &[1])).await;
     assert_eq!((again, rig.written().len()), (version.clone(), 2), "nothing was to change");
-    // Somebody else's write changes it, and it is not what we were told.
+    // Another client's write changes it: it is not the version that we know.
     rig.sim.balancers().update(id, |balancer| balancer.members.clear());
     assert_ne!(shown().await, version);
     // While the cloud works there is no version yet; the next call has it.

@@ -65,7 +65,7 @@ pub async fn changes_only_what_is_its_owners(way: Way) {
     }
     assert_eq!(rig.sim.balancers().all(), before);
     assert_eq!(rig.written(), []);
-    // Without the hint they are in nobody's way, but for the one that is its own, too.
+    // Without the hint they do not matter, except the one that is its own.
     rig.sim.balancers().remove("shared");
     let own = rig.settle(&wanted("web")).await;
     let done = rig.delete(&unwanted("web", None)).await.unwrap();

@@ -1,4 +1,4 @@
-//! How a load balancer comes to be as it is wanted.
+//! How a load balancer reaches its wanted state.
 
 use std::{sync::Arc, time::Duration};
 
@@ -205,13 +205,13 @@ pub async fn repairs_foreign_writes(way: Way) {
     assert_ne!(heads.version, before.version, "a foreign write is seen by the version");
     assert_eq!(heads.digest, before.digest, "and by nothing else in a list");
     let whole = rig.shown(&id, Depth::Members).await;
-    assert_eq!((whole.digest, whole.members), (None, Some(Vec::new())));
+    assert_eq!((whole.digest, whole.members), (None, Some([].into())));
     rig.settle(&wanted("web")).await;
     let after = rig.shown(&id, Depth::Members).await;
     assert_eq!((after.digest, after.members), (before.digest, before.members));
     assert_ne!(after.version, heads.version, "and so is one of its own");
     assert_eq!(rig.written().len(), 2);
-    // Deleted by somebody: it is made again.
+    // Deleted by another client: it is made again.
     rig.sim.balancers().remove(&id);
     assert_ne!(rig.settle(&wanted("web")).await.id, id);
 }

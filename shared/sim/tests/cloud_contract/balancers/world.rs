@@ -11,12 +11,12 @@ use std::{
 
 use ccm_cloud::{
     AbsenceProof, AddressKind, Answers, Call, CallClass, CallGate, CallReport, CloudError,
-    ClusterId, Depth, Digest, FrontEnd, FrontEndPort, Ingress, IngressAddress, IpFamily,
-    LoadBalancer, LoadBalancerList, LoadBalancers, Member, MemberChange, Members, NodeAddress,
-    Owner, Permit, Progress, Protocol, ProviderId, Scope, Traffic, Unwanted, Wanted,
+    ClusterId, Depth, FrontEnd, FrontEndPort, Ingress, IngressAddress, LoadBalancer,
+    LoadBalancerList, LoadBalancers, Member, MemberChange, Members, NodeAddress, Owner, Permit,
+    Progress, ProviderId, Scope, Unwanted, Wanted,
 };
 use ccm_sim::{
-    cloud::balancers::{SimBalancer, Write},
+    cloud::balancers::{SimBalancer, Write, plain_front_end, plain_port},
     faults::{Effect, Fault, FaultId, Trouble},
 };
 use futures::{StreamExt as _, future::BoxFuture};
@@ -52,13 +52,7 @@ pub fn names(name: &str) -> Owner {
 }
 
 pub fn port(number: u16) -> FrontEndPort {
-    FrontEndPort {
-        name: format!("port-{number}"),
-        protocol: Protocol::Tcp,
-        port: number,
-        member_port: Some(30_000 + number),
-        app_protocol: None,
-    }
+    FrontEndPort { name: format!("port-{number}"), ..plain_port(number, 30_000 + number) }
 }
 
 pub fn member(number: usize) -> Member {
@@ -80,19 +74,7 @@ pub fn members(present: &[usize], absent: &[usize]) -> Members {
 
 /// Ports 80 and 443, members 1 to 3.
 pub fn wanted(name: &str) -> Wanted {
-    let front_end = FrontEnd {
-        owner: owner(name),
-        digest: Digest { version: 1, hash: 1 },
-        families: vec![IpFamily::V4],
-        ports: vec![port(80), port(443)],
-        source_ranges: Vec::new(),
-        address: None,
-        affinity: None,
-        traffic: Traffic::Cluster,
-        class: None,
-        settings: BTreeMap::new(),
-        service: None,
-    };
+    let front_end = plain_front_end(owner(name), vec![port(80), port(443)]);
     Wanted {
         front_end: Arc::new(front_end),
         members: members(&[1, 2, 3], &[]),

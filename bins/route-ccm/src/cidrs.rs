@@ -1,0 +1,222 @@
+//! Node IPAM joined to the program: what nodes show goes to the allocator, and what it gives is
+//! written.
+//!
+//! ```text
+//! informer -> intake --node without pod CIDRs--> queue -> assign: reserve -> PATCH -> allocator
+//!                |                                          ^        \-> passes: routes
+//!                +--node is gone--> release --free blocks---+
+//! ```
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `intake` | what changes of nodes mean; the beginning of a term |
+//! | `assign` | gives one node after another its pod CIDRs |
+//! | `lookups` | `CloudAllocator`: asks the cloud, in batches |
+//! | `release` | when blocks become free; what the route table says |
+//! | `waiting` | the nodes that get none now |
+//! | `metrics` | upstream's `node_ipam_controller_*`, and `ccm_ipam_*` |
+
+mod assign;
+mod intake;
+mod lookups;
+pub(crate) mod metrics;
+mod release;
+mod waiting;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use ccm_base::{At, Backoff, clock::Timeline};
+use ccm_cloud::Cloud;
+use ccm_controller::{
+    passes::Passes,
+    queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
+    writer::Writer,
+};
+use ccm_kube::{informer::Freshness, store::Store};
+use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::{
+    health::Scope,
+    plans::Plans,
+    program::{Context, Program},
+    supervisor::Supervisor,
+};
+use ipnet::IpNet;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use self::{metrics::CidrMetrics, waiting::Waiting};
+use crate::{
+    ipam::{Allocator, AllocatorType, Config, Held, Hold},
+    lease::Handover,
+    observe::Observer,
+    report::RouteReports,
+    settings::RouteSettings,
+};
+
+/// The queue's name in its metrics: upstream's.
+pub(crate) const QUEUE: &str = "cidrallocator_node";
+/// How long the blocks of a node that is gone are not given out again: connections to its pods end,
+/// and caches forget them.
+const GRACE: Duration = Duration::from_secs(30);
+/// How many nodes are written at once: as many as the rate limit of the API server's client may let
+/// pass while one write is under way.
+const WRITERS: usize = 64;
+
+/// What the leader knows; nothing before the nodes were read in its term.
+struct Core {
+    allocator: Allocator,
+    waiting: Waiting,
+}
+
+/// Gives nodes their pod CIDRs.
+pub(crate) struct Cidrs {
+    config: Config,
+    hold: Hold,
+    store: Store<Node>,
+    cloud: Arc<dyn Cloud>,
+    core: Mutex<Option<Core>>,
+    /// The first table of the routes, if it was read before the nodes.
+    table: Mutex<Option<(Vec<IpNet>, At)>>,
+    queue: WorkQueue<Name>,
+    /// Wakes the task of `release`.
+    left: Notify,
+    /// The routes of a node follow its pod CIDRs.
+    routes: Option<(Arc<Observer>, Passes)>,
+    /// The nodes whose condition may have to be written.
+    conditions: WorkQueue<Name>,
+    reports: Arc<RouteReports>,
+    plans: Plans,
+    settings: watch::Receiver<Arc<RouteSettings>>,
+    metrics: CidrMetrics,
+    leads: AtomicBool,
+    timeline: Timeline,
+    /// Cancelled by the drain: pending lookups are dropped.
+    closing: CancellationToken,
+}
+
+/// What a term begins with.
+pub(crate) struct Term {
+    /// Proves that the store is of this term.
+    pub(crate) freshness: Freshness,
+    /// What the last leader has left.
+    pub(crate) held: Vec<Held>,
+    /// Where this one leaves it.
+    pub(crate) handover: Arc<Handover>,
+    /// `None` for an observer.
+    pub(crate) writer: Option<Writer<Node>>,
+}
+
+/// The parts that it shares with the routes.
+pub(crate) struct Common {
+    pub(crate) store: Store<Node>,
+    pub(crate) routes: Option<(Arc<Observer>, Passes)>,
+    pub(crate) conditions: WorkQueue<Name>,
+    pub(crate) reports: Arc<RouteReports>,
+    pub(crate) timeline: Timeline,
+    pub(crate) queues: QueueMetrics,
+}
+
+impl Cidrs {
+    pub(crate) fn new<P: Program<Settings = RouteSettings>>(
+        context: &Context<P>,
+        config: Config,
+        common: Common,
+    ) -> Arc<Self> {
+        let Common { store, routes, conditions, reports, timeline, queues } = common;
+        let queue = QueueConfig {
+            waits: match config.allocator {
+                AllocatorType::RangeAllocator => QueueConfig::default().waits,
+                // The cloud may need a moment to assign them.
+                AllocatorType::CloudAllocator => Backoff {
+                    first: Duration::from_millis(250),
+                    longest: QueueConfig::default().waits.longest,
+                },
+            },
+            ..QueueConfig::default()
+        };
+        let this = Arc::new(Self {
+            hold: Hold { grace: GRACE, routes: routes.is_some() },
+            config,
+            store,
+            cloud: Arc::clone(&context.cloud),
+            core: Mutex::new(None),
+            table: Mutex::new(None),
+            queue: WorkQueue::new(QUEUE, queue, &queues),
+            left: Notify::new(),
+            routes,
+            conditions,
+            reports,
+            plans: context.plans.clone(),
+            settings: context.settings.clone(),
+            metrics: CidrMetrics::new(&context.metrics),
+            leads: AtomicBool::new(false),
+            timeline,
+            closing: CancellationToken::new(),
+        });
+        metrics::collect(&context.metrics, &this);
+        let shown = Arc::clone(&this);
+        context.health.add("pod-cidrs", Scope::Information, move || shown.verdict());
+        this
+    }
+
+    /// Starts the work of a term.
+    pub(crate) fn start(self: &Arc<Self>, term: Term, tasks: &Supervisor) {
+        let (this, token) = (Arc::clone(self), tasks.token().clone());
+        tasks.spawn("pod-cidrs", async move {
+            let work = this.begin(term, token.clone());
+            token.run_until_cancelled(work).await;
+        });
+    }
+
+    async fn begin(self: Arc<Self>, term: Term, token: CancellationToken) {
+        let Term { freshness, held, handover, writer } = term;
+        self.leads.store(true, Ordering::Relaxed);
+        freshness.current().await;
+        self.rebuild(held);
+        let (this, writer) = (Arc::clone(&self), writer.map(Arc::new));
+        let give = async {
+            match self.config.allocator {
+                AllocatorType::RangeAllocator => this.assign_all(writer, token).await,
+                AllocatorType::CloudAllocator => this.look_up_all(writer, token).await,
+            }
+        };
+        tokio::join!(give, self.release_all(&handover));
+    }
+
+    /// Gives out no more, and waits for the writes under way.
+    pub(crate) async fn drain(&self) {
+        self.queue.shut_down();
+        self.closing.cancel();
+        self.queue.drained().await;
+    }
+
+    /// Changes what is known; nodes that wait for a block are tried again if one became free.
+    /// `None` before the term's beginning.
+    fn change<R>(&self, change: impl FnOnce(&mut Core) -> R) -> Option<R> {
+        let mut core = self.core.lock();
+        let core = core.as_mut()?;
+        let before = core.allocator.releases();
+        let result = change(core);
+        let freed = core.allocator.releases() - before;
+        for name in core.waiting.first(freed) {
+            self.queue.add(name, Priority::Urgent);
+        }
+        Some(result)
+    }
+
+    /// Why the node has no pod CIDRs, if it gets none now.
+    pub(crate) fn lack(&self, name: &str) -> Option<String> {
+        self.core.lock().as_ref()?.waiting.why(name)
+    }
+
+    fn is_observing(&self) -> bool {
+        self.plans.is_observing()
+    }
+}

@@ -1,0 +1,201 @@
+//! Gives one node after another its pod CIDRs.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_base::clock;
+use ccm_controller::{
+    queue::Priority,
+    workers,
+    writer::{Stopped, Writer},
+};
+use ccm_kube::{ApiError, write::Patch};
+use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::plans::Step;
+use ipnet::IpNet;
+use tokio_util::sync::CancellationToken;
+
+use super::{Cidrs, WRITERS};
+use crate::ipam::{AllocatorType, Refusal, Reservation, Written};
+
+/// How soon a node is tried again whose network another node has.
+const TAKEN: Duration = Duration::from_mins(1);
+/// The kind of step on `/plan`.
+const STEP: &str = "pod-cidrs";
+
+impl Cidrs {
+    /// `RangeAllocator`: works on the queue until the token is cancelled.
+    pub(super) async fn assign_all(
+        self: Arc<Self>,
+        writer: Option<Arc<Writer<Node>>>,
+        token: CancellationToken,
+    ) {
+        let queue = self.queue.clone();
+        let work = move |name: Name| {
+            let (this, writer) = (Arc::clone(&self), writer.clone());
+            async move {
+                if let Some(node) = this.bare(&name) {
+                    let reserved =
+                        this.change(|core| core.allocator.reserve(&node, this.timeline.now()));
+                    this.reserved(writer.as_deref(), &node, reserved).await;
+                }
+            }
+        };
+        workers::by_key(queue, || WRITERS, token, work).await;
+    }
+
+    /// The node, if it has no pod CIDRs.
+    pub(super) fn bare(&self, name: &Name) -> Option<Arc<Node>> {
+        let node = self.store.get(name).filter(|node| node.pod_cidrs.is_empty() && !node.deleting);
+        if node.is_none() {
+            self.queue.forget(name);
+        }
+        node
+    }
+
+    /// Acts on what the allocator says.
+    pub(super) async fn reserved(
+        &self,
+        writer: Option<&Writer<Node>>,
+        node: &Arc<Node>,
+        reserved: Option<Result<Reservation, Refusal>>,
+    ) {
+        match (reserved, writer) {
+            (None, _) => self.queue.forget(&node.name),
+            (Some(Err(refusal)), _) => self.refused(node, &refusal),
+            (Some(Ok(reservation)), None) => {
+                self.publish(node, &reservation.cidrs, None);
+                self.answered(node, Written::No);
+                self.queue.forget(&node.name);
+            }
+            (Some(Ok(reservation)), Some(writer)) => self.give(writer, node, &reservation).await,
+        }
+    }
+
+    /// Writes a reservation to its node.
+    async fn give(&self, writer: &Writer<Node>, node: &Arc<Node>, reservation: &Reservation) {
+        let cidrs = &reservation.cidrs;
+        self.metrics.tried(&self.config, &reservation.tries);
+        self.publish(node, cidrs, None);
+        let patch = Patch::default().with_spec("podCIDRs", cidrs);
+        let patch = patch.with_spec("podCIDR", &cidrs.first());
+        let name = &node.name;
+        match writer.patch(node, &patch).await {
+            Ok(written) => {
+                self.metrics.written(Ok(()));
+                self.answered(node, Written::Yes);
+                self.given(&written);
+            }
+            // A term that is only short is extended by the next renewal.
+            Err(Stopped::Lost(lost)) => {
+                tracing::debug!(node = &**name, "pod CIDRs not written: {lost}");
+                self.answered(node, Written::No);
+                self.queue.retry(Name::clone(name));
+            }
+            Err(Stopped::Refused(error)) => {
+                self.metrics.written(Err(&error));
+                self.answered(node, outcome(&error));
+                match error {
+                    // The informer tells its end.
+                    ApiError::NotFound => self.queue.forget(name),
+                    ApiError::Conflict => self.queue.retry(Name::clone(name)),
+                    error => {
+                        let pace = self.queue.retry_as(Name::clone(name), error.class());
+                        self.reports.cidrs_not_written(node, &error, pace);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The node has got its pod CIDRs: its routes are next.
+    fn given(&self, node: &Arc<Node>) {
+        if let Some(age) = node.age(clock::wall()) {
+            self.metrics.assigned(age);
+        }
+        tracing::info!(
+            node = &*node.name,
+            "node {}: podCIDRs {}",
+            node.name,
+            node.pod_cidrs.join(",")
+        );
+        self.saw(node);
+        if let Some((observer, passes)) = &self.routes {
+            observer.assigned(node);
+            passes.wake();
+        }
+    }
+
+    fn answered(&self, node: &Node, written: Written) {
+        self.change(|core| core.allocator.answered(&node.uid, written));
+    }
+
+    fn refused(&self, node: &Node, refusal: &Refusal) {
+        let name = &node.name;
+        match refusal {
+            Refusal::Stopped(_) | Refusal::Assigned | Refusal::Deleting => {
+                self.queue.forget(name);
+            }
+            Refusal::RoutesUnknown => {
+                self.wait(node, None);
+                self.queue.forget(name);
+            }
+            // The end of a node brings it back.
+            Refusal::Exhausted(exhausted) => {
+                let state = format!("{} is exhausted", exhausted.cluster);
+                self.has_none(node, &state, refusal.to_string());
+                self.queue.forget(name);
+            }
+            Refusal::Taken(_) => {
+                let why = refusal.to_string();
+                self.has_none(node, &why, why.clone());
+                self.queue.retry_every(Name::clone(name), TAKEN);
+            }
+        }
+    }
+
+    /// The node gets none for now, which is worth to be shown.
+    pub(super) fn has_none(&self, node: &Node, state: &str, why: String) {
+        self.publish(node, &[], Some(why.clone()));
+        self.reports.no_cidrs(node, state, &why);
+        self.wait(node, Some(why));
+        if !self.is_observing() {
+            self.conditions.add(Name::clone(&node.name), Priority::Urgent);
+        }
+    }
+
+    fn wait(&self, node: &Node, why: Option<String>) {
+        self.change(|core| core.waiting.insert(&node.name, why));
+        self.left.notify_one();
+    }
+
+    fn publish(&self, node: &Node, cidrs: &[IpNet], held: Option<String>) {
+        let reason = match self.config.allocator {
+            AllocatorType::RangeAllocator => "the node has no podCIDRs",
+            AllocatorType::CloudAllocator => "its instance has them in the cloud",
+        };
+        let changes = cidrs.iter().map(|cidr| format!("podCIDRs += {cidr}")).collect();
+        let step = Step { step: STEP, changes, reason: reason.to_owned(), held };
+        self.plans.set(&node.reference(), vec![step]);
+    }
+}
+
+/// What became of a write that got this answer. What the API server refuses is not carried out; of
+/// all else nothing is known.
+fn outcome(error: &ApiError) -> Written {
+    match error {
+        ApiError::NotFound
+        | ApiError::NoSuchPath(_)
+        | ApiError::Conflict
+        | ApiError::AlreadyExists
+        | ApiError::Expired(_)
+        | ApiError::Throttled { .. }
+        | ApiError::Invalid(_)
+        | ApiError::Forbidden(_)
+        | ApiError::Unauthorized
+        | ApiError::Credentials(_) => Written::No,
+        ApiError::Timeout
+        | ApiError::Unavailable(_)
+        | ApiError::Decode(_)
+        | ApiError::Unexpected { .. } => Written::Unknown,
+    }
+}

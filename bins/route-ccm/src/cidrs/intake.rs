@@ -1,0 +1,151 @@
+//! What changes of nodes mean for their pod CIDRs, and the beginning of a term.
+
+use std::{collections::HashMap, sync::Arc};
+
+use ccm_base::At;
+use ccm_controller::queue::Priority;
+use ccm_kube::store::Change;
+use ccm_objects::{Node, Shared as Name};
+
+use super::{Cidrs, Core, Waiting};
+use crate::{
+    ipam::{Allocator, AllocatorType, Held, Problem, Rival, Seen},
+    plan::condition,
+};
+
+impl Cidrs {
+    /// Handles a change of a node. The informer calls it on every replica; never blocks.
+    pub(crate) fn changed(&self, change: &Change<Node>) {
+        match change {
+            Change::Added(node) => self.saw(node),
+            Change::Updated { old, new } if self.matters(old, new) => self.saw(new),
+            Change::Updated { .. } => {}
+            Change::Deleted(node) => self.gone(node),
+        }
+    }
+
+    /// A heartbeat is no work.
+    fn matters(&self, old: &Node, new: &Node) -> bool {
+        let asks = self.config.allocator == AllocatorType::CloudAllocator;
+        old.pod_cidrs != new.pod_cidrs
+            || old.uid != new.uid
+            || old.deleting != new.deleting
+            || (asks && old.provider_id != new.provider_id)
+    }
+
+    /// Looks at a node as it is now.
+    pub(super) fn saw(&self, node: &Node) {
+        let observing = self.is_observing();
+        let seen = self.change(|core| {
+            if !node.pod_cidrs.is_empty() {
+                core.waiting.remove(&node.name);
+            }
+            match observing {
+                true => Seen { problems: core.allocator.accept(node), ..Seen::default() },
+                false => core.allocator.observe(node),
+            }
+        });
+        // Before the term there is nothing to do: it begins with all nodes.
+        let Some(seen) = seen else { return };
+        self.report(node, &seen.problems);
+        if let Some(rival) = seen.rival {
+            self.stop(node, &rival);
+        }
+        if !node.pod_cidrs.is_empty() {
+            self.settled(node);
+        } else if !node.deleting {
+            self.queue.add(Name::clone(&node.name), Priority::Urgent);
+        }
+    }
+
+    fn gone(&self, node: &Node) {
+        let now = self.timeline.now();
+        self.change(|core| {
+            core.waiting.remove(&node.name);
+            core.allocator.release(&node.uid, now);
+        });
+        self.queue.remove(&node.name);
+        self.plans.clear("Node", &node.name);
+        self.left.notify_one();
+    }
+
+    /// The node has its pod CIDRs.
+    fn settled(&self, node: &Node) {
+        self.queue.forget(&node.name);
+        self.plans.clear("Node", &node.name);
+        self.reports.has_cidrs(node);
+        if self.routes.is_none() && condition::is_without_cidrs(node) {
+            self.conditions.add(Name::clone(&node.name), Priority::Urgent);
+        }
+    }
+
+    fn report(&self, node: &Node, problems: &[(Arc<str>, Problem)]) {
+        for (name, problem) in problems {
+            if **name == *node.name {
+                self.reports.strange_cidrs(node, problem);
+            } else if let Some(other) = self.store.get(name) {
+                self.reports.strange_cidrs(&other, problem);
+            }
+        }
+    }
+
+    fn stop(&self, node: &Node, rival: &Rival) {
+        self.metrics.stop();
+        self.reports.rival(node, rival);
+    }
+
+    /// Begins the term with the nodes in the store, which have been read in it.
+    pub(super) fn rebuild(&self, held: Vec<Held>) {
+        let now = self.timeline.now();
+        // The clock of the last leader may have been ahead.
+        let held = held.into_iter().map(|held| Held { since: held.since.min(now), ..held });
+        let nodes = {
+            let mut core = self.core.lock();
+            // No change is handled while they are read.
+            let mut nodes = self.store.list();
+            // Who came first gets a block first.
+            nodes.sort_by(|one, other| (one.created, &one.name).cmp(&(other.created, &other.name)));
+            let all = nodes.iter().map(AsRef::as_ref);
+            let (config, held) = (self.config.clone(), held.collect());
+            let allocator = Allocator::rebuild(config, self.hold, all, held);
+            *core = Some(Core { allocator, waiting: Waiting::default() });
+            nodes
+        };
+        if let Some((destinations, read)) = self.table.lock().take() {
+            self.routes_are(destinations, read);
+        }
+        self.report_all(&nodes);
+        let (bare, assigned): (Vec<_>, Vec<_>) =
+            nodes.iter().partition(|node| node.pod_cidrs.is_empty());
+        tracing::info!(
+            "pod CIDRs of {} nodes are known; {} nodes have none",
+            assigned.len(),
+            bare.len()
+        );
+        for node in assigned {
+            self.settled(node);
+        }
+        for node in bare.into_iter().filter(|node| !node.deleting) {
+            self.queue.add(Name::clone(&node.name), Priority::Urgent);
+        }
+        self.left.notify_one();
+    }
+
+    fn report_all(&self, nodes: &[Arc<Node>]) {
+        let wrong: HashMap<String, Vec<Problem>> = {
+            let core = self.core.lock();
+            let problems = core.iter().flat_map(|core| core.allocator.problems());
+            problems.map(|(uid, problems)| (uid.to_owned(), problems.to_vec())).collect()
+        };
+        for node in nodes.iter().filter(|_| !wrong.is_empty()) {
+            for problem in wrong.get(&*node.uid).into_iter().flatten() {
+                self.reports.strange_cidrs(node, problem);
+            }
+        }
+    }
+
+    /// The time of a decision.
+    pub(super) fn now(&self) -> At {
+        self.timeline.now()
+    }
+}

@@ -1,0 +1,133 @@
+//! The metrics of node IPAM. Those of upstream keep their names.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use ccm_kube::{ApiError, ApiReason};
+use ccm_metrics::{Counter, Family, Gauge, Histogram, Text, computed, metrics};
+use ccm_runtime::metrics::Metrics;
+
+use super::Cidrs;
+use crate::ipam::{Config, Usage};
+
+/// Bounds of the places that are looked at for a block: upstream's.
+const TRIES: [f64; 5] = [1.0, 5.0, 25.0, 125.0, 625.0];
+/// Bounds of the time from the creation of a node to its pod CIDRs, in seconds.
+const TO_CIDRS: [f64; 11] = [0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0];
+
+metrics! {
+    /// The metrics that are counted.
+    pub(crate) struct CidrMetrics {
+        /// Places that were looked at to find a free block of a cluster CIDR
+        [ALPHA] node_ipam_controller_cidrset_allocation_tries_per_request { clusterCIDR } =>
+            tries: Family<Histogram, Text>, bounds TRIES;
+        /// Writes of spec.podCIDRs, by result at the API server
+        [ALPHA] ccm_ipam_writes { result } => writes: Family<Counter, Result<(), ApiReason>>, begin [Ok(())];
+        /// Time from the creation of a node to its pod CIDRs, of nodes that got them from this process
+        [ALPHA] ccm_ipam_time_to_pod_cidrs_seconds => to_cidrs: Histogram, bounds TO_CIDRS;
+        /// Whether this process gives out no more pod CIDRs, because another allocator is at work
+        [ALPHA] ccm_ipam_stopped => stopped: Gauge;
+    }
+}
+
+impl CidrMetrics {
+    /// Records how blocks were found, one number per cluster CIDR.
+    pub(super) fn tried(&self, config: &Config, tries: &[u32]) {
+        for (range, tries) in config.ranges.iter().zip(tries) {
+            self.tries.of(range.network.to_string().into()).observe(f64::from(*tries));
+        }
+    }
+
+    /// Records that a node of this age has got its pod CIDRs.
+    pub(super) fn assigned(&self, age: Duration) {
+        self.to_cidrs.observe(age.as_secs_f64());
+    }
+
+    /// Records that no more are given out.
+    pub(super) fn stop(&self) {
+        self.stopped.set(1);
+    }
+
+    /// Records the end of a write.
+    pub(super) fn written(&self, result: Result<(), &ApiError>) {
+        self.writes.of(result.map_err(ApiReason::from)).inc();
+    }
+}
+
+computed! {
+    static SETS: Usage { clusterCIDR } = {
+        /// Blocks of a cluster CIDR that became taken, since this process leads
+        [ALPHA] Counter node_ipam_controller_cidrset_cidrs_allocations = |usage| usage.allocations;
+        /// Blocks of a cluster CIDR that became free, since this process leads
+        [ALPHA] Counter node_ipam_controller_cidrset_cidrs_releases = |usage| usage.releases;
+        /// Share of a cluster CIDR's blocks that are taken, on the leader
+        [ALPHA] Gauge node_ipam_controller_cidrset_usage_cidrs = |usage| usage.fraction();
+        /// Number of a cluster CIDR's blocks, on the leader; the misspelling is upstream's
+        [ALPHA] Gauge node_ipam_controller_cirdset_max_cidrs = |usage| usage.capacity as f64;
+    }
+}
+
+/// The nodes, counted on each scrape.
+#[derive(Clone, Copy, Debug, Default)]
+struct Nodes {
+    bare: usize,
+    waiting: usize,
+    held: usize,
+}
+
+computed! {
+    static NODES: Nodes = {
+        /// Nodes without pod CIDRs
+        [ALPHA] Gauge ccm_ipam_nodes_without_pod_cidrs = |nodes| nodes.bare as f64;
+        /// Nodes that get no pod CIDRs now, because no block is free or because the cloud names none, on the leader
+        [ALPHA] Gauge ccm_ipam_nodes_waiting = |nodes| nodes.waiting as f64;
+        /// Nodes that are gone and hold their blocks until their routes are gone and the grace time is over, on the leader
+        [ALPHA] Gauge ccm_ipam_nodes_held = |nodes| nodes.held as f64;
+    }
+}
+
+/// Computes what is not counted.
+pub(super) fn collect(metrics: &Metrics, cidrs: &Arc<Cidrs>) {
+    let this: Weak<Cidrs> = Arc::downgrade(cidrs);
+    let sets = Weak::clone(&this);
+    metrics.collect(SETS.collector(move || {
+        let usage = sets.upgrade().map(|cidrs| cidrs.usage()).unwrap_or_default();
+        usage.into_iter().map(|usage| (vec![usage.cluster.to_string().into()], usage)).collect()
+    }));
+    metrics.collect(NODES.collector(move || {
+        let nodes = this.upgrade().map(|cidrs| cidrs.nodes()).unwrap_or_default();
+        vec![(Vec::new(), nodes)]
+    }));
+}
+
+/// One series each, for the metrics reference.
+pub(crate) fn specimens(metrics: &Metrics) {
+    CidrMetrics::new(metrics).specimens();
+    metrics.collect(NODES.collector(|| vec![(Vec::new(), Nodes::default())]));
+    metrics.collect(SETS.collector(|| {
+        let cluster = "10.244.0.0/16".parse();
+        let usage = cluster.map(|cluster| Usage {
+            cluster,
+            capacity: 256,
+            used: 1,
+            allocations: 1,
+            releases: 0,
+        });
+        usage.into_iter().map(|usage| (vec![usage.cluster.to_string().into()], usage)).collect()
+    }));
+}
+
+impl Cidrs {
+    fn usage(&self) -> Vec<Usage> {
+        self.core.lock().as_ref().map(|core| core.allocator.usage().collect()).unwrap_or_default()
+    }
+
+    fn nodes(&self) -> Nodes {
+        let bare = self.store.list().iter().filter(|node| node.pod_cidrs.is_empty()).count();
+        let core = self.core.lock();
+        let waiting = core.as_ref().map_or(0, |core| core.waiting.len());
+        Nodes { bare, waiting, held: core.as_ref().map_or(0, |core| core.allocator.held_nodes()) }
+    }
+}

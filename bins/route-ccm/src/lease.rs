@@ -1,0 +1,83 @@
+//! What this leader leaves to the next one, as one annotation of the Lease: the deletions of routes
+//! that count for the limit, and the blocks of nodes that are gone.
+
+use ccm_controller::{brake::Window, handover};
+use ccm_runtime::leadership::LeaseAnnotations;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::ipam::Held;
+
+/// What a leader leaves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Left {
+    /// The routes that were deleted of late.
+    #[serde(default)]
+    pub(crate) deleted: Window,
+    /// The nodes that are gone and hold their blocks, those that went last.
+    #[serde(default)]
+    pub(crate) held: Vec<Held>,
+}
+
+/// Both parts, each kept up to date by its own task.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    lease: LeaseAnnotations,
+    left: Mutex<Left>,
+}
+
+impl Handover {
+    /// Begins with what the last leader has left.
+    pub(crate) fn take_over(lease: &LeaseAnnotations) -> (Self, Left) {
+        let left: Left = handover::found(lease);
+        (Self { lease: lease.clone(), left: Mutex::new(left.clone()) }, left)
+    }
+
+    /// The deletions of late.
+    pub(crate) fn deleted(&self, window: &Window) {
+        self.change(|left| left.deleted.clone_from(window));
+    }
+
+    /// The blocks that are held.
+    pub(crate) fn held(&self, held: Vec<Held>) {
+        self.change(|left| left.held = held);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Left)) {
+        let mut left = self.left.lock();
+        let before = left.clone();
+        change(&mut left);
+        if *left != before {
+            handover::keep(&self.lease, &*left);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ccm_base::At;
+    use ccm_runtime::leadership::Leadership;
+
+    use super::*;
+
+    #[test]
+    fn both_parts_reach_the_next_leader() {
+        let at = At(Duration::from_secs(7));
+        let first = Leadership::for_a_term(Duration::from_secs(1));
+        let (handover, found) = Handover::take_over(first.annotations());
+        assert_eq!(found, Left::default());
+        let deleted = Window::from_iter([(at, "10.0.1.0/24".into())]);
+        handover.deleted(&deleted);
+        let held = vec![Held {
+            uid: "u".into(),
+            cidrs: vec!["10.0.1.0/24".parse().expect("a network")],
+            since: at,
+        }];
+        handover.held(held.clone());
+        let next = Leadership::for_a_term(Duration::from_secs(1)).after(&first);
+        let (_, found) = Handover::take_over(next.annotations());
+        assert_eq!(found, Left { deleted, held });
+    }
+}

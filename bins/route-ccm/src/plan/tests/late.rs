@@ -1,0 +1,74 @@
+//! Answers that come late or not at all, and what they leave.
+
+use super::*;
+
+#[test]
+fn a_creation_that_fails_gives_no_budget_back() {
+    let cidr = |number: u8| format!("10.120.{number}.0/24");
+    let nodes = (1..11).map(|number| node(number, &[&cidr(number)])).collect();
+    let routes = (1..11).map(|number| route(&cidr(number), instance(number))).collect();
+    let mut world = World::new(nodes, routes);
+    (1..5).for_each(|number| world.goes(number, false));
+    assert_eq!(world.settle(at(0)).len(), 3);
+    world.nodes.push(node(1, &[&cidr(1)]));
+    let plan = world.plan(at(1));
+    let created = plan.due().next().expect("a change").clone();
+    assert_eq!(words(&created), "create 10.120.1.0/24 to n1");
+    world.planner.sent(&created);
+    let error = CloudError::new(ErrorKind::QuotaExceeded, "full");
+    world.planner.applied(at(1), &created, &Err(error));
+    world.goes(1, false);
+    assert_eq!(world.due(at(2)), NOTHING, "three routes went");
+}
+
+#[test]
+fn the_window_of_a_deletion_begins_when_it_is_made() {
+    let cidr = |number: u8| format!("10.120.{number}.0/24");
+    let nodes = (1..11).map(|number| node(number, &[&cidr(number)])).collect();
+    let routes = (1..11).map(|number| route(&cidr(number), instance(number))).collect();
+    let mut world = World::new(nodes, routes);
+    (1..7).for_each(|number| world.goes(number, false));
+    let charged: Vec<Planned> = world.plan(at(0)).due().cloned().collect();
+    assert_eq!(charged.len(), 3);
+    for planned in &charged {
+        world.planner.sent(planned);
+        let error = CloudError::new(ErrorKind::Timeout, "late").that_may_be_done();
+        world.planner.applied(at(0), planned, &Err(error));
+    }
+    assert_eq!(world.settle(at(590)).len(), 3, "the same ones");
+    assert_eq!(world.settle(at(1180)).len(), 0, "three went less than ten minutes ago");
+    assert_eq!(world.settle(at(1190)).len(), 3);
+}
+
+#[test]
+fn a_replacement_that_the_list_shows_already_is_there_once() {
+    let nodes = vec![node(1, &["10.120.1.0/24"])];
+    let mut world = World::new(nodes, vec![route("10.120.1.0/24", instance(9))]);
+    world.former.gone(&node(9, &["10.120.1.0/24"]), false);
+    let plan = world.plan(at(0));
+    let replaced = plan.due().next().expect("a change");
+    assert_eq!(words(replaced), "replace 10.120.1.0/24 to sim://i-9 by n1");
+    // The list was read after the change, and its answer comes before that of the change.
+    let routes = vec![route("10.120.1.0/24", instance(1))];
+    world.table = RouteTable { routes, ..RouteTable::default() }.into();
+    world.table.apply(&replaced.change, &applied(replaced));
+    assert_eq!(world.table.len(), 1);
+    assert_eq!(world.settle(at(1)), NOTHING, "the route is not taken for two");
+}
+
+#[test]
+fn the_target_of_a_node_that_went_is_remembered_while_its_route_may_come() {
+    let gone = node(1, &["10.120.1.0/24"]);
+    let mut world = World::new(vec![node(2, &[])], Vec::new());
+    world.former.gone(&gone, false);
+    world.former.retain(at(0), &world.table.targets());
+    world.former.retain(at(120), &world.table.targets());
+    // A write without an answer is carried out now.
+    world.table =
+        RouteTable { routes: vec![route("10.120.1.0/24", instance(1))], ..RouteTable::default() }
+            .into();
+    assert_eq!(world.settle(at(120)), ["delete 10.120.1.0/24 to sim://i-1"]);
+    world.former.retain(at(120), &world.table.targets());
+    world.former.retain(at(120 + 3600), &world.table.targets());
+    assert!(world.former.is_empty());
+}

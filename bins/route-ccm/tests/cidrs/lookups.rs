@@ -1,0 +1,95 @@
+//! `--cidr-allocator-type=CloudAllocator`.
+
+use ccm_sim::{
+    cloud::Operation,
+    faults::{self, Effect},
+};
+
+use super::*;
+
+const CLOUD: [&str; 3] =
+    ["--allocate-node-cidrs", "--cidr-allocator-type=CloudAllocator", NO_ROUTES];
+
+/// Adds a node whose instance has this pod CIDR in the cloud.
+fn add(world: &World, number: usize, cidr: Option<&str>) -> String {
+    let name = world.add(number);
+    world.cloud.update(&SimInstance::numbered(number).id, |instance| {
+        instance.pod_cidrs = cidr.into_iter().map(|cidr| cidr.parse().unwrap()).collect();
+    });
+    name
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_get_what_the_cloud_has_assigned_in_batches() {
+    let world = World::new();
+    let _leader = world.lead(&CLOUD).await;
+    let nodes: Vec<_> =
+        (0..200).map(|number| add(&world, number, Some(&format!("10.9.{number}.0/24")))).collect();
+    world.assigned(&nodes).await;
+    assert_eq!(world.cidrs(&nodes[7]), "10.9.7.0/24");
+    let calls = world.cloud.calls();
+    assert_eq!((calls.nodes_looked_up, calls.routes.total()), (200, 0), "{calls}");
+    assert!(calls.lookup < 10, "{calls}");
+    assert_eq!(world.writes(), vec!["patch nodes"; 200]);
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!(world.cloud.calls(), calls);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_without_pod_cidrs_is_reported_once_and_asked_about_again() {
+    let world = World::new();
+    let leader = world.lead(&CLOUD).await;
+    let (none, some) = (add(&world, 0, None), add(&world, 1, Some("10.9.1.0/24")));
+    world.assigned(&[some]).await;
+    sleep(Duration::from_mins(5)).await;
+    assert_eq!(world.count_events(&none, "CIDRNotAvailable"), 1);
+    let (status, reason, text) = world.condition(&none).unwrap();
+    assert_eq!((&*status, &*reason), ("True", "CIDRNotAvailable"));
+    assert!(text.contains("the cloud names no pod CIDR of instance node-00000"), "{text}");
+    assert!(leader.health("pod-cidrs").detail().contains("names no pod CIDR"));
+    world.cloud.update("i-00000", |instance| {
+        instance.pod_cidrs = vec!["10.9.0.0/24".parse().unwrap()];
+    });
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!(world.cidrs(&none), "10.9.0.0/24");
+    assert_eq!(world.condition(&none).unwrap().0, "False");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_is_down_delays_nodes_and_loses_none() {
+    let world = World::new();
+    let _leader = world.lead(&CLOUD).await;
+    let down =
+        world.cloud.faults().add(faults::Fault::new(Effect::Unavailable).on(Operation::Lookup));
+    let node = add(&world, 0, Some("10.9.0.0/24"));
+    let foreign = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "foreign"},
+        "spec": {"providerID": "elsewhere://i-1"},
+    });
+    world.api.create(foreign).unwrap();
+    sleep(Duration::from_mins(5)).await;
+    assert_eq!(world.count_events(&node, "CIDRNotAvailable"), 1);
+    assert!(world.cloud.calls().lookup < 40, "{}", world.cloud.calls());
+    world.cloud.faults().remove(down);
+    world.assigned(&[node]).await;
+    assert_eq!(world.cidrs("foreign"), "");
+}
+
+/// Two instances with one network: the second node is told, and gets none.
+#[tokio::test(start_paused = true)]
+async fn a_network_that_the_cloud_gives_twice_is_given_once() {
+    let world = World::new();
+    let _leader = world.lead(&CLOUD).await;
+    let first = add(&world, 0, Some("10.9.0.0/24"));
+    world.assigned(std::slice::from_ref(&first)).await;
+    let second = add(&world, 1, Some("10.9.0.0/24"));
+    sleep(Duration::from_mins(5)).await;
+    assert_eq!(world.cidrs(&second), "");
+    let events = world.events(&second);
+    assert!(
+        events.iter().any(|(_, text)| text.contains("overlaps 10.9.0.0/24 of node")),
+        "{events:?}"
+    );
+    world.remove(&first);
+    world.assigned(&[second]).await;
+}

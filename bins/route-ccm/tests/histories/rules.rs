@@ -1,0 +1,189 @@
+//! What must hold in each history.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use ccm_cloud::RouteTarget;
+use ccm_sim::cloud::routes::RouteWriteKind;
+use ipnet::IpNet;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    truth::{self, TrueNode},
+    world::World,
+};
+
+/// The window of the brake, less the time by which a write may be late.
+const WINDOW: Duration = Duration::from_mins(9);
+/// How many routes may go within it without a mark: a tenth, and at least these.
+const LOSS: usize = 3;
+/// How late what a process does may be left to the next one.
+const HANDOVER: Duration = Duration::from_secs(4);
+/// How long what others change may be unknown to the program.
+const AUDIT: Duration = Duration::from_mins(15);
+
+/// What holds in each history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// Each call is one that the contract allows.
+    Call,
+    /// Where the cloud compares versions, there is one call at a time, with the version.
+    Version,
+    /// A destination has one change at a time.
+    Overlap,
+    /// Routes of others are not touched, and no call names one.
+    Foreign,
+    /// The route to an unknown target goes only if the target was proven to be gone, twice, apart.
+    Proof,
+    /// While the program sees no node, nothing is deleted.
+    NoNodes,
+    /// No more routes go in a window than the brake allows.
+    Loss,
+    /// A pod CIDR of a node does not lose its route where the cloud can avoid it.
+    Gap,
+    /// The network of a node is said to be available only if its routes are there.
+    Available,
+    /// In the end each node has its routes, nothing is left over, and the conditions say so.
+    Converges,
+    /// In the end the routes of others are counted.
+    Counted,
+    /// What is as it should be is not written.
+    Quiet,
+}
+
+/// The broken rules, and how. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct Broken(Arc<Mutex<Vec<(Rule, String)>>>);
+
+impl Broken {
+    pub(crate) fn add(&self, rule: Rule, how: String) {
+        let mut all = self.0.lock();
+        if !all.iter().any(|(_, known)| *known == how) {
+            all.push((rule, how));
+        }
+    }
+
+    pub(crate) fn take(&self) -> Vec<(Rule, String)> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+pub(crate) struct Rules {
+    /// Destinations that have no route any more, by the program, without a mark; since when.
+    lost: BTreeMap<IpNet, Instant>,
+    /// The most routes that the cluster has had.
+    most: usize,
+    /// The nodes whose network was available at the last look.
+    available: BTreeSet<String>,
+    /// The versions of the nodes and of the routes at the last look.
+    seen: Option<(u64, u64)>,
+    pub(crate) broken: Broken,
+}
+
+impl Rules {
+    pub(crate) fn new(world: &World) -> Self {
+        Self {
+            lost: BTreeMap::new(),
+            most: 0,
+            available: BTreeSet::new(),
+            seen: None,
+            broken: world.broken.clone(),
+        }
+    }
+
+    /// Another process leads. Of what happened at last it knows nothing.
+    pub(crate) fn restarted(&mut self) {
+        let now = Instant::now();
+        self.lost.retain(|_, at| *at + HANDOVER <= now);
+    }
+
+    /// Looks each second for a while.
+    pub(crate) async fn watch(&mut self, world: &World, seconds: u64) {
+        self.look(world);
+        for _ in 0..seconds {
+            sleep(Duration::from_secs(1)).await;
+            self.look(world);
+        }
+    }
+
+    /// Looks at the cloud and at the nodes.
+    pub(crate) fn look(&mut self, world: &World) {
+        let state = (world.api.revision(), world.cloud.router().version());
+        if self.seen == Some(state) {
+            return;
+        }
+        self.seen = Some(state);
+        world.truth.look(&world.api, &world.cloud);
+        self.look_at_others(world);
+        self.look_at_losses(world);
+        self.look_at_conditions(world);
+    }
+
+    fn look_at_others(&self, world: &World) {
+        let all = world.cloud.router().all();
+        for route in world.truth.foreign() {
+            if !all.contains(&route) {
+                self.broken.add(Rule::Foreign, format!("{route:?} of others was touched"));
+            }
+        }
+    }
+
+    fn look_at_losses(&mut self, world: &World) {
+        let now = Instant::now();
+        let writes = world.cloud.router().reset_writes();
+        self.most = self.most.max(world.ours().len());
+        for write in writes.into_iter().filter(|write| write.kind == RouteWriteKind::Delete) {
+            let is_marked = |target: &RouteTarget| {
+                world
+                    .truth
+                    .with(|memory| memory.targets.get(target).is_some_and(|(_, marked)| *marked))
+            };
+            if !write.targets.0.as_ref().is_some_and(is_marked) {
+                self.lost.insert(write.destination.trunc(), now);
+            }
+        }
+        self.lost.retain(|destination, at| {
+            world.cloud.router().to(*destination).is_empty() && *at + WINDOW > now
+        });
+        let limit = LOSS.max(self.most.div_ceil(10));
+        if self.lost.len() > limit {
+            let ages = self.lost.iter().map(|(lost, at)| format!("{lost} {:?}", at.elapsed()));
+            let ages: Vec<String> = ages.collect();
+            let how = format!("more than {limit} routes went in a window: {ages:?}");
+            self.broken.add(Rule::Loss, how);
+            self.lost.clear();
+        }
+    }
+
+    fn look_at_conditions(&mut self, world: &World) {
+        let nodes = truth::nodes(&world.api);
+        let is_available = |node: &&TrueNode| node.unavailable.as_deref() == Some("False");
+        let available = nodes.iter().filter(is_available);
+        for node in available.clone().filter(|node| !self.available.contains(&node.name)) {
+            for cidr in node.cidrs.iter().map(IpNet::trunc) {
+                let is_known = world.truth.with(|memory| {
+                    let recent = |at: &Instant| at.elapsed() < AUDIT;
+                    !memory.touched.get(&cidr).is_some_and(recent)
+                        && !memory.late.as_ref().is_some_and(recent)
+                });
+                let routes = world.cloud.router().to(cidr);
+                let works = routes.iter().any(|route| {
+                    route.defect.is_none()
+                        && route.target.as_ref().is_some_and(|target| node.has(target))
+                });
+                if is_known && !works {
+                    let how = format!(
+                        "{} is available without the route of {cidr}: {routes:?}",
+                        node.name
+                    );
+                    self.broken.add(Rule::Available, how);
+                }
+            }
+        }
+        self.available = available.map(|node| node.name.clone()).collect();
+    }
+}

@@ -1,0 +1,13 @@
+//! The whole controller with a simulated API server and a simulated cloud in one process with
+//! paused time: what would take minutes of a scenario, or a table of a cloud of another kind.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+#[path = "whole/conditions.rs"]
+mod conditions;
+#[path = "whole/faults.rs"]
+mod faults;
+#[path = "whole/foreign.rs"]
+mod foreign;
+#[path = "whole/world.rs"]
+mod world;

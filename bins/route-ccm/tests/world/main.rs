@@ -1,0 +1,47 @@
+//! The tests of route-ccm on a cluster: the simulated API server, or with
+//! `QUARTET_CLUSTER=real` real ones.
+
+use std::process::ExitCode;
+
+use ccm_runtime::programs::ROUTE_CCM;
+use ccm_tests::suite::{self, Story, Suite, Work};
+
+mod brake;
+mod cloud_faults;
+mod common;
+mod gate;
+mod ipam;
+mod life;
+mod observe;
+mod story;
+mod work;
+
+fn main() -> anyhow::Result<ExitCode> {
+    suite::main(Suite {
+        program: ROUTE_CCM,
+        scenarios: ccm_tests::scenarios! {
+            BOTH:
+                life::nodes_get_their_routes_and_lose_them,
+                life::a_node_with_another_address_moves_its_route,
+                life::a_restart_writes_nothing,
+                brake::a_shrunken_list_deletes_few_routes,
+                brake::no_node_at_all_deletes_no_route,
+                observe::an_observer_shows_what_a_leader_does,
+                ipam::a_node_gets_its_cidr_its_route_and_its_condition,
+                ipam::a_full_range_and_another_allocator_are_reported;
+            SIMULATED:
+                life::a_killed_leader_leaves_no_gap,
+                cloud_faults::one_that_fails_and_one_that_hangs_delay_no_other,
+                ipam::without_routes_no_call_is_made,
+                gate::without_routes_and_cidrs_it_is_idle,
+                gate::a_provider_without_routes_is_no_failure,
+                gate::a_wrong_cluster_cidr_is_refused;
+        },
+        work: Work {
+            launch: work::launch,
+            step: |env, round| Box::pin(work::step(env, round)),
+            is_undone: |env, _| Box::pin(work::is_undone(env)),
+        },
+        story: Story { launch: story::launch, play: |stage| Box::pin(story::play(stage)) },
+    })
+}

@@ -1,0 +1,78 @@
+//! The load balancers that a Service names by its annotations, and the errors about them.
+
+use ccm_cloud::{CloudError, ErrorKind};
+use ccm_objects::Service;
+
+use super::{ADOPT, status::ID};
+
+/// The load balancer that a user has approved to adopt. What the Service calls its own was adopted
+/// before.
+pub fn to_adopt(service: &Service) -> Option<&str> {
+    service.annotation(ADOPT).filter(|id| service.annotation(ID) != Some(id))
+}
+
+/// The load balancers that a Service names: the one to adopt, and its own.
+pub fn named(service: &Service) -> [Option<&str>; 2] {
+    [ADOPT, ID].map(|key| service.annotation(key))
+}
+
+/// The error of a call by which the cloud looked for what the Service calls its own: if that is
+/// another's, the annotation is named, because it may be a copy. `known` is what the cloud has shown.
+pub fn of_name(service: &Service, known: Option<&str>, error: CloudError) -> CloudError {
+    let Some(id) = service.annotation(ID).filter(|_| known.is_none()) else { return error };
+    if error.kind != ErrorKind::Conflict || !is_about(id, &error) {
+        return error;
+    }
+    let message = format!(
+        "annotation {ID}: {}; remove the annotation if the Service is to get another one",
+        error.message
+    );
+    CloudError { message, ..error }
+}
+
+fn is_about(id: &str, error: &CloudError) -> bool {
+    error.message.contains(id) || error.subject.as_ref().is_some_and(|subject| subject.contains(id))
+}
+
+/// The error of a call that was to adopt this load balancer: if it does not exist or cannot be
+/// adopted, that is a mistake in the Service.
+pub fn of_adoption(id: &str, error: CloudError) -> CloudError {
+    if !is_about(id, &error) || !matches!(error.kind, ErrorKind::NotFound | ErrorKind::Conflict) {
+        return error;
+    }
+    let message = format!("annotation {ADOPT}: {}", error.message);
+    CloudError { kind: ErrorKind::Invalid, message, ..error }
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_objects::ServiceDetails;
+
+    use super::*;
+
+    fn service(id: Option<&str>) -> Service {
+        let annotations = id.into_iter().map(|id| (ID.into(), id.into())).collect();
+        let details = ServiceDetails { annotations, ..ServiceDetails::default() };
+        Service { details: Some(Box::new(details)), ..Service::default() }
+    }
+
+    fn conflict(message: &str) -> CloudError {
+        CloudError::new(ErrorKind::Conflict, message)
+    }
+
+    #[test]
+    fn an_annotation_that_names_anothers_load_balancer_is_named() {
+        let copy = service(Some("lb-1"));
+        let own = || conflict("load balancer lb-1 is busy");
+        let error = of_name(&copy, None, conflict("load balancer lb-1 is shop/web's"));
+        assert_eq!(
+            error.message,
+            "annotation quartet.dev/load-balancer-id: load balancer lb-1 is shop/web's; remove the annotation if the Service is to get another one"
+        );
+        assert_eq!(error.kind, ErrorKind::Conflict);
+        assert_eq!(of_name(&copy, Some("lb-1"), own()), own(), "it is known to be the Service's");
+        let other = conflict("two networks of that name");
+        assert_eq!(of_name(&copy, None, other.clone()), other);
+        assert_eq!(of_name(&service(None), None, own()), own());
+    }
+}
