@@ -84,4 +84,11 @@ pub trait Cloud: Send + Sync {
 
     /// One cheap call that shows whether the cloud answers and accepts our credentials.
     async fn health(&self, call: Call) -> Result<(), CloudError>;
+
+    /// Waits until the provider's configuration has changed in a way that takes effect only in a
+    /// new process, and returns what has changed. The provider has tried the new configuration: it
+    /// works. Until the process ends, the old one stays in use.
+    async fn outdated(&self) -> String {
+        std::future::pending().await
+    }
 }

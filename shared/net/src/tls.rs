@@ -3,10 +3,15 @@
 use std::sync::Arc;
 
 use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        verify_server_name,
+    },
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime},
+    server::ParsedCertificate,
     sign::{CertifiedKey, SingleCertAndKey},
 };
 
@@ -41,9 +46,18 @@ pub fn client_tls(
         }
         Some(roots) => {
             let mut store = RootCertStore::empty();
-            match store.add_parsable_certificates(roots) {
+            match store.add_parsable_certificates(roots.iter().cloned()) {
                 (0, unusable) if unusable > 0 => return Err(TlsError::Roots(unusable)),
-                _ => builder.with_root_certificates(store),
+                // The library makes no verifier without roots, but a client that trusts nobody.
+                _ if store.is_empty() => builder.with_root_certificates(store),
+                _ => {
+                    let inner =
+                        WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider);
+                    let inner =
+                        inner.build().map_err(|error| rustls::Error::General(error.to_string()))?;
+                    let verifier = Trusted { inner, roots };
+                    builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+                }
             }
         }
     };
@@ -53,6 +67,64 @@ pub fn client_tls(
         }
         None => builder.with_no_client_auth(),
     })
+}
+
+/// Verifies as the library does, and also accepts a server that shows a root itself: a self-signed
+/// certificate that may sign others, as `openssl req -x509` makes it. The library refuses those,
+/// Go and OpenSSL do not.
+#[derive(Debug)]
+struct Trusted {
+    inner: Arc<WebPkiServerVerifier>,
+    roots: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for Trusted {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        match self.inner.verify_server_cert(shown, intermediates, name, ocsp, now) {
+            // Only reached within its dates: the library checks these first.
+            Err(error) if is_authority(&error) && self.roots.contains(shown) => {
+                verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls12_signature(message, cert, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls13_signature(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+/// Whether the only objection is that the certificate may sign others.
+fn is_authority(error: &rustls::Error) -> bool {
+    // The library does not export the type of its verifier's errors.
+    matches!(error, rustls::Error::InvalidCertificate(CertificateError::Other(other))
+        if format!("{other:?}").contains("CaUsedAsEndEntity"))
 }
 
 /// Accepts every certificate, but checks that the server has its key.

@@ -1,36 +1,27 @@
 //! OpenStack: Nova's servers as a cluster's machines.
 //!
 //! ```text
-//! cloud.conf -> config -> session (token, catalog) -> client -> nova, neutron -> describe -> instances
-//!                  discovery (endpoints) -^              |
-//!                                                        +-> wire: gate, transport, fault, metrics
+//! cloud.conf -> config -> api (session, requests) -> compute, network -> instances
 //! ```
 //!
-//! Every request, those for tokens and versions included, goes over one
-//! [`client::Wire`]. `cloud` holds what is in use, and `reload` replaces it when a file
-//! changes.
+//! Every request, those for tokens and versions included, goes through [`api`], which knows
+//! nothing of servers and ports. `cloud` holds what is in use, and `reload` replaces credentials
+//! when a file changes.
 
-mod addresses;
-mod client;
+mod api;
 mod cloud;
+mod compute;
 mod config;
-mod describe;
-mod discovery;
 mod factory;
-mod fault;
 mod ids;
 mod instances;
 mod metrics;
-mod neutron;
-mod nova;
-mod page;
+mod network;
 mod reload;
+mod routes;
 #[cfg(test)]
 mod scripted;
-mod session;
-mod single_flight;
 mod text;
-mod transport;
 
 #[cfg(test)]
 mod tests;

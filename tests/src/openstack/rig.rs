@@ -163,6 +163,12 @@ impl Rig {
         ))
     }
 
+    /// Adds the router of the pods' routes to the cloud.conf.
+    pub fn use_router(&self, id: &str) -> Result<()> {
+        let text = std::fs::read_to_string(self.config())?;
+        self.replace(&format!("{text}[Route]\nrouter-id = {id}\n"))
+    }
+
     fn configure(&self, credentials: &str) -> Result<()> {
         self.write(&format!("region = {REGION}\n{credentials}"))
     }
@@ -170,8 +176,11 @@ impl Rig {
     /// Writes the cloud.conf: these lines of `[Global]` after the address of Keystone.
     fn write(&self, lines: &str) -> Result<()> {
         let auth_url = self.cloud.proxy.auth_url()?;
-        let text = format!("[Global]\nauth-url = {auth_url}\n{lines}");
-        // The file is replaced atomically: a reader never sees half of it.
+        self.replace(&format!("[Global]\nauth-url = {auth_url}\n{lines}"))
+    }
+
+    /// Replaces the cloud.conf atomically: a reader never sees half of it.
+    fn replace(&self, text: &str) -> Result<()> {
         let aside = self.path("cloud.conf.new");
         std::fs::write(&aside, text)?;
         Ok(std::fs::rename(aside, self.config())?)

@@ -14,6 +14,7 @@ mod names;
 mod neutron_alone;
 mod outages;
 mod register;
+mod routes;
 mod spellings;
 mod through_proxy;
 
@@ -77,5 +78,6 @@ pub fn all() -> Vec<Scenario> {
         judged::a_frozen_nova_deletes_no_node,
         judged::the_wrong_project_deletes_no_node,
         judged::the_node_of_a_deleted_server_leaves,
+        routes::nodes_have_routes_and_what_others_made_stays,
     ]
 }

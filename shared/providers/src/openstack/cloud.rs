@@ -1,57 +1,149 @@
 //! Implements the contract's `Cloud`.
 
-use std::{borrow::Cow, sync::Arc};
-
-use arc_swap::ArcSwap;
-use async_trait::async_trait;
-use ccm_cloud::{
-    Call, Claim, Cloud, CloudError, Detail, ErrorKind, Fleet, Instances, LookupResult, NodeIdentity,
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
+
+use async_trait::async_trait;
+use ccm_cloud::{Call, Claim, Cloud, CloudError, ErrorKind, Instances, Routes};
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
+use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     NAME,
-    client::{Api as _, Client, Clients, Service},
+    api::{Api as _, Client, Clients, Service},
     config::Config,
     ids::{self, Parsed},
     instances::OpenStackInstances,
+    routes::NeutronRoutes,
 };
 
 /// One project in one region.
 pub(super) struct OpenStackCloud {
     clients: Clients,
-    in_use: Arc<InUse>,
+    client: Arc<Client>,
+    /// The settings in use, but for credentials and certificates, which are replaced.
+    config: Config,
+    instances: Arc<OpenStackInstances>,
+    /// The routes of the configured router; `None` without one.
+    routes: Option<Arc<NeutronRoutes>>,
+    /// Whether this process asked for routes, and for instances: only then the services behind
+    /// them are.
+    wanted: Wanted,
     /// Why it is not known yet what the cloud offers; `None` once Nova has answered.
     unknown: Mutex<Option<CloudError>>,
+    /// The settings that have changed and need a restart.
+    outdated: watch::Sender<Option<String>>,
     /// Background tasks; they end with the cloud.
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// The current state, which may be replaced.
-struct InUse(ArcSwap<Current>);
-
-/// The state that belongs to one version of the settings.
-struct Current {
-    client: Arc<Client>,
-    instances: OpenStackInstances,
+/// What the process has asked for.
+#[derive(Default)]
+struct Wanted {
+    instances: AtomicBool,
+    routes: AtomicBool,
 }
 
-impl Current {
-    fn new(client: Client, config: &Config) -> Self {
-        let client = Arc::new(client);
-        Self { instances: OpenStackInstances::new(Arc::clone(&client) as _, config), client }
+/// What became of changed settings that work.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Adopted {
+    /// They are in use.
+    InUse,
+    /// They wait for a restart, because these have changed.
+    AtRestart(String),
+}
+
+impl OpenStackCloud {
+    /// Sends no request. Fails only with [`ErrorKind::Invalid`].
+    pub(super) fn new(clients: Clients, config: &Config) -> Result<Self, CloudError> {
+        let client = Arc::new(clients.client(config)?);
+        client.activate();
+        let instances = OpenStackInstances::new(Arc::clone(&client) as _, config);
+        let routes = config
+            .route
+            .router_id
+            .as_ref()
+            .map(|router| Arc::new(NeutronRoutes::new(Arc::clone(&client) as _, router)));
+        Ok(Self {
+            routes,
+            wanted: Wanted::default(),
+            clients,
+            client,
+            config: config.clone(),
+            instances: Arc::new(instances),
+            unknown: Mutex::new(Some(CloudError::new(
+                ErrorKind::Unavailable,
+                "no request to OpenStack has been made yet",
+            ))),
+            outdated: watch::Sender::new(None),
+            tasks: Mutex::default(),
+        })
     }
 
-    /// The state for new settings. For the same project it keeps the caches of flavors and
-    /// ports, so that an incomplete response does not remove data from nodes.
-    fn replaced_with(&self, client: Client, config: &Config) -> Self {
-        let same = client.is_of_the_project_of(&self.client);
-        let next = Self::new(client, config);
-        match same {
-            true => Self { instances: next.instances.with_caches_of(&self.instances), ..next },
-            false => next,
+    /// Runs a background task until the cloud is dropped.
+    pub(super) fn keep(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.lock().spawn(task);
+    }
+
+    /// Tries changed settings: Keystone must accept them, and every service that answers with the
+    /// settings in use must also answer with the new ones. Then new credentials and certificates
+    /// are in use, and other changes wait for a restart. After an error all that was in use stays.
+    pub(super) async fn adopt(&self, config: &Config, call: Call) -> Result<Adopted, CloudError> {
+        let tried = self.tried(config, call).await;
+        let adopted = tried.as_ref().ok().map(|(trial, _)| self.differing(config, trial));
+        self.outdated.send_replace(adopted.clone().flatten());
+        let (trial, nova) = tried?;
+        if let Some(what) = adopted.flatten() {
+            return Ok(Adopted::AtRestart(what));
         }
+        self.client.take_over(&trial);
+        self.learn(nova.err());
+        Ok(Adopted::InUse)
+    }
+
+    /// A client with these settings that works, and what Nova answered it.
+    async fn tried(
+        &self,
+        config: &Config,
+        call: Call,
+    ) -> Result<(Client, Result<(), CloudError>), CloudError> {
+        let trial = self.clients.client(config)?;
+        let asks_neutron = self.client.answers(Service::Network).is_some();
+        let services = [Service::Compute, Service::Network];
+        trial.log_in(if asks_neutron { &services } else { &services[..1] }, call).await?;
+        let nova = trial.probe(call).await;
+        if self.client.answers(Service::Compute) == Some(true) {
+            nova.clone()?;
+        }
+        if self.client.answers(Service::Network) == Some(true) {
+            trial.probe_network(call).await?;
+        }
+        Ok((trial, nova))
+    }
+
+    /// What differs from the settings in use besides credentials and certificates.
+    fn differing(&self, config: &Config, trial: &Client) -> Option<String> {
+        let mut differing = self.config.differing(config);
+        let (own, new) = (self.client.project(), trial.project());
+        if let (Some(own), Some(new)) = (own, new)
+            && own.id != new.id
+        {
+            differing.push("project");
+        }
+        (!differing.is_empty()).then(|| differing.join(", "))
+    }
+
+    /// Records the result of a probe of Nova. Returns whether it is the first success.
+    fn learn(&self, error: Option<CloudError>) -> bool {
+        let mut unknown = self.unknown.lock();
+        let is_first = unknown.is_some() && error.is_none();
+        *unknown = unknown.take().and(error);
+        is_first
     }
 
     /// Parses a provider ID. If no region is configured, the region of the endpoint in use
@@ -64,75 +156,21 @@ impl Current {
             parsed => parsed,
         }
     }
-}
-
-impl OpenStackCloud {
-    /// Sends no request. Fails only with [`ErrorKind::Invalid`].
-    pub(super) fn new(clients: Clients, config: &Config) -> Result<Self, CloudError> {
-        let current = Current::new(clients.client(config)?, config);
-        current.client.activate();
-        Ok(Self {
-            clients,
-            in_use: Arc::new(InUse(ArcSwap::from_pointee(current))),
-            unknown: Mutex::new(Some(CloudError::new(
-                ErrorKind::Unavailable,
-                "no request to OpenStack has been made yet",
-            ))),
-            tasks: Mutex::default(),
-        })
-    }
-
-    /// Runs a background task until the cloud is dropped.
-    pub(super) fn keep(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.lock().spawn(task);
-    }
-
-    /// Replaces the settings, if Keystone accepts the new ones and if every service that
-    /// answers with the old settings also answers with the new ones: Nova, and Neutron if it
-    /// is used. After an error the old settings stay in use.
-    pub(super) async fn replace(&self, config: &Config, call: Call) -> Result<(), CloudError> {
-        let before = self.in_use.0.load_full();
-        let client = self.clients.client(config)?;
-        let asks_neutron = before.client.answers(Service::Network).is_some();
-        let services = [Service::Compute, Service::Network];
-        client.log_in(if asks_neutron { &services } else { &services[..1] }, call).await?;
-        let nova = client.probe(call).await;
-        if before.client.answers(Service::Compute) == Some(true) {
-            nova.clone()?;
-        }
-        if before.client.answers(Service::Network) == Some(true) {
-            client.probe_network(call).await?;
-        }
-        let current = Arc::new(before.replaced_with(client, config));
-        self.in_use.0.swap(Arc::clone(&current)).client.retire();
-        current.client.activate();
-        self.learn(nova.err());
-        Ok(())
-    }
-
-    /// Records the result of a probe of Nova. Returns whether it is the first success.
-    fn learn(&self, error: Option<CloudError>) -> bool {
-        let mut unknown = self.unknown.lock();
-        let is_first = unknown.is_some() && error.is_none();
-        *unknown = unknown.take().and(error);
-        is_first
-    }
 
     /// The client in use.
     #[cfg(test)]
     pub(super) fn client(&self) -> Arc<Client> {
-        Arc::clone(&self.in_use.0.load().client)
+        Arc::clone(&self.client)
     }
 
     /// Logs project, region and versions in use.
     pub(super) fn introduce(&self, what: &str) {
-        let current = self.in_use.0.load();
-        let project = current.client.project();
+        let project = self.client.project();
         tracing::info!(
             project = project.as_ref().map(|project| &*project.name),
             project_id = project.as_ref().map(|project| &*project.id),
-            region = current.client.region(),
-            compute_microversion = current.client.microversion().map(|version| version.to_string()),
+            region = self.client.region(),
+            compute_microversion = self.client.microversion().map(|version| version.to_string()),
             "{what}"
         );
     }
@@ -154,7 +192,7 @@ impl Cloud for OpenStackCloud {
         let Some(text) = provider_id.filter(|text| !text.is_empty()) else {
             return Claim::Unclaimed;
         };
-        match self.in_use.0.load().parse(text) {
+        match self.parse(text) {
             Parsed::Ours(_) => Claim::Ours,
             Parsed::AnotherRegion(_) => Claim::Foreign,
             Parsed::Malformed(_) if ids::has_scheme(text) => Claim::Ours,
@@ -163,70 +201,58 @@ impl Cloud for OpenStackCloud {
     }
 
     fn canonical_id<'a>(&self, provider_id: &'a str) -> Cow<'a, str> {
-        let current = self.in_use.0.load();
-        match current.parse(provider_id) {
-            Parsed::Ours(id) => current.instances.shape.spelt(&id).into(),
+        match self.parse(provider_id) {
+            Parsed::Ours(id) => self.instances.shape.spelt(&id).into(),
             Parsed::AnotherRegion(_) | Parsed::Malformed(_) => provider_id.into(),
         }
     }
 
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
+        self.wanted.instances.store(true, Ordering::Relaxed);
         match &*self.unknown.lock() {
-            None => Ok(Some(Arc::clone(&self.in_use) as Arc<dyn Instances>)),
+            None => Ok(Some(Arc::clone(&self.instances) as Arc<dyn Instances>)),
             Some(error) => Err(error.clone()),
         }
     }
 
+    /// Not offered without `[Route] router-id`, and by a Neutron without extra routes.
+    fn routes(&self) -> Result<Option<Arc<dyn Routes>>, CloudError> {
+        self.wanted.routes.store(true, Ordering::Relaxed);
+        let Some(routes) = &self.routes else { return Ok(None) };
+        Ok(routes.offered()?.then(|| Arc::clone(routes) as Arc<dyn Routes>))
+    }
+
+    /// Asks the services behind what this process uses. One that does not answer hides nothing of
+    /// another one.
     async fn health(&self, call: Call) -> Result<(), CloudError> {
-        let work = |current: Arc<Current>| async move { current.client.probe(call).await };
-        let outcome = self.in_use.by_one(work).await;
-        if self.learn(outcome.clone().err()) {
-            self.introduce("OpenStack answers");
-        }
-        outcome
-    }
-}
-
-impl InUse {
-    /// Does `work` by the settings in use. Work under way when they are replaced is begun
-    /// again by the new ones: one answer never mixes two clouds.
-    async fn by_one<T, F: Future<Output = T>>(&self, work: impl Fn(Arc<Current>) -> F) -> T {
-        loop {
-            let current = self.0.load_full();
-            tokio::select! {
-                biased;
-                () = current.client.retired() => {}
-                outcome = work(Arc::clone(&current)) => return outcome,
+        let wants = |what: &AtomicBool| what.load(Ordering::Relaxed);
+        let routes = self.routes.as_ref().filter(|_| wants(&self.wanted.routes));
+        let network = async {
+            match routes {
+                Some(routes) if routes.offered().is_err() => routes.learn(call).await,
+                Some(_) => self.client.probe_network(call).await,
+                None => Ok(()),
             }
-        }
-    }
-}
-
-#[async_trait]
-impl Instances for InUse {
-    /// The provider IDs have the current spelling, which may omit the region. So if the
-    /// settings are replaced by those of another region, the lookup fails.
-    async fn lookup(
-        &self,
-        nodes: &[NodeIdentity],
-        detail: Detail,
-        call: Call,
-    ) -> Vec<LookupResult> {
-        let asked = self.0.load_full();
-        let asked = &asked;
-        let work = |current: Arc<Current>| async move {
-            if current.client.region() == asked.client.region() {
-                return current.instances.lookup(nodes, detail, call).await;
-            }
-            let why = "the cloud's configuration was replaced by one for another region";
-            vec![Err(CloudError::new(ErrorKind::Unavailable, why)); nodes.len()]
         };
-        self.by_one(work).await
+        let compute = async {
+            if routes.is_some() && !wants(&self.wanted.instances) {
+                return Ok(());
+            }
+            let outcome = self.client.probe(call).await;
+            if self.learn(outcome.clone().err()) {
+                self.introduce("OpenStack answers");
+            }
+            outcome
+        };
+        let (compute, network) = tokio::join!(compute, network);
+        compute.and(network)
     }
 
-    async fn list(&self, detail: Detail, call: Call) -> Result<Fleet, CloudError> {
-        let work =
-            |current: Arc<Current>| async move { current.instances.list(detail, call).await };
-        self.by_one(work).await
+    async fn outdated(&self) -> String {
+        let mut outdated = self.outdated.subscribe();
+        match outdated.wait_for(Option::is_some).await.ok().and_then(|what| what.clone()) {
+            Some(what) => what,
+            None => std::future::pending().await,
+        }
     }
 }

@@ -178,7 +178,7 @@ settings! {
     /// Routes to pods.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub(crate) struct Route {
-        /// The router that carries the routes to pods. Not used by the programs of this build.
+        /// ID of the router that carries the routes to pods; without one there are none.
         pub router_id: Option<String> = fixed(Text, "router-id", "");
     }
 }
@@ -215,6 +215,28 @@ impl Config {
         let text = files.text(path).map_err(|why| format!("{}: {why}", path.display()));
         text.and_then(|text| Self::parse(path, &text, env, files))
             .map_err(|why| CloudError::new(ErrorKind::Invalid, format!("--cloud-config {why}")))
+    }
+
+    /// The settings besides credentials and certificates that differ, by their keys or sections.
+    pub(crate) fn differing(&self, other: &Self) -> Vec<&'static str> {
+        let balancer = |config: &Self| {
+            let Self { load_balancer, networks, classes, .. } = config.clone();
+            (load_balancer, networks, classes)
+        };
+        [
+            (self.auth_url != other.auth_url, "auth-url"),
+            (self.interface != other.interface, "os-endpoint-type"),
+            (self.region != other.region, "region"),
+            (self.regional_ids != other.regional_ids, "OS_CCM_REGIONAL"),
+            (self.request_timeout != other.request_timeout, "request-timeout"),
+            (self.networking != other.networking, "[Networking]"),
+            (self.labels != other.labels, "[Labels]"),
+            (self.route != other.route, "[Route]"),
+            (balancer(self) != balancer(other), "[LoadBalancer]"),
+        ]
+        .into_iter()
+        .filter_map(|(differs, name)| differs.then_some(name))
+        .collect()
     }
 
     fn parse(

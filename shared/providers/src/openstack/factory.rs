@@ -7,7 +7,7 @@ use ccm_cloud::{Cloud, CloudError, ErrorKind, MetricsSink, ProviderContext, Prov
 
 use super::{
     NAME,
-    client::Clients,
+    api::Clients,
     cloud::OpenStackCloud,
     metrics::OpenStackMetrics,
     reload::{self, Source},

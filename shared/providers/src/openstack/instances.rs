@@ -1,6 +1,8 @@
 //! The instances capability: finds nodes among Nova's servers, and describes them with
 //! Neutron's ports.
 
+mod addresses;
+mod describe;
 mod find;
 mod port_memory;
 mod prove;
@@ -12,6 +14,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -22,20 +25,22 @@ use ccm_cloud::{
 };
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
+pub(super) use self::describe::Shape;
 use self::{
+    addresses::{Inputs, networks_to_name},
+    describe::{describe, presence},
     find::{Finder, Found},
     port_memory::PortMemory,
     question::NodeLookup,
 };
 use super::{
-    addresses::{Inputs, networks_to_name},
-    client::Api,
+    api::Api,
+    compute::{Flavors, Listing, Nova, Row, Server},
     config::Config,
-    describe::{Shape, describe, presence},
     ids::ServerId,
-    neutron::{NetworkNames, Neutron, Port, Ports},
-    nova::{Flavors, Listing, Nova, Row, Server},
+    network::{NetworkNames, Neutron, Port, Ports},
     text::MAX_VALUE,
 };
 
@@ -46,6 +51,8 @@ const ONE_BY_ONE: usize = 3;
 const AT_ONCE: usize = 8;
 /// The default page size of Nova's lists.
 const PAGE: usize = 1_000;
+/// After a list that took longer than a call has, nodes are requested one by one for this long.
+const TOO_LONG: Duration = Duration::from_mins(10);
 /// In a list of several pages, this number of servers costs Nova as much as one request by
 /// ID.
 const LISTED_PER_ASKED: usize = 16;
@@ -65,8 +72,10 @@ pub(super) struct OpenStackInstances {
     /// The IDs of these servers, so that their ports are requested together with the next list
     /// and not after it.
     project: Mutex<Arc<BTreeSet<ServerId>>>,
+    /// When a list last took too long.
+    too_long: Mutex<Option<Instant>>,
     /// The ports that Neutron has returned so far.
-    port_memory: Arc<PortMemory>,
+    port_memory: PortMemory,
 }
 
 #[async_trait]
@@ -123,14 +132,9 @@ impl OpenStackInstances {
             shape,
             project_size: AtomicUsize::new(0),
             project: Mutex::default(),
-            port_memory: Arc::default(),
+            too_long: Mutex::default(),
+            port_memory: PortMemory::default(),
         }
-    }
-
-    /// Uses the caches of another instance for the same project.
-    pub(super) fn with_caches_of(self, other: &Self) -> Self {
-        let flavors = self.flavors.with_caches_of(&other.flavors);
-        Self { flavors, port_memory: Arc::clone(&other.port_memory), ..self }
     }
 
     fn remember(&self, listing: &Listing) {
@@ -162,7 +166,7 @@ impl OpenStackInstances {
 
     async fn find(&self, questions: &[NodeLookup], should_list: bool, call: Call) -> Vec<Found> {
         let listing = match should_list {
-            true => Some(self.nova.all_servers(call).await),
+            true => Some(self.listing(call).await),
             false => None,
         };
         let finder = Finder::new(&self.nova, call, listing);
@@ -174,10 +178,24 @@ impl OpenStackInstances {
         found
     }
 
+    /// The list of the project, in half of the time: the other half is for single requests, should
+    /// the list take too long.
+    async fn listing(&self, call: Call) -> Result<Listing, CloudError> {
+        let half = Call { end: Instant::now() + call.left() / 2, ..call };
+        self.nova.all_servers(half).await.inspect_err(|error| {
+            if error.kind == ErrorKind::Timeout {
+                *self.too_long.lock() = Some(Instant::now());
+            }
+        })
+    }
+
     /// Whether one list is cheaper than this number of single requests. In a project of several
     /// pages, which are mostly unrelated servers, a few single requests are cheaper.
     fn should_list(&self, questions: usize) -> bool {
         let size = self.project_size.load(Ordering::Relaxed);
+        if self.too_long.lock().is_some_and(|at| at.elapsed() < TOO_LONG) {
+            return false;
+        }
         questions > ONE_BY_ONE && (size <= PAGE || questions * LISTED_PER_ASKED >= size)
     }
 

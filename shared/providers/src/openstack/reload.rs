@@ -1,7 +1,7 @@
 //! Settings and credentials that change while the program runs.
 //!
-//! New settings are tried on the cloud before they replace the old ones; until then the old
-//! ones stay.
+//! New settings are tried on the cloud first. Credentials and certificates that work replace the
+//! old ones; other settings that work need a restart. All others are refused.
 
 use std::{path::PathBuf, sync::Weak, time::Duration};
 
@@ -13,10 +13,10 @@ use tokio::{
 };
 
 use super::{
-    cloud::OpenStackCloud,
+    api::{REFUSED, is_refused_login},
+    cloud::{Adopted, OpenStackCloud},
     config::{Config, Environment, Loaded},
     metrics::OpenStackMetrics,
-    session::{REFUSED, is_refused_login},
 };
 
 /// How long the new settings are tried.
@@ -117,8 +117,16 @@ async fn adopt(
             tracing::warn!("{warning}");
         }
     }
-    cloud.replace(&config, Call::routine(TRIAL)).await.inspect_err(|error| again.later(error))?;
-    cloud.introduce("the changed cloud configuration is in use");
+    match cloud.adopt(&config, Call::routine(TRIAL)).await {
+        Ok(Adopted::InUse) => cloud.introduce("the changed cloud configuration is in use"),
+        Ok(Adopted::AtRestart(settings)) => {
+            tracing::info!(settings, "the changed cloud configuration works and needs a restart");
+        }
+        Err(error) => {
+            again.later(&error);
+            return Err(error);
+        }
+    }
     Ok(())
 }
 

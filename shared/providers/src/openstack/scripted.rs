@@ -1,6 +1,8 @@
 //! Nova and Neutron as far as the tests need them: they filter, page, leave out what
 //! they are not asked for, and count.
 
+mod routers;
+
 use std::{collections::BTreeSet, time::Duration};
 
 use async_trait::async_trait;
@@ -12,10 +14,7 @@ use percent_encoding::percent_decode_str;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{
-    client::{Answer, Api, Get, Service},
-    discovery::Microversion,
-};
+use super::api::{Answer, Api, Microversion, Request, Service};
 
 /// Answers instead of the services, if it wants to. It is given the path and how many
 /// requests came before.
@@ -30,6 +29,7 @@ pub(super) struct World {
     pub(super) ports: Vec<Value>,
     pub(super) networks: Vec<Value>,
     pub(super) flavors: Vec<Value>,
+    pub(super) router: routers::Router,
     pub(super) spoken: Spoken,
     /// Entries on a page, if not 1000.
     pub(super) page: Option<usize>,
@@ -165,7 +165,7 @@ impl Scripted {
 
 #[async_trait]
 impl Api for Scripted {
-    async fn get(&self, get: Get<'_>, call: Call) -> Result<Answer, CloudError> {
+    async fn send(&self, get: Request<'_>, call: Call) -> Result<Answer, CloudError> {
         assert!(get.path.len() < 8_000, "the path has {} bytes", get.path.len());
         let delay = {
             let mut world = self.world.lock();
@@ -187,7 +187,7 @@ impl Api for Scripted {
         }
         let before = world.calls.len() - 1;
         let fault = world.fault.as_ref().and_then(|fault| fault(get.path, before));
-        fault.unwrap_or_else(|| Ok(world.answer(get)))
+        fault.or_else(|| world.routed(&get)).unwrap_or_else(|| Ok(world.answer(&get)))
     }
 
     fn microversion(&self) -> Option<Microversion> {
@@ -196,7 +196,7 @@ impl Api for Scripted {
 }
 
 impl World {
-    fn answer(&self, get: Get<'_>) -> Answer {
+    fn answer(&self, get: &Request<'_>) -> Answer {
         let (path, query) = get.path.split_once('?').unwrap_or((get.path, ""));
         let query: Vec<(&str, String)> = query
             .split('&')
@@ -277,7 +277,10 @@ fn paged<'a>(
         .collect();
     let all: Vec<&Value> = entries
         .filter(|entry| {
-            filters.iter().all(|filter| values(filter).contains(&entry[*filter].as_str().unwrap()))
+            filters.iter().all(|filter| match *filter {
+                "fixed_ips" => has_address(entry, &values(filter)),
+                filter => values(filter).contains(&entry[filter].as_str().unwrap()),
+            })
         })
         .collect();
     let start = match marker.first() {
@@ -293,6 +296,13 @@ fn paged<'a>(
     }
     body[key] = page.into();
     answer(200, &body)
+}
+
+/// Whether a port has one of these addresses, as Neutron's filter writes them.
+fn has_address(port: &Value, wanted: &[&str]) -> bool {
+    let fixed = port["fixed_ips"].as_array().unwrap().iter();
+    let mut own = fixed.map(|ip| format!("ip_address={}", ip["ip_address"].as_str().unwrap()));
+    own.any(|own| wanted.contains(&&*own))
 }
 
 fn only(entry: &Value, fields: &[&str]) -> Value {

@@ -81,6 +81,23 @@ impl<P: Program> Parts<P> {
         }
         self.review_rights();
         let cloud = self.cloud(providers).await?;
+        let provider = Arc::clone(&cloud);
+        let outdated = provider::outdated(&*provider, || self.leadership.is_leader());
+        tokio::select! {
+            ended = self.work(cloud, elector, leading) => ended,
+            () = outdated => Ok(()),
+        }
+    }
+
+    /// From the provider to the end of leadership.
+    async fn work(
+        &self,
+        cloud: Arc<dyn Cloud>,
+        elector: Option<Elector>,
+        leading: &mut Option<Arc<P>>,
+    ) -> Result<(), Failure> {
+        let needs = P::needs(&self.own.borrow());
+        provider::wait_capable(cloud.as_ref(), &needs, &self.startup).await;
         self.startup.fail("preparing");
         let context = self.context(cloud);
         let program = Arc::new(P::prepare(&context).await?);
@@ -123,7 +140,7 @@ impl<P: Program> Parts<P> {
         self.tasks.spawn_job("rights", review.run(self.tasks.token().clone()));
     }
 
-    /// The cloud, once it has the capabilities that the program needs.
+    /// The cloud. Nothing has been asked of it yet.
     async fn cloud(&self, providers: &ProviderRegistry) -> Result<Arc<dyn Cloud>, Failure> {
         let settings = Arc::clone(&self.common.borrow());
         let factory = providers
@@ -138,9 +155,7 @@ impl<P: Program> Parts<P> {
             metrics: Arc::new(self.metrics.clone()),
             ..provider_context::<P>(&settings)
         };
-        let cloud = provider::build(factory.as_ref(), &context, &self.startup).await?;
-        provider::wait_capable(cloud.as_ref(), &needs, &self.startup).await;
-        Ok(cloud)
+        provider::build(factory.as_ref(), &context, &self.startup).await
     }
 
     fn context(&self, cloud: Arc<dyn Cloud>) -> Context<P> {

@@ -1,6 +1,9 @@
-//! Neutron: ports and floating IPs.
+//! Neutron: ports, floating IPs and routers.
+
+use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result};
+use http::Method;
 use serde_json::{Value, json};
 
 use super::{Admin, text};
@@ -45,5 +48,34 @@ impl Admin {
     pub async fn ports(&self, server: &str) -> Result<Vec<Value>> {
         let document = self.get(&format!("{}/ports?device_id={server}", self.network)).await?;
         Ok(document["ports"].as_array().context("no ports")?.clone())
+    }
+    /// Sets the allowed address pairs of a port to these networks.
+    pub async fn set_pairs(&self, port: &str, networks: &[&str]) -> Result<()> {
+        let pairs: Vec<_> = networks.iter().map(|it| json!({"ip_address": it})).collect();
+        let body = json!({"port": {"allowed_address_pairs": pairs}});
+        self.done(Method::PUT, &format!("{}/ports/{port}", self.network), Some(&body)).await?;
+        Ok(())
+    }
+
+    /// The ID of the project's router.
+    pub async fn router(&self) -> Result<String> {
+        self.id_by_name(&format!("{}/routers", self.network), &self.project).await
+    }
+
+    /// The extra routes of a router: destination and next hop.
+    pub async fn routes(&self, router: &str) -> Result<BTreeSet<(String, String)>> {
+        let document = self.get(&format!("{}/routers/{router}", self.network)).await?;
+        let routes = document["router"]["routes"].as_array().context("no routes")?;
+        let route = |entry| Ok((text(entry, "/destination")?, text(entry, "/nexthop")?));
+        routes.iter().map(route).collect()
+    }
+
+    /// Sets the extra routes of a router: destination and next hop.
+    pub async fn set_routes(&self, router: &str, routes: &[(&str, &str)]) -> Result<()> {
+        let route = |(to, by): &(&str, &str)| json!({"destination": to, "nexthop": by});
+        let routes: Vec<_> = routes.iter().map(route).collect();
+        let body = json!({"router": {"routes": routes}});
+        self.done(Method::PUT, &format!("{}/routers/{router}", self.network), Some(&body)).await?;
+        Ok(())
     }
 }

@@ -18,15 +18,26 @@ use crate::{
 /// The page from which an operator copies the rules.
 const PAGE: &str = include_str!("../../../../docs/providers/openstack.md");
 
-/// The rules as the page lists them.
+/// The rules for nodes, as the page lists them.
 fn rules_of_the_page() -> Result<Vec<Value>> {
-    let lines: Vec<_> = PAGE.lines().filter(|line| line.starts_with("- {service:")).collect();
-    ensure!(!lines.is_empty(), "the page lists no access rules");
-    serde_yaml_ng::from_str(&lines.join("\n")).context("the access rules of the page")
+    rules(0)
+}
+
+/// The rules for routes, as the page lists them.
+pub(super) fn rules_for_routes() -> Result<Vec<Value>> {
+    rules(1)
+}
+
+/// The page's list of rules with this number.
+fn rules(number: usize) -> Result<Vec<Value>> {
+    let blocks = PAGE.split("```yaml").skip(1).filter_map(|text| text.split("```").next());
+    let mut lists = blocks.filter(|block| block.trim_start().starts_with("- {service:"));
+    let list = lists.nth(number).context("the page lacks a list of access rules")?;
+    serde_yaml_ng::from_str(list).context("the access rules of the page")
 }
 
 /// Lets the programs log in with a credential that has these rules. Returns its user.
-async fn log_in(rig: &Rig, name: &str, rules: &[Value]) -> Result<User> {
+pub(super) async fn log_in(rig: &Rig, name: &str, rules: &[Value]) -> Result<User> {
     let user = rig.own_user(name).await?;
     let own = Admin::login(rig.cloud.keystone(), &user.account).await?;
     let credential = own.create_application_credential_for(name, rules).await?;

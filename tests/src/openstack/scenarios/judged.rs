@@ -138,13 +138,18 @@ pub(super) async fn the_wrong_project_deletes_no_node(rig: &Rig) -> Result<()> {
     rig.register_initialised(&fleet).await?;
     let names: Vec<_> = fleet.iter().map(|server| server.name.as_str()).collect();
     past_grace().await;
+    // Another project takes effect with the next process only.
+    drop(program);
     rig.log_in_as(&Account::of("other"))?;
+    let program = rig.start(&rig.lifecycle_ccm()).await?;
     for name in &names {
         nodes::set_ready(&rig.client, name, "Unknown").await?;
     }
     breaker_is(&program, 1.0).await?;
     nodes::stay(&rig.client, &names, DELETION).await?;
+    drop(program);
     rig.log_in_as(&Account::of("k8s"))?;
+    let program = rig.start(&rig.lifecycle_ccm()).await?;
     breaker_is(&program, 0.0).await?;
     nodes::stay(&rig.client, &names, DELETION).await
 }

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use serde_yaml_ng::Value;
 
 use super::{
-    credentials::Login,
     environment::Environment,
     sections::{GLOBAL, Given, keys},
     values::flag,
@@ -36,9 +35,9 @@ settings! {
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Entry {
-    auth: Option<Login>,
+    auth: Option<Auth>,
     region_name: Option<String>,
-    /// The older name of `interface`.
+    /// Goes before `interface`, which is its newer name.
     endpoint_type: Option<String>,
     interface: Option<String>,
     cacert: Option<String>,
@@ -47,6 +46,30 @@ struct Entry {
     profile: Option<String>,
     cloud: Option<String>,
     verify: Option<String>,
+}
+
+/// The `auth` of an entry. Its fields are read as texts, also where YAML sees a number.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Auth {
+    #[serde(rename = "auth_url")]
+    url: Option<String>,
+    username: Option<String>,
+    user_id: Option<String>,
+    password: Option<String>,
+    project_id: Option<String>,
+    project_name: Option<String>,
+    domain_id: Option<String>,
+    domain_name: Option<String>,
+    project_domain_id: Option<String>,
+    project_domain_name: Option<String>,
+    user_domain_id: Option<String>,
+    user_domain_name: Option<String>,
+    default_domain: Option<String>,
+    application_credential_id: Option<String>,
+    application_credential_name: Option<String>,
+    application_credential_secret: Option<String>,
+    token: Option<String>,
 }
 
 type Entries = BTreeMap<String, Option<Entry>>;
@@ -72,7 +95,8 @@ pub(super) fn read(
 ) -> Option<Given> {
     let mut reader = Reader { environment, problems, files };
     let file = reader.find_clouds(wanted)?;
-    let (name, texts) = reader.entry(&file, wanted)?;
+    let (name, mut texts) = reader.entry(&file, wanted)?;
+    fill_domains(&mut texts);
     if texts.get("verify").is_some_and(|text| text.eq_ignore_ascii_case("false")) {
         reader.problems.warn(format!(
             "{}: verify of the entry {name:?} is not read; set tls-insecure = true in [Global]",
@@ -186,15 +210,31 @@ fn choice(names: &[&str], wanted: &Wanted, environment: &Environment) -> Result<
     }
 }
 
-/// The names and texts of an entry. `interface` comes after its older name and so wins.
+/// The names and texts of an entry. `endpoint_type` goes before its newer name `interface`,
+/// as in gophercloud.
 fn texts(entry: Option<Entry>) -> Texts {
     let entry = serde_json::to_value(entry).unwrap_or_default();
     let mappings = [&entry["auth"], &entry].into_iter().filter_map(serde_json::Value::as_object);
     let texts = mappings.flatten().filter_map(|(name, value)| {
         let text = value.as_str().filter(|text| !text.is_empty())?;
-        Some((if name == "endpoint_type" { "interface" } else { name }.to_owned(), text.to_owned()))
+        Some((name.to_owned(), text.to_owned()))
     });
-    texts.collect()
+    let mut texts: Texts = texts.collect();
+    if let Some(text) = texts.remove("endpoint_type") {
+        texts.insert("interface".to_owned(), text);
+    }
+    texts
+}
+
+/// `default_domain` is the ID of the domain of user and project where no other one is given.
+fn fill_domains(texts: &mut Texts) {
+    let Some(domain) = texts.remove("default_domain") else { return };
+    for whose in ["user_", "project_"] {
+        let is_given = |of: &str, by: &str| texts.contains_key(&format!("{of}domain_{by}"));
+        if !["", whose].iter().any(|of| is_given(of, "id") || is_given(of, "name")) {
+            texts.insert(format!("{whose}domain_id"), domain.clone());
+        }
+    }
 }
 
 /// The texts of an entry of this file by the keys of `[Global]`.

@@ -1,7 +1,6 @@
 //! Who we are to Keystone: what the files give, and the one way to log in that follows.
 
 use ccm_settings::{Problems, settings};
-use serde::{Deserialize, Serialize};
 
 use super::{secret::Secret, sections::Given};
 
@@ -98,10 +97,8 @@ pub(crate) enum ApplicationCredential {
 }
 
 settings! {
-    /// What `[Global]` and the `auth` of `clouds.yaml` say about us; the names of the fields are those
-    /// of `clouds.yaml`. Holds secrets, so it cannot be printed.
-    #[derive(Default, Deserialize, Serialize)]
-    #[serde(default)]
+    /// What `[Global]` and the `auth` of `clouds.yaml` say about us. Holds secrets, so it cannot be
+    /// printed.
     pub(super) struct Login {
         /// Keystone, with or without /v3. Required, here or in clouds.yaml.
         auth_url: Option<String> = fixed(Text, "auth-url", "");
@@ -135,13 +132,10 @@ settings! {
         /// The application credential's secret.
         application_credential_secret: Option<String> = fixed(Secret, "application-credential-secret", "");
         /// A trust that is used with a user's password.
-        #[serde(skip)]
         trust_id: Option<String> = fixed(Text, "trust-id", "");
         /// With trust-id: ID of the user, instead of user-id.
-        #[serde(skip)]
         trustee_id: Option<String> = fixed(Text, "trustee-id", "");
         /// With trust-id: the password, instead of password.
-        #[serde(skip)]
         trustee_password: Option<String> = fixed(Secret, "trustee-password", "");
         /// A token of Keystone; needs a project or a domain. It cannot renew itself: use it for short runs only.
         token: Option<String> = fixed(Secret, "token", "");

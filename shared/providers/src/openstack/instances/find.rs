@@ -7,8 +7,8 @@ use tokio::sync::OnceCell;
 
 use super::{
     super::{
+        compute::{Listing, Nova, Row, Server},
         ids::ServerId,
-        nova::{Listing, Nova, Row, Server},
     },
     prove,
     question::NodeLookup,
@@ -82,11 +82,19 @@ impl<'a> Finder<'a> {
 
     /// Finds one server.
     pub(super) async fn answer(&self, question: &NodeLookup) -> Found {
-        let found = match (question, &self.failed) {
-            (NodeLookup::Settled(answer), _) => Ok(Found::Settled(answer.clone())),
-            (_, Some(error)) => Err(error.clone()),
-            (NodeLookup::ById { id, spelt }, None) => self.by_id(id, spelt).await,
-            (NodeLookup::Search { uuid, name }, None) => self.search(uuid.as_ref(), name).await,
+        // A list that took too long says nothing about single servers.
+        let failed = self.failed.as_ref();
+        let of_one = failed.filter(|error| error.kind != ErrorKind::Timeout);
+        let found = match question {
+            NodeLookup::Settled(answer) => Ok(Found::Settled(answer.clone())),
+            NodeLookup::ById { id, spelt } => match of_one {
+                Some(error) => Err(error.clone()),
+                None => self.by_id(id, spelt).await,
+            },
+            NodeLookup::Search { uuid, name } => match failed {
+                Some(error) => Err(error.clone()),
+                None => self.search(uuid.as_ref(), name).await,
+            },
         };
         found.unwrap_or_else(Found::from)
     }
@@ -105,21 +113,19 @@ impl<'a> Finder<'a> {
         }
     }
 
+    /// A node's system UUID goes before its name, unless they lead to two servers.
     async fn search(&self, uuid: Option<&ServerId>, name: &str) -> Result<Found, CloudError> {
         if let Some(index) = self.index.get() {
-            if let Some(found) = index.search(uuid, name) {
-                return found;
-            }
-            // The list may be incomplete: request the ID as well.
-            return match self.by_uuid(uuid).await? {
-                Some(server) => Ok(Found::Server(server)),
-                None => prove::gone_by_name(name, index),
-            };
+            return self.search_in(index, uuid, name).await;
         }
-        if let Some(server) = self.by_uuid(uuid).await? {
-            return Ok(Found::Server(server));
+        let by_uuid = self.by_uuid(uuid).await?;
+        if let Some(server) = by_uuid.as_ref().filter(|server| server.name == name) {
+            return Ok(Found::Server(Arc::clone(server)));
         }
         let named = Index::of(self.nova.servers_by_name(name, self.call).await?);
+        if let Some(server) = by_uuid {
+            return named.beside(server, name);
+        }
         if let Some(found) = named.named(name) {
             return found;
         }
@@ -130,7 +136,28 @@ impl<'a> Finder<'a> {
         }
         let list = || async { self.nova.all_servers(self.call).await.map(Index::of) };
         let index = self.index.get_or_try_init(list).await?;
-        index.search(uuid, name).unwrap_or_else(|| prove::gone_by_name(name, index))
+        match uuid.and_then(|uuid| index.server(uuid)) {
+            Some(server) => index.beside(server?, name),
+            None => index.named(name).unwrap_or_else(|| prove::gone_by_name(name, index)),
+        }
+    }
+
+    async fn search_in(
+        &self,
+        index: &Index,
+        uuid: Option<&ServerId>,
+        name: &str,
+    ) -> Result<Found, CloudError> {
+        let by_uuid = match uuid.and_then(|uuid| index.server(uuid)) {
+            Some(server) => Some(server?),
+            None if index.by_name.contains_key(name) => None,
+            // The list may be incomplete: request the ID as well.
+            None => self.by_uuid(uuid).await?,
+        };
+        match by_uuid {
+            Some(server) => index.beside(server, name),
+            None => index.named(name).unwrap_or_else(|| prove::gone_by_name(name, index)),
+        }
     }
 
     /// The server whose ID is the node's system UUID, if there is one.
@@ -185,11 +212,15 @@ impl Index {
         }
     }
 
-    /// The server of this system UUID, else of this name.
-    fn search(&self, uuid: Option<&ServerId>, name: &str) -> Option<Result<Found, CloudError>> {
-        match uuid.and_then(|uuid| self.server(uuid)) {
-            Some(server) => Some(server.map(Found::Server)),
-            None => self.named(name),
+    /// The server of a node's system UUID, unless another one has the node's name.
+    fn beside(&self, server: Arc<Server>, name: &str) -> Result<Found, CloudError> {
+        let named = self.by_name.get(name).into_iter().flatten();
+        let others: Vec<_> = named.filter(|id| **id != server.id).collect();
+        match others.first() {
+            Some(other) if server.name != name => {
+                Err(prove::contradiction(&server.id, name, other))
+            }
+            _ => Ok(Found::Server(server)),
         }
     }
 

@@ -10,7 +10,7 @@
 //! * No port of a server is returned, although Nova lists addresses of ports, and although
 //!   Neutron has returned ports to this process before. A server that has really lost all
 //!   its ports is no healthy node. If none of this server was ever returned, they may belong
-//!   to another project, which Neutron never shows: then it is an error for [`HOLD`] only.
+//!   to another project, which Neutron never shows: then it is an error for [`UNSHOWN`] only.
 //! * A port is missing that was returned before, and Nova or the trunk still lists it. This
 //!   is an error for [`HOLD`]; after that the port counts as gone.
 //!
@@ -25,13 +25,15 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::super::{
+    compute::Server,
     ids::ServerId,
-    neutron::{Port, Ports},
-    nova::Server,
+    network::{Port, Ports},
 };
 
 /// How long a port that is listed but no longer returned is an error.
 const HOLD: Duration = Duration::from_mins(10);
+/// How long a server is an error of which no port was ever returned.
+const UNSHOWN: Duration = Duration::from_mins(1);
 /// How long a server is remembered after its last lookup.
 const FORGET: Duration = Duration::from_hours(24);
 
@@ -87,7 +89,7 @@ impl PortMemory {
             let before = memory.servers.entry(server.id.clone()).or_insert_with(|| Entry::at(now));
             before.looked = now;
             let what = none_shown(mac);
-            let may_be_foreign = before.macs.is_empty() && before.lacks(&what, now) >= HOLD;
+            let may_be_foreign = before.macs.is_empty() && before.lacks(&what, now) >= UNSHOWN;
             return if may_be_foreign { Ok(()) } else { Err(what) };
         }
         let shown = Entry {

@@ -56,6 +56,16 @@ pub(super) fn conflict(name: &str, ids: &[ServerId]) -> CloudError {
     CloudError::new(ErrorKind::Conflict, message)
 }
 
+/// The error for a node whose system UUID and name lead to two servers.
+pub(super) fn contradiction(by_uuid: &ServerId, name: &str, by_name: &ServerId) -> CloudError {
+    let (name, by_uuid, by_name) = (one_line(name, MAX_VALUE), by_uuid.as_str(), by_name.as_str());
+    let message = format!(
+        "the node's system UUID is server {by_uuid}, but its name {name:?} is that of server \
+         {by_name}; set spec.providerID of the node, or rename one of the servers"
+    );
+    CloudError::new(ErrorKind::Conflict, message)
+}
+
 fn gone(method: ProofMethod, evidence: String, request_id: Option<String>) -> Found {
     Found::Settled(Ok(Lookup::Gone(AbsenceProof { method, evidence, request_id })))
 }

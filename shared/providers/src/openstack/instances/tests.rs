@@ -15,10 +15,9 @@ use ccm_cloud::{Call, CloudError, Detail, Instances, Lookup, LookupResult, NodeI
 use super::{
     super::{
         config::{Labels, Networking},
-        describe::Shape,
         scripted::{Scripted, uuid},
     },
-    OpenStackInstances,
+    OpenStackInstances, Shape,
 };
 
 fn call() -> Call {

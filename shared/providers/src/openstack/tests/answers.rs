@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_cloud::{Call, Cloud as _, Detail, ErrorKind, Lookup, NodeIdentity};
 
 use super::cloud::{Move, Rig};
-use crate::openstack::client::{Api as _, Get, Service};
+use crate::openstack::api::{Api as _, Request, Service};
 
 const ODD: [&str; 14] = [
     "",
@@ -49,20 +49,20 @@ async fn no_answer_ends_the_process_or_passes_for_a_good_one() {
 #[tokio::test(start_paused = true)]
 async fn only_the_service_itself_says_that_something_does_not_exist() {
     let rig = Rig::new();
-    let get = Get { service: Service::Compute, operation: "server_get", path: "servers/5" };
+    let get = Request::get(Service::Compute, "server_get", "servers/5");
     let call = Call::waiting(Duration::from_secs(5));
     rig.client().probe(call).await.unwrap();
     let body =
         "{\"itemNotFound\": {\"code\": 404, \"message\": \"Instance 5 could not be found.\"}}";
     rig.cloud.next("nova", [Move::text(404, body).with("x-openstack-request-id", "req-9")]);
-    let answer = rig.client().get(get, call).await.unwrap();
+    let answer = rig.client().send(get.clone(), call).await.unwrap();
     assert_eq!(answer.status, 404);
     assert_eq!(answer.request_id.as_deref(), Some("req-9"));
     let (_, report) = *rig.gate.reports.lock().last().unwrap();
     assert_eq!(report.error, Some(ErrorKind::NotFound));
 
     rig.cloud.next("nova", [Move::text(404, body)]);
-    let error = rig.client().get(get, call).await.unwrap_err();
+    let error = rig.client().send(get.clone(), call).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Malformed, "no request ID: {error}");
 }
 

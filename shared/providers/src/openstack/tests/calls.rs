@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::time::{Instant, advance, sleep};
 
 use super::cloud::{Move, Rig};
-use crate::openstack::client::{Api as _, Get, Service};
+use crate::openstack::api::{Api as _, Request, Service};
 
 #[tokio::test(start_paused = true)]
 async fn a_get_is_repeated_where_that_may_help() {
@@ -146,28 +146,26 @@ async fn an_old_nova_is_asked_in_its_own_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn versions_are_looked_at_again_only_after_trouble_and_a_minute() {
+async fn versions_are_looked_at_with_each_login_and_no_call_waits_for_a_second_look() {
     let rig = Rig::new();
     let looks = |rig: &Rig| rig.cloud.seen().iter().filter(|seen| seen.path == "/v2.1/").count();
     rig.nova(10).await.unwrap();
-    advance(Duration::from_secs(3600)).await;
-    rig.nova(10).await.unwrap();
-    assert_eq!(looks(&rig), 1, "nothing happened");
-    rig.cloud.next("nova", [Move::Cut]);
-    rig.nova(10).await.unwrap();
-    rig.nova(10).await.unwrap();
-    assert_eq!(looks(&rig), 2);
     for _ in 0..10 {
+        advance(Duration::from_mins(5)).await;
         rig.cloud.next("nova", [Move::Cut]);
         rig.nova(10).await.unwrap();
     }
-    assert_eq!(looks(&rig), 2, "the last look is not a minute ago");
-    // A look that fails leaves what was known.
-    advance(Duration::from_secs(61)).await;
-    rig.cloud.always("nova", Some(Move::text(500, "")));
-    rig.nova(10).await.unwrap_err();
+    assert_eq!(looks(&rig), 2, "the token was renewed once");
+    rig.cloud.revoke();
+    rig.nova(10).await.unwrap();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(looks(&rig), 3);
+    // A look that fails or takes long leaves what was known.
+    rig.cloud.revoke();
+    rig.get(Service::Network, 10).await.unwrap();
+    rig.cloud.always("nova", Some(Move::text(500, "")));
+    rig.nova(30).await.unwrap_err();
+    sleep(Duration::from_secs(1)).await;
     rig.cloud.always("nova", None);
     rig.nova(10).await.unwrap();
     let last = rig.cloud.seen().pop().unwrap();
@@ -180,24 +178,88 @@ async fn a_page_of_maintenance_does_not_take_novas_version_away() {
     for (status, body) in [(404, page), (403, page), (403, "{}"), (200, page), (200, "{}")] {
         let rig = Rig::new();
         rig.nova(10).await.unwrap();
-        rig.cloud.next("nova", [Move::Cut]);
-        rig.nova(10).await.unwrap();
-        advance(Duration::from_secs(61)).await;
-        let before = rig.cloud.count("nova", "/");
+        // Another login, and so another look.
+        rig.cloud.revoke();
+        rig.get(Service::Network, 10).await.unwrap();
         rig.cloud.always("nova", Some(Move::text(status, body)));
         assert_eq!(rig.nova(10).await.is_ok(), status == 200);
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(rig.cloud.count("nova", "/"), before + 2, "{status}: the look was there, too");
         rig.cloud.always("nova", None);
         rig.nova(10).await.unwrap();
         let last = rig.cloud.seen().pop().unwrap();
         assert_eq!(last.header("openstack-api-version"), Some("compute 2.79"), "{status} {body}");
-        assert_eq!(last.path, "/v2.1/p1/servers?limit=1", "not looked at again so soon");
-        advance(Duration::from_secs(61)).await;
-        rig.nova(10).await.unwrap();
-        sleep(Duration::from_secs(1)).await;
-        assert_eq!(rig.cloud.count("nova", "/"), before + 2 + 3, "{status}: but in a minute");
+        assert_eq!(last.path, "/v2.1/p1/servers?limit=1");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nova_that_told_no_versions_is_asked_again_in_a_minute() {
+    let rig = Rig::new();
+    rig.cloud.next("nova", [Move::text(403, "{}")]);
+    rig.nova(10).await.unwrap();
+    let spoken = |rig: &Rig| rig.client().microversion().map(|version| version.to_string());
+    assert_eq!(spoken(&rig), None);
+    advance(Duration::from_secs(61)).await;
+    rig.nova(10).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(spoken(&rig).as_deref(), Some("2.79"));
+    assert_eq!(rig.cloud.count("nova", "/"), 4);
+}
+
+fn write(revision: Option<u64>) -> Request<'static> {
+    let body = json!({ "router": { "routes": [] } });
+    Request::put(Service::Network, "router_update", "routers/r1", body).at_revision(revision)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_says_what_it_is_and_names_the_revision() {
+    let rig = Rig::new();
+    let call = Call::waiting(Duration::from_secs(10));
+    rig.client().send(write(Some(7)), call).await.unwrap();
+    let last = rig.cloud.seen().pop().unwrap();
+    assert_eq!((last.method.as_str(), &*last.path), ("PUT", "/v2.0/routers/r1"));
+    assert_eq!(last.header("if-match"), Some("revision_number=7"));
+    assert_eq!(last.header("content-type"), Some("application/json"));
+    assert_eq!(&*last.body, br#"{"router":{"routes":[]}}"#);
+    let admitted = rig.gate.admitted.lock().clone();
+    let writes: Vec<_> = admitted.iter().map(|class| (class.operation, class.write)).collect();
+    assert_eq!(writes, [("token_create", false), ("router_update", true)]);
+}
+
+/// What may be sent again: everything that surely was not done, and else what does no harm. An
+/// error says whether the change may be there.
+#[tokio::test(start_paused = true)]
+async fn a_write_is_repeated_only_where_that_does_no_harm() {
+    let busy = Move::text(429, "{}");
+    let nothing =
+        Move::text(400, r#"{"NeutronError": {"type": "X", "message": "no", "detail": ""}}"#);
+    for (revision, act, times, maybe_done) in [
+        (None, Move::Cut, 2, None),
+        (None, Move::text(503, ""), 2, None),
+        (Some(7), Move::Cut, 1, Some(true)),
+        (Some(7), Move::Truncate, 1, Some(true)),
+        (Some(7), Move::text(502, "<html>"), 1, Some(true)),
+        (Some(7), Move::text(500, "{}"), 1, Some(true)),
+        (Some(7), Move::Hang, 1, Some(true)),
+        (Some(7), busy, 2, None),
+        (Some(7), nothing, 1, Some(false)),
+        (Some(7), Move::text(501, "{}"), 1, Some(false)),
+    ] {
+        let rig = Rig::new();
+        rig.get(Service::Network, 10).await.unwrap();
+        rig.cloud.next("neutron", [act.clone()]);
+        let call = Call::waiting(Duration::from_secs(10));
+        let outcome = rig.client().send(write(revision), call).await;
+        assert_eq!(outcome.err().map(|error| error.maybe_done), maybe_done, "{act:?}");
+        assert_eq!(rig.cloud.count("neutron", "/v2.0/routers"), times, "{revision:?} {act:?}");
+    }
+    // No connection: nothing was sent, so even a creation may be repeated.
+    let rig = Rig::new();
+    rig.get(Service::Network, 10).await.unwrap();
+    rig.cloud.refuse_connections(2);
+    sleep(Duration::from_secs(1)).await;
+    let call = Call::waiting(Duration::from_secs(10));
+    rig.client().send(write(Some(7)), call).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,8 +277,9 @@ async fn a_failed_look_at_versions_is_shared() {
 async fn a_path_that_is_none_is_an_error() {
     let rig = Rig::new();
     for path in ["servers?name=a b\u{7f}", "servers/..", "servers/./x", "../v2/servers?a=.."] {
-        let get = Get { service: Service::Compute, operation: "server_list", path };
-        let error = rig.client().get(get, Call::waiting(Duration::from_secs(5))).await.unwrap_err();
+        let get = Request::get(Service::Compute, "server_list", path);
+        let error =
+            rig.client().send(get, Call::waiting(Duration::from_secs(5))).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
     }
     assert_eq!(rig.cloud.count("nova", "/v2.1/p1"), 0);
@@ -225,11 +288,14 @@ async fn a_path_that_is_none_is_an_error() {
 #[tokio::test(start_paused = true)]
 async fn an_operation_that_is_refused_costs_few_logins_though_others_succeed() {
     let rig = Rig::new();
-    let flavors = Get { service: Service::Compute, operation: "flavor_list", path: "flavors" };
+    let flavors = Request::get(Service::Compute, "flavor_list", "flavors");
     rig.cloud.deny("/flavors");
     for _ in 0..60 {
         rig.nova(10).await.unwrap();
-        rig.client().get(flavors, Call::waiting(Duration::from_secs(10))).await.unwrap_err();
+        rig.client()
+            .send(flavors.clone(), Call::waiting(Duration::from_secs(10)))
+            .await
+            .unwrap_err();
         sleep(Duration::from_mins(1)).await;
     }
     let logins = rig.cloud.logins();

@@ -3,7 +3,6 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    convert::Infallible,
     io::{self, Write as _},
     pin::Pin,
     sync::Arc,
@@ -15,7 +14,7 @@ use bytes::Bytes;
 use ccm_base::Files;
 use ccm_cloud::{Call, CallClass, CallGate, CallReport, Cloud as _, CloudError, ErrorKind, Permit};
 use futures::future::BoxFuture;
-use http::{HeaderMap, Method, Request, Response, Uri};
+use http::{HeaderMap, Method, Response, Uri};
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{
     body::{Frame, Incoming},
@@ -32,11 +31,10 @@ use serde_json::{Value, json};
 use tokio::{io::DuplexStream, task::JoinSet, time::Instant};
 
 use crate::openstack::{
-    client::{Answer, Api as _, Client, Clients, Get, Service},
+    api::{Answer, Api as _, Client, Clients, Request, Service, Transport},
     cloud::OpenStackCloud,
     config::{Config, Environment},
     metrics::OpenStackMetrics,
-    transport::Transport,
 };
 
 pub const PASSWORD: &str = "correct horse";
@@ -99,6 +97,8 @@ struct State {
     life: Duration,
     versions: Value,
     connections: JoinSet<()>,
+    /// How many connections are refused from now on.
+    refused: usize,
 }
 
 #[derive(Clone)]
@@ -118,6 +118,7 @@ impl Cloud {
             life: Duration::from_secs(3600),
             versions: json!({ "version": { "id": "v2.1", "status": "CURRENT", "version": "2.93", "min_version": "2.1" } }),
             connections: JoinSet::new(),
+            refused: 0,
         })))
     }
 
@@ -132,6 +133,13 @@ impl Cloud {
             Some(act) => state.always.insert(host, act),
             None => state.always.remove(host),
         };
+    }
+
+    /// Ends all connections, and refuses the next ones.
+    pub fn refuse_connections(&self, times: usize) {
+        let mut state = self.0.lock();
+        state.connections.abort_all();
+        state.refused = times;
     }
 
     pub fn revoke(&self) {
@@ -176,20 +184,26 @@ impl Cloud {
     pub fn transport(&self) -> Transport {
         let cloud = self.clone();
         Transport::over(tower::service_fn(move |_: Uri| {
+            let mut state = cloud.0.lock();
+            if state.refused > 0 {
+                state.refused -= 1;
+                let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+                return std::future::ready(Err(refused));
+            }
             let (near, far) = tokio::io::duplex(1 << 16);
             let served = cloud.clone();
-            cloud.0.lock().connections.spawn(async move {
+            state.connections.spawn(async move {
                 let service = service_fn(|request| served.serve(request));
                 // A connection that is cut off is part of the play.
                 http1::Builder::new().serve_connection(TokioIo::new(far), service).await.ok();
             });
-            std::future::ready(Ok::<_, Infallible>(Pipe(TokioIo::new(near))))
+            std::future::ready(Ok(Pipe(TokioIo::new(near))))
         }))
     }
 
     async fn serve(
         &self,
-        request: Request<Incoming>,
+        request: http::Request<Incoming>,
     ) -> Result<Response<UnsyncBoxBody<Bytes, io::Error>>, io::Error> {
         let (parts, body) = request.into_parts();
         let host = parts.headers["host"].to_str().unwrap().to_owned();
@@ -316,7 +330,7 @@ impl Rig {
             Service::Compute | Service::Identity => ("server_list", "servers?limit=1"),
         };
         let call = Call::waiting(Duration::from_secs(seconds));
-        self.client().get(Get { service, operation, path }, call).await
+        self.client().send(Request::get(service, operation, path), call).await
     }
 
     pub async fn nova(&self, seconds: u64) -> Result<Answer, CloudError> {

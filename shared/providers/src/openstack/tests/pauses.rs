@@ -9,7 +9,7 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::time::Instant;
 
 use super::cloud::{Move, Rig};
-use crate::openstack::client::Service;
+use crate::openstack::api::Service;
 
 #[tokio::test(start_paused = true)]
 async fn retry_after_closes_one_service_for_all_callers() {

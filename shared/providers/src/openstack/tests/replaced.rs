@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Call, Cloud as _, CloudError, Detail, ErrorKind};
-use futures::future::join_all;
+use ccm_cloud::{Call, Cloud as _, CloudError, ErrorKind};
+use futures::{FutureExt as _, future::join_all};
 use tokio::time::{Instant, sleep};
 
 use super::{
     cloud::{Move, PASSWORD, Rig, config},
     credentials::Sink,
 };
-use crate::openstack::client::Service;
+use crate::openstack::{api::Service, cloud::Adopted, config::Config};
 
 const NEW: &str = "battery staple";
 
@@ -19,7 +19,7 @@ async fn replace_after(rig: &Rig, seconds: u64) -> Result<(), CloudError> {
     sleep(Duration::from_secs(seconds)).await;
     rig.cloud.set_password(NEW);
     let call = Call::waiting(Duration::from_secs(20));
-    rig.openstack.replace(&config(NEW), call).await
+    rig.openstack.adopt(&config(NEW), call).await.map(|adopted| assert_eq!(adopted, Adopted::InUse))
 }
 
 /// What becomes of three callers that begin at once, and when the last one ends.
@@ -83,19 +83,31 @@ async fn a_token_of_before_that_is_refused_costs_no_login_with_the_old_password(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_never_mixes_two_configurations() {
+async fn other_settings_and_another_project_wait_for_a_restart() {
     let rig = Rig::new();
     rig.ask(10).await.unwrap();
-    let instances = rig.openstack.instances().unwrap().unwrap();
-    rig.cloud.next("nova", [Move::Slow(Duration::from_secs(5))]);
-    let list = instances.list(Detail::Everything, Call::waiting(Duration::from_secs(60)));
-    let (list, replaced) = tokio::join!(list, replace_after(&rig, 2));
-    replaced.unwrap();
-    list.unwrap();
-    let seen = rig.cloud.seen();
-    let lists: Vec<_> = seen.iter().filter(|seen| seen.path.contains("/servers/detail")).collect();
-    let tokens: Vec<_> = lists.iter().filter_map(|seen| seen.header("x-auth-token")).collect();
-    assert_eq!(tokens, ["gAAAA-token-1", "gAAAA-token-2"], "it was asked for again");
+    let adopt = async |config: &Config| {
+        rig.openstack.adopt(config, Call::waiting(Duration::from_secs(20))).await
+    };
+    let at_restart = |what: &str| Ok(Adopted::AtRestart(what.to_owned()));
+    let announced = || rig.openstack.outdated().now_or_never();
+    let timed = Config { request_timeout: Duration::from_secs(5), ..config(PASSWORD) };
+    assert_eq!(adopt(&timed).await, at_restart("request-timeout"));
+    assert_eq!(announced().as_deref(), Some("request-timeout"));
+    let before = rig.cloud.logins();
+    rig.ask(10).await.unwrap();
+    assert_eq!(rig.cloud.logins(), before, "the old session goes on");
+
+    // A change that does not work announces nothing, and takes back what was announced.
+    adopt(&Config { region: Some("two".to_owned()), ..config(PASSWORD) }).await.unwrap_err();
+    assert_eq!(announced(), None);
+    assert_eq!(adopt(&timed).await, at_restart("request-timeout"));
+    assert_eq!(adopt(&config(PASSWORD)).await, Ok(Adopted::InUse), "as it was");
+    assert_eq!(announced(), None);
+
+    rig.cloud.set_project(Some("p2"));
+    assert_eq!(adopt(&config(PASSWORD)).await, at_restart("project"));
+    assert_eq!(rig.client().project().unwrap().id, "p1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,7 +155,7 @@ async fn a_pause_that_a_trial_meets_holds_for_the_settings_in_use() {
     let busy = Move::text(503, "busy").with("retry-after", "300");
     rig.cloud.next("nova", [busy]);
     let call = Call::waiting(Duration::from_secs(20));
-    rig.openstack.replace(&config(PASSWORD), call).await.unwrap_err();
+    rig.openstack.adopt(&config(PASSWORD), call).await.unwrap_err();
     assert_eq!(rig.ask(10).await.unwrap_err().kind, ErrorKind::Throttled);
 }
 

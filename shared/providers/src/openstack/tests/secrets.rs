@@ -7,7 +7,7 @@ use ccm_testing::Log;
 use tracing::Level;
 
 use super::cloud::{Move, PASSWORD, Rig, config};
-use crate::openstack::client::{Api as _, Get, Service};
+use crate::openstack::api::{Api as _, Request, Service};
 
 #[tokio::test(start_paused = true)]
 async fn neither_token_nor_password_reaches_the_log_or_an_error() {
@@ -39,7 +39,7 @@ async fn login(password: &str, answer: Move) -> CloudError {
     let rig = Rig::new();
     rig.cloud.next("keystone", [answer]);
     let call = Call::waiting(Duration::from_secs(10));
-    rig.openstack.replace(&config(password), call).await.unwrap_err()
+    rig.openstack.adopt(&config(password), call).await.unwrap_err()
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,8 +79,8 @@ async fn a_token_is_hidden_where_the_text_is_cut_and_in_the_evidence() {
     }
     let body = "{\"itemNotFound\": {\"message\": \"Instance 5, asked for by gAAAA-token-1\"}}";
     rig.cloud.next("nova", [Move::text(404, body).with("x-openstack-request-id", "req-9")]);
-    let get = Get { service: Service::Compute, operation: "server_get", path: "servers/5" };
-    let answer = rig.client().get(get, Call::waiting(Duration::from_secs(5))).await.unwrap();
+    let get = Request::get(Service::Compute, "server_get", "servers/5");
+    let answer = rig.client().send(get, Call::waiting(Duration::from_secs(5))).await.unwrap();
     let evidence = String::from_utf8_lossy(&answer.body).into_owned();
     assert!(answer.status == 404 && evidence.contains("asked for by ***"), "{evidence}");
 }

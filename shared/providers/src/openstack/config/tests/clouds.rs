@@ -155,6 +155,37 @@ fn an_entry_goes_before_its_profile_also_by_an_older_name() {
 }
 
 #[test]
+fn names_of_gophercloud_mean_what_they_mean_there() {
+    let place = Place::new();
+    place.put("etc/cloud.conf", USE);
+    let load = |entry: &str, auth: &str| {
+        let auth =
+            format!("auth_url: 'https://k', username: u, password: p, project_name: n{auth}");
+        place.put("work/clouds.yaml", &format!("clouds: {{c: {{{entry} auth: {{{auth}}}}}}}"));
+        place.load().unwrap().config
+    };
+    // Both are set: the older name goes first.
+    let config = load("interface: public, endpoint_type: internal,", ", domain_id: d");
+    assert_eq!(config.interface, Interface::Internal);
+    let domains = |auth: &str| {
+        let Credentials::Password { user, scope, .. } = load("", auth).credentials else {
+            panic!()
+        };
+        let (User::Name { domain, .. }, Scope::ProjectName { domain: of_project, .. }) =
+            (user, scope)
+        else {
+            panic!("not by name")
+        };
+        (domain.unwrap(), of_project.unwrap())
+    };
+    let id = |id: &str| Domain::Id(id.to_owned());
+    assert_eq!(domains(", default_domain: d"), (id("d"), id("d")));
+    assert_eq!(domains(", default_domain: d, domain_id: e"), (id("e"), id("e")));
+    let own = domains(", default_domain: 07, user_domain_name: e");
+    assert_eq!(own, (Domain::Name("e".to_owned()), id("07")));
+}
+
+#[test]
 fn files_that_are_missing_count_also_when_nothing_can_be_used_without_them() {
     let place = Place::new();
     place.put("etc/cloud.conf", USE);

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::openstack::{
-    discovery::Microversion,
+    api::Microversion,
     scripted::{answer, server},
 };
 
@@ -48,6 +48,7 @@ async fn by_id_then_uuid_then_name() {
         (with_id(0, &regional), "node-00014"),
         (NodeIdentity { provider_id: Some(String::new()), ..named(15) }, "node-00015"),
         (fresh(16), "node-00016"),
+        // No server has the node's name.
         (NodeIdentity { name: "renamed".to_owned(), ..fresh(17) }, "node-00017"),
         (NodeIdentity { system_uuid: Some(uuid(900)), ..named(18) }, "node-00018"),
         (NodeIdentity { system_uuid: Some("Not Specified".to_owned()), ..named(18) }, "node-00018"),
@@ -62,6 +63,14 @@ async fn by_id_then_uuid_then_name() {
         let error = error(&answer);
         assert_eq!(error.kind, ErrorKind::Conflict);
         assert!(error.message.contains(&uuid(12)) && error.message.contains(&uuid(13)), "{error}");
+    }
+    // UUID and name lead to two servers: which of them is the node's is not ours to guess.
+    for answer in
+        both_ways(&rig, &NodeIdentity { name: "node-00003".to_owned(), ..fresh(17) }).await
+    {
+        let error = error(&answer);
+        assert_eq!(error.kind, ErrorKind::Conflict);
+        assert!(error.message.contains(&uuid(3)) && error.message.contains(&uuid(17)), "{error}");
     }
     // Of two only one exists: the name is its own.
     rig.cloud.change(13, "status", json!("SOFT_DELETED"));

@@ -80,3 +80,25 @@ async fn a_call_that_comes_too_late_leaves_what_it_has_learnt_to_the_next() {
     let late = Err(ccm_cloud::ErrorKind::Timeout);
     assert_eq!(outcomes, [late, late, Ok(()), Ok(())]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_project_that_takes_too_long_to_list_keeps_no_known_node_waiting() {
+    let rig = Rig::new(Scripted::with_servers(0..10));
+    {
+        let mut world = rig.cloud.world.lock();
+        // Eleven pages, and half of a call's time is enough for five.
+        world.page = Some(1);
+        world.delay = Duration::from_secs(3);
+    }
+    let nodes: Vec<_> = (0..4).map(known).chain([named(4)]).collect();
+    for lists in [true, false] {
+        let call = Call::waiting(Duration::from_secs(30));
+        let answers = rig.instances.lookup(&nodes, Detail::Everything, call).await;
+        assert!(answers[..4].iter().all(|answer| matches!(answer, Ok(Lookup::Found(_)))));
+        let operations = rig.cloud.operations();
+        let listed = operations.iter().filter(|operation| **operation == "server_list").count();
+        assert_eq!(listed > 2, lists, "{operations:?}");
+        // Its name is only in the list; later it is searched for.
+        assert_eq!(answers[4].is_err(), lists, "{:?}", answers[4]);
+    }
+}

@@ -1,0 +1,328 @@
+//! The client of OpenStack's services.
+//!
+//! ```text
+//! Api::send -> call (retries by method) -> session (token, endpoints) -> send (gate, metrics) -> transport
+//!                                                                          +-> fault: the errors
+//! ```
+//!
+//! The deadline of a call covers everything that it needs: the gate, a login, the discovery of
+//! Nova's versions, retries. Pauses that a service asks for are kept by the gate.
+
+mod answer;
+mod call;
+mod endpoints;
+mod fault;
+mod hidden;
+mod page;
+mod retry;
+mod send;
+mod session;
+mod single_flight;
+mod transport;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use ccm_base::message::one_line;
+use ccm_cloud::{Call, CallClass, CallGate, CloudError, ErrorKind};
+use http::{HeaderValue, Method};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+pub(crate) use self::{
+    answer::Answer,
+    endpoints::Microversion,
+    page::{Collection, Read, malformed},
+    retry::Failure,
+    session::{REFUSED, is_refused_login},
+    single_flight::{Pending, SingleFlight},
+    transport::Transport,
+};
+use self::{
+    send::Wire,
+    session::{Login, Project, Session},
+};
+use super::{
+    config::{Config, Interface},
+    metrics::OpenStackMetrics,
+    text::MAX_VALUE,
+};
+
+/// The services that are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Service {
+    /// Keystone.
+    Identity,
+    /// Nova.
+    Compute,
+    /// Neutron.
+    Network,
+}
+
+impl Service {
+    /// All of them, in their order.
+    pub(crate) const ALL: [Self; 3] = [Self::Identity, Self::Compute, Self::Network];
+
+    /// Its type in the catalog, and its name in metrics and messages.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::Compute => "compute",
+            Self::Network => "network",
+        }
+    }
+
+    /// The service of this type in the catalog.
+    pub(crate) fn of_type(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|service| service.name() == text)
+    }
+}
+
+/// One request to a service.
+#[derive(Clone, Debug)]
+pub(crate) struct Request<'a> {
+    /// The service.
+    pub service: Service,
+    /// The name of the request in metrics.
+    pub operation: &'static str,
+    /// The method.
+    pub method: Method,
+    /// Below the service's base, with its query, percent-encoded.
+    pub path: &'a str,
+    /// The body, as JSON.
+    pub body: Option<Value>,
+    /// The revision of the object that the request was decided on: if it has another one, the
+    /// service refuses, and the error is [`ErrorKind::Busy`].
+    pub revision: Option<u64>,
+}
+
+impl<'a> Request<'a> {
+    /// A request that reads.
+    pub(crate) const fn get(service: Service, operation: &'static str, path: &'a str) -> Self {
+        let (method, body, revision) = (Method::GET, None, None);
+        Self { service, operation, method, path, body, revision }
+    }
+
+    /// A request that changes an object.
+    pub(crate) fn put(
+        service: Service,
+        operation: &'static str,
+        path: &'a str,
+        body: Value,
+    ) -> Self {
+        Self { method: Method::PUT, body: Some(body), ..Self::get(service, operation, path) }
+    }
+
+    /// The same request, for an object of this revision only.
+    pub(crate) fn at_revision(self, revision: Option<u64>) -> Self {
+        Self { revision, ..self }
+    }
+
+    /// What the request does, by its method. A creation may not be repeated when its outcome is
+    /// unknown, nor a change that names a revision: the repetition would be refused because of
+    /// the first one.
+    fn class(&self) -> CallClass {
+        let (service, operation) = (self.service.name(), self.operation);
+        match self.method {
+            Method::GET | Method::HEAD => CallClass::read(service, operation),
+            Method::PUT | Method::DELETE if self.revision.is_none() => {
+                CallClass::write(service, operation)
+            }
+            _ => CallClass::write_once(service, operation),
+        }
+    }
+}
+
+/// Sends requests.
+#[async_trait]
+pub(crate) trait Api: Send + Sync {
+    /// Sends one request within the time of `call`. A status other than 2xx is an
+    /// error, but for a 404 by which the service itself says that the object does not
+    /// exist. The error of a write says whether it may have taken effect.
+    async fn send(&self, request: Request<'_>, call: Call) -> Result<Answer, CloudError>;
+
+    /// Nova's microversion in use, once a request to Nova was answered and if it has any.
+    fn microversion(&self) -> Option<Microversion> {
+        None
+    }
+
+    /// Project and region as messages name them, known after the first login.
+    fn place(&self) -> Option<String> {
+        None
+    }
+}
+
+/// The expected answer to a probe, so that an answer of another server is not accepted.
+#[derive(serde::Deserialize)]
+struct Listed {
+    #[serde(alias = "servers", rename = "ports")]
+    _entries: Vec<serde::de::IgnoredAny>,
+}
+
+/// Makes the connections that a configuration asks for.
+pub(super) type Connect = Box<dyn Fn(&Config) -> Result<Transport, CloudError> + Send + Sync>;
+
+/// Makes clients.
+pub(crate) struct Clients {
+    gate: Arc<dyn CallGate>,
+    metrics: OpenStackMetrics,
+    user_agent: String,
+    connect: Connect,
+}
+
+impl Clients {
+    /// Makes no request.
+    pub(crate) fn new(
+        gate: Arc<dyn CallGate>,
+        metrics: OpenStackMetrics,
+        user_agent: &str,
+    ) -> Self {
+        Self::over(Box::new(Transport::new), gate, metrics, user_agent)
+    }
+
+    /// As [`Clients::new`], but over connections of another kind.
+    pub(super) fn over(
+        connect: Connect,
+        gate: Arc<dyn CallGate>,
+        metrics: OpenStackMetrics,
+        user_agent: &str,
+    ) -> Self {
+        Self { gate, metrics, user_agent: user_agent.to_owned(), connect }
+    }
+
+    /// A client with this configuration. Makes no request, and fails only with
+    /// [`ErrorKind::Invalid`].
+    pub(crate) fn client(&self, config: &Config) -> Result<Client, CloudError> {
+        let user_agent = HeaderValue::try_from(&self.user_agent).map_err(|_| {
+            let why = format!(
+                "user-agent: {:?} is not fit for a header: use printable ASCII",
+                self.user_agent
+            );
+            CloudError::new(ErrorKind::Invalid, why)
+        })?;
+        let wire = Wire {
+            gate: Arc::clone(&self.gate),
+            metrics: self.metrics.clone(),
+            transport: (self.connect)(config)?,
+            user_agent,
+            longest: Some(config.request_timeout).filter(|longest| !longest.is_zero()),
+        };
+        let keystone = endpoints::identity(&config.auth_url)?;
+        let login = Login::new(&config.auth_url, &keystone, config.credentials.clone());
+        Ok(Client {
+            session: ArcSwap::new(Session::new(wire, login)),
+            interface: config.interface,
+            region: config.region.clone(),
+            last: Mutex::default(),
+        })
+    }
+}
+
+/// The client of one project in one region. Credentials and connections are replaced while it is
+/// in use, nothing else.
+pub(crate) struct Client {
+    session: ArcSwap<Session>,
+    interface: Interface,
+    region: Option<String>,
+    /// Whether the last call to each service was answered; `None` for one that was not
+    /// asked yet.
+    last: Mutex<[Option<bool>; Service::ALL.len()]>,
+}
+
+impl Client {
+    /// One cheap call that shows whether Keystone accepts the credentials and Nova
+    /// the token.
+    pub(crate) async fn probe(&self, call: Call) -> Result<(), CloudError> {
+        self.list_one(Request::get(Service::Compute, "server_list", "servers?limit=1"), call).await
+    }
+
+    /// As [`Client::probe`], for Neutron.
+    pub(crate) async fn probe_network(&self, call: Call) -> Result<(), CloudError> {
+        let path = "ports?limit=1&fields=id";
+        self.list_one(Request::get(Service::Network, "port_list", path), call).await
+    }
+
+    async fn list_one(&self, request: Request<'_>, call: Call) -> Result<(), CloudError> {
+        self.send(request, call).await?.read::<Listed>().map(|_| ())
+    }
+
+    /// Marks this client as the one in use: the results of its logins are logged and counted.
+    pub(crate) fn activate(&self) {
+        self.session.load().activate();
+    }
+
+    /// Goes on with the credentials and connections of another client of the same project.
+    /// Requests that wait for a login of before go on, too.
+    pub(crate) fn take_over(&self, other: &Self) {
+        let session = other.session.load_full();
+        session.activate();
+        self.session.swap(session).retire();
+    }
+
+    /// Whether the last call to the service was answered; `None` if it was not asked yet.
+    pub(crate) fn answers(&self, service: Service) -> Option<bool> {
+        self.last.lock()[service as usize]
+    }
+
+    fn note(&self, service: Service, outcome: &Result<Answer, CloudError>) {
+        use ErrorKind::{Malformed, Timeout, Unauthorized, Unavailable};
+        let answers = match outcome {
+            Ok(_) => true,
+            Err(error)
+                if matches!(error.kind, Unauthorized | Unavailable | Timeout | Malformed) =>
+            {
+                false
+            }
+            // An error response: says nothing about availability.
+            Err(_) => return,
+        };
+        self.last.lock()[service as usize] = Some(answers);
+    }
+
+    /// Whether this is the region in use, by its configured name or, where none is, by
+    /// the catalog. Not before the first login.
+    pub(crate) fn lies_in(&self, region: &str) -> bool {
+        match &self.region {
+            Some(own) => own == region,
+            None => self.session.load().last().is_some_and(|token| {
+                token.catalog.lies_in(Service::Compute, self.interface, region)
+            }),
+        }
+    }
+
+    /// The region in use, as far as it is known.
+    pub(crate) fn region(&self) -> Option<String> {
+        let of_catalog = || {
+            let token = self.session.load().last()?;
+            token.catalog.region(Service::Compute, self.interface).map(str::to_owned)
+        };
+        self.region.clone().or_else(of_catalog)
+    }
+
+    /// The project that the last token was for, once there was one.
+    pub(crate) fn project(&self) -> Option<Project> {
+        self.session.load().last()?.project.clone()
+    }
+}
+
+#[async_trait]
+impl Api for Client {
+    async fn send(&self, request: Request<'_>, call: Call) -> Result<Answer, CloudError> {
+        let outcome = self.persist(&request, call).await;
+        self.note(request.service, &outcome);
+        outcome
+    }
+
+    fn microversion(&self) -> Option<Microversion> {
+        self.session.load().microversion()
+    }
+
+    fn place(&self) -> Option<String> {
+        let Project { name, id } = self.project()?;
+        let name = one_line(&name, MAX_VALUE);
+        let region = self.region();
+        let region = region.map_or_else(String::new, |region| format!(" in region {region}"));
+        Some(format!("project {name} ({id}){region}"))
+    }
+}

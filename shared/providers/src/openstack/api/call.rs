@@ -1,0 +1,126 @@
+//! One call: a token, the place of the service, the request, and what is done again.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_base::message::one_line;
+use ccm_cloud::{Call, CloudError, ErrorKind};
+
+use super::{
+    Answer, Client, Failure, Request, Service,
+    endpoints::{self, Microversion},
+    retry::Retry,
+    send::{Outgoing, TOKEN},
+    session::{Session, Token},
+};
+use crate::openstack::text::MAX_MESSAGE;
+
+/// A catalog that lacks a service is fetched again after this time.
+const CATALOG: Duration = Duration::from_mins(1);
+
+impl Client {
+    /// Logs in and looks whether the catalog has these services.
+    pub(crate) async fn log_in(&self, services: &[Service], call: Call) -> Result<(), CloudError> {
+        let mut retry = Retry::default();
+        let token = loop {
+            match self.session.load().token(call).await {
+                Ok(token) => break token,
+                Err(failure) => retry.again(failure, true, call).await?,
+            }
+        };
+        let session = self.session.load();
+        services.iter().try_for_each(|service| self.url(*service, &session, &token).map(drop))
+    }
+
+    /// Sends the request, again if that may help; with another login and once more if the
+    /// token is refused. Each time with the session that is then in use.
+    pub(super) async fn persist(
+        &self,
+        request: &Request<'_>,
+        call: Call,
+    ) -> Result<Answer, CloudError> {
+        stays_below(request.path)?;
+        let (mut retry, mut renewed) = (Retry::default(), false);
+        loop {
+            let session = self.session.load_full();
+            let failure = match self.prepare(request, &session, call).await {
+                Err(failure) => failure,
+                Ok((outgoing, token)) => match session.wire.send(outgoing, call).await {
+                    Ok(answer) => {
+                        session.trust(request.operation);
+                        return Ok(answer);
+                    }
+                    // Nothing was done: a refused token is refused before everything else.
+                    Err(failure)
+                        if failure.error.kind == ErrorKind::Unauthorized
+                            && session.may_renew(request.operation, renewed) =>
+                    {
+                        renewed = true;
+                        session.give_up(token.generation);
+                        continue;
+                    }
+                    Err(failure) => failure,
+                },
+            };
+            retry.again(failure, request.class().repeatable, call).await?;
+        }
+    }
+
+    /// The request with a token and the place of the service.
+    async fn prepare(
+        &self,
+        request: &Request<'_>,
+        session: &Arc<Session>,
+        call: Call,
+    ) -> Result<(Outgoing, Arc<Token>), Failure> {
+        let token = session.token(call).await?;
+        let url = self.url(request.service, session, &token)?;
+        let endpoint = match request.service {
+            Service::Compute => session.compute(&token, url, call).await?,
+            Service::Network | Service::Identity => endpoints::network(url)?,
+        };
+        let url = format!("{}{}", endpoint.base, request.path.trim_start_matches('/'));
+        let mut outgoing = Outgoing::new(request, url);
+        outgoing.headers.insert(TOKEN, token.value.clone());
+        outgoing.headers.extend(endpoint.microversion.into_iter().flat_map(Microversion::headers));
+        Ok((outgoing, token))
+    }
+
+    /// The service's URL in the catalog. Where no region is set, Nova's first endpoint
+    /// decides, and Neutron is that of the same region.
+    fn url<'a>(
+        &self,
+        service: Service,
+        session: &Session,
+        token: &'a Token,
+    ) -> Result<&'a str, CloudError> {
+        if token.project.is_none() {
+            let why = "the login is for no project, and only a project has servers: \
+                       set tenant-id, or tenant-name with its domain";
+            return Err(CloudError::new(ErrorKind::Invalid, why));
+        }
+        let (catalog, interface) = (&token.catalog, self.interface);
+        let url = match &self.region {
+            Some(region) => catalog.url(service, interface, Some(region)),
+            None => catalog
+                .url(service, interface, catalog.region(Service::Compute, interface))
+                .or_else(|_| catalog.url(service, interface, None)),
+        };
+        url.inspect_err(|_| {
+            // Perhaps the cloud's administrator has added it since.
+            if token.since.elapsed() >= CATALOG {
+                session.give_up(token.generation);
+            }
+        })
+    }
+}
+
+/// Refuses a path that leads elsewhere than below the service's base: what is found
+/// there says nothing about the object that was meant.
+fn stays_below(path: &str) -> Result<(), CloudError> {
+    let (path, _) = path.split_once('?').unwrap_or((path, ""));
+    if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+        let why = format!("{:?} is no path of an object", one_line(path, MAX_MESSAGE));
+        return Err(CloudError::new(ErrorKind::Invalid, why));
+    }
+    Ok(())
+}

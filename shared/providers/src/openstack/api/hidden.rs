@@ -1,0 +1,92 @@
+//! Secrets that a service repeats are taken out of an answer that is no success before
+//! anything reads it:
+//! once an answer is cut or its blanks are joined, half of a secret is no longer found.
+
+use std::cmp::Reverse;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use serde_json::Value;
+
+use super::transport::Raw;
+
+/// What stands in place of a secret.
+const INSTEAD: &str = "***";
+
+/// The secrets of one request.
+pub(super) struct Hidden {
+    /// As they are, and as JSON and Rust quote them; the longest first.
+    forms: Vec<String>,
+}
+
+impl Hidden {
+    /// Hides these.
+    pub(super) fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
+        let inner = |quoted: String| quoted.get(1..quoted.len() - 1).map(str::to_owned);
+        let of_one = |secret: &str| {
+            let quoted = [Value::from(secret).to_string(), format!("{secret:?}")];
+            quoted.map(inner).into_iter().flatten().chain([secret.to_owned()])
+        };
+        let mut forms: Vec<_> = secrets.into_iter().flat_map(of_one).collect();
+        forms.retain(|form| !form.is_empty());
+        forms.sort_by_key(|form| Reverse(form.len()));
+        forms.dedup();
+        Self { forms }
+    }
+
+    /// The text without them.
+    pub(super) fn text(&self, text: &str) -> String {
+        self.forms.iter().fold(text.to_owned(), |text, form| text.replace(form, INSTEAD))
+    }
+
+    /// An answer that is no success without them.
+    pub(super) fn answer(&self, mut raw: Raw) -> Raw {
+        if raw.status.is_success() {
+            return raw;
+        }
+        for value in raw.headers.values_mut() {
+            let text = String::from_utf8_lossy(value.as_bytes());
+            if self.lies_in(&text)
+                && let Ok(clean) = HeaderValue::try_from(self.text(&text))
+            {
+                *value = clean;
+            }
+        }
+        if let Some(body) = self.body(&raw.body) {
+            raw.body = body;
+        }
+        raw
+    }
+
+    /// The body without them, if it has any.
+    fn body(&self, body: &[u8]) -> Option<Bytes> {
+        let text = String::from_utf8_lossy(body);
+        match serde_json::from_slice::<Value>(body) {
+            // Serialising again drops duplicate fields, which could hide a secret.
+            Ok(mut document) => (self.document(&mut document) || self.lies_in(&text))
+                .then(|| Bytes::from(document.to_string())),
+            Err(_) => self.lies_in(&text).then(|| Bytes::from(self.text(&text))),
+        }
+    }
+
+    /// Takes them out of the document's texts, and tells whether there were any. The names
+    /// of its fields stay: a password can be a word that the service uses.
+    fn document(&self, document: &mut Value) -> bool {
+        match document {
+            Value::String(text) if self.lies_in(text) => {
+                *text = self.text(text);
+                true
+            }
+            Value::Array(values) => values.iter_mut().fold(false, |is, v| self.document(v) | is),
+            Value::Object(fields) => fields.values_mut().fold(false, |is, v| self.document(v) | is),
+            _ => false,
+        }
+    }
+
+    fn lies_in(&self, text: &str) -> bool {
+        self.forms.iter().any(|form| text.contains(form.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

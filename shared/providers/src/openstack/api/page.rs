@@ -1,0 +1,116 @@
+//! Reads paginated collections of Nova and Neutron.
+
+use std::collections::BTreeMap;
+
+use ccm_cloud::{Call, CloudError, ErrorKind};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Answer, Api, Request, Service};
+use crate::openstack::text;
+
+/// The maximum number of pages, against a service with an endless list.
+const MAX_PAGES: usize = 1_000;
+
+/// A collection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Collection<'a> {
+    /// The service.
+    pub(crate) service: Service,
+    /// The name of the request in metrics.
+    pub(crate) operation: &'static str,
+    /// The path with its query, without a marker.
+    pub(crate) path: &'a str,
+    /// The member of the response with the entries.
+    pub(crate) key: &'static str,
+}
+
+/// The result of reading a collection.
+#[derive(Clone, Debug)]
+pub(crate) struct Read {
+    /// The request ID of the last page.
+    pub(crate) request_id: Option<String>,
+    /// The number of pages.
+    pub(crate) pages: usize,
+}
+
+#[derive(Deserialize)]
+struct Link {
+    rel: Option<String>,
+}
+
+impl Collection<'_> {
+    /// Passes each entry of all pages to `take`, which returns the entry's ID if it is a valid
+    /// marker for the next page.
+    ///
+    /// The requests have no page size: services use their maximum, and with a page size Nova
+    /// omits servers of cells that are down. A page that cannot be read fails the call.
+    pub(crate) async fn read(
+        &self,
+        api: &dyn Api,
+        call: Call,
+        mut take: impl FnMut(&str) -> Option<String> + Send,
+    ) -> Result<Read, CloudError> {
+        let mut marker: Option<String> = None;
+        for pages in 1..=MAX_PAGES {
+            let path = self.page_path(marker.as_deref());
+            let get = Request::get(self.service, self.operation, &path);
+            let answer = api.send(get, call).await?;
+            let page = self.page(&answer)?;
+            let last = page.entries.iter().filter_map(|entry| take(entry.get())).last();
+            match last {
+                _ if !page.goes_on => return Ok(Read { request_id: answer.request_id, pages }),
+                Some(last) if marker.as_ref() != Some(&last) => marker = Some(last),
+                _ => {
+                    let what = "the list has a next page, but no valid marker";
+                    return Err(self.malformed(&answer, what));
+                }
+            }
+        }
+        let what = format!("{}: the list has more than {MAX_PAGES} pages", self.operation);
+        Err(CloudError::new(ErrorKind::Malformed, what))
+    }
+
+    fn page_path(&self, marker: Option<&str>) -> String {
+        let Some(marker) = marker else { return self.path.to_owned() };
+        let joint = if self.path.contains('?') { '&' } else { '?' };
+        format!("{}{joint}marker={}", self.path, text::query(marker))
+    }
+
+    fn page<'a>(&self, answer: &'a Answer) -> Result<Page<'a>, CloudError> {
+        if answer.status == 404 {
+            let what = format!("{}: the service does not have {}", self.operation, self.path);
+            return Err(answer.error(ErrorKind::NotFound, what));
+        }
+        let mut body: BTreeMap<String, &RawValue> = serde_json::from_slice(&answer.body)
+            .map_err(|error| self.malformed(answer, &error.to_string()))?;
+        // A body without the member is not an empty list.
+        let entries = body
+            .remove(self.key)
+            .ok_or_else(|| self.malformed(answer, &format!("it has no member {:?}", self.key)))?;
+        let entries = serde_json::from_str(entries.get())
+            .map_err(|error| self.malformed(answer, &format!("{:?}: {error}", self.key)))?;
+        let links = body.remove(format!("{}_links", self.key).as_str());
+        let links: Vec<Link> =
+            serde_json::from_str(links.map_or("[]", RawValue::get)).map_err(|error| {
+                self.malformed(answer, &format!("links of {:?}: {error}", self.key))
+            })?;
+        let goes_on = links.iter().any(|link| link.rel.as_deref() == Some("next"));
+        Ok(Page { entries, goes_on })
+    }
+
+    fn malformed(&self, answer: &Answer, what: &str) -> CloudError {
+        malformed(self.operation, answer, what)
+    }
+}
+
+struct Page<'a> {
+    entries: Vec<&'a RawValue>,
+    goes_on: bool,
+}
+
+/// The error for a response that cannot be parsed.
+pub(crate) fn malformed(operation: &str, answer: &Answer, what: &str) -> CloudError {
+    let message = format!("{operation}: cannot parse the response: {what}");
+    answer.error(ErrorKind::Malformed, message)
+}

@@ -1,0 +1,134 @@
+//! Where the cloud's services are, by the catalog that comes with a token.
+
+use std::collections::BTreeSet;
+
+use ccm_cloud::{CloudError, ErrorKind};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::openstack::{api::Service, config::Interface};
+
+/// The endpoints, in the catalog's order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Catalog {
+    endpoints: Vec<(Service, Endpoint)>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Endpoint {
+    interface: String,
+    region: Option<String>,
+    region_id: Option<String>,
+    url: String,
+}
+
+#[derive(Deserialize)]
+struct WireEntry {
+    r#type: String,
+    endpoints: Vec<Value>,
+}
+
+impl Catalog {
+    /// Reads the entries that can be read; others are of no service of ours.
+    pub(crate) fn read(entries: Vec<Value>) -> Self {
+        let mut endpoints = Vec::new();
+        for entry in entries {
+            let Ok(entry) = serde_json::from_value::<WireEntry>(entry) else { continue };
+            let Some(service) = Service::of_type(&entry.r#type) else { continue };
+            let readable = entry.endpoints.into_iter().flat_map(serde_json::from_value);
+            endpoints.extend(readable.map(|endpoint| (service, endpoint)));
+        }
+        Self { endpoints }
+    }
+
+    /// The first endpoint of the service that is meant for `interface` and lies in
+    /// `region`, if one is given.
+    pub(crate) fn url(
+        &self,
+        service: Service,
+        interface: Interface,
+        region: Option<&str>,
+    ) -> Result<&str, CloudError> {
+        self.endpoint(service, interface, region)
+            .map(|endpoint| endpoint.url.as_str())
+            .ok_or_else(|| self.missing(service, interface, region))
+    }
+
+    /// Whether the first endpoint of the service that is meant for `interface` lies in
+    /// `region`.
+    pub(crate) fn lies_in(&self, service: Service, interface: Interface, region: &str) -> bool {
+        self.endpoint(service, interface, None).is_some_and(|endpoint| endpoint.lies_in(region))
+    }
+
+    /// The region of that endpoint, if it has one.
+    pub(crate) fn region(&self, service: Service, interface: Interface) -> Option<&str> {
+        self.endpoint(service, interface, None)?.region()
+    }
+
+    fn endpoint(
+        &self,
+        service: Service,
+        interface: Interface,
+        region: Option<&str>,
+    ) -> Option<&Endpoint> {
+        self.of(service).find(|endpoint| {
+            endpoint.is_for(interface) && region.is_none_or(|region| endpoint.lies_in(region))
+        })
+    }
+
+    fn of(&self, service: Service) -> impl Iterator<Item = &Endpoint> {
+        self.endpoints.iter().filter(move |(of, _)| *of == service).map(|(_, endpoint)| endpoint)
+    }
+
+    fn missing(&self, service: Service, interface: Interface, region: Option<&str>) -> CloudError {
+        let place = region.map_or_else(String::new, |region| format!(" in region {region:?}"));
+        let wanted =
+            format!("no {} endpoint for interface {}{place}", service.name(), interface.as_str());
+        let there: BTreeSet<String> = self
+            .of(service)
+            .map(|endpoint| {
+                let region = endpoint.region().unwrap_or_default();
+                format!("{} in {region:?}", endpoint.interface)
+            })
+            .collect();
+        let there = match (there.is_empty(), self.endpoints.is_empty()) {
+            (_, true) => "it is empty, as for a token without a project".to_owned(),
+            (true, false) => "it has none at all".to_owned(),
+            (false, false) => Vec::from_iter(there).join(", "),
+        };
+        CloudError::new(
+            ErrorKind::Invalid,
+            format!(
+                "the catalog has {wanted}; set region and os-endpoint-type to what it has: {there}"
+            ),
+        )
+    }
+}
+
+impl Endpoint {
+    fn is_for(&self, interface: Interface) -> bool {
+        self.interface.strip_suffix("URL").unwrap_or(&self.interface) == interface.as_str()
+    }
+
+    fn region(&self) -> Option<&str> {
+        self.region_id.as_deref().or(self.region.as_deref())
+    }
+
+    fn lies_in(&self, region: &str) -> bool {
+        [&self.region, &self.region_id].into_iter().any(|own| own.as_deref() == Some(region))
+    }
+}
+
+impl Interface {
+    /// The word in the catalog.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Public => "public",
+            Self::Internal => "internal",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! Requests to Nova.
+//!
+//! Nova cannot return selected fields only, so the structs skip the unneeded ones.
+
+mod flavors;
+mod server;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use ccm_base::message::one_line;
+use ccm_cloud::{Call, CloudError};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+pub(super) use flavors::{Flavors, Kind};
+pub(super) use server::{Address, Row, Server};
+
+use super::{
+    api::{Answer, Api, Collection, Microversion, Read, Request, Service, malformed},
+    ids::ServerId,
+    text::{MAX_MESSAGE, exactly, query},
+};
+
+const LIST: &str = "/servers/detail";
+const SHORT_LIST: &str = "/servers";
+/// From this microversion on, Nova's list contains the servers of cells that are down:
+/// without a name, and only on the first page of a list without filters.
+const SHOWS_SILENT_CELLS: Microversion = Microversion { major: 2, minor: 69 };
+/// How long a project counts as having several pages of servers, after such a list.
+const LONG_FOR: Duration = Duration::from_mins(10);
+
+/// The result of a request for one ID.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    /// The server; `None` if Nova itself answered that it does not exist.
+    pub(super) row: Option<Row>,
+    /// The request and its response.
+    pub(super) evidence: String,
+    /// Nova's ID of the request.
+    pub(super) request_id: Option<String>,
+}
+
+/// A whole list of servers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Listing {
+    /// The servers, each ID once.
+    pub(super) rows: Vec<Row>,
+    /// Nova's ID of the last request.
+    pub(super) request_id: Option<String>,
+    /// Why servers may be missing in it; `None` if it is complete.
+    pub(super) gap: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct OneServer<'a> {
+    #[serde(borrow)]
+    server: &'a RawValue,
+}
+
+/// Nova.
+pub(super) struct Nova {
+    api: Arc<dyn Api>,
+    /// When a list of the whole project last had several pages, and how many.
+    long: Mutex<Option<(Instant, usize)>>,
+}
+
+impl Nova {
+    pub(super) fn new(api: Arc<dyn Api>) -> Self {
+        Self { api, long: Mutex::default() }
+    }
+
+    /// Requests the server of this ID. A 404 that does not come from Nova is an error.
+    pub(super) async fn server(&self, id: &ServerId, call: Call) -> Result<Asked, CloudError> {
+        let operation = "server_get";
+        let path = format!("/servers/{id}");
+        let answer = self.api.send(Request::get(Service::Compute, operation, &path), call).await?;
+        let row = match answer.status {
+            404 => None,
+            _ => Some(one_server(operation, id, &answer)?),
+        };
+        let evidence = match &row {
+            None => {
+                let place =
+                    self.api.place().map_or_else(String::new, |place| format!(" for {place}"));
+                format!("GET {path} answered 404{place}: {}", body_of(&answer))
+            }
+            Some(Row::Whole(server)) => format!("GET {path} answered status {}", server.status()),
+            Some(_) => format!("GET {path} answered in part"),
+        };
+        Ok(Asked { row, evidence, request_id: answer.request_id })
+    }
+
+    /// The servers of this name, and of names that differ in case if Nova's database ignores
+    /// it. Servers of a cell that is down are missing, so an empty result proves nothing.
+    pub(super) async fn servers_by_name(
+        &self,
+        name: &str,
+        call: Call,
+    ) -> Result<Listing, CloudError> {
+        let path = format!("{LIST}?name={}", query(&exactly(name)));
+        let (rows, Read { request_id, .. }) = self.list(&path, call).await?;
+        let gap = Some("it contains servers of one name only".to_owned());
+        Ok(Listing { rows, request_id, gap })
+    }
+
+    /// All servers of the project.
+    pub(super) async fn all_servers(&self, call: Call) -> Result<Listing, CloudError> {
+        let (rows, Read { request_id, pages }) = self.list(LIST, call).await?;
+        *self.long.lock() = (pages > 1).then(|| (Instant::now(), pages));
+        let gap = match self.gap() {
+            Some(gap) => Some(gap),
+            None if rows.is_empty() => Some("it is empty".to_owned()),
+            None if request_id.is_none() => Some("Nova returned no request ID for it".to_owned()),
+            None => None,
+        };
+        Ok(Listing { rows, request_id, gap })
+    }
+
+    /// IDs and names of all servers of the project; an error is about a malformed entry.
+    /// Soft-deleted servers are not in this list.
+    pub(super) async fn all_names(
+        &self,
+        call: Call,
+    ) -> Result<Vec<Result<(ServerId, String), String>>, CloudError> {
+        let (mut seen, mut entries) = (BTreeSet::new(), Vec::new());
+        let take = |entry: &str| {
+            let entry = server::read_name(entry);
+            let id = entry.as_ref().ok().map(|(id, _)| id.clone());
+            if id.as_ref().is_none_or(|id| seen.insert(id.clone())) {
+                entries.push(entry);
+            }
+            id.map(|id| id.to_string())
+        };
+        servers(SHORT_LIST).read(&*self.api, call, take).await?;
+        Ok(entries)
+    }
+
+    /// Why servers may be missing in a list of the project, as far as this is known without a
+    /// new list. Call it after a request to Nova, which discovers the microversion.
+    pub(super) fn gap(&self) -> Option<String> {
+        let spoken = self.api.microversion();
+        if spoken.is_none_or(|spoken| spoken < SHOWS_SILENT_CELLS) {
+            let spoken = spoken.map_or_else(|| "no microversion".to_owned(), |v| v.to_string());
+            return Some(format!(
+                "Nova omits servers of a cell that is down below microversion \
+                 {SHOWS_SILENT_CELLS}, and this Nova supports {spoken}"
+            ));
+        }
+        let long = *self.long.lock();
+        let (_, pages) = long.filter(|(at, _)| at.elapsed() < LONG_FOR)?;
+        Some(format!(
+            "it has {pages} pages, and Nova omits servers of a cell that is down after the \
+             first"
+        ))
+    }
+
+    async fn list(&self, path: &str, call: Call) -> Result<(Vec<Row>, Read), CloudError> {
+        let mut seen = BTreeSet::new();
+        let mut rows = Vec::new();
+        let take = |entry: &str| {
+            let row = Row::read(entry);
+            // A server whose cell is down is no valid marker for Nova.
+            let is_partial = matches!(row, Row::Partial { .. });
+            let marker = row.id().filter(|_| !is_partial).map(ToString::to_string);
+            if row.id().is_none_or(|id| seen.insert(id.clone())) {
+                rows.push(row);
+            }
+            marker
+        };
+        let read = servers(path).read(&*self.api, call, take).await?;
+        Ok((rows, read))
+    }
+}
+
+/// A list of servers.
+const fn servers(path: &str) -> Collection<'_> {
+    Collection { service: Service::Compute, operation: "server_list", path, key: "servers" }
+}
+
+/// Parses the response about one server, and checks that it is about this server.
+fn one_server(operation: &str, id: &ServerId, answer: &Answer) -> Result<Row, CloudError> {
+    let body: OneServer<'_> = serde_json::from_slice(&answer.body)
+        .map_err(|error| malformed(operation, answer, &error.to_string()))?;
+    let row = Row::read(body.server.get());
+    match row.id() {
+        Some(answered) if answered != id => {
+            let what = format!("the request was about {id}, the response is about {answered}");
+            Err(malformed(operation, answer, &what))
+        }
+        _ => Ok(row),
+    }
+}
+
+fn body_of(answer: &Answer) -> String {
+    one_line(&String::from_utf8_lossy(&answer.body), MAX_MESSAGE)
+}

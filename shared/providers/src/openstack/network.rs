@@ -1,0 +1,165 @@
+//! Requests to Neutron: the ports of servers, in bulk and with the needed fields only.
+
+mod names;
+mod port;
+mod routers;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use ccm_base::message::one_line;
+use ccm_cloud::{Call, CloudError};
+use futures::{StreamExt, TryStreamExt, stream};
+
+pub(super) use names::NetworkNames;
+pub(super) use port::Port;
+pub(super) use routers::{ExtraRoute, Hop, Router};
+
+use super::{
+    api::{Api, Collection, Service},
+    ids::ServerId,
+    text::{MAX_MESSAGE, query},
+};
+
+const PORT_FIELDS: &str = "fields=id&fields=device_id&fields=status&fields=network_id\
+                           &fields=fixed_ips&fields=mac_address&fields=trunk_details";
+const NETWORK_FIELDS: &str = "fields=id&fields=name";
+/// The maximum length of a path: together with the endpoint it stays below 8000 bytes, a
+/// common limit of proxies for the request line.
+const MAX_PATH: usize = 7_500;
+/// The maximum number of concurrent requests for the parts of one list.
+const AT_ONCE: usize = 8;
+
+/// The ports of some servers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ports {
+    /// Ports by the ID of their server.
+    pub(super) of_servers: BTreeMap<String, Vec<Port>>,
+    /// Sub-ports of trunks by their own ID.
+    pub(super) carried: BTreeMap<String, Port>,
+    /// Errors about malformed ports, by the ID of the server.
+    pub(super) unreadable: BTreeMap<String, String>,
+    /// Errors about malformed sub-ports, by the ID of the sub-port.
+    pub(super) unreadable_children: BTreeMap<String, String>,
+    /// Lines about entries that belong to no known server.
+    pub(super) malformed: Vec<String>,
+}
+
+/// Neutron.
+pub(super) struct Neutron {
+    api: Arc<dyn Api>,
+}
+
+impl Neutron {
+    pub(super) fn new(api: Arc<dyn Api>) -> Self {
+        Self { api }
+    }
+
+    /// Reads the ports of these servers, and the sub-ports of their trunks.
+    pub(super) async fn ports_of(
+        &self,
+        servers: &BTreeSet<ServerId>,
+        call: Call,
+    ) -> Result<Ports, CloudError> {
+        let ids = servers.iter().map(ServerId::as_str);
+        let mut ports = Ports::default();
+        for entry in self.entries("ports", PORT_FIELDS, "device_id", ids, call).await? {
+            match Port::read(&entry) {
+                Ok(port) => ports.of_servers.entry(port.device_id.clone()).or_default().push(port),
+                Err(trouble) => ports.note(trouble),
+            }
+        }
+        let subs: BTreeSet<_> = ports.sub_port_ids().map(str::to_owned).collect();
+        let subs = subs.iter().map(String::as_str);
+        for entry in self.entries("ports", PORT_FIELDS, "id", subs, call).await? {
+            match Port::read(&entry) {
+                Ok(port) => drop(ports.carried.insert(port.id.clone(), port)),
+                Err(trouble) => ports.note_sub(trouble),
+            }
+        }
+        Ok(ports)
+    }
+
+    /// Reads the names of these networks, by their IDs. Networks that this project may not see
+    /// are missing in the result.
+    pub(super) async fn network_names(
+        &self,
+        networks: &BTreeSet<String>,
+        call: Call,
+    ) -> Result<BTreeMap<String, String>, CloudError> {
+        let ids = networks.iter().map(String::as_str);
+        let entries = self.entries("networks", NETWORK_FIELDS, "id", ids, call).await?;
+        Ok(entries.iter().filter_map(|entry| port::read_network(entry).ok()).collect())
+    }
+
+    /// All entries of a collection whose `filter` is one of `values`, in as few requests as
+    /// the length of a URL allows.
+    async fn entries(
+        &self,
+        key: &'static str,
+        fields: &str,
+        filter: &str,
+        values: impl Iterator<Item = &str>,
+        call: Call,
+    ) -> Result<Vec<String>, CloudError> {
+        let operation = if key == "ports" { "port_list" } else { "network_list" };
+        let parts =
+            paths(&format!("/{key}?{fields}"), filter, values).into_iter().map(|path| async move {
+                let collection =
+                    Collection { service: Service::Network, operation, path: &path, key };
+                let mut entries = Vec::new();
+                let take = |entry: &str| {
+                    entries.push(entry.to_owned());
+                    port::id_of(entry)
+                };
+                collection.read(&*self.api, call, take).await.map(|_| entries)
+            });
+        let parts = stream::iter(parts.collect::<Vec<_>>()).buffered(AT_ONCE);
+        let parts: Vec<Vec<String>> = parts.try_collect().await?;
+        Ok(parts.into_iter().flatten().collect())
+    }
+}
+
+impl Ports {
+    fn sub_port_ids(&self) -> impl Iterator<Item = &str> {
+        self.of_servers.values().flatten().flat_map(Port::sub_port_ids)
+    }
+
+    /// Adds the ports of other servers.
+    pub(super) fn add(&mut self, other: Self) {
+        self.of_servers.extend(other.of_servers);
+        self.carried.extend(other.carried);
+        self.unreadable.extend(other.unreadable);
+        self.unreadable_children.extend(other.unreadable_children);
+        self.malformed.extend(other.malformed);
+    }
+
+    fn note(&mut self, trouble: port::MalformedPort) {
+        match trouble.device_id {
+            Some(device) => drop(self.unreadable.insert(device, trouble.line)),
+            None => self.malformed.push(one_line(&trouble.line, MAX_MESSAGE)),
+        }
+    }
+
+    fn note_sub(&mut self, trouble: port::MalformedPort) {
+        match trouble.port_id {
+            Some(id) => drop(self.unreadable_children.insert(id, trouble.line)),
+            None => self.malformed.push(one_line(&trouble.line, MAX_MESSAGE)),
+        }
+    }
+}
+
+/// Splits the values so that no path exceeds [`MAX_PATH`].
+fn paths<'a>(base: &str, filter: &str, values: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut paths: Vec<String> = Vec::new();
+    for value in values {
+        let term = format!("&{filter}={}", query(value));
+        match paths.last_mut() {
+            Some(path) if path.len() + term.len() <= MAX_PATH => path.push_str(&term),
+            _ => paths.push(format!("{base}{term}")),
+        }
+    }
+    paths
+}

@@ -1,0 +1,107 @@
+//! Ports and networks in Neutron's JSON.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use ccm_base::message::one_line;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::text::MAX_VALUE;
+
+/// A port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Port {
+    /// Its ID.
+    pub(crate) id: String,
+    /// The ID of the server; empty or of another kind for sub-ports of trunks.
+    #[serde(default)]
+    pub(crate) device_id: String,
+    /// `ACTIVE` when it carries traffic.
+    pub(crate) status: String,
+    /// The ID of its network.
+    pub(crate) network_id: String,
+    /// Its addresses.
+    pub(crate) fixed_ips: Vec<FixedIp>,
+    /// Its MAC address.
+    pub(crate) mac_address: Option<String>,
+    /// Set if it is a trunk.
+    pub(crate) trunk_details: Option<TrunkDetails>,
+}
+
+/// An address of a port.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct FixedIp {
+    /// The address.
+    pub(crate) ip_address: String,
+}
+
+/// The trunk of a port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct TrunkDetails {
+    /// The sub-ports.
+    #[serde(default)]
+    pub(crate) sub_ports: Vec<SubPortRef>,
+}
+
+/// A reference to a sub-port.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct SubPortRef {
+    /// The port's ID.
+    pub(crate) port_id: String,
+}
+
+/// An entry that cannot be parsed.
+#[derive(Debug)]
+pub(super) struct MalformedPort {
+    /// The ID of the port, if it can be parsed.
+    pub(super) port_id: Option<String>,
+    /// The server of the port, if it can be parsed.
+    pub(super) device_id: Option<String>,
+    /// The problem, with the ID of the port.
+    pub(super) line: String,
+}
+
+impl Port {
+    /// Reads an entry.
+    pub(super) fn read(json: &str) -> Result<Self, MalformedPort> {
+        serde_json::from_str(json).map_err(|error| {
+            let known = members(json);
+            let text = |key: &str| known.get(key).and_then(Value::as_str);
+            let id = one_line(text("id").unwrap_or("without one"), MAX_VALUE);
+            let line = format!("port with ID {id:?}: {}", one_line(&error.to_string(), MAX_VALUE));
+            let [port_id, device_id] = ["id", "device_id"].map(|key| text(key).map(str::to_owned));
+            MalformedPort { port_id, device_id, line }
+        })
+    }
+
+    /// Whether it carries traffic.
+    pub(crate) fn is_active(&self) -> bool {
+        self.status == "ACTIVE"
+    }
+
+    /// The IDs of the ports that it carries as a trunk.
+    pub(crate) fn sub_port_ids(&self) -> impl Iterator<Item = &str> {
+        let subs = self.trunk_details.iter().flat_map(|trunk| &trunk.sub_ports);
+        subs.map(|sub| sub.port_id.as_str())
+    }
+}
+
+/// The ID of an entry, which serves as the marker of the next page.
+pub(super) fn id_of(json: &str) -> Option<String> {
+    members(json).get("id").and_then(Value::as_str).map(str::to_owned)
+}
+
+/// ID and name of a network.
+pub(super) fn read_network(json: &str) -> Result<(String, String), serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Network {
+        id: String,
+        name: String,
+    }
+    let network: Network = serde_json::from_str(json)?;
+    Ok((network.id, network.name))
+}
+
+fn members(json: &str) -> BTreeMap<Cow<'_, str>, Value> {
+    serde_json::from_str(json).unwrap_or_default()
+}

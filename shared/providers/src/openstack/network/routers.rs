@@ -1,0 +1,221 @@
+//! Routers with their extra routes, and the ports that are next hops.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use ccm_base::message::one_line;
+use ccm_cloud::{Call, CloudError, ErrorKind};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        api::{Answer, Collection, Request, Service, malformed},
+        text::MAX_MESSAGE,
+    },
+    Neutron,
+};
+
+const ROUTER_FIELDS: &str = "fields=routes&fields=revision_number";
+const HOP_FIELDS: &str = "fields=id&fields=network_id&fields=fixed_ips&fields=mac_address\
+                          &fields=allowed_address_pairs&fields=port_security_enabled\
+                          &fields=revision_number";
+/// The name of each write to a router in metrics.
+const ROUTER_UPDATE: &str = "router_update";
+
+/// A router.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Router {
+    /// Its extra routes, in no order.
+    #[serde(default)]
+    pub(crate) routes: Vec<ExtraRoute>,
+    /// Changes with every write, where Neutron has the extension for it.
+    pub(crate) revision_number: Option<u64>,
+}
+
+/// An extra route of a router, as Neutron spells it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct ExtraRoute {
+    pub(crate) destination: String,
+    pub(crate) nexthop: String,
+}
+
+/// A port as the next hop of routes.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Hop {
+    pub(crate) id: String,
+    pub(crate) network_id: String,
+    #[serde(default)]
+    fixed_ips: Vec<super::port::FixedIp>,
+    pub(crate) mac_address: Option<String>,
+    /// The foreign addresses that it may send from and receive for, as Neutron spells them.
+    #[serde(default)]
+    pub(crate) allowed_address_pairs: Vec<Value>,
+    /// Without the extension for it, each port is protected.
+    port_security_enabled: Option<bool>,
+    pub(crate) revision_number: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct OneRouter {
+    router: Router,
+}
+
+#[derive(Deserialize)]
+struct OnePort {
+    port: Hop,
+}
+
+impl Hop {
+    /// Its addresses.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.fixed_ips.iter().filter_map(|ip| ip.ip_address.parse().ok())
+    }
+
+    /// Whether it drops packets from and for addresses that are not allowed.
+    pub(crate) fn is_protected(&self) -> bool {
+        self.port_security_enabled != Some(false)
+    }
+}
+
+impl Neutron {
+    /// The aliases of Neutron's extensions.
+    pub(crate) async fn extensions(&self, call: Call) -> Result<BTreeSet<String>, CloudError> {
+        #[derive(Deserialize)]
+        struct Extension {
+            alias: String,
+        }
+        let collection = Collection {
+            service: Service::Network,
+            operation: "extension_list",
+            path: "/extensions?fields=alias",
+            key: "extensions",
+        };
+        let mut aliases = BTreeSet::new();
+        let take = |entry: &str| {
+            aliases.extend(serde_json::from_str(entry).map(|Extension { alias }| alias));
+            None
+        };
+        collection.read(&*self.api, call, take).await?;
+        Ok(aliases)
+    }
+
+    /// The router of this ID.
+    pub(crate) async fn router(&self, id: &str, call: Call) -> Result<Router, CloudError> {
+        let (operation, path) = ("router_get", format!("/routers/{id}?{ROUTER_FIELDS}"));
+        let request = Request::get(Service::Network, operation, &path);
+        let answer = found(id, self.api.send(request, call).await?)?;
+        read(operation, &answer).map(|OneRouter { router }| router)
+    }
+
+    /// Adds routes to those of the router, or removes some; both are idempotent. Needs the
+    /// extension `extraroute-atomic`.
+    pub(crate) async fn change_routes(
+        &self,
+        id: &str,
+        action: &str,
+        routes: &[ExtraRoute],
+        call: Call,
+    ) -> Result<Router, CloudError> {
+        let path = format!("/routers/{id}/{action}_extraroutes");
+        let body = json!({ "router": { "routes": routes } });
+        self.write_router(id, Request::put(Service::Network, ROUTER_UPDATE, &path, body), call)
+            .await
+    }
+
+    /// Replaces the routes of the router of this revision.
+    pub(crate) async fn put_routes(
+        &self,
+        id: &str,
+        routes: &[ExtraRoute],
+        revision: Option<u64>,
+        call: Call,
+    ) -> Result<Router, CloudError> {
+        let path = format!("/routers/{id}");
+        let body = json!({ "router": { "routes": routes } });
+        let request = Request::put(Service::Network, ROUTER_UPDATE, &path, body);
+        self.write_router(id, request.at_revision(revision), call).await
+    }
+
+    async fn write_router(
+        &self,
+        id: &str,
+        request: Request<'_>,
+        call: Call,
+    ) -> Result<Router, CloudError> {
+        let answer = found(id, self.api.send(request, call).await?)?;
+        read(ROUTER_UPDATE, &answer).map(|OneRouter { router }| router)
+    }
+
+    /// The ports with these addresses in any network.
+    pub(crate) async fn hops(
+        &self,
+        addresses: &BTreeSet<IpAddr>,
+        call: Call,
+    ) -> Result<Vec<Hop>, CloudError> {
+        let values: Vec<_> = addresses.iter().map(|ip| format!("ip_address={ip}")).collect();
+        let values = values.iter().map(String::as_str);
+        let entries = self.entries("ports", HOP_FIELDS, "fixed_ips", values, call).await?;
+        readable(&entries)
+    }
+
+    /// The router's own ports.
+    pub(crate) async fn router_ports(&self, id: &str, call: Call) -> Result<Vec<Hop>, CloudError> {
+        let ids = std::iter::once(id);
+        readable(&self.entries("ports", HOP_FIELDS, "device_id", ids, call).await?)
+    }
+
+    /// The port of this ID; `None` if Neutron itself says that there is none.
+    pub(crate) async fn hop(&self, id: &str, call: Call) -> Result<Option<Hop>, CloudError> {
+        let (operation, path) = ("port_get", format!("/ports/{id}?{HOP_FIELDS}"));
+        let answer = self.api.send(Request::get(Service::Network, operation, &path), call).await?;
+        one_port(operation, &answer)
+    }
+
+    /// Replaces the allowed address pairs of the port of this revision; `None` if Neutron itself
+    /// says that there is no such port.
+    pub(crate) async fn put_pairs(
+        &self,
+        port: &Hop,
+        pairs: &[Value],
+        call: Call,
+    ) -> Result<Option<Hop>, CloudError> {
+        let (operation, path) = ("port_update", format!("/ports/{}", port.id));
+        let body = json!({ "port": { "allowed_address_pairs": pairs } });
+        let request = Request::put(Service::Network, operation, &path, body);
+        let answer = self.api.send(request.at_revision(port.revision_number), call).await?;
+        one_port(operation, &answer)
+    }
+}
+
+/// The answer about a router, unless Neutron says that there is none.
+fn found(id: &str, answer: Answer) -> Result<Answer, CloudError> {
+    if answer.status == 404 {
+        let what = format!("[Route] router-id: the project has no router {id:?}");
+        return Err(answer.error(ErrorKind::NotFound, what).about(format!("router {id}")));
+    }
+    Ok(answer)
+}
+
+fn one_port(operation: &str, answer: &Answer) -> Result<Option<Hop>, CloudError> {
+    if answer.status == 404 {
+        return Ok(None);
+    }
+    read(operation, answer).map(|OnePort { port }| Some(port))
+}
+
+fn read<T: DeserializeOwned>(operation: &str, answer: &Answer) -> Result<T, CloudError> {
+    serde_json::from_slice(&answer.body)
+        .map_err(|error| malformed(operation, answer, &error.to_string()))
+}
+
+/// Entries of which each must be readable: a port that is left out would count as missing.
+fn readable(entries: &[String]) -> Result<Vec<Hop>, CloudError> {
+    let read = |entry: &String| {
+        serde_json::from_str(entry).map_err(|error| {
+            let id = super::port::id_of(entry).unwrap_or_default();
+            let what = format!("cannot parse the port with ID {id:?}: {error}");
+            CloudError::new(ErrorKind::Malformed, one_line(&what, MAX_MESSAGE))
+        })
+    };
+    entries.iter().map(read).collect()
+}

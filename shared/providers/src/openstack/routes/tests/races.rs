@@ -1,0 +1,112 @@
+//! Somebody else writes at the same time.
+
+use super::*;
+
+/// A Neutron without atomic changes of routes.
+fn classic(servers: usize) -> Rig {
+    let rig = Rig::new(servers);
+    rig.cloud.world.lock().router.extensions = vec!["extraroute", "allowed-address-pairs"];
+    rig
+}
+
+#[tokio::test]
+async fn a_whole_list_is_written_only_over_the_revision_that_was_decided_on() {
+    let rig = classic(3);
+    let base = rig.list().await.version;
+    assert!(Routes::traits(&rig.routes).compares_version);
+    let foreign = json!({ "destination": "192.168.0.0/16", "nexthop": "10.0.0.77" });
+    {
+        let mut world = rig.cloud.world.lock();
+        world.router.routes.push(foreign.clone());
+        world.router.revision += 1;
+    }
+    let changes = [create(1), create(2)];
+    let answers = rig.apply_at(&changes, base.as_deref()).await;
+    assert_eq!(kinds(&answers), [Some(ErrorKind::Busy); 2]);
+    assert_eq!(rig.cloud.world.lock().router.routes, std::slice::from_ref(&foreign));
+    let base = rig.list().await.version;
+    let answers = rig.apply_at(&changes, base.as_deref()).await;
+    assert_eq!(kinds(&answers), [None; 2]);
+    assert_eq!(rig.table().len(), 3);
+    let next = answers[1].as_ref().unwrap().version.clone();
+    assert_eq!(rig.list().await.version, next, "its own write is no surprise");
+}
+
+#[tokio::test]
+async fn a_write_between_our_look_and_our_write_is_not_lost() {
+    let rig = classic(3);
+    rig.list().await;
+    // The router changes after it was read for this call.
+    rig.cloud.fail(|path, _| {
+        let stale = || Err(CloudError::new(ErrorKind::Busy, "HTTP 412: another revision"));
+        (path.starts_with("/routers") && !path.contains('?')).then(stale)
+    });
+    assert_eq!(kinds(&rig.apply(&[create(1)]).await), [Some(ErrorKind::Busy)]);
+    assert_eq!(rig.table(), []);
+    rig.cloud.world.lock().fault = None;
+    assert_eq!(kinds(&rig.apply(&[create(1)]).await), [None]);
+}
+
+#[tokio::test]
+async fn a_next_hop_that_somebody_else_adds_meanwhile_wins() {
+    let rig = Rig::new(3);
+    rig.list().await;
+    let other = json!({ "destination": network(1).to_string(), "nexthop": "10.0.0.77" });
+    rig.cloud.world.lock().router.routes.push(other.clone());
+    let answers = rig.apply(&[create(1), create(2)]).await;
+    assert_eq!(kinds(&answers), [Some(ErrorKind::Conflict), None]);
+    assert_eq!(rig.cloud.world.lock().router.routes[0], other);
+    assert_eq!(rig.table().len(), 2, "ours is taken back");
+}
+
+#[tokio::test]
+async fn a_port_that_changes_meanwhile_keeps_what_was_added() {
+    let rig = Rig::new(3);
+    rig.list().await;
+    rig.apply(&[create(1)]).await;
+    let added = json!({ "ip_address": "10.0.0.200", "mac_address": "fa:16:3e:00:00:01" });
+    {
+        let mut world = rig.cloud.world.lock();
+        let port = &mut world.ports[1];
+        port["allowed_address_pairs"].as_array_mut().unwrap().push(added.clone());
+        port["revision_number"] = json!(9);
+    }
+    assert_eq!(kinds(&rig.apply(&[delete(1)]).await), [None]);
+    assert_eq!(rig.pairs(1), json!([added]));
+}
+
+#[tokio::test]
+async fn a_route_stays_while_its_pair_cannot_be_removed() {
+    let rig = Rig::new(3);
+    rig.apply(&[create(1), create(2)]).await;
+    let id = uuid(1_000_001);
+    rig.cloud.fail(move |path, _| {
+        let down = || Err(CloudError::new(ErrorKind::Unavailable, "down").that_may_be_done());
+        path.contains(&id).then(down)
+    });
+    let answers = rig.apply(&[delete(1), delete(2)]).await;
+    assert_eq!(kinds(&answers), [Some(ErrorKind::Unavailable), None]);
+    assert_eq!(rig.table(), [(network(1).to_string(), hop(1))]);
+    rig.cloud.world.lock().fault = None;
+    assert_eq!(kinds(&rig.apply(&[delete(1)]).await), [None]);
+    assert_eq!((rig.table(), rig.pairs(1)), (vec![], json!([])));
+}
+
+#[tokio::test]
+async fn an_unknown_outcome_is_repeated_and_made_once() {
+    let rig = Rig::new(3);
+    rig.list().await;
+    let cut = CloudError::new(ErrorKind::Timeout, "no answer").that_may_be_done();
+    rig.cloud.fail(move |path, _| path.contains("add_extraroutes").then(|| Err(cut.clone())));
+    let answers = rig.apply(&[create(1)]).await;
+    assert!(answers[0].as_ref().unwrap_err().maybe_done);
+    // The first attempt has taken effect.
+    {
+        let mut world = rig.cloud.world.lock();
+        world.fault = None;
+        let route = json!({ "destination": network(1).to_string(), "nexthop": hop(1) });
+        world.router.routes.push(route);
+    }
+    assert_eq!(kinds(&rig.apply(&[create(1)]).await), [None]);
+    assert_eq!(rig.table().len(), 1);
+}
