@@ -40,10 +40,10 @@ pub struct Incoming<L> {
     pub listener: L,
     /// The server's side of TLS; none for plain connections.
     pub tls: Option<TlsAcceptor>,
-    /// The most connections at once, for longer than a moment. A new connection is always
-    /// accepted; beyond this number it takes the place of the oldest connection of the host that
-    /// has the most. So a host that opens many, or sends nothing on them, loses its own
-    /// connections and not those of others.
+    /// The most connections at once. A new connection is always accepted; beyond this number it
+    /// takes the place of the oldest connections of the host that has the most, unless they are
+    /// of the last quarter of a second. So a host that opens many, or sends nothing on them,
+    /// loses its own connections and not those of others.
     pub most: usize,
     /// The time that connections get to end after the stop.
     pub grace: Duration,

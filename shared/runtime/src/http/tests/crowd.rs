@@ -77,6 +77,10 @@ async fn a_scraper_keeps_its_connection_while_a_neighbour_opens_many() {
         held.push(connection(NEIGHBOUR, address, b"").await);
     }
     assert_eq!(kept(&mut scraper).await, "HTTP/1.1 200 OK");
+    // Connections of the last moment are not closed for others of their host.
+    assert_eq!(kept(held.first_mut().unwrap()).await, "HTTP/1.1 200 OK");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    held.push(connection(NEIGHBOUR, address, b"").await);
     // The neighbour lost its first connection, and the last one works.
     let mut byte = [0; 1];
     let first = held.first_mut().unwrap().read(&mut byte);
