@@ -63,19 +63,19 @@ impl Admin {
     }
 
     /// The extra routes of a router: destination and next hop.
-    pub async fn routes(&self, router: &str) -> Result<BTreeSet<(String, String)>> {
-        let document = self.get(&format!("{}/routers/{router}", self.network)).await?;
-        let routes = document["router"]["routes"].as_array().context("no routes")?;
+    pub async fn routes(&self, id: &str) -> Result<BTreeSet<(String, String)>> {
+        let document = self.get(&format!("{}/routers/{id}", self.network)).await?;
+        let entries = document["router"]["routes"].as_array().context("no routes")?;
         let route = |entry| Ok((text(entry, "/destination")?, text(entry, "/nexthop")?));
-        routes.iter().map(route).collect()
+        entries.iter().map(route).collect()
     }
 
     /// Sets the extra routes of a router: destination and next hop.
-    pub async fn set_routes(&self, router: &str, routes: &[(&str, &str)]) -> Result<()> {
+    pub async fn set_routes(&self, id: &str, routes: &[(&str, &str)]) -> Result<()> {
         let route = |(to, by): &(&str, &str)| json!({"destination": to, "nexthop": by});
         let routes: Vec<_> = routes.iter().map(route).collect();
         let body = json!({"router": {"routes": routes}});
-        self.done(Method::PUT, &format!("{}/routers/{router}", self.network), Some(&body)).await?;
+        self.done(Method::PUT, &format!("{}/routers/{id}", self.network), Some(&body)).await?;
         Ok(())
     }
 }

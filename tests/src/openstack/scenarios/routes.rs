@@ -65,12 +65,12 @@ async fn pairs(user: &Admin, server: &Server) -> Result<BTreeSet<String>> {
 async fn settled(
     rig: &Rig,
     router: &str,
-    routes: &[(&str, &str)],
+    expect: &[(&str, &str)],
     allowed: [&[&str]; 3],
 ) -> Result<()> {
     let user = &rig.cloud.user;
     let wanted: BTreeSet<_> =
-        routes.iter().map(|(to, by)| ((*to).to_owned(), (*by).to_owned())).collect();
+        expect.iter().map(|(to, by)| ((*to).to_owned(), (*by).to_owned())).collect();
     poll::until("routes and pairs", SOON, || async {
         let found = user.routes(router).await?;
         ensure!(found == wanted, "the routes are {found:?}, and not {wanted:?}");
