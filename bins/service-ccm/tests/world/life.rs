@@ -144,7 +144,8 @@ pub(crate) async fn a_wrong_service_is_reported_and_its_members_follow(env: Env)
     let wrong = json!({"metadata": {"annotations": {
         "service.beta.kubernetes.io/load-balancer-source-ranges": "10.0.0.1"}}});
     services::patch(&env.client, "web", wrong).await?;
-    services::wait_for(&env.client, "web", "reported", SOON, |service| {
+    // Conditions are rewritten at most once in 30 s.
+    services::wait_for(&env.client, "web", "reported", 3 * SOON, |service| {
         condition(service, "LoadBalancerProvisioning")
             .is_some_and(|(status, reason)| status == "True" && reason == "InvalidConfiguration")
     })
