@@ -82,6 +82,8 @@ fn trait_and_protocol_have_the_same_methods() {
         // These work on texts alone, on our side.
         ("Cloud.claim", ""),
         ("Cloud.canonical_id", ""),
+        // About files of this process.
+        ("Cloud.outdated", ""),
     ];
     let cloud = include_str!("../../cloud/src/provider.rs");
     let instances = include_str!("../../cloud/src/instances.rs");
