@@ -147,12 +147,12 @@ pub(crate) async fn begin(script: Script, arguments: &[&str]) -> Process {
     }
     let master =
         if script.no_server { "127.0.0.1:9".to_owned() } else { listener.addr.to_string() };
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = ccm_sim::program::free_port().unwrap();
     let mut all = vec![
         "--cloud-provider=test".to_owned(),
         format!("--master=http://{master}"),
         "--bind-address=127.0.0.1".to_owned(),
-        format!("--secure-port={}", free.port()),
+        format!("--secure-port={port}"),
     ];
     all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
     let loaded = load::<TemplateCcm>(&Invocation::with_arguments(all)).unwrap();

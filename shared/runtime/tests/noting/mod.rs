@@ -232,15 +232,15 @@ pub(crate) fn begin(script: Script, arguments: &[&str]) -> Process {
 
 /// Begins one, with the API server at this address.
 pub(crate) fn begin_at(server: &str, script: Script, arguments: &[&str]) -> Process {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let name = format!("case-{}", free.port());
+    let port = ccm_sim::program::free_port().unwrap();
+    let name = format!("case-{port}");
     let case = Arc::new(Case { script, ..Case::default() });
     CASES.lock().insert(name.clone(), Arc::clone(&case));
     let mut all = vec![
         "--cloud-provider=test".to_owned(),
         format!("--master=http://{server}"),
         "--bind-address=127.0.0.1".to_owned(),
-        format!("--secure-port={}", free.port()),
+        format!("--secure-port={port}"),
         format!("--case={name}"),
     ];
     all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
