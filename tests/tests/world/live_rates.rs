@@ -90,9 +90,14 @@ pub(super) async fn one_controllers_rates_change_while_it_runs(env: Env) -> Resu
     })
     .await?;
     nodes::all_initialised(&env.client, 4 * SOON).await?;
-    let writes = env.node_writes(NODE_AGENT).await?;
-    let done = writes.iter().filter(|request| request.code == 200).count();
-    ensure!(done == 2 * NODES, "{done} writes for {NODES} nodes");
+    // The audit log may have a write after its answer.
+    poll::until("two writes for each node", SOON, || async {
+        let writes = env.node_writes(NODE_AGENT).await?;
+        let done = writes.iter().filter(|request| request.code == 200).count();
+        ensure!(done == 2 * NODES, "{done} writes for {NODES} nodes");
+        Ok(Some(()))
+    })
+    .await?;
 
     ensure!(reloads(&lifecycle_ccm, "success").await? < 0.5, "lifecycle-ccm has a file of its own");
     in_force(&lifecycle_ccm, 500.0, 1000.0).await?;
