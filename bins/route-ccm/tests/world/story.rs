@@ -10,7 +10,7 @@ use ccm_sim::{
 use ccm_tests::{
     nodes,
     prometheus::{SETTLE, Stage},
-    scenarios::Env,
+    scenarios::{Env, SOON},
 };
 use serde_json::json;
 use tokio::time::sleep;
@@ -66,6 +66,9 @@ async fn join(env: &Env) -> Result<()> {
 async fn throttle(stage: &Stage) -> Result<()> {
     let pause = stage.throttle_cloud();
     add_bare_nodes(&stage.env, [8]).await?;
+    nodes::event(&stage.env.client, &name(8), "FailedToCreateRoute", SOON).await?;
+    // The call for this one is not made: the pause outlasts it.
+    add_bare_nodes(&stage.env, [24]).await?;
     sleep(2 * pause).await;
     Ok(())
 }
