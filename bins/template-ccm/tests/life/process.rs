@@ -165,7 +165,14 @@ pub(crate) async fn begin(script: Script, arguments: &[&str]) -> Process {
     let life = tokio::spawn(async move {
         run::<TemplateCcm>(loaded, &providers, LogControl::detached(), token).await
     });
-    let process = Process { api, _listener: listener, shared, pages: free, stop, life };
+    let process = Process {
+        api,
+        _listener: listener,
+        shared,
+        pages: ([127, 0, 0, 1], port).into(),
+        stop,
+        life,
+    };
     process.register("node-1");
     process
 }

@@ -252,7 +252,7 @@ pub(crate) fn begin_at(server: &str, script: Script, arguments: &[&str]) -> Proc
     let life = tokio::spawn(async move {
         run::<Noting>(loaded, &providers, LogControl::detached(), token).await
     });
-    Process { case, pages: free, stop, life }
+    Process { case, pages: ([127, 0, 0, 1], port).into(), stop, life }
 }
 
 impl Process {
