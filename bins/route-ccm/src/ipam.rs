@@ -1,6 +1,6 @@
 //! Node IPAM: which node gets which pod CIDRs.
 //!
-//! Pure: no clock, no client, no `async`. What is written, read and when is told as values.
+//! Pure: no clock, no client, no `async`. The caller passes what was written and read, and the time, as values.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -10,7 +10,7 @@
 //!
 //! A route is **ours** if the cloud recorded this cluster with it; or if its destination lies
 //! inside the cluster CIDRs and its target is one of our nodes, or was one while this process
-//! watched. A route inside the cluster CIDRs whose target nobody knows becomes ours only when the
+//! watched. A route inside the cluster CIDRs whose target is not known becomes ours only when the
 //! cloud has proven twice, [`CONFIRM`](cases::CONFIRM) apart, that the target is gone. Everything
 //! else is foreign: counted, never touched.
 

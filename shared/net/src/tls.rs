@@ -48,7 +48,7 @@ pub fn client_tls(
             let mut store = RootCertStore::empty();
             match store.add_parsable_certificates(roots.iter().cloned()) {
                 (0, unusable) if unusable > 0 => return Err(TlsError::Roots(unusable)),
-                // The library makes no verifier without roots, but a client that trusts nobody.
+                // The library makes no verifier without roots, but a client that trusts no server.
                 _ if store.is_empty() => builder.with_root_certificates(store),
                 _ => {
                     let inner =

@@ -1,4 +1,4 @@
-//! Gives nodes their blocks. Pure: the time is a value, and what is written and read is told.
+//! Gives nodes their blocks. Pure: the caller passes the time, and what was written and read, as values.
 //!
 //! ```text
 //! rebuild(all nodes) -> reserve(node) -> PATCH -> answered(uid) -> observe(node)
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A block is held by the UID of a node, so that only this node's end frees it. What a node shows is
-//! held wherever it lies, by as many nodes as show it. A block is free when nobody holds a part of it.
+//! held wherever it lies, by as many nodes as show it. A block is free when no node holds a part of it.
 
 mod held;
 mod records;
@@ -59,7 +59,7 @@ pub enum Written {
     Yes,
     /// It was not sent, or the API server has refused it, each time that it was sent.
     No,
-    /// Nobody knows. It may also be carried out later.
+    /// The outcome is not known. It may also be carried out later.
     Unknown,
 }
 
@@ -204,7 +204,7 @@ impl Allocator {
         Seen { confirmed, problems: self.examine(&node.uid), rival }
     }
 
-    /// Respects what a node shows, whoever has assigned it: for a process that only observes, where
+    /// Respects what a node shows, no matter who assigned it: for a process that only observes, where
     /// other writers are no rivals. Returns what is newly wrong, as [`Seen::problems`].
     pub fn accept(&mut self, node: &Node) -> Vec<(Arc<str>, Problem)> {
         self.revive(&node.uid);

@@ -20,7 +20,7 @@ const AGAIN: Duration = Duration::from_mins(10);
 enum Case {
     /// Not answered yet, or the last answer was an error.
     Open,
-    /// Somebody else's.
+    /// It exists: the route is another owner's.
     Exists,
     /// The first answer "gone" came at this time.
     Gone { first: At, evidence: String },

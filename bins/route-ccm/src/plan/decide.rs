@@ -25,9 +25,9 @@ enum Whose {
     Node(usize),
     /// Ours, but its target is no node any more.
     Left(Left),
-    /// Inside the cluster CIDRs, and nobody knows its target.
+    /// Inside the cluster CIDRs, and its target is not known.
     Unknown,
-    /// Somebody else's.
+    /// Another owner's.
     Foreign,
 }
 
@@ -442,7 +442,7 @@ fn foreign(route: &Route) -> String {
     let (destination, target) = (route.destination, target_of(route));
     let whose = match &route.owner {
         Some(owner) => format!("of cluster {} (UID {})", owner.cluster.name, owner.cluster.uid),
-        None => "of somebody else".to_owned(),
+        None => "of another owner".to_owned(),
     };
     format!(
         "there is a route of {destination} to {target}, {whose}; remove it, or give the node another pod CIDR"

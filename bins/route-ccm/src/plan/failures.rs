@@ -30,7 +30,7 @@ impl Failure {
     }
 }
 
-/// Whether others have changed the table meanwhile: nobody's failure, and the next list shows it.
+/// Whether others have changed the table meanwhile: no failure, and the next list shows it.
 pub fn is_conflict(error: &CloudError) -> bool {
     error.kind == ErrorKind::Busy
 }

@@ -75,7 +75,7 @@ async fn a_cloud_that_is_down_delays_nodes_and_loses_none() {
     assert_eq!(world.cidrs("foreign"), "");
 }
 
-/// Two instances with one network: the second node is told, and gets none.
+/// Two instances with one network: the second node gets an event, and no network.
 #[tokio::test(start_paused = true)]
 async fn a_network_that_the_cloud_gives_twice_is_given_once() {
     let world = World::new();

@@ -101,7 +101,7 @@ fn wrong_condition(node: &TrueNode, is_incomplete: bool) -> Option<String> {
 }
 
 /// Whether a route is of others: also one that a former leader has left to something that exists
-/// and is no node, where the cloud records no owner. Nobody knows that it was ours.
+/// and is no node, where the cloud records no owner. Nothing shows that it was ours.
 fn is_of_others(world: &World, route: &SimRoute) -> bool {
     if world.truth.is_foreign(&route.id) {
         return true;

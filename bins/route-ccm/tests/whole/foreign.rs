@@ -28,7 +28,7 @@ fn of_another_cluster(destination: &str, target: &str) -> SimRoute {
     SimRoute { owner: Some(owner), ..foreign(destination, target) }
 }
 
-/// Five outside of our networks, five inside that somebody needs, and one to nowhere.
+/// Five outside of our networks, five inside that others need, and one to nowhere.
 fn add_others(cloud: &SimCloud) {
     let router = cloud.router();
     router.add_port("10.9.9.9".parse().unwrap());

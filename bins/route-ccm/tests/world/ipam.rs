@@ -52,7 +52,7 @@ pub(crate) async fn a_node_gets_its_cidr_its_route_and_its_condition(mut env: En
     Ok(())
 }
 
-/// Two blocks: the third node is told so, and gets none. Then another allocator gives it one.
+/// Two blocks: the third node gets an event, and no block. Then another allocator gives it one.
 pub(crate) async fn a_full_range_and_another_allocator_are_reported(env: Env) -> Result<()> {
     let leader = env.start(&with_cidrs(&env, "10.244.0.0/23")).await?;
     add_bare_nodes(&env, 0..2).await?;

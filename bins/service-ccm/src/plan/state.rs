@@ -155,7 +155,7 @@ impl State {
         retries.chain(rewrites).filter(|at| now < *at).min()
     }
 
-    /// Whether there is a load balancer of another controller that nobody has approved to adopt.
+    /// Whether there is a load balancer of another controller that no user has approved to adopt.
     pub fn waits_for_adoption(&self, view: View<'_>) -> bool {
         let is_requested = view.adopts || to_adopt(view.service).is_some();
         self.adoptable.is_some() && self.known == Known::Absent && !is_requested

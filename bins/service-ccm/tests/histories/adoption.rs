@@ -47,7 +47,7 @@ impl Maker {
 }
 
 impl World {
-    /// Services whose load balancers somebody else has made, with finalizer and address, before a
+    /// Services whose load balancers another controller has made, with finalizer and address, before a
     /// process of this program begins.
     async fn of(maker: Maker, services: usize, variant: Variant) -> Self {
         let mut world = Self::start(1, variant).await;
@@ -249,7 +249,7 @@ async fn a_service_whose_adoptable_load_balancer_is_gone_gets_its_own() {
     assert_eq!(world.at_address(1).id, world.ours()[0].id);
 }
 
-/// Without a list nobody knows whether another controller has made a load balancer.
+/// Without a list it is not known whether another controller has made a load balancer.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_fails_for_long_gives_no_service_a_second_load_balancer() {
     let mut world = World::of(Maker::Older, 1, Variant::default()).await;

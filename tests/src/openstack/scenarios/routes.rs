@@ -18,7 +18,7 @@ use crate::{
 
 /// The network of the pods.
 const CLUSTER: &str = "10.244.0.0/16";
-/// What somebody else routes, and lets a port use.
+/// What another client routes, and lets a port use.
 const FOREIGN: &str = "10.99.0.0/24";
 
 /// The pod CIDR of the node with this number.
@@ -123,7 +123,7 @@ pub(super) async fn nodes_have_routes_and_what_others_made_stays(rig: &Rig) -> R
     nodes::delete(&rig.client, &second.name).await?;
     let left = [foreign, (one, hops[0]), (three, hops[2])];
     settled(rig, &router, &left, [&[FOREIGN, one], &[], &[three]]).await?;
-    // Somebody takes a route away: the next list shows it.
+    // Another client takes a route away: the next list shows it.
     user.set_routes(&router, &[foreign, (one, hops[0])]).await?;
     settled(rig, &router, &left, [&[FOREIGN, one], &[], &[three]]).await?;
 

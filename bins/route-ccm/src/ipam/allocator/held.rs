@@ -21,7 +21,7 @@ impl Allocator {
         self.problems.remove(&uid);
         let networks = record.networks.clone();
         if record.is_unwritten() {
-            // Nobody has ever seen these blocks.
+            // No write has carried these blocks.
             self.free(&uid, &networks);
             return Vec::new();
         }

@@ -114,7 +114,7 @@ impl Allocator {
         }
     }
 
-    /// Frees what nobody else holds.
+    /// Frees what no other node holds.
     pub(super) fn free(&mut self, uid: &Uid, networks: &[IpNet]) {
         for network in networks {
             self.holders.remove(*network, uid);
@@ -189,7 +189,7 @@ impl Allocator {
         new
     }
 
-    /// What is wrong with a pod CIDR, whoever has it.
+    /// What is wrong with a pod CIDR, no matter which node has it.
     fn misplaced(&self, cidr: IpNet) -> Option<Problem> {
         let mut clusters = self.config.ranges.iter().map(|range| range.network);
         let other_size = |pool: &&Pool| {

@@ -77,7 +77,7 @@ fn a_foreign_route_in_the_way_is_a_clear_failure() {
     let plan = world.plan(at(1));
     let (why, has_failed) = why(&plan, "n1");
     assert_eq!(has_failed, Some(true));
-    assert!(why.contains("10.120.1.0/24 to 10.9.9.9, of somebody else"), "{why}");
+    assert!(why.contains("10.120.1.0/24 to 10.9.9.9, of another owner"), "{why}");
     // Once the target is proven to be gone, the route is replaced.
     world.planner.answered(at(600), vec![(other.clone(), Ok(gone()))], &[]);
     world.planner.answered(at(660), vec![(other, Ok(gone()))], &[]);
@@ -182,7 +182,7 @@ fn ours_to_a_gone_target_goes_though_a_foreign_one_stays() {
     world.planner.answered(at(0), vec![(other.clone(), Ok(TargetState::Exists))], &[]);
     assert_eq!(world.settle(at(1)), ["delete 10.120.1.0/24 to sim://i-9"]);
     assert_eq!(world.table.to(net("10.120.1.0/24")), [route("10.120.1.0/24", other)]);
-    assert!(why(&world.plan(at(2)), "n1").0.contains("of somebody else"));
+    assert!(why(&world.plan(at(2)), "n1").0.contains("of another owner"));
 }
 
 #[test]

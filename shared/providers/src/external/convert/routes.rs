@@ -165,7 +165,7 @@ impl TryFrom<proto::Route> for Route {
                 .map_err(spelled)?,
             destination: network.map_err(|_| about(&"its destination is no network"))?,
             target: target.map(target_from_wire).transpose().map_err(spelled)?,
-            // Only its complete record makes a route somebody's.
+            // Only its complete record makes a route an owner's.
             owner: owner.map(|owner| owner_from_wire(Some(owner))).transpose().map_err(spelled)?,
             defect: line(defect),
         })

@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    /// So many fill a message.
+    /// This number fills a message.
     const FULL: usize = MAX_PART / 20;
 
     fn members(count: usize) -> Arc<[Member]> {

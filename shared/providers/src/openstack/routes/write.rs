@@ -21,7 +21,7 @@ use super::{
 };
 use crate::openstack::network::{ExtraRoute, Hop};
 
-/// How often a port that somebody else changes at the same time is read again.
+/// How often a port that another client changes at the same time is read again.
 const REREADS: usize = 2;
 
 /// How many refused requests one call may make to find the routes that are wrong.
@@ -147,7 +147,7 @@ impl NeutronRoutes {
         steps.retain(|step| !failed.contains_key(&step.at));
     }
 
-    /// Changes the pairs of a port by one request, and again if somebody else changed the port
+    /// Changes the pairs of a port by one request, and again if another client changed the port
     /// meanwhile. `false` if the port is gone.
     async fn write_pairs(
         &self,
@@ -204,7 +204,7 @@ impl NeutronRoutes {
                     for step in part.into_iter().filter(|_| features.atomic) {
                         let Some((entry, route)) = &step.add else { continue };
                         let Some(other) = table.other(*entry) else { continue };
-                        // Somebody else added another next hop at the same time: both would be
+                        // Another client added another next hop at the same time: both would be
                         // one too many, so ours is taken back.
                         let own = std::slice::from_ref(route);
                         let back = self.neutron.change_routes(&self.router, "remove", own, call);

@@ -57,7 +57,7 @@ fn only_the_owner_releases() {
     allocator.expire(NOW + GRACE);
     let second = Node { uid: "another".into(), ..node("a", &["10.10.0.0/24"]) };
     allocator.insert(&second);
-    // The end of the first node of this name is told once more.
+    // The end of the first node of this name is reported once more.
     allocator.release("uid-a", NOW);
     allocator.expire(NOW + GRACE * 2);
     assert_eq!(used(&allocator), [1]);

@@ -1,4 +1,4 @@
-//! Somebody else writes at the same time.
+//! Another client writes at the same time.
 
 use super::*;
 

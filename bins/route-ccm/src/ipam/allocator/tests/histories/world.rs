@@ -9,7 +9,7 @@ use super::super::*;
 /// A protection that is taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Without {
-    /// A release frees the blocks, whoever has them now.
+    /// A release frees the blocks, even if another node has them now.
     Owner,
     /// The block of the first family stays taken when the second one is exhausted.
     Rollback,
@@ -34,7 +34,7 @@ pub(super) enum Rule {
     NoOldRoute,
     /// No block is assigned within the grace time after the leader has seen its node's end.
     Grace,
-    /// What nobody has is free in the end.
+    /// What no node has is free in the end.
     NoLeak,
     /// A family is exhausted only if all of its blocks are in use.
     Full,
@@ -74,7 +74,7 @@ pub(super) struct World {
     maybe: BTreeSet<String>,
     /// When blocks were last left, as far as this leader has seen.
     left: BTreeMap<IpNet, At>,
-    /// The last ends of nodes, with their blocks: they are told once more.
+    /// The last ends of nodes, with their blocks: they are reported once more.
     ends: Vec<(String, Vec<IpNet>)>,
     counts: [u64; 4],
 }
