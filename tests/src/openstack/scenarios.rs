@@ -9,11 +9,13 @@ use super::rig::Rig;
 mod access_rules;
 mod credentials;
 mod follow;
+mod handover;
 mod judged;
 mod names;
 mod neutron_alone;
 mod outages;
 mod register;
+mod route_limits;
 mod routes;
 mod spellings;
 mod through_proxy;
@@ -68,6 +70,7 @@ pub fn all() -> Vec<Scenario> {
         credentials::a_missing_configuration_is_reported,
         access_rules::the_rules_of_the_page_are_enough,
         access_rules::a_missing_rule_is_reported_and_nothing_is_half_done,
+        handover::a_wrong_file_changes_nothing_and_a_right_one_hands_over,
         outages::a_frozen_nova_is_waited_for,
         outages::keystone_is_gone_at_start,
         outages::keystone_goes_and_comes_back,
@@ -79,5 +82,9 @@ pub fn all() -> Vec<Scenario> {
         judged::the_wrong_project_deletes_no_node,
         judged::the_node_of_a_deleted_server_leaves,
         routes::nodes_have_routes_and_what_others_made_stays,
+        route_limits::a_port_without_port_security_needs_no_pair,
+        route_limits::a_whole_list_is_written_with_its_revision,
+        route_limits::used_up_quotas_are_named,
+        route_limits::routes_of_many_nodes_cost_few_calls,
     ]
 }

@@ -112,6 +112,37 @@ impl Admin {
         self.delete(&self.identity_url(&format!("OS-TRUST/trusts/{id}"))).await
     }
 
+    /// Names a second region in the catalog, whose services are those of the only one. Only for
+    /// the operator.
+    pub async fn name_region(&self, region: &str) -> Result<()> {
+        let url = self.identity_url(&format!("regions/{region}"));
+        if self.call(Method::GET, &url, None).await?.status.is_success() {
+            return Ok(());
+        }
+        self.post(&self.identity_url("regions"), json!({"region": {"id": region}})).await?;
+        let url = self.identity_url(&format!("endpoints?region_id={}", super::REGION));
+        let document = self.get(&url).await?;
+        for endpoint in document["endpoints"].as_array().context("no endpoints")? {
+            let (interface, service) = (&endpoint["interface"], &endpoint["service_id"]);
+            let same = json!({"endpoint": {
+                "interface": interface, "service_id": service, "url": endpoint["url"], "region_id": region
+            }});
+            self.post(&self.identity_url("endpoints"), same).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes this region and its endpoints from the catalog. Only for the operator.
+    pub async fn forget_region(&self, region: &str) -> Result<()> {
+        let url = self.identity_url(&format!("endpoints?region_id={region}"));
+        let document = self.get(&url).await?;
+        for endpoint in document["endpoints"].as_array().context("no endpoints")? {
+            let id = text(endpoint, "/id")?;
+            self.delete(&self.identity_url(&format!("endpoints/{id}"))).await?;
+        }
+        self.delete(&self.identity_url(&format!("regions/{region}"))).await
+    }
+
     /// Revokes a token: this user's own or, as the operator, any.
     pub async fn revoke_token(&self, token: &str) -> Result<()> {
         let headers = [("x-auth-token", self.token.as_str()), ("x-subject-token", token)];
