@@ -2,13 +2,16 @@
 //!
 //! [`services`] starts Keystone, Nova, Neutron and Octavia by the scripts of `tests/openstack`.
 //! [`proxy`] stands before each service, counts requests and injects faults. [`admin`] acts
-//! as a cloud's user and operator. [`many_routes`] counts what routes for many nodes cost. [`scenarios`] holds the scenarios, and a [`rig`] is the
+//! as a cloud's user and operator. [`many_routes`] and
+//! [`many_balancers`] count what many routes and load balancers cost, for scenarios and benchmarks. [`scenarios`] holds the scenarios, and a [`rig`] is the
 //! fixture of one scenario.
 
 use std::fmt;
 
 pub mod admin;
+pub mod balancing;
 pub mod http;
+pub mod many_balancers;
 pub mod many_routes;
 pub mod proxy;
 pub mod rig;

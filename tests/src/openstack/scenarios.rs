@@ -7,6 +7,12 @@ use anyhow::Result;
 use super::rig::Rig;
 
 mod access_rules;
+mod balancer_costs;
+mod balancer_facts;
+mod balancer_faults;
+mod balancer_input;
+mod balancer_owners;
+mod balancer_quotas;
 mod credentials;
 mod follow;
 mod handover;
@@ -86,5 +92,21 @@ pub fn all() -> Vec<Scenario> {
         route_limits::a_whole_list_is_written_with_its_revision,
         route_limits::used_up_quotas_are_named,
         route_limits::routes_of_many_nodes_cost_few_calls,
+        balancer_facts::each_write_below_a_load_balancer_moves_its_updated_at,
+        balancer_facts::a_pending_load_balancer_refuses_writes_and_is_found_by_tags,
+        balancer_costs::six_services_from_creation_to_deletion,
+        balancer_costs::a_node_joins_ten_load_balancers,
+        balancer_costs::answers_are_lost_and_leaders_killed,
+        balancer_faults::octavia_is_away_for_two_minutes,
+        balancer_faults::one_that_is_stuck_delays_no_other,
+        balancer_faults::a_failed_one_is_repaired_and_keeps_its_address,
+        balancer_faults::a_storm_of_conflicts_ends_well,
+        balancer_faults::a_failed_floating_ip_is_tried_again,
+        balancer_faults::one_that_is_deleted_by_others_comes_back,
+        balancer_quotas::each_used_up_quota_is_named,
+        balancer_owners::two_clusters_of_one_name_share_a_project,
+        balancer_owners::what_the_other_controller_made_is_adopted_and_could_go_back,
+        balancer_input::each_wrong_annotation_is_named,
+        balancer_input::members_go_on_while_the_configuration_is_wrong,
     ]
 }

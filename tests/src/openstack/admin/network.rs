@@ -34,7 +34,14 @@ impl Admin {
         let ports = self.ports(server).await?;
         let port = text(ports.first().context("a server without a port")?, "/id")?;
         let public = self.id_by_name(&format!("{}/networks", self.network), "public").await?;
-        let body = json!({"floatingip": {"floating_network_id": public, "port_id": port}});
+        self.float_port(&public, &port, "").await
+    }
+
+    /// Creates a floating IP of an external network for a port, with this description.
+    pub async fn float_port(&self, network: &str, port: &str, words: &str) -> Result<FloatingIp> {
+        let body = json!({"floatingip": {
+            "floating_network_id": network, "port_id": port, "description": words
+        }});
         let made = self.post(&format!("{}/floatingips", self.network), body).await?;
         Ok(FloatingIp {
             id: text(&made, "/floatingip/id")?,
