@@ -107,6 +107,7 @@ pub fn all() -> Vec<Scenario> {
         balancer_owners::two_clusters_of_one_name_share_a_project,
         balancer_owners::what_the_other_controller_made_is_adopted_and_could_go_back,
         balancer_input::each_wrong_annotation_is_named,
+        balancer_input::the_rules_of_the_page_are_enough,
         balancer_input::members_go_on_while_the_configuration_is_wrong,
     ]
 }

@@ -27,16 +27,18 @@ pub struct ApplicationCredential {
 }
 
 impl Admin {
-    /// Makes a user with the role `member` in a project. Only for the operator.
+    /// Makes a user with the roles of a member in a project. Only for the operator.
     pub async fn create_user(&self, account: &Account) -> Result<User> {
         let body = json!({"user": {
             "name": account.user, "password": account.password, "domain_id": "default"
         }});
         let id = text(&self.post(&self.identity_url("users"), body).await?, "/user/id")?;
         let project = self.id_by_name(&self.identity_url("projects"), &account.project).await?;
-        let role = self.id_by_name(&self.identity_url("roles"), "member").await?;
-        let grant = self.identity_url(&format!("projects/{project}/users/{id}/roles/{role}"));
-        self.done(Method::PUT, &grant, None).await?;
+        for role in ["member", "load-balancer_member"] {
+            let role = self.id_by_name(&self.identity_url("roles"), role).await?;
+            let grant = self.identity_url(&format!("projects/{project}/users/{id}/roles/{role}"));
+            self.done(Method::PUT, &grant, None).await?;
+        }
         Ok(User { id, account: account.clone() })
     }
 

@@ -1,8 +1,12 @@
 //! Annotations with wrong values: one condition each that names the annotation. Members go on.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
+use super::access_rules;
 use crate::{
     openstack::{
         balancing::{
@@ -89,4 +93,42 @@ pub(super) async fn members_go_on_while_the_configuration_is_wrong(rig: &Rig) ->
     let tree = rig.cloud.user.balancer_tree(&id_of(rig, "web").await?).await?;
     ensure!(tree["listeners"].as_array().is_some_and(|all| all.len() == 2), "{tree}");
     delete_all(rig, &["web".to_owned()], 2 * SOON).await
+}
+
+/// With the access rules of the page a load balancer is made, changed and deleted.
+pub(super) async fn the_rules_of_the_page_are_enough(rig: &Rig) -> Result<()> {
+    let rules = access_rules::rules_for("service-ccm")?;
+    let account = access_rules::log_in(rig, "balancer", &rules).await?;
+    rig.balance_with("create-monitor = true\n").await?;
+    add_nodes(rig, 2).await?;
+    let program = rig.start(&quick(rig)).await?;
+    let mark = rig.cloud.proxy.log().mark();
+    services::create(&rig.client, &service("ruled", 2)).await?;
+    services::address(&rig.client, "ruled", SOON).await.with_context(|| program.log())?;
+    provisioned(rig, "ruled", SOON).await?;
+    let balancer = id_of(rig, "ruled").await?;
+    // A port goes, another one comes, another check, an internal address and back.
+    let ports = service("ruled", 3)["spec"]["ports"].take();
+    let ports = json!({"spec": {"ports": ports.as_array().map(|all| &all[1..])}});
+    services::patch(&rig.client, "ruled", ports).await?;
+    let joined = add_node(rig, 3).await?;
+    have_member(rig, &[balancer], &joined, SOON).await?;
+    for (key, value) in [
+        ("loadbalancer.openstack.org/health-monitor-delay", "7"),
+        ("loadbalancer.openstack.org/enable-health-monitor", "false"),
+        ("service.beta.kubernetes.io/openstack-internal-load-balancer", "true"),
+        ("service.beta.kubernetes.io/openstack-internal-load-balancer", "false"),
+    ] {
+        let change = json!({"metadata": {"annotations": {key: value}}});
+        services::patch(&rig.client, "ruled", change).await?;
+        sleep(Duration::from_secs(1)).await;
+        provisioned(rig, "ruled", SOON).await.with_context(|| program.log())?;
+    }
+    delete_all(rig, &["ruled".to_owned()], 2 * SOON).await?;
+    let refused: Vec<_> = rig.cloud.proxy.log().since(mark);
+    let refused: Vec<_> =
+        refused.iter().filter(|one| matches!(one.status, Some(401 | 403))).collect();
+    ensure!(refused.is_empty(), "{refused:?}");
+    program.terminate().await?;
+    rig.cloud.operator.delete_user(&account.id).await
 }

@@ -100,7 +100,8 @@ pub(super) async fn nodes_have_routes_and_what_others_made_stays(rig: &Rig) -> R
         user.set_pairs(port["id"].as_str().context("a port without an ID")?, others).await?;
     }
 
-    let account = access_rules::log_in(rig, "router", &access_rules::rules_for_routes()?).await?;
+    let account =
+        access_rules::log_in(rig, "router", &access_rules::rules_for("route-ccm")?).await?;
     rig.use_router(&router)?;
     register(rig, 1, first).await?;
     register(rig, 2, second).await?;
