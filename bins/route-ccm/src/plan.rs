@@ -157,8 +157,8 @@ impl fmt::Display for Held {
 /// What a node's routes lack. Nothing, if they are all there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeRoutes {
-    /// The pod CIDRs without a working route.
-    pub missing: BTreeMap<IpNet, Lack>,
+    /// The pod CIDRs without a working route: one or two, so no map.
+    missing: Vec<(IpNet, Lack)>,
     /// Why another pod CIDR gets no route.
     pub problem: Option<String>,
 }
@@ -185,6 +185,18 @@ impl Lack {
 }
 
 impl NodeRoutes {
+    /// The route of this pod CIDR is missing, for this reason.
+    pub fn lack(&mut self, destination: IpNet, lack: Lack) {
+        self.found(destination);
+        self.missing.reserve_exact(1);
+        self.missing.push((destination, lack));
+    }
+
+    /// The route of this pod CIDR is there.
+    pub fn found(&mut self, destination: IpNet) {
+        self.missing.retain(|(missing, _)| *missing != destination);
+    }
+
     /// Whether all routes are there.
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty() && self.problem.is_none()
@@ -192,7 +204,7 @@ impl NodeRoutes {
 
     /// The first reason why they are not, those of failures before others; and whether it is one.
     pub fn why(&self) -> Option<(&str, bool)> {
-        let lacks = || self.missing.values();
+        let lacks = || self.missing.iter().map(|(_, lack)| lack);
         let failed = lacks().find(|lack| lack.has_failed).map(|lack| (&*lack.why, true));
         let problem = self.problem.as_deref().map(|why| (why, true));
         let pending = || lacks().next().map(|lack| (&*lack.why, false));

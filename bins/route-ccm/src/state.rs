@@ -189,17 +189,21 @@ impl State {
             true => 1,
             false => room,
         };
-        let due: Vec<Planned> = plan.due().cloned().collect();
         if calls > 0 {
             self.refused.clear();
         }
-        for batch in due.chunks(traits.max_batch.max(1)).take(calls) {
-            for planned in batch {
+        let mut due = plan.due();
+        for _ in 0..calls {
+            let batch: Vec<Planned> = due.by_ref().take(traits.max_batch.max(1)).cloned().collect();
+            if batch.is_empty() {
+                break;
+            }
+            for planned in &batch {
                 self.planner.sent(planned);
             }
             let base = self.table.as_ref().and_then(|table| table.version.clone());
             let base = base.filter(|_| traits.compares_version);
-            jobs.push(Job::Apply { batch: batch.to_vec(), base });
+            jobs.push(Job::Apply { batch, base });
         }
         jobs
     }
@@ -265,16 +269,16 @@ impl State {
         };
         match answer {
             Ok(AppliedChange { route: Some(route), .. }) if route.defect.is_none() => {
-                routes.missing.remove(&destination);
+                routes.found(destination);
             }
             Ok(AppliedChange { route, .. }) => {
                 let defect = route.as_ref().and_then(|route| route.defect.clone());
                 let none = || Lack::failed("the cloud shows no such route");
-                routes.missing.insert(destination, defect.map_or_else(none, Lack::pending));
+                routes.lack(destination, defect.map_or_else(none, Lack::pending));
             }
             Err(error) => {
                 let has_failed = !is_conflict(error);
-                routes.missing.insert(destination, Lack { why: error.to_string(), has_failed });
+                routes.lack(destination, Lack { why: error.to_string(), has_failed });
             }
         }
         routes.is_complete()
@@ -289,14 +293,9 @@ impl State {
         }
     }
 
-    /// Takes the states of the nodes over from a plan. Returns the nodes that have got all their
-    /// routes since the last one.
-    pub(crate) fn planned(&mut self, now: At, plan: &mut Plan) -> Vec<Name> {
+    /// Takes the states of the nodes over from a plan.
+    pub(crate) fn planned(&mut self, now: At, plan: &mut Plan) {
         let nodes = std::mem::take(&mut plan.nodes);
-        let completed = nodes
-            .iter()
-            .filter(|(name, routes)| routes.is_complete() && self.lacking.contains_key(*name));
-        let completed = completed.map(|(name, _)| Name::clone(name)).collect();
         self.lacking.retain(|name, _| nodes.get(name).is_some_and(|node| !node.is_complete()));
         for (name, routes) in &nodes {
             if !routes.is_complete() {
@@ -304,7 +303,6 @@ impl State {
             }
         }
         self.nodes = nodes;
-        completed
     }
 
     /// The routes of a node, and how long it has lacked some.

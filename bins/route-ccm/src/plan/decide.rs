@@ -1,6 +1,9 @@
 //! One decision per destination.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use ccm_base::At;
 use ccm_cloud::{Owner, Route, RouteChange, RouteTarget, WantedRoute};
@@ -53,7 +56,7 @@ struct Loss {
 pub(super) struct Decider<'a> {
     now: At,
     view: &'a View<'a>,
-    targets: &'a Targets,
+    targets: &'a Targets<'a>,
     planner: &'a mut Planner,
     room: Option<u32>,
     counts: Counts,
@@ -71,7 +74,7 @@ impl<'a> Decider<'a> {
     pub(super) fn new(
         now: At,
         view: &'a View<'a>,
-        targets: &'a Targets,
+        targets: &'a Targets<'a>,
         planner: &'a mut Planner,
     ) -> Self {
         Self {
@@ -127,7 +130,7 @@ impl<'a> Decider<'a> {
             if found.defect.is_none()
                 && let Some((route, why)) = surplus.or_else(old)
             {
-                self.push(RouteChange::Delete(route.clone()), None, why.to_owned());
+                self.push(RouteChange::Delete(Box::new(route.clone())), None, why.to_owned());
             }
             return;
         }
@@ -157,7 +160,7 @@ impl<'a> Decider<'a> {
     /// Plans a deletion, if the brake allows it.
     fn delete(&mut self, route: &Route, left: Left) {
         let Left { why, was_marked, labels, .. } = left;
-        let change = RouteChange::Delete(route.clone());
+        let change = RouteChange::Delete(Box::new(route.clone()));
         let planned = Planned { change, node: None, why, held: None };
         self.losses.push(Loss { planned, place: None, was_marked, labels });
     }
@@ -165,7 +168,7 @@ impl<'a> Decider<'a> {
     /// Makes the route of a node.
     fn make(&mut self, destination: IpNet, place: usize, others: Vec<(&Route, Option<Left>)>) {
         let Some(node) = self.view.nodes.get(place) else { return };
-        let new = Box::new(self.route(destination, node));
+        let new = Arc::new(self.route(destination, node));
         let name = Shared::clone(&node.node.name);
         let pending = format!("the route of {destination} is being made");
         let Some((old, left)) =
@@ -177,7 +180,7 @@ impl<'a> Decider<'a> {
         };
         let target = target_of(old);
         let why = format!("pod CIDR of node {name}; its target was {target}");
-        let change = RouteChange::Replace { old: old.clone(), new };
+        let change = RouteChange::Replace { old: Box::new(old.clone()), new };
         // A node that moves to another address is as suspicious as one that goes.
         let moves = left.filter(|left| left.node.as_ref() == Some(&name));
         match moves {
@@ -237,7 +240,7 @@ impl<'a> Decider<'a> {
             self.lack(route.destination.trunc(), place, Lack::pending(defect.clone()));
             if let Some(node) = self.view.nodes.get(place) {
                 let change =
-                    RouteChange::Create(Box::new(self.route(route.destination.trunc(), node)));
+                    RouteChange::Create(Arc::new(self.route(route.destination.trunc(), node)));
                 let name = Shared::clone(&node.node.name);
                 self.push(change, Some(name), format!("it carries no traffic: {defect}"));
             }
@@ -298,7 +301,7 @@ impl<'a> Decider<'a> {
     }
 
     fn lack(&mut self, destination: IpNet, place: usize, lack: Lack) {
-        self.lacks.entry(place).or_default().missing.insert(destination, lack);
+        self.lacks.entry(place).or_default().lack(destination, lack);
     }
 
     /// Asks about the target of a route. Returns what it means for a node that needs the
