@@ -1,13 +1,13 @@
 //! One decision per destination.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     sync::Arc,
 };
 
 use ccm_base::At;
 use ccm_cloud::{Owner, Route, RouteChange, RouteTarget, WantedRoute};
-use ccm_objects::Shared;
+use ccm_objects::{Labels, Shared};
 use ipnet::IpNet;
 
 use super::{
@@ -40,7 +40,7 @@ struct Left {
     /// The node that had the target.
     node: Option<Shared>,
     was_marked: bool,
-    labels: BTreeMap<Shared, Shared>,
+    labels: Labels,
 }
 
 /// A deletion that the brake decides about.
@@ -49,7 +49,7 @@ struct Loss {
     /// The node that waits for it.
     place: Option<usize>,
     was_marked: bool,
-    labels: BTreeMap<Shared, Shared>,
+    labels: Labels,
 }
 
 /// Decides about destinations one by one.
@@ -59,6 +59,7 @@ pub(super) struct Decider<'a> {
     targets: &'a Targets<'a>,
     planner: &'a mut Planner,
     room: Option<u32>,
+    sendable: usize,
     counts: Counts,
     /// What changes no number of routes, or adds some.
     changes: Vec<Planned>,
@@ -83,6 +84,7 @@ impl<'a> Decider<'a> {
             targets,
             planner,
             room: view.table.room,
+            sendable: view.sendable,
             counts: Counts::default(),
             changes: Vec::new(),
             losses: Vec::new(),
@@ -168,6 +170,13 @@ impl<'a> Decider<'a> {
     /// Makes the route of a node.
     fn make(&mut self, destination: IpNet, place: usize, others: Vec<(&Route, Option<Left>)>) {
         let Some(node) = self.view.nodes.get(place) else { return };
+        if self.sendable == 0 {
+            let failure = self.planner.failures.get(destination).map(Failure::lack);
+            let waits = || {
+                Lack::pending(format!("the route of {destination} waits for those of other nodes"))
+            };
+            return self.lack(destination, place, failure.unwrap_or_else(waits));
+        }
         let new = Arc::new(self.route(destination, node));
         let name = Shared::clone(&node.node.name);
         let pending = format!("the route of {destination} is being made");
@@ -296,6 +305,9 @@ impl<'a> Decider<'a> {
                 }
             }
         };
+        if held.is_none() && node.is_some() {
+            self.sendable = self.sendable.saturating_sub(1);
+        }
         self.changes.push(Planned { change, node, why, held });
         state
     }
@@ -347,7 +359,7 @@ impl<'a> Decider<'a> {
             });
         }
         let left =
-            |why: String, node| Left { why, node, was_marked: false, labels: BTreeMap::new() };
+            |why: String, node| Left { why, node, was_marked: false, labels: Labels::default() };
         if let Some(owner) = recorded {
             let why = format!("it was made for node {}, which is gone", owner.name);
             return Whose::Left(left(why, Some(owner.name.as_str().into())));

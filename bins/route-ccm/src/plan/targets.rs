@@ -1,14 +1,14 @@
 //! Which node a target is.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     net::IpAddr,
     time::Duration,
 };
 
 use ccm_base::At;
 use ccm_cloud::{ProviderId, RouteTarget};
-use ccm_objects::Shared;
+use ccm_objects::{Labels, Shared};
 
 use super::wanted::NodeView;
 
@@ -77,7 +77,7 @@ pub struct FormerNode {
     /// being counted.
     pub was_marked: bool,
     /// Its labels, for approvals.
-    pub labels: BTreeMap<Shared, Shared>,
+    pub labels: Labels,
 }
 
 /// Targets that were those of nodes while this process watched.
