@@ -1,0 +1,54 @@
+//! A load balancer with everything below it, by the one request that shows it all.
+
+use std::net::IpAddr;
+
+use serde::Deserialize;
+
+use super::Provisioning;
+
+/// A load balancer's status tree.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(in super::super) struct Tree {
+    pub(in super::super) id: String,
+    pub(in super::super) provisioning_status: Provisioning,
+    #[serde(default)]
+    pub(in super::super) listeners: Vec<TreeListener>,
+    /// All pools, where Octavia shows them apart from the listeners.
+    #[serde(default)]
+    pub(in super::super) pools: Vec<TreePool>,
+}
+
+/// A listener in the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(in super::super) struct TreeListener {
+    pub(in super::super) id: String,
+    #[serde(default)]
+    pub(in super::super) name: String,
+    pub(in super::super) provisioning_status: Provisioning,
+    #[serde(default)]
+    pub(in super::super) pools: Vec<TreePool>,
+}
+
+/// A pool in the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(in super::super) struct TreePool {
+    pub(in super::super) id: String,
+    #[serde(default)]
+    pub(in super::super) name: String,
+    pub(in super::super) provisioning_status: Provisioning,
+    #[serde(default)]
+    pub(in super::super) members: Vec<TreeMember>,
+}
+
+/// A member in the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(in super::super) struct TreeMember {
+    pub(in super::super) id: String,
+    #[serde(default)]
+    pub(in super::super) name: String,
+    pub(in super::super) address: IpAddr,
+    pub(in super::super) protocol_port: u16,
+    pub(in super::super) provisioning_status: Provisioning,
+    #[serde(default)]
+    pub(in super::super) operating_status: Option<String>,
+}
