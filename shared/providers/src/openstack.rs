@@ -15,6 +15,7 @@ mod config;
 mod factory;
 mod ids;
 mod instances;
+mod lbaas;
 mod metrics;
 mod network;
 mod reload;

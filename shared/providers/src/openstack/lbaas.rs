@@ -12,20 +12,18 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(super) use requests::{BalancerRows, Deletion};
 pub(super) use tree::{Tree, TreeListener, TreeMember, TreePool};
 
 use super::api::Api;
+/// The version of Octavia's API, by which its features are known.
+pub(super) use super::api::Microversion as ApiVersion;
 
 /// Octavia.
 pub(super) struct Octavia {
     api: Arc<dyn Api>,
-}
-
-/// The version of Octavia's API, by which its features are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ApiVersion {
-    pub(super) major: u32,
-    pub(super) minor: u32,
+    /// The version of its API, and when it was read.
+    version: tokio::sync::Mutex<Option<(ApiVersion, tokio::time::Instant)>>,
 }
 
 /// What Octavia does with an object at the moment.

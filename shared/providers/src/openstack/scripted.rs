@@ -190,6 +190,10 @@ impl Api for Scripted {
         fault.or_else(|| world.routed(&get)).unwrap_or_else(|| Ok(world.answer(&get)))
     }
 
+    async fn offers(&self, _: Service, _: Call) -> Result<bool, CloudError> {
+        Ok(true)
+    }
+
     fn microversion(&self) -> Option<Microversion> {
         self.world.lock().spoken.0
     }

@@ -31,6 +31,19 @@ impl Client {
         services.iter().try_for_each(|service| self.url(*service, &session, &token).map(drop))
     }
 
+    /// Whether the catalog has the service in the region in use.
+    pub(super) async fn finds(&self, service: Service, call: Call) -> Result<bool, CloudError> {
+        self.log_in(&[], call).await?;
+        let session = self.session.load();
+        let token = session.token(call).await.map_err(|failure| failure.error)?;
+        match self.url(service, &session, &token) {
+            Ok(_) => Ok(true),
+            // One for another interface is there, but not for the one that is set.
+            Err(error) if token.catalog.has(service, self.region.as_deref()) => Err(error),
+            Err(_) => Ok(false),
+        }
+    }
+
     /// Sends the request, again if that may help; with another login and once more if the
     /// token is refused. Each time with the session that is then in use.
     pub(super) async fn persist(
@@ -76,6 +89,7 @@ impl Client {
         let url = self.url(request.service, session, &token)?;
         let endpoint = match request.service {
             Service::Compute => session.compute(&token, url, call).await?,
+            Service::LoadBalancer => endpoints::load_balancer(url)?,
             Service::Network | Service::Identity => endpoints::network(url)?,
         };
         let url = format!("{}{}", endpoint.base, request.path.trim_start_matches('/'));

@@ -24,8 +24,11 @@ const NO_SUCH_PATH: &str = "The resource could not be found";
 
 /// Nova's and Neutron's words, and Octavia's, for a quota that is used up; in lower case.
 const QUOTAS: [&str; 2] = ["quota exceeded", "quota has been met"];
-/// Octavia's words while it changes a load balancer.
-const IMMUTABLE: &str = "is immutable and cannot be updated";
+/// Octavia's words while it changes a load balancer, and those while it makes others of the
+/// project and therefore cannot count them.
+const BUSY: [&str; 2] = ["is immutable and cannot be updated", "Unable to lock the project"];
+/// The member of Octavia's error bodies with its words.
+const FAULT_STRING: &str = "faultstring";
 
 /// The request ID of a response.
 pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
@@ -93,7 +96,7 @@ pub(crate) fn of(
 fn kind(status: StatusCode, body: &ErrorBody) -> ErrorKind {
     match status.as_u16() {
         400 | 413 | 409 | 403 if body.quota().is_some() => ErrorKind::QuotaExceeded,
-        409 if body.says(IMMUTABLE) => ErrorKind::Busy,
+        409 | 503 if BUSY.iter().any(|words| body.says(words)) => ErrorKind::Busy,
         412 => ErrorKind::Busy,
         413 if body.name.as_deref() == Some("overLimit") => ErrorKind::Throttled,
         401 => ErrorKind::Unauthorized,
@@ -108,6 +111,11 @@ fn kind(status: StatusCode, body: &ErrorBody) -> ErrorKind {
     }
 }
 
+/// The service's words in an error response; empty if it has none.
+pub(crate) fn words(body: &[u8]) -> String {
+    ErrorBody::read(body).message.unwrap_or_default()
+}
+
 /// The `Retry-After` of a response: seconds, or a date relative to `now`. Invalid and zero
 /// values are ignored.
 pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
@@ -118,7 +126,7 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duratio
 /// A parsed error body.
 #[derive(Debug, Default)]
 struct ErrorBody {
-    /// The name of the fault: the one key of the body.
+    /// The name of the fault: the one key of the body, or the one of Octavia's words.
     name: Option<String>,
     /// Neutron's more specific name.
     detail: Option<String>,
@@ -143,7 +151,11 @@ impl ErrorBody {
                 .map(|text| one_line(text, MAX_MESSAGE))
                 .filter(|text| !text.is_empty())
         };
-        if let Some(message) = text(fields.get("faultstring")).or(text(fields.get("message"))) {
+        if let Some(message) = text(fields.get(FAULT_STRING)) {
+            let name = Some(FAULT_STRING.to_owned());
+            return Self { name, message: Some(message), ..Self::default() };
+        }
+        if let Some(message) = text(fields.get("message")) {
             return Self { message: Some(message), ..Self::default() };
         }
         let Some((name, fault)) = fields.iter().next().filter(|_| fields.len() == 1) else {
@@ -170,6 +182,10 @@ impl ErrorBody {
                         .detail
                         .as_ref()
                         .is_some_and(|name| name.ends_with("NotFound") && !name.starts_with("HTTP"))
+            }
+            Service::LoadBalancer => {
+                self.name.as_deref() == Some(FAULT_STRING)
+                    && self.message.as_ref().is_some_and(|text| text.ends_with(" not found."))
             }
             Service::Identity => false,
         };

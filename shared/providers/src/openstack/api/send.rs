@@ -151,11 +151,14 @@ fn read(service: Service, raw: Raw) -> Result<(Answer, Option<CloudError>), Fail
             let repeat = match raw.status.as_u16() {
                 // The service did not begin.
                 _ if error.kind == ErrorKind::Throttled => Repeat::Any,
+                // The caller looks again before it repeats it.
+                _ if error.kind == ErrorKind::Busy => Repeat::No,
                 // Perhaps the word of something between us and the service.
                 502..=504 => Repeat::Harmless,
                 _ => Repeat::No,
             };
-            error.maybe_done = raw.status.is_server_error() && raw.status != 501;
+            error.maybe_done =
+                raw.status.is_server_error() && raw.status != 501 && error.kind != ErrorKind::Busy;
             Err(Failure { repeat, ..error.into() })
         }
         denial => {
