@@ -71,7 +71,8 @@ pub(super) struct BalancerRow {
     pub(super) availability_zone: Option<String>,
     #[serde(default)]
     pub(super) created_at: Option<String>,
-    /// Changes with every write to the load balancer or to one of its children.
+    /// When the last write to the load balancer or to one of its children was, in whole seconds:
+    /// two writes within a second may show the same. None until the first one.
     #[serde(default)]
     pub(super) updated_at: Option<String>,
     #[serde(default)]

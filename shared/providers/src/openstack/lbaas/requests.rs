@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_base::message::one_line;
 use ccm_cloud::{Call, CloudError, ErrorKind};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::Method;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 use super::{
     super::{
         api::{Answer, Api, Collection, Request, Service, malformed},
-        text::{MAX_MESSAGE, MAX_VALUE, paths, query},
+        text::{MAX_MESSAGE, MAX_VALUE, query},
     },
     ApiVersion, BalancerRow, Child, Filter, ListenerRow, MemberRow, MonitorRow, Octavia, PoolRow,
     Tree,
@@ -20,6 +21,8 @@ use super::{
 
 /// The path of all requests but the one for the versions, below Octavia's base.
 const LBAAS: &str = "/v2.0/lbaas";
+/// The maximum number of concurrent requests for the parts of one answer.
+const AT_ONCE: usize = 8;
 /// The versions are requested again after this time: Octavia may have been upgraded.
 const FRESH: Duration = Duration::from_hours(1);
 
@@ -116,33 +119,38 @@ impl Octavia {
         Ok(version)
     }
 
-    /// Lists load balancers, in as few requests as the length of a URL allows. An entry that
-    /// cannot be parsed is left out of the rows.
+    /// Lists load balancers. An entry that cannot be parsed is left out of the rows.
+    ///
+    /// Octavia answers a filter that is given twice with status 500 (seen in version 2.26), so
+    /// several IDs are picked from the list of all.
     pub(in super::super) async fn balancers(
         &self,
         filter: Filter<'_>,
         call: Call,
     ) -> Result<BalancerRows, CloudError> {
         let base = format!("{LBAAS}/loadbalancers");
-        let parts = match filter {
-            Filter::All => vec![base],
-            Filter::Name(name) => vec![format!("{base}?name={}", query(name))],
-            Filter::Tags(tags) => {
-                let tags: Vec<_> = tags.iter().map(|tag| format!("tags={}", query(tag))).collect();
-                vec![format!("{base}?{}", tags.join("&"))]
-            }
-            Filter::Ids(ids) => paths(&base, "id", ids.iter().map(String::as_str)),
+        let path = match filter {
+            Filter::Ids([]) => return Ok(BalancerRows::default()),
+            Filter::Ids([id]) => format!("{base}?id={}", query(id)),
+            Filter::All | Filter::Ids(_) => base,
+            Filter::Name(name) => format!("{base}?name={}", query(name)),
+            // Octavia takes the tags that must all be there in one value.
+            Filter::Tags(tags) => format!("{base}?tags={}", query(&tags.join(","))),
         };
+        let wanted = |id: &str| match filter {
+            Filter::Ids(ids) => ids.iter().any(|wanted| wanted == id),
+            _ => true,
+        };
+        let operation = "loadbalancer_list";
         let mut read = BalancerRows::default();
-        for path in &parts {
-            let what = List { key: "loadbalancers", operation: "loadbalancer_list", path };
-            let take = |entry: &str| match serde_json::from_str(entry) {
-                Ok(row) => read.rows.push(row),
-                Err(error) => read.malformed.push(unreadable(what.operation, entry, &error)),
-            };
-            read.request_id = self.list(what, call, take).await?;
-        }
-        Ok(read)
+        let take = |entry: &str| match serde_json::from_str::<BalancerRow>(entry) {
+            Ok(row) if wanted(&row.id) => read.rows.push(row),
+            Ok(_) => {}
+            Err(error) => read.malformed.push(unreadable(operation, entry, &error)),
+        };
+        let list = List { key: "loadbalancers", operation, path: &path };
+        let request_id = self.list(list, call, take).await?;
+        Ok(BalancerRows { request_id, ..read })
     }
 
     /// The load balancer of this ID; `None` if Octavia itself says that there is none.
@@ -202,20 +210,20 @@ impl Octavia {
         self.rows(List { key: "members", operation, path: &path }, call).await
     }
 
-    /// The health monitors of these pools.
+    /// The health monitors of these pools, one request each: Octavia takes no filter twice.
     pub(in super::super) async fn monitors(
         &self,
         pools: &[String],
         call: Call,
     ) -> Result<Vec<MonitorRow>, CloudError> {
-        let base = format!("{LBAAS}/healthmonitors");
-        let mut monitors = Vec::new();
-        for path in paths(&base, "pool_id", pools.iter().map(String::as_str)) {
+        let parts = pools.iter().map(|pool| async move {
+            let path = format!("{LBAAS}/healthmonitors?pool_id={}", query(pool));
             let operation = "loadbalancer_healthmonitor_list";
-            let list = List { key: "healthmonitors", operation, path: &path };
-            monitors.extend(self.rows(list, call).await?);
-        }
-        Ok(monitors)
+            self.rows(List { key: "healthmonitors", operation, path: &path }, call).await
+        });
+        let parts = stream::iter(parts.collect::<Vec<_>>()).buffered(AT_ONCE);
+        let parts: Vec<Vec<MonitorRow>> = parts.try_collect().await?;
+        Ok(parts.into_iter().flatten().collect())
     }
 
     /// Makes a load balancer with the whole tree below it. After an error that may have taken
