@@ -157,8 +157,8 @@ fn read(service: Service, raw: Raw) -> Result<(Answer, Option<CloudError>), Fail
                 502..=504 => Repeat::Harmless,
                 _ => Repeat::No,
             };
-            error.maybe_done =
-                raw.status.is_server_error() && raw.status != 501 && error.kind != ErrorKind::Busy;
+            // Other kinds are the service's own words about a request that it has refused.
+            error.maybe_done = raw.status.is_server_error() && error.kind == ErrorKind::Unavailable;
             Err(Failure { repeat, ..error.into() })
         }
         denial => {
