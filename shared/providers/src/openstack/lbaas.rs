@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(super) use requests::{BalancerRows, Deletion};
-pub(super) use tree::{Tree, TreeListener, TreeMember, TreePool};
+pub(super) use tree::{Tree, TreeMember, TreePool};
 
 use super::api::Api;
 /// The version of Octavia's API, by which its features are known.
