@@ -1,8 +1,8 @@
 //! Nova, Neutron and Octavia as far as the tests need them: they filter, page, leave out what
 //! they are not asked for, and count.
 
-mod floating;
-mod octavia;
+pub(super) mod floating;
+pub(super) mod octavia;
 mod routers;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -121,6 +121,15 @@ pub(super) fn port(number: usize) -> Value {
         "fixed_ips": [{"subnet_id": "s", "ip_address": address}],
         "mac_address": format!("fa:16:3e:00:{:02x}:{:02x}", number / 256, number % 256),
         "created_at": "2026-01-01T00:00:00Z",
+    })
+}
+
+/// The subnet of this number with these addresses, in network 77.
+pub(super) fn subnet(number: usize, cidr: &str) -> Value {
+    let version = if cidr.contains(':') { 6 } else { 4 };
+    json!({
+        "id": uuid(number), "name": format!("subnet-{number}"), "network_id": uuid(77),
+        "ip_version": version, "cidr": cidr, "tags": [],
     })
 }
 
