@@ -30,6 +30,8 @@ use http::{HeaderValue, Method};
 use parking_lot::Mutex;
 use serde_json::Value;
 
+#[cfg(test)]
+pub(crate) use self::send::scripted_answer;
 pub(crate) use self::{
     answer::Answer,
     endpoints::Microversion,

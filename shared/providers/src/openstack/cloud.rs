@@ -123,15 +123,21 @@ impl OpenStackCloud {
         call: Call,
     ) -> Result<(Client, Result<(), CloudError>), CloudError> {
         let trial = self.clients.client(config)?;
-        let asks_neutron = self.client.answers(Service::Network).is_some();
-        let services = [Service::Compute, Service::Network];
-        trial.log_in(if asks_neutron { &services } else { &services[..1] }, call).await?;
+        let asked = |service: &Service| {
+            *service == Service::Compute || self.client.answers(*service).is_some()
+        };
+        let services = [Service::Compute, Service::Network, Service::LoadBalancer];
+        let asked: Vec<Service> = services.into_iter().filter(asked).collect();
+        trial.log_in(&asked, call).await?;
         let nova = trial.probe(call).await;
         if self.client.answers(Service::Compute) == Some(true) {
             nova.clone()?;
         }
         if self.client.answers(Service::Network) == Some(true) {
             trial.probe_network(call).await?;
+        }
+        if self.client.answers(Service::LoadBalancer) == Some(true) {
+            trial.probe_load_balancer(call).await?;
         }
         Ok((trial, nova))
     }

@@ -5,6 +5,8 @@
 //! [`Octavia::create`] makes the whole tree by one request.
 
 mod requests;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};

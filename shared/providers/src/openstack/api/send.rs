@@ -169,6 +169,26 @@ fn read(service: Service, raw: Raw) -> Result<(Answer, Option<CloudError>), Fail
     }
 }
 
+/// What a client makes of an answer, for services that tests script.
+#[cfg(test)]
+pub(crate) fn scripted_answer(
+    request: &Request<'_>,
+    status: http::StatusCode,
+    body: &serde_json::Value,
+) -> Result<Answer, CloudError> {
+    let mut headers = HeaderMap::new();
+    headers.insert("x-openstack-request-id", HeaderValue::from_static("req-1"));
+    let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    let (class, raw) = (request.class(), Raw { status, headers, body });
+    match read(request.service, raw) {
+        Ok((answer, _)) => Ok(answer),
+        Err(Failure { mut error, .. }) => {
+            error.maybe_done &= class.write;
+            Err(about(class, error))
+        }
+    }
+}
+
 fn unanswered(broken: Broken) -> Failure {
     let why = one_line(&broken.to_string(), MAX_MESSAGE);
     let (kind, repeat) = match broken {

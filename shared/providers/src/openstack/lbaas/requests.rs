@@ -1,6 +1,6 @@
 //! The requests, one function each.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ccm_base::message::one_line;
 use ccm_cloud::{Call, CloudError, ErrorKind};
@@ -309,13 +309,23 @@ impl Octavia {
         self.remove(operation, id, &path, call).await
     }
 
-    /// Replaces all members of a pool. Octavia knows a member by address and port.
+    /// Replaces all members of a pool. Octavia knows a member by address and port. One that is
+    /// there twice is refused here: Octavia accepts it, and the load balancer stays in
+    /// `PENDING_UPDATE` for good (seen in version 2.26).
     pub(in super::super) async fn set_members(
         &self,
         pool: &str,
         members: Vec<Value>,
         call: Call,
     ) -> Result<(), CloudError> {
+        let mut keys = BTreeSet::new();
+        for member in &members {
+            let (address, port) = (&member["address"], &member["protocol_port"]);
+            if !keys.insert((address.to_string(), port.to_string())) {
+                let what = format!("the members of pool {pool} have {address}, port {port} twice");
+                return Err(CloudError::new(ErrorKind::Invalid, what));
+            }
+        }
         let path = format!("{LBAAS}/pools/{pool}/members");
         let body = json!({ "members": members });
         self.put("loadbalancer_members_update", &path, body, call).await
