@@ -92,9 +92,8 @@ impl OctaviaBalancers {
                 false => self.neutron.floating_ips(FloatingIps::Ports(&ports), call).await,
             }
         };
-        let trees = stream::iter(rows.iter().map(|row| self.octavia.tree(&row.id, call)))
-            .buffered(AT_ONCE)
-            .try_collect::<Vec<Option<Tree>>>();
+        let trees: Vec<_> = rows.iter().map(|row| self.octavia.tree(&row.id, call)).collect();
+        let trees = stream::iter(trees).buffered(AT_ONCE).try_collect::<Vec<Option<Tree>>>();
         let (floating, trees): (Vec<FloatingIp>, Vec<Option<Tree>>) =
             tokio::try_join!(floating, trees)?;
         for (((row, balancer), tree), known) in rows.iter().zip(balancers).zip(trees).zip(verified) {

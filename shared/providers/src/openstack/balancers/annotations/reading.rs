@@ -6,7 +6,7 @@ use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind, Note};
 
 use super::{
-    Checks, FloatingNetwork, Given, INTERNAL, Networks, Options, PREFIX, Proxy, Timeouts,
+    Checks, FloatingNetwork, Given, Networks, Options, PREFIX, Proxy, Timeouts,
 };
 use crate::openstack::{
     config::{LoadBalancer, LoadBalancerClass},
@@ -330,10 +330,4 @@ impl<'a> Reading<'a> {
         }
         tags
     }
-}
-
-/// Whether this is an annotation that is read here.
-#[cfg(test)]
-pub(super) fn is_known(key: &str) -> bool {
-    key == INTERNAL || key.strip_prefix(PREFIX).is_some_and(|name| KNOWN.contains(&name))
 }
