@@ -14,6 +14,8 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+#[cfg(test)]
+use requests::BalancerRows;
 pub(super) use requests::Deletion;
 pub(super) use tree::{Tree, TreeMember, TreePool};
 

@@ -62,9 +62,8 @@ impl OctaviaBalancers {
                 let monitor_port = usual_check(members);
                 Some(Shape { port, family, selector: &selector, subnet, monitor_port })
             };
-            let differing = |members: &[SeenMember]| {
-                changed(members, &change.members, shape(members)?)
-            };
+            let differing =
+                |members: &[SeenMember]| changed(members, &change.members, shape(members)?);
             // A pool without members does not show their port: the next full look finds it.
             let Some(mut wanted) = differing(members) else { continue };
             if needs_details(members, &change.members, *is_http) {
