@@ -71,6 +71,11 @@ impl Features {
         self.since(26) && !self.ovn
     }
 
+    /// Source ranges of the families of all addresses, and not only of the first one.
+    pub(super) fn cidrs_of_all_vips(self) -> bool {
+        self.since(27)
+    }
+
     /// The provider's traits.
     pub(super) fn traits(self) -> LoadBalancerTraits {
         let mut protocols = vec![Protocol::Tcp, Protocol::Udp];

@@ -137,8 +137,14 @@ fn allowed_cidrs(
         return Ok(None);
     }
     if ranges.is_empty() {
-        return Ok(Some(families.iter().map(|family| everything(*family)).collect()));
+        // For several families it is said by an empty list.
+        let all = families.iter().filter(|_| families.len() == 1);
+        return Ok(Some(all.map(|family| everything(*family)).collect()));
     }
+    let families = match features.cidrs_of_all_vips() {
+        true => families,
+        false => families.get(..1).unwrap_or_default(),
+    };
     let fits = |range: &&IpNet| families.contains(&IpFamily::of(range.addr()));
     let fitting: BTreeSet<IpNet> = ranges.iter().filter(fits).copied().collect();
     let of = || families.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
@@ -159,7 +165,7 @@ fn allowed_cidrs(
 }
 
 /// All addresses of a family.
-pub(super) fn everything(family: IpFamily) -> IpNet {
+fn everything(family: IpFamily) -> IpNet {
     let address: std::net::IpAddr = match family {
         IpFamily::V4 => std::net::Ipv4Addr::UNSPECIFIED.into(),
         IpFamily::V6 => std::net::Ipv6Addr::UNSPECIFIED.into(),
