@@ -5,6 +5,8 @@ mod names;
 mod port;
 mod routers;
 mod subnets;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
