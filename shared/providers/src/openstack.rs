@@ -9,6 +9,7 @@
 //! when a file changes.
 
 mod api;
+mod balancers;
 mod cloud;
 mod compute;
 mod config;

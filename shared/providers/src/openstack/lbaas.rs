@@ -14,8 +14,8 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(super) use requests::{BalancerRows, Deletion};
-pub(super) use tree::{Tree, TreeListener, TreeMember, TreePool};
+pub(super) use requests::Deletion;
+pub(super) use tree::{Tree, TreeMember, TreePool};
 
 use super::api::Api;
 /// The version of Octavia's API, by which its features are known.

@@ -1,5 +1,5 @@
-//! The settings of load balancers. No program of this build manages any; the settings
-//! are read so that one file serves all programs, and a mistake in it shows early.
+//! The settings of load balancers, with the names and defaults of
+//! openstack-cloud-controller-manager.
 
 use std::time::Duration;
 

@@ -42,6 +42,15 @@ pub(in super::super) struct TreePool {
     pub(in super::super) provisioning_status: Provisioning,
     #[serde(default)]
     pub(in super::super) members: Vec<TreeMember>,
+    #[serde(default)]
+    pub(in super::super) health_monitor: Option<TreeMonitor>,
+}
+
+/// A health monitor in the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(in super::super) struct TreeMonitor {
+    #[serde(default, rename = "type")]
+    pub(in super::super) kind: String,
 }
 
 /// A member in the tree.
