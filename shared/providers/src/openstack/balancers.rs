@@ -194,7 +194,8 @@ impl LoadBalancers for OctaviaBalancers {
     }
 
     fn preview<'a>(&'a self, wanted: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>> {
-        let work = move |one, rows: Arc<Rows>| async move { self.preview_one(one, &rows, call).await };
+        let work =
+            move |one, rows: Arc<Rows>| async move { self.preview_one(one, &rows, call).await };
         self.each(wanted, BTreeMap::new(), named(wanted), call, work)
     }
 

@@ -9,9 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use ccm_cloud::{
-    Call, Claim, Cloud, CloudError, ErrorKind, Instances, LoadBalancers, Routes,
-};
+use ccm_cloud::{Call, Claim, Cloud, CloudError, ErrorKind, Instances, LoadBalancers, Routes};
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::JoinSet};
 

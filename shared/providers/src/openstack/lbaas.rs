@@ -202,8 +202,6 @@ pub(super) enum Filter<'a> {
     All,
     /// Those with all of these tags.
     Tags(&'a [&'a str]),
-    /// Those of this name.
-    Name(&'a str),
     /// Those with one of these IDs.
     Ids(&'a [String]),
 }

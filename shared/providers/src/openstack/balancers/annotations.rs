@@ -150,10 +150,7 @@ pub(super) fn read(
         connection_limit: reading.number("connection-limit", -1, -1..=i64::from(i32::MAX)),
         proxy: reading.proxy(),
         forwarded_for: reading.flag("x-forwarded-for", false),
-        tls: reading.given(
-            "default-tls-container-ref",
-            config.default_tls_container.as_ref(),
-        ),
+        tls: reading.given("default-tls-container-ref", config.default_tls_container.as_ref()),
         method: reading.method(&config.method),
         timeouts: reading.timeouts(),
         checks: reading.checks(config),

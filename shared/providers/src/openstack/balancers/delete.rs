@@ -35,8 +35,7 @@ impl OctaviaBalancers {
         if let Some(row) = known {
             return self.delete_row(row, unwanted, call).await;
         }
-        let was_deleted =
-            unwanted.known.as_deref().is_some_and(|id| self.memory.is_deleted(id));
+        let was_deleted = unwanted.known.as_deref().is_some_and(|id| self.memory.is_deleted(id));
         if !was_deleted {
             if let Some(row) = self.tagged(owner, call).await?.first() {
                 if !title::is_ours(row, owner) {
@@ -121,8 +120,10 @@ impl OctaviaBalancers {
         row: &BalancerRow,
         call: Call,
     ) -> Result<Option<ccm_cloud::Waiting>, CloudError> {
-        let (pools, listeners) =
-            tokio::try_join!(self.octavia.pools(&row.id, call), self.octavia.listeners(&row.id, call))?;
+        let (pools, listeners) = tokio::try_join!(
+            self.octavia.pools(&row.id, call),
+            self.octavia.listeners(&row.id, call)
+        )?;
         let pool = pools.first().map(|pool| (Child::Pool, &pool.id));
         let next = pool.or_else(|| listeners.first().map(|one| (Child::Listener, &one.id)));
         let Some((child, id)) = next else { return Ok(None) };

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use ccm_cloud::{CloudError, Digest, ErrorKind, IpFamily, Members, Owner, Protocol};
 use serde_json::json;
 
-pub(super) use self::steps::{Act, Step};
+pub(super) use self::steps::{Act, Step, unchanged};
 use super::{
     super::lbaas::{Child, ListenerRow, PoolRow},
     annotations::Selector,
@@ -73,7 +73,8 @@ pub(super) fn diff(
     let mut kept: BTreeSet<&str> = BTreeSet::new();
     let mut creations = Vec::new();
     for listener in &goal.tree.listeners {
-        let there = seen.listeners.iter().find(|one| key(one) == (listener.transport, listener.port));
+        let there =
+            seen.listeners.iter().find(|one| key(one) == (listener.transport, listener.port));
         if let Some(there) = there.filter(|one| !is_ours(&one.tags, &name, goal.owner)) {
             return Err(in_the_way(there, listener));
         }
@@ -109,8 +110,8 @@ pub(super) fn diff(
             steps.push(Step::new(line, Act::Delete(Child::Pool, pool.id.clone())));
         }
     }
-    let changes_configuration = steps.iter().any(|step| !matches!(step.act, Act::Members { .. }))
-        || !floating.is_empty();
+    let changes_configuration =
+        steps.iter().any(|step| !matches!(step.act, Act::Members { .. })) || !floating.is_empty();
     steps.extend(floating);
     steps.extend(tags(seen, goal, &name, changes_configuration || goal.touched));
     Ok(steps)
@@ -163,14 +164,21 @@ fn tags(seen: &Seen, goal: &Goal<'_>, name: &str, changes: bool) -> Option<Step>
     if !stores && missing.is_empty() && !lacks_name {
         return None;
     }
-    let mut tags: Vec<String> =
-        seen.row.tags.iter().filter(|tag| !tag.is_empty() && !names::is_digest(tag)).cloned().collect();
+    let mut tags: Vec<String> = seen
+        .row
+        .tags
+        .iter()
+        .filter(|tag| !tag.is_empty() && !names::is_digest(tag))
+        .cloned()
+        .collect();
     tags.extend(lacks_name.then(|| name.to_owned()));
     tags.extend(missing);
     let digest = if stores { Some(goal.digest) } else { stored };
     tags.extend(digest.map(names::digest_tag));
     let line = match stores {
-        true => format!("record with load balancer {} that this configuration is applied", seen.row.id),
+        true => {
+            format!("record with load balancer {} that this configuration is applied", seen.row.id)
+        }
         false => format!("change the tags of load balancer {}", seen.row.id),
     };
     Some(Step::new(line, Act::Balancer(json!({ "tags": tags }))))
@@ -178,8 +186,11 @@ fn tags(seen: &Seen, goal: &Goal<'_>, name: &str, changes: bool) -> Option<Step>
 
 /// The tags of a load balancer after its adoption: those that it has, and the owner's.
 pub(super) fn adopted(row_tags: &[String], owner: &Owner) -> Vec<String> {
-    let mut tags: Vec<String> =
-        row_tags.iter().filter(|tag| !tag.is_empty() && !names::is_owner_tag(tag)).cloned().collect();
+    let mut tags: Vec<String> = row_tags
+        .iter()
+        .filter(|tag| !tag.is_empty() && !names::is_owner_tag(tag))
+        .cloned()
+        .collect();
     tags.extend(names::tags(owner).into_iter().filter(|tag| !row_tags.contains(tag)));
     tags
 }

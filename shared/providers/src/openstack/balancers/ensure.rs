@@ -160,11 +160,8 @@ impl OctaviaBalancers {
         let look = floating::look(&wish, &seen.floating, true);
         let elsewhere = self.elsewhere(look, job, call).await?;
         let port = seen.row.vip_port_id.as_deref();
-        let floating =
-            floating::plan(&wish, &front_end.owner, port, &seen.floating, &elsewhere)?;
-        let creates = |step: &Step| {
-            matches!(&step.act, Act::Floating(floating::Act::Create(_)))
-        };
+        let floating = floating::plan(&wish, &front_end.owner, port, &seen.floating, &elsewhere)?;
+        let creates = |step: &Step| matches!(&step.act, Act::Floating(floating::Act::Create(_)));
         if floating.iter().any(creates) {
             super::inputs::check_floating(&job.settings)?;
         }
@@ -194,9 +191,9 @@ impl OctaviaBalancers {
         tree: &Tree,
         notes: Vec<Note>,
     ) -> Verified {
-        let attached = floating.iter().find(|ip| {
-            ip.fixed_address.is_none() || ip.fixed_address == row.vip_address
-        });
+        let attached = floating
+            .iter()
+            .find(|ip| ip.fixed_address.is_none() || ip.fixed_address == row.vip_address);
         let mut addresses = vips(row);
         if let (Some(ip), Some(first)) = (attached, addresses.first_mut()) {
             *first = ip.address;

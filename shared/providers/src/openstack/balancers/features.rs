@@ -48,6 +48,11 @@ impl Features {
         self.since(12) && !self.ovn
     }
 
+    /// Source ranges of the family of any address of a load balancer, not just of the first one's.
+    pub(super) fn cidrs_of_all_vips(self) -> bool {
+        self.since(27)
+    }
+
     pub(super) fn zones(self) -> bool {
         self.since(14) && !self.ovn
     }

@@ -73,9 +73,7 @@ impl OctaviaBalancers {
         }
         let mut rows = listed.rows;
         rows.retain(exists);
-        rows.sort_by(|one, other| {
-            (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id))
-        });
+        rows.sort_by(|one, other| (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id)));
         Ok(rows)
     }
 
@@ -90,7 +88,9 @@ impl OctaviaBalancers {
         let known = wanted.known.as_deref().map(|id| rows.get(id)).transpose()?.flatten();
         let own = match known {
             Some(row) if title::is_ours(row, owner) => Some(row.clone()),
-            Some(row) if wanted.adopt.as_ref() != Some(&row.id) => return Err(not_ours(row, owner)),
+            Some(row) if wanted.adopt.as_ref() != Some(&row.id) => {
+                return Err(not_ours(row, owner));
+            }
             _ => match self.tagged(owner, call).await?.into_iter().next() {
                 Some(row) if title::is_ours(&row, owner) => Some(row),
                 Some(row) => return Err(not_ours(&row, owner)),

@@ -68,7 +68,9 @@ pub(super) enum Look {
 pub(super) fn look(wish: &Wish, attached: &[FloatingIp], may_be_left: bool) -> Look {
     let Wish::External { address, .. } = wish else { return Look::Nothing };
     match address {
-        Some(address) if attached.iter().all(|ip| ip.address != *address) => Look::Address(*address),
+        Some(address) if attached.iter().all(|ip| ip.address != *address) => {
+            Look::Address(*address)
+        }
         None if attached.is_empty() && may_be_left => Look::Tags,
         _ => Look::Nothing,
     }
@@ -130,7 +132,8 @@ pub(super) fn plan(
         }
     }
     if steps.is_empty() {
-        let lacks = |ip: &&FloatingIp| names::is_made_floating(&ip.description) && lacks_owner(ip, owner);
+        let lacks =
+            |ip: &&FloatingIp| names::is_made_floating(&ip.description) && lacks_owner(ip, owner);
         for ip in attached.iter().filter(lacks) {
             let line = format!("record the owner with floating IP {}", ip.address);
             steps.push(step(line, Act::Tag(ip.id.clone(), tags(&ip.tags, owner))));
@@ -151,7 +154,8 @@ fn lacks_owner(ip: &FloatingIp, owner: &Owner) -> bool {
 
 /// Whether it was made for this owner's load balancer, and may be deleted with it.
 pub(super) fn is_ours(ip: &FloatingIp, owner: &Owner) -> bool {
-    let is_of_another = ip.tags.iter().any(|tag| names::is_owner_tag(tag)) && lacks_owner(ip, owner);
+    let is_of_another =
+        ip.tags.iter().any(|tag| names::is_owner_tag(tag)) && lacks_owner(ip, owner);
     names::is_made_floating(&ip.description) && !is_of_another
 }
 

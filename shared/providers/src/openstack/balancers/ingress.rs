@@ -20,7 +20,11 @@ pub(super) const CHECK_AFTER: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_mins(10);
 
 /// The entries of the status for these addresses.
-pub(super) fn ingress(addresses: &[IpAddr], settings: &Settings, options: &Options) -> Vec<Ingress> {
+pub(super) fn ingress(
+    addresses: &[IpAddr],
+    settings: &Settings,
+    options: &Options,
+) -> Vec<Ingress> {
     let entry = |address, ip_mode| Ingress { address, ip_mode, failed_ports: Vec::new() };
     if let Some(name) = &settings.hostname {
         return vec![entry(IngressAddress::Hostname(name.clone()), IpMode::Vip)];

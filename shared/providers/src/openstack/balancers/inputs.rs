@@ -146,7 +146,8 @@ impl OctaviaBalancers {
         };
         let ports = self.neutron.ports_of_addresses(&BTreeSet::from([address]), call).await?;
         let subnet = |is_server: bool| {
-            let ports = ports.iter().filter(|port| !is_server || port.device_owner.starts_with("compute:"));
+            let ports =
+                ports.iter().filter(|port| !is_server || port.device_owner.starts_with("compute:"));
             let subnets = ports.flat_map(|port| &port.fixed_ips);
             let subnets: BTreeSet<&String> =
                 subnets.filter(|ip| ip.ip_address == address).map(|ip| &ip.subnet_id).collect();
@@ -181,7 +182,9 @@ impl OctaviaBalancers {
         };
         for (number, family) in families.iter().enumerate() {
             match (number, of(*family)) {
-                (0, found) => place.subnet = place.subnet.take().or_else(|| Some(found?.id.clone())),
+                (0, found) => {
+                    place.subnet = place.subnet.take().or_else(|| Some(found?.id.clone()))
+                }
                 (_, Some(found)) => {
                     let (subnet_id, ip_address) = (found.id.clone(), None);
                     place.additional.push(AdditionalVip { subnet_id, ip_address });
@@ -283,9 +286,7 @@ pub(super) fn own_address(job: &Job<'_>, family: IpFamily) -> Option<IpAddr> {
 pub(super) fn check_floating(settings: &Settings) -> Result<(), CloudError> {
     let of_floating = |given: &&Given| given.source.contains("floating-subnet");
     match settings.unmanaged.iter().find(of_floating) {
-        Some(Given { value, source }) => {
-            Err(invalid(source.clone(), format!("{source}: {value}")))
-        }
+        Some(Given { value, source }) => Err(invalid(source.clone(), format!("{source}: {value}"))),
         None => Ok(()),
     }
 }

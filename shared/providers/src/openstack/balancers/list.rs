@@ -96,7 +96,8 @@ impl OctaviaBalancers {
         let trees = stream::iter(trees).buffered(AT_ONCE).try_collect::<Vec<Option<Tree>>>();
         let (floating, trees): (Vec<FloatingIp>, Vec<Option<Tree>>) =
             tokio::try_join!(floating, trees)?;
-        for (((row, balancer), tree), known) in rows.iter().zip(balancers).zip(trees).zip(verified) {
+        for (((row, balancer), tree), known) in rows.iter().zip(balancers).zip(trees).zip(verified)
+        {
             let tree = tree.unwrap_or_else(|| Tree {
                 id: row.id.clone(),
                 provisioning_status: Provisioning::Deleted,

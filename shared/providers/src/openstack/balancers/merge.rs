@@ -59,9 +59,9 @@ pub(super) fn usual_port(members: &[SeenMember]) -> Option<u16> {
 /// before the members are written.
 pub(super) fn has_strangers(current: &[SeenMember], members: &Members) -> bool {
     let named = |seen: &SeenMember| {
-        [&members.present, &members.absent].iter().any(|list| {
-            list.iter().any(|member| member.node == names::node(&seen.name))
-        })
+        [&members.present, &members.absent]
+            .iter()
+            .any(|list| list.iter().any(|member| member.node == names::node(&seen.name)))
     };
     !current.iter().all(named)
 }
@@ -95,15 +95,14 @@ fn entries<'a>(
     let is_absent = |node: &str| members.absent.iter().any(|member| member.node == node);
     let mut entries: Vec<Entry<'a>> = Vec::new();
     let mut add = |entry: Entry<'a>| {
-        let is_new = |other: &Entry<'_>| {
-            (other.address, other.port) != (entry.address, entry.port)
-        };
+        let is_new = |other: &Entry<'_>| (other.address, other.port) != (entry.address, entry.port);
         if entries.iter().all(is_new) {
             entries.push(entry);
         }
     };
     for member in &*members.present {
-        let address = member.address(shape.family).filter(|_| shape.selector.matches(&member.labels));
+        let address =
+            member.address(shape.family).filter(|_| shape.selector.matches(&member.labels));
         let Some(address) = address else { continue };
         let at = |seen: &&SeenMember| (seen.address, seen.port) == (address, shape.port);
         let seen = current.iter().find(at);

@@ -156,7 +156,10 @@ mod tests {
     fn names_are_those_of_the_other_controller() {
         let web = owner("prod", "default", "web");
         assert_eq!(balancer(&web), "kube_service_prod_default_web");
-        assert_eq!(child("listener", 2, &balancer(&web)), "listener_2_kube_service_prod_default_web");
+        assert_eq!(
+            child("listener", 2, &balancer(&web)),
+            "listener_2_kube_service_prod_default_web"
+        );
         assert_eq!(description(&web), "Kubernetes external service default/web from cluster prod");
         let text = "Floating IP for Kubernetes external service default/web from cluster prod";
         assert_eq!(floating(&web), text);

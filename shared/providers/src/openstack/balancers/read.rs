@@ -89,7 +89,6 @@ impl OctaviaBalancers {
     }
 }
 
-
 /// Whether all fields of a pool's members must be known before they are written.
 pub(super) fn needs_details(members: &[SeenMember], change: &Members, is_http: bool) -> bool {
     let are_known = members.iter().all(|member| member.details.is_some());

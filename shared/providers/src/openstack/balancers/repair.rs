@@ -6,12 +6,8 @@ use ccm_base::clock;
 use ccm_cloud::{Call, CloudError, ErrorKind, LoadBalancer, Progress};
 
 use super::{
-    super::lbaas::BalancerRow,
-    OctaviaBalancers, floating,
-    ensure::waiting,
-    inputs::Job,
-    memory::Vip,
-    names, seen,
+    super::lbaas::BalancerRow, OctaviaBalancers, ensure::waiting, floating, inputs::Job,
+    memory::Vip, names, seen,
 };
 
 /// A load balancer that has just failed is left alone for this long: Octavia may be repairing it,
@@ -33,7 +29,8 @@ impl OctaviaBalancers {
         call: Call,
     ) -> Result<Progress<LoadBalancer>, CloudError> {
         self.memory.forget(&row.id);
-        let failed = seen::since(row.updated_at.as_deref().or(row.created_at.as_deref()), clock::wall());
+        let failed =
+            seen::since(row.updated_at.as_deref().or(row.created_at.as_deref()), clock::wall());
         let rests = REST.saturating_sub(failed.unwrap_or(REST));
         if !rests.is_zero() {
             let children = seen::failed(&self.tree(&row.id, call).await?);

@@ -2,9 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
-use ccm_cloud::{
-    AddressKind, IpFamily, Member, NodeAddress,
-};
+use ccm_cloud::{AddressKind, IpFamily, Member, NodeAddress};
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
 use super::{

@@ -13,20 +13,18 @@ use super::{super::lbaas::BalancerRow, names};
 /// another cluster it is that cluster's: two clusters of one project may have the same name.
 pub(super) fn of(row: &BalancerRow, cluster: &ClusterId) -> (Option<Owner>, Title) {
     let description = row.description.as_deref().unwrap_or_default();
-    let made_for = names::named(&row.name, &cluster.name)
-        .or_else(|| {
-            let is_legacy = names::is_legacy(&row.name);
-            names::described(description, &cluster.name).filter(|_| is_legacy)
-        });
+    let made_for = names::named(&row.name, &cluster.name).or_else(|| {
+        let is_legacy = names::is_legacy(&row.name);
+        names::described(description, &cluster.name).filter(|_| is_legacy)
+    });
     let clusters: BTreeSet<&str> = names::clusters(&row.tags).collect();
     let services: BTreeSet<&str> = names::services(&row.tags).collect();
     let sharing: BTreeSet<&String> =
         row.tags.iter().filter(|tag| tag.starts_with(names::PREFIX)).collect();
     let others = sharing.len().max(services.len()).saturating_sub(1);
     let owner = |cluster_uid: &str, uid: &str| {
-        let (namespace, name) = made_for
-            .or_else(|| names::described(description, &cluster.name))
-            .unwrap_or_default();
+        let (namespace, name) =
+            made_for.or_else(|| names::described(description, &cluster.name)).unwrap_or_default();
         Owner {
             cluster: ClusterId { uid: cluster_uid.to_owned(), ..cluster.clone() },
             uid: uid.to_owned(),
@@ -69,9 +67,8 @@ pub(super) fn is_ours(row: &BalancerRow, owner: &Owner) -> bool {
 /// Whether it was made for this Service by another controller.
 pub(super) fn is_adoptable(row: &BalancerRow, owner: &Owner) -> bool {
     let (recorded, title) = of(row, &owner.cluster);
-    let is_named = |made_for: Owner| {
-        (&made_for.namespace, &made_for.name) == (&owner.namespace, &owner.name)
-    };
+    let is_named =
+        |made_for: Owner| (&made_for.namespace, &made_for.name) == (&owner.namespace, &owner.name);
     matches!(title, Title::Adoptable { .. }) && recorded.is_some_and(is_named)
 }
 
@@ -118,10 +115,8 @@ mod tests {
         let (ours, theirs) = ("kubernetes-cluster-id=c-1", "kubernetes-cluster-id=c-2");
         let (web, api) = ("kubernetes-service-uid=web", "kubernetes-service-uid=api");
         let other = "kube_service_prod_default_api";
-        let made_for = Owner {
-            cluster: ClusterId { uid: String::new(), ..cluster() },
-            ..owner("", "web")
-        };
+        let made_for =
+            Owner { cluster: ClusterId { uid: String::new(), ..cluster() }, ..owner("", "web") };
         let full = Some(owner("web", "web"));
         let shared = |others| Title::Shared { others };
         for (row, owner, expect) in [

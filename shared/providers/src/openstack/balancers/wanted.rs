@@ -136,12 +136,16 @@ fn allowed_cidrs(
         }
         return Ok(None);
     }
+    let counted =
+        if features.cidrs_of_all_vips() { families } else { families.get(..1).unwrap_or(families) };
     if ranges.is_empty() {
-        return Ok(Some(families.iter().map(|family| everything(*family)).collect()));
+        // Where all cannot be told, none are, which lets in everyone likewise.
+        let all = || families.iter().map(|family| everything(*family)).collect();
+        return Ok((counted.len() == families.len()).then(all));
     }
-    let fits = |range: &&IpNet| families.contains(&IpFamily::of(range.addr()));
+    let fits = |range: &&IpNet| counted.contains(&IpFamily::of(range.addr()));
     let fitting: BTreeSet<IpNet> = ranges.iter().filter(fits).copied().collect();
-    let of = || families.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+    let of = || counted.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
     if fitting.is_empty() {
         // An empty list would let in everyone.
         let what = format!("none of its networks is {}, as the load balancer's address is", of());

@@ -5,9 +5,7 @@ use std::{cell::RefCell, collections::BTreeMap, ops::RangeInclusive};
 use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind, Note};
 
-use super::{
-    Checks, FloatingNetwork, Given, Networks, Options, PREFIX, Proxy, Timeouts,
-};
+use super::{Checks, FloatingNetwork, Given, Networks, Options, PREFIX, Proxy, Timeouts};
 use crate::openstack::{
     config::{LoadBalancer, LoadBalancerClass},
     text::MAX_VALUE,
@@ -313,8 +311,12 @@ impl<'a> Reading<'a> {
     /// Tags, comma separated.
     pub(super) fn tags(&mut self, key: &str) -> Vec<String> {
         let text = self.text(key).unwrap_or_default();
-        let tags: Vec<String> =
-            text.split(',').map(str::trim).filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
+        let tags: Vec<String> = text
+            .split(',')
+            .map(str::trim)
+            .filter(|tag| !tag.is_empty())
+            .map(str::to_owned)
+            .collect();
         let reserved = |tag: &&String| {
             super::super::names::is_owner_tag(tag)
                 || super::super::names::is_digest(tag)

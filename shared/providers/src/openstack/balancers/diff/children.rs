@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 
 use super::{
     super::{
-        super::lbaas::{Child, ListenerRow, MonitorRow, PoolRow},
+        super::lbaas::{Child, ListenerRow, MonitorRow, PoolRow, Provisioning},
         merge::first,
         names::OWN_TAGS,
         seen::Seen,
         wanted::{Listener, Monitor, Pool, USUAL_AFFINITY},
     },
     Act, Goal, Step, members,
-    steps::{members_line, shown},
+    steps::{members_line, shown, unchanged},
 };
 
 /// Deletes a listener and its pool.
@@ -40,12 +40,7 @@ pub(super) fn creation(listener: &Listener, goal: &Goal<'_>, steps: &mut Vec<Ste
 }
 
 /// Creates the pool of a listener, which may still be to be created.
-fn pool_creation(
-    listener: &Listener,
-    id: Option<&str>,
-    goal: &Goal<'_>,
-    steps: &mut Vec<Step>,
-) {
+fn pool_creation(listener: &Listener, id: Option<&str>, goal: &Goal<'_>, steps: &mut Vec<Step>) {
     let mut body = listener.pool.body();
     let act = match id {
         None => Act::Later,
@@ -162,9 +157,17 @@ pub(super) fn pool(
     if tags.len() > own.tags.len() {
         body.insert("tags".to_owned(), json!(tags));
     }
-    updates.extend(update(Child::Pool, &own.id, body, &format!("the pool of listener {}", shown(listener))));
-    updates.extend(members(seen, &own.id, listener, goal));
-    monitor(seen, own, listener, updates);
+    let name = format!("the pool of listener {}", shown(listener));
+    let mut below: Vec<Step> = members(seen, &own.id, listener, goal).into_iter().collect();
+    monitor(seen, own, listener, &mut below);
+    let is_left_pending = matches!(own.provisioning_status, Provisioning::Pending(_));
+    if body.is_empty() && !below.is_empty() && is_left_pending {
+        let line = format!("change {name} to what it is, which lets its members be changed");
+        updates
+            .push(Step::new(line, Act::Update(Child::Pool, own.id.clone(), unchanged(&own.name))));
+    }
+    updates.extend(update(Child::Pool, &own.id, body, &name));
+    updates.append(&mut below);
 }
 
 /// Whether a pool keeps a client at a member as wanted.
@@ -185,9 +188,8 @@ fn persists(there: Option<&Value>, pool: &Pool) -> bool {
 /// Changes the monitor of a pool.
 fn monitor(seen: &Seen, pool: &PoolRow, listener: &Listener, steps: &mut Vec<Step>) {
     let name = format!("the health monitor of listener {}", shown(listener));
-    let deletion = |id: &String| {
-        Step::new(format!("delete {name}"), Act::Delete(Child::Monitor, id.clone()))
-    };
+    let deletion =
+        |id: &String| Step::new(format!("delete {name}"), Act::Delete(Child::Monitor, id.clone()));
     let creation = |monitor: &Monitor, may: bool| {
         let mut body = monitor.body();
         body["pool_id"] = pool.id.clone().into();
@@ -229,7 +231,9 @@ fn checks(there: &MonitorRow, wanted: &Monitor) -> Map<String, Value> {
             ("http_method", &there.http_method, "GET"),
             ("expected_codes", &there.expected_codes, "200"),
         ];
-        for (key, _, right) in texts.iter().filter(|(_, seen, right)| seen.as_deref() != Some(right)) {
+        for (key, _, right) in
+            texts.iter().filter(|(_, seen, right)| seen.as_deref() != Some(right))
+        {
             body.insert((*key).to_owned(), json!(right));
         }
     }

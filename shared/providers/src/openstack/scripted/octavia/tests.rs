@@ -220,7 +220,7 @@ async fn quotas_are_named_and_leave_nothing_behind() {
     let words = |name: &str| format!("Quota has been met for resources: {name}");
     let quota = ErrorKind::QuotaExceeded;
     refused(rig.create(json!({})).await, quota, &words("Load Balancer"));
-    rig.change(|octavia| drop(octavia.quotas.insert("Load Balancer", 5)));
+    rig.change(|octavia| octavia.quotas.extend([("Load Balancer", 5)]));
     refused(rig.create(json!({ "listeners": [listener("TCP", 1)] })).await, quota, &words("Pool"));
     assert_eq!(rig.0.world.lock().octavia.balancers.len(), 1);
     let new = json!({ "listener": { "loadbalancer_id": balancer, "protocol": "TCP", "protocol_port": 1 } });
