@@ -362,6 +362,14 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
         Known::There(before) => Some(before),
         _ => None,
     };
+    // What a list does not show is as it was.
+    if let Some(before) = before
+        && balancer.ingress.is_empty()
+        && before.id == balancer.id
+    {
+        balancer.ingress.clone_from(&before.ingress);
+        balancer.annotations.clone_from(&before.annotations);
+    }
     let is_foreign_write = before.is_some_and(|before| {
         before.version.is_some() && balancer.version.is_some() && before.version != balancer.version
     });
@@ -374,6 +382,11 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
             entry.state.configured = balancer.digest;
         } else if entry.state.configured.is_none() {
             entry.state.configured = service.annotation(DIGEST).and_then(|text| text.parse().ok());
+        }
+        // Only a call shows the address that the Service lacks.
+        let details = service.details.as_deref();
+        if balancer.ingress.is_empty() && details.is_none_or(|details| details.ingress.is_empty()) {
+            entry.state.configured = None;
         }
         if let Phase::Pending(waiting) = &balancer.phase {
             entry.state.pending = Some(Pending {

@@ -22,7 +22,8 @@ pub(super) fn wished(view: View<'_>) -> Wished {
     if let Known::There(balancer) = &state.known
         && balancer.phase == Phase::Ready
     {
-        wished.ingress = Some(ingress(balancer));
+        // A list may not show them: what is there stays.
+        wished.ingress = Some(ingress(balancer)).filter(|ingress| !ingress.is_empty());
         wished.annotations = annotations(view, balancer);
         // Until the members have been read, none is held as far as this leader knows.
         let was_held = shows(view.service.condition(SERVING), Reason::MembersHeld);
@@ -101,7 +102,11 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> (Reason, String) {
         IngressAddress::Ip(ip) => ip.to_string(),
         IngressAddress::Hostname(name) => name.clone(),
     });
-    let Some(address) = first else {
+    let of_status = || {
+        let entry = view.service.details.as_deref()?.ingress.first()?;
+        entry.hostname.as_deref().or(entry.ip.as_deref()).map(str::to_owned)
+    };
+    let Some(address) = first.or_else(of_status) else {
         return (Reason::NoAddress, format!("load balancer {} has no address yet", balancer.id));
     };
     let members = &view.members;
