@@ -14,8 +14,6 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-#[cfg(test)]
-use requests::BalancerRows;
 pub(super) use requests::Deletion;
 pub(super) use tree::{Tree, TreeMember, TreePool};
 
@@ -204,8 +202,6 @@ pub(super) enum Filter<'a> {
     All,
     /// Those with all of these tags.
     Tags(&'a [&'a str]),
-    /// Those of this name.
-    Name(&'a str),
     /// Those with one of these IDs.
     Ids(&'a [String]),
 }

@@ -5,6 +5,8 @@ mod names;
 mod port;
 mod routers;
 mod subnets;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +22,7 @@ pub(super) use floating_ips::{FloatingIp, FloatingIps};
 pub(super) use names::NetworkNames;
 pub(super) use port::Port;
 pub(super) use routers::{ExtraRoute, Hop, Router};
-pub(super) use subnets::{ExternalNetwork, PlacedPort, Subnet};
+pub(super) use subnets::Subnet;
 
 use super::{
     api::{Answer, Api, Collection, Service, malformed},

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use ccm_cloud::{CloudError, Digest, ErrorKind, IpFamily, Members, Owner, Protocol};
 use serde_json::json;
 
-pub(super) use self::steps::{Act, Step};
+pub(super) use self::steps::{Act, Step, unchanged};
 use super::{
     super::lbaas::{Child, ListenerRow, PoolRow},
     annotations::Selector,

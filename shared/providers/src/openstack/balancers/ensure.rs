@@ -40,7 +40,7 @@ impl OctaviaBalancers {
     ) -> Result<Progress<LoadBalancer>, CloudError> {
         let (job, found) = self.looked_up(wanted, rows, call).await?;
         match found {
-            Found::Nothing => self.create(job, wanted.known.is_some(), call).await,
+            Found::Nothing => self.create(job, self.had_one(wanted), call).await,
             Found::Adoptable(row) => match row.provisioning_status {
                 Provisioning::Active => self.adopt(&row, &job, call).await,
                 _ => Ok(in_progress(&row, "it is adopted after that")),
@@ -64,7 +64,7 @@ impl OctaviaBalancers {
         let (job, found) = self.looked_up(wanted, rows, call).await?;
         let (row, record) = match found {
             Found::Nothing => {
-                return self.preview_creation(&job, wanted.known.is_some(), call).await;
+                return self.preview_creation(&job, self.had_one(wanted), call).await;
             }
             Found::Adoptable(row) => {
                 let line = adoption_line(&row, wanted);
@@ -96,6 +96,11 @@ impl OctaviaBalancers {
             job.features = job.features.with(row.provider.as_deref());
         }
         Ok((job, found))
+    }
+
+    /// Whether an owner had a load balancer before, whose floating IP may be left.
+    fn had_one(&self, wanted: &Wanted) -> bool {
+        wanted.known.is_some() || self.memory.vip(&wanted.front_end.owner.uid).is_some()
     }
 
     /// Records the owner, and changes nothing else.

@@ -48,6 +48,11 @@ impl Features {
         self.since(12) && !self.ovn
     }
 
+    /// Source ranges of the family of any address of a load balancer, not just of the first one's.
+    pub(super) fn cidrs_of_all_vips(self) -> bool {
+        self.since(27)
+    }
+
     pub(super) fn zones(self) -> bool {
         self.since(14) && !self.ovn
     }
@@ -69,11 +74,6 @@ impl Features {
     /// Addresses of several subnets.
     pub(super) fn additional_vips(self) -> bool {
         self.since(26) && !self.ovn
-    }
-
-    /// Source ranges of the families of all addresses, and not only of the first one.
-    pub(super) fn cidrs_of_all_vips(self) -> bool {
-        self.since(27)
     }
 
     /// The provider's traits.

@@ -4,12 +4,13 @@ use ccm_base::clock;
 use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, MemberChange, Progress};
 
 use super::{
-    super::lbaas::{BalancerRow, Provisioning},
+    super::lbaas::{BalancerRow, Child, Provisioning},
     OctaviaBalancers, annotations,
+    diff::unchanged,
     ensure::waiting,
     find::{Rows, not_ours},
     ingress,
-    memory::Pools,
+    memory::{KnownPool, Pools},
     merge::{SeenMember, Shape, changed, usual_port},
     read::{HTTP, needs_details},
     seen, title,
@@ -54,7 +55,8 @@ impl OctaviaBalancers {
         let count = pools.len();
         let ids: Vec<String> = pools.keys().cloned().collect();
         for (number, id) in ids.into_iter().enumerate() {
-            let Some((members, is_http)) = pools.get_mut(&id) else { continue };
+            let Some(pool) = pools.get_mut(&id) else { continue };
+            let members = &mut pool.members;
             let family = row.vip_address.map_or(IpFamily::V4, IpFamily::of);
             let shape = |members: &[SeenMember]| {
                 let port = usual_port(members)?;
@@ -66,7 +68,14 @@ impl OctaviaBalancers {
                 |members: &[SeenMember]| changed(members, &change.members, shape(members)?);
             // A pool without members does not show their port: the next full look finds it.
             let Some(mut wanted) = differing(members) else { continue };
-            if needs_details(members, &change.members, *is_http) {
+            let line = format!("members of pool {} of {count}", number + 1);
+            if pool.is_left_pending {
+                pool.is_left_pending = false;
+                self.octavia.update_child(Child::Pool, &id, unchanged(&pool.name), call).await?;
+                self.memory.keep_pools(&row.id, pools);
+                return Ok(Progress::InProgress(waiting(row, format!("{line} become changeable"))));
+            }
+            if needs_details(members, &change.members, pool.is_http) {
                 *members = self.details(&id, call).await?;
                 let Some(again) = differing(members) else { continue };
                 wanted = again;
@@ -78,7 +87,6 @@ impl OctaviaBalancers {
                 *members = after;
                 self.memory.keep_pools(&row.id, pools);
             }
-            let line = format!("members of pool {} of {count}", number + 1);
             return Ok(Progress::InProgress(waiting(row, line)));
         }
         self.memory.forget_pools(&row.id);
@@ -92,8 +100,13 @@ impl OctaviaBalancers {
         let made = seen::pools(&tree).into_iter().filter(|pool| is_made_for(&pool.name, row));
         let pools = made.map(|pool| {
             let kind = pool.health_monitor.as_ref().map(|monitor| monitor.kind.as_str());
-            let members = pool.members.iter().map(SeenMember::of_tree).collect();
-            (pool.id.clone(), (members, kind == Some(HTTP)))
+            let known = KnownPool {
+                name: pool.name.clone(),
+                members: pool.members.iter().map(SeenMember::of_tree).collect(),
+                is_http: kind == Some(HTTP),
+                is_left_pending: matches!(pool.provisioning_status, Provisioning::Pending(_)),
+            };
+            (pool.id.clone(), known)
         });
         Ok(pools.collect())
     }

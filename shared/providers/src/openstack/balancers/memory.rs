@@ -17,8 +17,20 @@ use super::merge::SeenMember;
 /// after seconds, in which the other pools of the same load balancer wait for their turn.
 const FRESH: Duration = Duration::from_mins(1);
 
-/// The members of a load balancer, and whether a pool has an HTTP monitor, by pool.
-pub(super) type Pools = BTreeMap<String, (Vec<SeenMember>, bool)>;
+/// The pools of a load balancer, by ID.
+pub(super) type Pools = BTreeMap<String, KnownPool>;
+
+/// A pool, as far as its members need it.
+#[derive(Clone, Debug)]
+pub(super) struct KnownPool {
+    pub(super) name: String,
+    pub(super) members: Vec<SeenMember>,
+    /// Whether it has an HTTP monitor.
+    pub(super) is_http: bool,
+    /// Whether it must be changed itself before its members can be: see
+    /// [`TreePool`](super::super::lbaas::TreePool).
+    pub(super) is_left_pending: bool,
+}
 
 /// What is remembered, by the ID of the load balancer.
 #[derive(Default)]

@@ -4,6 +4,7 @@ mod adoption;
 mod annotated;
 mod bad_input;
 mod budgets;
+mod calls;
 mod ownership;
 mod progress;
 mod rig;

@@ -136,18 +136,16 @@ fn allowed_cidrs(
         }
         return Ok(None);
     }
+    let counted =
+        if features.cidrs_of_all_vips() { families } else { families.get(..1).unwrap_or(families) };
     if ranges.is_empty() {
-        // For several families it is said by an empty list.
-        let all = families.iter().filter(|_| families.len() == 1);
+        // Where all cannot be told, none are, which lets in everyone likewise.
+        let all = families.iter().filter(|_| counted.len() == families.len());
         return Ok(Some(all.map(|family| everything(*family)).collect()));
     }
-    let families = match features.cidrs_of_all_vips() {
-        true => families,
-        false => families.get(..1).unwrap_or_default(),
-    };
-    let fits = |range: &&IpNet| families.contains(&IpFamily::of(range.addr()));
+    let fits = |range: &&IpNet| counted.contains(&IpFamily::of(range.addr()));
     let fitting: BTreeSet<IpNet> = ranges.iter().filter(fits).copied().collect();
-    let of = || families.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+    let of = || counted.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
     if fitting.is_empty() {
         // An empty list would let in everyone.
         let what = format!("none of its networks is {}, as the load balancer's address is", of());

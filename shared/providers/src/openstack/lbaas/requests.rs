@@ -133,7 +133,6 @@ impl Octavia {
             Filter::Ids([]) => return Ok(BalancerRows::default()),
             Filter::Ids([id]) => format!("{base}?id={}", query(id)),
             Filter::All | Filter::Ids(_) => base,
-            Filter::Name(name) => format!("{base}?name={}", query(name)),
             // Octavia takes the tags that must all be there in one value.
             Filter::Tags(tags) => format!("{base}?tags={}", query(&tags.join(","))),
         };

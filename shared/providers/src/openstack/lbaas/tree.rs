@@ -35,6 +35,10 @@ pub(in super::super) struct TreePool {
     pub(in super::super) id: String,
     #[serde(default)]
     pub(in super::super) name: String,
+    /// After the creation of a whole tree, version 2.26 leaves it `PENDING_CREATE` for good though
+    /// the load balancer is `ACTIVE` (version 2.30 does not). The members and the monitor of such
+    /// a pool cannot be changed, Octavia says 409, until the pool itself was changed: so change
+    /// it first, to what it is.
     pub(in super::super) provisioning_status: Provisioning,
     #[serde(default)]
     pub(in super::super) members: Vec<TreeMember>,

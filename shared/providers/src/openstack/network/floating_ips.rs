@@ -43,16 +43,12 @@ pub(crate) struct FloatingIp {
 /// Which floating IPs to list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FloatingIps<'a> {
-    /// All that the project has.
-    All,
     /// Those of these ports.
     Ports(&'a [String]),
     /// The one with this address.
     Address(IpAddr),
     /// Those with all of these tags.
     Tags(&'a [&'a str]),
-    /// Those with exactly this description.
-    Description(&'a str),
 }
 
 #[derive(Deserialize)]
@@ -69,14 +65,12 @@ impl Neutron {
     ) -> Result<Vec<FloatingIp>, CloudError> {
         let base = format!("/floatingips?{FIELDS}");
         let parts = match which {
-            FloatingIps::All => vec![base],
             FloatingIps::Ports(ids) => paths(&base, "port_id", ids.iter().map(String::as_str)),
             FloatingIps::Address(address) => {
                 vec![format!("{base}&floating_ip_address={}", query(&address.to_string()))]
             }
             // Neutron takes the tags that must all be there in one value.
             FloatingIps::Tags(tags) => vec![format!("{base}&tags={}", query(&tags.join(",")))],
-            FloatingIps::Description(text) => vec![format!("{base}&description={}", query(text))],
         };
         readable("floating IP", &self.entries_of("floatingips", parts, call).await?)
     }

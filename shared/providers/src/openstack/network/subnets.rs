@@ -71,11 +71,6 @@ struct OneSubnet {
     subnet: Subnet,
 }
 
-#[derive(Deserialize)]
-struct OnePort {
-    port: PlacedPort,
-}
-
 impl Neutron {
     /// The subnet of this ID; `None` if Neutron itself says that the project has none.
     pub(crate) async fn subnet(&self, id: &str, call: Call) -> Result<Option<Subnet>, CloudError> {
@@ -117,19 +112,5 @@ impl Neutron {
         let values = values.iter().map(String::as_str);
         let entries = self.entries("ports", PORT_FIELDS, "fixed_ips", values, call).await?;
         readable("port", &entries)
-    }
-
-    /// The port of this ID; `None` if Neutron itself says that the project has none.
-    pub(crate) async fn placed_port(
-        &self,
-        id: &str,
-        call: Call,
-    ) -> Result<Option<PlacedPort>, CloudError> {
-        let (operation, path) = ("port_get", format!("/ports/{}?{PORT_FIELDS}", query(id)));
-        let answer = self.api.send(Request::get(Service::Network, operation, &path), call).await?;
-        if answer.status == 404 {
-            return Ok(None);
-        }
-        read(operation, &answer).map(|OnePort { port }| Some(port))
     }
 }

@@ -158,6 +158,120 @@ fn what_something_else_changes_is_busy() {
     }
 }
 
+fn faultstring(words: &str) -> String {
+    let code = "Client";
+    serde_json::json!({ "faultcode": code, "faultstring": words, "debuginfo": null }).to_string()
+}
+
+/// Octavia's own words, as its versions 2.26 and 2.30 say them.
+#[test]
+fn octavias_refusals_have_their_kinds() {
+    use ErrorKind as K;
+    for (status, words, kind, subject) in [
+        (404, "Load Balancer 5f0d not found.", K::NotFound, None),
+        (404, "Health Monitor 5f0d not found.", K::NotFound, None),
+        (400, "Subnet 5f0d not found.", K::Invalid, None),
+        (400, "Validation failure: Invalid flavor_id.", K::Invalid, None),
+        (409, "Load Balancer 5f0d is immutable and cannot be updated.", K::Busy, None),
+        (409, "Pool 5f0d is immutable and cannot be updated.", K::Busy, None),
+        (409, "Invalid state PENDING_UPDATE of loadbalancer resource 5f0d", K::Busy, None),
+        (409, "Invalid state ERROR of loadbalancer resource 5f0d", K::Conflict, None),
+        (
+            409,
+            "Another Listener on this Load Balancer is already using protocol TCP and protocol_port 80",
+            K::Conflict,
+            None,
+        ),
+        (403, "Policy does not allow this request to be performed.", K::Forbidden, None),
+        (
+            403,
+            "Quota has been met for resources: Load Balancer",
+            K::QuotaExceeded,
+            Some("Load Balancer"),
+        ),
+        (403, "Quota has been met for resources: Listener", K::QuotaExceeded, Some("Listener")),
+        (503, "Project busy.  Unable to lock the project.  Please try again.", K::Busy, None),
+        (503, "It is down", K::Unavailable, None),
+        (
+            501,
+            "Provider 'ovn' does not support a requested option: this algorithm",
+            K::Unsupported,
+            None,
+        ),
+        (
+            500,
+            "Provider 'amphora' reports error: IP address 10.0.0.7 already allocated in subnet 5f0d\nNeutron server returns request_ids: ['req-1']",
+            K::Conflict,
+            None,
+        ),
+        (
+            409,
+            "The VIP IP address is already in use: IP address 10.0.0.7 already allocated in subnet 5f0d",
+            K::Conflict,
+            None,
+        ),
+        (
+            500,
+            "Provider 'amphora' reports error: IP address 10.9.9.9 is not a valid IP for the specified subnet.",
+            K::Invalid,
+            None,
+        ),
+        (
+            500,
+            "Provider 'amphora' reports error: No more IP addresses available on network 5f0d.\nNeutron server returns request_ids: ['req-1']",
+            K::QuotaExceeded,
+            Some("addresses of network 5f0d"),
+        ),
+        (
+            409,
+            "The VIP IP address is already in use: No more IP addresses available on network 5f0d.",
+            K::QuotaExceeded,
+            Some("addresses of network 5f0d"),
+        ),
+        (500, "Provider 'amphora' reports error: It broke", K::Unavailable, None),
+    ] {
+        let error = fault(Service::LoadBalancer, status, Some("req-1"), &faultstring(words));
+        assert_eq!((error.kind, error.subject.as_deref()), (kind, subject), "{words}");
+    }
+    let full = r#"{"NeutronError":{"type":"IpAddressGenerationFailure","message":"No more IP addresses available on network 5f0d.","detail":""}}"#;
+    let error = fault(Service::Network, 409, Some("req-1"), full);
+    assert_eq!(error.kind, K::QuotaExceeded);
+    assert_eq!(error.subject.as_deref(), Some("addresses of network 5f0d"));
+}
+
+#[test]
+fn only_octavias_own_words_say_that_something_is_not_there() {
+    let own = faultstring("Load Balancer 5f0d not found.");
+    let below_pool =
+        r#"{"code": 404, "title": "Bad Request", "description": "Pool 5f0d not found."}"#;
+    let found = |id: Option<&str>, body: &str| fault(Service::LoadBalancer, 404, id, body).kind;
+    assert_eq!(found(Some("req-1"), &own), ErrorKind::NotFound);
+    assert_eq!(found(Some("req-1"), below_pool), ErrorKind::NotFound);
+    for (id, body) in [
+        (None, &*own),
+        (None, below_pool),
+        (Some("req-1"), r#"{"code": 404, "title": "Not Found", "description": ""}"#),
+        (Some("req-1"), r#"{"code": 404, "title": "Not Found", "description": null}"#),
+        (Some("req-1"), &faultstring("The resource could not be found.")),
+        (Some("req-1"), &faultstring("Not found, sorry")),
+        (Some("req-1"), r#"{"message": "Load Balancer 5f0d not found."}"#),
+        (
+            Some("req-1"),
+            r#"{"NeutronError":{"type":"PortNotFound","message":"Port 7 not found.","detail":""}}"#,
+        ),
+        (
+            Some("req-1"),
+            r#"{"itemNotFound":{"code":404,"message":"Load Balancer 5f0d not found."}}"#,
+        ),
+        (Some("req-1"), "<html><h1>503 not found.</h1>"),
+        (Some("req-1"), ""),
+    ] {
+        assert_eq!(found(id, body), ErrorKind::Malformed, "{body}");
+    }
+    // The words are of no account in an answer of another service.
+    assert_eq!(fault(Service::Network, 404, Some("req-1"), &own).kind, ErrorKind::Malformed);
+}
+
 #[test]
 fn a_404_that_lost_its_request_id_says_why_it_does_not_count() {
     let own = r#"{"itemNotFound":{"code":404,"message":"Instance 5 could not be found."}}"#;

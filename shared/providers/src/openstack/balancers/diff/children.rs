@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 
 use super::{
     super::{
-        super::lbaas::{Child, ListenerRow, MonitorRow, PoolRow},
+        super::lbaas::{Child, ListenerRow, MonitorRow, PoolRow, Provisioning},
         merge::first,
         names::OWN_TAGS,
         seen::Seen,
         wanted::{Listener, Monitor, Pool, USUAL_AFFINITY},
     },
     Act, Goal, Step, members,
-    steps::{members_line, shown},
+    steps::{members_line, shown, unchanged},
 };
 
 /// Deletes a listener and its pool.
@@ -157,14 +157,17 @@ pub(super) fn pool(
     if tags.len() > own.tags.len() {
         body.insert("tags".to_owned(), json!(tags));
     }
-    updates.extend(update(
-        Child::Pool,
-        &own.id,
-        body,
-        &format!("the pool of listener {}", shown(listener)),
-    ));
-    updates.extend(members(seen, &own.id, listener, goal));
-    monitor(seen, own, listener, updates);
+    let name = format!("the pool of listener {}", shown(listener));
+    let mut below: Vec<Step> = members(seen, &own.id, listener, goal).into_iter().collect();
+    monitor(seen, own, listener, &mut below);
+    let is_left_pending = matches!(own.provisioning_status, Provisioning::Pending(_));
+    if body.is_empty() && !below.is_empty() && is_left_pending {
+        let line = format!("change {name} to what it is, which lets its members be changed");
+        updates
+            .push(Step::new(line, Act::Update(Child::Pool, own.id.clone(), unchanged(&own.name))));
+    }
+    updates.extend(update(Child::Pool, &own.id, body, &name));
+    updates.append(&mut below);
 }
 
 /// Whether a pool keeps a client at a member as wanted.

@@ -1,6 +1,6 @@
 //! The changes.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::{super::lbaas::Child, floating, wanted::Listener};
 
@@ -39,6 +39,11 @@ impl Step {
     pub(in super::super) fn new(line: impl Into<String>, act: Act) -> Self {
         Self { line: line.into(), act }
     }
+}
+
+/// A change of a pool to what it is, after which its members and its monitor can be changed.
+pub(in super::super) fn unchanged(pool: &str) -> Value {
+    json!({ "name": pool })
 }
 
 /// How a listener is shown.

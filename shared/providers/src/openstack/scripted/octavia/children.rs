@@ -335,8 +335,11 @@ impl Octavia {
             // Since 2.27 any of them counts, before it was the first one.
             let counted = if self.minor > 26 { &vips[..] } else { &vips[..1] };
             if counted.iter().all(|vip| vip.is_ipv4() != net.addr().is_ipv4()) {
-                let why =
-                    format!("CIDR {text} IP version incompatible with VIP {} IP version.", vips[0]);
+                let with = if self.minor > 26 { "all VIPs" } else { "VIP" };
+                let why = format!(
+                    "CIDR {text} IP version incompatible with {with} {} IP version.",
+                    vips[0]
+                );
                 return Err(invalid(&why));
             }
         }
