@@ -100,7 +100,9 @@ impl Rig {
     fn settle(&self) {
         let mut world = self.cloud.world.lock();
         let ids: Vec<String> = world.octavia.balancers.iter().map(|row| text(row, "id")).collect();
-        ids.iter().for_each(|id| world.let_go(id));
+        for id in &ids {
+            world.let_go(id);
+        }
     }
 
     /// The operations since the last call of this, in alphabetical order.

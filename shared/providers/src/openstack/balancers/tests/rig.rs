@@ -264,8 +264,11 @@ impl Rig {
         let world = self.cloud.world.lock();
         let of = |pool: &Value| -> Vec<u8> {
             let own = world.octavia.members.iter().filter(|row| row["_pool"] == pool["id"]);
-            let mut all: Vec<u8> =
-                own.map(|row| row["name"].as_str().unwrap()[5..].parse().unwrap()).collect();
+            let mut all: Vec<u8> = own
+                .map(|row| {
+                    row["name"].as_str().unwrap().trim_start_matches("node-").parse().unwrap()
+                })
+                .collect();
             all.sort_unstable();
             all
         };

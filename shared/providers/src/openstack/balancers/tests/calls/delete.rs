@@ -76,7 +76,7 @@ async fn what_is_left_of_a_load_balancer_that_is_gone_goes_as_well() {
     for known in [true, false] {
         let rig = Rig::new(&external()).await;
         let (web, id) = made(&rig, &[]).await;
-        let (other, _) = (wanted("api", &[80], &[]), ());
+        let other = wanted("api", &[80], &[]);
         rig.ensured(&other).await;
         let path = format!("/v2.0/lbaas/loadbalancers/{id}?cascade=true");
         let request = crate::openstack::api::Request::delete(
@@ -197,9 +197,9 @@ async fn a_deletion_whose_answer_is_lost_has_begun_all_the_same() {
         let (web, id) = made(&rig, &[]).await;
         let mut losses = 1;
         rig.cloud.lose_answers(move |request| {
-            let loses = request.operation == operation && losses > 0;
-            losses -= u8::from(loses);
-            loses
+            let is_lost = request.operation == operation && losses > 0;
+            losses -= u8::from(is_lost);
+            is_lost
         });
         let gone = unwanted(&web, Some(&id));
         assert!(rig.delete(&gone).await.unwrap_err().maybe_done);

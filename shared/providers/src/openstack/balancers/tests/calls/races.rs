@@ -10,9 +10,9 @@ fn external() -> String {
 fn lose(rig: &Rig, operation: &'static str) {
     let mut losses = 1;
     rig.cloud.lose_answers(move |request| {
-        let loses = request.operation == operation && losses > 0;
-        losses -= u8::from(loses);
-        loses
+        let is_lost = request.operation == operation && losses > 0;
+        losses -= u8::from(is_lost);
+        is_lost
     });
 }
 
