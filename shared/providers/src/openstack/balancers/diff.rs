@@ -110,9 +110,8 @@ pub(super) fn diff(
             steps.push(Step::new(line, Act::Delete(Child::Pool, pool.id.clone())));
         }
     }
-    let changes_configuration =
-        steps.iter().any(|step| !matches!(step.act, Act::Members { .. })) || !floating.is_empty();
     steps.extend(floating);
+    let changes_configuration = steps.iter().any(|step| step.act.changes_configuration());
     steps.extend(tags(seen, goal, &name, changes_configuration || goal.touched));
     Ok(steps)
 }

@@ -140,8 +140,8 @@ fn allowed_cidrs(
         if features.cidrs_of_all_vips() { families } else { families.get(..1).unwrap_or(families) };
     if ranges.is_empty() {
         // Where all cannot be told, none are, which lets in everyone likewise.
-        let all = || families.iter().map(|family| everything(*family)).collect();
-        return Ok((counted.len() == families.len()).then(all));
+        let all = families.iter().filter(|_| counted.len() == families.len());
+        return Ok(Some(all.map(|family| everything(*family)).collect()));
     }
     let fits = |range: &&IpNet| counted.contains(&IpFamily::of(range.addr()));
     let fitting: BTreeSet<IpNet> = ranges.iter().filter(fits).copied().collect();
@@ -163,7 +163,7 @@ fn allowed_cidrs(
 }
 
 /// All addresses of a family.
-pub(super) fn everything(family: IpFamily) -> IpNet {
+fn everything(family: IpFamily) -> IpNet {
     let address: std::net::IpAddr = match family {
         IpFamily::V4 => std::net::Ipv4Addr::UNSPECIFIED.into(),
         IpFamily::V6 => std::net::Ipv6Addr::UNSPECIFIED.into(),

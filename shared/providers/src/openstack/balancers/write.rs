@@ -29,7 +29,7 @@ impl OctaviaBalancers {
         if !is_floating {
             self.memory.forget_pools(&row.id);
         }
-        if !matches!(step.act, Act::Members { .. } | Act::Balancer(_)) {
+        if step.act.changes_configuration() && !matches!(step.act, Act::Balancer(_)) {
             self.memory.touch(&row.id);
         }
         let made = match step.act {

@@ -27,6 +27,14 @@ pub(in super::super) enum Act {
     Later,
 }
 
+impl Act {
+    /// Whether it changes the configuration, and not only members or the record of the owner.
+    pub(in super::super) fn changes_configuration(&self) -> bool {
+        let is_record = matches!(self, Self::Floating(floating::Act::Tag(..)));
+        !is_record && !matches!(self, Self::Members { .. })
+    }
+}
+
 impl Step {
     pub(in super::super) fn new(line: impl Into<String>, act: Act) -> Self {
         Self { line: line.into(), act }
